@@ -1,0 +1,37 @@
+# Needs Debian packages: make git python3-venv (Python 3.11 or later). All else comes by pip.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: setup demo test lint bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo 'Python venv is missing: apt install make git python3-venv' >&2; exit 69; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[collector,analyzer,workloads]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --requirement requirements-dev.txt
+	@touch $@
+
+demo: setup  ## a real run with a real straggler, found, explained, reported
+	$(BIN)/lockstep demo
+
+test: setup  ## everything that this machine can run
+	$(BIN)/python -m pytest
+
+lint: setup  ## lint, format, types and import floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup  ## the figures of the README, measured here
+	$(BIN)/python -m tests.benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

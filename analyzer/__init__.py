@@ -1,0 +1,1 @@
+"""What a run means: from a Run to a Verdict."""

@@ -1,0 +1,206 @@
+"""The analyzer's ground: Run, Grid, Finding, Evidence, Verdict."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+FloatGrid = NDArray[np.float64]
+
+
+class LoadError(Exception):
+    """The input cannot be read as a run; the message names the file and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankInfo:
+    """Who a rank is; ids that do not apply are None."""
+
+    rank: int
+    node: str
+    gpu: int | None
+    uuid: str | None
+    local_rank: int
+    dp: int
+    pp: int
+    tp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One training run as tidy frames, at the resolution of windows (DESIGN 3.3).
+
+    Attributes:
+        name: The run id.
+        meta: `run.json` (empty when the run comes from elsewhere).
+        ranks: One RankInfo a rank, in rank order, every rank that should exist.
+        windows: One row a rank and window: `rank, attempt, from_step, to_step` (exclusive),
+            `start, end` (unix seconds), `steps, wall_seconds, own_seconds, cpu_seconds,
+            <phase>_seconds, collective_seconds, tags, loss, samples, tokens, flops`. A step is a
+            window of length 1. Durations are sums over the window; NaN = not known.
+        samples: contract.archive.SAMPLES as a frame.
+        ops: contract.archive.OPS as a frame, or None without operations.
+        missing: What was looked for and not found, in words.
+    """
+
+    name: str
+    meta: Mapping[str, Any]
+    ranks: tuple[RankInfo, ...]
+    windows: pd.DataFrame
+    samples: pd.DataFrame
+    ops: pd.DataFrame | None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A run on the axes (window, rank); NaN = did not answer.
+
+    Attributes:
+        run: The run id.
+        ranks: RankInfo of each column.
+        from_step, to_step: (W,) steps of each window, `to_step` exclusive.
+        start, end: (W,) unix seconds, median over ranks.
+        time: name -> (W, R) seconds per step: `wall, own, cpu, collective`, each phase by its name.
+        signals: `metric{labels}` (labels as in contract.archive.SAMPLES) -> (W, R), the node's,
+            GPU's or rank's telemetry as the window saw it: gauges as they were, counters as rate
+            per second. Metrics that never answered are not keys.
+        last: `metric{labels}` -> (R,), the last value of each gauge, NaN = never, with its time in
+            `last_time` -> (R,) unix seconds.
+        scraped_until: The last successful scrape of each rank's node, (R,) unix seconds.
+        masked: (W,) true where a step tag says slow by design.
+        coverage: Share of expected (window, rank) cells that answered, 0 to 1.
+        missing: What was not there, in words.
+        meta: run.json.
+    """
+
+    run: str
+    ranks: tuple[RankInfo, ...]
+    from_step: NDArray[np.int64]
+    to_step: NDArray[np.int64]
+    start: FloatGrid
+    end: FloatGrid
+    time: Mapping[str, FloatGrid]
+    signals: Mapping[str, FloatGrid]
+    last: Mapping[str, FloatGrid]
+    last_time: Mapping[str, FloatGrid]
+    scraped_until: FloatGrid
+    masked: NDArray[np.bool_]
+    coverage: float
+    missing: tuple[str, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something is off at a rank; not yet why.
+
+    Attributes:
+        detector: Name of the detector that found it.
+        kind: `slow` (its own time grew), `hang` (it is missing from a collective), `structure`
+            (slow, but not by a node's fault) or `anomaly` (hardware deviates).
+        rank: The suspect, or None for findings about the whole run.
+        first, last: Windows of the Grid, `last` exclusive or None = to the end.
+        slowdown: Own time over expected own time, >= 1; NaN where it does not apply.
+        interval: 95 % interval of `slowdown`.
+        score: Strength in standard errors, comparable within a detector.
+        share: phase -> share of the excess own time, sums to 1 (empty for hangs).
+        text: The facts in one sentence.
+        details: Detector-specific facts for causes and report (JSON types only).
+    """
+
+    detector: str
+    kind: str
+    rank: int | None
+    first: int
+    last: int | None
+    slowdown: float
+    interval: tuple[float, float]
+    score: float
+    share: Mapping[str, float]
+    text: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A suspect that was let go, and why."""
+
+    rank: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One observation for or against a cause; `query` is the PromQL or frame expression for it."""
+
+    supports: bool
+    text: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the telemetry says about one cause of one finding.
+
+    Attributes:
+        cause: A word of contract.words.Cause.
+        log_odds: Natural-log likelihood ratio of the observations under this cause against
+            "unknown"; 0 = the telemetry is silent.
+        facts: The observations.
+        missing: Telemetry this cause needs and did not get.
+    """
+
+    cause: str
+    log_odds: float
+    facts: tuple[Fact, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A named culprit (DESIGN 3.4); ids that do not apply are None."""
+
+    scope: str
+    rank: int | None
+    node: str | None
+    gpu: int | None
+    uuid: str | None
+    dp: int | None
+    pp: int | None
+    tp: int | None
+    link: str | None
+    from_step: int | None
+    to_step: int | None
+    since: str | None
+    slowdown: float | None
+    slowdown_interval: tuple[float, float] | None
+    cause: str
+    confidence: float
+    tier: str
+    evidence: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The conclusion about a run; `to_json` gives DESIGN 3.4 exactly."""
+
+    run: str
+    status: str
+    sentence: str
+    slowdown: float | None
+    slowdown_interval: tuple[float, float] | None
+    lost_gpu_hours: float | None
+    coverage: float
+    culprits: tuple[Culprit, ...] = ()
+    anomalies: tuple[Mapping[str, Any], ...] = ()
+    hang: Mapping[str, Any] | None = None
+    structure: tuple[Mapping[str, Any], ...] = ()
+    what_if: Mapping[str, Any] = field(default_factory=lambda: {"method": "none"})
+    rejected: tuple[Rejected, ...] = ()
+    alternatives: tuple[Mapping[str, Any], ...] = ()
+    missing: tuple[str, ...] = ()
+    provenance: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""What a node knows, as a Prometheus page."""

@@ -1,0 +1,124 @@
+"""The byte layout of a rank's ring file: written by workloads/ring.py, read with pread.
+
+One file a rank under LOCKSTEP_DIR, named by `file_name`. Little-endian, one writer, no locks.
+A header of 4,096 bytes is followed by 8,192 operation records and 1,024 step records.
+
+What a reader must do:
+
+* header: read it, and read it again if `guard` is odd or changed (a writer was inside);
+* records: read the cursor, the slots, then the cursor `c` again. Record n lies in slot
+  n % capacity, carries the guard n + 1, and is whole only if n > c - capacity (the slot of
+  record c itself may be half-written).
+
+All times are nanoseconds of CLOCK_MONOTONIC unless the name says wall.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+
+from collector.contract.words import PHASES
+
+MAGIC = b"LKSTRING"
+VERSION = 1
+HEADER_BYTES = 4096
+OP_CAPACITY = 8192
+STEP_CAPACITY = 1024
+MAX_GROUPS = 8
+MAX_TAGS = 64
+GROUP_NAME_BYTES = 16
+TAG_NAME_BYTES = 32
+FILE_SUFFIX = ".ring"
+
+IDENTITY_OFFSET = 0
+IDENTITY = Struct("<8sII64s64s48s12i4q4I")
+"""magic, version, header bytes, run, node, uuid,
+rank, world, local_rank, attempt, pid, dp, pp, tp, ep, cp, gpu (-1 = none), reserved,
+start_wall_ns, wall_minus_monotonic_ns, clock_offset_ns, clock_error_ns,
+op capacity, step capacity, op record bytes, step record bytes. Written once."""
+
+STATE_OFFSET = 320
+STATE = Struct("<I")
+"""Index into words.RANK_STATES."""
+
+HEARTBEAT_OFFSET = 328
+HEARTBEAT = Struct("<q")
+"""heartbeat_ns, written every second by a helper thread; outside the guard."""
+
+GUARD_OFFSET = 384
+GUARD = Struct("<Q")
+"""Even = consistent, odd = the writer is inside LIVE or COUNTERS."""
+
+LIVE_OFFSET = 392
+LIVE = Struct("<QQqIHBBqqq")
+"""op cursor, step cursor (records written so far), step in progress, phase index,
+open op index (0 = none), open group index, open flags, open sequence, open since_ns, progress_ns."""
+
+COUNTERS_OFFSET = 512
+COUNTERS = Struct(f"<QqqqQQdd{len(PHASES)}q")
+"""steps (after a resume it starts at the resumed step), wall_ns, own_ns, cpu_ns (of the training
+thread), samples, tokens, model FLOPs, last loss (NaN = none), then ns by phase. Additive."""
+
+GROUP_COUNTERS_OFFSET = 704
+GROUP_COUNTERS = Struct("<qQqq")
+"""collective_ns (arrival to completion), collectives, enqueued sequence, completed sequence,
+one entry for each of MAX_GROUPS groups. A sequence counts from 1; 0 = none yet."""
+
+GROUP_NAMES_OFFSET = 1024
+TAG_NAMES_OFFSET = GROUP_NAMES_OFFSET + MAX_GROUPS * GROUP_NAME_BYTES
+
+OP_RECORD = Struct("<HBBIIHHqqqQ")
+"""op, group, flags, step, sequence, tag, reserved, bytes, enqueue_ns, complete_ns, guard."""
+
+STEP_RECORD = Struct(f"<qqqqq{len(PHASES)}qIIQddQ")
+"""step, start_ns, wall_ns, cpu_ns, own_ns, ns by phase, step-tag bits, samples, tokens, FLOPs,
+loss, guard."""
+
+OPS_OFFSET = HEADER_BYTES
+STEPS_OFFSET = OPS_OFFSET + OP_CAPACITY * OP_RECORD.size
+FILE_BYTES = STEPS_OFFSET + STEP_CAPACITY * STEP_RECORD.size
+
+FLAG_COMPLETION_IS_UPPER_BOUND = 1
+"""The completion time is when `wait()` returned, not when the operation ended."""
+FLAG_OVERLAPPED = 2
+"""The operation ran beside computation; its time is not part of the rank's waiting."""
+FLAG_NAMES: tuple[tuple[int, str], ...] = (
+    (FLAG_COMPLETION_IS_UPPER_BOUND, "completion_is_upper_bound"),
+    (FLAG_OVERLAPPED, "overlapped"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpRecord:
+    """One operation of one rank; times are monotonic nanoseconds on the rank's own clock."""
+
+    op: str
+    group: str
+    flags: int
+    step: int
+    sequence: int
+    tag: str
+    bytes: int
+    enqueue_ns: int
+    complete_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One optimizer step of one rank; times in nanoseconds, `phase_ns` in the order of PHASES."""
+
+    step: int
+    start_ns: int
+    wall_ns: int
+    cpu_ns: int
+    own_ns: int
+    phase_ns: tuple[int, ...]
+    tags: int
+    samples: int
+    tokens: int
+    flops: float
+    loss: float
+
+
+def file_name(rank: int) -> str:
+    """The ring file of a rank inside its LOCKSTEP_DIR."""
+    return f"rank-{rank}{FILE_SUFFIX}"

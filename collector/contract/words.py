@@ -1,0 +1,159 @@
+"""The closed vocabularies: phases, groups, operations, causes, fault kinds, exit states."""
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """A part of one step on one rank; `other` is the explicit remainder."""
+
+    DATA = "data"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    GRAD_SYNC = "grad_sync"
+    OPTIMIZER = "optimizer"
+    CHECKPOINT = "checkpoint"
+    EVAL = "eval"
+    OTHER = "other"
+
+
+PHASES: tuple[Phase, ...] = tuple(Phase)
+"""Phases in ring order; append only."""
+
+GROUPS: tuple[str, ...] = ("world", "dp", "pp", "tp", "ep", "cp")
+"""Process groups in ring order; append only."""
+
+STEP_TAGS: tuple[str, ...] = ("gc", "eval", "checkpoint", "warmup")
+"""Why a step is slow by design; bit i of the ring's tag word is entry i. Append only."""
+
+OPS: tuple[str, ...] = (
+    "none",
+    # Public op-trace names (ByteDance-Seed/StragglerAnalysis; most are Megatron-LM timer names).
+    "forward-compute",
+    "backward-compute",
+    "forward-send",
+    "forward-recv",
+    "backward-send",
+    "backward-recv",
+    "params-all-gather",
+    "grads-reduce-scatter",
+    "separate-grads-all-reduce",
+    "layernorm-grads-all-reduce",
+    "embedding-grads-all-reduce",
+    "optimizer-clip-main-grad",
+    "optimizer",
+    "gc",
+    # Operations without a public name.
+    "dp-all-reduce",
+    "tp-all-reduce",
+    "tp-all-gather",
+    "tp-reduce-scatter",
+    "data-load",
+    "world-all-reduce",
+    "world-broadcast",
+    "world-barrier",
+)
+"""Operation names in ring order (the ring stores the index); append only."""
+
+COLLECTIVE_OPS: frozenset[str] = frozenset(
+    op
+    for op in OPS
+    if op.endswith(("-send", "-recv", "-all-gather", "-all-reduce", "-reduce-scatter"))
+    or op.startswith("world-")
+)
+"""Operations in which a rank waits for its peers."""
+
+
+class Cause(StrEnum):
+    """Why a rank is slow or gone (DESIGN 3.4)."""
+
+    THERMAL = "thermal"
+    POWER = "power"
+    SLOW_GPU = "slow-gpu"
+    ECC = "ecc"
+    XID = "xid"
+    PCIE = "pcie"
+    NVLINK = "nvlink"
+    LINK = "link"
+    CONGESTION = "congestion"
+    HOST_CPU = "host-cpu"
+    DATA = "data"
+    GC = "gc"
+    CHECKPOINT = "checkpoint"
+    FREEZE = "freeze"
+    CRASH = "crash"
+    SOFTWARE = "software"
+    UNKNOWN = "unknown"
+
+
+class FaultKind(StrEnum):
+    """What can be injected (DESIGN 3.2)."""
+
+    COMPUTE = "compute"
+    CPU_QUOTA = "cpu-quota"
+    DATA = "data"
+    GC = "gc"
+    FREEZE = "freeze"
+    CRASH = "crash"
+    LINK_BANDWIDTH = "link-bandwidth"
+    LINK_DELAY = "link-delay"
+    THERMAL = "thermal"
+    POWER = "power"
+    ECC = "ecc"
+    XID = "xid"
+    PCIE = "pcie"
+    NVLINK = "nvlink"
+
+
+FAULT_CAUSES: dict[FaultKind, Cause] = {
+    FaultKind.COMPUTE: Cause.SLOW_GPU,
+    FaultKind.CPU_QUOTA: Cause.HOST_CPU,
+    FaultKind.DATA: Cause.DATA,
+    FaultKind.GC: Cause.GC,
+    FaultKind.FREEZE: Cause.FREEZE,
+    FaultKind.CRASH: Cause.CRASH,
+    FaultKind.LINK_BANDWIDTH: Cause.LINK,
+    FaultKind.LINK_DELAY: Cause.LINK,
+    FaultKind.THERMAL: Cause.THERMAL,
+    FaultKind.POWER: Cause.POWER,
+    FaultKind.ECC: Cause.ECC,
+    FaultKind.XID: Cause.XID,
+    FaultKind.PCIE: Cause.PCIE,
+    FaultKind.NVLINK: Cause.NVLINK,
+}
+"""The cause a verdict should name for each injected fault."""
+
+CLOCK_EVENT_REASONS: tuple[str, ...] = (
+    "sw_power_cap",
+    "hw_slowdown",
+    "sw_thermal",
+    "hw_thermal",
+    "hw_power_brake",
+)
+"""Clock-event (throttle) reasons that slow a GPU (NVML nvmlClocksEventReasons)."""
+
+
+class RankState(StrEnum):
+    """What the ring's header says about its rank; the index is stored."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    PEER_LOST = "peer_lost"
+    FAILED = "failed"
+
+
+RANK_STATES: tuple[RankState, ...] = tuple(RankState)
+
+
+class ExitCode:
+    """Exit codes of every command (DESIGN 3.2; 64 and above follow BSD sysexits)."""
+
+    OK = 0
+    WARNING = 1
+    CULPRIT = 2
+    UNKNOWN = 3
+    USAGE = 64
+    BAD_INPUT = 65
+    UNREACHABLE = 69
+    INTERNAL = 70
+    INTERRUPTED = 130

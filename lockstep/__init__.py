@@ -1,0 +1,1 @@
+"""The roof: the command line and the wiring of the parts."""

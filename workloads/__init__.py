@@ -1,0 +1,1 @@
+"""Reference runs, instrumented and with labelled faults."""

@@ -1,0 +1,1 @@
+"""Labelled faults: what to inject, how, and what it measurably did."""
