@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from workloads.faults.plan import Fault
 
@@ -78,6 +79,13 @@ class RunSpec:
     device_noise: float = 0.02
     device_seconds: float = 0.040
     hang_timeout: float = 10.0
+
+    def gpu_uuid(self, rank: int) -> str | None:
+        """Identity of the simulated GPU behind a rank; None without emulated devices."""
+        if not self.pace:
+            return None
+        node, gpu = self.layout.node(rank), self.layout.local_rank(rank)
+        return f"SIM-{uuid5(NAMESPACE_URL, f'{self.run}/{node}/{gpu}')}"
 
     def to_json(self) -> dict[str, Any]:
         """The spec as JSON types, for run.json."""

@@ -78,7 +78,9 @@ OPS: tuple[Column, ...] = (
     Column("rank", "int32", "", "global rank"),
     Column("step", "int64", "", "optimizer step"),
     Column("optype", "string", "", "a name of words.OPS"),
-    Column("start_ts", "float64", "seconds", "since the earliest start of the same step on any rank"),
+    Column(
+        "start_ts", "float64", "seconds", "since the earliest start of the same step on any rank"
+    ),
     Column("duration", "float64", "seconds", "end - start"),
     Column("seq_id", "int32", "", "number among ops of the same type, step and rank"),
     Column("mc", "int32", "", "chunk in the stage; -1 = none"),

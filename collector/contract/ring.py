@@ -28,6 +28,9 @@ MAX_TAGS = 64
 GROUP_NAME_BYTES = 16
 TAG_NAME_BYTES = 32
 FILE_SUFFIX = ".ring"
+LOCAL_GROUP = 255
+"""Group index of operations that need no peer (computation, data loading)."""
+NO_TAG = 0xFFFF
 
 IDENTITY_OFFSET = 0
 IDENTITY = Struct("<8sII64s64s48s12i4q4I")
@@ -67,7 +70,8 @@ GROUP_NAMES_OFFSET = 1024
 TAG_NAMES_OFFSET = GROUP_NAMES_OFFSET + MAX_GROUPS * GROUP_NAME_BYTES
 
 OP_RECORD = Struct("<HBBIIHHqqqQ")
-"""op, group, flags, step, sequence, tag, reserved, bytes, enqueue_ns, complete_ns, guard."""
+"""op, group (LOCAL_GROUP = local work, sequence 0), flags, step, sequence, tag (index into the tag
+names; NO_TAG = none), reserved, bytes, enqueue_ns, complete_ns, guard."""
 
 STEP_RECORD = Struct(f"<qqqqq{len(PHASES)}qIIQddQ")
 """step, start_ns, wall_ns, cpu_ns, own_ns, ns by phase, step-tag bits, samples, tokens, FLOPs,

@@ -1,1 +1,1 @@
-""""""
+"""Training data: synthetic sources of known difficulty, and readers."""

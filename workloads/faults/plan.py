@@ -91,6 +91,8 @@ def parse(
     _in_range(spec, "node", node, nodes)
     begin = _integer(spec, "from", settings.pop("from", None))
     end = _integer(spec, "to", settings.pop("to", None))
+    if kind in STOP_KINDS and end is not None:
+        raise FaultError(f"fault {spec!r}: {kind} stops the rank for good and takes no to=STEP")
     begin = steps // 3 if begin is None else begin
     end = steps if end is None else end
     if not 0 < begin < steps or not begin < end <= steps:
@@ -132,7 +134,9 @@ def _integer(spec: str, name: str, text: str | None) -> int | None:
 
 def _in_range(spec: str, name: str, value: int | None, count: int) -> None:
     if value is not None and value >= count:
-        raise FaultError(f"fault {spec!r}: there is no {name} {value}; {name}s are 0 to {count - 1}")
+        raise FaultError(
+            f"fault {spec!r}: there is no {name} {value}; {name}s are 0 to {count - 1}"
+        )
 
 
 def _factor(spec: str, kind: FaultKind, text: str | None) -> float | None:

@@ -1,1 +1,66 @@
-""""""
+"""How the ranks of a run are started, watched and ended; one folder or file a launcher."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from collector.contract.words import FaultKind
+from workloads.spec import RunSpec
+
+
+class Ending(StrEnum):
+    """How a run ended."""
+
+    FINISHED = "finished"
+    HANG = "hang"
+    CRASH = "crash"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run is: completed steps of the slowest rank, and the latest loss of rank 0."""
+
+    step: int
+    steps: int
+    loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended; `rank` and `reason` name the first cause of a crash or hang."""
+
+    ending: Ending
+    rank: int | None = None
+    reason: str = ""
+
+
+def as_injected(spec: RunSpec, outcome: Outcome) -> bool:
+    """Whether the run ended as its injected faults said it would."""
+    wanted = {Ending.CRASH: FaultKind.CRASH, Ending.HANG: FaultKind.FREEZE}.get(outcome.ending)
+    if wanted is None:
+        return outcome.ending is Ending.FINISHED
+    places = [f.ranks(spec.layout.ranks_per_node) for f in spec.faults if f.kind is wanted]
+    return any(outcome.rank in ranks for ranks in places)
+
+
+class Handle(Protocol):
+    """A run that has been launched."""
+
+    def wait(self, on_progress: Callable[[Progress], None]) -> Outcome:
+        """Block until all ranks have ended, or end them."""
+        ...
+
+    def end(self) -> None:
+        """End every rank now; returns when none is left."""
+        ...
+
+
+class Launcher(Protocol):
+    """Starts the ranks of a run."""
+
+    def launch(self, spec: RunSpec, workspace: Path, logs: Path) -> Handle:
+        """Start every rank; its ring appears in `workspace/<node>/`, its output in `logs`."""
+        ...

@@ -1,1 +1,1 @@
-""""""
+"""The models of the reference runs."""

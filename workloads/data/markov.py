@@ -1,0 +1,53 @@
+"""A token source of known entropy rate: a first-order Markov chain.
+
+A model that learns it approaches the entropy rate and cannot honestly fall below it.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONCENTRATION = 0.1
+"""Dirichlet parameter of each row: few likely successors, so that there is much to learn."""
+
+
+class MarkovSource:
+    """Sequences of tokens, deterministic in (seed, rank, step)."""
+
+    def __init__(self, vocabulary: int, seed: int) -> None:
+        self._seed = seed
+        dice = np.random.default_rng([seed, 0])
+        self.transitions = dice.dirichlet(np.full(vocabulary, CONCENTRATION), size=vocabulary)
+        self._cumulative = np.cumsum(self.transitions, axis=1)
+        self._cumulative[:, -1] = 1.0
+        self.stationary = _stationary(self.transitions)
+
+    @property
+    def entropy_rate_nats(self) -> float:
+        """H = -sum_i pi_i sum_j P_ij ln P_ij: the least achievable loss per token."""
+        safe = np.where(self.transitions > 0, self.transitions, 1.0)
+        return float(-(self.stationary @ (self.transitions * np.log(safe)).sum(axis=1)))
+
+    def batch(self, rank: int, step: int, samples: int, length: int) -> NDArray[np.int64]:
+        """Token ids, (samples, length)."""
+        dice = np.random.default_rng([self._seed, 1, rank, step])
+        draws = dice.random((length, samples))
+        tokens = np.empty((samples, length), dtype=np.int64)
+        first = np.cumsum(self.stationary)
+        first[-1] = 1.0
+        tokens[:, 0] = np.searchsorted(first, draws[0], side="right")
+        for place in range(1, length):
+            rows = self._cumulative[tokens[:, place - 1]]
+            tokens[:, place] = (rows <= draws[place][:, None]).sum(axis=1)
+        return tokens
+
+
+def _stationary(transitions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The distribution pi with pi P = pi, by squaring P until its rows agree."""
+    power = transitions
+    for _ in range(64):
+        power = power @ power
+        power /= power.sum(axis=1, keepdims=True)
+        if np.ptp(power, axis=0).max() < 1e-14:
+            break
+    mean: NDArray[np.float64] = power.mean(axis=0)
+    return mean / mean.sum()

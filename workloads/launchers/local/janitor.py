@@ -1,0 +1,62 @@
+"""Cleans up after a launcher that could not: a process that waits for its end.
+
+Ranks and collectors die with the launcher by themselves (death.py); what a killed launcher
+leaves are files in shared memory and cgroups. The janitor is forked first, sleeps on a pipe, and
+wakes when the last copy of the launcher's end closes, however that came about (the ranks inherit
+a copy each, and end with the launcher).
+"""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+from time import monotonic, sleep
+
+from workloads.faults import cgroup
+
+PATIENCE_SECONDS = 10.0
+
+
+class Janitor:
+    """Holds the launcher's end of the pipe; `dismiss` does the cleaning and waits for it."""
+
+    def __init__(self, run: str, workspace: Path) -> None:
+        reading, self._writing = os.pipe2(os.O_CLOEXEC)
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                os.close(self._writing)
+                _wait_and_clean(reading, run, workspace)
+            finally:
+                os._exit(0)
+        os.close(reading)
+
+    def dismiss(self) -> None:
+        """The run is over: clean now. All ranks must have ended."""
+        os.close(self._writing)
+        os.waitpid(self._pid, 0)
+
+
+def clean(run: str, workspace: Path) -> None:
+    """Remove the run's rings and cgroups; what is busy is tried again for a while."""
+    deadline = monotonic() + PATIENCE_SECONDS
+    while True:
+        shutil.rmtree(workspace, ignore_errors=True)
+        try:
+            cgroup.remove(run)
+        except OSError:
+            if monotonic() < deadline:
+                sleep(0.1)
+                continue
+        if not workspace.exists() or monotonic() > deadline:
+            return
+
+
+def _wait_and_clean(reading: int, run: str, workspace: Path) -> None:
+    os.setsid()  # neither the terminal's Ctrl-C nor its hang-up reaches us
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    for descriptor in (0, 1, 2):
+        os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+    os.read(reading, 1)  # returns at the end of the file: nobody writes
+    clean(run, workspace)

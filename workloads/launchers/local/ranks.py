@@ -1,0 +1,138 @@
+"""The ranks of a local run, from the launcher's side: progress, hangs, crashes, the end."""
+
+import math
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+
+from collector.contract import ring
+from workloads.launchers import Ending, Outcome, Progress
+from workloads.spec import RunSpec
+
+POLL_SECONDS = 0.1
+STARTUP_SECONDS = 60.0
+AFTERMATH_SECONDS = 3.0
+"""How long the survivors of a crash are kept, so that two scrapes see who is gone."""
+GRACE_SECONDS = 2.0
+"""Between SIGTERM and SIGKILL."""
+
+
+@dataclass(slots=True)
+class RankProcess:
+    """One rank: its process, and how it ended (`status` as waitpid gives it)."""
+
+    rank: int
+    pid: int
+    node_dir: Path
+    log: Path
+    status: int | None = None
+
+    def reap(self) -> bool:
+        """Whether the process has ended by now."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = status
+        return self.status is not None
+
+    def how(self) -> str:
+        """How it ended, in words, with the last line it wrote."""
+        assert self.status is not None
+        if os.WIFSIGNALED(self.status):
+            return f"killed by {signal.Signals(os.WTERMSIG(self.status)).name}"
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        last = f": {lines[-1][:300]}" if lines else ""
+        return f"exited with code {os.waitstatus_to_exitcode(self.status)}{last}"
+
+    def counters(self) -> tuple[int, float, int] | None:
+        """(completed steps, last loss, collectives arrived at); None before there is a ring."""
+        try:
+            descriptor = os.open(self.node_dir / ring.file_name(self.rank), os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            header = os.pread(descriptor, ring.HEADER_BYTES, 0)
+        finally:
+            os.close(descriptor)
+        totals = ring.COUNTERS.unpack_from(header, ring.COUNTERS_OFFSET)
+        groups = ring.GROUP_COUNTERS.iter_unpack(
+            header[ring.GROUP_COUNTERS_OFFSET :][: ring.MAX_GROUPS * ring.GROUP_COUNTERS.size]
+        )
+        return totals[0], totals[7], sum(enqueued for _, _, enqueued, _ in groups)
+
+
+class Ranks:
+    """All ranks of a run; see launchers.Handle."""
+
+    def __init__(self, spec: RunSpec, ranks: list[RankProcess]) -> None:
+        self._spec = spec
+        self._ranks = ranks
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """rank -> process id."""
+        return {process.rank: process.pid for process in self._ranks}
+
+    def wait(self, on_progress: Callable[[Progress], None]) -> Outcome:
+        """Watch until all ranks have ended; end them after a crash or a hang."""
+        step, moved, patience = -1, monotonic(), STARTUP_SECONDS
+        while True:
+            ended = [process for process in self._ranks if process.reap()]
+            crashed = self._first_crash(ended)
+            if crashed is not None:
+                sleep(AFTERMATH_SECONDS)
+                self.end()
+                return Outcome(Ending.CRASH, crashed.rank, crashed.how())
+            if len(ended) == len(self._ranks):
+                return Outcome(Ending.FINISHED)
+            progress = self._progress()
+            if progress.step > step:
+                if progress.step > 0:
+                    patience = self._spec.hang_timeout
+                step, moved = progress.step, monotonic()
+                on_progress(progress)
+            elif monotonic() - moved > patience:
+                laggard = self._laggard()
+                self.end()
+                return Outcome(Ending.HANG, laggard, f"no rank completed a step for {patience:g} s")
+            sleep(POLL_SECONDS)
+
+    def end(self) -> None:
+        """End every rank that still runs; stopped ones too."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in self._ranks:
+                if not process.reap():
+                    os.kill(process.pid, number)
+                    os.kill(process.pid, signal.SIGCONT)
+            deadline = monotonic() + GRACE_SECONDS
+            while not all([process.reap() for process in self._ranks]):
+                if monotonic() > deadline:
+                    break
+                sleep(POLL_SECONDS / 5)
+            else:
+                return
+
+    def _first_crash(self, ended: list[RankProcess]) -> RankProcess | None:
+        """A rank that died by itself before one that died of it: signals come first."""
+        failed = [process for process in ended if process.status != 0]
+        by_signal = [p for p in failed if p.status is not None and os.WIFSIGNALED(p.status)]
+        return (by_signal or failed or [None])[0]
+
+    def _progress(self) -> Progress:
+        counters = [process.counters() for process in self._ranks]
+        known = [counter for counter in counters if counter is not None]
+        step = (
+            min((counter[0] for counter in known), default=0) if len(known) == len(counters) else 0
+        )
+        loss = counters[0][1] if counters[0] is not None else math.nan
+        return Progress(step, self._spec.steps, None if math.isnan(loss) else loss)
+
+    def _laggard(self) -> int | None:
+        """The rank that arrived at the fewest collectives, if there is just one."""
+        counters = {process.rank: process.counters() for process in self._ranks}
+        arrived = {rank: counter[2] for rank, counter in counters.items() if counter is not None}
+        fewest = [rank for rank, value in arrived.items() if value == min(arrived.values())]
+        return fewest[0] if len(fewest) == 1 else None

@@ -1,0 +1,258 @@
+"""The writer of a rank's ring file (layout: collector/contract/ring.py): one writer, no locks."""
+
+import math
+import mmap
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic_ns
+
+from collector.contract import ring
+from collector.contract.words import GROUPS, OPS, PHASES, RANK_STATES, RankState
+
+HEARTBEAT_SECONDS = 0.5
+OP_INDEX = {op: index for index, op in enumerate(OPS)}
+GROUP_INDEX = {group: index for index, group in enumerate(GROUPS)}
+
+_LOCAL = ring.LOCAL_GROUP
+_OP_MASK = ring.OP_CAPACITY - 1
+_STEP_MASK = ring.STEP_CAPACITY - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who writes the ring; see contract/ring.IDENTITY."""
+
+    run: str
+    node: str
+    uuid: str
+    rank: int
+    world: int
+    local_rank: int
+    attempt: int
+    dp: int
+    pp: int
+    tp: int
+    gpu: int
+    start_wall_ns: int
+    wall_minus_monotonic_ns: int
+    clock_offset_ns: int = 0
+    clock_error_ns: int = 0
+
+
+class RingWriter:
+    """Records one rank's operations and steps.
+
+    The training thread is the only caller, except for `heartbeat`. Local work is recorded by
+    `local`, a collective by `begin` and `end` around the call. A record costs about a microsecond
+    and no system call (tests/benchmarks/recording.py).
+    """
+
+    def __init__(self, path: Path, identity: Identity, first_step: int = 0) -> None:
+        hidden = path.with_suffix(".new")
+        self._map = _create(hidden)
+        self.path = path
+        self._guard = 0
+        self._ops = 0
+        self._steps_written = 0
+        self._step = first_step
+        self._phase = 0
+        self._open = (0, 0, 0, 0, 0)
+        self._progress = monotonic_ns()
+        self._totals = [first_step, 0, 0, 0, 0, 0, 0.0, math.nan, *([0] * len(PHASES))]
+        self._groups = [[0, 0, 0, 0] for _ in range(ring.MAX_GROUPS)]
+        self._tags: dict[str, int] = {}
+        self._write_identity(identity)
+        self.state(RankState.STARTING)
+        self.heartbeat()
+        self._publish()
+        hidden.rename(path)  # a reader never sees half an identity
+
+    def state(self, state: RankState) -> None:
+        """Say how the rank is."""
+        ring.STATE.pack_into(self._map, ring.STATE_OFFSET, RANK_STATES.index(state))
+
+    def heartbeat(self) -> None:
+        """Say that the process still runs; called by a helper thread."""
+        ring.HEARTBEAT.pack_into(self._map, ring.HEARTBEAT_OFFSET, monotonic_ns())
+
+    def tag(self, name: str) -> int:
+        """Index of a tag name, entered into the table on first use; NO_TAG when it is full."""
+        index = self._tags.get(name)
+        if index is None:
+            index = len(self._tags)
+            if index >= ring.MAX_TAGS:
+                return ring.NO_TAG
+            self._tags[name] = index
+            offset = ring.TAG_NAMES_OFFSET + index * ring.TAG_NAME_BYTES
+            encoded = _text(name, ring.TAG_NAME_BYTES)
+            self._map[offset : offset + len(encoded)] = encoded
+        return index
+
+    def phase(self, index: int) -> None:
+        """Enter a phase (index into PHASES) of the step in progress."""
+        self._phase = index
+        self._progress = monotonic_ns()
+        self._publish()
+
+    def begin(self, op: int, group: int) -> int:
+        """Arrive at a collective; returns the arrival time for `end`."""
+        counters = self._groups[group]
+        counters[2] += 1
+        now = monotonic_ns()
+        self._open = (op, group, 0, counters[2], now)
+        self._progress = now
+        self._publish(group)
+        return now
+
+    def end(self, op: int, group: int, arrival_ns: int, size: int, tag: int, flags: int = 0) -> int:
+        """Complete the collective begun at `arrival_ns`; returns its duration in nanoseconds."""
+        now = monotonic_ns()
+        counters = self._groups[group]
+        counters[0] += now - arrival_ns
+        counters[1] += 1
+        counters[3] = counters[2]
+        self._record(op, group, flags, counters[2], tag, size, arrival_ns, now)
+        self._open = (0, 0, 0, 0, 0)
+        self._progress = now
+        self._publish(group)
+        return now - arrival_ns
+
+    def local(self, op: int, start_ns: int, end_ns: int) -> None:
+        """Record work that needed no peer."""
+        self._record(op, _LOCAL, 0, 0, ring.NO_TAG, 0, start_ns, end_ns)
+        self._publish()
+
+    def end_step(
+        self,
+        *,
+        start_ns: int,
+        wall_ns: int,
+        cpu_ns: int,
+        own_ns: int,
+        phase_ns: list[int],
+        tags: int,
+        samples: int,
+        tokens: int,
+        flops: float,
+        loss: float,
+    ) -> None:
+        """Close the step in progress and add it to the counters."""
+        ring.STEP_RECORD.pack_into(
+            self._map,
+            ring.STEPS_OFFSET + (self._steps_written & _STEP_MASK) * ring.STEP_RECORD.size,
+            self._step, start_ns, wall_ns, cpu_ns, own_ns, *phase_ns, tags, samples, tokens,
+            flops, loss, self._steps_written + 1,
+        )  # fmt: skip
+        self._steps_written += 1
+        self._step += 1
+        added = (1, wall_ns, own_ns, cpu_ns, samples, tokens, flops)
+        for index, value in enumerate(added):
+            self._totals[index] += value
+        self._totals[7] = loss
+        for index, value in enumerate(phase_ns):
+            self._totals[8 + index] += value
+        self._progress = start_ns + wall_ns
+        self._publish()
+
+    @property
+    def sequences(self) -> dict[str, tuple[int, int]]:
+        """Group -> (enqueued, completed) sequence numbers."""
+        return {
+            name: (self._groups[index][2], self._groups[index][3])
+            for name, index in GROUP_INDEX.items()
+        }
+
+    def close(self) -> None:
+        """Unmap the file; the file itself stays for the collector."""
+        self._map.close()
+
+    def _record(
+        self, op: int, group: int, flags: int, sequence: int, tag: int, size: int, start: int,
+        end: int,
+    ) -> None:  # fmt: skip
+        number = self._ops
+        ring.OP_RECORD.pack_into(
+            self._map,
+            ring.OPS_OFFSET + (number & _OP_MASK) * ring.OP_RECORD.size,
+            op, group, flags, self._step, sequence, tag, 0, size, start, end, number + 1,
+        )  # fmt: skip
+        self._ops = number + 1
+
+    def _publish(self, group: int | None = None) -> None:
+        """Write LIVE and COUNTERS between two guard values: odd while inside, even after."""
+        guard = self._guard
+        buffer = self._map
+        ring.GUARD.pack_into(buffer, ring.GUARD_OFFSET, guard + 1)
+        op, open_group, flags, sequence, since = self._open
+        ring.LIVE.pack_into(
+            buffer, ring.LIVE_OFFSET, self._ops, self._steps_written, self._step, self._phase,
+            op, open_group, flags, sequence, since, self._progress,
+        )  # fmt: skip
+        if group is None:
+            ring.COUNTERS.pack_into(buffer, ring.COUNTERS_OFFSET, *self._totals)
+        else:
+            ring.GROUP_COUNTERS.pack_into(
+                buffer,
+                ring.GROUP_COUNTERS_OFFSET + group * ring.GROUP_COUNTERS.size,
+                *self._groups[group],
+            )
+        self._guard = guard + 2
+        ring.GUARD.pack_into(buffer, ring.GUARD_OFFSET, guard + 2)
+
+    def _write_identity(self, who: Identity) -> None:
+        for index, name in enumerate(GROUPS):
+            offset = ring.GROUP_NAMES_OFFSET + index * ring.GROUP_NAME_BYTES
+            encoded = _text(name, ring.GROUP_NAME_BYTES)
+            self._map[offset : offset + len(encoded)] = encoded
+        ring.IDENTITY.pack_into(
+            self._map, ring.IDENTITY_OFFSET, ring.MAGIC, ring.VERSION, ring.HEADER_BYTES,
+            _text(who.run, 64), _text(who.node, 64), _text(who.uuid, 48),
+            who.rank, who.world, who.local_rank, who.attempt, os.getpid(), who.dp, who.pp, who.tp,
+            0, 0, who.gpu, 0,
+            who.start_wall_ns, who.wall_minus_monotonic_ns, who.clock_offset_ns,
+            who.clock_error_ns,
+            ring.OP_CAPACITY, ring.STEP_CAPACITY, ring.OP_RECORD.size, ring.STEP_RECORD.size,
+        )  # fmt: skip
+
+
+class Heartbeat:
+    """Calls its beats from a helper thread for as long as the process runs."""
+
+    def __init__(self, *beats: Callable[[], None], period: float = HEARTBEAT_SECONDS) -> None:
+        self._beats = beats
+        self._period = period
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start beating."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; returns when the thread has ended, so that the ring may be closed."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._period):
+            for beat in self._beats:
+                beat()
+
+
+def _create(path: Path) -> mmap.mmap:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        os.ftruncate(descriptor, ring.FILE_BYTES)
+        return mmap.mmap(descriptor, ring.FILE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _text(text: str, size: int) -> bytes:
+    """UTF-8, cut to leave at least one zero byte."""
+    return text.encode()[: size - 1].decode(errors="ignore").encode().ljust(size, b"\0")
