@@ -1,5 +1,6 @@
 """What to run: the layout of ranks and the settings of one run."""
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -86,6 +87,17 @@ class RunSpec:
             return None
         node, gpu = self.layout.node(rank), self.layout.local_rank(rank)
         return f"SIM-{uuid5(NAMESPACE_URL, f'{self.run}/{node}/{gpu}')}"
+
+    def command(self) -> str:
+        """The command line that repeats this run."""
+        layout = self.layout
+        words = [
+            f"lockstep run {self.workload} --nodes {layout.nodes}",
+            f"--ranks-per-node {layout.ranks_per_node} --steps {self.steps} --seed {self.seed}",
+            *(f"--fault {shlex.quote(fault.spec)}" for fault in self.faults),
+            f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",
+        ]
+        return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
         """The spec as JSON types, for run.json."""

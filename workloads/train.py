@@ -25,7 +25,8 @@ from workloads.device import EmulatedDevice, device_seconds
 from workloads.faults.cgroup import CpuGroup
 from workloads.faults.inject import Injector
 from workloads.flops import per_token
-from workloads.models.gpt import TINY, Gpt
+from workloads.models.configs import TINY
+from workloads.models.gpt import Gpt
 from workloads.recording import StepRecorder
 from workloads.ring import Heartbeat, Identity, RingWriter
 from workloads.simulated_gpu import SimulatedGpu

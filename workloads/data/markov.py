@@ -50,4 +50,5 @@ def _stationary(transitions: NDArray[np.float64]) -> NDArray[np.float64]:
         if np.ptp(power, axis=0).max() < 1e-14:
             break
     mean: NDArray[np.float64] = power.mean(axis=0)
-    return mean / mean.sum()
+    mean /= mean.sum()
+    return mean

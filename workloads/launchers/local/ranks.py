@@ -73,7 +73,7 @@ class Ranks:
 
     @property
     def pids(self) -> dict[int, int]:
-        """rank -> process id."""
+        """Process id by rank."""
         return {process.rank: process.pid for process in self._ranks}
 
     def wait(self, on_progress: Callable[[Progress], None]) -> Outcome:
@@ -108,7 +108,7 @@ class Ranks:
                     os.kill(process.pid, number)
                     os.kill(process.pid, signal.SIGCONT)
             deadline = monotonic() + GRACE_SECONDS
-            while not all([process.reap() for process in self._ranks]):
+            while not all(process.reap() for process in self._ranks):
                 if monotonic() > deadline:
                     break
                 sleep(POLL_SECONDS / 5)
@@ -119,7 +119,7 @@ class Ranks:
         """A rank that died by itself before one that died of it: signals come first."""
         failed = [process for process in ended if process.status != 0]
         by_signal = [p for p in failed if p.status is not None and os.WIFSIGNALED(p.status)]
-        return (by_signal or failed or [None])[0]
+        return next(iter(by_signal or failed), None)
 
     def _progress(self) -> Progress:
         counters = [process.counters() for process in self._ranks]

@@ -1,0 +1,86 @@
+"""One collector process for each emulated node of a local run."""
+
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from collector.contract.words import ExitCode
+from lockstep.output import fail
+
+if TYPE_CHECKING:
+    from collector.recorder import Recorder
+
+START_SECONDS = 20.0
+STOP_SECONDS = 5.0
+
+
+class NodeCollectors:
+    """Starts a collector for every node on a free port, and ends them all.
+
+    Each sees its own node's rings only, and ends by itself if this process is killed.
+    """
+
+    def __init__(self, nodes: list[str], workspace: Path, logs: Path) -> None:
+        self._nodes = nodes
+        self._workspace = workspace
+        self._logs = logs
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self._logs.mkdir(parents=True, exist_ok=True)
+        for node in self._nodes:
+            (self._workspace / node).mkdir(parents=True, exist_ok=True)
+            arguments = [
+                *(sys.executable, "-m", "collector"),
+                *("--listen", "127.0.0.1:0", "--node", node, "--die-with-parent"),
+                *("--lockstep-dir", str(self._workspace / node)),
+                *("--announce", str(self._announcement(node))),
+            ]
+            with (self._logs / f"collector-{node}.log").open("wb") as log:
+                self._processes[node] = subprocess.Popen(
+                    arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    process_group=0,  # Ctrl-C goes to us; we say when a collector ends
+                )  # fmt: skip
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def recorder(self, archive: Path, run: str) -> "Recorder":
+        """A recorder of all nodes, once every collector has said where it listens.
+
+        Raises:
+            Failure: 69, a collector did not start.
+        """
+        from collector.clock import SystemClock
+        from collector.recorder import Recorder
+
+        targets = {node: f"http://{self._address(node)}" for node in self._nodes}
+        return Recorder(targets, archive, run, SystemClock())
+
+    def _announcement(self, node: str) -> Path:
+        return self._workspace / f"{node}.address"
+
+    def _address(self, node: str) -> str:
+        deadline = monotonic() + START_SECONDS
+        while monotonic() < deadline and self._processes[node].poll() is None:
+            if self._announcement(node).exists():
+                return self._announcement(node).read_text().strip()
+            sleep(0.02)
+        log = self._logs / f"collector-{node}.log"
+        return fail(ExitCode.UNREACHABLE, f"the collector of {node} did not start; see {log}")

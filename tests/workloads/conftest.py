@@ -1,0 +1,39 @@
+"""Small runs of real processes for the workload tests."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Forked = Callable[[int, Callable[[int], Any]], list[Any]]
+
+
+@pytest.fixture
+def forked() -> Forked:
+    """Calls a function in `world` forked processes and gives their JSON answers in rank order."""
+
+    def run(world: int, work: Callable[[int], Any]) -> list[Any]:
+        pipes = []
+        for rank in range(world):
+            reading, writing = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    os.close(reading)
+                    os.write(writing, json.dumps(work(rank)).encode())
+                finally:
+                    os._exit(0)
+            os.close(writing)
+            pipes.append((pid, reading))
+        answers = []
+        for pid, reading in pipes:
+            with os.fdopen(reading, "rb") as pipe:
+                text = pipe.read()
+            os.waitpid(pid, 0)
+            assert text, f"process {pid} gave no answer"
+            answers.append(json.loads(text))
+        return answers
+
+    return run

@@ -1,0 +1,125 @@
+"""The ring file as its writer leaves it, read by the contract's structs alone."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from collector.contract import ring
+from collector.contract.words import PHASES, RANK_STATES, RankState
+from workloads.ring import GROUP_INDEX, OP_INDEX, Heartbeat, Identity, RingWriter
+
+WHO = Identity(
+    run="gpt-1", node="node-3", uuid="SIM-x", rank=3, world=4, local_rank=0, attempt=0, dp=3,
+    pp=0, tp=0, gpu=0, start_wall_ns=5, wall_minus_monotonic_ns=7,
+)  # fmt: skip
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> RingWriter:
+    return RingWriter(tmp_path / ring.file_name(3), WHO)
+
+
+def end_step(writer: RingWriter, wall_ns: int = 100, loss: float = 2.5) -> None:
+    writer.end_step(
+        start_ns=10, wall_ns=wall_ns, cpu_ns=40, own_ns=60, phase_ns=list(range(len(PHASES))),
+        tags=1, samples=4, tokens=256, flops=1e6, loss=loss,
+    )  # fmt: skip
+
+
+def test_the_file_has_its_full_size_and_its_identity(writer: RingWriter) -> None:
+    data = writer.path.read_bytes()
+    identity = ring.IDENTITY.unpack_from(data)
+
+    assert ring.FILE_BYTES == len(data)
+    assert (ring.MAGIC, ring.VERSION) == identity[:2]
+    assert (b"gpt-1", b"node-3", b"SIM-x") == tuple(text.rstrip(b"\0") for text in identity[3:6])
+    assert (3, 4, 0, 0) == identity[6:10]
+
+
+def test_no_temporary_file_stays(writer: RingWriter) -> None:
+    assert [writer.path] == list(writer.path.parent.iterdir())
+
+
+def test_an_open_collective_shows_what_the_rank_waits_in(writer: RingWriter) -> None:
+    since = writer.begin(OP_INDEX["dp-all-reduce"], GROUP_INDEX["dp"])
+    live = ring.LIVE.unpack_from(writer.path.read_bytes(), ring.LIVE_OFFSET)
+
+    assert (OP_INDEX["dp-all-reduce"], GROUP_INDEX["dp"], 0, 1, since) == live[4:9]
+    assert {"dp": (1, 0)} == {k: v for k, v in writer.sequences.items() if k == "dp"}
+
+
+def test_a_completed_collective_is_a_record_and_closes_the_open_one(writer: RingWriter) -> None:
+    op, group = OP_INDEX["dp-all-reduce"], GROUP_INDEX["dp"]
+    arrival = writer.begin(op, group)
+    duration = writer.end(op, group, arrival, 1024, writer.tag("grads.0"))
+    data = writer.path.read_bytes()
+    record = ring.OP_RECORD.unpack_from(data, ring.OPS_OFFSET)
+
+    assert (op, group, 0, 0, 1, 0, 0, 1024, arrival, arrival + duration, 1) == record
+    assert 0 == ring.LIVE.unpack_from(data, ring.LIVE_OFFSET)[4]
+    assert b"grads.0" == data[ring.TAG_NAMES_OFFSET :][:7]
+    counters = ring.GROUP_COUNTERS.unpack_from(
+        data, ring.GROUP_COUNTERS_OFFSET + group * ring.GROUP_COUNTERS.size
+    )
+    assert (duration, 1, 1, 1) == counters
+
+
+def test_steps_add_up_and_the_guard_is_even(writer: RingWriter) -> None:
+    end_step(writer)
+    end_step(writer, wall_ns=50, loss=2.0)
+    data = writer.path.read_bytes()
+    totals = ring.COUNTERS.unpack_from(data, ring.COUNTERS_OFFSET)
+
+    assert (2, 150, 120, 80, 8, 512, 2e6, 2.0) == totals[:8]
+    assert tuple(2 * index for index in range(len(PHASES))) == totals[8:]
+    assert 0 == ring.GUARD.unpack_from(data, ring.GUARD_OFFSET)[0] % 2
+
+
+def test_a_resumed_run_counts_from_its_first_step(tmp_path: Path) -> None:
+    writer = RingWriter(tmp_path / "rank-0.ring", WHO, first_step=40)
+    end_step(writer)
+    data = writer.path.read_bytes()
+
+    assert 41 == ring.COUNTERS.unpack_from(data, ring.COUNTERS_OFFSET)[0]
+    assert 40 == ring.STEP_RECORD.unpack_from(data, ring.STEPS_OFFSET)[0]
+
+
+def test_a_full_ring_overwrites_the_oldest(writer: RingWriter) -> None:
+    for number in range(ring.OP_CAPACITY + 3):
+        writer.local(OP_INDEX["data-load"], number, number + 1)
+    data = writer.path.read_bytes()
+
+    assert (
+        ring.OP_CAPACITY + 3
+        == ring.OP_RECORD.unpack_from(data, ring.OPS_OFFSET + 2 * ring.OP_RECORD.size)[-1]
+    )
+    assert 4 == ring.OP_RECORD.unpack_from(data, ring.OPS_OFFSET + 3 * ring.OP_RECORD.size)[-1]
+
+
+def test_tags_beyond_the_table_are_recorded_without_a_name(writer: RingWriter) -> None:
+    indices = [writer.tag(f"tag-{number}") for number in range(ring.MAX_TAGS + 1)]
+
+    assert [*range(ring.MAX_TAGS), ring.NO_TAG] == indices
+    assert 5 == writer.tag("tag-5")
+
+
+def test_a_new_ring_has_no_loss_and_is_starting(writer: RingWriter) -> None:
+    data = writer.path.read_bytes()
+
+    assert math.isnan(ring.COUNTERS.unpack_from(data, ring.COUNTERS_OFFSET)[7])
+    assert (RANK_STATES.index(RankState.STARTING),) == ring.STATE.unpack_from(
+        data, ring.STATE_OFFSET
+    )
+
+
+def test_the_heart_beats_until_it_is_stopped(writer: RingWriter) -> None:
+    beats: list[int] = []
+    heart = Heartbeat(writer.heartbeat, lambda: beats.append(1), period=0.001)
+    heart.start()
+    while len(beats) < 3:
+        pass
+    heart.stop()
+    count = len(beats)
+
+    assert count == len(beats)
