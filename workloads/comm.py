@@ -21,6 +21,7 @@ class Comm:
     def __init__(self, recorder: StepRecorder, groups: dict[str, dist.ProcessGroup]) -> None:
         self._recorder = recorder
         self._groups = groups
+        self._sizes = {name: dist.get_world_size(group) for name, group in groups.items()}
 
     def all_reduce_mean(self, tensor: torch.Tensor, *, op: str, group: str, tag: str) -> None:
         """Average `tensor` over the group, in place.
@@ -29,7 +30,7 @@ class Comm:
             PeerLostError: The connection to a peer broke.
         """
         self._all_reduce(tensor, dist.ReduceOp.SUM, op, group, tag)
-        tensor.div_(dist.get_world_size(self._groups[group]))
+        tensor.div_(self._sizes[group])
 
     def all_reduce_max(self, value: float, *, op: str, group: str, tag: str) -> float:
         """The largest `value` of the group.

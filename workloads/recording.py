@@ -86,28 +86,26 @@ class StepRecorder:
             loss=loss,
         )
 
-    def _close_span(self, phase: Phase, start: int) -> None:
+    def _close_span(self, phase: int, op: int | None, start: int) -> None:
         end = monotonic_ns()
-        self._phase_ns[PHASES.index(phase)] += end - start
-        op = _PHASE_OPS.get(phase)
+        self._phase_ns[phase] += end - start
         if op is not None:
-            self.writer.local(OP_INDEX[op], start, end)
+            self.writer.local(op, start, end)
 
 
 class _Span:
     """One phase as a reusable context manager."""
 
-    __slots__ = ("_index", "_phase", "_recorder", "_start")
+    __slots__ = ("_index", "_op", "_recorder", "_start")
 
     def __init__(self, recorder: StepRecorder, phase: Phase) -> None:
         self._recorder = recorder
-        self._phase = phase
         self._index = PHASES.index(phase)
+        self._op = OP_INDEX[_PHASE_OPS[phase]] if phase in _PHASE_OPS else None
         self._start = 0
 
     def __enter__(self) -> Self:
-        self._recorder.writer.phase(self._index)
-        self._start = monotonic_ns()
+        self._start = self._recorder.writer.phase(self._index)
         return self
 
     def __exit__(
@@ -116,4 +114,4 @@ class _Span:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._recorder._close_span(self._phase, self._start)
+        self._recorder._close_span(self._index, self._op, self._start)

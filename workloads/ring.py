@@ -20,6 +20,20 @@ _LOCAL = ring.LOCAL_GROUP
 _OP_MASK = ring.OP_CAPACITY - 1
 _STEP_MASK = ring.STEP_CAPACITY - 1
 
+# Indices of 8-byte words: a word is written in one store, and in a tenth of a struct's time.
+_HEARTBEAT = ring.HEARTBEAT_OFFSET // 8
+_GUARD = ring.GUARD_OFFSET // 8
+_OP_CURSOR = ring.LIVE_OFFSET // 8
+_STEP_CURSOR = _OP_CURSOR + 1
+_STEP = _OP_CURSOR + 2
+_DOING = _OP_CURSOR + 3
+"""phase (32 bits), open op (16), open group (8), open flags (8): LIVE's `IHBB` as one word."""
+_OPEN_SEQUENCE = _OP_CURSOR + 4
+_OPEN_SINCE = _OP_CURSOR + 5
+_PROGRESS = _OP_CURSOR + 6
+_GROUPS = ring.GROUP_COUNTERS_OFFSET // 8
+_WORDS_PER_GROUP = ring.GROUP_COUNTERS.size // 8
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -47,27 +61,29 @@ class RingWriter:
 
     The training thread is the only caller, except for `heartbeat`. Local work is recorded by
     `local`, a collective by `begin` and `end` around the call. A record costs about a microsecond
-    and no system call (tests/benchmarks/recording.py).
+    and no system call (tests/benchmarks/recording.py). Words are stored in the machine's byte
+    order, which is the contract's on every machine that torch runs on (little-endian).
     """
 
     def __init__(self, path: Path, identity: Identity, first_step: int = 0) -> None:
         hidden = path.with_suffix(".new")
         self._map = _create(hidden)
+        self._words = memoryview(self._map).cast("q")
         self.path = path
         self._guard = 0
         self._ops = 0
         self._steps_written = 0
         self._step = first_step
         self._phase = 0
-        self._open = (0, 0, 0, 0, 0)
-        self._progress = monotonic_ns()
         self._totals = [first_step, 0, 0, 0, 0, 0, 0.0, math.nan, *([0] * len(PHASES))]
-        self._groups = [[0, 0, 0, 0] for _ in range(ring.MAX_GROUPS)]
+        self._sequences = [0] * ring.MAX_GROUPS
         self._tags: dict[str, int] = {}
         self._write_identity(identity)
         self.state(RankState.STARTING)
         self.heartbeat()
-        self._publish()
+        self.phase(0)
+        self._words[_STEP] = first_step
+        ring.COUNTERS.pack_into(self._map, ring.COUNTERS_OFFSET, *self._totals)
         hidden.rename(path)  # a reader never sees half an identity
 
     def state(self, state: RankState) -> None:
@@ -76,7 +92,7 @@ class RingWriter:
 
     def heartbeat(self) -> None:
         """Say that the process still runs; called by a helper thread."""
-        ring.HEARTBEAT.pack_into(self._map, ring.HEARTBEAT_OFFSET, monotonic_ns())
+        self._words[_HEARTBEAT] = monotonic_ns()
 
     def tag(self, name: str) -> int:
         """Index of a tag name, entered into the table on first use; NO_TAG when it is full."""
@@ -91,39 +107,63 @@ class RingWriter:
             self._map[offset : offset + len(encoded)] = encoded
         return index
 
-    def phase(self, index: int) -> None:
-        """Enter a phase (index into PHASES) of the step in progress."""
+    def phase(self, index: int) -> int:
+        """Enter a phase (index into PHASES) of the step in progress; returns the time."""
+        now = monotonic_ns()
         self._phase = index
-        self._progress = monotonic_ns()
-        self._publish()
+        self._words[_DOING] = index
+        self._words[_PROGRESS] = now
+        return now
 
     def begin(self, op: int, group: int) -> int:
         """Arrive at a collective; returns the arrival time for `end`."""
-        counters = self._groups[group]
-        counters[2] += 1
+        words = self._words
+        sequence = self._sequences[group] = self._sequences[group] + 1
         now = monotonic_ns()
-        self._open = (op, group, 0, counters[2], now)
-        self._progress = now
-        self._publish(group)
+        guard = self._guard
+        words[_GUARD] = guard + 1
+        words[_DOING] = self._phase | op << 32 | group << 48
+        words[_OPEN_SEQUENCE] = sequence
+        words[_OPEN_SINCE] = now
+        words[_PROGRESS] = now
+        words[_GROUPS + _WORDS_PER_GROUP * group + 2] = sequence
+        words[_GUARD] = self._guard = guard + 2
         return now
 
     def end(self, op: int, group: int, arrival_ns: int, size: int, tag: int, flags: int = 0) -> int:
         """Complete the collective begun at `arrival_ns`; returns its duration in nanoseconds."""
         now = monotonic_ns()
-        counters = self._groups[group]
-        counters[0] += now - arrival_ns
-        counters[1] += 1
-        counters[3] = counters[2]
-        self._record(op, group, flags, counters[2], tag, size, arrival_ns, now)
-        self._open = (0, 0, 0, 0, 0)
-        self._progress = now
-        self._publish(group)
+        words = self._words
+        sequence = self._sequences[group]
+        counters = _GROUPS + _WORDS_PER_GROUP * group
+        number = self._ops
+        ring.OP_RECORD.pack_into(
+            self._map,
+            ring.OPS_OFFSET + (number & _OP_MASK) * ring.OP_RECORD.size,
+            op, group, flags, self._step, sequence, tag, 0, size, arrival_ns, now, number + 1,
+        )  # fmt: skip
+        guard = self._guard
+        words[_GUARD] = guard + 1
+        words[_OP_CURSOR] = self._ops = number + 1
+        words[_DOING] = self._phase
+        words[_OPEN_SINCE] = 0
+        words[_PROGRESS] = now
+        words[counters] += now - arrival_ns
+        words[counters + 1] += 1
+        words[counters + 3] = sequence
+        words[_GUARD] = self._guard = guard + 2
         return now - arrival_ns
 
     def local(self, op: int, start_ns: int, end_ns: int) -> None:
         """Record work that needed no peer."""
-        self._record(op, _LOCAL, 0, 0, ring.NO_TAG, 0, start_ns, end_ns)
-        self._publish()
+        number = self._ops
+        ring.OP_RECORD.pack_into(
+            self._map,
+            ring.OPS_OFFSET + (number & _OP_MASK) * ring.OP_RECORD.size,
+            op, _LOCAL, 0, self._step, 0, ring.NO_TAG, 0, 0, start_ns, end_ns, number + 1,
+        )  # fmt: skip
+        self._words[_OP_CURSOR] = self._ops = number + 1
+        self._words[_PROGRESS] = end_ns
 
     def end_step(
         self,
@@ -140,67 +180,32 @@ class RingWriter:
         loss: float,
     ) -> None:
         """Close the step in progress and add it to the counters."""
+        written = self._steps_written
         ring.STEP_RECORD.pack_into(
             self._map,
-            ring.STEPS_OFFSET + (self._steps_written & _STEP_MASK) * ring.STEP_RECORD.size,
+            ring.STEPS_OFFSET + (written & _STEP_MASK) * ring.STEP_RECORD.size,
             self._step, start_ns, wall_ns, cpu_ns, own_ns, *phase_ns, tags, samples, tokens,
-            flops, loss, self._steps_written + 1,
+            flops, loss, written + 1,
         )  # fmt: skip
-        self._steps_written += 1
-        self._step += 1
-        added = (1, wall_ns, own_ns, cpu_ns, samples, tokens, flops)
-        for index, value in enumerate(added):
-            self._totals[index] += value
-        self._totals[7] = loss
-        for index, value in enumerate(phase_ns):
-            self._totals[8 + index] += value
-        self._progress = start_ns + wall_ns
-        self._publish()
-
-    @property
-    def sequences(self) -> dict[str, tuple[int, int]]:
-        """Group -> (enqueued, completed) sequence numbers."""
-        return {
-            name: (self._groups[index][2], self._groups[index][3])
-            for name, index in GROUP_INDEX.items()
-        }
+        totals = self._totals
+        for index, value in enumerate((1, wall_ns, own_ns, cpu_ns, samples, tokens, flops)):
+            totals[index] += value
+        totals[7] = loss
+        for index, value in enumerate(phase_ns, start=8):
+            totals[index] += value
+        words = self._words
+        guard = self._guard
+        words[_GUARD] = guard + 1
+        words[_STEP_CURSOR] = self._steps_written = written + 1
+        words[_STEP] = self._step = self._step + 1
+        words[_PROGRESS] = start_ns + wall_ns
+        ring.COUNTERS.pack_into(self._map, ring.COUNTERS_OFFSET, *totals)
+        words[_GUARD] = self._guard = guard + 2
 
     def close(self) -> None:
         """Unmap the file; the file itself stays for the collector."""
+        self._words.release()
         self._map.close()
-
-    def _record(
-        self, op: int, group: int, flags: int, sequence: int, tag: int, size: int, start: int,
-        end: int,
-    ) -> None:  # fmt: skip
-        number = self._ops
-        ring.OP_RECORD.pack_into(
-            self._map,
-            ring.OPS_OFFSET + (number & _OP_MASK) * ring.OP_RECORD.size,
-            op, group, flags, self._step, sequence, tag, 0, size, start, end, number + 1,
-        )  # fmt: skip
-        self._ops = number + 1
-
-    def _publish(self, group: int | None = None) -> None:
-        """Write LIVE and COUNTERS between two guard values: odd while inside, even after."""
-        guard = self._guard
-        buffer = self._map
-        ring.GUARD.pack_into(buffer, ring.GUARD_OFFSET, guard + 1)
-        op, open_group, flags, sequence, since = self._open
-        ring.LIVE.pack_into(
-            buffer, ring.LIVE_OFFSET, self._ops, self._steps_written, self._step, self._phase,
-            op, open_group, flags, sequence, since, self._progress,
-        )  # fmt: skip
-        if group is None:
-            ring.COUNTERS.pack_into(buffer, ring.COUNTERS_OFFSET, *self._totals)
-        else:
-            ring.GROUP_COUNTERS.pack_into(
-                buffer,
-                ring.GROUP_COUNTERS_OFFSET + group * ring.GROUP_COUNTERS.size,
-                *self._groups[group],
-            )
-        self._guard = guard + 2
-        ring.GUARD.pack_into(buffer, ring.GUARD_OFFSET, guard + 2)
 
     def _write_identity(self, who: Identity) -> None:
         for index, name in enumerate(GROUPS):

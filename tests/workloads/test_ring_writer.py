@@ -43,10 +43,12 @@ def test_no_temporary_file_stays(writer: RingWriter) -> None:
 
 def test_an_open_collective_shows_what_the_rank_waits_in(writer: RingWriter) -> None:
     since = writer.begin(OP_INDEX["dp-all-reduce"], GROUP_INDEX["dp"])
-    live = ring.LIVE.unpack_from(writer.path.read_bytes(), ring.LIVE_OFFSET)
+    data = writer.path.read_bytes()
+    live = ring.LIVE.unpack_from(data, ring.LIVE_OFFSET)
+    offset = ring.GROUP_COUNTERS_OFFSET + GROUP_INDEX["dp"] * ring.GROUP_COUNTERS.size
 
     assert (OP_INDEX["dp-all-reduce"], GROUP_INDEX["dp"], 0, 1, since) == live[4:9]
-    assert {"dp": (1, 0)} == {k: v for k, v in writer.sequences.items() if k == "dp"}
+    assert (0, 0, 1, 0) == ring.GROUP_COUNTERS.unpack_from(data, offset)
 
 
 def test_a_completed_collective_is_a_record_and_closes_the_open_one(writer: RingWriter) -> None:
