@@ -1,0 +1,60 @@
+"""Verdicts made by hand, and commands run in process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from analyzer.run import Culprit, Fact, Verdict
+from lockstep.cli import DEBUG_VARIABLE, main
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def lockstep(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Answer]:
+    """`lockstep("analyze", path)` runs a command as the shell would."""
+    # Set, then removed: so that what a command leaves there is undone after the test.
+    monkeypatch.setenv(DEBUG_VARIABLE, "")
+    monkeypatch.delenv(DEBUG_VARIABLE)
+
+    def call(*arguments: object) -> Answer:
+        code = main([str(each) for each in arguments])
+        said = capsys.readouterr()
+        return Answer(code, said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def culprit() -> Callable[..., Culprit]:
+    """`culprit(tier=..., cause=..., rank=...)`."""
+
+    def make(tier: str = "page", cause: str = "thermal", rank: int = 2) -> Culprit:
+        return Culprit(
+            "gpu", rank, f"node-{rank}", 0, f"GPU-{rank}", rank, 0, 0, None, 40, None, None, 1.5,
+            (1.4, 1.6), cause, 0.9, tier, (Fact(True, "it was hot", "temperature"),),
+        )  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
+def verdict() -> Callable[..., Verdict]:
+    """`verdict(status, culprits...)`."""
+
+    def make(status: str = "healthy", *culprits: Culprit, hang: bool = False) -> Verdict:
+        stuck = {"group": "dp", "sequence": 3, "op": "dp-all-reduce", "missing_ranks": [1]}
+        return Verdict(
+            "run", status, "A sentence.", 1.0, None, 0.0, 0.9, culprits,
+            hang=stuck if hang else None, missing=("nothing",),
+        )  # fmt: skip
+
+    return make
