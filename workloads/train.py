@@ -120,6 +120,7 @@ def _loop(job: RankJob, recorder: StepRecorder, comm: Comm, gpu: SimulatedGpu | 
     injector = Injector(mine, device, CpuGroup(spec.run, rank) if mine else None)
     warmup_cpu: list[float] = []
     gc.collect()
+    gc.freeze()  # what torch made at import is never garbage: leave it out of every collection
     gc.disable()
     recorder.writer.state(RankState.RUNNING)
     for step in range(spec.steps):

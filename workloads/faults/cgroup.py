@@ -7,7 +7,8 @@ from pathlib import Path
 ROOT = Path("/sys/fs/cgroup")
 LEAST_QUOTA_MICROSECONDS = 1000
 """The kernel refuses less (kernel/sched/core.c, min_cfs_quota_period)."""
-PERIOD_MICROSECONDS = 10_000
+PERIOD_MICROSECONDS = 5_000
+"""Short against a compute segment, so that the quota stretches it evenly."""
 PARENT = "lockstep"
 
 
