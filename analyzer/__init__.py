@@ -1,1 +1,1 @@
-"""What a run means: from a Run to a Verdict."""
+"""What a run means: Run -> Grid -> Finding -> Evidence -> Verdict."""

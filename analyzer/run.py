@@ -75,6 +75,8 @@ class Grid:
         coverage: Share of expected (window, rank) cells that answered, 0 to 1.
         missing: What was not there, in words.
         meta: run.json.
+        down_since: (R,) unix seconds of the first scrape from which the rank's process stayed
+            gone, NaN = it was there at the last scrape or nobody knows; None = not looked for.
     """
 
     run: str
@@ -92,6 +94,7 @@ class Grid:
     coverage: float
     missing: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
+    down_since: FloatGrid | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,9 @@ class Finding:
     Attributes:
         detector: Name of the detector that found it.
         kind: `slow` (its own time grew), `hang` (it is missing from a collective), `structure`
-            (slow, but not by a node's fault) or `anomaly` (hardware deviates).
+            (slow, but not by a node's fault), `anomaly` (hardware deviates), `change` (the whole
+            run became slower, not all ranks alike), or a second signal that never accuses alone:
+            `wait` (it began to wait less than its peers), `cpu` (its thread used more CPU).
         rank: The suspect, or None for findings about the whole run.
         first, last: Windows of the Grid, `last` exclusive or None = to the end.
         slowdown: Own time over expected own time, >= 1; NaN where it does not apply.
@@ -186,7 +191,11 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The conclusion about a run; `to_json` gives DESIGN 3.4 exactly."""
+    """The conclusion about a run; `analyzer.verdict_json` gives DESIGN 3.4 exactly.
+
+    `missing` says what was not there, `provenance` what was emulated or simulated, `lost_money`
+    the lost GPU-hours at the price given (None = no price).
+    """
 
     run: str
     status: str
@@ -204,3 +213,4 @@ class Verdict:
     alternatives: tuple[Mapping[str, Any], ...] = ()
     missing: tuple[str, ...] = ()
     provenance: tuple[str, ...] = ()
+    lost_money: float | None = None

@@ -65,7 +65,7 @@ class NodeCollectors:
         """A recorder of all nodes, once every collector has said where it listens.
 
         Raises:
-            Failure: 69, a collector did not start.
+            CommandError: 69, a collector did not start.
         """
         from collector.clock import SystemClock
         from collector.recorder import Recorder

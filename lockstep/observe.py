@@ -11,15 +11,15 @@ from types import FrameType
 
 from collector.contract.words import ExitCode
 from lockstep import archive
+from lockstep.leftovers import OWNER_FILE, SHARED_MEMORY
 from lockstep.node_collectors import NodeCollectors
+from lockstep.output import Progress as Show
 from lockstep.output import fail
 from workloads.launchers import Ending, Outcome, Progress
 from workloads.launchers.local import LocalLauncher
 from workloads.launchers.local.janitor import Janitor
 from workloads.spec import RunSpec
 
-SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of DESIGN 3.6
-OWNER_FILE = "owner.json"
 LOGS = "logs"
 
 
@@ -37,7 +37,7 @@ def execute(
         on_progress: Called whenever the slowest rank has completed another step.
 
     Raises:
-        Failure: 64, `out` is in use; 69, shared memory or a collector cannot be had.
+        CommandError: 64, `out` is in use; 69, shared memory or a collector cannot be had.
     """
     workspace = SHARED_MEMORY / spec.run
     _prepare(out, workspace)
@@ -50,6 +50,20 @@ def execute(
         outcome = _observed(spec, out, workspace, on_progress)
         archive.write_end(out, spec, started, outcome)
     return outcome
+
+
+def watched(spec: RunSpec, out: Path, show: Show) -> Outcome:
+    """`execute` with its progress shown; the same errors."""
+
+    def on_progress(progress: Progress) -> None:
+        loss = "" if progress.loss is None else f", loss {progress.loss:.3f}"
+        show("training", f"step {progress.step} of {progress.steps}{loss}")
+
+    faults = ", ".join(fault.spec for fault in spec.faults)
+    injected = f"; fault {faults}" if faults else ""
+    layout = spec.layout
+    show("starting", f"{layout.world} ranks and {layout.nodes} collectors{injected}")
+    return execute(spec, out, on_progress)
 
 
 def _observed(

@@ -36,7 +36,7 @@ def plan(
         token: The four hex digits that make the run id unique.
 
     Raises:
-        Failure: 64, with the setting that is wrong and what would be right.
+        CommandError: 64, with the setting that is wrong and what would be right.
     """
     _one_of("workload", workload, WORKLOADS)
     _one_of("launcher", launcher, LAUNCHERS)

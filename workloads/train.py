@@ -32,7 +32,7 @@ from workloads.ring import Heartbeat, Identity, RingWriter
 from workloads.simulated_gpu import SimulatedGpu
 from workloads.spec import RunSpec
 
-SAMPLES_PER_RANK = 4
+SAMPLES_PER_RANK = 2
 BUCKET_BYTES = 256 * 1024
 WARMUP_STEPS = 5
 """Unpaced steps that measure this machine's CPU time; tagged `warmup`."""

@@ -54,7 +54,8 @@ GUARD = Struct("<Q")
 LIVE_OFFSET = 392
 LIVE = Struct("<QQqIHBBqqq")
 """op cursor, step cursor (records written so far), step in progress, phase index,
-open op index (0 = none), open group index, open flags, open sequence, open since_ns, progress_ns."""
+open op index (0 = none), open group index, open flags, open sequence, open since_ns,
+progress_ns."""
 
 COUNTERS_OFFSET = 512
 COUNTERS = Struct(f"<QqqqQQdd{len(PHASES)}q")

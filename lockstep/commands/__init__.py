@@ -1,1 +1,20 @@
-""""""
+"""Every command, in the order of `--help`; its function's name is the command's name.
+
+A command module imports its heavy libraries inside its function: `lockstep --help` imports all
+of these files.
+"""
+
+from collections.abc import Callable
+
+from lockstep.commands import analyze, collect, demo, doctor, report, run, score
+
+COMMANDS: tuple[Callable[..., int | None], ...] = (
+    demo.demo,
+    run.run,
+    collect.collect,
+    run.run,
+    analyze.analyze,
+    report.report,
+    score.score,
+    doctor.doctor,
+)

@@ -12,7 +12,7 @@ from lockstep import output
 from lockstep.output import Format, fail
 
 if TYPE_CHECKING:
-    from workloads.launchers import Outcome, Progress
+    from workloads.launchers import Outcome
     from workloads.spec import RunSpec
 
 
@@ -60,6 +60,7 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
+    from lockstep.observe import watched
     from lockstep.planning import plan
 
     spec = plan(
@@ -68,7 +69,11 @@ def run(
         device_noise=device_noise, hang_timeout=hang_timeout, token=secrets.token_hex(2),
     )  # fmt: skip
     archive = out if out is not None else Path("runs") / spec.run
-    outcome = observed(spec, archive)
+    show = output.Progress()
+    try:
+        outcome = watched(spec, archive, show)
+    finally:
+        show.close()
     answer = {
         "run": spec.run,
         "archive": str(archive),
@@ -81,23 +86,6 @@ def run(
     )
     output.document(answer, form, text)
     return exit_code(spec, outcome, archive)
-
-
-def observed(spec: "RunSpec", archive: Path) -> "Outcome":
-    """Execute with progress on stderr."""
-    from lockstep.observe import execute
-
-    show = output.Progress()
-
-    def on_progress(progress: "Progress") -> None:
-        loss = "" if progress.loss is None else f", loss {progress.loss:.3f}"
-        show("training", f"step {progress.step} of {progress.steps}{loss}")
-
-    show("starting", f"{spec.layout.world} ranks on {spec.layout.nodes} emulated nodes")
-    try:
-        return execute(spec, archive, on_progress)
-    finally:
-        show.close()
 
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:

@@ -1,0 +1,125 @@
+"""Run -> Grid: windows and telemetry on the same axes (window, rank), gaps left as NaN."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analyzer.load.windows import PHASE_COLUMNS
+from analyzer.run import FloatGrid, Grid, RankInfo, Run
+from analyzer.telemetry import Telemetry, telemetry
+
+WARMUP_SHARE = 0.02
+WARMUP_STEPS = 3
+"""Without a `warmup` tag the first 2 % of the steps, at least 3, are taken as warm-up."""
+
+TIMES: Mapping[str, str] = {
+    "wall": "wall_seconds",
+    "own": "own_seconds",
+    "cpu": "cpu_seconds",
+    "collective": "collective_seconds",
+    **{column.removesuffix("_seconds"): column for column in PHASE_COLUMNS},
+}
+
+
+def align(run: Run) -> Grid:
+    """The Grid of a run; shapes are (windows, ranks), times in seconds per step.
+
+    Windows of all ranks share their edges (the loader's promise); a rank without the window has
+    NaN there. Windows with a step tag on any rank are masked for all, and so is warm-up.
+    """
+    windows = run.windows
+    column_of = {info.rank: column for column, info in enumerate(run.ranks)}
+    columns = windows["rank"].map(column_of)
+    windows = windows[columns.notna()]
+    columns_index = columns[columns.notna()].to_numpy(dtype=np.int64)
+    keys, rows = np.unique(
+        windows[["attempt", "from_step"]].to_numpy(dtype=np.int64), axis=0, return_inverse=True
+    )
+    rows = rows.reshape(-1)
+    shape = (len(keys), len(run.ranks))
+
+    def grid_of(name: str) -> FloatGrid:
+        cells = np.full(shape, np.nan)
+        cells[rows, columns_index] = windows[name].to_numpy(dtype=float)
+        return cells
+
+    steps = grid_of("steps")
+    to_step = np.zeros(len(keys), dtype=np.int64)
+    np.maximum.at(to_step, rows, windows["to_step"].to_numpy(dtype=np.int64))
+    time = {name: grid_of(column) / steps for name, column in TIMES.items()}
+    start, end = _middle(grid_of("start")), _middle(grid_of("end"))
+    told = telemetry(run.samples, run.ranks, (start + end) / 2)
+    return Grid(
+        run=run.name,
+        ranks=run.ranks,
+        from_step=keys[:, 1],
+        to_step=to_step,
+        start=start,
+        end=end,
+        time=time,
+        signals=told.signals,
+        last=told.last,
+        last_time=told.last_time,
+        scraped_until=told.scraped_until,
+        masked=_masked(windows, rows, keys[:, 1], to_step),
+        coverage=_coverage(keys, to_step, np.where(np.isfinite(time["own"]), steps, 0.0)),
+        missing=(*run.missing, *_silent(time["own"], run.ranks, told)),
+        meta=run.meta,
+        down_since=told.down_since,
+    )
+
+
+def _middle(cells: FloatGrid) -> FloatGrid:
+    """(W,) median over the ranks that answered; every window has at least one."""
+    if cells.size == 0:
+        return np.zeros(len(cells))
+    middle: FloatGrid = np.nanmedian(cells, axis=1)
+    return middle
+
+
+def _masked(
+    windows: pd.DataFrame,
+    rows: NDArray[np.int64],
+    from_step: NDArray[np.int64],
+    to_step: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    masked = np.zeros(len(from_step), dtype=bool)
+    tags = windows["tags"].to_numpy(dtype=str)
+    masked[rows[tags != ""]] = True
+    if len(from_step) and not np.any(np.char.find(tags, "warmup") >= 0):
+        first = from_step[0]
+        length = max(WARMUP_STEPS, WARMUP_SHARE * (to_step.max() - first))
+        masked |= from_step < first + length
+    return masked
+
+
+def _coverage(keys: NDArray[np.int64], to_step: NDArray[np.int64], answered: FloatGrid) -> float:
+    """Steps that answered over steps that should have, over all attempts and ranks."""
+    expected = 0
+    for attempt in np.unique(keys[:, 0]):
+        mine = keys[:, 0] == attempt
+        expected += int(to_step[mine].max() - keys[mine, 1].min())
+    expected *= answered.shape[1]
+    return float(answered.sum() / expected) if expected else 0.0
+
+
+def _silent(own: FloatGrid, ranks: tuple[RankInfo, ...], told: Telemetry) -> list[str]:
+    words = []
+    if len(own):
+        gone = [
+            str(info.rank) for column, info in enumerate(ranks) if np.isnan(own[:, column]).all()
+        ]
+        if gone:
+            words.append(f"no step times of rank {', '.join(gone)}")
+    unscraped = sorted(
+        {
+            info.node
+            for info, until in zip(ranks, told.scraped_until, strict=True)
+            if np.isnan(until)
+        }
+    )
+    if unscraped:
+        words.append(f"no telemetry of {', '.join(unscraped)}")
+    return words

@@ -1,0 +1,266 @@
+"""All Findings and Evidence -> the Verdict: culprits, causes, confidence, and who was let go."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from analyzer.align import align
+from analyzer.causes import CAUSES
+from analyzer.contrast import column_of, gpu_words
+from analyzer.cost import Cost, cost, of_change
+from analyzer.detectors import DETECTORS
+from analyzer.posterior import Posterior, posterior
+from analyzer.rejected import rejected
+from analyzer.run import Culprit, Evidence, Fact, Finding, Grid, Run, Verdict
+from analyzer.sentence import sentence
+from analyzer.shift import blocks
+
+PAGE_SLOWDOWN = 1.10
+PAGE_EFFECT = 0.03
+"""Page only if the run's steps are at least 3 % longer for it (reference 7, L2)."""
+BLOCKS_AT_LEAST = 6
+"""Three before and three after a change are the fewest that a shift is found in."""
+COVERAGE_AT_LEAST = 0.5
+UNCONFIRMED = 0.88
+"""Confidence factor where no waiting confirms the slow rank (the peers should wait for it)."""
+CERTAIN = 0.99
+"""Nothing is known better than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A run with everything that was concluded about it."""
+
+    run: Run
+    grid: Grid
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+
+
+def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
+    """Run -> Grid -> Findings -> Evidence -> Verdict.
+
+    Args:
+        run: The run.
+        gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
+    """
+    grid = align(run)
+    findings = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
+    evidences = tuple(
+        tuple(cause.weigh(grid, finding) for cause in CAUSES) if accuses(finding) else ()
+        for finding in findings
+    )
+    verdict = attribute(grid, findings, evidences, gpu_hour_price=gpu_hour_price)
+    return Diagnosis(run, grid, findings, verdict)
+
+
+def accuses(finding: Finding) -> bool:
+    """Whether a finding names a culprit; the others confirm or describe."""
+    return finding.kind in ("slow", "hang")
+
+
+def attribute(
+    grid: Grid,
+    findings: Sequence[Finding],
+    evidences: Sequence[Sequence[Evidence]],
+    *,
+    gpu_hour_price: float | None = None,
+) -> Verdict:
+    """The verdict; `evidences[i]` is about `findings[i]` and empty where that accuses nobody."""
+    accused = [
+        (finding, posterior(evidence))
+        for finding, evidence in zip(findings, evidences, strict=True)
+        if accuses(finding)
+    ]
+    accused.sort(key=lambda pair: (pair[0].kind != "hang", -pair[0].slowdown))
+    slow = [finding for finding, _ in accused if finding.kind == "slow"]
+    hangs = [finding for finding, _ in accused if finding.kind == "hang"]
+    whole = next((f for f in findings if f.kind in ("structure", "change")), None)
+    culprits = tuple(_culprit(grid, *pair, findings, slow) for pair in accused)
+    bill = _bill(grid, slow, whole)
+    lost = _lost(grid, bill, hangs)
+    why_unknown = None if culprits else _unknown(grid, whole)
+    verdict = Verdict(
+        run=grid.run,
+        status="degraded" if culprits else "unknown" if why_unknown else "healthy",
+        sentence="",
+        slowdown=bill.slowdown if bill else None,
+        slowdown_interval=bill.interval if bill else None,
+        lost_gpu_hours=lost,
+        coverage=grid.coverage,
+        culprits=culprits,
+        hang=_hang(hangs),
+        structure=_structure(findings),
+        what_if=_what_if(grid, slow, bill),
+        rejected=rejected(grid, slow, hangs),
+        alternatives=accused[0][1].alternatives if accused else (),
+        missing=grid.missing,
+        provenance=_provenance(grid),
+        lost_money=None if gpu_hour_price is None or lost is None else lost * gpu_hour_price,
+    )
+    return sentence(verdict, grid, why_unknown)
+
+
+def _culprit(
+    grid: Grid,
+    finding: Finding,
+    causes: Posterior,
+    findings: Sequence[Finding],
+    slow: Sequence[Finding],
+) -> Culprit:
+    column = column_of(grid, finding.rank)
+    assert column is not None
+    info = grid.ranks[column]
+    hang = finding.kind == "hang"
+    confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
+    seconds = [other for other in findings if _confirms(other, finding)]
+    if not hang and not any(other.kind == "wait" for other in seconds):
+        confidence *= UNCONFIRMED
+    facts = (
+        Fact(True, finding.text, "own_seconds of steps.parquet by rank"),
+        *(Fact(True, other.text, _SECOND_QUERY[other.kind]) for other in seconds),
+        *causes.facts,
+    )
+    if hang:
+        from_step, since = _stopped(grid, column)
+    else:
+        from_step, since = int(grid.from_step[finding.first]), float(grid.start[finding.first])
+    page = hang or _pages(grid, finding, slow)
+    return Culprit(
+        scope="rank",
+        rank=info.rank,
+        node=info.node,
+        gpu=info.gpu,
+        uuid=info.uuid,
+        dp=info.dp,
+        pp=info.pp,
+        tp=info.tp,
+        link=None,
+        from_step=from_step,
+        to_step=None if finding.last is None else int(grid.to_step[finding.last - 1]),
+        since=_utc(since),
+        slowdown=None if hang else finding.slowdown,
+        slowdown_interval=None if hang else finding.interval,
+        cause=causes.cause,
+        confidence=confidence,
+        tier="page" if page else "record",
+        evidence=facts,
+    )
+
+
+_SECOND_QUERY: Mapping[str, str] = {
+    "wait": "wall_seconds - own_seconds of steps.parquet by rank",
+    "cpu": "cpu_seconds of steps.parquet by rank",
+}
+
+
+def _confirms(other: Finding, finding: Finding) -> bool:
+    """Whether a second signal of the same rank covers at least half of the finding's span."""
+    if other.kind not in _SECOND_QUERY or other.rank != finding.rank or finding.kind != "slow":
+        return False
+    end = 10**9 if finding.last is None else finding.last
+    other_end = 10**9 if other.last is None else other.last
+    common = min(end, other_end) - max(finding.first, other.first)
+    return 2 * common >= end - finding.first
+
+
+def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:
+    """Slow enough, and the run gains enough: by mending it, or all, as two can hide each other."""
+    bills = [cost(grid, [finding]), cost(grid, slow)]
+    effect = max((bill.slowdown - 1.0 for bill in bills if bill is not None), default=0.0)
+    return finding.slowdown >= PAGE_SLOWDOWN and effect >= PAGE_EFFECT
+
+
+def _stopped(grid: Grid, column: int) -> tuple[int | None, float]:
+    """(first step that the rank did not complete, when the last one ended)."""
+    done = np.flatnonzero(np.isfinite(grid.time["own"][:, column]))
+    if not done.size:
+        return None, float("nan")
+    return int(grid.to_step[done[-1]]), float(grid.end[done[-1]])
+
+
+def _bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | None:
+    if slow:
+        return cost(grid, slow)
+    if whole is not None:
+        return of_change(grid, whole)
+    if (~grid.masked).any() and np.isfinite(grid.time["wall"]).any():
+        return Cost(1.0, (1.0, 1.0), 0.0)
+    return None
+
+
+def _lost(grid: Grid, bill: Cost | None, hangs: Sequence[Finding]) -> float | None:
+    """Lost GPU-hours of slow steps, and of standing still since the last completed one."""
+    if bill is None and not hangs:
+        return None
+    lost = bill.lost_gpu_hours if bill else 0.0
+    if hangs and len(grid.end) and np.isfinite(grid.scraped_until).any():
+        still = float(np.nanmax(grid.scraped_until) - grid.end.max())
+        lost += max(still, 0.0) * len(grid.ranks) / 3600.0
+    return lost
+
+
+def _unknown(grid: Grid, whole: Finding | None) -> str | None:
+    """Why a run without culprit cannot be called healthy; None = it can."""
+    own = grid.time["own"]
+    silent = [str(i.rank) for c, i in enumerate(grid.ranks) if not np.isfinite(own[:, c]).any()]
+    told = len(grid.ranks) - len(silent)
+    if told < 2:
+        return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"
+    if len(blocks(grid)) < BLOCKS_AT_LEAST:
+        return f"{int((~grid.masked).sum())} steps after warm-up are too few to compare ranks"
+    if grid.coverage < COVERAGE_AT_LEAST:
+        return f"only {grid.coverage:.0%} of the expected step times are there"
+    if silent:
+        return f"rank {', '.join(silent)} told no step times"
+    return None if whole is None else whole.text
+
+
+def _hang(hangs: Sequence[Finding]) -> Mapping[str, object] | None:
+    if not hangs:
+        return None
+    details = hangs[0].details
+    return {key: details[key] for key in ("group", "sequence", "op", "missing_ranks")}
+
+
+def _structure(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
+    return tuple(
+        {"kind": "uniform", "share": 1.0 - 1.0 / finding.slowdown, "text": finding.text}
+        for finding in findings
+        if finding.kind == "structure"
+    )
+
+
+def _what_if(grid: Grid, slow: Sequence[Finding], bill: Cost | None) -> Mapping[str, object]:
+    if not slow or bill is None:
+        return {"method": "none"}
+    by_node: dict[str, list[Finding]] = {}
+    for finding in slow:
+        column = column_of(grid, finding.rank)
+        assert column is not None
+        by_node.setdefault(grid.ranks[column].node, []).append(finding)
+    fixes = []
+    for node, mine in by_node.items():
+        fix = cost(grid, mine)
+        if fix is not None:
+            low, high = fix.gain_interval
+            fixes.append({"remove": node, "gain": fix.gain, "interval": [low, high]})
+    return {"method": "bounds", "S": bill.slowdown, "fixes": fixes}
+
+
+def _provenance(grid: Grid) -> tuple[str, ...]:
+    words = []
+    if grid.meta.get("emulated_devices"):
+        words.append("emulated devices")
+    if any(gpu_words(grid, info.rank) == "the simulated GPU" for info in grid.ranks):
+        words.append("simulated GPU telemetry")
+    return tuple(words)
+
+
+def _utc(seconds: float) -> str | None:
+    if not np.isfinite(seconds):
+        return None
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,33 @@
+"""The rank waits for its input data."""
+
+from analyzer.contrast import contrast, query
+from analyzer.run import Evidence, Fact, Finding, Grid
+from collector.contract import metrics
+from collector.contract.words import Cause, Phase
+
+MOSTLY = 0.6
+PARTLY = 0.4
+
+
+class Data:
+    """Must see: the excess in the data phase, which the loop times around its loader.
+
+    Must not see: a CPU quota at work, which slows the loader with everything else
+    (reference 7, L6).
+    """
+
+    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
+        """Strong by the phase alone: nothing else is inside it."""
+        if finding.kind != "slow":
+            return Evidence(Cause.DATA, -8.0)
+        share = finding.share.get(Phase.DATA, 0.0)
+        mostly = share >= MOSTLY
+        text = f"{share:.0%} of the excess is in the data phase"
+        facts = [Fact(mostly, text, "phase shares of the finding")]
+        odds = 5.0 if mostly else 0.0 if share >= PARTLY else -5.0
+        held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+        if held is not None and held.during >= 0.02:
+            odds -= 2.0
+            text = f"its CPU quota held the rank back {held.during:.0%} of the time"
+            facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
+        return Evidence(Cause.DATA, odds, tuple(facts))

@@ -1,0 +1,65 @@
+"""The host does not give the rank the CPU it needs."""
+
+from analyzer.contrast import (
+    THROTTLED,
+    clock_event,
+    contrast,
+    gpu_words,
+    query,
+    throttle_rate,
+    time_contrast,
+)
+from analyzer.run import Evidence, Fact, Finding, Grid
+from collector.contract import metrics
+from collector.contract.words import CLOCK_EVENT_REASONS, Cause, Phase
+
+HELD_BACK = 0.02
+"""Share of time stopped by the quota from which it can matter (5 % of a step, half seen)."""
+MOSTLY_DATA = 0.6
+MORE_CPU = 1.15
+
+
+class HostCpu:
+    """Must see: time stopped by the CPU quota (cgroup cpu.stat) that began with the slowdown.
+
+    Must not see: GPU throttling, the excess only in the data phase, more CPU time per step (that
+    is work, not want). Without the cgroup counter little speaks for it.
+    """
+
+    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
+        """Strong with throttled seconds on the rank; against it when the counter stands still."""
+        if finding.kind != "slow":
+            return Evidence(Cause.HOST_CPU, -8.0)
+        key = metrics.RANK_THROTTLED.name
+        facts: list[Fact] = []
+        missing: list[str] = []
+        odds = 0.0
+        held = contrast(grid, finding, key)
+        if held is None:
+            missing.append("CPU quota counters of the rank")
+            odds -= 2.0
+        else:
+            held_back = held.risen >= HELD_BACK
+            before = "" if held.before != held.before else f" (before: {held.before:.0%})"
+            text = f"its CPU quota held the rank back {held.during:.0%} of the time{before}"
+            facts.append(Fact(held_back, text, query(grid, finding, key)))
+            odds += 6.0 if held_back else -4.0
+        used = time_contrast(grid, finding, "cpu")
+        if used is not None and used.before > 0:
+            ratio = used.during / used.before
+            worked = ratio >= MORE_CPU
+            text = f"its training thread used {ratio:.2f}x the CPU time per step of before"
+            facts.append(Fact(not worked, text, "cpu_seconds of steps.parquet"))
+            odds += -1.0 if worked else 0.5
+        throttle = throttle_rate(grid, finding, CLOCK_EVENT_REASONS)
+        if throttle is not None and throttle.risen >= THROTTLED:
+            text = f"{gpu_words(grid, finding.rank)} was throttled {throttle.during:.0%}"
+            text += " of the time"
+            odds -= 4.0
+            event = clock_event(CLOCK_EVENT_REASONS[0])
+            facts.append(Fact(False, text, query(grid, finding, event)))
+        if finding.share.get(Phase.DATA, 0.0) >= MOSTLY_DATA:
+            odds -= 3.0
+            text = f"{finding.share[Phase.DATA]:.0%} of the excess is in the data phase"
+            facts.append(Fact(False, text, "phase shares of the finding"))
+        return Evidence(Cause.HOST_CPU, odds, tuple(facts), tuple(missing))

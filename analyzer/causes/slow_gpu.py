@@ -1,0 +1,93 @@
+"""The GPU computes slowly although nothing that it tells explains it."""
+
+from analyzer.contrast import (
+    SM_CLOCK,
+    THROTTLED,
+    clock_event,
+    clock_ratio,
+    column_of,
+    compute_share,
+    contrast,
+    gpu_words,
+    query,
+    throttle_rate,
+    time_contrast,
+)
+from analyzer.run import Evidence, Fact, Finding, Grid
+from collector.contract import metrics
+from collector.contract.words import CLOCK_EVENT_REASONS, Cause
+
+COMPUTE_AT_LEAST = 0.7
+"""Share of the excess that must lie in forward, backward and optimizer."""
+MORE_CPU = 1.15
+
+
+class SlowGpu:
+    """Must see: the excess in the compute phases, clocks and throttle normal (reference 7, L6).
+
+    Must not see: any throttle reason, a CPU quota at work, or much more CPU time of the training
+    thread (on a run without GPUs the CPU is the device, and more CPU time speaks for it).
+    """
+
+    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
+        """Moderate by phases alone, strong when the GPU's telemetry is there and normal."""
+        if finding.kind != "slow":
+            return Evidence(Cause.SLOW_GPU, -8.0)
+        facts: list[Fact] = []
+        missing: list[str] = []
+        share = compute_share(finding)
+        in_compute = share >= COMPUTE_AT_LEAST
+        text = f"{share:.0%} of the excess is in forward, backward and optimizer"
+        facts.append(Fact(in_compute, text, "phase shares of the finding"))
+        odds = 3.0 if in_compute else -4.0
+        odds += _throttle(grid, finding, facts, missing)
+        held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+        if held is not None and held.during >= 0.02:
+            odds -= 4.0
+            text = f"its CPU quota held the rank back {held.during:.0%} of the time"
+            facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
+        odds += _cpu(grid, finding, facts)
+        return Evidence(Cause.SLOW_GPU, odds, tuple(facts), tuple(missing))
+
+
+def _throttle(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
+    rate = throttle_rate(grid, finding, CLOCK_EVENT_REASONS)
+    clock = clock_ratio(grid, finding)
+    gpu = gpu_words(grid, finding.rank)
+    if rate is None:
+        missing.append("GPU clock-event seconds")
+    if clock is None:
+        missing.append("SM clock")
+    if rate is None and clock is None:
+        return -1.5
+    odds = 0.0
+    if rate is not None:
+        free = rate.risen < THROTTLED
+        text = (
+            f"{gpu} reports no throttling" if free
+            else f"{gpu} reports throttling {rate.during:.0%} of the time"
+        )  # fmt: skip
+        facts.append(Fact(free, text, query(grid, finding, clock_event(CLOCK_EVENT_REASONS[0]))))
+        odds += 0.5 if free else -5.0
+    if clock is not None:
+        reference, during = clock
+        normal = during > 0.95 * reference
+        text = f"SM clock {during / 1e6:.0f} MHz against {reference / 1e6:.0f} MHz before"
+        facts.append(Fact(normal, text, query(grid, finding, SM_CLOCK)))
+        odds += 0.5 if normal else -0.5
+    return odds
+
+
+def _cpu(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
+    used = time_contrast(grid, finding, "cpu")
+    column = column_of(grid, finding.rank)
+    if used is None or not used.before > 0 or column is None:
+        return 0.0
+    ratio = used.during / used.before
+    if ratio < MORE_CPU:
+        return 0.0
+    is_device = grid.ranks[column].gpu is None
+    where = "; the CPU is the device here" if is_device else ""
+    text = f"its training thread used {ratio:.2f}x the CPU time per step{where}"
+    facts.append(Fact(is_device, text, "cpu_seconds of steps.parquet"))
+    return 1.5 if is_device else -1.0

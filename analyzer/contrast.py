@@ -1,0 +1,131 @@
+"""A signal in a finding's span against before and against the peers: the look causes share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import Finding, FloatGrid, Grid, RankInfo
+from collector.contract import metrics
+from collector.contract.metrics import METRICS, Kind
+from collector.contract.words import Phase
+
+COMPUTE_PHASES: tuple[str, ...] = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+THROTTLED = 0.1
+"""A clock-event rate (seconds per second) that counts as throttled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Medians over windows, in the signal's unit (counters: per second); NaN = did not answer."""
+
+    before: float
+    during: float
+    peers: float
+
+    @property
+    def risen(self) -> float:
+        """During, less the larger of before and the peers' during; who did not answer is 0."""
+        other = max(float(np.nan_to_num(self.before)), float(np.nan_to_num(self.peers)))
+        return self.during - other
+
+
+def contrast(grid: Grid, finding: Finding, key: str) -> Contrast | None:
+    """A telemetry signal of the finding's rank; None if it did not answer during the finding."""
+    return None if key not in grid.signals else _contrast(grid, finding, grid.signals[key])
+
+
+def time_contrast(grid: Grid, finding: Finding, name: str) -> Contrast | None:
+    """The same for `Grid.time`, seconds per step."""
+    return _contrast(grid, finding, grid.time[name])
+
+
+def _contrast(grid: Grid, finding: Finding, cells: FloatGrid) -> Contrast | None:
+    column = column_of(grid, finding.rank)
+    if column is None:
+        return None
+    windows = np.arange(len(grid.start))
+    stop = len(windows) if finding.last is None else finding.last
+    usable = ~grid.masked
+    during = usable & (windows >= finding.first) & (windows < stop)
+    before = usable & (windows < finding.first)
+    if not before.any():
+        before = usable & (windows >= stop)
+    peers = np.array([c for c in range(len(grid.ranks)) if c != column], dtype=int)
+    value = _median(cells[during, column])
+    if np.isnan(value):
+        return None
+    return Contrast(_median(cells[before, column]), value, _median(cells[np.ix_(during, peers)]))
+
+
+def throttle_rate(grid: Grid, finding: Finding, reasons: tuple[str, ...]) -> Contrast | None:
+    """Seconds per second throttled for any of the reasons; None if none of them answered."""
+    told = [contrast(grid, finding, clock_event(reason)) for reason in reasons]
+    answered = [each for each in told if each is not None]
+    return max(answered, key=lambda each: each.risen) if answered else None
+
+
+def clock_event(reason: str) -> str:
+    """The signal of a clock-event (throttle) reason."""
+    return f'{metrics.GPU_CLOCK_EVENT_SECONDS.name}{{reason="{reason}"}}'
+
+
+SM_CLOCK = f'{metrics.GPU_CLOCK.name}{{domain="sm"}}'
+SM_CLOCK_MAX = f'{metrics.GPU_CLOCK_MAX.name}{{domain="sm"}}'
+
+
+def clock_ratio(grid: Grid, finding: Finding) -> tuple[float, float] | None:
+    """(reference, during) SM clock in hertz; the reference is before, else the maximum."""
+    clock = contrast(grid, finding, SM_CLOCK)
+    if clock is None:
+        return None
+    top = contrast(grid, finding, SM_CLOCK_MAX)
+    reference = clock.before
+    if not np.isfinite(reference):
+        reference = top.during if top is not None else clock.peers
+    return (reference, clock.during) if np.isfinite(reference) else None
+
+
+def compute_share(finding: Finding) -> float:
+    """Share of the excess own time in forward, backward and optimizer."""
+    return sum(finding.share.get(phase, 0.0) for phase in COMPUTE_PHASES)
+
+
+def column_of(grid: Grid, rank: int | None) -> int | None:
+    """The column of a rank in the Grid."""
+    return next((c for c, info in enumerate(grid.ranks) if info.rank == rank), None)
+
+
+def gpu_words(grid: Grid, rank: int | None) -> str:
+    """`the GPU`, or `the simulated GPU` where its info series says so."""
+    column = column_of(grid, rank)
+    for key, values in grid.last.items():
+        if not key.startswith(metrics.GPU_INFO.name) or 'simulated="true"' not in key:
+            continue
+        if column is not None and np.isfinite(values[column]):
+            return "the simulated GPU"
+    return "the GPU"
+
+
+def query(grid: Grid, finding: Finding, key: str) -> str:
+    """The PromQL that shows a signal of the finding's rank."""
+    metric, _, labels = key.partition("{")
+    column = column_of(grid, finding.rank)
+    known = METRICS.get(metric)
+    selectors = [label for label in labels.rstrip("}").split(",") if label]
+    if column is not None:
+        selectors += _place(grid.ranks[column], known.labels if known else (), grid.run)
+    selector = f"{metric}{{{','.join(selectors)}}}"
+    return f"rate({selector}[30s])" if known and known.kind is Kind.COUNTER else selector
+
+
+def _place(info: RankInfo, labels: tuple[str, ...], run: str) -> list[str]:
+    if "rank" in labels:
+        return [f'run="{run}"', f'rank="{info.rank}"']
+    gpu = [f'gpu="{info.gpu}"'] if "gpu" in labels and info.gpu is not None else []
+    return [f'node="{info.node}"', *gpu]
+
+
+def _median(cells: NDArray[np.float64]) -> float:
+    there = cells[np.isfinite(cells)]
+    return float(np.median(there)) if there.size else float("nan")

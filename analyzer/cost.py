@@ -1,0 +1,136 @@
+"""What slow ranks cost the run: step time, GPU-hours, and what a fix would give back.
+
+The counterfactual is a bound from windows: in a data-parallel step everybody waits for the largest
+own time, so a slow rank adds at most its excess over the next largest (reference 7, L5).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.contrast import column_of
+from analyzer.run import Finding, FloatGrid, Grid
+
+RESAMPLES = 400
+BLOCK_WINDOWS = 10
+"""Windows are drawn in blocks, because neighbouring steps are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Over the windows of the findings: `slowdown` = step time over ideal, with 95 % interval.
+
+    `lost_gpu_hours` = sum over steps of (T - T_ideal) * ranks / 3600 (reference 7, L7).
+    """
+
+    slowdown: float
+    interval: tuple[float, float]
+    lost_gpu_hours: float
+
+    @property
+    def gain(self) -> float:
+        """Share of the step time that a fix gives back."""
+        return 1.0 - 1.0 / self.slowdown
+
+    @property
+    def gain_interval(self) -> tuple[float, float]:
+        """95 % interval of `gain`."""
+        low, high = self.interval
+        return 1.0 - 1.0 / low, 1.0 - 1.0 / high
+
+
+def cost(grid: Grid, findings: Sequence[Finding], seed: int = 0) -> Cost | None:
+    """What the slow ranks in `findings` cost together; None without a measured window.
+
+    The interval is a block bootstrap over windows, widened by the findings' own intervals.
+    """
+    during = spans(grid, findings)
+    wall = _step_times(grid)[during]
+    if not np.isfinite(wall).any():
+        return None
+    middle = ideal(grid, findings, [finding.slowdown for finding in findings])[during]
+    least = ideal(grid, findings, [finding.interval[0] for finding in findings])[during]
+    most = ideal(grid, findings, [finding.interval[1] for finding in findings])[during]
+    steps = (grid.to_step - grid.from_step)[during].astype(float)
+    known = np.isfinite(wall)
+    weights = np.where(known, steps, 0.0)
+    wall = np.where(known, wall, 0.0)
+    lost = float(np.sum(weights * np.where(known, wall - np.nan_to_num(middle), 0.0)))
+    draws = _draws(len(wall), seed)
+    low = np.quantile(_ratio(wall, least, weights, draws), 0.025)
+    high = np.quantile(_ratio(wall, most, weights, draws), 0.975)
+    slowdown = float(_ratio(wall, middle, weights, np.arange(len(wall))[None])[0])
+    return Cost(
+        slowdown,
+        (min(float(low), slowdown), max(float(high), slowdown)),
+        lost * len(grid.ranks) / 3600.0,
+    )
+
+
+def of_change(grid: Grid, finding: Finding) -> Cost | None:
+    """What a change of the whole run cost against its own past."""
+    during = spans(grid, [finding])
+    wall = _step_times(grid)[during]
+    steps = (grid.to_step - grid.from_step)[during]
+    if not np.isfinite(wall).any():
+        return None
+    lost = float(np.nansum(wall * steps)) * (1.0 - 1.0 / finding.slowdown)
+    return Cost(finding.slowdown, finding.interval, lost * len(grid.ranks) / 3600.0)
+
+
+def ideal(grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]) -> FloatGrid:
+    """(W,) seconds per step had the findings' ranks not been slow by `slowdowns`."""
+    own = grid.time["own"]
+    fixed = own.copy()
+    for finding, slowdown in zip(findings, slowdowns, strict=True):
+        column = column_of(grid, finding.rank)
+        if column is not None:
+            span = slice(finding.first, finding.last)
+            # A level, not a ratio: a CPU quota makes every second step three times as long.
+            level = np.mean(own[span, column], where=np.isfinite(own[span, column]))
+            fixed[span, column] = np.minimum(fixed[span, column], level / max(slowdown, 1.0))
+    saved = _largest(own) - _largest(fixed)
+    times: FloatGrid = _step_times(grid) - saved
+    return times
+
+
+def spans(grid: Grid, findings: Sequence[Finding]) -> NDArray[np.bool_]:
+    """(W,) unmasked windows inside any of the findings."""
+    inside = np.zeros(len(grid.start), dtype=bool)
+    for finding in findings:
+        inside[finding.first : finding.last] = True
+    return inside & ~grid.masked
+
+
+def _step_times(grid: Grid) -> FloatGrid:
+    """(W,) median over ranks of wall seconds per step; NaN where nobody answered."""
+    wall = grid.time["wall"]
+    times = np.full(len(wall), np.nan)
+    answered = np.isfinite(wall).any(axis=1)
+    times[answered] = np.nanmedian(wall[answered], axis=1)
+    return times
+
+
+def _largest(cells: FloatGrid) -> FloatGrid:
+    largest: FloatGrid = np.max(np.where(np.isfinite(cells), cells, 0.0), axis=1, initial=0.0)
+    return largest
+
+
+def _draws(count: int, seed: int) -> NDArray[np.int64]:
+    """(RESAMPLES, ~count) indices of windows, drawn in blocks with replacement."""
+    width = min(BLOCK_WINDOWS, count)
+    dice = np.random.default_rng(seed)
+    starts = dice.integers(0, count - width + 1, size=(RESAMPLES, -(-count // width)))
+    return (starts[:, :, None] + np.arange(width)).reshape(RESAMPLES, -1)
+
+
+def _ratio(
+    wall: FloatGrid, without: FloatGrid, weights: FloatGrid, draws: NDArray[np.int64]
+) -> FloatGrid:
+    """(draws,) mean step time over mean ideal step time."""
+    spent = (wall * weights)[draws].sum(axis=1)
+    wanted = (np.nan_to_num(without) * weights)[draws].sum(axis=1)
+    ratio: FloatGrid = np.where(wanted > 0, spent / np.where(wanted > 0, wanted, 1.0), 1.0)
+    return ratio

@@ -1,0 +1,79 @@
+"""The whole run against its own past: did every step become slower, and all ranks alike?"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.shift import Blocks, Shift, block_means, blocks, column_medians, highest, sustained
+
+FLOOR = float(np.log(1.10))
+"""As GREYHOUND's verification (ATC'25): less is drift of the machine, not a change of the run."""
+ALIKE = 0.5
+"""Uniform: the least slowed rank's own time changed at least by this share of the run's change."""
+STEPS_AT_LEAST = 20
+SHARE_AT_LEAST = 0.1
+
+
+class Change:
+    """Step time, the median over ranks of wall time, in log ratio to its own past."""
+
+    def detect(self, grid: Grid) -> Sequence[Finding]:
+        """One finding: `structure` if all ranks slowed alike (no node's fault), else `change`."""
+        groups = blocks(grid)
+        wall = np.log(block_means(grid.time["wall"], groups))
+        step = column_medians(wall.T)[:, None]
+        for shift in highest(step):
+            steps = (shift.last - shift.first) * groups.steps
+            long_enough = max(STEPS_AT_LEAST, SHARE_AT_LEAST * len(groups) * groups.steps)
+            if (
+                shift.score < shift.critical
+                or shift.effect < FLOOR
+                or steps < long_enough
+                or not sustained(step, shift)
+                or not _in_most_steps(grid, groups, shift)
+            ):
+                continue
+            own = _changes(np.log(block_means(grid.time["own"], groups)), shift)
+            uniform = bool(own.size and own.min() >= ALIKE * shift.effect)
+            first = groups.first(shift.first)
+            ratio = float(np.exp(shift.effect))
+            low, high = np.exp(shift.effect + shift.error * np.array([-1.96, 1.96]))
+            how = (
+                "all ranks by the same ratio: not a node's fault; look at code, configuration,"
+                " storage or the network core"
+                if uniform
+                else "not all ranks alike"
+            )
+            return (
+                Finding(
+                    detector="change",
+                    kind="structure" if uniform else "change",
+                    rank=None,
+                    first=first,
+                    last=None if shift.last == len(groups) else groups.stop(shift.last),
+                    slowdown=ratio,
+                    interval=(float(low), float(high)),
+                    score=shift.score,
+                    share={},
+                    text=f"the run's steps took {ratio:.2f}x from step {grid.from_step[first]},"
+                    f" {how}",
+                    details={"uniform": uniform},
+                ),
+            )
+        return ()
+
+
+def _in_most_steps(grid: Grid, groups: Blocks, shift: Shift) -> bool:
+    """Whether single steps changed, not only the means of blocks with a few stalls."""
+    inside = np.concatenate(groups.members[shift.first : shift.last])
+    steps = np.log(column_medians(grid.time["wall"][inside].T))
+    return bool(np.nanmedian(steps) > shift.inside - shift.effect / 2)
+
+
+def _changes(own: FloatGrid, shift: Shift) -> FloatGrid:
+    """(answering ranks,) change of log own time between the span and the rest."""
+    inside = np.zeros(len(own), dtype=bool)
+    inside[shift.first : shift.last] = True
+    changes = column_medians(own[inside]) - column_medians(own[~inside])
+    return changes[np.isfinite(changes)]

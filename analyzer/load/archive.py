@@ -1,0 +1,100 @@
+"""A run archive (DESIGN 3.3) as a Run; never reads what was injected."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analyzer.load.topology import rank_infos
+from analyzer.load.windows import from_samples, from_steps
+from analyzer.run import LoadError, Run
+from collector.contract import archive
+from collector.contract.archive import Column
+
+
+def load(path: Path) -> Run:
+    """The archive in the folder `path`.
+
+    A run that still goes on or was killed loads; what it lacks stands in `Run.missing`. Without
+    steps.parquet the windows come from the scraped counters.
+
+    Raises:
+        LoadError: The folder or run.json is missing, a file is damaged, lacks columns or has
+            another schema version.
+    """
+    if not path.is_dir():
+        raise LoadError(f"{path} is not a folder; give the folder of a run archive, as runs/<run>")
+    meta = _run_file(path / archive.RUN_FILE)
+    missing: list[str] = []
+    if "ended" not in meta or meta["ended"] is None:
+        missing.append("run.json has no end: the run still goes on or was killed")
+    samples = _frame(path / archive.SAMPLES_FILE, archive.SAMPLES, missing)
+    steps = _frame(path / archive.STEPS_FILE, archive.STEPS, missing)
+    ops = _frame(path / archive.OPS_FILE, archive.OPS, missing)
+    table = _frame(path / archive.RANKS_FILE, archive.RANKS, missing)
+    ranks = rank_infos(table, samples, meta.get("layout"), missing)
+    windows = from_samples(samples) if steps.empty else from_steps(steps)
+    return Run(
+        name=str(meta.get("run") or meta.get("id") or path.name),
+        meta=meta,
+        ranks=ranks,
+        windows=windows,
+        samples=samples,
+        ops=None if ops.empty else ops,
+        missing=tuple(missing),
+    )
+
+
+def _run_file(path: Path) -> Mapping[str, Any]:
+    try:
+        meta = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise LoadError(f"{path.parent} holds no {path.name}; it is not a run archive") from None
+    except (OSError, ValueError) as error:
+        raise LoadError(f"{path} is not readable JSON ({error}); it may be truncated") from error
+    version = meta.get("schema_version") if isinstance(meta, dict) else None
+    if version != archive.SCHEMA_VERSION:
+        raise LoadError(
+            f"{path} has schema_version {version!r}; this version of Lockstep reads"
+            f" {archive.SCHEMA_VERSION}"
+        )
+    assert isinstance(meta, dict)
+    return meta
+
+
+def _frame(path: Path, columns: Sequence[Column], missing: list[str]) -> pd.DataFrame:
+    """A Parquet file, or a folder of part files; absent is empty with a note in `missing`."""
+    schema = pa.schema([(column.name, column.dtype) for column in columns])
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] * path.exists()
+    tables = [_table(file, schema) for file in files]
+    table = pa.concat_tables(tables) if tables else schema.empty_table()
+    if table.num_rows == 0:
+        missing.append(f"no rows in {path.name}" if files else f"no {path.name}")
+    frame: pd.DataFrame = table.to_pandas()
+    # Nullable ids come as floats otherwise, and rank 0.0 is no rank.
+    return frame.astype({name: "Int32" for name in ("rank", "gpu") if name in frame})
+
+
+def _table(file: Path, schema: pa.Schema) -> pa.Table:
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise LoadError(
+            f"{file} is no whole Parquet file ({reason}); remove it to read the rest"
+        ) from error
+    absent = [name for name in schema.names if name not in table.column_names]
+    if absent:
+        raise LoadError(
+            f"{file} lacks the column {', '.join(absent)};"
+            f" schema version {archive.SCHEMA_VERSION} has it"
+        )
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise LoadError(f"{file} has a column of another type ({reason})") from error

@@ -1,0 +1,127 @@
+"""The windows of a run (DESIGN 3.3): from its steps, or from the counters that scrapes saw."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from collector.contract import metrics
+from collector.contract.words import PHASES
+
+PHASE_COLUMNS: tuple[str, ...] = tuple(f"{phase}_seconds" for phase in PHASES)
+SUMS: tuple[str, ...] = (
+    "wall_seconds", "own_seconds", "cpu_seconds", *PHASE_COLUMNS, "samples", "tokens", "flops",
+)  # fmt: skip
+COLUMNS: tuple[str, ...] = (
+    "rank", "attempt", "from_step", "to_step", "start", "end", "steps", "collective_seconds",
+    "tags", "loss", *SUMS,
+)  # fmt: skip
+COUNTERS: Mapping[str, str] = {
+    metrics.TRAIN_WALL.name: "wall_seconds",
+    metrics.TRAIN_OWN.name: "own_seconds",
+    metrics.TRAIN_CPU.name: "cpu_seconds",
+    metrics.TRAIN_SAMPLES.name: "samples",
+    metrics.TRAIN_TOKENS.name: "tokens",
+    metrics.TRAIN_FLOPS.name: "flops",
+}
+"""Counters of a rank -> column of the window."""
+MAX_GAP = 3.5
+"""A scrape interval longer than this many median intervals is a gap: nobody knows its inside."""
+
+
+def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
+    """One window of length 1 a row of steps.parquet; a step that was recorded twice counts once.
+
+    Collective time is the rest of the step: own time is defined as the step outside blocking
+    collectives (contract TRAIN_OWN).
+    """
+    windows = steps.drop_duplicates(["rank", "attempt", "step"], keep="last")
+    windows = windows.rename(columns={"step": "from_step"})
+    return windows.assign(
+        to_step=windows["from_step"] + 1,
+        end=windows["start"] + windows["wall_seconds"],
+        steps=1,
+        collective_seconds=windows["wall_seconds"] - windows["own_seconds"],
+        tags=windows["tags"].fillna(""),
+    )[list(COLUMNS)]
+
+
+def from_samples(samples: pd.DataFrame) -> pd.DataFrame:
+    """Windows between scrapes, the same edges in steps for every rank.
+
+    Scrapes of different nodes see different steps, so each rank's counters are read, by linear
+    interpolation over its step number, at the edges of the rank that was scraped most. A counter
+    that falls is a restart: the next attempt. Inside a gap nothing is known: NaN.
+    """
+    counters = _counters(samples)
+    if counters.empty:
+        return pd.DataFrame(columns=list(COLUMNS))
+    parts = []
+    for attempt, rows in counters.groupby("attempt"):
+        edges = _edges(rows)
+        for rank, own in rows.groupby("rank"):
+            parts.append(_interpolate(own, edges).assign(rank=int(str(rank)), attempt=attempt))
+    windows = pd.concat(parts, ignore_index=True)
+    return windows[windows["wall_seconds"].notna()].reset_index(drop=True)[list(COLUMNS)]
+
+
+def _counters(samples: pd.DataFrame) -> pd.DataFrame:
+    """One row a rank and scrape: `rank, time, attempt, step, <sums>, loss`."""
+    rows = samples[samples["rank"].notna() & samples["metric"].str.startswith("lockstep_train_")]
+    named = rows["metric"].map(dict(COUNTERS) | {
+        metrics.TRAIN_STEPS.name: "step", metrics.TRAIN_LOSS.name: "loss",
+    })  # fmt: skip
+    phase = rows["metric"] == metrics.TRAIN_PHASE.name
+    named = named.where(
+        ~phase, rows["labels"].str.extract(r'phase="(\w+)"', expand=False) + "_seconds"
+    )
+    rows = rows.assign(column=named)[named.notna()]
+    wide = rows.pivot_table("value", ["rank", "time"], "column", aggfunc="last").reset_index()
+    if "step" not in wide or "wall_seconds" not in wide or "own_seconds" not in wide:
+        return pd.DataFrame()
+    wide = wide.reindex(columns=["rank", "time", "step", "loss", *SUMS])
+    wide = wide[wide["step"].notna()].sort_values(["rank", "time"])
+    by_rank = wide.groupby("rank")
+    restarted = (by_rank["step"].diff() < 0) | (by_rank["wall_seconds"].diff() < 0)
+    return wide.assign(attempt=restarted.groupby(wide["rank"]).cumsum().astype(int))
+
+
+def _edges(rows: pd.DataFrame) -> NDArray[np.float64]:
+    """Step numbers at the scrapes of the rank with the most distinct ones."""
+    distinct = rows.groupby("rank")["step"].nunique()
+    mine = rows.loc[rows["rank"] == distinct.idxmax(), "step"]
+    edges: NDArray[np.float64] = np.unique(mine.to_numpy(dtype=float))
+    return edges
+
+
+def _interpolate(own: pd.DataFrame, edges: NDArray[np.float64]) -> pd.DataFrame:
+    own = own.drop_duplicates("step", keep="first")
+    step = own["step"].to_numpy(dtype=float)
+    time = own["time"].to_numpy(dtype=float)
+
+    def at_edges(column: str) -> NDArray[np.float64]:
+        values = own[column].to_numpy(dtype=float)
+        read: NDArray[np.float64] = np.interp(edges, step, values, left=np.nan, right=np.nan)
+        return read
+
+    lengths = np.diff(time)
+    wide = lengths > MAX_GAP * np.median(lengths) if lengths.size else np.zeros(0, dtype=bool)
+    middle = (edges[1:] + edges[:-1]) / 2
+    place = np.clip(np.searchsorted(step, middle) - 1, 0, max(len(step) - 2, 0))
+    known = ~wide[place] if wide.size else np.zeros(middle.size, dtype=bool)
+    moments = at_edges("time")
+    sums = {name: np.where(known, np.diff(at_edges(name)), np.nan) for name in SUMS}
+    return pd.DataFrame(
+        {
+            "from_step": edges[:-1].astype(np.int64),
+            "to_step": edges[1:].astype(np.int64),
+            "start": moments[:-1],
+            "end": moments[1:],
+            "steps": np.diff(edges).astype(np.int64),
+            "collective_seconds": sums["wall_seconds"] - sums["own_seconds"],
+            "tags": "",
+            "loss": at_edges("loss")[1:],
+            **sums,
+        }
+    )

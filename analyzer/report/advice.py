@@ -1,0 +1,116 @@
+"""What to do about each cause: actions with commands to copy."""
+
+import shlex
+from dataclasses import dataclass
+
+from analyzer.report import blocks
+from analyzer.report.blocks import Block
+from analyzer.run import Culprit, Verdict
+from collector.contract.words import Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action; `{node}`, `{gpu}` and `{rank}` in a command are filled in and quoted."""
+
+    purpose: str
+    text: str
+    command: str = ""
+
+
+DRAIN = Action("mitigate", "Take the node out of service after the next checkpoint.",
+               "kubectl cordon {node} && kubectl drain {node} --ignore-daemonsets")  # fmt: skip
+WATCH = Action("detect", "Keep the exporter on every node.", "lockstep collect")
+_QUERY = "ssh {node} nvidia-smi -i {gpu} -q -d "
+
+ADVICE: dict[str, tuple[Action, ...]] = {
+    Cause.THERMAL: (
+        Action("verify", "Read temperatures and throttle reasons on the node.",
+               _QUERY + "TEMPERATURE,PERFORMANCE,CLOCK"),
+        DRAIN,
+        Action("prevent", "Have inlet temperature, fans and the heat sink's seating checked."),
+    ),
+    Cause.POWER: (
+        Action("verify", "Compare the power limit with its default.", _QUERY + "POWER,PERFORMANCE"),
+        Action("mitigate", "Restore the limit if nobody lowered it on purpose.",
+               "ssh {node} nvidia-smi -i {gpu} -pl DEFAULT_WATTS"),
+        Action("prevent", "Check the rack's power cap and the supply."),
+    ),
+    Cause.SLOW_GPU: (
+        Action("verify", "Run the vendor's diagnosis on the GPU.", "ssh {node} dcgmi diag -r 3"),
+        DRAIN,
+        Action("prevent", "Compare driver, firmware and persistence mode with a healthy node."),
+    ),
+    Cause.HOST_CPU: (
+        Action("verify", "See what else runs, and whether a quota holds the rank back.",
+               "ssh {node} 'top -b -n 1 | head -20; cat /sys/fs/cgroup/**/cpu.stat'"),
+        Action("mitigate", "Raise the pod's CPU limit, or move the neighbour away."),
+    ),
+    Cause.DATA: (
+        Action("verify", "See whether storage or the loader is slow on this node.",
+               "ssh {node} 'iostat -x 1 3; df -h'"),
+        Action("mitigate", "Give the rank more loader workers, or its shard another volume."),
+    ),
+    Cause.FREEZE: (
+        Action("verify", "See what the process is waiting for.",
+               "ssh {node} 'ps -eo pid,stat,wchan:32,cmd | grep -E \"^ *[0-9]+ +[DT]\"'"),
+        Action("mitigate", "Restart the run without the node from the last checkpoint."),
+    ),
+    Cause.CRASH: (
+        Action("verify", "Look for the kernel's reason.",
+               "ssh {node} 'dmesg -T | grep -iE \"oom|killed|xid|segfault\" | tail'"),
+        Action("mitigate", "Restart from the last checkpoint; drain the node if it crashes again."),
+    ),
+}  # fmt: skip
+"""Cause -> actions; causes without a row get `UNSURE`."""
+
+UNSURE = (
+    Action("verify", "The cause is not known: compare the rank's node with a healthy one."),
+    DRAIN,
+)
+NOTHING = (Action("none", "Nothing to do."),)
+TOO_LITTLE = (
+    Action("detect", "Record more: longer runs, and a collector on every node.", "lockstep doctor"),
+)
+
+
+def advice(verdict: Verdict, *, emulated: bool) -> Block:
+    """The section on what to do.
+
+    Args:
+        verdict: Its culprits decide the actions.
+        emulated: The nodes exist on one machine only, so the commands are examples.
+    """
+    rows: list[list[str]] = []
+    commands: list[str] = []
+    for culprit in verdict.culprits:
+        for action in ADVICE.get(culprit.cause, UNSURE):
+            rows.append([_place(culprit), action.purpose, action.text])
+            if action.command:
+                commands.append(f"# {action.purpose}\n{_filled(action.command, culprit)}")
+    if not verdict.culprits:
+        fallback = NOTHING if verdict.status == "healthy" else TOO_LITTLE
+        rows += [["", action.purpose, action.text] for action in fallback]
+    note = "The nodes of this run are emulated: on a cluster the same commands apply as they stand."
+    return blocks.section(
+        "actions",
+        "What to do",
+        [
+            blocks.table("Actions", {"where": "", "purpose": "", "action": ""}, rows),
+            blocks.text(note) if emulated and commands else None,
+            blocks.code("\n".join(commands)) if commands else None,
+        ],
+    )
+
+
+def _place(culprit: Culprit) -> str:
+    return culprit.node or f"rank {culprit.rank}"
+
+
+def _filled(command: str, culprit: Culprit) -> str:
+    # Names come from the run: quoted, they cannot smuggle in a second command. A line break would
+    # end the line that people copy, quoted or not.
+    node = "".join(" " if each.isspace() else each for each in culprit.node or "NODE")
+    return command.format(
+        node=shlex.quote(node), gpu="GPU" if culprit.gpu is None else culprit.gpu, rank=culprit.rank
+    )

@@ -1,0 +1,125 @@
+"""What a report is made of: sections of text, callouts, tables, charts and commands.
+
+Blocks are plain JSON trees with values in base units; the renderers know blocks and nothing else.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Block = dict[str, Any]
+
+
+def section(name: str, title: str, blocks: Sequence[Block | None]) -> Block:
+    """A titled part of the report; blocks that are None are left out."""
+    return {"name": name, "title": title, "blocks": [each for each in blocks if each]}
+
+
+def text(words: str) -> Block:
+    """A paragraph."""
+    return {"block": "text", "text": words}
+
+
+def callout(label: str, words: str) -> Block:
+    """A boxed remark that must not be overlooked; the label is one word."""
+    return {"block": "callout", "label": label, "text": words}
+
+
+def code(words: str) -> Block:
+    """Commands to copy."""
+    return {"block": "code", "text": words}
+
+
+def table(
+    title: str,
+    columns: Mapping[str, str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    collapsed: bool = False,
+) -> Block | None:
+    """A table, or None without rows.
+
+    Args:
+        title: What the rows are.
+        columns: Heading -> unit (see figures.cell).
+        rows: Values in base units, None = not known.
+        collapsed: For the twin of a chart: closed at first on a page, left out of Markdown.
+    """
+    if not rows:
+        return None
+    return {
+        "block": "table",
+        "title": title,
+        "columns": [{"name": name, "unit": unit} for name, unit in columns.items()],
+        "rows": [[_plain(value) for value in row] for row in rows],
+        "collapsed": collapsed,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """The JSON type of a cell; NaN, "not known", is None."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def line(label: str, role: str, x: Sequence[int], y: Sequence[float | None]) -> Block:
+    """A line of a chart; `role` is culprit, peers or reference and decides its colour."""
+    return {"label": label, "role": role, "x": list(x), "y": list(y)}
+
+
+def lines(
+    title: str,
+    alt: str,
+    unit: str,
+    drawn: Sequence[Block],
+    *,
+    band: Block | None = None,
+    marks: Sequence[Mapping[str, Any]] = (),
+) -> Block:
+    """A chart of values over steps.
+
+    Args:
+        title: What is drawn.
+        alt: The chart in words, for those who cannot see it.
+        unit: Unit of the values (see figures.cell).
+        drawn: From `line`.
+        band: `label, x, low, high`: the range of the peers.
+        marks: `step, label` of vertical marks.
+    """
+    return {
+        "block": "lines",
+        "title": title,
+        "alt": alt,
+        "unit": unit,
+        "lines": list(drawn),
+        "band": band,
+        "marks": [dict(mark) for mark in marks],
+    }
+
+
+def bars(
+    title: str,
+    alt: str,
+    unit: str,
+    series: Mapping[str, str],
+    rows: Mapping[str, Sequence[float | None]],
+) -> Block | None:
+    """A chart of horizontal bars, or None without rows.
+
+    Args:
+        title: What is drawn.
+        alt: The chart in words.
+        unit: Unit of the values.
+        series: Name -> role of each bar of a row.
+        rows: Label -> one value a series.
+    """
+    if not rows:
+        return None
+    return {
+        "block": "bars",
+        "title": title,
+        "alt": alt,
+        "unit": unit,
+        "series": [{"label": label, "role": role} for label, role in series.items()],
+        "rows": [{"label": label, "values": list(values)} for label, values in rows.items()],
+    }

@@ -1,0 +1,73 @@
+"""Numbers, times and durations as people read them; what is not known is a dash, never "nan"."""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+UNKNOWN = "–"
+
+
+def cell(value: Any, unit: str) -> str:
+    """A value as text.
+
+    Args:
+        value: Text, a number in base units, or None.
+        unit: Empty (as it stands), or one of the units below.
+    """
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float) and unit:
+        return _UNITS[unit](float(value))
+    return str(value)
+
+
+def seconds(value: float) -> str:
+    """A duration: "41.2 ms", "3.4 s", "12 min 30 s", "2.3 h"."""
+    size = abs(value)
+    if size == 0.0:
+        return "0 s"
+    if size < 1.0:
+        return f"{value * 1e3:.1f} ms"
+    if size < 120.0:
+        return f"{value:.1f} s"
+    if size < 3 * 3600.0:
+        return f"{value // 60:.0f} min {value % 60:.0f} s"
+    return f"{value / 3600:.1f} h"
+
+
+def utc(value: float) -> str:
+    """Unix seconds as UTC."""
+    return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def iso(value: float) -> str:
+    """Unix seconds as RFC 3339, for machines."""
+    return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%dT%H:%M:%S}Z"
+
+
+def hours(value: float) -> str:
+    """GPU-hours with three significant digits; a short run's loss in GPU-seconds."""
+    if value < 0.1:
+        return f"{value * 3600:.3g} GPU-s"
+    return f"{value:.3g} GPU-h"
+
+
+_UNITS: dict[str, Callable[[float], str]] = {
+    "seconds": seconds,
+    "ratio": lambda value: f"{value:.2f}x",
+    "share": lambda value: f"{value * 100:.0f} %",
+    "time": utc,
+    "since": lambda value: f"t+{value:.1f} s",
+    "celsius": lambda value: f"{value:.1f} °C",
+    "hertz": lambda value: f"{value / 1e6:.0f} MHz",
+    "watts": lambda value: f"{value:.0f} W",
+    "nats": lambda value: f"{value:.3f} nats",
+    "per second": lambda value: f"{value:,.0f} /s",
+    "gpu hours": hours,
+    "money": lambda value: f"{value:,.2f}",
+    "count": lambda value: f"{value:,.0f}",
+    "score": lambda value: f"{value:.1f}",
+}

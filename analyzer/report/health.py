@@ -1,0 +1,107 @@
+"""What the hardware of each rank said before and during the trouble."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.report import blocks
+from analyzer.report.blocks import Block
+from analyzer.report.series import against_peers
+from analyzer.report.spans import Spans, medians
+from analyzer.run import FloatGrid, Grid
+from collector.contract import metrics
+from collector.contract.metrics import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One column of the health table: a metric, and which of its label sets.
+
+    `accumulates`: a counter of seconds; the Grid holds its rate, the report its total.
+    """
+
+    heading: str
+    metric: Metric
+    label: str
+    unit: str
+    accumulates: bool = False
+    drawn: bool = False
+
+
+READINGS: tuple[Reading, ...] = (
+    Reading("temperature", metrics.GPU_TEMPERATURE, "", "celsius", drawn=True),
+    Reading("SM clock", metrics.GPU_CLOCK, 'domain="sm"', "hertz", drawn=True),
+    Reading("power", metrics.GPU_POWER, "", "watts"),
+    Reading("throttled by heat", metrics.GPU_CLOCK_EVENT_SECONDS, "thermal", "seconds", True),
+    Reading("throttled by power", metrics.GPU_CLOCK_EVENT_SECONDS, "power", "seconds", True),
+    Reading("CPU held back by quota", metrics.RANK_THROTTLED, "", "seconds", True),
+    Reading("CPU of the rank", metrics.TRAIN_CPU, "", "share"),
+)
+
+
+def health(grid: Grid, cut: Spans) -> Block:
+    """The section on node health."""
+    answered = [(each, values) for each in READINGS if (values := _signal(grid, each)) is not None]
+    charts = [
+        block
+        for reading, values in answered
+        if reading.drawn
+        for block in against_peers(
+            grid, cut, values, title=f"GPU {reading.heading}", unit=reading.unit,
+            what=f"GPU {reading.heading}",
+        )
+    ]  # fmt: skip
+    return blocks.section(
+        "health",
+        "Node health",
+        [
+            blocks.text("No hardware telemetry answered.") if not answered else None,
+            _table(grid, cut, answered),
+            *charts,
+        ],
+    )
+
+
+def _table(grid: Grid, cut: Spans, answered: list[tuple[Reading, FloatGrid]]) -> Block | None:
+    spans = {"whole run": cut.during} if cut.onset is None else None
+    spans = spans or {"before": cut.before, "during": cut.during}
+    columns = {"rank": "", "node": "", "gpu": "", "when": ""}
+    columns |= {reading.heading: reading.unit for reading, _ in answered}
+    cells = {
+        when: [
+            _totals(grid, values, windows) if reading.accumulates else medians(values, windows)
+            for reading, values in answered
+        ]
+        for when, windows in spans.items()
+    }
+    rows = [
+        [info.rank, info.node, info.gpu, when, *(column[position] for column in cells[when])]
+        for position, info in enumerate(grid.ranks)
+        for when in spans
+    ]
+    return blocks.table("Medians, and totals of throttled time", columns, rows if answered else [])
+
+
+def _totals(grid: Grid, rates: FloatGrid, windows: NDArray[np.bool_]) -> list[float | None]:
+    """Rate per second times window length, summed; None where nothing answered."""
+    durations = (grid.end - grid.start)[windows, np.newaxis]
+    parts = rates[windows] * durations
+    return [float(np.nansum(part)) if np.isfinite(part).any() else None for part in parts.T]
+
+
+def _signal(grid: Grid, reading: Reading) -> FloatGrid | None:
+    """The metric's values summed over the label sets that were asked for, if any answered."""
+    found = [
+        values
+        for key, values in grid.signals.items()
+        if key.partition("{")[0] == reading.metric.name and reading.label in key
+    ]
+    if not reading.accumulates:
+        found = found[:1]
+    found = [values for values in found if np.isfinite(values).any()]
+    if not found:
+        return None
+    silent = np.all([np.isnan(values) for values in found], axis=0)
+    total: FloatGrid = np.where(silent, np.nan, np.nansum(found, axis=0))
+    return total

@@ -1,0 +1,79 @@
+"""Does the model still learn, and how fast: loss against its floor, tokens per second."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.report import blocks
+from analyzer.report.blocks import Block
+from analyzer.report.series import known, thinned
+from analyzer.report.spans import Spans, median
+from analyzer.run import FloatGrid, Grid, Run
+
+
+def learning(run: Run, grid: Grid, cut: Spans) -> Block:
+    """The section on the model."""
+    losses = run.windows.groupby("from_step")["loss"].mean().dropna()
+    step, loss = losses.index.to_numpy(np.int64), losses.to_numpy(np.float64)
+    floor = _floor(run.meta)
+    return blocks.section(
+        "model",
+        "Model",
+        [
+            _loss_chart(step, loss, floor, cut),
+            _loss_table(step, loss, floor),
+            _throughput(run, grid, cut),
+        ],
+    )
+
+
+def _floor(meta: Mapping[str, Any]) -> float | None:
+    value = meta.get("entropy_rate_nats")
+    return float(value) if isinstance(value, int | float) and np.isfinite(value) else None
+
+
+def _loss_chart(
+    step: NDArray[np.int64], loss: FloatGrid, floor: float | None, cut: Spans
+) -> Block | None:
+    if not loss.size:
+        return None
+    picked = thinned(loss)
+    drawn = [blocks.line("loss", "peers", step[picked].tolist(), known(loss[picked]))]
+    alt = f"Training loss, mean over ranks, from {loss[0]:.3f} to {loss[-1]:.3f} nats."
+    if floor is not None:
+        ends = [int(step[0]), int(step[-1])]
+        drawn.append(blocks.line("entropy rate of the data", "reference", ends, [floor, floor]))
+        alt += f" The entropy rate of the data, {floor:.3f} nats, is the lowest honest loss."
+    marks = () if cut.onset is None else ({"step": cut.onset, "label": "onset"},)
+    return blocks.lines("Training loss", alt, "nats", drawn, marks=marks)
+
+
+def _loss_table(step: NDArray[np.int64], loss: FloatGrid, floor: float | None) -> Block | None:
+    picked = np.unique(np.linspace(0, len(loss) - 1, min(len(loss), 6)).astype(int))
+    rows = [
+        [int(step[i]), float(loss[i]), None if floor is None else float(loss[i]) - floor]
+        for i in picked
+    ]
+    columns = {"step": "count", "loss": "nats", "above the entropy rate": "nats"}
+    return blocks.table("Training loss at steps", columns, rows)
+
+
+def _throughput(run: Run, grid: Grid, cut: Spans) -> Block | None:
+    tokens = run.windows.groupby("from_step")["tokens"].sum().reindex(grid.from_step)
+    steps = grid.to_step - grid.from_step
+    wall = np.array([_or_nan(median(row)) for row in grid.time["wall"]]) * steps
+    rate = tokens.to_numpy(np.float64) / wall
+    spans = {"whole run": ~grid.masked} if cut.onset is None else None
+    spans = spans or {"before": cut.before, "during": cut.during}
+    rows = [
+        [name, median(rate[windows]), median(wall[windows] / steps[windows])]
+        for name, windows in spans.items()
+    ]
+    columns = {"": "", "tokens": "per second", "step": "seconds"}
+    return blocks.table("Throughput of the run, medians", columns, rows)
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value

@@ -1,0 +1,68 @@
+"""The report tree as GitHub Markdown; charts are their tables."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from analyzer.report.figures import cell
+
+_ESCAPED = str.maketrans(
+    {each: f"\\{each}" for each in "\\`*[]#|~$"}
+    | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
+)
+_EDGE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+"""An underscore inside a word, as in metric names, is no emphasis and stays readable."""
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it stands, also inside a table cell; one line."""
+    text = _EDGE_UNDERSCORE.sub(r"\_", text.translate(_ESCAPED))
+    return "".join(each if each.isprintable() else " " for each in text)
+
+
+def markdown(tree: Mapping[str, Any]) -> str:
+    """The report as Markdown."""
+    lines = [f"# {escape(tree['title'])}", ""]
+    lines += [f"Run **{escape(tree['run'])}**: {escape(tree['status'])}.", ""]
+    lines += [escape(tree["sentence"]), ""]
+    lines += [
+        "· ".join(
+            f"{escape(each['name'])} {escape(cell(each['value'], each['unit']))} "
+            for each in tree["facts"]
+        ).strip(),
+        "",
+    ]
+    for section in tree["sections"]:
+        lines += [f"## {escape(section['title'])}", ""]
+        for block in section["blocks"]:
+            lines += _block(block)
+    made = tree["generated_at"] or "unknown"
+    lines.append(f"Lockstep {escape(tree['version'])}, data up to {made}.")
+    return "\n".join(lines) + "\n"
+
+
+def _block(block: Mapping[str, Any]) -> list[str]:
+    match block["block"]:
+        case "text":
+            return [escape(block["text"]), ""]
+        case "callout":
+            return [f"> **{escape(block['label'])}**: {escape(block['text'])}", ""]
+        case "code":
+            # Indented, not fenced: no content can end it.
+            return [*(f"    {line}" for line in block["text"].splitlines()), ""]
+        case "table" if not block["collapsed"]:
+            return _table(block)
+        case _:
+            return []
+
+
+def _table(block: Mapping[str, Any]) -> list[str]:
+    columns = block["columns"]
+    rows = [
+        [escape(cell(value, column["unit"])) for value, column in zip(row, columns, strict=True)]
+        for row in block["rows"]
+    ]
+    header = [escape(column["name"]) for column in columns]
+    rule = ["---:" if column["unit"] else "---" for column in columns]
+    title = f"*{escape(block['title'])}*"
+    return [title, "", *(f"| {' | '.join(row)} |" for row in (header, rule, *rows)), ""]

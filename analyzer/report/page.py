@@ -1,0 +1,41 @@
+"""The report tree as one self-contained page: no script, no network, light, dark and print."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from analyzer.report.charts import chart
+from analyzer.report.figures import cell
+
+BADGES = {"healthy": "✓", "degraded": "▲", "unknown": "?"}
+"""Severity is an icon and a word, never a colour alone."""
+
+
+def page(tree: Mapping[str, Any]) -> str:
+    """The report as HTML."""
+    here = files("analyzer.report")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["cell"] = cell
+    template = environment.from_string((here / "page.html.j2").read_text("utf-8"))
+    # The style sheet and the charts are made here, not input: they alone are not escaped.
+    return template.render(
+        tree=tree,
+        style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
+        badge=BADGES.get(tree["status"], "?"),
+        charts=_charts(tree),
+    )
+
+
+def _charts(tree: Mapping[str, Any]) -> dict[tuple[int, int], Markup]:
+    """(section, block) -> SVG."""
+    return {
+        (i, j): Markup(chart(block, f"chart-{i}-{j}"))  # noqa: S704
+        for i, section in enumerate(tree["sections"])
+        for j, block in enumerate(section["blocks"])
+        if block["block"] in ("lines", "bars")
+    }

@@ -1,0 +1,107 @@
+"""The verdict in the words that a tired person on call understands first."""
+
+import dataclasses
+from datetime import datetime
+
+from analyzer.run import Culprit, Grid, Verdict
+from collector.contract.words import Cause
+
+CAUSE_WORDS: dict[str, str] = {
+    Cause.THERMAL: "its GPU is too hot",
+    Cause.POWER: "its GPU is held at a power cap",
+    Cause.SLOW_GPU: "its GPU computes slowly for no reason that it tells",
+    Cause.HOST_CPU: "the host does not give it the CPU it needs",
+    Cause.DATA: "it waits for its input data",
+    Cause.FREEZE: "its process stands still",
+    Cause.CRASH: "its process is gone",
+    Cause.UNKNOWN: "the cause is not known",
+}
+CERTAINTY = ((0.9, "high"), (0.7, "fair"), (0.0, "low"))
+
+
+def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
+    """The verdict with its sentence.
+
+    Args:
+        verdict: Complete but for the sentence.
+        grid: The run's Grid.
+        why_unknown: Why a run without culprit is not called healthy.
+    """
+    if verdict.culprits:
+        parts = [_accusation(verdict, culprit) for culprit in verdict.culprits]
+        parts.append(_cost(verdict))
+    elif why_unknown:
+        parts = [f"Unknown: {why_unknown}.", "No rank is named.", _seen(verdict, grid)]
+    else:
+        parts = ["Healthy: no rank holds the run back.", _seen(verdict, grid)]
+    words = " ".join(part for part in parts if part)
+    if verdict.provenance:
+        words = f"{words.removesuffix('.')} ({', '.join(verdict.provenance)})."
+    return dataclasses.replace(verdict, sentence=words)
+
+
+def _accusation(verdict: Verdict, culprit: Culprit) -> str:
+    who = f"Rank {culprit.rank} ({_place(culprit)})"
+    since = f" ({_clock(culprit.since)} UTC)" if culprit.since else ""
+    why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
+    confidence = f"Confidence {_certainty(culprit.confidence)} ({culprit.confidence:.2f})."
+    if culprit.slowdown is None:
+        hang = verdict.hang or {}
+        op = hang.get("op") or "collective"
+        began = f" since step {culprit.from_step}{since}" if culprit.from_step is not None else ""
+        others = "the other ranks wait for it"
+        return (
+            f"{who} stopped the run{began}: {why}, and {others} in {op} number"
+            f" {hang.get('sequence')} of group {hang.get('group')}. {confidence}"
+        )
+    end = "" if culprit.to_step is None else f" to step {culprit.to_step}"
+    numbers = [fact.text for fact in culprit.evidence if fact.supports and _decides(fact.query)]
+    because = f" ({'; '.join(numbers[:2])})" if numbers else ""
+    return (
+        f"{who} is {culprit.slowdown:.2f}x slower than it should be from step"
+        f" {culprit.from_step}{since}{end}: {why}{because}. {confidence}"
+    )
+
+
+def _decides(query: str) -> bool:
+    """Facts from telemetry or phases decide the cause; the finding itself is already told."""
+    return query.startswith(("rate(", "lockstep_", "phase"))
+
+
+def _place(culprit: Culprit) -> str:
+    gpu = f", GPU {culprit.gpu}" if culprit.gpu is not None else ""
+    return f"{culprit.node}{gpu}"
+
+
+def _clock(since: str) -> str:
+    return datetime.fromisoformat(since).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _certainty(confidence: float) -> str:
+    return next(word for least, word in CERTAINTY if confidence >= least)
+
+
+def _cost(verdict: Verdict) -> str:
+    parts = []
+    if verdict.slowdown is not None and any(c.slowdown is not None for c in verdict.culprits):
+        parts.append(f"the run's steps take {verdict.slowdown:.2f}x their ideal time")
+    if verdict.lost_gpu_hours is not None:
+        money = (
+            "" if verdict.lost_money is None else f" ({verdict.lost_money:.2f} at the price given)"
+        )
+        parts.append(f"{_hours(verdict.lost_gpu_hours)} are lost{money}")
+    words = " and ".join(parts)
+    return f"{words[0].upper()}{words[1:]}." if words else ""
+
+
+def _seen(verdict: Verdict, grid: Grid) -> str:
+    steps = int((grid.to_step - grid.from_step)[~grid.masked].sum())
+    return (
+        f"Seen: {steps} steps of {len(grid.ranks)} ranks after warm-up,"
+        f" {verdict.coverage:.0%} of the expected step times."
+    )
+
+
+def _hours(hours: float) -> str:
+    """GPU-hours, or GPU-seconds where hours would be mostly zeros."""
+    return f"{hours:.2f} GPU-hours" if hours >= 0.1 else f"{hours * 3600:.0f} GPU-seconds"

@@ -1,0 +1,168 @@
+"""Scraped samples on the axes of a Grid: which rank a sample is about, gauges, rates, last words.
+
+One scrape of a node gives all its samples the same time, so times are looked up once a node.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analyzer.run import FloatGrid, RankInfo
+from collector.contract.metrics import METRICS, RANK_UP, Kind
+
+MAX_AGE = 2.5
+"""A gauge is told for windows up to this many scrape intervals away; beyond, it is absent."""
+MAX_RATE_GAP = 10.0
+"""A counter's rate over a gap of more scrape intervals than this says nothing of its windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """The telemetry fields of Grid, as analyzer.run documents them."""
+
+    signals: Mapping[str, FloatGrid]
+    last: Mapping[str, FloatGrid]
+    last_time: Mapping[str, FloatGrid]
+    scraped_until: FloatGrid
+    down_since: FloatGrid
+
+
+def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatGrid) -> Telemetry:
+    """Samples of nodes, GPUs and ranks, told to each rank they are about.
+
+    Args:
+        samples: contract.archive.SAMPLES.
+        middle: (W,) unix seconds of the middle of each window.
+    """
+    signals: dict[str, FloatGrid] = {}
+    last: dict[str, FloatGrid] = {}
+    last_time: dict[str, FloatGrid] = {}
+    scraped_until = np.full(len(ranks), np.nan)
+    keyed = samples.assign(key=_keys(samples))
+    for node, rows in keyed.groupby("node", sort=True):
+        columns = np.array([i for i, info in enumerate(ranks) if info.node == node], dtype=int)
+        if columns.size == 0:
+            continue
+        scraped = rows.loc[(rows["metric"] != "up") | (rows["value"] > 0), "time"]
+        scraped_until[columns] = scraped.max() if len(scraped) else np.nan
+        told = _told(rows, [ranks[column] for column in columns])
+        times = np.unique(told["time"].to_numpy(dtype=float))
+        for key, series in told.groupby("key", sort=True):
+            name = str(key)
+            cells = np.full((len(times), len(columns)), np.nan)
+            place = np.searchsorted(times, series["time"].to_numpy(dtype=float))
+            cells[place, series["column"].to_numpy(dtype=int)] = series["value"].to_numpy(
+                dtype=float
+            )
+            _remember(last, last_time, name, cells, times, columns, len(ranks))
+            metric = name.partition("{")[0]
+            if metric == "up" or metric.endswith("_info"):
+                continue
+            seen = _rates if _is_counter(metric) else _gauges
+            target = signals.setdefault(name, np.full((len(middle), len(ranks)), np.nan))
+            target[:, columns] = seen(cells, times, middle)
+    return Telemetry(signals, last, last_time, scraped_until, _down_since(samples, ranks))
+
+
+def _keys(samples: pd.DataFrame) -> pd.Series:
+    """`metric{labels}`, or the bare metric where it has no other labels."""
+    labels = samples["labels"].fillna("")
+    braced = samples["metric"] + "{" + labels + "}"
+    return braced.where(labels != "", samples["metric"])
+
+
+def _told(rows: pd.DataFrame, ranks: list[RankInfo]) -> pd.DataFrame:
+    """Rows with the `column` in `ranks` they are about; a node's go to each of its ranks."""
+    targets = pd.DataFrame(
+        {
+            "rank": pd.array([info.rank for info in ranks], dtype="Int64"),
+            "gpu": pd.array([info.gpu for info in ranks], dtype="Int64"),
+            "column": range(len(ranks)),
+        }
+    )
+    rows = rows.astype({"rank": "Int64", "gpu": "Int64"})
+    of_rank, of_gpu = rows["rank"].notna(), rows["gpu"].notna()
+    about = rows[["time", "key", "value"]]
+    parts = [
+        about.assign(rank=rows["rank"])[of_rank].merge(targets, on="rank"),
+        about.assign(gpu=rows["gpu"])[~of_rank & of_gpu].merge(
+            targets[targets["gpu"].notna()], on="gpu"
+        ),
+        about[~of_rank & ~of_gpu].merge(targets, how="cross"),
+    ]
+    return pd.concat([part[["time", "key", "value", "column"]] for part in parts])
+
+
+def _is_counter(metric: str) -> bool:
+    known = METRICS.get(metric)
+    return metric.endswith("_total") if known is None else known.kind is Kind.COUNTER
+
+
+def _gauges(cells: FloatGrid, times: FloatGrid, middle: FloatGrid) -> FloatGrid:
+    """(W, columns) value of the nearer neighbouring scrape that had it; NaN beyond MAX_AGE."""
+    after = np.clip(np.searchsorted(times, middle), 0, len(times) - 1)
+    before = np.maximum(after - 1, 0)
+    early = np.abs(middle - times[before]) <= np.abs(times[after] - middle)
+    first = _fresh(cells, times, np.where(early, before, after), middle)
+    second = _fresh(cells, times, np.where(early, after, before), middle)
+    return np.where(np.isnan(first), second, first)
+
+
+def _fresh(
+    cells: FloatGrid, times: FloatGrid, place: NDArray[np.int64], middle: FloatGrid
+) -> FloatGrid:
+    near = np.abs(times[place] - middle) <= MAX_AGE * _interval(times)
+    return np.where(near[:, None], cells[place], np.nan)
+
+
+def _rates(cells: FloatGrid, times: FloatGrid, middle: FloatGrid) -> FloatGrid:
+    """(W, columns) increase per second between the scrapes around; NaN across a reset or gap."""
+    if len(times) < 2:
+        return np.full((len(middle), cells.shape[1]), np.nan)
+    length = np.diff(times)
+    rate = np.diff(cells, axis=0) / length[:, None]
+    rate[rate < 0] = np.nan
+    rate[length > MAX_RATE_GAP * _interval(times)] = np.nan
+    place = np.clip(np.searchsorted(times, middle) - 1, 0, len(times) - 2)
+    away = np.maximum(times[place] - middle, middle - times[place + 1])
+    return np.where((away <= MAX_AGE * _interval(times))[:, None], rate[place], np.nan)
+
+
+def _interval(times: FloatGrid) -> float:
+    return float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+
+
+def _remember(
+    last: dict[str, FloatGrid],
+    last_time: dict[str, FloatGrid],
+    name: str,
+    cells: FloatGrid,
+    times: FloatGrid,
+    columns: NDArray[np.int64],
+    world: int,
+) -> None:
+    values = last.setdefault(name, np.full(world, np.nan))
+    moments = last_time.setdefault(name, np.full(world, np.nan))
+    there = np.isfinite(cells)
+    seen = there.any(axis=0)
+    place = len(times) - 1 - np.argmax(there[::-1], axis=0)
+    values[columns[seen]] = cells[place, np.arange(len(columns))][seen]
+    moments[columns[seen]] = times[place][seen]
+
+
+def _down_since(samples: pd.DataFrame, ranks: tuple[RankInfo, ...]) -> FloatGrid:
+    """(R,) first scrape of the last unbroken row of `lockstep_rank_up 0`."""
+    down = np.full(len(ranks), np.nan)
+    rows = samples[samples["metric"] == RANK_UP.name].sort_values("time")
+    by_rank = dict(iter(rows.groupby("rank")))
+    for column, info in enumerate(ranks):
+        own = by_rank.get(info.rank)
+        if own is None or own["value"].iloc[-1] > 0:
+            continue
+        alive = own.loc[own["value"] > 0, "time"]
+        gone = own.loc[own["value"] == 0, "time"]
+        down[column] = gone[gone > alive.max()].min() if len(alive) else gone.min()
+    return down

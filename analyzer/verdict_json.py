@@ -1,0 +1,74 @@
+"""A Verdict as the JSON of DESIGN 3.4, and nothing that JSON cannot say."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from analyzer.run import Culprit, Fact, Verdict
+
+VERDICT_SCHEMA_VERSION = 1
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """The verdict with the keys of DESIGN 3.4 in their order; NaN and infinity become None.
+
+    `missing`, `provenance` and `lost_money` are additions at the end.
+    """
+    return {
+        "schema_version": VERDICT_SCHEMA_VERSION,
+        "run": verdict.run,
+        "status": verdict.status,
+        "sentence": verdict.sentence,
+        "slowdown": _plain(verdict.slowdown),
+        "slowdown_interval": _plain(verdict.slowdown_interval),
+        "lost_gpu_hours": _plain(verdict.lost_gpu_hours),
+        "coverage": _plain(verdict.coverage),
+        "culprits": [_culprit(culprit) for culprit in verdict.culprits],
+        "anomalies": _plain(verdict.anomalies),
+        "hang": _plain(verdict.hang),
+        "structure": _plain(verdict.structure),
+        "what_if": _plain(verdict.what_if),
+        "rejected": [{"rank": rejected.rank, "why": rejected.why} for rejected in verdict.rejected],
+        "alternatives": _plain(verdict.alternatives),
+        "missing": list(verdict.missing),
+        "provenance": list(verdict.provenance),
+        "lost_money": _plain(verdict.lost_money),
+    }
+
+
+def _culprit(culprit: Culprit) -> dict[str, Any]:
+    return {
+        "scope": culprit.scope,
+        "rank": culprit.rank,
+        "node": culprit.node,
+        "gpu": culprit.gpu,
+        "uuid": culprit.uuid,
+        "dp": culprit.dp,
+        "pp": culprit.pp,
+        "tp": culprit.tp,
+        "link": culprit.link,
+        "from_step": culprit.from_step,
+        "to_step": culprit.to_step,
+        "since": culprit.since,
+        "slowdown": _plain(culprit.slowdown),
+        "cause": culprit.cause,
+        "confidence": _plain(culprit.confidence),
+        "tier": culprit.tier,
+        "evidence": [_fact(fact) for fact in culprit.evidence],
+        "slowdown_interval": _plain(culprit.slowdown_interval),
+    }
+
+
+def _fact(fact: Fact) -> dict[str, Any]:
+    return {"for": fact.supports, "text": fact.text, "query": fact.query}
+
+
+def _plain(value: Any) -> Any:
+    """JSON types only; numbers rounded to six significant digits, which no measurement here has."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

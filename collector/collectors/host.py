@@ -1,0 +1,39 @@
+"""The host's processors, memory, pressure and network, and which machine it is."""
+
+from collections.abc import Iterator
+
+from collector.contract import metrics as m
+from collector.contract.metrics import Sample
+from collector.sources.identity import MachineIdentity
+from collector.sources.procfs import CPU_MODES, LOAD_WINDOWS, Host
+
+
+def collect(host: Host) -> Iterator[Sample]:
+    """One sample for everything that procfs answered."""
+    for mode, seconds in zip(CPU_MODES, host.cpu_seconds or (), strict=False):
+        yield m.HOST_CPU(seconds, mode)
+    if host.cpu_count is not None:
+        yield m.HOST_CPU_COUNT(host.cpu_count)
+    for window, load in zip(LOAD_WINDOWS, host.load or (), strict=False):
+        yield m.HOST_LOAD(load, window)
+    if host.memory is not None:
+        total, available = host.memory
+        yield m.HOST_MEMORY_TOTAL(total)
+        yield m.HOST_MEMORY_AVAILABLE(available)
+    for resource, scope, seconds in host.pressure:
+        yield m.PRESSURE(seconds, resource, scope)
+    for one in host.interfaces:
+        for metric, pair in (
+            (m.NET_BYTES, one.bytes),
+            (m.NET_PACKETS, one.packets),
+            (m.NET_ERRORS, one.errors),
+            (m.NET_DROPS, one.drops),
+        ):
+            yield metric(pair[0], one.device, "receive")
+            yield metric(pair[1], one.device, "transmit")
+
+
+def collect_identity(machine: MachineIdentity) -> Iterator[Sample]:
+    """The names of the machine."""
+    emulated = "true" if machine.emulated else "false"
+    yield m.NODE_INFO(1, machine.hostname, machine.kernel, machine.boot_id, emulated)

@@ -1,0 +1,83 @@
+"""What the ranks of this node did, from their rings."""
+
+import math
+from collections.abc import Iterator
+
+from collector.contract import metrics as m
+from collector.contract.metrics import MAX_SERIES_PER_RANK, Sample
+from collector.contract.words import GROUPS, PHASES
+from collector.sources.rank_ring import Rank, RingReading
+from collector.sources.rank_ring.header import Group, Identity, Live
+
+RESERVED = 2
+"""Series of a rank that come from elsewhere or come and go: CPU throttling, open operation."""
+
+
+def collect(reading: RingReading) -> Iterator[Sample]:
+    """At most MAX_SERIES_PER_RANK - 1 samples a rank (collectors.throttling adds one).
+
+    A rank that is gone keeps `lockstep_rank_up 0`, its topology and its last sequences.
+    """
+    for rank in reading.ranks:
+        who = rank.header.identity
+        key = (who.run, str(who.rank))
+        groups = _groups(rank.header.live)
+        yield _info(who, key)
+        yield m.RANK_UP(int(rank.up), *key)
+        for group in groups:
+            yield m.TRAIN_ENQUEUED(group.enqueued, *key, group.name)
+            yield m.TRAIN_COMPLETED(group.completed, *key, group.name)
+        if rank.up:
+            living = list(_living(rank, groups, key, reading.monotonic_ns))
+            # All six groups in use make 46 series: FLOPs, which follow from the tokens, give way.
+            yield from living[: MAX_SERIES_PER_RANK - RESERVED - 2 - 2 * len(groups)]
+            yield from _open_operation(rank.header.live, key, reading.monotonic_ns)
+
+
+def _living(
+    rank: Rank, groups: tuple[Group, ...], key: tuple[str, str], now_ns: int
+) -> Iterator[Sample]:
+    """What only a living rank shows, least needed last."""
+    yield m.TRAIN_HEARTBEAT_AGE(_age(rank.header.heartbeat_ns, now_ns), *key)
+    live = rank.header.live
+    if live is None:
+        return
+    yield m.TRAIN_PROGRESS_AGE(_age(live.progress_ns, now_ns), *key)
+    yield m.TRAIN_STEPS(live.steps, *key)
+    yield m.TRAIN_WALL(live.wall_ns / 1e9, *key)
+    for phase, nanoseconds in zip(PHASES, live.phase_ns, strict=True):
+        yield m.TRAIN_PHASE(nanoseconds / 1e9, *key, phase)
+    yield m.TRAIN_OWN(live.own_ns / 1e9, *key)
+    yield m.TRAIN_CPU(live.cpu_ns / 1e9, *key)
+    for group in groups:
+        yield m.TRAIN_COLLECTIVE(group.collective_ns / 1e9, *key, group.name)
+        yield m.TRAIN_COLLECTIVES(group.collectives, *key, group.name)
+    yield m.TRAIN_SAMPLES(live.samples, *key)
+    yield m.TRAIN_TOKENS(live.tokens, *key)
+    if not math.isnan(live.loss):
+        yield m.TRAIN_LOSS(live.loss, *key)
+    yield m.TRAIN_FLOPS(live.flops, *key)
+
+
+def _open_operation(live: Live | None, key: tuple[str, str], now_ns: int) -> Iterator[Sample]:
+    if live is not None and live.open is not None:
+        inside = live.open
+        yield m.TRAIN_OPEN_OP_AGE(_age(inside.since_ns, now_ns), *key, inside.op, inside.group)
+
+
+def _groups(live: Live | None) -> tuple[Group, ...]:
+    """Groups of the contract that the rank has used."""
+    if live is None:
+        return ()
+    return tuple(group for group in live.groups if group.enqueued > 0 and group.name in GROUPS)
+
+
+def _info(who: Identity, key: tuple[str, str]) -> Sample:
+    gpu = "" if who.gpu is None else str(who.gpu)
+    numbers = (who.attempt, who.local_rank, who.world, who.dp, who.pp, who.tp, who.ep, who.cp)
+    return m.RANK_INFO(1, *key, *map(str, numbers), gpu, who.uuid or "", who.node, str(who.pid))
+
+
+def _age(since_ns: int, now_ns: int) -> float:
+    """Seconds since; the rank may have moved on between our clock reading and its record."""
+    return max(0, now_ns - since_ns) / 1e9

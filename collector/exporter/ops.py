@@ -1,0 +1,141 @@
+"""`GET /ops`: the recorded operations of one run's ranks on this node (contract/archive.py)."""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from collector.clock import Clock
+from collector.contract.archive import (
+    OPS_JSON_OPS,
+    OPS_JSON_STEPS,
+    OPS_MAX_BYTES_PER_RANK,
+    SCHEMA_VERSION,
+)
+from collector.reading import Rejected, SourceError
+from collector.sources.rank_ring import Records, read_records, scan
+
+_STEP = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+class QueryError(ValueError):
+    """The query of `/ops` is wrong; the message says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpsQuery:
+    """Steps `from_step` (inclusive) to `to_step` (exclusive, None = open) of one run."""
+
+    run: str
+    from_step: int = 0
+    to_step: int | None = None
+
+    @classmethod
+    def parse(cls, query: str) -> "OpsQuery":
+        """From the part of the URL behind the question mark.
+
+        Raises:
+            QueryError: A parameter is missing, repeated, unknown or not a step.
+        """
+        try:
+            fields = parse_qs(query, keep_blank_values=True, max_num_fields=8)
+        except ValueError as error:
+            raise QueryError(f"cannot read the query: {error}") from error
+        unknown = fields.keys() - {"run", "from_step", "to_step"}
+        if unknown or any(len(values) > 1 for values in fields.values()):
+            raise QueryError("the query takes run, from_step and to_step, each once")
+        if not fields.get("run", [""])[0]:
+            raise QueryError("the query needs run=RUN")
+        steps: dict[str, int] = {}
+        for name in ("from_step", "to_step"):
+            if name in fields:
+                if not _STEP.fullmatch(fields[name][0]):
+                    raise QueryError(f"{name} is not a step; it must be 0 or more")
+                steps[name] = int(fields[name][0])
+        return cls(fields["run"][0], **steps)
+
+
+def answer(
+    query: OpsQuery,
+    lockstep_dir: Path,
+    proc: Path,
+    clock: Clock,
+    rejected: Callable[[Rejected], None],
+) -> bytes | None:
+    """The JSON of the query, or None when this node has no rank of the run.
+
+    A ring whose records cannot be read is left out and handed to `rejected`.
+    """
+    parts: list[str] = []
+    ranks, _ = scan(lockstep_dir, proc, clock)
+    for rank in sorted(ranks, key=lambda one: one.key):
+        if rank.key[0] != query.run:
+            continue
+        try:
+            records = read_records(rank.path, query.from_step, query.to_step, clock)
+        except SourceError as error:
+            rejected(Rejected(error.reason, f"{rank.path}: {error}"))
+            continue
+        parts.append(rank_json(records, OPS_MAX_BYTES_PER_RANK))
+    if not parts:
+        return None
+    head = json.dumps({"schema_version": SCHEMA_VERSION, "run": query.run})
+    return f'{head[:-1]}, "ranks": [{",".join(parts)}]}}'.encode()
+
+
+def rank_json(records: Records, limit: int) -> str:
+    """One rank's part, at most `limit` bytes: the newest steps win and `truncated` says so."""
+    steps, ops = records.steps, records.ops
+    truncated = records.truncated
+    text = _encode(records, steps, ops, truncated)
+    while len(text) > limit and (steps or ops):
+        numbers = sorted({one.step for one in steps} | {one.step for one in ops})
+        # Proportional, and a tenth more because steps differ; always at least one step fewer.
+        keep = min(int(len(numbers) * limit / len(text) * 0.9), len(numbers) - 1)
+        first = numbers[-keep] if keep > 0 else numbers[-1] + 1
+        steps = tuple(one for one in steps if one.step >= first)
+        ops = tuple(one for one in ops if one.step >= first)
+        truncated = True
+        text = _encode(records, steps, ops, truncated)
+    return text
+
+
+def _encode(records: Records, steps: Any, ops: Any, truncated: bool) -> str:
+    who = records.header.identity
+    return json.dumps(
+        {
+            "rank": who.rank,
+            "node": who.node,
+            "world": who.world,
+            "local_rank": who.local_rank,
+            "attempt": who.attempt,
+            "pid": who.pid,
+            "dp": who.dp,
+            "pp": who.pp,
+            "tp": who.tp,
+            "ep": who.ep,
+            "cp": who.cp,
+            "gpu": who.gpu,
+            "uuid": who.uuid,
+            "state": records.header.state,
+            "start_wall_ns": who.start_wall_ns,
+            "wall_minus_monotonic_ns": who.wall_minus_monotonic_ns,
+            "clock_offset_ns": who.clock_offset_ns,
+            "clock_error_ns": who.clock_error_ns,
+            "first_step_held": records.first_step_held,
+            "truncated": truncated,
+            "steps": {name: [_value(one, name) for one in steps] for name in OPS_JSON_STEPS},
+            "ops": {name: [_value(one, name) for one in ops] for name in OPS_JSON_OPS},
+        },
+        separators=(",", ":"),
+    )
+
+
+def _value(record: Any, name: str) -> Any:
+    """A field as JSON knows it: there is no NaN and no infinity."""
+    value = getattr(record, name)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,183 @@
+"""The pages over HTTP: /metrics, /healthz, /readyz and /ops."""
+
+import errno
+import gzip
+import logging
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from collector.config import Address
+from collector.exporter.ops import OpsQuery, QueryError
+from collector.exporter.page import CONTENT_TYPE
+
+LOG = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 10.0
+"""A client that sends or takes nothing for so long is dropped."""
+MAX_CONNECTIONS = 64
+DRAIN_SECONDS = 2.0
+TEXT = "text/plain; charset=utf-8"
+
+
+class ListenError(OSError):
+    """The address cannot be listened on; the message says which and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What the server serves; each is called for every request, from many threads."""
+
+    metrics: Callable[[], str]
+    ready: Callable[[], bool]
+    ops: Callable[[OpsQuery], bytes | None]
+
+
+class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Listens from construction on; serves from `start` to `stop`.
+
+    Raises:
+        ListenError: The port is in use or the address is not of this machine.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, address: Address, pages: Pages) -> None:
+        self.pages = pages
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._busy = 0
+        self._idle = threading.Condition()
+        if ":" in address.host:
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__((address.host, address.port), _Handler)
+        except OSError as error:
+            raise ListenError(_cannot_listen(address, error)) from error
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True)
+
+    @property
+    def address(self) -> Address:
+        """The address in use, with the port that was found if 0 was asked for."""
+        return Address(*self.server_address[:2])  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        """Serve from a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more requests, finish those under way, close."""
+        self.shutdown()
+        with self._idle:
+            self._idle.wait_for(lambda: self._busy == 0, DRAIN_SECONDS)
+        self.server_close()
+        self._thread.join()
+
+    def enter(self) -> None:
+        """A request is being answered."""
+        with self._idle:
+            self._busy += 1
+
+    def leave(self) -> None:
+        """It has been answered."""
+        with self._idle:
+            self._busy -= 1
+            self._idle.notify_all()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """One thread a connection, up to MAX_CONNECTIONS; more are refused at once."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve one connection to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is no error of ours; anything else is logged in full."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            LOG.error("request of %s failed; this is a bug", client_address, exc_info=error)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
+    protocol_version = "HTTP/1.1"
+    server_version = "lockstep"
+    sys_version = ""
+    timeout = REQUEST_SECONDS
+    wbufsize = -1  # head and body leave in one packet
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self.server.enter()
+        try:
+            self._route()
+            self.wfile.flush()
+        finally:
+            self.server.leave()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the base class
+        LOG.debug(format, *args)
+
+    def _route(self) -> None:
+        path, _, query = self.path.partition("?")
+        pages = self.server.pages
+        match path:
+            case "/metrics":
+                self._send(HTTPStatus.OK, CONTENT_TYPE, pages.metrics().encode())
+            case "/healthz":
+                self._text(HTTPStatus.OK, "alive")
+            case "/readyz" if pages.ready():
+                self._text(HTTPStatus.OK, "ready")
+            case "/readyz":
+                self._text(HTTPStatus.SERVICE_UNAVAILABLE, "the first readings are under way")
+            case "/ops":
+                self._ops(query)
+            case _:
+                self._text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /ops")
+
+    def _ops(self, query: str) -> None:
+        try:
+            wanted = OpsQuery.parse(query)
+        except QueryError as error:
+            self._text(HTTPStatus.BAD_REQUEST, str(error))
+            return
+        body = self.server.pages.ops(wanted)
+        if body is None:
+            self._text(HTTPStatus.NOT_FOUND, "no rank of this run is on this node")
+        else:
+            self._send(HTTPStatus.OK, "application/json", body)
+
+    def _text(self, status: HTTPStatus, sentence: str) -> None:
+        self._send(status, TEXT, f"{sentence}\n".encode())
+
+    def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        if "gzip" in self.headers.get("Accept-Encoding", ""):
+            body = gzip.compress(body, compresslevel=1, mtime=0)
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _cannot_listen(address: Address, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {address.port} on {address.host} is in use; choose another with --listen"
+    reason = error.strerror or str(error)
+    return f"cannot listen on {address}: {reason}; choose another with --listen"

@@ -1,0 +1,28 @@
+"""How a source says that it, or one of the things it reads, gave nothing usable."""
+
+from dataclasses import dataclass
+
+
+class SourceError(Exception):
+    """A source, or one thing it reads, did not answer.
+
+    Attributes:
+        reason: One word of a small set, the `reason` label of `lockstep_source_errors_total`.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """One thing that a source left out of its reading, and why; the rest of it stands."""
+
+    reason: str
+    message: str
+
+    @classmethod
+    def of(cls, error: SourceError) -> "Rejected":
+        """The error as a part of a reading."""
+        return cls(error.reason, str(error))

@@ -1,0 +1,53 @@
+"""Which machine this is: host name, kernel and boot, from procfs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.files import read_lines
+from collector.reading import SourceError
+
+LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class MachineIdentity:
+    """Names of the machine; `emulated` if several nodes share it and `hostname` was given."""
+
+    hostname: str
+    kernel: str
+    boot_id: str
+    emulated: bool
+
+
+class Identity:
+    """Source of MachineIdentity."""
+
+    name = "identity"
+
+    def __init__(self, proc: Path, node: str | None) -> None:
+        self._kernel = proc / "sys" / "kernel"
+        self._node = node
+
+    def available(self) -> bool:
+        """Whether the kernel's names are there."""
+        return self._kernel.is_dir()
+
+    def read(self) -> MachineIdentity:
+        """Read the names.
+
+        Raises:
+            SourceError: One is missing or empty.
+        """
+        return MachineIdentity(
+            hostname=self._node or self._line("hostname"),
+            kernel=self._line("osrelease"),
+            boot_id=self._line("random/boot_id"),
+            emulated=self._node is not None,
+        )
+
+    def _line(self, name: str) -> str:
+        path = self._kernel / name
+        lines = read_lines(path, LIMIT)
+        if not lines or not lines[0].strip().isprintable() or not lines[0].strip():
+            raise SourceError("content", f"{path} holds no name")
+        return lines[0].strip()

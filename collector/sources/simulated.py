@@ -1,0 +1,100 @@
+"""The simulated GPUs of emulated devices, from the state files their ranks write."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from collector.clock import Clock
+from collector.contract.device import MAX_AGE_SECONDS, DeviceState, file_name
+from collector.contract.words import CLOCK_EVENT_REASONS
+from collector.files import find, process_lives, read_bytes
+from collector.reading import Rejected, SourceError
+
+LIMIT = 64 * 1024
+MAX_GPUS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedReading:
+    """Fresh states of living simulated GPUs, by index and uuid."""
+
+    gpus: tuple[DeviceState, ...]
+    rejected: tuple[Rejected, ...]
+
+
+class SimulatedGpus:
+    """Source of SimulatedReading."""
+
+    name = "simulated"
+
+    def __init__(self, lockstep_dir: Path, proc: Path, clock: Clock) -> None:
+        self._dir = lockstep_dir
+        self._proc = proc
+        self._clock = clock
+
+    def available(self) -> bool:
+        """Whether there is, or lately was, a simulated GPU on this node."""
+        return bool(find(self._dir, "gpu-", ".json")[0])
+
+    def read(self) -> SimulatedReading:
+        """Read every state file; one that is old or whose process is gone is left out."""
+        paths, rejected = find(self._dir, "gpu-", ".json")
+        if len(paths) > MAX_GPUS:
+            rejected.append(
+                Rejected("too_many", f"{len(paths)} simulated GPUs; {MAX_GPUS} are read")
+            )
+        gpus: dict[tuple[int, str], DeviceState] = {}
+        for path in paths[:MAX_GPUS]:
+            try:
+                state = parse(read_bytes(path, LIMIT))
+                if path.name != file_name(state["gpu"]):
+                    raise SourceError("content", f"it says that it is GPU {state['gpu']}")
+                age = self._clock.monotonic() - state["time_ns"] / 1e9
+                # A time ahead of the clock is of another boot.
+                if -1.0 < age <= MAX_AGE_SECONDS and process_lives(self._proc, state["pid"]):
+                    gpus[state["gpu"], state["uuid"]] = state
+            except SourceError as error:
+                if error.reason != "missing":  # removed between listing and opening
+                    rejected.append(Rejected(error.reason, f"{path}: {error}"))
+        return SimulatedReading(tuple(gpus[key] for key in sorted(gpus)), tuple(rejected))
+
+
+def parse(raw: bytes) -> DeviceState:
+    """A state file's content, checked field by field.
+
+    Raises:
+        SourceError: It is not JSON, or a field is missing, of another type or not finite.
+    """
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise SourceError("content", f"not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise SourceError("content", "not a JSON object")
+    for name, kind in get_type_hints(DeviceState).items():
+        if name not in data or not _is(kind, data[name]):
+            raise SourceError("content", f"field {name} is missing or is not {kind}")
+    if min(data["gpu"], data["pid"], data["time_ns"]) < 0:
+        raise SourceError("content", "gpu, pid or time_ns is below zero")
+    known = set(CLOCK_EVENT_REASONS)
+    if not known.issuperset(data["clock_event_seconds"]) or not known.issuperset(
+        data["clock_event_active"]
+    ):
+        raise SourceError("content", f"a clock event is none of {', '.join(CLOCK_EVENT_REASONS)}")
+    state: DeviceState = data  # type: ignore[assignment]
+    return state
+
+
+def _is(kind: Any, value: Any) -> bool:
+    if kind is int:
+        return type(value) is int and abs(value) < 1 << 63
+    if kind is str:
+        return isinstance(value, str) and len(value) <= 64 and value.isprintable()
+    if kind is float:
+        return _is(int, value) or (type(value) is float and math.isfinite(value))
+    if kind == dict[str, float]:
+        return isinstance(value, Mapping) and all(_is(float, one) for one in value.values())
+    return isinstance(value, list) and all(_is(str, one) for one in value)

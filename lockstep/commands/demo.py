@@ -1,0 +1,72 @@
+"""`lockstep demo`: a real run with a real straggler, found, explained and reported."""
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collector.contract.words import ExitCode
+from lockstep import diagnosis, output
+
+FAULT = "thermal:rank=2,factor=1.5"
+NODES, STEPS = 4, 300
+
+ORIGIN = """\
+real       processes, gradients, collectives, data, CPU, and every recorded time
+emulated   nodes (they share this machine) and devices (compute waits for their deadline)
+simulated  GPU temperature, clocks, power and throttling; no hardware was hot"""
+
+
+def demo(
+    seed: Annotated[int, typer.Option(help="Seed of weights, data and noise.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Archive; default runs/<run>.")
+    ] = None,
+) -> int:
+    """Train on four emulated nodes, overheat one, and find out which.
+
+    Exits 70 if the verdict differs from what was injected. Needs no GPU, root, Prometheus or
+    network, and about half a minute.
+    """
+    # torch must be imported before the ranks are forked, pandas need not: it comes after.
+    from lockstep.observe import watched
+    from lockstep.planning import plan
+    from workloads.launchers import Ending
+
+    show = output.Progress()
+    spec = plan(
+        "gpt", nodes=NODES, ranks_per_node=1, steps=STEPS, seed=seed, faults=[FAULT],
+        token=secrets.token_hex(2),
+    )  # fmt: skip
+    archive = Path("runs") / spec.run if out is None else out
+
+    try:
+        outcome = watched(spec, archive, show)
+        if outcome.ending is Ending.INTERRUPTED:
+            return ExitCode.INTERRUPTED
+        if outcome.ending is not Ending.FINISHED:
+            output.fail(ExitCode.INTERNAL, f"the run ended early: {outcome.reason}; see {archive}")
+        show("analyzing", str(archive))
+        return _conclude(archive, show)
+    finally:
+        show.close()
+
+
+def _conclude(archive: Path, show: output.Progress) -> int:
+    from lockstep import truth
+
+    diagnosed = diagnosis.diagnose(archive)
+    diagnosis.write_verdict(diagnosed.verdict, archive)
+    show("reporting", str(archive))
+    paths = diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
+    show.close()
+    faults = truth.read(archive)
+    output.data(output.emphasis(diagnosed.verdict.sentence))
+    output.data("\ninjected   " + "; ".join(truth.sentence(fault) for fault in faults))
+    output.data(ORIGIN)
+    output.data("\n" + "\n".join(f"report     {path}" for path in paths))
+    difference = truth.disagreement(diagnosed.verdict, faults)
+    if difference is not None:
+        output.fail(ExitCode.INTERNAL, f"the verdict is wrong: {difference}")
+    return ExitCode.OK

@@ -1,0 +1,45 @@
+"""`lockstep report`: the post-mortem of a run as files."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collector.contract.words import ExitCode
+from lockstep import diagnosis, output
+
+
+def report(
+    archive: Annotated[Path, typer.Argument(metavar="DIR", help="Archive of the run.")],
+    formats: Annotated[
+        str, typer.Option("--format", help="Comma-separated, of html, md and json.")
+    ] = ",".join(diagnosis.FORMATS),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the files; default: the archive.")
+    ] = None,
+    gpu_hour_price: Annotated[
+        float | None, typer.Option(min=0, help="Price of a GPU-hour, for the cost.")
+    ] = None,
+) -> None:
+    """Write the post-mortem of a run: what happened, why, at what cost, what to do.
+
+    Prints the path of each file.
+
+    Example: lockstep report runs/gpt-20261120T101500-3f2a --format html
+    """
+    wanted = [each.strip() for each in formats.split(",")]
+    for each in wanted:
+        if each not in diagnosis.FORMATS:
+            raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
+    diagnosed = diagnosis.diagnose(archive, gpu_hour_price)
+    folder = archive if out is None else out
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = diagnosis.write_reports(diagnosed, folder, wanted)
+    except OSError as error:
+        output.fail(
+            ExitCode.BAD_INPUT,
+            f"the report cannot be written to {folder}: {error.strerror}; give --out DIR",
+        )
+    for path in paths:
+        output.data(str(path))

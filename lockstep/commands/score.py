@@ -1,0 +1,152 @@
+"""`lockstep score`: how good the verdicts are, over labelled real runs."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from collector.contract.words import ExitCode
+from lockstep import output
+from lockstep.output import Format
+
+if TYPE_CHECKING:
+    from lockstep.trials import Setting, Trial
+
+
+class Kind(StrEnum):
+    """What is scored: real runs, with emulated devices unless `--pace off`."""
+
+    REAL = "real"
+
+
+class Pace(StrEnum):
+    """Whether devices are emulated."""
+
+    ON = "on"
+    OFF = "off"
+
+
+def score(
+    kind: Annotated[Kind, typer.Argument(help="What to score.")],
+    runs: Annotated[int, typer.Option(min=1, help="Injected runs, and as many healthy ones.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first run; then one higher.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Results and archives.")] = Path(
+        "scores"
+    ),
+    nodes: Annotated[int, typer.Option(min=2, help="Emulated nodes, one rank each.")] = 4,
+    steps: Annotated[int, typer.Option(min=10, help="Steps of each run.")] = 250,
+    pace: Annotated[Pace, typer.Option(help="Emulated devices.")] = Pace.ON,
+    device_noise: Annotated[
+        float, typer.Option(min=0, max=0.5, help="Spread of an emulated device's step time.")
+    ] = 0.02,
+    reanalyze: Annotated[
+        bool, typer.Option("--reanalyze", help="Diagnose the kept archives again.")
+    ] = False,
+    form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
+) -> int:
+    """Run N injected and N healthy runs and say how often the verdict was right.
+
+    An interrupted score goes on where it stopped; minutes to hours.
+
+    Example: lockstep score real --runs 20 --seed 100
+    """
+    from analyzer.score import score as figures
+    from lockstep import trials
+
+    setting = trials.Setting(nodes, steps, pace is Pace.ON, device_noise)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lines, failed = _lines(setting, trials.trials(runs, seed), out, reanalyze)
+    except OSError as error:
+        output.fail(ExitCode.BAD_INPUT, f"the score cannot be kept in {out}: {error}")
+    tree = {
+        "schema_version": 1,
+        "kind": kind.value,
+        "setting": setting.name,
+        "emulated_devices": setting.pace,
+        "seed": seed,
+        "runs": runs,
+        "failed": failed,
+        **figures([trials.case(line) for line in lines]),
+    }
+    output.document(tree, form, _table(tree, lines))
+    return ExitCode.OK
+
+
+def _lines(
+    setting: "Setting", wanted: "list[Trial]", out: Path, reanalyze: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The results of all trials, run or read, and sentences about those that failed."""
+    from lockstep import trials
+
+    known = trials.read(out)
+    show, begun, done = output.Progress(plain_seconds=30.0), monotonic(), 0
+    todo = [each for each in wanted if (setting.name, each.name) not in known]
+    lines, failed = [], []
+    for trial in wanted:
+        line = known.get((setting.name, trial.name))
+        archive = out / setting.name / trial.name
+        if line is None or (reanalyze and archive.is_dir()):
+            eta = (monotonic() - begun) / done * (len(todo) - done) if done else None
+            left = "" if eta is None else f", about {eta / 60:.0f} min left"
+            show("scoring", f"{trial.name}, run {done + 1} of {len(todo)}{left}")
+            try:
+                if line is None:
+                    trials.run(setting, trial, archive)
+                    done += 1
+                line = trials.judge(setting, trial, archive)
+            except trials.TrialError as error:
+                output.note(f"lockstep: {error}; not scored, tried again by the next score")
+                failed.append(str(error))
+                done += 1
+                continue
+            trials.append(out, line)
+        lines.append(line)
+    show.close()
+    return lines, failed
+
+
+def _table(tree: Mapping[str, Any], lines: list[dict[str, Any]]) -> str:
+    rivals = tree["baselines"]
+    header = ("figure", "lockstep", "counts", "95 % interval", *rivals)
+    rows = [
+        (
+            name,
+            _number(figure["value"]),
+            f"{figure['count']} of {figure['of']}" if "of" in figure and "count" in figure else "",
+            " to ".join(_number(bound) for bound in figure.get("interval") or ()),
+            *(_number(rivals[rival][name]["value"]) for rival in rivals),
+        )
+        for name, figure in tree.items()
+        if isinstance(figure, dict) and "value" in figure
+    ]
+    devices = "emulated devices" if tree["emulated_devices"] else "no emulated devices"
+    parts = [f"{tree['setting']}, {devices}, seeds from {tree['seed']}", output.grid(header, rows)]
+    wrong = [sentence for line in lines if (sentence := _mistake(line))]
+    if wrong:
+        parts.append("\n".join(["wrong:", *(f"  {each}" for each in wrong)]))
+    if tree["failed"]:
+        parts.append("\n".join(["failed:", *(f"  {each}" for each in tree["failed"])]))
+    return "\n\n".join(parts)
+
+
+def _mistake(line: Mapping[str, Any]) -> str | None:
+    fault = line["truth"]
+    wanted = [] if fault is None else [(fault["rank"], fault["cause"])]
+    named = [(each["rank"], each["cause"]) for each in line["verdict"]["culprits"]]
+    if wanted == named:
+        return None
+    size = fault["factor_intended"] if fault else None
+    words = [
+        " and ".join(f"{cause} on rank {rank}" for rank, cause in pairs) or "nobody"
+        for pairs in (wanted, named)
+    ]
+    factor = "" if size is None else f" ({size:.2f}x)"
+    return f"{line['trial']}: injected {words[0]}{factor}, named {words[1]}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

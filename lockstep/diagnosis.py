@@ -1,0 +1,91 @@
+"""From an archive to a verdict and its files: what analyze, report, demo and score share."""
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collector.contract.archive import REPORT_STEM, VERDICT_FILE
+from collector.contract.words import ExitCode
+from lockstep.output import fail
+
+if TYPE_CHECKING:
+    from analyzer.attribute import Diagnosis
+    from analyzer.run import Verdict
+
+FORMATS: tuple[str, ...] = ("html", "md", "json")
+"""Formats of a report, known here without importing what makes them."""
+
+
+def diagnose(archive: Path, gpu_hour_price: float | None = None) -> "Diagnosis":
+    """Loads and diagnoses an archive.
+
+    Args:
+        archive: The folder of the run.
+        gpu_hour_price: Money per GPU-hour, in any currency; None = cost in hours only.
+
+    Raises:
+        CommandError: 65, the folder is not an archive of this schema version; 64, not a price.
+    """
+    if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
+        fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
+    # pandas and numpy take most of a second: only those who diagnose pay for them.
+    from analyzer import attribute
+    from analyzer.load.archive import load
+    from analyzer.run import LoadError
+
+    try:
+        return attribute.diagnose(load(archive), gpu_hour_price=gpu_hour_price)
+    except LoadError as error:
+        fail(ExitCode.BAD_INPUT, str(error))
+
+
+def exit_code(verdict: "Verdict") -> int:
+    """What a verdict says by exit code (DESIGN 3.2)."""
+    if verdict.hang is not None or any(culprit.tier == "page" for culprit in verdict.culprits):
+        return ExitCode.CULPRIT
+    if verdict.culprits or verdict.status == "degraded":
+        return ExitCode.WARNING
+    return ExitCode.OK if verdict.status == "healthy" else ExitCode.UNKNOWN
+
+
+def write_verdict(verdict: "Verdict", folder: Path) -> Path:
+    """Writes verdict.json.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    from analyzer.verdict_json import verdict_json
+
+    text = json.dumps(verdict_json(verdict), indent=2, ensure_ascii=False, allow_nan=False)
+    return _write(folder / VERDICT_FILE, text + "\n")
+
+
+def write_reports(diagnosis: "Diagnosis", folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Writes the report in each of the formats (analyzer.report.FORMATS).
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    from analyzer.report import render
+    from analyzer.report.document import document
+
+    tree = document(diagnosis)
+    return [_write(folder / f"{REPORT_STEM}.{form}", render(tree, form)) for form in formats]
+
+
+def _write(path: Path, text: str) -> Path:
+    # Whole or not at all: a reader, or a full disk, never leaves half a file under the name.
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path

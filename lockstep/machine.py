@@ -1,0 +1,128 @@
+"""What this machine has and lacks for Lockstep, and the fix for each lack."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from workloads.faults import cgroup
+
+DISTRIBUTION = "lockstep-monitor"
+LEAST_SHARED_BYTES = 64 * 2**20
+"""Eight rings of 0.6 MB and gloo's files, with room to spare."""
+
+
+class State(StrEnum):
+    """`missing` keeps Lockstep from working, `absent` only costs a feature."""
+
+    OK = "ok"
+    MISSING = "missing"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: what was looked at, what was found, what would mend it."""
+
+    name: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+def examine() -> list[Check]:
+    """Looks at everything; nothing is started, opened or changed."""
+    return [check for look in LOOKS for check in look()]
+
+
+def _python() -> list[Check]:
+    found = ".".join(map(str, sys.version_info[:3]))
+    good = sys.version_info >= (3, 11)
+    state = State.OK if good else State.MISSING
+    return [Check("python", state, found, "" if good else "install Python 3.11 or later")]
+
+
+def _libraries() -> list[Check]:
+    """One line an extra of the distribution; its libraries come from the metadata."""
+    wanted: dict[str, list[str]] = {}
+    for requirement in requires(DISTRIBUTION) or []:
+        name, _, marker = requirement.partition(";")
+        if "extra ==" in marker:
+            extra = marker.partition("extra ==")[2].strip(" '\"")
+            wanted.setdefault(extra, []).append(_library(name))
+    return [_extra(extra, libraries) for extra, libraries in sorted(wanted.items())]
+
+
+def _library(requirement: str) -> str:
+    end = next((i for i, each in enumerate(requirement) if each in " <>=!~[("), len(requirement))
+    return requirement[:end]
+
+
+def _extra(extra: str, libraries: list[str]) -> Check:
+    found, lacking = [], []
+    for library in libraries:
+        try:
+            found.append(f"{library} {version(library)}")
+        except PackageNotFoundError:
+            lacking.append(library)
+    state = State.ABSENT if lacking else State.OK
+    words = ", ".join(found) + (f"; without {', '.join(lacking)}" if lacking else "")
+    fix = f"make setup, or pip install '.[{extra}]' in the checkout" if lacking else ""
+    return Check(f"extra {extra}", state, words.removeprefix("; "), fix)
+
+
+def _shared_memory(folder: Path = Path("/dev/shm")) -> list[Check]:  # noqa: S108
+    name = f"shared memory {folder}"
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        return [Check(name, State.MISSING, "not writable", f"mount a writable tmpfs on {folder}")]
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 2**20:.0f} MB free"
+    if free < LEAST_SHARED_BYTES:
+        fix = f"remount with at least {LEAST_SHARED_BYTES // 2**20} MB (docker: --shm-size)"
+        return [Check(name, State.MISSING, found, fix)]
+    return [Check(name, State.OK, found)]
+
+
+def _cgroups() -> list[Check]:
+    reason = cgroup.why_not()
+    found = cgroup.cpu_root()
+    where = f"v{found[1]} at {found[0]}" if found else "no CPU controller"
+    state = State.ABSENT if reason else State.OK
+    return [Check("cgroup for cpu-quota", state, where, reason)]
+
+
+def _programs() -> list[Check]:
+    checks = []
+    for program, package, use in (
+        ("promtool", "prometheus", "lints the exporter's page in tests"),
+        ("prometheus", "prometheus", "real scrapes in tests"),
+        ("chromium", "chromium", "pictures of reports"),
+    ):
+        path = shutil.which(program)
+        if path:
+            checks.append(Check(program, State.OK, path))
+        else:
+            fix = f"apt-get install {package} ({use})"
+            checks.append(Check(program, State.ABSENT, "not installed", fix))
+    return checks
+
+
+def _gpu(device: Path = Path("/dev/nvidiactl")) -> list[Check]:
+    if device.exists():
+        return [Check("NVIDIA driver", State.OK, str(device))]
+    fix = "none needed: devices are emulated and GPU telemetry is simulated"
+    return [Check("NVIDIA driver", State.ABSENT, f"no {device}", fix)]
+
+
+LOOKS: tuple[Callable[[], list[Check]], ...] = (
+    _python,
+    _libraries,
+    _shared_memory,
+    _cgroups,
+    _programs,
+    _gpu,
+)

@@ -1,0 +1,115 @@
+"""How commands speak: data on stdout, progress on stderr, failures as one sentence and a code."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NoReturn
+
+JSON_SEPARATORS = (",", ":")
+MIN_REDRAW_SECONDS = 0.1
+
+
+class Format(StrEnum):
+    """How a command prints its data."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+class CommandError(Exception):
+    """Ends the command with an exit code and one sentence on stderr."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.sentence = sentence
+
+
+def fail(code: int, sentence: str) -> NoReturn:
+    """Ends the command: the sentence names the thing that is wrong and what would be right.
+
+    Raises:
+        CommandError: Always; the command line prints the sentence and exits with the code.
+    """
+    raise CommandError(code, sentence)
+
+
+def data(text: str) -> None:
+    """Writes a result to stdout; a reader that went away is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at exit: give it a pipe that nobody closed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def document(tree: Mapping[str, Any], form: Format, table: str) -> None:
+    """Prints one result: its table for people, or its tree as indented or one-line JSON."""
+    match form:
+        case Format.TABLE:
+            data(table)
+        case Format.JSON:
+            data(json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False))
+        case Format.JSONL:
+            data(json.dumps(tree, separators=JSON_SEPARATORS, allow_nan=False))
+
+
+def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows as aligned columns, two spaces apart, under their header."""
+    lines = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def note(text: str) -> None:
+    """Writes one line to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def emphasis(text: str) -> str:
+    """Text in bold where stdout is a terminal that wants it (https://no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain or not sys.stdout.isatty() else f"\x1b[1m{text}\x1b[0m"
+
+
+class Progress:
+    """A line on stderr that updates in place on a terminal, and plain lines elsewhere.
+
+    Elsewhere a line is written when its `stage` changes or `plain_seconds` after the last one, so
+    that a log stays short.
+    """
+
+    def __init__(self, plain_seconds: float = 5.0) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._pause = MIN_REDRAW_SECONDS if self._terminal else plain_seconds
+        self._stage: str | None = None
+        self._shown_at = 0.0
+        self._open = False
+
+    def __call__(self, stage: str, text: str = "") -> None:
+        """Shows where the work stands."""
+        now = time.monotonic()
+        if stage == self._stage and now - self._shown_at < self._pause:
+            return
+        if stage != self._stage:
+            self.close()
+        self._stage, self._shown_at = stage, now
+        line = f"{stage}: {text}" if text else stage
+        if self._terminal:
+            print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+            self._open = True
+        else:
+            note(line)
+
+    def close(self) -> None:
+        """Ends the line that is being updated; what follows starts on a fresh one."""
+        if self._open:
+            print(file=sys.stderr, flush=True)
+            self._open = False

@@ -1,0 +1,160 @@
+"""The labelled runs behind a score: what to run, how to run it, and the lines they leave."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep import diagnosis, truth
+
+if TYPE_CHECKING:
+    from analyzer.run import Grid
+    from analyzer.score import Case
+
+RESULTS_FILE = "results.jsonl"
+END_SECONDS = 20.0
+LIMIT_SECONDS = 600.0
+"""A run of the default size takes half a minute."""
+
+
+class TrialError(Exception):
+    """A trial's run did not end as it should; the message says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all runs of one score have in common; scores of two settings are never merged."""
+
+    nodes: int
+    steps: int
+    pace: bool
+    device_noise: float
+
+    @property
+    def name(self) -> str:
+        """Folder of its archives."""
+        devices = f"noise-{self.device_noise:g}" if self.pace else "unpaced"
+        return f"{devices}-nodes-{self.nodes}-steps-{self.steps}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of a score: with `random@seed` injected, or healthy."""
+
+    seed: int
+    injected: bool
+
+    @property
+    def name(self) -> str:
+        """Folder of its archive inside the setting's."""
+        return f"{'injected' if self.injected else 'healthy'}-{self.seed}"
+
+
+def trials(count: int, seed: int) -> list[Trial]:
+    """`count` injected and as many healthy runs in turn, with seeds from `seed` on."""
+    return [Trial(seed + i, injected) for i in range(count) for injected in (True, False)]
+
+
+def command(setting: Setting, trial: Trial, archive: Path) -> list[str]:
+    """The words that run a trial in a process of its own."""
+    words = [sys.executable, "-m", "lockstep", "run", "gpt", "--out", str(archive)]
+    words += ["--nodes", str(setting.nodes), "--steps", str(setting.steps)]
+    words += ["--seed", str(trial.seed), "--pace", "on" if setting.pace else "off"]
+    words += ["--device-noise", f"{setting.device_noise:g}"]
+    return [*words, "--fault", f"random@{trial.seed}"] if trial.injected else words
+
+
+def run(setting: Setting, trial: Trial, archive: Path) -> None:
+    """Runs a trial and leaves its archive; what an interrupted score left there goes first.
+
+    Raises:
+        TrialError: The run failed.
+    """
+    if archive.exists():
+        shutil.rmtree(archive)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with subprocess.Popen(
+        command(setting, trial, archive),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+    ) as process:  # fmt: skip
+        try:
+            _, said = process.communicate(timeout=LIMIT_SECONDS)
+        except BaseException as error:
+            # Ctrl-C reached the run as well; give it the time to close what it opened.
+            process.terminate()
+            process.communicate(timeout=END_SECONDS)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise TrialError(f"{trial.name} took over {LIMIT_SECONDS:.0f} s") from None
+            raise
+    if process.returncode != 0:
+        last = said.strip().splitlines()[-1:] or ["it said nothing"]
+        raise TrialError(f"{trial.name} exited {process.returncode}: {last[0]}")
+
+
+def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:
+    """Diagnoses a trial's archive: one line of the results.
+
+    Raises:
+        CommandError: 65, the archive cannot be read.
+    """
+    from analyzer.baselines import baseline_answers
+    from analyzer.replay import detection_delay
+    from analyzer.verdict_json import verdict_json
+
+    diagnosed = diagnosis.diagnose(archive)
+    diagnosis.write_verdict(diagnosed.verdict, archive)
+    fault = next(iter(truth.read(archive)), None)
+    return {
+        "setting": setting.name,
+        "trial": trial.name,
+        "archive": str(archive),
+        **asdict(trial),
+        "truth": fault,
+        "verdict": verdict_json(diagnosed.verdict),
+        "delay_seconds": None if fault is None else detection_delay(diagnosed.run, fault),
+        "node_hours": _node_hours(diagnosed.grid),
+        "baselines": baseline_answers(diagnosed.grid, trial.seed),
+    }
+
+
+def case(line: Mapping[str, Any]) -> "Case":
+    """A line of the results as the analyzer scores it."""
+    from analyzer.score import Case
+
+    keys = ("truth", "verdict", "delay_seconds", "node_hours", "baselines")
+    return Case(**{key: line[key] for key in keys})
+
+
+def read(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """(setting, trial) -> line; the last one counts, and a torn line is as good as none."""
+    path = folder / RESULTS_FILE
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for text in path.read_text("utf-8").splitlines() if path.exists() else ():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue  # the score was killed while it wrote; the trial is run again
+        lines[line["setting"], line["trial"]] = line
+    return lines
+
+
+def append(folder: Path, line: Mapping[str, Any]) -> None:
+    """Adds a line to the results, on a line of its own even after a torn one."""
+    path = folder / RESULTS_FILE
+    held = path.read_bytes() if path.exists() else b""
+    torn = held != b"" and not held.endswith(b"\n")
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n" * torn + json.dumps(line, allow_nan=False) + "\n")
+
+
+def _node_hours(grid: "Grid") -> float:
+    import numpy as np
+
+    if not np.isfinite(grid.start).any() or not np.isfinite(grid.end).any():
+        return 0.0
+    seconds = float(np.nanmax(grid.end) - np.nanmin(grid.start))
+    return len({info.node for info in grid.ranks}) * seconds / 3600

@@ -1,0 +1,308 @@
+"""Synthetic runs for the analyzer: lockstep steps, plausible telemetry, labelled faults, seeded."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from analyzer.load.windows import from_steps
+from analyzer.run import RankInfo, Run
+from collector.contract import archive
+from collector.contract.words import CLOCK_EVENT_REASONS, PHASES
+
+EPOCH = 1_760_000_000.0
+BASE = {"data": 0.001, "forward": 0.012, "backward": 0.024, "optimizer": 0.004, "other": 0.0005}
+TRANSFER = 0.002
+COMPUTE = ("forward", "backward", "optimizer")
+CLOCK = 1.98e9
+ENDS = {"freeze": "hang", "crash": "crash"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    kind: str
+    rank: int
+    factor: float = 1.5
+    first: int = 80
+    last: int | None = None
+
+
+@dataclass
+class Synthetic:
+    """Knobs of a synthetic run; `run()` gives it, `write(folder)` its archive."""
+
+    seed: int = 0
+    world: int = 4
+    steps: int = 240
+    noise: float = 0.02
+    faults: Sequence[Fault] = ()
+    spikes: bool = True
+    gpus: bool = True
+    uniform: tuple[int, float] | None = None
+    burst: tuple[int, int, int, float] | None = None
+    """(rank, first step, last step, factor): other work on one rank's core."""
+    drop: Callable[[pd.DataFrame], pd.DataFrame] = field(default=lambda samples: samples)
+    """Edits the samples frame: loses or contradicts telemetry."""
+    telemetry: bool = True
+    outcome: str | None = "finished"
+
+    def run(self) -> Run:
+        steps, samples = self.frames()
+        return Run(
+            name=f"synthetic-{self.seed}",
+            meta=self.meta(),
+            ranks=tuple(
+                RankInfo(r, f"node-{r}", 0 if self.gpus else None, _uuid(r) if self.gpus else None,
+                         0, r, 0, 0)
+                for r in range(self.world)
+            ),
+            windows=from_steps(steps),
+            samples=samples,
+            ops=None,
+        )  # fmt: skip
+
+    def meta(self) -> dict[str, Any]:
+        return {
+            "schema_version": archive.SCHEMA_VERSION,
+            "run": f"synthetic-{self.seed}",
+            "emulated_devices": self.gpus,
+            "ended": EPOCH + 60.0,
+            "outcome": next((ENDS[f.kind] for f in self.faults if f.kind in ENDS), self.outcome),
+            "layout": {
+                "nodes": self.world,
+                "ranks_per_node": 1,
+                "dp": self.world,
+                "tp": 1,
+                "pp": 1,
+            },
+        }
+
+    def frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """(steps, samples) with the columns of the contract."""
+        dice = np.random.default_rng(self.seed)
+        phases = self._phases(dice)
+        stop = {f.rank: f.first for f in self.faults if f.kind in ("freeze", "crash")}
+        begin = np.full(self.world, EPOCH) + dice.uniform(0, 0.001, self.world)
+        rows: list[dict[str, Any]] = []
+        ends: list[np.ndarray] = []
+        for step in range(min([self.steps, *stop.values()])):
+            own = {name: cells[step] for name, cells in phases.items()}
+            late = begin + own["data"] + own["forward"] + own["backward"]
+            done = late.max() + TRANSFER * (1 + 0.1 * abs(dice.normal()))
+            end = done + own["optimizer"] + own["other"]
+            for rank in range(self.world):
+                mine = {f"{name}_seconds": own[name][rank] for name in own}
+                wait = done - late[rank]
+                rows.append({
+                    "step": step, "rank": rank, "attempt": 0, "start": begin[rank],
+                    "wall_seconds": end[rank] - begin[rank],
+                    "cpu_seconds": 0.010 * (1 + 0.03 * dice.normal()),
+                    "own_seconds": end[rank] - begin[rank] - wait,
+                    **dict.fromkeys((f"{phase}_seconds" for phase in PHASES), 0.0), **mine,
+                    "grad_sync_seconds": wait, "tags": "warmup" if step < 5 else "",
+                    "loss": 3.0 - 0.001 * step, "samples": 4, "tokens": 128, "flops": 1e9,
+                })  # fmt: skip
+            ends.append(end)
+            begin = end
+        steps = pd.DataFrame(rows, columns=[column.name for column in archive.STEPS])
+        samples = self._samples(steps, np.array(ends)) if self.telemetry else _no_samples()
+        return steps, self.drop(samples)
+
+    def _phases(self, dice: np.random.Generator) -> dict[str, np.ndarray]:
+        shape = (self.steps, self.world)
+        device = 1.0 + self.noise * dice.normal(size=shape)
+        phases = {}
+        for name, seconds in BASE.items():
+            scale = device if name in COMPUTE else 1.0 + 0.1 * np.abs(dice.normal(size=shape))
+            phases[name] = seconds * scale
+        base = sum(BASE.values())
+        compute = sum(BASE[name] for name in COMPUTE)
+        for fault in self.faults:
+            span = slice(fault.first, fault.last)
+            extra = (fault.factor - 1.0) * base
+            length = len(range(*span.indices(self.steps)))
+            if fault.kind == "data":
+                phases["data"][span, fault.rank] += extra
+            elif fault.kind in ("compute", "thermal", "power", "cpu-quota"):
+                # A quota stops about every second step, for twice as long.
+                beat = np.cumsum(dice.uniform(0.8, 1.2, length)) % 2.0 < 1.0
+                bursts = np.where(beat, 2.0, 0.0) if fault.kind == "cpu-quota" else 1.0
+                for name in COMPUTE:
+                    phases[name][span, fault.rank] += extra * bursts * BASE[name] / compute
+        if self.spikes:
+            hit = dice.random(shape) < 0.01
+            phases["other"][hit] += 0.02 * dice.pareto(1.5, size=int(hit.sum()))
+        if self.burst:
+            rank, first, last, factor = self.burst
+            phases["forward"][first:last, rank] *= factor
+        if self.uniform:
+            first, factor = self.uniform
+            for name in phases:
+                phases[name][first:] *= factor
+        return phases
+
+    def _samples(self, steps: pd.DataFrame, ends: np.ndarray) -> pd.DataFrame:
+        stopped = [f for f in self.faults if f.kind in ("freeze", "crash")]
+        last = ends[-1].max()
+        until = last + (10.0 if any(f.kind == "freeze" for f in stopped) else 3.0 if stopped else 0)
+        wide = {name: steps.pivot_table(index="step", columns="rank", values=name).to_numpy()
+                for name in steps.columns if name.endswith("_seconds")}  # fmt: skip
+        total = {name: np.cumsum(cells, axis=0) for name, cells in wide.items()}
+        rows: list[tuple[Any, ...]] = []
+        for rank in range(self.world):
+            node = f"node-{rank}"
+            mine = [f for f in self.faults if f.rank == rank]
+            scrapes = np.arange(EPOCH + 0.3 + 0.07 * rank, until, 1.0)
+            for time in [*scrapes, until + 0.2]:
+                add = _Adder(rows, time, node)
+                finished = time > until
+                done = int(np.sum(ends[:, rank] <= time))
+                add("up", 1.0)
+                dead = finished or any(f.kind == "crash" and time > last for f in mine)
+                add("lockstep_rank_up", 0.0 if dead else 1.0, rank=rank)
+                arrived, completed = done, done
+                if (
+                    stopped
+                    and time > last
+                    and not any(f.kind == "crash" and f in mine for f in stopped)
+                    and not mine
+                ):
+                    arrived += 1
+                for kind, value in (("enqueued", arrived), ("completed", completed)):
+                    add(f"lockstep_train_{kind}_sequence", value, 'group="dp"', rank=rank)
+                add("lockstep_host_cpu_seconds_total", 100 + time - EPOCH, 'mode="user"')
+                if dead:
+                    continue
+                frozen = any(f.kind == "freeze" for f in mine) and time > last
+                add(
+                    "lockstep_train_heartbeat_age_seconds",
+                    time - last if frozen else 0.4,
+                    rank=rank,
+                )
+                if arrived > completed:
+                    add("lockstep_train_open_operation_age_seconds", time - last,
+                        'group="dp",op="dp-all-reduce"', rank=rank)  # fmt: skip
+                if done:
+                    for name, cells in total.items():
+                        _counter(add, name, float(cells[done - 1, rank]), rank)
+                    add("lockstep_train_steps_total", done, rank=rank)
+                    add("lockstep_train_samples_total", done * 4, rank=rank)
+                self._told(add, rank, mine, ends, time)
+        return pd.DataFrame(rows, columns=[column.name for column in archive.SAMPLES]).astype(
+            {"gpu": "Int32", "rank": "Int32"}
+        )
+
+    def _told(
+        self, add: "_Adder", rank: int, mine: list[Fault], ends: np.ndarray, time: float
+    ) -> None:
+        """Quota and simulated GPU of one rank at one scrape."""
+        events = dict.fromkeys(CLOCK_EVENT_REASONS, 0.0)
+        clock, power, limit, temperature = CLOCK, 560.0, 700.0, 64.0 + 0.5 * np.sin(rank)
+        for fault in mine:
+            began = ends[min(fault.first, len(ends)) - 1, rank]
+            over = ends[-1, rank] if fault.last is None else ends[fault.last - 1, rank]
+            inside = min(time, over) - began
+            if inside <= 0:
+                continue
+            now = time < over
+            if fault.kind == "cpu-quota":
+                share = 1 - 1 / fault.factor
+                add("lockstep_rank_cpu_throttled_seconds_total", share * inside, rank=rank)
+            if fault.kind == "thermal":
+                events["hw_thermal"] = 0.9 * inside
+                if now:
+                    clock, temperature, power = CLOCK / fault.factor, 91.0, 450.0
+            if fault.kind == "power":
+                events["sw_power_cap"] = 0.9 * inside
+                if now:
+                    clock, power, limit = CLOCK / fault.factor, 398.0, 400.0
+        if not self.gpus:
+            return
+        add("lockstep_gpu_info", 1, 'driver="simulated",model="s",simulated="true"', gpu=0)
+        add("lockstep_gpu_clock_hertz", clock, 'domain="sm"', gpu=0)
+        add("lockstep_gpu_clock_max_hertz", CLOCK, 'domain="sm"', gpu=0)
+        add("lockstep_gpu_temperature_celsius", temperature, 'sensor="gpu"', gpu=0)
+        add("lockstep_gpu_temperature_limit_celsius", 90.0, 'limit="slowdown"', gpu=0)
+        add("lockstep_gpu_power_watts", power, gpu=0)
+        add("lockstep_gpu_power_limit_watts", limit, 'kind="enforced"', gpu=0)
+        add("lockstep_gpu_utilization_ratio", 0.9, gpu=0)
+        for reason, seconds in events.items():
+            add("lockstep_gpu_clock_event_seconds_total", seconds, f'reason="{reason}"', gpu=0)
+
+    def write(self, folder: Path) -> Path:
+        """The run as an archive: steps in one file, samples as two parts."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / archive.RUN_FILE).write_text(json.dumps(self.meta()))
+        steps, samples = self.frames()
+        ranks = pd.DataFrame(
+            [
+                (r, f"node-{r}", 0 if self.gpus else None, _uuid(r), 0, r, 0, 0, None)
+                for r in range(self.world)
+            ],
+            columns=[column.name for column in archive.RANKS],
+        )
+        pq.write_table(_table(ranks, archive.RANKS), folder / archive.RANKS_FILE)
+        pq.write_table(_table(steps, archive.STEPS), folder / archive.STEPS_FILE)
+        parts = folder / archive.SAMPLES_FILE
+        parts.mkdir()
+        half = len(samples) // 2
+        for number, part in enumerate((samples[:half], samples[half:])):
+            name = parts / f"part-{number}.parquet"
+            pq.write_table(_table(part, archive.SAMPLES), name)
+        return folder
+
+
+class _Adder:
+    """Appends rows of one scrape."""
+
+    def __init__(self, rows: list[tuple[Any, ...]], time: float, node: str) -> None:
+        self._rows, self._time, self._node = rows, time, node
+
+    def __call__(
+        self, metric: str, value: float, labels: str = "", *, rank: int | None = None,
+        gpu: int | None = None,
+    ) -> None:  # fmt: skip
+        self._rows.append((self._time, self._node, gpu, rank, metric, labels, float(value)))
+
+
+def _counter(add: _Adder, column: str, value: float, rank: int) -> None:
+    name = column.removesuffix("_seconds")
+    if name in PHASES:
+        add("lockstep_train_phase_seconds_total", value, f'phase="{name}"', rank=rank)
+    else:
+        metric = {"wall": "step", "own": "own", "cpu": "cpu"}[name]
+        add(f"lockstep_train_{metric}_seconds_total", value, rank=rank)
+
+
+def _no_samples() -> pd.DataFrame:
+    frame = pd.DataFrame({column.name: [] for column in archive.SAMPLES})
+    return frame.astype({"time": float, "value": float, "metric": str, "labels": str, "node": str,
+                         "gpu": "Int32", "rank": "Int32"})  # fmt: skip
+
+
+def _table(frame: pd.DataFrame, columns: tuple[archive.Column, ...]) -> pa.Table:
+    schema = pa.schema([(column.name, column.dtype) for column in columns])
+    return pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+
+
+def _uuid(rank: int) -> str:
+    return f"GPU-{rank:08d}"
+
+
+@pytest.fixture
+def synthetic() -> type[Synthetic]:
+    """`synthetic(seed=..., faults=[...]).run()`."""
+    return Synthetic
+
+
+@pytest.fixture
+def fault() -> type[Fault]:
+    """`fault("thermal", 2, factor=1.5, first=80)`."""
+    return Fault

@@ -1,0 +1,93 @@
+"""The null case first: a healthy run says healthy, and too little data says unknown."""
+
+import dataclasses
+
+import pytest
+
+from analyzer.attribute import diagnose
+from analyzer.detectors.null import Null
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.08])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_healthy_run_says_healthy(synthetic, seed, noise):
+    world = (2, 3, 4, 8)[seed % 4]
+    verdict = diagnose(
+        synthetic(seed=seed, noise=noise, world=world, telemetry=False).run()
+    ).verdict
+
+    assert ("healthy", ()) == (verdict.status, verdict.culprits)
+
+
+@pytest.mark.parametrize("burst", [(1, 60, 68, 2.5), (2, 50, 75, 1.3), (0, 100, 104, 8.0)])
+def test_a_short_burst_on_one_rank_names_nobody(synthetic, burst):
+    verdict = diagnose(synthetic(seed=3, burst=burst, telemetry=False).run()).verdict
+
+    assert ("healthy", ()) == (verdict.status, verdict.culprits)
+
+
+def test_a_healthy_sentence_states_the_coverage(synthetic):
+    sentence = diagnose(synthetic().run()).verdict.sentence
+
+    assert sentence == (
+        "Healthy: no rank holds the run back. Seen: 235 steps of 4 ranks after warm-up, 100% of"
+        " the expected step times (emulated devices, simulated GPU telemetry)."
+    )
+
+
+def test_identical_ranks_are_silent(synthetic):
+    run = synthetic(noise=0.0, spikes=False, telemetry=False).run()
+    own = run.windows.groupby("from_step")["own_seconds"].transform("first")
+    run.windows["own_seconds"] = own
+    found = [f for f in diagnose(run).findings if f.kind == "slow"]
+
+    assert [] == found
+
+
+def test_a_uniform_slowdown_blames_no_node(synthetic):
+    verdict = diagnose(synthetic(uniform=(100, 1.4)).run()).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert ["uniform"] == [each["kind"] for each in verdict.structure]
+    assert "all ranks by the same ratio" in verdict.sentence
+
+
+def test_one_rank_alone_is_unknown(synthetic):
+    verdict = diagnose(synthetic(world=1).run()).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+
+
+def test_one_step_is_unknown(synthetic):
+    verdict = diagnose(synthetic(steps=1).run()).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+
+
+def test_no_step_at_all_is_unknown(synthetic):
+    run = synthetic(steps=1).run()
+    verdict = diagnose(dataclasses.replace(run, windows=run.windows[:0])).verdict
+
+    assert ("unknown", None, 0.0) == (verdict.status, verdict.slowdown, verdict.coverage)
+
+
+def test_a_rank_that_never_answered_is_unknown_and_not_healthy(synthetic):
+    run = synthetic().run()
+    heard = run.windows[run.windows["rank"] != 3]
+    verdict = diagnose(dataclasses.replace(run, windows=heard)).verdict
+
+    assert ("unknown", 0.75) == (verdict.status, verdict.coverage)
+    assert "rank 3 told no step times" in verdict.sentence
+
+
+def test_what_the_launcher_was_told_to_inject_is_not_read(synthetic):
+    run = synthetic().run()
+    run.meta["spec"] = {"faults": [{"kind": "thermal", "rank": 2, "from_step": 50}]}
+
+    assert "healthy" == diagnose(run).verdict.status
+
+
+def test_the_null_detector_never_finds_anything(synthetic, fault):
+    grid = diagnose(synthetic(faults=[fault("compute", 1, 2.0)]).run()).grid
+
+    assert () == Null().detect(grid)

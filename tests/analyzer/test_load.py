@@ -1,0 +1,132 @@
+"""Archives in every state: whole, torn, of another version, still being written."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+
+from analyzer.attribute import diagnose
+from analyzer.load.archive import load
+from analyzer.load.windows import COLUMNS, from_samples
+from analyzer.run import LoadError
+
+
+def _edit(folder, **changes):
+    path = folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_an_archive_of_files_and_part_folders_loads_whole(synthetic, tmp_path):
+    run = load(synthetic().write(tmp_path / "a"))
+
+    assert ("synthetic-0", 4, 960, ("no ops.parquet",)) == (
+        run.name, len(run.ranks), len(run.windows), run.missing,
+    )  # fmt: skip
+    assert set(COLUMNS) == set(run.windows.columns)
+
+
+def test_an_archive_gives_the_verdict_of_the_run(synthetic, fault, tmp_path):
+    recipe = synthetic(faults=[fault("thermal", 2)])
+    direct = diagnose(recipe.run()).verdict
+    loaded = diagnose(load(recipe.write(tmp_path / "a"))).verdict
+
+    assert direct.sentence == loaded.sentence
+
+
+@pytest.mark.parametrize("kind", ["thermal", "data", "compute", "freeze"])
+def test_scraped_counters_name_the_same_culprit_and_cause_as_steps(
+    synthetic, fault, tmp_path, kind
+):
+    recipe = synthetic(steps=400, faults=[fault(kind, 2, 1.5, 160)])
+    folder = recipe.write(tmp_path / "a")
+    by_step = diagnose(load(folder)).verdict
+    (folder / "steps.parquet").unlink()
+    by_scrape = load(folder)
+    verdict = diagnose(by_scrape).verdict
+
+    assert "no steps.parquet" in by_scrape.missing
+    assert [(c.rank, c.cause) for c in by_step.culprits] == [
+        (c.rank, c.cause) for c in verdict.culprits
+    ]
+    assert verdict.culprits[0].from_step == pytest.approx(160, abs=45)
+
+
+def test_a_healthy_run_is_healthy_from_scraped_counters_too(synthetic):
+    run = synthetic(steps=400).run()
+    verdict = diagnose(dataclasses.replace(run, windows=from_samples(run.samples))).verdict
+
+    assert "healthy" == verdict.status
+
+
+def test_the_truth_is_never_opened(synthetic, tmp_path):
+    folder = synthetic().write(tmp_path / "a")
+    os.mkfifo(folder / "truth.json")  # to open it would block for ever
+
+    assert "healthy" == diagnose(load(folder)).verdict.status
+
+
+def test_a_run_without_an_end_loads_with_a_note(synthetic, tmp_path):
+    folder = synthetic().write(tmp_path / "a")
+    _edit(folder, ended=None, outcome=None)
+
+    assert any("still goes on or was killed" in word for word in load(folder).missing)
+
+
+def test_ranks_come_from_their_layout_where_nobody_described_them(synthetic, tmp_path):
+    folder = synthetic().write(tmp_path / "a")
+    (folder / "ranks.parquet").unlink()
+    run = load(folder)
+
+    assert [(r, f"node-{r}", r) for r in range(4)] == [(i.rank, i.node, i.dp) for i in run.ranks]
+    assert "rank 0, 1, 2, 3 never told who it is" in run.missing
+
+
+def test_a_missing_folder_is_one_sentence(tmp_path):
+    with pytest.raises(LoadError, match="is not a folder; give the folder of a run archive"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_folder_without_run_json_is_no_archive(tmp_path):
+    with pytest.raises(LoadError, match=r"holds no run\.json"):
+        load(tmp_path)
+
+
+def test_another_schema_version_is_named_with_the_right_one(synthetic, tmp_path):
+    folder = synthetic().write(tmp_path / "a")
+    _edit(folder, schema_version=7)
+
+    with pytest.raises(LoadError, match="schema_version 7; this version of Lockstep reads 1"):
+        load(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"a"', "\x00"])
+def test_a_damaged_run_json_is_named(synthetic, tmp_path, text):
+    folder = synthetic(steps=2).write(tmp_path / "a")
+    (folder / "run.json").write_text(text)
+
+    with pytest.raises(LoadError, match=r"run\.json"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["steps.parquet", "ranks.parquet", "samples.parquet/part-1.parquet"]
+)
+def test_a_truncated_parquet_file_is_named(synthetic, tmp_path, name):
+    folder = synthetic().write(tmp_path / "a")
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(LoadError, match=f"{name.replace('.', '[.]')} is no whole Parquet file"):
+        load(folder)
+
+
+def test_a_missing_column_is_named(synthetic, tmp_path):
+    import pyarrow.parquet as pq
+
+    folder = synthetic().write(tmp_path / "a")
+    table = pq.read_table(folder / "steps.parquet").drop_columns(["own_seconds"])
+    pq.write_table(table, folder / "steps.parquet")
+
+    with pytest.raises(LoadError, match="lacks the column own_seconds"):
+        load(folder)

@@ -1,0 +1,48 @@
+"""The verdict's JSON: the keys of DESIGN 3.4, their order, and only what JSON can say."""
+
+import json
+import math
+
+from analyzer.attribute import diagnose
+from analyzer.run import Verdict
+from analyzer.verdict_json import verdict_json
+
+KEYS = ("schema_version", "run", "status", "sentence", "slowdown", "slowdown_interval",
+        "lost_gpu_hours", "coverage", "culprits", "anomalies", "hang", "structure", "what_if",
+        "rejected", "alternatives")  # fmt: skip
+CULPRIT = ("scope", "rank", "node", "gpu", "uuid", "dp", "pp", "tp", "link", "from_step",
+           "to_step", "since", "slowdown", "cause", "confidence", "tier", "evidence")  # fmt: skip
+
+
+def test_the_keys_are_those_of_the_design_in_their_order(synthetic, fault):
+    verdict = verdict_json(diagnose(synthetic(faults=[fault("thermal", 2)]).run()).verdict)
+
+    assert KEYS == tuple(verdict)[: len(KEYS)]
+    assert CULPRIT == tuple(verdict["culprits"][0])[: len(CULPRIT)]
+    assert ("for", "text", "query") == tuple(verdict["culprits"][0]["evidence"][0])
+
+
+def test_what_is_not_a_number_becomes_none():
+    verdict = Verdict("r", "unknown", "", math.nan, (1.0, math.inf), None, 0.0)
+    plain = verdict_json(verdict)
+
+    assert (None, [1.0, None]) == (plain["slowdown"], plain["slowdown_interval"])
+    json.dumps(plain, allow_nan=False)
+
+
+def test_the_verdict_of_one_run_is_the_same_every_time(synthetic, fault):
+    recipe = synthetic(faults=[fault("thermal", 2)])
+
+    assert verdict_json(diagnose(recipe.run()).verdict) == (
+        verdict_json(diagnose(recipe.run()).verdict)
+    )
+
+
+def test_the_sentence_of_a_thermal_fault(synthetic, fault, golden):
+    kinds = ("thermal", "power", "compute", "data", "cpu-quota", "freeze", "crash")
+    sentences = [
+        f"{kind}: {diagnose(synthetic(faults=[fault(kind, 2)]).run()).verdict.sentence}\n"
+        for kind in kinds
+    ]
+
+    golden("verdict_sentences.txt", "\n".join(sentences))

@@ -1,0 +1,1 @@
+"""Measurements behind the figures of the README; run by `make bench`, not by pytest."""

@@ -1,0 +1,246 @@
+"""A machine that does not exist: its clock, procfs, cgroups, rings and simulated GPU."""
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.config import Config
+from collector.contract import ring
+from collector.contract.words import GROUPS, OPS, PHASES, RANK_STATES
+
+NOW = 1000.0
+
+
+@dataclass
+class FakeClock:
+    """Stands still unless someone sleeps."""
+
+    now: float = NOW
+    unix: float = 1_800_000_000.0
+
+    def wall(self) -> float:
+        return self.unix
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.unix += seconds
+
+
+@dataclass
+class RingImage:
+    """The bytes of a ring file, packed from the contract's structs and not by the writer."""
+
+    rank: int = 0
+    world: int = 4
+    run: str = "gpt-1"
+    node: str = "node-0"
+    uuid: str = "GPU-0"
+    pid: int = 100
+    gpu: int = 0
+    attempt: int = 0
+    version: int = ring.VERSION
+    magic: bytes = ring.MAGIC
+    start_wall_ns: int = 1_799_999_000_000_000_000
+    wall_minus_monotonic_ns: int = 1_799_999_000_000_000_000
+    clock_offset_ns: int = 7
+    guard: int = 2
+    state: str = "running"
+    heartbeat_ns: int = round((NOW - 0.25) * 1e9)
+    progress_ns: int = round((NOW - 0.125) * 1e9)
+    steps: int = 12
+    step_ns: int = 50_000_000
+    loss: float = 2.5
+    groups: tuple[str, ...] = GROUPS
+    used: int = 2
+    enqueued: int = 24
+    completed: int = 23
+    open: tuple[int, int, int] | None = None
+    tags: tuple[str, ...] = ("grads.0",)
+    ops: list[tuple[Any, ...]] = field(default_factory=list)
+    step_records: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def op(self, op: str, step: int, start: int, end: int, **more: Any) -> None:
+        group = more.get("group", ring.LOCAL_GROUP)
+        self.ops.append((
+            OPS.index(op), group, more.get("flags", 0), step, more.get("sequence", 0),
+            more.get("tag", ring.NO_TAG), 0, more.get("size", 0), start, end, len(self.ops) + 1,
+        ))  # fmt: skip
+
+    def step(self, step: int, start: int, wall: int, loss: float = 2.5, tags: int = 0) -> None:
+        phases = [wall // len(PHASES)] * len(PHASES)
+        self.step_records.append((
+            step, start, wall, wall // 2, wall // 4, *phases, tags, 4, 256, 1e9, loss,
+            len(self.step_records) + 1,
+        ))  # fmt: skip
+
+    def training(self, steps: int, first: int = 0, late: int = 0) -> "RingImage":
+        """Steps of 50 ms with a forward pass, a backward pass and one collective each."""
+        base = round(NOW * 1e9)
+        for step in range(first, first + steps):
+            start = base + step * self.step_ns + late
+            self.op("forward-compute", step, start, start + 10_000_000)
+            self.op("backward-compute", step, start + 10_000_000, start + 20_000_000)
+            self.op(
+                "dp-all-reduce", step, start + 20_000_000, start + 40_000_000,
+                group=1, sequence=step + 1, tag=0, size=4096,
+            )  # fmt: skip
+            self.step(step, start, 50_000_000)
+        return self
+
+    def bytes(self) -> bytes:
+        data = bytearray(ring.FILE_BYTES)
+        ring.IDENTITY.pack_into(
+            data, ring.IDENTITY_OFFSET, self.magic, self.version, ring.HEADER_BYTES,
+            self.run.encode(), self.node.encode(), self.uuid.encode(),
+            self.rank, self.world, self.rank, self.attempt, self.pid, self.rank, 0, 0, 0, 0,
+            self.gpu, 0, self.start_wall_ns, self.wall_minus_monotonic_ns, self.clock_offset_ns,
+            100, ring.OP_CAPACITY, ring.STEP_CAPACITY, ring.OP_RECORD.size, ring.STEP_RECORD.size,
+        )  # fmt: skip
+        ring.STATE.pack_into(data, ring.STATE_OFFSET, RANK_STATES.index(self.state))  # type: ignore[arg-type]
+        ring.HEARTBEAT.pack_into(data, ring.HEARTBEAT_OFFSET, self.heartbeat_ns)
+        ring.GUARD.pack_into(data, ring.GUARD_OFFSET, self.guard)
+        op, group, since = self.open or (0, 0, 0)
+        ring.LIVE.pack_into(
+            data, ring.LIVE_OFFSET, len(self.ops), len(self.step_records), self.steps, 3, op,
+            group, 0, self.enqueued if self.open else 0, since, self.progress_ns,
+        )  # fmt: skip
+        phases = [self.steps * self.step_ns // len(PHASES)] * len(PHASES)
+        ring.COUNTERS.pack_into(
+            data, ring.COUNTERS_OFFSET, self.steps, self.steps * self.step_ns,
+            self.steps * self.step_ns // 2, self.steps * self.step_ns // 4, self.steps * 4,
+            self.steps * 256, self.steps * 1e9, self.loss, *phases,
+        )  # fmt: skip
+        for index, name in enumerate(self.groups):
+            struct.pack_into("16s", data, ring.GROUP_NAMES_OFFSET + index * 16, name.encode())
+            if index < self.used:
+                ring.GROUP_COUNTERS.pack_into(
+                    data, ring.GROUP_COUNTERS_OFFSET + index * ring.GROUP_COUNTERS.size,
+                    150_000_000, self.completed, self.enqueued, self.completed,
+                )  # fmt: skip
+        for index, name in enumerate(self.tags):
+            struct.pack_into("32s", data, ring.TAG_NAMES_OFFSET + index * 32, name.encode())
+        for number, record in enumerate(self.ops):
+            offset = ring.OPS_OFFSET + number % ring.OP_CAPACITY * ring.OP_RECORD.size
+            ring.OP_RECORD.pack_into(data, offset, *record)
+        for number, record in enumerate(self.step_records):
+            offset = ring.STEPS_OFFSET + number % ring.STEP_CAPACITY * ring.STEP_RECORD.size
+            ring.STEP_RECORD.pack_into(data, offset, *record)
+        return bytes(data)
+
+
+class Machine:
+    """Trees of a machine under a temporary folder."""
+
+    def __init__(self, root: Path, clock: FakeClock) -> None:
+        self.clock = clock
+        self.proc, self.sys, self.rings = root / "proc", root / "sys", root / "rings"
+        for folder in (self.proc, self.sys, self.rings):
+            folder.mkdir()
+
+    def file(self, path: Path, text: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def process(self, pid: int, state: str = "R", name: str = "python", cgroup: str = "/") -> None:
+        fields = " ".join(["0"] * 10 + ["250", "50"] + ["0"] * 8 + ["1000"])
+        self.file(self.proc / str(pid) / "stat", f"{pid} ({name}) {state} {fields} 0\n")
+        self.file(self.proc / str(pid) / "cgroup", f"3:cpu,cpuacct:{cgroup}\n0::/\n")
+
+    def end_process(self, pid: int) -> None:
+        for name in ("stat", "cgroup"):
+            (self.proc / str(pid) / name).unlink()
+        (self.proc / str(pid)).rmdir()
+
+    def throttled(self, cgroup: str, nanoseconds: int) -> None:
+        self.file(
+            self.sys / "fs/cgroup/cpu" / cgroup.lstrip("/") / "cpu.stat",
+            f"nr_periods 10\nnr_throttled 3\nthrottled_time {nanoseconds}\n",
+        )
+
+    def ring(self, image: RingImage, folder: str = ".", name: str | None = None) -> Path:
+        path = self.rings / folder / (name or ring.file_name(image.rank))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image.bytes())
+        return path
+
+    def gpu(self, state: dict[str, Any], folder: str = ".") -> Path:
+        return self.file(self.rings / folder / f"gpu-{state['gpu']}.json", json.dumps(state))
+
+    def host(self) -> None:
+        self.file(
+            self.proc / "stat",
+            "cpu  1000 20 300 40000 50 6 70 8 0 0\ncpu0 500 10 150 20000 25 3 35 4 0 0\n"
+            "cpu1 500 10 150 20000 25 3 35 4 0 0\nintr 12345 0 0\nctxt 99\n",
+        )
+        self.file(self.proc / "loadavg", "0.50 1.25 2.00 3/400 5000\n")
+        self.file(
+            self.proc / "meminfo",
+            "MemTotal:       16000000 kB\nMemFree:         1000000 kB\n"
+            "MemAvailable:    8000000 kB\n",
+        )
+        for resource in ("cpu", "io", "memory"):
+            self.file(
+                self.proc / "pressure" / resource,
+                "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\n"
+                "full avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n",
+            )
+        self.file(
+            self.proc / "net/dev",
+            "Inter-|   Receive                            |  Transmit\n"
+            " face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs\n"
+            "    lo:    9 9 9 9 0 0 0 0 9 9 9 9 0 0 0 0\n"
+            "  eth0: 1000 10 1 2 0 0 0 0 2000 20 3 4 0 0 0 0\n",
+        )
+        kernel = self.proc / "sys/kernel"
+        self.file(kernel / "hostname", "gpu-07\n")
+        self.file(kernel / "osrelease", "6.1.0-lockstep\n")
+        self.file(kernel / "random/boot_id", "00000000-1111-2222-3333-444444444444\n")
+        self.file(
+            self.proc / "self/stat",
+            "42 (python) S 1 42 42 0 -1 4194304 900 0 0 0 250 50 0 0 20 0 3 0 500 1000000 2048 0\n",
+        )
+
+    def config(self, **more: Any) -> Config:
+        paths = {"proc": self.proc, "sys": self.sys, "lockstep_dir": self.rings}
+        return Config(**(paths | more))
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, clock: FakeClock) -> Machine:
+    return Machine(tmp_path, clock)
+
+
+@pytest.fixture
+def image() -> type[RingImage]:
+    return RingImage
+
+
+@pytest.fixture
+def gpu_state() -> Callable[..., dict[str, Any]]:
+    def state(**more: Any) -> dict[str, Any]:
+        return {
+            "gpu": 0, "uuid": "GPU-0", "model": "Simulated H100", "driver": "simulated",
+            "time_ns": round((NOW - 0.5) * 1e9), "pid": 100, "utilization_ratio": 0.875,
+            "memory_used_bytes": 4e9, "memory_total_bytes": 8e10, "temperature_celsius": 71.5,
+            "slowdown_limit_celsius": 90.0, "shutdown_limit_celsius": 95.0, "power_watts": 512.25,
+            "power_limit_watts": 700.0, "power_limit_default_watts": 700.0,
+            "energy_joules": 12345.5, "sm_clock_hertz": 1.335e9, "sm_clock_max_hertz": 1.98e9,
+            "clock_event_seconds": {"hw_thermal": 3.25, "sw_power_cap": 0.0},
+            "clock_event_active": ["hw_thermal"],
+        } | more  # fmt: skip
+
+    return state

@@ -1,0 +1,136 @@
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from collector.collectors import gpu, training
+from collector.contract import metrics as m
+from collector.contract.metrics import MAX_SERIES_PER_RANK
+from collector.contract.words import GROUPS
+from collector.sources.rank_ring import RankRings
+from collector.sources.simulated import SimulatedReading
+
+
+@pytest.fixture
+def collected(machine):
+    machine.process(100)
+
+    def collect(*images):
+        for one in images:
+            machine.ring(one)
+        reading = RankRings(machine.rings, machine.proc, machine.clock).read()
+        return {(s.metric.name, s.labels): s.value for s in training.collect(reading)}
+
+    return collect
+
+
+def test_counters_are_in_seconds(collected, image):
+    values = collected(image(steps=10))
+
+    assert values[m.TRAIN_STEPS.name, ("gpt-1", "0")] == 10
+    assert values[m.TRAIN_WALL.name, ("gpt-1", "0")] == 0.5
+    assert values[m.TRAIN_OWN.name, ("gpt-1", "0")] == 0.25
+    assert values[m.TRAIN_COLLECTIVE.name, ("gpt-1", "0", "dp")] == 0.15
+    assert values[m.TRAIN_PROGRESS_AGE.name, ("gpt-1", "0")] == 0.125
+    assert values[m.TRAIN_HEARTBEAT_AGE.name, ("gpt-1", "0")] == 0.25
+
+
+def test_a_rank_has_at_most_45_series_with_all_groups_and_a_throttle_counter(collected, image):
+    names = Counter(
+        name for name, _ in collected(image(used=len(GROUPS), open=(15, 1, round(999e9))))
+    )
+
+    throttled = 1
+    assert names.total() + throttled <= MAX_SERIES_PER_RANK
+    assert {m.TRAIN_FLOPS.name} == {
+        name
+        for name, metric in m.METRICS.items()
+        if name.startswith(("lockstep_train_", "lockstep_rank_"))
+        and metric is not m.RANK_THROTTLED
+        and name not in names
+    }
+
+
+def test_groups_that_were_never_used_are_absent(collected, image):
+    values = collected(image(used=2))
+
+    assert {labels[2] for name, labels in values if name == m.TRAIN_COLLECTIVES.name} == {
+        "world",
+        "dp",
+    }
+
+
+def test_a_group_outside_the_contract_is_not_exported(collected, image):
+    values = collected(image(groups=("world", "my-group"), used=2))
+
+    assert not [labels for _, labels in values if "my-group" in labels]
+
+
+def test_a_loss_that_is_not_there_is_absent(collected, image):
+    assert m.TRAIN_LOSS.name not in {name for name, _ in collected(image(loss=math.nan))}
+
+
+def test_a_rank_on_a_cpu_has_empty_gpu_and_uuid(collected, image):
+    values = collected(image(gpu=-1, uuid=""))
+
+    (info,) = [labels for name, labels in values if name == m.RANK_INFO.name]
+    assert dict(zip(m.RANK_INFO.labels, info, strict=True)) | {"gpu": "", "uuid": ""} == dict(
+        zip(m.RANK_INFO.labels, info, strict=True)
+    )
+
+
+def test_a_gone_rank_keeps_its_sequences_and_nothing_else(collected, image):
+    names = Counter(name for name, _ in collected(image(pid=101)))
+
+    assert names == {
+        m.RANK_INFO.name: 1,
+        m.RANK_UP.name: 1,
+        m.TRAIN_ENQUEUED.name: 2,
+        m.TRAIN_COMPLETED.name: 2,
+    }
+
+
+def test_an_age_is_never_below_zero(collected, image):
+    values = collected(image(progress_ns=round(2000e9)))
+
+    assert values[m.TRAIN_PROGRESS_AGE.name, ("gpt-1", "0")] == 0
+
+
+def test_a_record_in_progress_leaves_the_heartbeat(collected, image):
+    names = {name for name, _ in collected(image(guard=1))}
+
+    assert names == {m.RANK_INFO.name, m.RANK_UP.name, m.TRAIN_HEARTBEAT_AGE.name}
+
+
+def test_counters_only_grow_while_steps_are_taken(collected, image):
+    before = collected(image(steps=10))
+    after = collected(image(steps=11, completed=24, enqueued=25))
+
+    counters = {name for name, metric in m.METRICS.items() if metric.kind is m.Kind.COUNTER}
+    assert all(after[key] >= value for key, value in before.items() if key[0] in counters)
+
+
+def test_a_simulated_gpu_says_so_and_zero_is_a_value(gpu_state):
+    samples = list(gpu.collect(SimulatedReading((gpu_state(utilization_ratio=0.0),), ())))
+
+    values = {(s.metric.name, s.labels): s.value for s in samples}
+    assert values[m.GPU_UTILIZATION.name, ("0", "GPU-0")] == 0.0
+    assert values[m.GPU_INFO.name, ("0", "GPU-0", "Simulated H100", "simulated", "true")] == 1
+    assert values[m.GPU_CLOCK_EVENT_ACTIVE.name, ("0", "GPU-0", "hw_thermal")] == 1
+    assert values[m.GPU_CLOCK_EVENT_ACTIVE.name, ("0", "GPU-0", "sw_power_cap")] == 0
+    assert (m.GPU_CLOCK_EVENT_SECONDS.name, ("0", "GPU-0", "hw_slowdown")) not in values
+
+
+def test_what_procfs_did_not_answer_is_absent(machine):
+    from collector.collectors import host
+    from collector.sources.procfs import Procfs
+
+    machine.host()
+    reading = replace(Procfs(machine.proc).read(), cpu_seconds=None, memory=None)
+
+    names = {sample.metric.name for sample in host.collect(reading)}
+
+    assert m.HOST_CPU.name not in names
+    assert m.HOST_MEMORY_TOTAL.name not in names
+    assert m.HOST_LOAD.name in names

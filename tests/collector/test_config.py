@@ -1,0 +1,140 @@
+from pathlib import Path
+
+import pytest
+
+from collector.clock import SystemClock
+from collector.collectors import COLLECTORS, feeds
+from collector.config import Address, Config, ConfigError, load
+from collector.sources import SOURCES
+
+
+@pytest.fixture
+def toml(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "collector.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_nothing_given_is_the_default():
+    assert load(None, {}, {}) == Config()
+
+
+def test_flags_win_over_environment_over_file(toml):
+    file = toml('[collector]\nlisten = "0.0.0.0:1"\nttl = "10s"\nseries_cap = 7\n')
+    environment = {"LOCKSTEP_COLLECTOR_LISTEN": "0.0.0.0:2", "LOCKSTEP_COLLECTOR_TTL": "1m"}
+
+    config = load(file, environment, {"listen": "0.0.0.0:3", "node": None})
+
+    assert (config.listen.port, config.ttl, config.series_cap) == (3, 60.0, 7)
+
+
+def test_the_ranks_folder_is_the_collectors_folder():
+    assert load(None, {"LOCKSTEP_DIR": "/x"}, {}).lockstep_dir == Path("/x")
+    both = {"LOCKSTEP_DIR": "/x", "LOCKSTEP_PATHS_LOCKSTEP_DIR": "/y"}
+    assert load(None, both, {}).lockstep_dir == Path("/y")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0.5", 0.5), ("500ms", 0.5), ("2s", 2.0), ("1m", 60.0)]
+)
+def test_durations_have_units(text, seconds):
+    environment = {"LOCKSTEP_COLLECTOR_FAST_PERIOD": text, "LOCKSTEP_COLLECTOR_TTL": "1h"}
+
+    assert load(None, environment, {}).fast_period == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:0", Address("127.0.0.1", 0)),
+        ("localhost:9410", Address("localhost", 9410)),
+        ("[::1]:9410", Address("::1", 9410)),
+    ],
+)
+def test_addresses_are_host_and_port(text, address):
+    assert load(None, {}, {"listen": text}).listen == address
+    assert str(address) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9410", ":9410", "::1:9410", "host:", "host:http", "host:65536", "host:-1"]
+)
+def test_a_bad_address_is_named(text):
+    with pytest.raises(ConfigError, match="--listen is"):
+        load(None, {}, {"listen": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "[collector]\nlissten = 1\n",
+            "unknown key lissten in \\[collector\\]; did you mean listen",
+        ),
+        ("[colector]\n", "unknown section colector; did you mean collector"),
+        ("[web]\n", "unknown section web"),
+        ("collector = 1\n", "unknown section collector"),
+        ("[collector]\nttl = 'soon'\n", "collector.ttl is 'soon'; it must be seconds"),
+        ("[collector]\nttl = -1\n", "ttl is -1 s; it must be between"),
+        ("[collector]\nttl = nan\n", "it must be seconds"),
+        ("[collector]\nttl = true\n", "it must be seconds"),
+        ("[collector]\nfast_period = 5\n", "ttl is 5 s; it must be at least twice fast_period"),
+        ("[collector]\nseries_cap = 1.5\n", "must be a whole number"),
+        ("[collector]\nseries_cap = 0\n", "series_cap is 0; it must be at least 1"),
+        ("[collector]\nsources = 1\n", "must be a list of source names"),
+        ("[paths]\nproc = 1\n", "paths.proc is 1; it must be a path"),
+        ("[collector\n", "is not TOML"),
+    ],
+)
+def test_a_bad_file_is_one_sentence(toml, text, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        load(toml(text), {}, {})
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="cannot read "):
+        load(tmp_path / "none.toml", {}, {})
+
+
+def test_a_misspelled_variable_is_named():
+    with pytest.raises(ConfigError, match="did you mean LOCKSTEP_COLLECTOR_TTL"):
+        load(None, {"LOCKSTEP_COLLECTOR_TLL": "1"}, {})
+
+
+@pytest.mark.parametrize("name", ["SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT", "PORT_9410_TCP"])
+def test_what_kubernetes_adds_for_a_service_is_ignored(name):
+    assert load(None, {f"LOCKSTEP_COLLECTOR_{name}": "tcp://10.0.0.1:1"}, {}) == Config()
+
+
+def test_variables_of_other_parts_are_ignored():
+    assert load(None, {"LOCKSTEP_DEBUG": "1", "LOCKSTEP_WATCH_LISTEN": "x"}, {}) == Config()
+
+
+def test_only_the_sources_asked_for_are_read():
+    config = load(None, {"LOCKSTEP_COLLECTOR_SOURCES": "procfs, rank_ring"}, {})
+
+    assert [feed.source.name for feed in feeds(config, SystemClock())] == ["rank_ring", "procfs"]
+
+
+def test_an_unknown_source_is_named():
+    with pytest.raises(ConfigError, match="unknown source procf; did you mean procfs"):
+        feeds(Config(sources=("procf",)), SystemClock())
+
+
+def test_every_source_has_a_collector_and_every_file_is_in_its_tuple():
+    import collector.collectors
+    import collector.sources
+
+    def files(package) -> set[str]:
+        folder = Path(package.__file__).parent
+        return {path.stem for path in folder.iterdir() if path.stem.strip("_") == path.stem}
+
+    listed = {source.__module__.split(".")[2] for source in SOURCES}
+    assert listed == files(collector.sources) - {"__pycache__"}
+    assert {name for name, _ in COLLECTORS} == {source.name for source in SOURCES}
+    assert {collect.__module__.split(".")[2] for _, collect in COLLECTORS} == (
+        files(collector.collectors) - {"__pycache__"}
+    )

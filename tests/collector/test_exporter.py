@@ -1,0 +1,230 @@
+"""The whole collector on a machine that does not exist, over real HTTP."""
+
+import gzip
+import http.client
+import shutil
+import socket
+import subprocess
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from collector.collectors import feeds
+from collector.collectors.monitor import collect_build
+from collector.config import Address
+from collector.contract import metrics as m
+from collector.contract.metrics import METRICS
+from collector.exporter import Exporter, ListenError
+from collector.sampler import Sampler
+
+NOT_ON_THE_GOLDEN_PAGE = {
+    m.SERIES_DROPPED.name: "the page is under the cap",
+}
+
+
+ACCEPTED_LINT = [
+    # A count of processors, not the count of a histogram; the name is in the contract.
+    f'{m.HOST_CPU_COUNT.name} non-histogram and non-summary metrics should not have "_count" suffix'
+]
+
+
+@pytest.fixture
+def exporter(machine, clock):
+    started = []
+
+    def start(**settings) -> Exporter:
+        settings = {"fast_period": 60.0, "slow_period": 60.0, "ttl": 120.0} | settings
+        config = machine.config(listen=Address("127.0.0.1", 0), **settings)
+        sampler = Sampler(feeds(config, clock), clock, config.ttl, collect_build("0.1.0", "3.11"))
+        started.append(sampler)
+        sampler.start()
+        sampler.wait_ready()
+        return Exporter(config, sampler, clock)
+
+    yield start
+    for sampler in started:
+        sampler.stop()
+
+
+@pytest.fixture
+def busy_machine(machine, image, gpu_state):
+    """Rank 0 inside a collective, rank 1 gone, one hostile ring, one simulated GPU."""
+    machine.host()
+    machine.process(100, cgroup="/train")
+    machine.throttled("/train", 2_500_000_000)
+    machine.ring(image(rank=0, open=(15, 1, round(999.5e9))).training(6))
+    machine.ring(image(rank=1, pid=101, uuid="GPU-1", gpu=1))
+    machine.file(machine.rings / "rank-2.ring", "not a ring")
+    machine.gpu(gpu_state())
+    return machine
+
+
+@pytest.fixture
+def page(exporter, busy_machine) -> str:
+    one = exporter(node="node-0")
+    one.page()  # the first page has no duration of the page before
+    return one.page()
+
+
+def test_the_page_of_a_known_machine_is_known(page, golden):
+    golden("page.txt", page)
+
+
+def test_the_page_parses_and_keeps_to_the_contract(page):
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            assert set(sample.labels) == set(METRICS[sample.name].labels)
+            assert family.type == METRICS[sample.name].kind
+            assert family.documentation == METRICS[sample.name].help
+
+
+def test_every_metric_of_the_contract_is_on_the_page_or_excused(page):
+    names = {
+        sample.name for family in text_string_to_metric_families(page) for sample in family.samples
+    }
+
+    assert set(METRICS) - names == set(NOT_ON_THE_GOLDEN_PAGE)
+
+
+def test_the_number_of_series_is_right(page):
+    series = [line for line in page.splitlines() if not line.startswith("#")]
+
+    assert f"lockstep_scrape_series {len(series)}" in series
+    assert len(set(series)) == len(series)
+
+
+@pytest.mark.prometheus
+def test_promtool_finds_nothing_wrong_with_the_page(page):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed")
+
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=page, capture_output=True, text=True
+    )
+
+    assert (done.stdout + done.stderr).splitlines() == ACCEPTED_LINT
+
+
+@pytest.mark.parametrize("cap", [1, 20, 60, 100])
+def test_the_cap_holds_and_says_what_it_dropped(exporter, busy_machine, cap):
+    text = exporter(series_cap=cap).page()
+
+    series = [line for line in text.splitlines() if not line.startswith("#")]
+    dropped = [line for line in series if line.startswith(m.SERIES_DROPPED.name)]
+    assert len(series) - len(dropped) <= cap
+    assert len(series) <= max(cap, 2 + len(dropped))
+    assert f'{m.SERIES_DROPPED.name}{{family="{m.NET_BYTES.name}"}} 2' in dropped
+
+
+@pytest.fixture
+def get(exporter):
+    connections = []
+
+    def serve(**settings):
+        server = exporter(**settings).serve()
+        server.start()
+        connection = http.client.HTTPConnection(*server.address, timeout=5)
+        connections.append((server, connection))
+
+        def get(path: str, **headers: str):
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read(), response.headers
+
+        get.address = server.address
+        return get
+
+    yield serve
+    for server, connection in connections:
+        connection.close()
+        server.stop()
+
+
+def test_one_connection_carries_many_requests(get, busy_machine):
+    ask = get()
+
+    answers = [ask(path)[0] for path in ("/metrics", "/healthz", "/readyz", "/nothing") * 2]
+
+    assert answers == [200, 200, 200, 404] * 2
+
+
+def test_the_page_is_plain_unless_gzip_is_asked_for(get, busy_machine):
+    ask = get()
+
+    _, plain, headers = ask("/metrics")
+    _, packed, packed_headers = ask("/metrics", **{"Accept-Encoding": "gzip"})
+
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert headers["Content-Encoding"] is None
+    assert packed_headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed).startswith(plain[:100])
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/ops?run=gpt-1&from_step=2", 200),
+        ("/ops?run=unknown", 404),
+        ("/ops", 400),
+        ("/ops?run=a&from_step=x", 400),
+    ],
+)
+def test_operations_are_asked_for_by_run(get, busy_machine, path, status):
+    assert get()(path)[0] == status
+
+
+def test_a_busy_port_is_one_sentence(exporter, busy_machine):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        one = exporter()
+        one._config = busy_machine.config(listen=Address("127.0.0.1", port))
+
+        with pytest.raises(ListenError) as caught:
+            one.serve()
+
+    assert str(caught.value) == (
+        f"port {port} on 127.0.0.1 is in use; choose another with --listen"
+    )
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"",
+        b"\r\n",
+        b"\xff\xfe\x00\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /metrics\r\n\r\n",
+        b"GET /metrics HTTP/9.9\r\n\r\n",
+        b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+        b"GET /ops?run=%ff%00&from_step=%31 HTTP/1.1\r\n\r\n",
+        b"GET //../../etc/passwd HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_a_hostile_request_leaves_no_traceback_and_the_server_up(
+    get, busy_machine, capfd, caplog, request_bytes
+):
+    ask = get()
+    with socket.create_connection(ask.address, timeout=5) as raw:
+        raw.sendall(request_bytes)
+        raw.shutdown(socket.SHUT_WR)
+        while raw.recv(65536):
+            pass
+
+    assert ask("/healthz")[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_client_that_hangs_up_half_way_is_no_error(get, busy_machine, caplog):
+    ask = get()
+    raw = socket.create_connection(ask.address, timeout=5)
+    raw.sendall(b"GET /metrics HTTP/1.1\r\n" * 1)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    raw.close()
+
+    assert ask("/healthz")[0] == 200
+    assert not [record for record in caplog.records if record.exc_info]

@@ -1,0 +1,111 @@
+import json
+
+import pytest
+
+from collector.contract import archive
+from collector.exporter.ops import OpsQuery, QueryError, answer, rank_json
+from collector.sources.rank_ring import read_records
+
+
+@pytest.fixture
+def ask(machine):
+    machine.process(100)
+    rejected = []
+
+    def ask(query: str):
+        body = answer(
+            OpsQuery.parse(query), machine.rings, machine.proc, machine.clock, rejected.append
+        )
+        return None if body is None else json.loads(body)
+
+    ask.rejected = rejected
+    return ask
+
+
+def test_the_window_of_every_rank_of_the_run_is_given(machine, image, ask):
+    machine.ring(image(rank=1).training(10))
+    machine.ring(image(rank=0).training(10), "pod")
+    machine.ring(image(rank=2, run="other").training(10))
+
+    got = ask("run=gpt-1&from_step=3&to_step=5")
+
+    assert (got["schema_version"], got["run"]) == (archive.SCHEMA_VERSION, "gpt-1")
+    assert [rank["rank"] for rank in got["ranks"]] == [0, 1]
+    assert got["ranks"][0]["steps"]["step"] == [3, 4]
+    assert set(got["ranks"][0]["ops"]["step"]) == {3, 4}
+    assert tuple(got["ranks"][0]["steps"]) == archive.OPS_JSON_STEPS
+    assert tuple(got["ranks"][0]["ops"]) == archive.OPS_JSON_OPS
+
+
+def test_a_run_that_is_not_here_is_none(machine, image, ask):
+    machine.ring(image().training(1))
+
+    assert ask("run=gpt-2") is None
+
+
+def test_a_loss_that_is_not_there_is_null(machine, image, ask):
+    one = image()
+    one.step(0, 10, 20, loss=float("nan"))
+    machine.ring(one)
+
+    assert ask("run=gpt-1")["ranks"][0]["steps"]["loss"] == [None]
+
+
+def test_a_ring_with_hostile_records_costs_that_rank_only(machine, image, ask):
+    machine.ring(image(rank=0).training(2))
+    bad = image(rank=1)
+    bad.op("optimizer", 0, 20, 10)
+    machine.ring(bad)
+
+    got = ask("run=gpt-1")
+
+    assert [rank["rank"] for rank in got["ranks"]] == [0]
+    assert [one.reason for one in ask.rejected] == ["content"]
+
+
+@pytest.mark.parametrize("limit", [100_000, 20_000, 2_000, 700])
+def test_over_the_cap_the_newest_steps_win(machine, image, clock, limit):
+    records = read_records(machine.ring(image().training(500)), 0, None, clock)
+
+    text = rank_json(records, limit)
+
+    got = json.loads(text)
+    steps = got["steps"]["step"]
+    assert len(text) <= limit
+    assert got["truncated"]
+    assert steps == list(range(500 - len(steps), 500))
+    assert set(got["ops"]["step"]) == set(steps)
+
+
+def test_a_full_ring_stays_under_the_cap(machine, image, clock):
+    records = read_records(machine.ring(image().training(3000)), 0, None, clock)
+
+    assert len(rank_json(records, 10**9)) < archive.OPS_MAX_BYTES_PER_RANK
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "run=",
+        "from_step=1",
+        "run=a&run=b",
+        "run=a&from_step=-1",
+        "run=a&from_step=x",
+        "run=a&to_step=1.5",
+        "run=a&to_step=",
+        "run=a&from_step=" + "9" * 30,
+        "run=a&step=1",
+        "&".join(f"a{n}=1" for n in range(50)),
+    ],
+)
+def test_a_bad_query_is_one_sentence(query):
+    with pytest.raises(QueryError) as caught:
+        OpsQuery.parse(query)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_the_window_may_be_open():
+    assert OpsQuery.parse("run=a%20b") == OpsQuery("a b", 0, None)
+    assert OpsQuery.parse("run=a&from_step=0&to_step=0") == OpsQuery("a", 0, 0)

@@ -1,0 +1,103 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from collector.contract import metrics as m
+from collector.contract.metrics import METRICS
+from collector.exporter.page import FIRST_TO_GO, capped, render
+
+
+def parsed(text: str) -> dict:
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_families_come_in_the_order_of_the_contract_with_help_and_type_once():
+    text = render([m.GPU_UP(1, "0", "a"), m.BUILD_INFO(1, "1", "3"), m.GPU_UP(1, "1", "b")])
+
+    assert text == (
+        "# HELP lockstep_build_info Version of this collector.\n"
+        "# TYPE lockstep_build_info gauge\n"
+        'lockstep_build_info{version="1",python="3"} 1\n'
+        "# HELP lockstep_gpu_up 1 if the GPU answers.\n"
+        "# TYPE lockstep_gpu_up gauge\n"
+        'lockstep_gpu_up{gpu="0",uuid="a"} 1\n'
+        'lockstep_gpu_up{gpu="1",uuid="b"} 1\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "3"),
+        (3.0, "3.0"),
+        (0.1, "0.1"),
+        (1e22, "1e+22"),
+        (math.inf, "+Inf"),
+        (-math.inf, "-Inf"),
+    ],
+)
+def test_numbers_keep_their_value(value, text):
+    assert render([m.HOST_CPU_COUNT(value)]).endswith(f"lockstep_host_cpu_count {text}\n")
+
+
+def test_a_nan_is_absent():
+    assert "lockstep_train_loss" not in render([m.TRAIN_LOSS(math.nan, "r", "0")])
+
+
+def test_of_two_equal_series_the_first_stands():
+    assert render([m.GPU_UP(1, "0", "a"), m.GPU_UP(0, "0", "a")]).count("lockstep_gpu_up{") == 1
+
+
+@settings(deadline=None)
+@given(st.text(), st.text(), st.floats(allow_nan=False))
+def test_any_label_and_any_number_survive_the_page(gpu, uuid, value):
+    text = render([m.GPU_POWER(value, gpu, uuid)])
+
+    assert parsed(text) == {("lockstep_gpu_power_watts", ("gpu", gpu), ("uuid", uuid)): value}
+
+
+def _samples(ranks: int):
+    yield m.SOURCE_UP(1, "procfs")
+    for rank in range(ranks):
+        key = ("run", str(rank))
+        yield m.RANK_UP(1, *key)
+        yield m.TRAIN_OWN(1.0, *key)
+        yield m.TRAIN_FLOPS(1.0, *key)
+        yield m.GPU_CLOCK(1.0, str(rank), "u", "sm")
+        yield m.NET_BYTES(1, f"eth{rank}", "receive")
+        yield m.NET_BYTES(1, f"eth{rank}", "transmit")
+
+
+def test_nothing_is_dropped_under_the_cap():
+    samples = list(_samples(3))
+
+    assert capped(samples, len(samples)) == (samples, {})
+
+
+def test_what_verdicts_need_goes_last():
+    samples = list(_samples(10))
+    orders = []
+    for cap in range(len(samples), -1, -1):
+        kept, dropped = capped(samples, cap)
+        assert len(kept) == cap
+        assert len(kept) + dropped.total() == len(samples)
+        orders += [name for name in dropped if name not in orders]
+
+    assert orders == [
+        m.NET_BYTES.name,
+        m.GPU_CLOCK.name,
+        m.TRAIN_FLOPS.name,
+        m.TRAIN_OWN.name,
+        *sorted((m.SOURCE_UP.name, m.RANK_UP.name), key=orders.index),
+    ]
+
+
+def test_every_metric_has_a_place_in_the_order_of_the_cap():
+    assert all(name.startswith(FIRST_TO_GO) for name in METRICS)

@@ -1,0 +1,149 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collector.sources.identity import Identity
+from collector.sources.own_process import OwnProcessStat
+from collector.sources.procfs import (
+    Procfs,
+    cpu_count,
+    cpu_seconds,
+    interfaces,
+    load_average,
+    memory_bytes,
+    pressure_totals,
+)
+
+PROPERTY = settings(
+    # The fixture's files are written anew by each example; a shared machine has slow moments.
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=50,
+    deadline=None,
+)
+FILES = ("stat", "loadavg", "meminfo", "pressure/cpu", "net/dev")
+
+
+@pytest.fixture
+def procfs(machine):
+    machine.host()
+    return Procfs(machine.proc)
+
+
+def test_every_number_is_in_base_units(procfs):
+    host = procfs.read()
+
+    assert host.cpu_seconds == (10.0, 0.2, 3.0, 400.0, 0.5, 0.06, 0.7, 0.08)
+    assert host.cpu_count == 2
+    assert host.load == (0.5, 1.25, 2.0)
+    assert host.memory == (16_384_000_000, 8_192_000_000)
+    assert host.pressure[:2] == (("cpu", "some", 1.5), ("cpu", "full", 0.5))
+    assert [one.device for one in host.interfaces] == ["eth0"]
+    assert host.interfaces[0].bytes == (1000, 2000)
+    assert host.interfaces[0].drops == (2, 4)
+    assert host.rejected == ()
+
+
+def test_a_kernel_without_pressure_files_is_no_error(procfs, machine):
+    for resource in ("cpu", "io", "memory"):
+        (machine.proc / "pressure" / resource).unlink()
+
+    host = procfs.read()
+
+    assert host.pressure == ()
+    assert host.rejected == ()
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "content",
+    ["", "\n", "cpu", "some words\n", "9" * 2_000_000, "cpu  1 2 3 x 5 6 7 8\n", "\0\n" * 9],
+)
+def test_a_malformed_file_is_counted_and_the_rest_stands(procfs, machine, name, content):
+    good = procfs.read()
+    (machine.proc / name).write_text(content)
+
+    host = procfs.read()
+
+    left = [
+        value
+        for value, before in zip(
+            (host.cpu_seconds, host.load, host.memory, host.pressure, host.interfaces),
+            (good.cpu_seconds, good.load, good.memory, good.pressure, good.interfaces),
+            strict=True,
+        )
+        if value == before
+    ]
+    assert len(left) == 4
+    assert [one.reason for one in host.rejected] == ["content"]
+
+
+def test_bytes_that_are_not_utf8_are_counted(procfs, machine):
+    (machine.proc / "loadavg").write_bytes(b"\xff 0.1 0.2 0.3\n")
+
+    host = procfs.read()
+
+    assert host.load is None
+    assert [one.reason for one in host.rejected] == ["encoding"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parse"),
+    [
+        ("stat", cpu_seconds),
+        ("stat", cpu_count),
+        ("loadavg", load_average),
+        ("meminfo", memory_bytes),
+        ("pressure/cpu", pressure_totals),
+        ("net/dev", lambda lines: [*interfaces(lines)]),
+    ],
+)
+@settings(PROPERTY)
+@given(data=st.data())
+def test_a_cut_file_gives_the_right_number_or_none(procfs, machine, name, parse, data):
+    path = machine.proc / name
+    text = path.read_text()
+    right = parse(text.split("\n")[:-1])
+
+    path.write_text(text[: data.draw(st.integers(0, len(text)))])
+    host = procfs.read()
+    path.write_text(text)
+
+    kinds = {
+        cpu_seconds: host.cpu_seconds,
+        cpu_count: host.cpu_count,
+        load_average: host.load,
+        memory_bytes: host.memory,
+    }
+    if parse in kinds:
+        assert kinds[parse] in (None, right)
+    elif parse is pressure_totals:
+        assert {(s, v) for r, s, v in host.pressure if r == "cpu"} <= set(right)
+    else:
+        assert set(host.interfaces) <= set(right)
+
+
+@settings(PROPERTY)
+@given(name=st.sampled_from(FILES), content=st.binary(max_size=300))
+def test_noise_never_raises(procfs, machine, name, content):
+    (machine.proc / name).write_bytes(content)
+
+    procfs.read()
+
+
+def test_the_machine_has_names(machine):
+    machine.host()
+
+    assert Identity(machine.proc, None).read().hostname == "gpu-07"
+    assert Identity(machine.proc, "node-3").read().hostname == "node-3"
+    assert Identity(machine.proc, "node-3").read().emulated
+
+
+def test_own_cost_is_read_past_a_hostile_command_name(machine):
+    machine.host()
+    path = machine.proc / "self/stat"
+    path.write_text(path.read_text().replace("(python)", "(a ) b)"))
+
+    own = OwnProcessStat(machine.proc).read()
+
+    assert own.cpu_seconds == 3.0
+    assert own.resident_bytes == 2048 * 4096

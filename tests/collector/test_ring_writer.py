@@ -1,0 +1,47 @@
+"""The workloads' own writer against the collector's reader."""
+
+import os
+import time
+
+from collector.clock import SystemClock
+from collector.contract import ring
+from collector.contract.words import PHASES, RankState
+from collector.sources.rank_ring import RankRings, read_records
+from workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
+
+
+def test_what_a_rank_writes_is_what_the_collector_reads(tmp_path):
+    who = Identity(
+        run="gpt-1", node="node-0", uuid="GPU-é", rank=2, world=4, local_rank=0, attempt=0,
+        dp=2, pp=0, tp=0, gpu=0, start_wall_ns=5, wall_minus_monotonic_ns=6,
+    )  # fmt: skip
+    path = tmp_path / ring.file_name(2)
+    writer = RingWriter(path, who)
+    writer.state(RankState.RUNNING)
+    tag = writer.tag("grads.0")
+    dp = GROUP_INDEX["dp"]
+    for _ in range(3):
+        start = time.monotonic_ns()
+        writer.local(OP_INDEX["forward-compute"], start, time.monotonic_ns())
+        arrival = writer.begin(OP_INDEX["dp-all-reduce"], dp)
+        writer.end(OP_INDEX["dp-all-reduce"], dp, arrival, 4096, tag)
+        writer.end_step(
+            start_ns=start, wall_ns=1000, cpu_ns=500, own_ns=700,
+            phase_ns=list(range(len(PHASES))), tags=1, samples=4, tokens=256, flops=1e9, loss=1.5,
+        )  # fmt: skip
+    writer.begin(OP_INDEX["dp-all-reduce"], dp)
+
+    (rank,) = RankRings(tmp_path, tmp_path.__class__("/proc"), SystemClock()).read().ranks
+    records = read_records(path, 0, None, SystemClock())
+    writer.close()
+
+    live = rank.header.live
+    assert rank.up
+    assert rank.header.state is RankState.RUNNING
+    assert (rank.header.identity.uuid, rank.header.identity.pid) == ("GPU-é", os.getpid())
+    assert (live.steps, live.wall_ns, live.own_ns, live.tokens) == (3, 3000, 2100, 768)
+    assert live.phase_ns == tuple(3 * index for index in range(len(PHASES)))
+    assert (live.open.op, live.open.sequence) == ("dp-all-reduce", 4)
+    assert [(g.name, g.enqueued, g.completed) for g in live.groups if g.enqueued] == [("dp", 4, 3)]
+    assert [step.step for step in records.steps] == [0, 1, 2]
+    assert [op.tag for op in records.ops] == ["", "grads.0"] * 3

@@ -1,0 +1,202 @@
+import logging
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from collector.clock import SystemClock
+from collector.collectors import Feed
+from collector.contract import metrics as m
+from collector.reading import Rejected, SourceError
+from collector.sampler import FeedReader, Sampler
+
+TTL = 5.0
+
+
+@dataclass
+class Numbers:
+    """A reading."""
+
+    value: float
+    rejected: tuple[Rejected, ...] = ()
+
+
+@dataclass
+class FakeSource:
+    """Answers what it is told to, fails or hangs."""
+
+    name: str = "procfs"
+    answer: object = field(default_factory=lambda: Numbers(1.0))
+    present: bool = True
+    release: threading.Event | None = None
+    reads: int = 0
+
+    def available(self) -> bool:
+        return self.present
+
+    def read(self):
+        self.reads += 1
+        if self.release is not None:
+            self.release.wait(10)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def collect(reading: Numbers):
+    yield m.HOST_CPU_COUNT(reading.value)
+
+
+def feed(source: FakeSource, **more) -> Feed:
+    return Feed(source, collect, **({"period": 0.5, "deadline": 2.0} | more))
+
+
+@pytest.fixture
+def reader(clock):
+    return lambda source, **more: FeedReader(feed(source, **more), clock)
+
+
+def values(samples) -> dict:
+    return {(sample.metric.name, sample.labels): sample.value for sample in samples}
+
+
+def test_a_reading_is_published_whole(reader, clock):
+    one = reader(FakeSource())
+    one.read_once()
+
+    health = one.health(clock.now)
+    assert one.samples(clock.now, TTL) == (m.HOST_CPU_COUNT(1.0),)
+    assert (health.available, health.up, health.stalled) == (True, True, False)
+    assert health.last_success == clock.unix
+
+
+def test_zero_is_a_value(reader, clock):
+    one = reader(FakeSource(answer=Numbers(0.0)))
+    one.read_once()
+
+    assert one.samples(clock.now, TTL) == (m.HOST_CPU_COUNT(0.0),)
+
+
+def test_a_failed_reading_leaves_no_stale_value(reader, clock, caplog):
+    source = FakeSource()
+    one = reader(source)
+    one.read_once()
+    source.answer = SourceError("io", "the disk is on fire")
+    for _ in range(3):
+        one.read_once()
+
+    health = one.health(clock.now)
+    assert one.samples(clock.now, TTL) == ()
+    assert (health.up, health.errors) == (False, {"io": 3})
+    assert [record.message for record in caplog.records if "fire" in record.message] == [
+        "source procfs: io: the disk is on fire (counted from now on, not logged again)"
+    ]
+
+
+def test_a_bug_in_a_source_is_counted_and_logged_with_its_traceback_once(reader, clock, caplog):
+    one = reader(FakeSource(answer=ZeroDivisionError()))
+    one.read_once()
+    one.read_once()
+
+    assert one.health(clock.now).errors == {"internal": 2}
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+def test_a_part_that_was_left_out_is_counted_while_the_rest_stands(reader, clock):
+    one = reader(FakeSource(answer=Numbers(2.0, (Rejected("magic", "x"), Rejected("magic", "y")))))
+    one.read_once()
+
+    health = one.health(clock.now)
+    assert one.samples(clock.now, TTL) == (m.HOST_CPU_COUNT(2.0),)
+    assert (health.up, health.errors) == (True, {"magic": 2})
+
+
+def test_what_this_node_does_not_have_is_absent_and_no_error(reader, clock):
+    source = FakeSource(present=False)
+    one = reader(source)
+    one.read_once()
+
+    health = one.health(clock.now)
+    assert (source.reads, health.available, health.up, health.errors) == (0, False, False, {})
+
+
+def test_values_vanish_after_their_time_to_live(reader, clock):
+    one = reader(FakeSource())
+    one.read_once()
+
+    clock.sleep(TTL)
+    assert len(one.samples(clock.now, TTL)) == 1
+    clock.sleep(0.1)
+    assert one.samples(clock.now, TTL) == ()
+
+
+def test_a_slow_source_keeps_its_values_for_two_periods(reader, clock):
+    one = reader(FakeSource(), period=60.0)
+    one.read_once()
+
+    clock.sleep(119)
+    assert len(one.samples(clock.now, TTL)) == 1
+
+
+def test_a_source_that_hangs_is_stalled_delays_nobody_and_its_values_vanish(caplog):
+    caplog.set_level(logging.ERROR)
+    release = threading.Event()
+    hanging = FakeSource("rank_ring")
+    sampler = Sampler(
+        [feed(hanging, period=0.01, deadline=0.05), feed(FakeSource(), period=0.01)],
+        SystemClock(),
+        ttl=0.2,
+    )
+    sampler.start()
+    sampler.wait_ready()
+    hanging.release = release
+    try:
+        waited = threading.Event()
+        for _ in range(100):
+            page = values(sampler.snapshot())
+            if page[m.SOURCE_STALLED.name, ("rank_ring",)] and not waited.wait(0.25):
+                break
+            waited.wait(0.01)
+        page = values(sampler.snapshot())
+    finally:
+        release.set()
+        sampler.stop()
+
+    assert page[m.SOURCE_STALLED.name, ("rank_ring",)] == 1
+    assert page[m.SOURCE_UP.name, ("rank_ring",)] == 0
+    assert page[m.SOURCE_STALLED.name, ("procfs",)] == 0
+    assert page[m.SOURCE_UP.name, ("procfs",)] == 1
+    assert page[m.HOST_CPU_COUNT.name, ()] == 1.0
+    assert [name for name, _ in page].count(m.HOST_CPU_COUNT.name) == 1
+
+
+def test_a_source_that_never_answers_does_not_keep_the_page_from_being_ready():
+    release = threading.Event()
+    sampler = Sampler([feed(FakeSource(release=release), deadline=0.02)], SystemClock(), ttl=1.0)
+    sampler.start()
+
+    assert not sampler.ready()
+    sampler.wait_ready()
+    threading.Event().wait(0.02)
+    assert sampler.ready()
+
+    release.set()
+    sampler.stop()
+
+
+def test_a_stalled_source_that_comes_back_is_fresh_again(reader, clock):
+    source = FakeSource()
+    one = reader(source)
+    original = source.read
+
+    def slow():
+        clock.sleep(3.0)
+        assert one.stalled(clock.now)
+        return original()
+
+    source.read = slow
+    one.read_once()
+
+    assert not one.stalled(clock.now)
+    assert one.health(clock.now).duration == 3.0
+    assert len(one.samples(clock.now, TTL)) == 1

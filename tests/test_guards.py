@@ -1,0 +1,84 @@
+"""Promises that no single file can keep: names, sizes, labels, plug-ins in their tuples."""
+
+import ast
+import sys
+from importlib.metadata import metadata, packages_distributions
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from collector.contract.metrics import METRICS
+from lockstep.commands import COMMANDS
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("lockstep", "analyzer", "workloads", "collector")
+DISTRIBUTION = "lockstep-monitor"
+FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+MAX_LINES, MEDIAN_LINES = 400, 100
+GRAB_BAGS = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "base"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nobody_else_owns_our_import_names(package: str) -> None:
+    assert set(packages_distributions().get(package, [DISTRIBUTION])) == {DISTRIBUTION}
+
+
+def test_the_distribution_cannot_be_uploaded_by_accident() -> None:
+    assert "Private :: Do Not Upload" in (metadata(DISTRIBUTION).get_all("Classifier") or [])
+
+
+def test_no_metric_has_a_job_label() -> None:
+    assert [] == [metric.name for metric in METRICS.values() if "job" in metric.labels]
+
+
+def test_no_file_is_long() -> None:
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in FILES}
+
+    assert {} == {str(path): count for path, count in lengths.items() if count > MAX_LINES}
+    assert median(lengths.values()) <= MEDIAN_LINES
+
+
+def test_no_file_hides_a_standard_module() -> None:
+    names = {path.stem for path in FILES if not path.stem.startswith("__")}
+
+    assert set() == names & sys.stdlib_module_names
+
+
+def test_no_file_is_a_grab_bag() -> None:
+    assert set() == {path.stem for path in FILES} & GRAB_BAGS
+
+
+def test_every_module_says_what_it_knows() -> None:
+    silent = [str(path) for path in FILES if not path.read_text("utf-8").startswith('"""')]
+
+    assert [] == silent
+
+
+def test_every_command_has_a_file_and_every_file_a_command() -> None:
+    folder = ROOT / "lockstep" / "commands"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+
+    assert {command.__name__ for command in COMMANDS} == files
+    assert [f"lockstep.commands.{each.__name__}" for each in COMMANDS] == [
+        command.__module__ for command in COMMANDS
+    ]
+
+
+def test_the_analyzer_has_no_way_to_what_was_injected() -> None:
+    strings = {
+        str(path.relative_to(ROOT)): code_strings(path)
+        for path in FILES
+        if path.relative_to(ROOT).parts[0] == "analyzer"
+    }
+
+    assert [] == [path for path, names in strings.items() if names & {"TRUTH_FILE", "truth.json"}]
+
+
+def code_strings(path: Path) -> set[str]:
+    """Names and whole string constants of a file; prose in docstrings is longer than a name."""
+    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    constants = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    names |= {node.name for node in nodes if isinstance(node, ast.alias)}
+    return names | {each for each in constants if isinstance(each, str)}
