@@ -1,6 +1,7 @@
 """How a source says that it, or one of the things it reads, gave nothing usable."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class SourceError(Exception):
@@ -26,3 +27,11 @@ class Rejected:
     def of(cls, error: SourceError) -> "Rejected":
         """The error as a part of a reading."""
         return cls(error.reason, str(error))
+
+
+class RankProcess(NamedTuple):
+    """A living rank and its process; what several sources are asked about."""
+
+    run: str
+    rank: int
+    pid: int

@@ -18,7 +18,6 @@ COLUMNS: tuple[str, ...] = (
     "tags", "loss", *SUMS,
 )  # fmt: skip
 COUNTERS: Mapping[str, str] = {
-    metrics.TRAIN_WALL.name: "wall_seconds",
     metrics.TRAIN_OWN.name: "own_seconds",
     metrics.TRAIN_CPU.name: "cpu_seconds",
     metrics.TRAIN_SAMPLES.name: "samples",
@@ -78,9 +77,11 @@ def _counters(samples: pd.DataFrame) -> pd.DataFrame:
     )
     rows = rows.assign(column=named)[named.notna()]
     wide = rows.pivot_table("value", ["rank", "time"], "column", aggfunc="last").reset_index()
-    if "step" not in wide or "wall_seconds" not in wide or "own_seconds" not in wide:
+    if not {"step", "own_seconds", *PHASE_COLUMNS} <= set(wide):
         return pd.DataFrame()
     wide = wide.reindex(columns=["rank", "time", "step", "loss", *SUMS])
+    # The phases of a step are all of it: `other` is the remainder (contract words.Phase).
+    wide["wall_seconds"] = wide[list(PHASE_COLUMNS)].sum(axis=1, min_count=len(PHASE_COLUMNS))
     wide = wide[wide["step"].notna()].sort_values(["rank", "time"])
     by_rank = wide.groupby("rank")
     restarted = (by_rank["step"].diff() < 0) | (by_rank["wall_seconds"].diff() < 0)

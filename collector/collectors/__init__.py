@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from collector.clock import Clock
-from collector.collectors import gpu, host, monitor, throttling, training
+from collector.collectors import gpu, host, monitor, run_queue, throttling, training
 from collector.config import Config, ConfigError, nearest
 from collector.contract.metrics import Sample
+from collector.reading import RankProcess
 from collector.sources import Source
-from collector.sources.cgroup import Cgroups, RankProcess
+from collector.sources.cgroup import Cgroups
 from collector.sources.identity import Identity
 from collector.sources.own_process import OwnProcessStat
 from collector.sources.procfs import Procfs
 from collector.sources.rank_ring import RankRings, scan
+from collector.sources.schedstat import Schedstat
 from collector.sources.simulated import SimulatedGpus
 
 DEADLINE_SECONDS = 2.0
@@ -43,6 +45,7 @@ class Feed:
 COLLECTORS: tuple[tuple[str, Collector[Any]], ...] = (
     (RankRings.name, training.collect),
     (Cgroups.name, throttling.collect),
+    (Schedstat.name, run_queue.collect),
     (SimulatedGpus.name, gpu.collect),
     (Procfs.name, host.collect),
     (Identity.name, host.collect_identity),
@@ -81,6 +84,7 @@ def _sources(config: Config, clock: Clock) -> dict[str, Callable[[], Source[Any]
     return {
         RankRings.name: lambda: RankRings(folder, proc, clock),
         Cgroups.name: lambda: Cgroups(proc, config.sys, living_ranks),
+        Schedstat.name: lambda: Schedstat(proc, living_ranks),
         SimulatedGpus.name: lambda: SimulatedGpus(folder, proc, clock),
         Procfs.name: lambda: Procfs(proc),
         Identity.name: lambda: Identity(proc, config.node),

@@ -13,7 +13,7 @@ def collect(host: Host) -> Iterator[Sample]:
     for mode, seconds in zip(CPU_MODES, host.cpu_seconds or (), strict=False):
         yield m.HOST_CPU(seconds, mode)
     if host.cpu_count is not None:
-        yield m.HOST_CPU_COUNT(host.cpu_count)
+        yield m.HOST_CPUS(host.cpu_count)
     for window, load in zip(LOAD_WINDOWS, host.load or (), strict=False):
         yield m.HOST_LOAD(load, window)
     if host.memory is not None:

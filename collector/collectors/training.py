@@ -9,8 +9,8 @@ from collector.contract.words import GROUPS, PHASES
 from collector.sources.rank_ring import Rank, RingReading
 from collector.sources.rank_ring.header import Group, Identity, Live
 
-RESERVED = 2
-"""Series of a rank that come from elsewhere or come and go: CPU throttling, open operation."""
+RESERVED = 3
+"""Series of a rank from other sources or not always there: throttling, run queue, open operation."""
 
 
 def collect(reading: RingReading) -> Iterator[Sample]:
@@ -44,7 +44,6 @@ def _living(
         return
     yield m.TRAIN_PROGRESS_AGE(_age(live.progress_ns, now_ns), *key)
     yield m.TRAIN_STEPS(live.steps, *key)
-    yield m.TRAIN_WALL(live.wall_ns / 1e9, *key)
     for phase, nanoseconds in zip(PHASES, live.phase_ns, strict=True):
         yield m.TRAIN_PHASE(nanoseconds / 1e9, *key, phase)
     yield m.TRAIN_OWN(live.own_ns / 1e9, *key)

@@ -85,7 +85,7 @@ NODE_INFO = Metric(
     "Identity of the node; emulated = true if several nodes share this machine.",
 )  # fmt: skip
 HOST_CPU = Metric("lockstep_host_cpu_seconds_total", _C, ("mode",), "/proc/stat, all processors.")
-HOST_CPU_COUNT = Metric("lockstep_host_cpu_count", _G, (), "Processors online.")
+HOST_CPUS = Metric("lockstep_host_cpus", _G, (), "Processors online.")
 HOST_LOAD = Metric("lockstep_load_average", _G, ("window",), "/proc/loadavg.")
 HOST_MEMORY_TOTAL = Metric("lockstep_host_memory_total_bytes", _G, (), "/proc/meminfo MemTotal.")
 HOST_MEMORY_AVAILABLE = Metric(
@@ -144,9 +144,11 @@ TRAIN_STEPS = Metric(
     "lockstep_train_steps_total", _C, _RANK,
     "Steps completed = number of the next step (a resumed run starts at the resumed step).",
 )  # fmt: skip
-TRAIN_WALL = Metric("lockstep_train_step_seconds_total", _C, _RANK, "Wall time of all steps.")
 TRAIN_PHASE = Metric(
-    "lockstep_train_phase_seconds_total", _C, (*_RANK, "phase"), "Wall time by phase of the step."
+    "lockstep_train_phase_seconds_total",
+    _C,
+    (*_RANK, "phase"),
+    "Wall time by phase of the step; the phases add up to the whole step.",
 )
 TRAIN_OWN = Metric(
     "lockstep_train_own_seconds_total", _C, _RANK,
@@ -187,6 +189,10 @@ TRAIN_HEARTBEAT_AGE = Metric(
 TRAIN_PROGRESS_AGE = Metric(
     "lockstep_train_progress_age_seconds", _G, _RANK,
     "Since the training thread last began or ended anything: old with a fresh heartbeat = stuck.",
+)  # fmt: skip
+RANK_RUN_QUEUE = Metric(
+    "lockstep_rank_run_queue_seconds_total", _C, _RANK,
+    "Time the rank's main thread was ready to run and had no processor (/proc/PID/schedstat).",
 )  # fmt: skip
 RANK_THROTTLED = Metric(
     "lockstep_rank_cpu_throttled_seconds_total", _C, _RANK,

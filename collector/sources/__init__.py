@@ -7,6 +7,7 @@ from collector.sources.identity import Identity
 from collector.sources.own_process import OwnProcessStat
 from collector.sources.procfs import Procfs
 from collector.sources.rank_ring import RankRings
+from collector.sources.schedstat import Schedstat
 from collector.sources.simulated import SimulatedGpus
 
 R_co = TypeVar("R_co", covariant=True)
@@ -35,6 +36,7 @@ class Source(Protocol[R_co]):
 SOURCES: tuple[type[Source[Any]], ...] = (
     RankRings,
     Cgroups,
+    Schedstat,
     SimulatedGpus,
     Procfs,
     Identity,

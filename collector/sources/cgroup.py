@@ -7,20 +7,12 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from collector.files import read_lines
-from collector.reading import Rejected, SourceError
+from collector.reading import RankProcess, Rejected, SourceError
 
 LIMIT = 64 * 1024
 _LINE = re.compile(r"[0-9]{1,9}:([^:]*):(/.*)")
 _THROTTLED = re.compile(r"throttled_(time|usec) ([0-9]{1,19})", re.ASCII)
 _SECONDS = {"time": 1e-9, "usec": 1e-6}
-
-
-class RankProcess(NamedTuple):
-    """A living rank and its process."""
-
-    run: str
-    rank: int
-    pid: int
 
 
 @dataclass(frozen=True, slots=True)

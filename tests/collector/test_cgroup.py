@@ -1,6 +1,7 @@
 import pytest
 
-from collector.sources.cgroup import Cgroups, RankProcess
+from collector.reading import RankProcess
+from collector.sources.cgroup import Cgroups
 
 RANK = RankProcess("gpt-1", 0, 100)
 

@@ -44,7 +44,7 @@ def test_families_come_in_the_order_of_the_contract_with_help_and_type_once():
     ],
 )
 def test_numbers_keep_their_value(value, text):
-    assert render([m.HOST_CPU_COUNT(value)]).endswith(f"lockstep_host_cpu_count {text}\n")
+    assert render([m.HOST_CPUS(value)]).endswith(f"lockstep_host_cpus {text}\n")
 
 
 def test_a_nan_is_absent():

@@ -44,7 +44,7 @@ class FakeSource:
 
 
 def collect(reading: Numbers):
-    yield m.HOST_CPU_COUNT(reading.value)
+    yield m.HOST_CPUS(reading.value)
 
 
 def feed(source: FakeSource, **more) -> Feed:
@@ -65,7 +65,7 @@ def test_a_reading_is_published_whole(reader, clock):
     one.read_once()
 
     health = one.health(clock.now)
-    assert one.samples(clock.now, TTL) == (m.HOST_CPU_COUNT(1.0),)
+    assert one.samples(clock.now, TTL) == (m.HOST_CPUS(1.0),)
     assert (health.available, health.up, health.stalled) == (True, True, False)
     assert health.last_success == clock.unix
 
@@ -74,7 +74,7 @@ def test_zero_is_a_value(reader, clock):
     one = reader(FakeSource(answer=Numbers(0.0)))
     one.read_once()
 
-    assert one.samples(clock.now, TTL) == (m.HOST_CPU_COUNT(0.0),)
+    assert one.samples(clock.now, TTL) == (m.HOST_CPUS(0.0),)
 
 
 def test_a_failed_reading_leaves_no_stale_value(reader, clock, caplog):
@@ -107,7 +107,7 @@ def test_a_part_that_was_left_out_is_counted_while_the_rest_stands(reader, clock
     one.read_once()
 
     health = one.health(clock.now)
-    assert one.samples(clock.now, TTL) == (m.HOST_CPU_COUNT(2.0),)
+    assert one.samples(clock.now, TTL) == (m.HOST_CPUS(2.0),)
     assert (health.up, health.errors) == (True, {"magic": 2})
 
 
@@ -166,8 +166,8 @@ def test_a_source_that_hangs_is_stalled_delays_nobody_and_its_values_vanish(capl
     assert page[m.SOURCE_UP.name, ("rank_ring",)] == 0
     assert page[m.SOURCE_STALLED.name, ("procfs",)] == 0
     assert page[m.SOURCE_UP.name, ("procfs",)] == 1
-    assert page[m.HOST_CPU_COUNT.name, ()] == 1.0
-    assert [name for name, _ in page].count(m.HOST_CPU_COUNT.name) == 1
+    assert page[m.HOST_CPUS.name, ()] == 1.0
+    assert [name for name, _ in page].count(m.HOST_CPUS.name) == 1
 
 
 def test_a_source_that_never_answers_does_not_keep_the_page_from_being_ready():
