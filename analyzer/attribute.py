@@ -119,7 +119,7 @@ def _culprit(
     if not hang and not any(other.kind == "wait" for other in seconds):
         confidence *= UNCONFIRMED
     facts = (
-        Fact(True, finding.text, "own_seconds of steps.parquet by rank"),
+        Fact(True, finding.text, _FIRST_QUERY[finding.kind]),
         *(Fact(True, other.text, _SECOND_QUERY[other.kind]) for other in seconds),
         *causes.facts,
     )
@@ -150,6 +150,10 @@ def _culprit(
     )
 
 
+_FIRST_QUERY: Mapping[str, str] = {
+    "slow": "own_seconds of steps.parquet by rank",
+    "hang": "lockstep_train_enqueued_sequence - lockstep_train_completed_sequence",
+}
 _SECOND_QUERY: Mapping[str, str] = {
     "wait": "wall_seconds - own_seconds of steps.parquet by rank",
     "cpu": "cpu_seconds of steps.parquet by rank",

@@ -44,6 +44,8 @@ def _accusation(verdict: Verdict, culprit: Culprit) -> str:
     who = f"Rank {culprit.rank} ({_place(culprit)})"
     since = f" ({_clock(culprit.since)} UTC)" if culprit.since else ""
     why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
+    if culprit.gpu is None and culprit.cause == Cause.SLOW_GPU:
+        why = "it computes slowly for no reason that the host tells"
     confidence = f"Confidence {_certainty(culprit.confidence)} ({culprit.confidence:.2f})."
     if culprit.slowdown is None:
         hang = verdict.hang or {}

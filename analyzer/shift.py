@@ -22,7 +22,7 @@ must not carry a whole block."""
 MEDIAN_EFFICIENCY = 1.2533
 """Standard error of a median over that of a mean, Gaussian: sqrt(pi / 2)."""
 MAD_TO_SIGMA = 1.4826
-FALSE_ALARM = 1e-3
+FALSE_ALARM = 1e-2
 """Chance that a healthy run gives any finding, over all ranks and spans searched."""
 NOISE_FLOOR = 0.002
 """Block noise is never taken as smaller than this: no clock or scheduler is better."""

@@ -10,7 +10,7 @@ from collector.sources.rank_ring import Rank, RingReading
 from collector.sources.rank_ring.header import Group, Identity, Live
 
 RESERVED = 3
-"""Series of a rank from other sources or not always there: throttling, run queue, open operation."""
+"""Series of a rank that other sources or only some moments give: throttling, run queue, open op."""
 
 
 def collect(reading: RingReading) -> Iterator[Sample]:

@@ -17,7 +17,7 @@ CAUSES = {
 
 @pytest.mark.parametrize("factor", [1.2, 1.5, 2.0])
 @pytest.mark.parametrize("kind", CAUSES)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_a_slow_rank_is_named_with_its_cause(synthetic, fault, kind, factor, seed):
     rank = seed % 4
     verdict = diagnose(synthetic(seed=seed, faults=[fault(kind, rank, factor, 80)]).run()).verdict

@@ -13,7 +13,7 @@ from analyzer.attribute import diagnose
 from analyzer.verdict_json import verdict_json
 
 FEW = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
