@@ -14,6 +14,8 @@ WARMUP_SHARE = 0.02
 WARMUP_STEPS = 3
 """Without a `warmup` tag the first 2 % of the steps, at least 3, are taken as warm-up."""
 
+STEP_BITS = 40
+
 TIMES: Mapping[str, str] = {
     "wall": "wall_seconds",
     "own": "own_seconds",
@@ -34,10 +36,11 @@ def align(run: Run) -> Grid:
     columns = windows["rank"].map(column_of)
     windows = windows[columns.notna()]
     columns_index = columns[columns.notna()].to_numpy(dtype=np.int64)
-    keys, rows = np.unique(
-        windows[["attempt", "from_step"]].to_numpy(dtype=np.int64), axis=0, return_inverse=True
-    )
-    rows = rows.reshape(-1)
+    # One number for (attempt, step): numpy sorts that ten times faster than pairs.
+    numbers = windows["attempt"].to_numpy(dtype=np.int64) << STEP_BITS
+    numbers = numbers | windows["from_step"].to_numpy(dtype=np.int64)
+    ordered, rows = np.unique(numbers, return_inverse=True)
+    keys = np.column_stack([ordered >> STEP_BITS, ordered & ((1 << STEP_BITS) - 1)])
     shape = (len(keys), len(run.ranks))
 
     def grid_of(name: str) -> FloatGrid:
