@@ -51,7 +51,7 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         if outcome is None
         else {"ending": outcome.ending, "rank": outcome.rank, "reason": outcome.reason},
         "spec": spec.to_json(),
-        "command": spec.command(),
+        "command": spec.command(faults=False),
         "layout": {
             "world": layout.world, "nodes": layout.nodes,
             "ranks_per_node": layout.ranks_per_node,
@@ -78,7 +78,12 @@ def _write_truth(out: Path, spec: RunSpec, measured: dict[int, float | None]) ->
         for index, (fault, rank) in enumerate(_injected(spec))
     ]
     _write_json(
-        out / contract.TRUTH_FILE, {"schema_version": contract.SCHEMA_VERSION, "faults": faults}
+        out / contract.TRUTH_FILE,
+        {
+            "schema_version": contract.SCHEMA_VERSION,
+            "command": spec.command(faults=True),
+            "faults": faults,
+        },
     )
 
 

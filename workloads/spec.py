@@ -88,17 +88,18 @@ class RunSpec:
         node, gpu = self.layout.node(rank), self.layout.local_rank(rank)
         return f"SIM-{uuid5(NAMESPACE_URL, f'{self.run}/{node}/{gpu}')}"
 
-    def command(self) -> str:
-        """The command line that repeats this run."""
+    def command(self, *, faults: bool) -> str:
+        """The command line that repeats this run, with or without its faults."""
         layout = self.layout
+        injected = self.faults if faults else ()
         words = [
             f"lockstep run {self.workload} --nodes {layout.nodes}",
             f"--ranks-per-node {layout.ranks_per_node} --steps {self.steps} --seed {self.seed}",
-            *(f"--fault {shlex.quote(fault.spec)}" for fault in self.faults),
+            *(f"--fault {shlex.quote(fault.spec)}" for fault in injected),
             f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",
         ]
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        """The spec as JSON types, for run.json."""
-        return asdict(self)
+        """The spec as JSON types, without its faults: those are for truth.json alone."""
+        return {name: value for name, value in asdict(self).items() if name != "faults"}

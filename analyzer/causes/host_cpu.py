@@ -1,6 +1,7 @@
 """The host does not give the rank the CPU it needs."""
 
 from analyzer.contrast import (
+    QUEUED,
     THROTTLED,
     clock_event,
     contrast,
@@ -20,8 +21,9 @@ MORE_CPU = 1.15
 
 
 class HostCpu:
-    """Must see: time stopped by the CPU quota (cgroup cpu.stat) that began with the slowdown.
+    """Must see: a CPU quota at work, or time in the run queue, that began with the slowdown.
 
+    The first is cgroup cpu.stat, the second /proc/PID/schedstat: another process has the CPU.
     Must not see: GPU throttling, the excess only in the data phase, more CPU time per step (that
     is work, not want). Without the cgroup counter little speaks for it.
     """
@@ -44,6 +46,7 @@ class HostCpu:
             text = f"its CPU quota held the rank back {held.during:.0%} of the time{before}"
             facts.append(Fact(held_back, text, query(grid, finding, key)))
             odds += 6.0 if held_back else -4.0
+        odds += _queued(grid, finding, facts, missing)
         used = time_contrast(grid, finding, "cpu")
         if used is not None and used.before > 0:
             ratio = used.during / used.before
@@ -63,3 +66,18 @@ class HostCpu:
             text = f"{finding.share[Phase.DATA]:.0%} of the excess is in the data phase"
             facts.append(Fact(False, text, "phase shares of the finding"))
         return Evidence(Cause.HOST_CPU, odds, tuple(facts), tuple(missing))
+
+
+def _queued(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
+    """Contention: another process takes the rank's processor."""
+    key = metrics.RANK_RUN_QUEUE.name
+    queued = contrast(grid, finding, key)
+    if queued is None:
+        missing.append("run queue time of the rank")
+        return 0.0
+    if queued.risen < QUEUED:
+        return 0.0
+    text = f"it was ready to run and had no processor {queued.during:.0%} of the time"
+    facts.append(Fact(True, text, query(grid, finding, key)))
+    # As strong as a quota, and without it: the two are not both needed.
+    return 8.0

@@ -1,6 +1,7 @@
 """The GPU computes slowly although nothing that it tells explains it."""
 
 from analyzer.contrast import (
+    QUEUED,
     SM_CLOCK,
     THROTTLED,
     clock_event,
@@ -25,8 +26,9 @@ MORE_CPU = 1.15
 class SlowGpu:
     """Must see: the excess in the compute phases, clocks and throttle normal (reference 7, L6).
 
-    Must not see: any throttle reason, a CPU quota at work, or much more CPU time of the training
-    thread (on a run without GPUs the CPU is the device, and more CPU time speaks for it).
+    Must not see: any throttle reason, a CPU quota at work, time in the run queue, or much more
+    CPU time of the training thread (on a run without GPUs the CPU is the device, and more CPU time
+    speaks for it).
     """
 
     def weigh(self, grid: Grid, finding: Finding) -> Evidence:
@@ -46,6 +48,11 @@ class SlowGpu:
             odds -= 4.0
             text = f"its CPU quota held the rank back {held.during:.0%} of the time"
             facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
+        queued = contrast(grid, finding, metrics.RANK_RUN_QUEUE.name)
+        if queued is not None and queued.risen >= QUEUED:
+            odds -= 3.0
+            text = f"it was ready to run and had no processor {queued.during:.0%} of the time"
+            facts.append(Fact(False, text, query(grid, finding, metrics.RANK_RUN_QUEUE.name)))
         odds += _cpu(grid, finding, facts)
         return Evidence(Cause.SLOW_GPU, odds, tuple(facts), tuple(missing))
 

@@ -174,6 +174,9 @@ def _reproduction(run: Run) -> Block:
         "Make it again",
         [
             blocks.code(words) if words else blocks.text("run.json holds no command to repeat."),
+            blocks.text(
+                "What was injected, if anything, stands in truth.json, which no analysis reads."
+            ),
             blocks.table("Versions", {"what": "", "version": ""}, rows),
         ],
     )

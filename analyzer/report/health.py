@@ -36,6 +36,7 @@ READINGS: tuple[Reading, ...] = (
     Reading("throttled by heat", metrics.GPU_CLOCK_EVENT_SECONDS, "thermal", "seconds", True),
     Reading("throttled by power", metrics.GPU_CLOCK_EVENT_SECONDS, "power", "seconds", True),
     Reading("CPU held back by quota", metrics.RANK_THROTTLED, "", "seconds", True),
+    Reading("ready without a processor", metrics.RANK_RUN_QUEUE, "", "seconds", True),
     Reading("CPU of the rank", metrics.TRAIN_CPU, "", "share"),
 )
 

@@ -130,7 +130,7 @@ class Synthetic:
             length = len(range(*span.indices(self.steps)))
             if fault.kind == "data":
                 phases["data"][span, fault.rank] += extra
-            elif fault.kind in ("compute", "thermal", "power", "cpu-quota"):
+            elif fault.kind in ("compute", "thermal", "power", "cpu-quota", "contention"):
                 # A quota stops about every second step, for twice as long.
                 beat = np.cumsum(dice.uniform(0.8, 1.2, length)) % 2.0 < 1.0
                 bursts = np.where(beat, 2.0, 0.0) if fault.kind == "cpu-quota" else 1.0
@@ -204,6 +204,7 @@ class Synthetic:
     ) -> None:
         """Quota and simulated GPU of one rank at one scrape."""
         events = dict.fromkeys(CLOCK_EVENT_REASONS, 0.0)
+        queued = 0.03 * (time - EPOCH)
         clock, power, limit, temperature = CLOCK, 560.0, 700.0, 64.0 + 0.5 * np.sin(rank)
         for fault in mine:
             began = ends[min(fault.first, len(ends)) - 1, rank]
@@ -215,6 +216,8 @@ class Synthetic:
             if fault.kind == "cpu-quota":
                 share = 1 - 1 / fault.factor
                 add("lockstep_rank_cpu_throttled_seconds_total", share * inside, rank=rank)
+            if fault.kind == "contention":
+                queued += (1 - 1 / fault.factor) * inside
             if fault.kind == "thermal":
                 events["hw_thermal"] = 0.9 * inside
                 if now:
@@ -223,6 +226,7 @@ class Synthetic:
                 events["sw_power_cap"] = 0.9 * inside
                 if now:
                     clock, power, limit = CLOCK / fault.factor, 398.0, 400.0
+        add("lockstep_rank_run_queue_seconds_total", queued, rank=rank)
         if not self.gpus:
             return
         add("lockstep_gpu_info", 1, 'driver="simulated",model="s",simulated="true"', gpu=0)
@@ -277,8 +281,7 @@ def _counter(add: _Adder, column: str, value: float, rank: int) -> None:
     if name in PHASES:
         add("lockstep_train_phase_seconds_total", value, f'phase="{name}"', rank=rank)
     else:
-        metric = {"wall": "step", "own": "own", "cpu": "cpu"}[name]
-        add(f"lockstep_train_{metric}_seconds_total", value, rank=rank)
+        add(f"lockstep_train_{name}_seconds_total", value, rank=rank)
 
 
 def _no_samples() -> pd.DataFrame:

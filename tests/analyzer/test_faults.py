@@ -12,6 +12,7 @@ CAUSES = {
     "power": "power",
     "data": "data",
     "cpu-quota": "host-cpu",
+    "contention": "host-cpu",
 }
 
 
