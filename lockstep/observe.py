@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from collector.contract.words import ExitCode
 from lockstep import archive
@@ -19,6 +20,9 @@ from workloads.launchers import Ending, Outcome, Progress
 from workloads.launchers.local import LocalLauncher
 from workloads.launchers.local.janitor import Janitor
 from workloads.spec import RunSpec
+
+if TYPE_CHECKING:
+    from collector.recorder import Recorder
 
 LOGS = "logs"
 
@@ -37,7 +41,8 @@ def execute(
         on_progress: Called whenever the slowest rank has completed another step.
 
     Raises:
-        CommandError: 64, `out` is in use; 69, shared memory or a collector cannot be had.
+        CommandError: 64, `out` is in use; 69, shared memory or a collector cannot be had;
+            70, the archive could not be written whole.
     """
     workspace = SHARED_MEMORY / spec.run
     _prepare(out, workspace)
@@ -46,9 +51,14 @@ def execute(
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
         started = archive.now()
-        archive.write_start(out, spec, started)
-        outcome = _observed(spec, out, workspace, on_progress)
-        archive.write_end(out, spec, started, outcome)
+        try:
+            archive.write_start(out, spec, started)
+            outcome, incomplete = _observed(spec, out, workspace, on_progress)
+            archive.write_end(out, spec, started, outcome)
+        except OSError as error:
+            fail(ExitCode.INTERNAL, f"the archive {out} cannot be written: {error}")
+    if incomplete:
+        fail(ExitCode.INTERNAL, f"the archive {out} is not whole: {incomplete}")
     return outcome
 
 
@@ -68,15 +78,17 @@ def watched(spec: RunSpec, out: Path, show: Show) -> Outcome:
 
 def _observed(
     spec: RunSpec, out: Path, workspace: Path, on_progress: Callable[[Progress], None]
-) -> Outcome:
+) -> tuple[Outcome, str]:
+    """How the run ended, and what of it could not be recorded (empty = nothing)."""
     interrupted = Outcome(Ending.INTERRUPTED, reason="interrupted by the user")
+    incomplete = ""
     nodes = [f"node-{index}" for index in range(spec.layout.nodes)]
     with NodeCollectors(nodes, workspace, out / LOGS) as collectors:
         try:
             # Forks: no thread may run yet.
             ranks = LocalLauncher().launch(spec, workspace, out / LOGS)
         except KeyboardInterrupt:
-            return interrupted
+            return interrupted, incomplete
         try:
             recorder = collectors.recorder(out, spec.run)
             recorder.start()
@@ -84,12 +96,23 @@ def _observed(
                 outcome = ranks.wait(on_progress)
             finally:
                 ranks.end()
-                recorder.stop()
+                incomplete = _stop(recorder)
         except KeyboardInterrupt:
-            return interrupted
+            return interrupted, incomplete
         finally:
             ranks.end()
-    return outcome
+    return outcome, incomplete
+
+
+def _stop(recorder: "Recorder") -> str:
+    """Close the archive's tables; what could not be written, in words."""
+    from collector.recorder import RecorderError
+
+    try:
+        recorder.stop()
+    except RecorderError as error:
+        return str(error)
+    return ""
 
 
 def _prepare(out: Path, workspace: Path) -> None:

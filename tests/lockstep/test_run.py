@@ -268,3 +268,27 @@ def test_a_fault_that_needs_root_is_refused_with_the_reason(
     monkeypatch.setattr(cgroup.os, "geteuid", lambda: 1000)
 
     assert "cpu-quota needs root" in available(pace=True)[FaultKind.CPU_QUOTA]
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+def test_an_archive_that_cannot_be_written_is_named_and_nothing_stays(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    process = subprocess.Popen(
+        command("gpt", *SHORT, "--out", str(archive)),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (archive / "steps.parquet").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    run_name = json.loads((archive / "run.json").read_text())["run"]
+    # Root may write anywhere, so take the folder away instead of the right to write.
+    archive.rename(tmp_path / "moved")
+    (tmp_path / "archive").write_text("in the way")
+    _, errors = process.communicate(timeout=60)
+
+    assert 70 == process.returncode
+    assert str(archive) in errors
+    assert "bug" not in errors
+    assert [] == wait_until_nothing_is_left(set(), run_name)
