@@ -8,7 +8,9 @@ STAMP := $(VENV)/.ready
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Lockstep needs Python 3.11 or later: make PYTHON=python3.11' >&2; exit 69; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 		{ echo 'Python venv is missing: apt install make git python3-venv' >&2; exit 69; }
 	$(PYTHON) -m venv $(VENV)

@@ -52,6 +52,9 @@ def align(run: Run) -> Grid:
     to_step = np.zeros(len(keys), dtype=np.int64)
     np.maximum.at(to_step, rows, windows["to_step"].to_numpy(dtype=np.int64))
     time = {name: grid_of(column) / steps for name, column in TIMES.items()}
+    for name in ("own", "wall"):
+        # No step takes no time: a zero is a clock that did not answer.
+        time[name] = np.where(time[name] > 0, time[name], np.nan)
     start, end = _middle(grid_of("start")), _middle(grid_of("end"))
     told = telemetry(run.samples, run.ranks, (start + end) / 2)
     return Grid(

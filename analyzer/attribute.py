@@ -81,10 +81,11 @@ def attribute(
     culprits = tuple(_culprit(grid, *pair, findings, slow) for pair in accused)
     bill = _bill(grid, slow, whole)
     lost = _lost(grid, bill, hangs)
-    why_unknown = None if culprits else _unknown(grid, whole)
+    uniform = whole is not None and whole.kind == "structure"
+    why_unknown = None if culprits or uniform else _unknown(grid, whole)
     verdict = Verdict(
         run=grid.run,
-        status="degraded" if culprits else "unknown" if why_unknown else "healthy",
+        status="degraded" if culprits or uniform else "unknown" if why_unknown else "healthy",
         sentence="",
         slowdown=bill.slowdown if bill else None,
         slowdown_interval=bill.interval if bill else None,

@@ -1,7 +1,8 @@
 """How soon a fault would have been found: the recorded run replayed as growing prefixes.
 
 This is a replay of the archive, not a live measurement: at each moment the detectors see the
-steps that had ended and the samples that had been scraped by then, and nothing of the run's end.
+steps that had ended and, for ranks that stopped, the samples that had been scraped by then, and
+nothing of the run's end. A rank counts as found with its first finding, of either tier.
 """
 
 import dataclasses

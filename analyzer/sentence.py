@@ -30,6 +30,9 @@ def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
     if verdict.culprits:
         parts = [_accusation(verdict, culprit) for culprit in verdict.culprits]
         parts.append(_cost(verdict))
+    elif verdict.structure and verdict.status == "degraded":
+        parts = [f"Slower, and no node is to blame: {verdict.structure[0]['text']}."]
+        parts += [_cost(verdict), _seen(verdict, grid)]
     elif why_unknown:
         parts = [f"Unknown: {why_unknown}.", "No rank is named.", _seen(verdict, grid)]
     else:
@@ -85,7 +88,9 @@ def _certainty(confidence: float) -> str:
 
 def _cost(verdict: Verdict) -> str:
     parts = []
-    if verdict.slowdown is not None and any(c.slowdown is not None for c in verdict.culprits):
+    if verdict.slowdown is not None and (
+        verdict.structure or any(c.slowdown is not None for c in verdict.culprits)
+    ):
         parts.append(f"the run's steps take {verdict.slowdown:.2f}x their ideal time")
     if verdict.lost_gpu_hours is not None:
         money = (

@@ -7,6 +7,8 @@ from typing import Any
 from analyzer.run import Culprit, Fact, Verdict
 
 VERDICT_SCHEMA_VERSION = 1
+WHAT_IF = ("method", "S", "S_t", "S_dp", "S_pp", "M_W", "M_S", "fixes")
+"""Keys of DESIGN 3.4; those that need operations and a simulation are null without them."""
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         "anomalies": _plain(verdict.anomalies),
         "hang": _plain(verdict.hang),
         "structure": _plain(verdict.structure),
-        "what_if": _plain(verdict.what_if),
+        "what_if": {**dict.fromkeys(WHAT_IF), **_plain(verdict.what_if)},
         "rejected": [{"rank": rejected.rank, "why": rejected.why} for rejected in verdict.rejected],
         "alternatives": _plain(verdict.alternatives),
         "missing": list(verdict.missing),

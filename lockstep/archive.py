@@ -5,6 +5,7 @@ The recorder writes samples, steps and operations (collector/recorder.py).
 
 import json
 import platform
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,22 +21,33 @@ from workloads.models.configs import TINY
 from workloads.spec import RunSpec
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """How well the run was recorded; `incomplete` says what could not be written."""
+
+    failed_requests: int = 0
+    lost_steps: int = 0
+    incomplete: str = ""
+
+
 def now() -> datetime:
     """Wall time, UTC."""
     return datetime.now(UTC)
 
 
 def write_start(out: Path, spec: RunSpec, started: datetime) -> None:
-    """run.json without an end, the ranks, and the faults as intended."""
+    """run.json without an end, and the faults as intended."""
     _write_json(out / contract.RUN_FILE, _run(spec, started, None))
     _write_truth(out, spec, measured={})
 
 
-def write_end(out: Path, spec: RunSpec, started: datetime, outcome: Outcome) -> None:
+def write_end(
+    out: Path, spec: RunSpec, started: datetime, outcome: Outcome, recording: Recording
+) -> None:
     """run.json with how the run ended, and what the faults measurably did."""
-    _write_ranks(out, spec)
     _write_truth(out, spec, _measure(out, spec))
-    _write_json(out / contract.RUN_FILE, _run(spec, started, outcome))
+    told = {"failed_requests": recording.failed_requests, "lost_steps": recording.lost_steps}
+    _write_json(out / contract.RUN_FILE, {**_run(spec, started, outcome), "recording": told})
 
 
 def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str, Any]:
@@ -49,7 +61,7 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "ended": None if outcome is None else now().isoformat(),
         "outcome": None
         if outcome is None
-        else {"ending": outcome.ending, "rank": outcome.rank, "reason": outcome.reason},
+        else {"ending": outcome.ending, "ranks": outcome.ranks, "reason": outcome.reason},
         "spec": spec.to_json(),
         "command": spec.command(faults=False),
         "layout": {
@@ -126,7 +138,8 @@ def _measure(out: Path, spec: RunSpec) -> dict[int, float | None]:
     }
 
 
-def _write_ranks(out: Path, spec: RunSpec) -> None:
+def write_ranks(out: Path, spec: RunSpec) -> None:
+    """Who each rank is; whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -141,7 +154,9 @@ def _write_ranks(out: Path, spec: RunSpec) -> None:
         })  # fmt: skip
     types = {"int32": pa.int32(), "string": pa.string()}
     schema = pa.schema([(column.name, types[column.dtype]) for column in contract.RANKS])
-    pq.write_table(pa.Table.from_pylist(rows, schema), out / contract.RANKS_FILE)
+    temporary = out / f"{contract.RANKS_FILE}.new"
+    pq.write_table(pa.Table.from_pylist(rows, schema), temporary)
+    temporary.replace(out / contract.RANKS_FILE)
 
 
 def _version(distribution: str) -> str | None:

@@ -19,7 +19,7 @@ DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
 EPILOG = """\b
 Exit codes: 0 healthy or done; 1 warning; 2 a culprit was named; 3 unknown or too little data;
 64 usage; 65 bad input file; 69 source unreachable; 70 internal; 130 interrupted.
-1 to 3 come from `analyze` only. Data goes to stdout, progress to stderr.
+1 to 3 come from `analyze` (and 1 from `doctor`). Data goes to stdout, progress to stderr.
 
 \b
 Start with: lockstep demo

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from collector.contract.words import ExitCode
 from lockstep import archive
+from lockstep.archive import Recording
 from lockstep.leftovers import OWNER_FILE, SHARED_MEMORY
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import Progress as Show
@@ -19,6 +20,7 @@ from lockstep.output import fail
 from workloads.launchers import Ending, Outcome, Progress
 from workloads.launchers.local import LocalLauncher
 from workloads.launchers.local.janitor import Janitor
+from workloads.launchers.local.ranks import Ranks
 from workloads.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -51,15 +53,19 @@ def execute(
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
         started = archive.now()
-        try:
-            archive.write_start(out, spec, started)
-            outcome, incomplete = _observed(spec, out, workspace, on_progress)
-            archive.write_end(out, spec, started, outcome)
-        except OSError as error:
-            fail(ExitCode.INTERNAL, f"the archive {out} cannot be written: {error}")
-    if incomplete:
-        fail(ExitCode.INTERNAL, f"the archive {out} is not whole: {incomplete}")
+        _written(out, lambda: archive.write_start(out, spec, started))
+        outcome, recording = _observed(spec, out, workspace, on_progress)
+        _written(out, lambda: archive.write_end(out, spec, started, outcome, recording))
+    if recording.incomplete:
+        fail(ExitCode.INTERNAL, f"the archive {out} is not whole: {recording.incomplete}")
     return outcome
+
+
+def _written(out: Path, write: Callable[[], None]) -> None:
+    try:
+        write()
+    except OSError as error:
+        fail(ExitCode.INTERNAL, f"the archive {out} cannot be written: {error}")
 
 
 def watched(spec: RunSpec, out: Path, show: Show) -> Outcome:
@@ -78,41 +84,47 @@ def watched(spec: RunSpec, out: Path, show: Show) -> Outcome:
 
 def _observed(
     spec: RunSpec, out: Path, workspace: Path, on_progress: Callable[[Progress], None]
-) -> tuple[Outcome, str]:
-    """How the run ended, and what of it could not be recorded (empty = nothing)."""
+) -> tuple[Outcome, Recording]:
     interrupted = Outcome(Ending.INTERRUPTED, reason="interrupted by the user")
-    incomplete = ""
     nodes = [f"node-{index}" for index in range(spec.layout.nodes)]
-    with NodeCollectors(nodes, workspace, out / LOGS) as collectors:
+    recording = Recording()
+    with NodeCollectors(nodes, workspace, out / LOGS) as collectors, ExitStack() as stack:
         try:
-            # Forks: no thread may run yet.
-            ranks = LocalLauncher().launch(spec, workspace, out / LOGS)
-        except KeyboardInterrupt:
-            return interrupted, incomplete
-        try:
+            ranks = _launched(spec, workspace, out / LOGS)
+            stack.callback(ranks.end)
+            _written(out, lambda: archive.write_ranks(out, spec))
             recorder = collectors.recorder(out, spec.run)
             recorder.start()
             try:
                 outcome = ranks.wait(on_progress)
             finally:
                 ranks.end()
-                incomplete = _stop(recorder)
+                recording = _stopped(recorder)
         except KeyboardInterrupt:
-            return interrupted, incomplete
-        finally:
-            ranks.end()
-    return outcome, incomplete
+            # Closing what is open must not be interrupted in turn.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            return interrupted, recording
+    return outcome, recording
 
 
-def _stop(recorder: "Recorder") -> str:
-    """Close the archive's tables; what could not be written, in words."""
+def _launched(spec: RunSpec, workspace: Path, logs: Path) -> Ranks:
+    """Forks: no thread may run yet."""
+    try:
+        return LocalLauncher().launch(spec, workspace, logs)
+    except OSError as error:
+        fail(ExitCode.UNREACHABLE, f"the ranks cannot be started: {error}")
+
+
+def _stopped(recorder: "Recorder") -> Recording:
+    """Close the archive's tables."""
     from collector.recorder import RecorderError
 
+    incomplete = ""
     try:
         recorder.stop()
     except RecorderError as error:
-        return str(error)
-    return ""
+        incomplete = str(error)
+    return Recording(recorder.errors, recorder.lost_steps, incomplete)
 
 
 def _prepare(out: Path, workspace: Path) -> None:

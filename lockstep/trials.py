@@ -86,7 +86,10 @@ def run(setting: Setting, trial: Trial, archive: Path) -> None:
         except BaseException as error:
             # Ctrl-C reached the run as well; give it the time to close what it opened.
             process.terminate()
-            process.communicate(timeout=END_SECONDS)
+            try:
+                process.communicate(timeout=END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
             if isinstance(error, subprocess.TimeoutExpired):
                 raise TrialError(f"{trial.name} took over {LIMIT_SECONDS:.0f} s") from None
             raise
@@ -138,7 +141,8 @@ def read(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
             line = json.loads(text)
         except ValueError:
             continue  # the score was killed while it wrote; the trial is run again
-        lines[line["setting"], line["trial"]] = line
+        if isinstance(line, dict) and {"setting", "trial"} <= line.keys():
+            lines[line["setting"], line["trial"]] = line
     return lines
 
 

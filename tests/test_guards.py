@@ -59,7 +59,7 @@ def test_every_command_has_a_file_and_every_file_a_command() -> None:
     folder = ROOT / "lockstep" / "commands"
     files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
 
-    assert {command.__name__ for command in COMMANDS} == files
+    assert sorted(command.__name__ for command in COMMANDS) == sorted(files)
     assert [f"lockstep.commands.{each.__name__}" for each in COMMANDS] == [
         command.__module__ for command in COMMANDS
     ]

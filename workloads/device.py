@@ -40,19 +40,15 @@ class EmulatedDevice:
         self._noise = noise
         self._dice = random.Random(seed)  # noqa: S311 - timing noise, not a secret
         self._scale = 1.0
-        self._factor = 1.0
         self._extra = 0.0
         self._burner = torch.rand(96, 96)
 
-    def start_step(self, factor: float, extra_seconds: float) -> None:
-        """Draw the step's noise and set the fault in force.
+    def start_step(self, extra_seconds: float) -> None:
+        """Draw the step's noise; a fault in force adds `extra_seconds` to the step's device time.
 
-        Args:
-            factor: Slowdown of the device, >= 1 (unpaced: arithmetic repeated accordingly).
-            extra_seconds: The same slowdown as device time to add to a paced step.
+        Unpaced, that time is filled with more real arithmetic.
         """
         self._scale = max(0.5, self._dice.gauss(1.0, self._noise))
-        self._factor = factor
         self._extra = extra_seconds
         self.busy_seconds = 0.0
 
@@ -68,14 +64,14 @@ class EmulatedDevice:
             deadline = began + share * (self.seconds * self._scale + self._extra)
             while (left := deadline - monotonic()) > 0:
                 sleep(left)
-        elif self._factor > 1.0:
-            self._burn((self._factor - 1.0) * cpu)
+        else:
+            self._burn(SHARES[name] * self._extra)
         self.busy_seconds += monotonic() - began
 
-    def _burn(self, cpu_seconds: float) -> None:
-        """More real arithmetic, measured on the thread's own CPU clock."""
-        until = thread_time() + cpu_seconds
-        while thread_time() < until:
+    def _burn(self, seconds: float) -> None:
+        """More real arithmetic, for a time."""
+        until = monotonic() + seconds
+        while monotonic() < until:
             torch.mm(self._burner, self._burner)
 
 

@@ -252,7 +252,8 @@ def _create(path: Path) -> mmap.mmap:
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o644)
     try:
-        os.ftruncate(descriptor, ring.FILE_BYTES)
+        # Not ftruncate: a full shared memory must say so here, not by SIGBUS in a store.
+        os.posix_fallocate(descriptor, 0, ring.FILE_BYTES)
         return mmap.mmap(descriptor, ring.FILE_BYTES)
     finally:
         os.close(descriptor)

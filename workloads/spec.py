@@ -97,6 +97,7 @@ class RunSpec:
             f"--ranks-per-node {layout.ranks_per_node} --steps {self.steps} --seed {self.seed}",
             *(f"--fault {shlex.quote(fault.spec)}" for fault in injected),
             f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",
+            f"--hang-timeout {self.hang_timeout:g}",
         ]
         return " ".join(words)
 

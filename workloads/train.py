@@ -31,11 +31,10 @@ from workloads.recording import StepRecorder
 from workloads.ring import Heartbeat, Identity, RingWriter
 from workloads.simulated_gpu import SimulatedGpu
 from workloads.spec import RunSpec
+from workloads.warmup import WARMUP_STEPS
 
 SAMPLES_PER_RANK = 2
 BUCKET_BYTES = 256 * 1024
-WARMUP_STEPS = 5
-"""Unpaced steps that measure this machine's CPU time; tagged `warmup`."""
 SURVIVOR_SECONDS = 60.0
 GC_STEPS = 100
 """Garbage is collected on all ranks in the same step, every so many steps; tagged `gc`."""
@@ -84,6 +83,9 @@ def train(job: RankJob) -> None:
         _loop(job, recorder, comm, gpu)
     except PeerLostError:
         writer.state(RankState.PEER_LOST)
+        raise
+    except BaseException:
+        writer.state(RankState.FAILED)
         raise
     writer.state(RankState.FINISHED)
     dist.destroy_process_group()

@@ -15,6 +15,12 @@ from analyzer.run import LoadError, Run
 from collector.contract import archive
 from collector.contract.archive import Column
 
+LATEST = 32503680000.0
+"""Unix seconds of the year 3000."""
+MOST_RANKS = 1_000_000
+LONGEST = 1e7
+"""Seconds; no step takes four months."""
+
 
 def load(path: Path) -> Run:
     """The archive in the folder `path`.
@@ -32,11 +38,17 @@ def load(path: Path) -> Run:
     missing: list[str] = []
     if "ended" not in meta or meta["ended"] is None:
         missing.append("run.json has no end: the run still goes on or was killed")
+    lost = _object(meta, "recording", path).get("lost_steps")
+    if lost:
+        missing.append(f"{lost} steps of ranks were overwritten before they were recorded")
     samples = _frame(path / archive.SAMPLES_FILE, archive.SAMPLES, missing)
     steps = _frame(path / archive.STEPS_FILE, archive.STEPS, missing)
     ops = _frame(path / archive.OPS_FILE, archive.OPS, missing)
     table = _frame(path / archive.RANKS_FILE, archive.RANKS, missing)
-    ranks = rank_infos(table, samples, meta.get("layout"), missing)
+    _check(path / archive.STEPS_FILE, steps)
+    for name in ("spec", "versions"):
+        _object(meta, name, path)
+    ranks = rank_infos(table, samples, _layout(meta, path), missing)
     windows = from_samples(samples) if steps.empty else from_steps(steps)
     return Run(
         name=str(meta.get("run") or meta.get("id") or path.name),
@@ -64,6 +76,42 @@ def _run_file(path: Path) -> Mapping[str, Any]:
         )
     assert isinstance(meta, dict)
     return meta
+
+
+def _object(meta: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+    """A JSON object of run.json; empty where it is absent."""
+    value = meta.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise LoadError(f"{path / archive.RUN_FILE}: {name} is {value!r}; it must be an object")
+    return value
+
+
+def _layout(meta: Mapping[str, Any], path: Path) -> Mapping[str, Any] | None:
+    layout = _object(meta, "layout", path)
+    for name, value in layout.items():
+        if not isinstance(value, int) or not 1 <= value <= MOST_RANKS:
+            raise LoadError(
+                f"{path / archive.RUN_FILE}: layout.{name} is {value!r};"
+                f" it must be a whole number from 1 to {MOST_RANKS}"
+            )
+    return layout or None
+
+
+def _check(path: Path, steps: pd.DataFrame) -> None:
+    """Values that no run can have: a file of another kind, or a damaged one."""
+    times = steps[[name for name in steps if str(name).endswith("_seconds")]]
+    wrong = {
+        "step": steps["step"] < 0,
+        "rank": steps["rank"] < 0,
+        "start": ~steps["start"].between(0, LATEST),
+        "a duration": ((times < 0) | (times > LONGEST)).any(axis=1),
+    }
+    for name, bad in wrong.items():
+        if bad.any():
+            row = int(bad.to_numpy().argmax())
+            raise LoadError(f"{path}: row {row} has an impossible value for {name}")
 
 
 def _frame(path: Path, columns: Sequence[Column], missing: list[str]) -> pd.DataFrame:

@@ -45,7 +45,7 @@ STATE = Struct("<I")
 
 HEARTBEAT_OFFSET = 328
 HEARTBEAT = Struct("<q")
-"""heartbeat_ns, written every second by a helper thread; outside the guard."""
+"""heartbeat_ns, written at least every second by a helper thread; outside the guard."""
 
 GUARD_OFFSET = 384
 GUARD = Struct("<Q")

@@ -12,7 +12,6 @@ COMMANDS: tuple[Callable[..., int | None], ...] = (
     demo.demo,
     run.run,
     collect.collect,
-    run.run,
     analyze.analyze,
     report.report,
     score.score,

@@ -78,12 +78,10 @@ def run(
         "run": spec.run,
         "archive": str(archive),
         "ending": outcome.ending,
-        "rank": outcome.rank,
+        "ranks": list(outcome.ranks),
         "reason": outcome.reason,
     }
-    text = "\n".join(
-        f"{name:8}{value}" for name, value in answer.items() if value not in (None, "")
-    )
+    text = "\n".join(f"{name:8}{value}" for name, value in answer.items() if value not in ([], ""))
     output.document(answer, form, text)
     return exit_code(spec, outcome, archive)
 
@@ -95,11 +93,10 @@ def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
     if not as_injected(spec, outcome):
-        who = "a rank" if outcome.rank is None else f"rank {outcome.rank}"
-        where = "" if outcome.rank is None else f" on {spec.layout.node(outcome.rank)}"
+        places = [f"rank {rank} on {spec.layout.node(rank)}" for rank in outcome.ranks]
         fail(
             ExitCode.INTERNAL,
-            f"{who}{where} failed, and no fault asked for it: {outcome.reason};"
-            f" see {archive / 'logs'}",
+            f"{' and '.join(places) or 'a rank'} failed, and no fault asked for it:"
+            f" {outcome.reason}; see {archive / 'logs'}",
         )
     return ExitCode.OK

@@ -37,7 +37,7 @@ def score(
         "scores"
     ),
     nodes: Annotated[int, typer.Option(min=2, help="Emulated nodes, one rank each.")] = 4,
-    steps: Annotated[int, typer.Option(min=10, help="Steps of each run.")] = 250,
+    steps: Annotated[int, typer.Option(min=40, help="Steps of each run.")] = 250,
     pace: Annotated[Pace, typer.Option(help="Emulated devices.")] = Pace.ON,
     device_noise: Annotated[
         float, typer.Option(min=0, max=0.5, help="Spread of an emulated device's step time.")
@@ -73,6 +73,9 @@ def score(
         **figures([trials.case(line) for line in lines]),
     }
     output.document(tree, form, _table(tree, lines))
+    if failed:
+        # Figures without the runs that failed would flatter: they are no score.
+        output.fail(ExitCode.INTERNAL, f"{len(failed)} of {2 * runs} runs failed: {failed[0]}")
     return ExitCode.OK
 
 

@@ -24,14 +24,13 @@ from workloads.data.markov import MarkovSource
 from workloads.models.configs import TINY
 from workloads.models.gpt import Gpt
 from workloads.recording import StepRecorder
-from workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
+from workloads.ring import GROUP_INDEX, HEARTBEAT_SECONDS, OP_INDEX, Identity, RingWriter
 
 COLLECTIVES = 20
 PHASES_USED = (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.GRAD_SYNC, Phase.OPTIMIZER)
 STEP_SECONDS = 0.040
 PAIRED_STEPS = 600
 ROUNDS, CALLS = 15, 2000
-BEAT_SECONDS = 0.5
 
 
 def main() -> dict[str, float]:
@@ -45,7 +44,7 @@ def main() -> dict[str, float]:
         COLLECTIVES * costs["collective"]
         + len(PHASES_USED) * costs["phase"]
         + costs["step"]
-        + costs["heartbeat"] * STEP_SECONDS / BEAT_SECONDS
+        + costs["heartbeat"] * STEP_SECONDS / HEARTBEAT_SECONDS
     )
     return {
         **{f"{name}_microseconds": cost * 1e6 for name, cost in costs.items()},

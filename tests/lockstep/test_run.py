@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,11 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
+from workloads.faults.cgroup import why_not
+
 SHARED_MEMORY = Path("/dev/shm/lockstep")
 CGROUPS = (Path("/sys/fs/cgroup/cpu/lockstep"), Path("/sys/fs/cgroup/lockstep"))
+WHY_NO_QUOTA = why_not()
 SHORT = ("--nodes", "2", "--steps", "40", "--seed", "3")
 
 
@@ -61,7 +65,8 @@ def wait_until_nothing_is_left(pids: set[int], run_name: str) -> list[str]:
 def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """A run that trains right now, in its own session, with a quota on one rank where possible."""
     archive = tmp_path / "archive"
-    fault = ("--fault", "cpu-quota:rank=1,from=12") if os.geteuid() == 0 else ()
+    # With a quota where there may be one: its cgroup must go as well.
+    fault = () if WHY_NO_QUOTA else ("--fault", "cpu-quota:rank=1,from=12")
     process = subprocess.Popen(
         command("gpt", "--nodes", "2", "--steps", "4000", *fault, "--out", str(archive)),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -156,8 +161,8 @@ def test_an_injected_crash_is_a_successful_run_that_names_its_rank(tmp_path: Pat
     answer = json.loads(done.stdout)
 
     assert 0 == done.returncode
-    assert ("crash", 1, "killed by SIGKILL") == tuple(
-        answer[key] for key in ("ending", "rank", "reason")
+    assert ("crash", [1], "killed by SIGKILL") == tuple(
+        answer[key] for key in ("ending", "ranks", "reason")
     )
 
 
@@ -171,7 +176,7 @@ def test_a_frozen_rank_ends_the_run_at_the_hang_timeout(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert 0 == done.returncode
-    assert ("hang", 0) == tuple(json.loads(done.stdout)[key] for key in ("ending", "rank"))
+    assert ("hang", [0]) == tuple(json.loads(done.stdout)[key] for key in ("ending", "ranks"))
 
 
 @pytest.mark.distributed
@@ -189,7 +194,7 @@ def test_an_ended_launcher_leaves_nothing_but_a_readable_archive(
 
     assert [] == wait_until_nothing_is_left(pids, run_name)
     assert (-signal.SIGKILL if number == signal.SIGKILL else 130) == code
-    for table in ("steps.parquet", "ops.parquet", "samples.parquet"):
+    for table in ("ranks.parquet", "steps.parquet", "ops.parquet", "samples.parquet"):
         assert ds.dataset(archive / table).count_rows() > 0
 
 
@@ -207,7 +212,7 @@ def test_a_rank_that_fails_by_itself_is_named_and_is_a_failure(
     outcome = json.loads((archive / "run.json").read_text())["outcome"]
 
     assert 70 == code
-    assert {"ending": "crash", "rank": 1, "reason": "killed by SIGKILL"} == outcome
+    assert {"ending": "crash", "ranks": [1], "reason": "killed by SIGKILL"} == outcome
     assert [] == wait_until_nothing_is_left(pids, run_name)
 
 
@@ -216,6 +221,41 @@ def _maps_ring(pid: int, name: str) -> bool:
         return name in Path(f"/proc/{pid}/maps").read_text()
     except OSError:
         return False
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+def test_two_frozen_ranks_of_one_node_are_the_fault_that_was_asked_for(tmp_path: Path) -> None:
+    done = run(
+        "gpt", "--nodes", "2", "--ranks-per-node", "2", "--steps", "40", "--fault", "freeze:node=1",
+        "--hang-timeout", "3", "--out", str(tmp_path / "archive"), "-o", "json",
+    )  # fmt: skip
+
+    assert 0 == done.returncode
+    assert [2, 3] == json.loads(done.stdout)["ranks"]
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+def test_a_rank_that_raises_says_why_in_its_log(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    broken = textwrap.dedent("""
+        import sys
+        from workloads import train
+        def fail(job):
+            raise RuntimeError("the weights are missing")
+        train.run_rank = fail
+        from lockstep.cli import main
+        sys.exit(main())
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", broken, "run", "gpt", *SHORT, "--out", str(archive)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+    assert 70 == done.returncode
+    assert "the weights are missing" in done.stderr
+    assert "RuntimeError" in (archive / "logs" / "rank-0.log").read_text()
 
 
 @pytest.mark.parametrize(
@@ -258,16 +298,35 @@ def test_an_archive_is_never_overwritten(tmp_path: Path) -> None:
     assert [tmp_path / "precious"] == list(tmp_path.iterdir())
 
 
-def test_a_fault_that_needs_root_is_refused_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from collector.contract.words import FaultKind
-    from workloads.faults import cgroup
-    from workloads.faults.capabilities import available
+def test_a_fault_that_needs_root_is_refused_with_the_reason(tmp_path: Path) -> None:
+    # Becoming nobody for real would take the interpreter's own files away from it.
+    as_nobody = "import os, sys; os.geteuid = lambda: 65534\n"
+    as_nobody += "from lockstep.cli import main; sys.exit(main())"
+    fault = ("--fault", "cpu-quota:rank=1", "--out", str(tmp_path / "archive"))
+    done = subprocess.run(
+        [sys.executable, "-c", as_nobody, "run", "gpt", *fault],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
 
-    monkeypatch.setattr(cgroup.os, "geteuid", lambda: 1000)
+    assert 64 == done.returncode
+    assert "cpu-quota needs root" in done.stderr
+    assert 1 == len(done.stderr.strip().splitlines())
+    assert not (tmp_path / "archive").exists()
 
-    assert "cpu-quota needs root" in available(pace=True)[FaultKind.CPU_QUOTA]
+
+@pytest.mark.root
+@pytest.mark.distributed
+@pytest.mark.slow
+@pytest.mark.skipif(WHY_NO_QUOTA != "", reason=WHY_NO_QUOTA)
+def test_a_cpu_quota_slows_its_rank_about_as_asked(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    run("gpt", "--nodes", "2", "--steps", "100", "--fault", "cpu-quota:rank=1,factor=1.8",
+        "--out", str(archive))  # fmt: skip
+    fault = json.loads((archive / "truth.json").read_text())["faults"][0]
+
+    # It depends on the load of the machine; the measured factor is what counts as truth.
+    assert 1.2 < fault["factor_measured"] < 3.0
+    assert [] == [str(root) for root in CGROUPS if root.exists() and any(root.iterdir())]
 
 
 @pytest.mark.distributed

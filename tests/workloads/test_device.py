@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from time import monotonic
+from time import monotonic, thread_time
 
 import pytest
 
@@ -24,23 +24,32 @@ def step_seconds(device: EmulatedDevice) -> float:
 
 def test_a_step_takes_the_devices_time_whatever_the_arithmetic_took() -> None:
     device = EmulatedDevice(0.04, noise=0.0, seed=1)
-    device.start_step(1.0, 0.0)
+    device.start_step(0.0)
 
     assert step_seconds(device) >= 0.04
 
 
 def test_a_fault_adds_its_device_time() -> None:
     device = EmulatedDevice(0.02, noise=0.0, seed=1)
-    device.start_step(2.0, 0.02)
+    device.start_step(0.02)
 
     assert step_seconds(device) >= 0.04
 
 
 def test_without_pace_a_step_takes_what_it_takes() -> None:
     device = EmulatedDevice(None, noise=0.0, seed=1)
-    device.start_step(1.0, 0.0)
+    device.start_step(0.0)
 
     assert step_seconds(device) < 0.02
+
+
+def test_without_pace_a_fault_is_more_arithmetic() -> None:
+    device = EmulatedDevice(None, noise=0.0, seed=1)
+    device.start_step(0.03)
+    began = thread_time()
+
+    assert step_seconds(device) >= 0.03
+    assert thread_time() - began > 0.005
 
 
 def test_device_time_leaves_the_processors_headroom() -> None:

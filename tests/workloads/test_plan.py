@@ -40,8 +40,8 @@ def test_a_node_means_every_rank_of_it() -> None:
         ("compute:rank=1,factor=fast", "factor=fast is not a number"),
         ("compute:rank=1,factor=1", "must be above 1"),
         ("compute:rank=1,factor=nan", "must be above 1"),
-        ("compute:rank=1,from=200,to=100", "from before to"),
-        ("compute:rank=1,from=0", "with healthy steps before"),
+        ("compute:rank=1,from=200,to=100", "from before to: the steps before"),
+        ("compute:rank=1,from=9", "must lie inside 10 to 300"),
         ("compute:rank=1,shape=square", "shape 'square'"),
         ("compute:rank=1,size=3", "unknown setting 'size'"),
         ("compute:rank=1,rank=2", "rank is given twice"),
@@ -88,6 +88,16 @@ def test_draws_stay_inside_the_pool_and_the_run() -> None:
     assert {0, 1, 2, 3} == {f.rank for f in faults}
     assert all(40 <= f.from_step <= 80 and f.to_step == 160 for f in faults)
     assert all(f.factor is None or 1.2 <= f.factor <= 2.0 for f in faults)
+
+
+def test_a_run_too_short_to_draw_from_is_refused() -> None:
+    with pytest.raises(FaultError, match="20 steps are too few to draw from"):
+        read("random@3", steps=20)
+
+
+def test_a_short_run_needs_an_onset_of_its_own() -> None:
+    with pytest.raises(FaultError, match="steps 4 to 12 must lie inside 10 to 12"):
+        read("compute:rank=0", steps=12)
 
 
 @given(st.text(max_size=60))

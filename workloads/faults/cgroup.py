@@ -34,9 +34,21 @@ def why_not(root: Path = ROOT) -> str:
     found = cpu_root(root)
     if found is None:
         return "cpu-quota needs the cgroup CPU controller, and this machine mounts none"
-    if not os.access(found[0], os.W_OK):
-        return f"cpu-quota needs {found[0]} to be writable"
+    try:
+        _probe(root)
+    except OSError as error:
+        return f"cpu-quota cannot use {found[0]}: {error.strerror}"
     return ""
+
+
+def _probe(root: Path) -> None:
+    """Make, limit and remove a group: permission bits alone do not tell in a container."""
+    run = f"probe-{os.getpid()}"
+    group = CpuGroup(run, 0, root)
+    try:
+        group.make(Quota.of(0.5))
+    finally:
+        remove(run, root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +78,17 @@ class CpuGroup:
 
     def enter(self, quota: Quota) -> None:
         """Move the calling process, all its threads, under the quota."""
+        self.make(quota)
         self._home = self._own_group()
+        (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def make(self, quota: Quota) -> None:
+        """The group with its quota, and nobody in it yet."""
         self.path.mkdir(parents=True, exist_ok=True)
         if self._version == 2:
             for folder in (self._base, self._base / PARENT, self.path.parent):
                 (folder / "cgroup.subtree_control").write_text("+cpu")
         self.limit(quota)
-        (self.path / "cgroup.procs").write_text(str(os.getpid()))
 
     def limit(self, quota: Quota) -> None:
         """Change the quota."""

@@ -45,14 +45,13 @@ class Injector:
                 os.kill(os.getpid(), signal.SIGSTOP)
             if fault.kind is FaultKind.CPU_QUOTA:
                 self._set_quota(fault, step)
-        factor, extra = 1.0, 0.0
+        extra = 0.0
         for fault in self._active(step, DEVICE_KINDS):
             assert fault.factor is not None
-            factor *= fault.factor
             extra += (fault.factor - 1.0) * self._baseline()
         seconds = self._device.seconds
-        self._device_factor = 1.0 + extra / seconds if seconds else factor
-        self._device.start_step(factor, extra)
+        self._device_factor = 1.0 + extra / seconds if seconds else 1.0
+        self._device.start_step(extra)
 
     def stall_data(self, step: int) -> None:
         """Make the loader late, as slow storage does."""

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.faults.plan import Fault
+from workloads.warmup import WARMUP_STEPS
 
 TRIM = 0.1
 """Share of the slowest and fastest steps left out of a mean: scheduler outliers."""
-WARMUP_STEPS = 5
 
 
 def factor_measured(

@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass
 
 from collector.contract.words import FAULT_CAUSES, FaultKind
+from workloads.warmup import FIRST_FAULTY_STEP
 
 DEVICE_KINDS = (FaultKind.COMPUTE, FaultKind.THERMAL, FaultKind.POWER)
 STOP_KINDS = (FaultKind.FREEZE, FaultKind.CRASH)
@@ -95,10 +96,10 @@ def parse(
         raise FaultError(f"fault {spec!r}: {kind} stops the rank for good and takes no to=STEP")
     begin = steps // 3 if begin is None else begin
     end = steps if end is None else end
-    if not 0 < begin < steps or not begin < end <= steps:
+    if not FIRST_FAULTY_STEP <= begin < end <= steps:
         raise FaultError(
-            f"fault {spec!r}: steps {begin} to {end} must lie inside 1 to {steps},"
-            " from before to, with healthy steps before"
+            f"fault {spec!r}: steps {begin} to {end} must lie inside {FIRST_FAULTY_STEP} to"
+            f" {steps}, from before to: the steps before show the healthy speed"
         )
     shape = settings.pop("shape", "constant")
     if shape not in SHAPES:
@@ -157,11 +158,15 @@ def _draw(spec: str, world: int, steps: int, available: dict[FaultKind, str]) ->
     """Kind, place, onset and size from the seed, among what this machine can do."""
     seed = _integer(spec, "seed", spec.removeprefix("random@"))
     assert seed is not None
+    if steps <= 2 * FIRST_FAULTY_STEP:
+        raise FaultError(
+            f"fault {spec!r}: {steps} steps are too few to draw from; over {2 * FIRST_FAULTY_STEP}"
+        )
     pool = tuple(kind for kind in BUILT if not available[kind])
     dice = random.Random(seed)  # noqa: S311 - a seeded plan, not a secret
     kind = dice.choice(pool)
     rank = dice.randrange(world)
-    begin = dice.randint(max(1, steps // 4), max(1, steps // 2))
+    begin = dice.randint(max(FIRST_FAULTY_STEP, steps // 4), steps // 2)
     low, high = RANDOM_FACTORS
     factor = None if kind in STOP_KINDS else round(dice.uniform(low, high), 2)
     return Fault(kind, rank, None, factor, begin, steps, "constant", spec, tuple(pool))

@@ -30,11 +30,19 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended; `rank` and `reason` name the first cause of a crash or hang."""
+    """How a run ended.
+
+    `ranks` are those that crashed by themselves or hold the others up, `reason` says how.
+    """
 
     ending: Ending
-    rank: int | None = None
+    ranks: tuple[int, ...] = ()
     reason: str = ""
+
+    @property
+    def rank(self) -> int | None:
+        """The rank, where it is just one."""
+        return self.ranks[0] if len(self.ranks) == 1 else None
 
 
 def as_injected(spec: RunSpec, outcome: Outcome) -> bool:
@@ -42,8 +50,9 @@ def as_injected(spec: RunSpec, outcome: Outcome) -> bool:
     wanted = {Ending.CRASH: FaultKind.CRASH, Ending.HANG: FaultKind.FREEZE}.get(outcome.ending)
     if wanted is None:
         return outcome.ending is Ending.FINISHED
-    places = [f.ranks(spec.layout.ranks_per_node) for f in spec.faults if f.kind is wanted]
-    return any(outcome.rank in ranks for ranks in places)
+    per_node = spec.layout.ranks_per_node
+    asked = {rank for f in spec.faults if f.kind is wanted for rank in f.ranks(per_node)}
+    return bool(outcome.ranks) and asked.issuperset(outcome.ranks)
 
 
 class Handle(Protocol):

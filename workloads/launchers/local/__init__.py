@@ -4,6 +4,7 @@ import importlib
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from time import monotonic_ns
 from types import ModuleType
@@ -22,7 +23,11 @@ class LocalLauncher:
     """
 
     def launch(self, spec: RunSpec, workspace: Path, logs: Path) -> Ranks:
-        """Start every rank; they die with this process."""
+        """Start every rank; they die with this process.
+
+        Raises:
+            OSError: A process could not be started; none of the run is left.
+        """
         training = importlib.import_module("workloads.train")
         offset, _ = wall_minus_monotonic_ns()
         start = monotonic_ns() + offset
@@ -40,7 +45,11 @@ class LocalLauncher:
                 cores=len(os.sched_getaffinity(0)),
                 start_wall_ns=start,
             )
-            ranks.append(RankProcess(rank, _fork(training, job, log), node_dir, log))
+            try:
+                ranks.append(RankProcess(rank, _fork(training, job, log), node_dir, log))
+            except BaseException:
+                Ranks(spec, ranks).end()
+                raise
         return Ranks(spec, ranks)
 
 
@@ -61,6 +70,8 @@ def _fork(training: ModuleType, job: object, log: Path) -> int:
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         code = training.run_rank(job)
+    except BaseException:  # noqa: BLE001 - the rank's log is the only place that can say it
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -15,13 +15,17 @@ from time import monotonic, sleep
 from workloads.faults import cgroup
 
 PATIENCE_SECONDS = 10.0
+_DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Janitor:
     """Holds the launcher's end of the pipe; `dismiss` does the cleaning and waits for it."""
 
     def __init__(self, run: str, workspace: Path) -> None:
+        self._run, self._workspace = run, workspace
         reading, self._writing = os.pipe2(os.O_CLOEXEC)
+        # A signal between the fork and the child's deafness to it would end the janitor.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
         self._pid = os.fork()
         if self._pid == 0:
             try:
@@ -29,32 +33,35 @@ class Janitor:
                 _wait_and_clean(reading, run, workspace)
             finally:
                 os._exit(0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _DEAF_TO)
         os.close(reading)
 
     def dismiss(self) -> None:
         """The run is over: clean now. All ranks must have ended."""
         os.close(self._writing)
         os.waitpid(self._pid, 0)
+        clean(self._run, self._workspace)  # nothing left to do, unless somebody killed the janitor
 
 
 def clean(run: str, workspace: Path) -> None:
     """Remove the run's rings and cgroups; what is busy is tried again for a while."""
     deadline = monotonic() + PATIENCE_SECONDS
-    while True:
-        shutil.rmtree(workspace, ignore_errors=True)
-        try:
-            cgroup.remove(run)
-        except OSError:
-            if monotonic() < deadline:
-                sleep(0.1)
-                continue
-        if not workspace.exists() or monotonic() > deadline:
-            return
+    while not _cleaned(run, workspace) and monotonic() < deadline:
+        sleep(0.1)
+
+
+def _cleaned(run: str, workspace: Path) -> bool:
+    shutil.rmtree(workspace, ignore_errors=True)
+    try:
+        cgroup.remove(run)
+    except OSError:  # a process of it still ends
+        return False
+    return not workspace.exists()
 
 
 def _wait_and_clean(reading: int, run: str, workspace: Path) -> None:
     os.setsid()  # neither the terminal's Ctrl-C nor its hang-up reaches us
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _DEAF_TO:
         signal.signal(number, signal.SIG_IGN)
     for descriptor in (0, 1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)

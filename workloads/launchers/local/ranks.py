@@ -81,11 +81,12 @@ class Ranks:
         step, moved, patience = -1, monotonic(), STARTUP_SECONDS
         while True:
             ended = [process for process in self._ranks if process.reap()]
-            crashed = self._first_crash(ended)
-            if crashed is not None:
+            if self._crashed(ended):
                 sleep(AFTERMATH_SECONDS)
+                crashed = self._crashed([process for process in self._ranks if process.reap()])
                 self.end()
-                return Outcome(Ending.CRASH, crashed.rank, crashed.how())
+                ranks = tuple(process.rank for process in crashed)
+                return Outcome(Ending.CRASH, ranks, crashed[0].how())
             if len(ended) == len(self._ranks):
                 return Outcome(Ending.FINISHED)
             progress = self._progress()
@@ -95,9 +96,11 @@ class Ranks:
                 step, moved = progress.step, monotonic()
                 on_progress(progress)
             elif monotonic() - moved > patience:
-                laggard = self._laggard()
+                laggards = self._laggards()
                 self.end()
-                return Outcome(Ending.HANG, laggard, f"no rank completed a step for {patience:g} s")
+                return Outcome(
+                    Ending.HANG, laggards, f"no rank completed a step for {patience:g} s"
+                )
             sleep(POLL_SECONDS)
 
     def end(self) -> None:
@@ -115,11 +118,11 @@ class Ranks:
             else:
                 return
 
-    def _first_crash(self, ended: list[RankProcess]) -> RankProcess | None:
-        """A rank that died by itself before one that died of it: signals come first."""
+    def _crashed(self, ended: list[RankProcess]) -> list[RankProcess]:
+        """The ranks that died by themselves; one that a signal killed goes before the others."""
         failed = [process for process in ended if process.status != 0]
         by_signal = [p for p in failed if p.status is not None and os.WIFSIGNALED(p.status)]
-        return next(iter(by_signal or failed), None)
+        return by_signal or failed
 
     def _progress(self) -> Progress:
         counters = [process.counters() for process in self._ranks]
@@ -130,9 +133,9 @@ class Ranks:
         loss = counters[0][1] if counters[0] is not None else math.nan
         return Progress(step, self._spec.steps, None if math.isnan(loss) else loss)
 
-    def _laggard(self) -> int | None:
-        """The rank that arrived at the fewest collectives, if there is just one."""
+    def _laggards(self) -> tuple[int, ...]:
+        """The ranks that arrived at the fewest collectives; none if all arrived at as many."""
         counters = {process.rank: process.counters() for process in self._ranks}
         arrived = {rank: counter[2] for rank, counter in counters.items() if counter is not None}
         fewest = [rank for rank, value in arrived.items() if value == min(arrived.values())]
-        return fewest[0] if len(fewest) == 1 else None
+        return tuple(fewest) if len(fewest) < len(self._ranks) else ()
