@@ -20,7 +20,6 @@ class Action:
 
 DRAIN = Action("mitigate", "Take the node out of service after the next checkpoint.",
                "kubectl cordon {node} && kubectl drain {node} --ignore-daemonsets")  # fmt: skip
-WATCH = Action("detect", "Keep the exporter on every node.", "lockstep collect")
 _QUERY = "ssh {node} nvidia-smi -i {gpu} -q -d "
 
 ADVICE: dict[str, tuple[Action, ...]] = {
@@ -33,7 +32,8 @@ ADVICE: dict[str, tuple[Action, ...]] = {
     Cause.POWER: (
         Action("verify", "Compare the power limit with its default.", _QUERY + "POWER,PERFORMANCE"),
         Action("mitigate", "Restore the limit if nobody lowered it on purpose.",
-               "ssh {node} nvidia-smi -i {gpu} -pl DEFAULT_WATTS"),
+               "ssh {node} 'nvidia-smi -i {gpu} -pl $(nvidia-smi -i {gpu}"
+               " --query-gpu=power.default_limit --format=csv,noheader,nounits)'"),
         Action("prevent", "Check the rack's power cap and the supply."),
     ),
     Cause.SLOW_GPU: (
@@ -43,7 +43,8 @@ ADVICE: dict[str, tuple[Action, ...]] = {
     ),
     Cause.HOST_CPU: (
         Action("verify", "See what else runs, and whether a quota holds the rank back.",
-               "ssh {node} 'top -b -n 1 | head -20; cat /sys/fs/cgroup/**/cpu.stat'"),
+               "ssh {node} 'top -b -n 1 | head -20;"
+               " grep -r throttled_ /sys/fs/cgroup --include=cpu.stat'"),
         Action("mitigate", "Raise the pod's CPU limit, or move the neighbour away."),
     ),
     Cause.DATA: (
