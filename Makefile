@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench bench-collector clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,10 @@ lint: setup  ## lint, format, types and import floors
 
 bench: setup  ## the figures of the README, measured here
 	$(BIN)/python -m tests.benchmarks
+
+bench-collector: setup  ## the collector's cost beside prometheus_client and node_exporter
+	$(BIN)/python -m tests.benchmarks collector
+	$(BIN)/python -m tests.benchmarks collector_memory
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

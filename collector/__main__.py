@@ -1,6 +1,7 @@
 """The collector's program: reads this node, serves its page, until it is told to stop."""
 
 import argparse
+import gc
 import logging
 import os
 import platform
@@ -9,18 +10,27 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from collector.check import examined
 from collector.clock import SystemClock
 from collector.collectors import feeds
 from collector.collectors.monitor import collect_build
-from collector.config import ConfigError, load
+from collector.config import Config, ConfigError, load
 from collector.contract.words import ExitCode
 from collector.exporter import Exporter, ListenError
+from collector.reading import SourceError
 from collector.sampler import Sampler
+from collector.state import StateFile
 
 LOG = logging.getLogger("collector")
 
-FLAGS = ("listen", "lockstep_dir", "proc", "sys", "node")
+FLAGS = (
+    "listen", "lockstep_dir", "proc", "sys", "node", "fast_period", "state_dir", "web_config_file"
+)  # fmt: skip
 """Flags that are fields of Config."""
+SWITCH_SECONDS = 0.001
+"""A request waits so long at most for a thread that computes; Python's own default is 5 ms."""
+SAVE_SECONDS = 30.0
+"""How often counters are written to the state folder."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,18 +43,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.die_with_parent:
             _die_with_parent()
-        flags = {
-            name: getattr(options, name)
-            for name in ("listen", "lockstep_dir", "proc", "sys", "node")
-        }
+        flags = {name: getattr(options, name) for name in FLAGS}
         config = load(options.config, os.environ, flags)
         clock = SystemClock()
+        if options.capture is not None:
+            return _capture(options.capture, config, clock)
         build = collect_build(_version(), platform.python_version())
         sampler = Sampler(feeds(config, clock), clock, config.ttl, build)
+        if options.check:
+            return _check(sampler)
         exporter = Exporter(config, sampler, clock)
         if options.once:
             return _once(sampler, exporter)
-        return _serve(sampler, exporter, options.announce)
+        state = StateFile(config.state_dir) if config.state_dir is not None else None
+        return _serve(sampler, exporter, options.announce, state)
     except ConfigError as error:
         LOG.error("%s", error)
         return ExitCode.USAGE
@@ -61,13 +73,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--listen", metavar="HOST:PORT", help="address of the page (127.0.0.1:9410); port 0 = any")
-    add("--config", metavar="FILE", type=Path, help="TOML file with [collector] and [paths]")
+    add("--config", metavar="FILE", type=Path, help="TOML file with [collector], [paths] and [web]")
     add("--lockstep-dir", metavar="DIR", help="where the ranks write (/dev/shm/lockstep)")
     add("--proc", metavar="DIR", help="where procfs is mounted (/proc)")
     add("--sys", metavar="DIR", help="where sysfs is mounted (/sys)")
     add("--node", metavar="NAME", help="name of the emulated node")
+    add("--fast-period", metavar="TIME", help="between readings of what changes quickly (1s)")
+    add("--state-dir", metavar="DIR", help="where counters outlive a restart (nowhere)")
+    add("--web-config-file", metavar="FILE", help="TLS and users, as Prometheus' exporters")
     add("--announce", metavar="FILE", type=Path, help="write HOST:PORT here once the page is up")
     add("--once", action="store_true", help="print one page and exit")
+    add("--check", action="store_true", help="say what each source sees and why not, and exit")
+    add("--capture", metavar="DIR", type=Path, help="record this machine's GPUs there, and exit")
     add("--die-with-parent", action="store_true", help="end when the starting process ends")
     return parser
 
@@ -79,21 +96,69 @@ def _once(sampler: Sampler, exporter: Exporter) -> int:
     return ExitCode.OK
 
 
-def _serve(sampler: Sampler, exporter: Exporter, announce: Path | None) -> int:
+def _capture(folder: Path, config: Config, clock: SystemClock) -> int:
+    from collector.capture import capture
+
+    try:
+        print(capture(folder, config, clock))
+    except (SourceError, OSError) as error:
+        LOG.error("nothing was captured: %s", error)
+        return ExitCode.UNREACHABLE
+    return ExitCode.OK
+
+
+def _check(sampler: Sampler) -> int:
+    for one in examined(sampler):
+        print(f"{one.name:16} {one.state:8} {one.found}")
+    return ExitCode.OK
+
+
+def _serve(
+    sampler: Sampler, exporter: Exporter, announce: Path | None, state: StateFile | None
+) -> int:
     server = exporter.serve()
+    if state is not None:
+        _resume(sampler, state)
     # Blocked in every thread and waited for below: a handler could interrupt a held lock.
     ends = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     sampler.start()
     server.start()
     sampler.wait_ready()
+    answer_quickly()
     if announce is not None and not _announce(announce, str(server.address)):
         return ExitCode.USAGE
     LOG.info("serving http://%s/metrics", server.address)
-    signal.sigwait(ends)
+    while signal.sigtimedwait(ends, SAVE_SECONDS) is None:
+        _save(sampler, state)
     server.stop()
     sampler.stop()
+    _save(sampler, state)
     return ExitCode.OK
+
+
+def answer_quickly() -> None:
+    """Set the interpreter so that requests are not held up by threads that compute, or by gc."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    # What start-up made stays for ever; going through it again and again takes some 10 ms.
+    gc.collect()
+    gc.freeze()
+
+
+def _resume(sampler: Sampler, state: StateFile) -> None:
+    try:
+        sampler.resume(state.load())
+    except SourceError as error:
+        LOG.warning("%s; counters begin anew", error)
+
+
+def _save(sampler: Sampler, state: StateFile | None) -> None:
+    if state is None:
+        return
+    try:
+        state.save(sampler.kept())
+    except OSError as error:
+        LOG.warning("cannot save %s: %s", state.path, error.strerror)
 
 
 def _announce(path: Path, address: str) -> bool:

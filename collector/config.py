@@ -44,6 +44,7 @@ class Config:
     Attributes:
         listen: Address of the page.
         sources: Names of the sources to read; None reads all.
+        state_dir: Folder in which counters outlive a restart; None keeps nothing.
         fast_period: Seconds between readings of what changes every step.
         slow_period: Seconds between readings of what hardly changes.
         ttl: Seconds after which a value that was not renewed leaves the page.
@@ -51,18 +52,27 @@ class Config:
         proc: Where procfs is mounted.
         sys: Where sysfs is mounted.
         lockstep_dir: Folder of the rank rings.
+        web_config_file: TLS and users, in the format of Prometheus' exporter toolkit.
+        legacy_dcgm: Whether `/metrics/dcgm` serves GPUs under the names of dcgm-exporter.
+        dcgm_exporter: URL of a dcgm-exporter's page, read where NVML and DCGM are not there.
+        replay: Folder of a capture that is played in place of this machine's GPUs.
         node: Name of the emulated node, or None on a real one.
     """
 
     listen: Address = DEFAULT_LISTEN
     sources: tuple[str, ...] | None = None
-    fast_period: float = 0.5
-    slow_period: float = 5.0
+    state_dir: Path | None = None
+    fast_period: float = 1.0
+    slow_period: float = 30.0
     ttl: float = 5.0
     series_cap: int = 2500
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
     lockstep_dir: Path = Path("/dev/shm/lockstep")  # noqa: S108 - the folder both sides agree on
+    web_config_file: Path | None = None
+    legacy_dcgm: bool = False
+    dcgm_exporter: str | None = None
+    replay: Path | None = None
     node: str | None = None
 
     def __post_init__(self) -> None:
@@ -84,7 +94,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     """The settings from all three places, the stronger one winning key by key.
 
     Args:
-        file: A TOML file with the tables [collector] and [paths], or None.
+        file: A TOML file with the tables [collector], [paths] and [web], or None.
         environment: `LOCKSTEP_<SECTION>_<KEY>` and LOCKSTEP_DIR count; others are ignored.
         flags: Values by field name of Config; None = not given.
 
@@ -97,8 +107,8 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     values |= _from_environment(environment)
     for name, value in flags.items():
         if value is not None:
-            parse = _PARSERS.get(name)
-            values[name] = parse(f"--{name.replace('_', '-')}", value) if parse else value
+            parse = _PARSERS.get(name, _same)
+            values[name] = parse(f"--{name.replace('_', '-')}", value)
     return Config(**values)
 
 
@@ -128,7 +138,8 @@ def _from_file(file: Path) -> dict[str, Any]:
                     f"{file}: unknown key {key} in [{section}];"
                     f" {nearest(key, list(_SECTIONS[section]))}"
                 )
-            values[key] = _PARSERS[key](f"{section}.{key}", value)
+            field = _SECTIONS[section][key]
+            values[field] = _PARSERS[field](f"{section}.{key}", value)
     return values
 
 
@@ -137,9 +148,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     if LOCKSTEP_DIR in environment:
         values["lockstep_dir"] = _path(LOCKSTEP_DIR, environment[LOCKSTEP_DIR])
     names = {
-        f"{PREFIX}{section}_{key}".upper(): key
+        f"{PREFIX}{section}_{key}".upper(): field
         for section, keys in _SECTIONS.items()
-        for key in keys
+        for key, field in keys.items()
     }
     for name, value in sorted(environment.items()):
         if name in names:
@@ -195,8 +206,26 @@ def _path(name: str, value: Any) -> Path:
     return Path(value)
 
 
+def _url(name: str, value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"https?://[^\s/]+(/\S*)?", value):
+        return value
+    raise ConfigError(f"{name} is {value!r}; it must be a URL, as http://127.0.0.1:9400/metrics")
+
+
+def _switch(name: str, value: Any) -> bool:
+    text = str(value).lower() if isinstance(value, (bool, str)) else ""
+    if text in ("true", "false"):
+        return text == "true"
+    raise ConfigError(f"{name} is {value!r}; it must be true or false")
+
+
+def _same(_name: str, value: Any) -> Any:
+    return value
+
+
 _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "listen": _address,
+    "state_dir": _path,
     "sources": _names,
     "fast_period": _seconds,
     "slow_period": _seconds,
@@ -205,8 +234,27 @@ _PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "proc": _path,
     "sys": _path,
     "lockstep_dir": _path,
+    "web_config_file": _path,
+    "legacy_dcgm": _switch,
+    "dcgm_exporter": _url,
+    "replay": _path,
 }
-_SECTIONS: dict[str, tuple[str, ...]] = {
-    "collector": ("listen", "sources", "fast_period", "slow_period", "ttl", "series_cap"),
-    "paths": ("proc", "sys", "lockstep_dir"),
+_SECTIONS: dict[str, dict[str, str]] = {
+    "collector": {
+        name: name
+        for name in (
+            "listen",
+            "state_dir",
+            "sources",
+            "fast_period",
+            "slow_period",
+            "ttl",
+            "series_cap",
+            "dcgm_exporter",
+            "replay",
+        )
+    },
+    "paths": {name: name for name in ("proc", "sys", "lockstep_dir")},
+    "web": {"config_file": "web_config_file", "legacy_dcgm": "legacy_dcgm"},
 }
+"""Fields of Config by section and key."""

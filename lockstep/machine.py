@@ -1,5 +1,6 @@
 """What this machine has and lacks for Lockstep, and the fix for each lack."""
 
+import logging
 import os
 import shutil
 import sys
@@ -35,7 +36,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Looks at everything; nothing is started, opened or changed."""
+    """Looks at everything; the collector's sources are read once, nothing is changed."""
     return [check for look in LOOKS for check in look()]
 
 
@@ -100,6 +101,7 @@ def _programs() -> list[Check]:
     for program, package, use in (
         ("promtool", "prometheus", "lints the exporter's page in tests"),
         ("prometheus", "prometheus", "real scrapes in tests"),
+        ("prometheus-node-exporter", "prometheus-node-exporter", "the peer in tests"),
         ("chromium", "chromium", "pictures of reports"),
     ):
         path = shutil.which(program)
@@ -118,6 +120,30 @@ def _gpu(device: Path = Path("/dev/nvidiactl")) -> list[Check]:
     return [Check("NVIDIA driver", State.ABSENT, f"no {device}", fix)]
 
 
+def _sources() -> list[Check]:
+    """What a collector of this user would see with the settings of this environment."""
+    from collector.check import examined
+    from collector.clock import SystemClock
+    from collector.collectors import feeds
+    from collector.config import ConfigError, load
+    from collector.sampler import Sampler
+
+    clock = SystemClock()
+    try:
+        config = load(None, os.environ, {})
+        sampler = Sampler(feeds(config, clock), clock, config.ttl)
+    except ConfigError as error:
+        return [Check("collector settings", State.MISSING, "wrong", str(error))]
+    # The reasons are in the table: the log would say them a second time.
+    logging.getLogger("collector.sampler.reader").setLevel(logging.ERROR)
+    return [
+        Check(f"source {one.name}", State.OK, one.found)
+        if one.state == "ok"
+        else Check(f"source {one.name}", State.ABSENT, one.state, one.found)
+        for one in examined(sampler)
+    ]
+
+
 LOOKS: tuple[Callable[[], list[Check]], ...] = (
     _python,
     _libraries,
@@ -125,4 +151,5 @@ LOOKS: tuple[Callable[[], list[Check]], ...] = (
     _cgroups,
     _programs,
     _gpu,
+    _sources,
 )

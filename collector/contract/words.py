@@ -131,6 +131,19 @@ CLOCK_EVENT_REASONS: tuple[str, ...] = (
 )
 """Clock-event (throttle) reasons that slow a GPU (NVML nvmlClocksEventReasons)."""
 
+CLOCK_EVENT_BITS: dict[str, int] = {
+    "idle": 0x1,
+    "app_clocks": 0x2,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+    "display": 0x100,
+}
+"""Every clock-event reason and its bit."""
+
 
 class RankState(StrEnum):
     """What the ring's header says about its rank; the index is stored."""

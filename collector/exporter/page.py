@@ -1,84 +1,151 @@
-"""The Prometheus text page (format 0.0.4): order, escaping, numbers and the cap on series."""
+"""The page's text: order, escaping and numbers, in Prometheus' format and in OpenMetrics."""
 
-import math
-from collections import Counter
 from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
 
-from collector.contract.metrics import METRICS, Kind, Sample
+from collector.contract.metrics import METRICS, Kind, Metric, Sample
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-FIRST_TO_GO: tuple[str, ...] = (
-    "lockstep_net_",
-    "lockstep_load_average",
-    "lockstep_host_",
-    "lockstep_pressure_",
-    "lockstep_collector_",
-    "lockstep_gpu_memory_",
-    "lockstep_gpu_temperature_limit_",
-    "lockstep_gpu_energy_",
-    "lockstep_gpu_utilization_",
-    "lockstep_gpu_",
-    "lockstep_train_model_flops_",
-    "lockstep_train_samples_",
-    "lockstep_train_tokens_",
-    "lockstep_train_",
-    "lockstep_",
-)
-"""Prefixes in the order in which series give way to the cap: what verdicts need goes last."""
+class Form(Enum):
+    """A format of the page; the value is its content type."""
+
+    TEXT = "text/plain; version=0.0.4; charset=utf-8"
+    OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+SPARE_STARTS = 1000
+"""Series beyond twice a page whose text is remembered before all of it is forgotten."""
 
 _ORDER = {name: index for index, name in enumerate(METRICS)}
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_HELP_ESCAPES = {
+    Form.TEXT: str.maketrans({"\\": r"\\", "\n": r"\n"}),
+    Form.OPENMETRICS: _ESCAPES,
+}
 
 
-def render(samples: Sequence[Sample]) -> str:
-    """The page: families in the order of METRICS, samples in their own order inside a family.
+class _Family(NamedTuple):
+    """The lines of one family in one reading: together, and by what stands before the value."""
 
-    A NaN is an absent value and is left out; of two equal series the first stands.
+    text: str
+    lines: dict[str, str]
+
+
+class _Part(NamedTuple):
+    """One reading and its lines by family."""
+
+    samples: Sequence[Sample]
+    families: dict[str, _Family]
+
+
+class Renderer:
+    """Renders pages; what did not change since the page before is not rendered again.
+
+    `render` is not for several threads at once; `prepare` is.
     """
-    families: dict[str, dict[tuple[str, ...], float]] = {}
-    for metric, labels, value in samples:
-        if not math.isnan(value):
-            families.setdefault(metric.name, {}).setdefault(labels, value)
-    lines: list[str] = []
-    for name in sorted(families, key=_ORDER.__getitem__):
-        metric = METRICS[name]
-        help_text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
-        kind = "counter" if metric.kind is Kind.COUNTER else "gauge"
-        lines += (f"# HELP {name} {help_text}", f"# TYPE {name} {kind}")
-        for labels, value in families[name].items():
-            pairs = ",".join(
-                f'{key}="{text.translate(_ESCAPES)}"'
-                for key, text in zip(metric.labels, labels, strict=True)
-            )
-            lines.append(
-                f"{name}{{{pairs}}} {_number(value)}" if pairs else f"{name} {_number(value)}"
-            )
-    return "\n".join(lines) + "\n"
+
+    def __init__(self) -> None:
+        self._starts: dict[str, dict[tuple[str, ...], str]] = {}
+        self._heads: dict[tuple[str, Form], str] = {}
+        self._rendered: dict[int, _Part] = {}
+        self._prepared: dict[int, _Part] = {}
+
+    def render(self, parts: Sequence[Sequence[Sample]], form: Form = Form.TEXT) -> str:
+        """The page: families in the order of METRICS, samples in their own order inside a family.
+
+        A NaN is an absent value and is left out; of two equal series the first stands.
+
+        Args:
+            parts: Samples of each reading, never changed once they were passed.
+            form: The format.
+        """
+        prepared, self._prepared = self._prepared, {}
+        known = prepared | self._rendered
+        rendered = [known.get(id(samples)) or self._part(samples) for samples in parts]
+        # The old parts are forgotten; those of this page are alive, so that no id is used twice.
+        self._rendered = {id(part.samples): part for part in rendered}
+        if sum(map(len, self._starts.values())) > 2 * sum(map(len, parts)) + SPARE_STARTS:
+            self._starts.clear()
+        families: dict[str, list[_Family]] = {}
+        for part in rendered:
+            for name, family in part.families.items():
+                families.setdefault(name, []).append(family)
+        texts: list[str] = []
+        for name in sorted(families, key=_ORDER.__getitem__):
+            texts += (self._head(name, form), _text(families[name]))
+        if form is Form.OPENMETRICS:
+            texts.append("# EOF\n")
+        return "".join(texts)
+
+    def prepare(self, samples: Sequence[Sample]) -> None:
+        """Do a part's work before a page asks for it; forgotten if the next page lacks it."""
+        self._prepared[id(samples)] = self._part(samples)
+
+    def _part(self, samples: Sequence[Sample]) -> _Part:
+        rows: dict[str, tuple[dict[tuple[str, ...], str], dict[str, str]]] = {}
+        for metric, labels, value in samples:
+            row = rows.get(metric.name)
+            if row is None:
+                row = rows[metric.name] = (self._starts.setdefault(metric.name, {}), {})
+            starts, lines = row
+            start = starts.get(labels)
+            if start is None:
+                start = starts[labels] = _start(metric, labels)
+            number = repr(value)
+            if number[-1] in "fn":  # inf, nan
+                if value != value:
+                    continue
+                number = "+Inf" if value > 0 else "-Inf"
+            if start not in lines:
+                lines[start] = f"{start}{number}\n"
+        return _Part(
+            samples,
+            {name: _Family("".join(lines.values()), lines) for name, (_, lines) in rows.items()
+             if lines},
+        )  # fmt: skip
+
+    def _head(self, name: str, form: Form) -> str:
+        head = self._heads.get((name, form))
+        if head is None:
+            head = self._heads[name, form] = _head(METRICS[name], form)
+        return head
 
 
-def capped(samples: Sequence[Sample], cap: int) -> tuple[list[Sample], Counter[str]]:
-    """At most `cap` samples, and how many of each family were dropped.
-
-    Families go in the order of FIRST_TO_GO; inside one step of that order, later samples first.
-    """
-    excess = len(samples) - cap
-    if excess <= 0:
-        return list(samples), Counter()
-    place = {sample.metric.name: _place(sample.metric.name) for sample in samples}
-    by_need = sorted(range(len(samples)), key=lambda i: (place[samples[i].metric.name], -i))
-    gone = set(by_need[:excess])
-    dropped = Counter(samples[index].metric.name for index in gone)
-    return [sample for index, sample in enumerate(samples) if index not in gone], dropped
+def render(samples: Sequence[Sample], form: Form = Form.TEXT) -> str:
+    """One page, as `Renderer.render`."""
+    return Renderer().render([samples], form)
 
 
-def _place(name: str) -> int:
-    return next(place for place, prefix in enumerate(FIRST_TO_GO) if name.startswith(prefix))
+def escaped(text: str) -> str:
+    """A label's value as it stands between the quotes."""
+    return text.translate(_ESCAPES)
 
 
-def _number(value: float) -> str:
-    if isinstance(value, int):
-        return str(value)
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return repr(value)
+def _text(families: list[_Family]) -> str:
+    """The lines of a family that one or several readings hold."""
+    if len(families) == 1:
+        return families[0].text
+    lines: dict[str, str] = {}
+    for family in reversed(families):
+        lines = family.lines | {start: line for start, line in lines.items()
+                                if start not in family.lines}  # fmt: skip
+    return "".join(lines.values())
+
+
+def _head(metric: Metric, form: Form) -> str:
+    """HELP and TYPE; OpenMetrics names a family without the suffix of its samples."""
+    name, kind = metric.name, "counter" if metric.kind is Kind.COUNTER else "gauge"
+    if form is Form.OPENMETRICS:
+        if metric.kind is Kind.COUNTER:
+            name = name.removesuffix("_total")
+        elif name.endswith("_info"):
+            name, kind = name.removesuffix("_info"), "info"
+    return f"# HELP {name} {metric.help.translate(_HELP_ESCAPES[form])}\n# TYPE {name} {kind}\n"
+
+
+def _start(metric: Metric, labels: tuple[str, ...]) -> str:
+    pairs = ",".join(
+        f'{key}="{escaped(text)}"' for key, text in zip(metric.labels, labels, strict=True)
+    )
+    return f"{metric.name}{{{pairs}}} " if pairs else f"{metric.name} "

@@ -1,4 +1,4 @@
-"""The pages over HTTP: /metrics, /healthz, /readyz and /ops."""
+"""The pages over HTTP and HTTPS: /metrics, /healthz, /readyz and /ops."""
 
 import errno
 import gzip
@@ -14,8 +14,11 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from collector.config import Address
+from collector.exporter.guard import Guard
+from collector.exporter.negotiation import form_of, wants_gzip
 from collector.exporter.ops import OpsQuery, QueryError
-from collector.exporter.page import CONTENT_TYPE
+from collector.exporter.page import Form
+from collector.exporter.tls import Tls
 
 LOG = logging.getLogger(__name__)
 
@@ -32,11 +35,27 @@ class ListenError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What the server serves; each is called for every request, from many threads."""
+    """What the server serves; each is called for every request, from many threads.
 
-    metrics: Callable[[], str]
-    ready: Callable[[], bool]
+    Attributes:
+        metrics: The page in a format, packed with gzip or not.
+        unfit: Why the page is not complete; empty when it is.
+        ops: Recorded operations as JSON, or None when there is no such run here.
+        legacy: The page under DCGM's names, if it is served.
+    """
+
+    metrics: Callable[[Form, bool], bytes]
+    unfit: Callable[[], str]
     ops: Callable[[OpsQuery], bytes | None]
+    legacy: Callable[[], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What stands before every page; None = nothing."""
+
+    tls: Tls | None = None
+    guard: Guard | None = None
 
 
 class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -51,8 +70,11 @@ class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, address: Address, pages: Pages) -> None:
+    def __init__(
+        self, address: Address, pages: Pages, protection: Protection = Protection()
+    ) -> None:
         self.pages = pages
+        self.protection = protection
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._busy = 0
         self._idle = threading.Condition()
@@ -106,6 +128,18 @@ class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         finally:
             self._free.release()
 
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serve one connection, behind TLS when there is TLS."""
+        if self.protection.tls is None:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(REQUEST_SECONDS)
+        wrapped = self.protection.tls.wrap(request)
+        try:
+            super().finish_request(wrapped, client_address)
+        finally:
+            self.shutdown_request(wrapped)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hangs up is no error of ours; anything else is logged in full."""
         error = sys.exception()
@@ -135,16 +169,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _route(self) -> None:
         path, _, query = self.path.partition("?")
-        pages = self.server.pages
+        pages, guard = self.server.pages, self.server.protection.guard
+        if guard is not None and not guard.allows(self.headers.get("Authorization")):
+            self._text(HTTPStatus.UNAUTHORIZED, "a user and a password are needed")
+            return
         match path:
             case "/metrics":
-                self._send(HTTPStatus.OK, CONTENT_TYPE, pages.metrics().encode())
+                form, packed = form_of(self.headers.get("Accept", "")), self._gzip()
+                self._send(HTTPStatus.OK, form.value, pages.metrics(form, packed), packed)
+            case "/metrics/dcgm" if pages.legacy is not None:
+                self._packed(HTTPStatus.OK, Form.TEXT.value, pages.legacy().encode())
             case "/healthz":
                 self._text(HTTPStatus.OK, "alive")
-            case "/readyz" if pages.ready():
-                self._text(HTTPStatus.OK, "ready")
+            case "/readyz" if why := pages.unfit():
+                self._text(HTTPStatus.SERVICE_UNAVAILABLE, why)
             case "/readyz":
-                self._text(HTTPStatus.SERVICE_UNAVAILABLE, "the first readings are under way")
+                self._text(HTTPStatus.OK, "ready")
             case "/ops":
                 self._ops(query)
             case _:
@@ -160,16 +200,26 @@ class _Handler(BaseHTTPRequestHandler):
         if body is None:
             self._text(HTTPStatus.NOT_FOUND, "no rank of this run is on this node")
         else:
-            self._send(HTTPStatus.OK, "application/json", body)
+            self._packed(HTTPStatus.OK, "application/json", body)
 
     def _text(self, status: HTTPStatus, sentence: str) -> None:
-        self._send(status, TEXT, f"{sentence}\n".encode())
+        self._packed(status, TEXT, f"{sentence}\n".encode())
 
-    def _send(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+    def _gzip(self) -> bool:
+        return wants_gzip(self.headers.get("Accept-Encoding", ""))
+
+    def _packed(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        packed = self._gzip()
+        body = gzip.compress(body, compresslevel=1, mtime=0) if packed else body
+        self._send(status, content_type, body, packed)
+
+    def _send(self, status: HTTPStatus, content_type: str, body: bytes, packed: bool) -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
-        if "gzip" in self.headers.get("Accept-Encoding", ""):
-            body = gzip.compress(body, compresslevel=1, mtime=0)
+        self.send_header("Vary", "Accept, Accept-Encoding")
+        if status is HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", 'Basic realm="lockstep"')
+        if packed:
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

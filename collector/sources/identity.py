@@ -1,5 +1,6 @@
 """Which machine this is: host name, kernel and boot, from procfs."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,16 +8,22 @@ from collector.files import read_lines
 from collector.reading import SourceError
 
 LIMIT = 4096
+STAT_LIMIT = 1 << 20
+_BOOT_TIME = re.compile(r"btime ([0-9]{1,12})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class MachineIdentity:
-    """Names of the machine; `emulated` if several nodes share it and `hostname` was given."""
+    """Names of the machine; `emulated` if several nodes share it and `hostname` was given.
+
+    `boot_time` is unix seconds, or None where the kernel does not tell.
+    """
 
     hostname: str
     kernel: str
     boot_id: str
     emulated: bool
+    boot_time: int | None
 
 
 class Identity:
@@ -26,6 +33,7 @@ class Identity:
 
     def __init__(self, proc: Path, node: str | None) -> None:
         self._kernel = proc / "sys" / "kernel"
+        self._stat = proc / "stat"
         self._node = node
 
     def available(self) -> bool:
@@ -43,7 +51,16 @@ class Identity:
             kernel=self._line("osrelease"),
             boot_id=self._line("random/boot_id"),
             emulated=self._node is not None,
+            boot_time=self._boot_time(),
         )
+
+    def _boot_time(self) -> int | None:
+        try:
+            lines = read_lines(self._stat, STAT_LIMIT)
+        except SourceError:
+            return None  # the names stand; source procfs counts what is wrong with this file
+        found = [match for line in lines if (match := _BOOT_TIME.fullmatch(line))]
+        return int(found[0][1]) if found else None
 
     def _line(self, name: str) -> str:
         path = self._kernel / name

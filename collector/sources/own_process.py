@@ -1,20 +1,27 @@
-"""What this collector itself uses: CPU time and resident memory, from /proc/self/stat."""
+"""What this collector itself uses, its child processes included: CPU time and resident memory."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_lines
+from collector.files import read_bytes, read_lines
 from collector.reading import SourceError
 
 LIMIT = 4096
-_UTIME, _STIME, _RSS = 11, 12, 21
-"""Fields after the command name, from 0 (proc(5) fields 14, 15 and 24)."""
+_TICKS = (11, 12)
+_ENDED_TICKS = (13, 14)
+_RSS = 21
+"""Fields after the command name, from 0 (proc(5) fields 14 to 17 and 24)."""
+_PIDS = re.compile(rb"[0-9 ]*")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnProcess:
-    """CPU time in seconds and resident memory in bytes."""
+    """CPU time in seconds and resident memory in bytes, summed over this process and its children.
+
+    Pages that the processes share count for each of them.
+    """
 
     cpu_seconds: float
     resident_bytes: int
@@ -26,11 +33,11 @@ class OwnProcessStat:
     name = "own_process"
 
     def __init__(self, proc: Path) -> None:
-        self._path = proc / "self" / "stat"
+        self._proc = proc
 
     def available(self) -> bool:
         """Whether this procfs knows this process."""
-        return self._path.exists()
+        return (self._proc / "self" / "stat").exists()
 
     def read(self) -> OwnProcess:
         """Read both.
@@ -38,11 +45,38 @@ class OwnProcessStat:
         Raises:
             SourceError: The file is missing or is not a process's line.
         """
-        lines = read_lines(self._path, LIMIT)
+        # Children that ended are counted by the kernel for those who waited for them.
+        ticks, pages = self._process("self", (*_TICKS, *_ENDED_TICKS))
+        for child in self._children():
+            try:
+                more, held = self._process(child, _TICKS)
+            except SourceError as error:
+                if error.reason != "missing":  # it has ended since
+                    raise
+                continue
+            ticks, pages = ticks + more, pages + held
+        return OwnProcess(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE"))
+
+    def _process(self, pid: str, times: tuple[int, ...]) -> tuple[int, int]:
+        """(ticks, pages)."""
+        path = self._proc / pid / "stat"
+        lines = read_lines(path, LIMIT)
         fields = lines[0].rpartition(")")[2].split() if lines else []
         try:
-            ticks = int(fields[_UTIME]) + int(fields[_STIME])
-            pages = int(fields[_RSS])
+            return sum(int(fields[index]) for index in times), int(fields[_RSS])
         except (IndexError, ValueError) as error:
-            raise SourceError("content", f"{self._path} is not a process's line") from error
-        return OwnProcess(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE"))
+            raise SourceError("content", f"{path} is not a process's line") from error
+
+    def _children(self) -> list[str]:
+        """Process ids; none where the kernel was built without the list."""
+        found: list[str] = []
+        for path in (self._proc / "self" / "task").glob("*/children"):
+            try:
+                # Every number ends in a space, none in a line's end.
+                text = read_bytes(path, LIMIT).rpartition(b" ")[0]
+            except SourceError as error:
+                if error.reason != "missing":  # the thread has ended since
+                    raise
+                continue
+            found += text.decode("ascii").split() if _PIDS.fullmatch(text) else []
+        return found

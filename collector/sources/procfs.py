@@ -15,17 +15,36 @@ LIMIT = 1 << 20
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """Fields of a cpu line of /proc/stat (proc(5)); guest time is already inside user and nice."""
 LOAD_WINDOWS = ("1m", "5m", "15m")
+MEMORY_PARTS = {
+    "free": "MemFree",
+    "cached": "Cached",
+    "shared": "Shmem",
+    "dirty": "Dirty",
+    "writeback": "Writeback",
+    "swap": "SwapTotal",
+    "swap_free": "SwapFree",
+}
+"""Lines of /proc/meminfo (proc(5)); `shared` holds /dev/shm, where data loaders put batches."""
 RESOURCES = ("cpu", "io", "memory", "irq")
 LOOPBACK = "lo"
 
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}", re.ASCII)
 _PRESSURE = re.compile(r"(some|full) avg10=\S+ avg60=\S+ avg300=\S+ total=([0-9]{1,19})", re.ASCII)
-_MEMORY = re.compile(r"(MemTotal|MemAvailable):\s+([0-9]{1,16}) kB", re.ASCII)
+_MEMORY = re.compile(r"(\w+):\s+([0-9]{1,16}) kB", re.ASCII)
 _INTERFACE = re.compile(r"\s*(\S{1,15}):\s*([0-9]{1,20}(?:\s+[0-9]{1,20}){15})\s*", re.ASCII)
 _CPU = re.compile(r"cpu[0-9]+ .*", re.ASCII)
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of memory; a part that this kernel does not tell is absent from `parts`."""
+
+    total: int
+    available: int
+    parts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +65,13 @@ class Host:
     Attributes:
         cpu_seconds: By CPU_MODES, summed over processors.
         load: By LOAD_WINDOWS.
-        memory: (total, available) bytes.
         pressure: (resource, some|full, stalled seconds).
     """
 
     cpu_seconds: tuple[float, ...] | None
     cpu_count: int | None
     load: tuple[float, ...] | None
-    memory: tuple[int, int] | None
+    memory: Memory | None
     pressure: tuple[tuple[str, str, float], ...]
     interfaces: tuple[Interface, ...]
     rejected: tuple[Rejected, ...]
@@ -75,10 +93,9 @@ class Procfs:
         """Read all files; one that is missing or malformed is left out alone."""
         rejected: list[Rejected] = []
 
-        def read(name: str, parse: Callable[[list[str]], T], *, optional: bool = False) -> T | None:
-            path = self._proc / name
+        def tried(path: Path, parse: Callable[[], T], *, optional: bool = False) -> T | None:
             try:
-                return parse(read_lines(path, LIMIT))
+                return parse()
             except SourceError as error:
                 if not (optional and error.reason == "missing"):
                     rejected.append(Rejected.of(error))
@@ -86,14 +103,23 @@ class Procfs:
                 rejected.append(Rejected("content", f"{path}: {error}"))
             return None
 
-        stat = read("stat", cpu_seconds)
+        def read(name: str, parse: Callable[[list[str]], T], *, optional: bool = False) -> T | None:
+            path = self._proc / name
+            return tried(path, lambda: parse(read_lines(path, LIMIT)), optional=optional)
+
+        stat = read("stat", list)
+        seconds = count = None
+        if stat is not None:  # one reading of a file that costs the kernel much
+            seconds = tried(self._proc / "stat", lambda: cpu_seconds(stat))
+        if stat is not None and seconds is not None:
+            count = tried(self._proc / "stat", lambda: cpu_count(stat))
         pressure: list[tuple[str, str, float]] = []
         for resource in RESOURCES:
             totals = read(f"pressure/{resource}", pressure_totals, optional=True)
             pressure += ((resource, scope, seconds) for scope, seconds in totals or ())
         return Host(
-            stat,
-            read("stat", cpu_count) if stat is not None else None,
+            seconds,
+            count,
             read("loadavg", load_average),
             read("meminfo", memory_bytes),
             tuple(pressure),
@@ -140,16 +166,17 @@ def load_average(lines: list[str]) -> tuple[float, ...]:
     return tuple(float(field) for field in fields)
 
 
-def memory_bytes(lines: list[str]) -> tuple[int, int]:
-    """(total, available) bytes from the lines of /proc/meminfo.
+def memory_bytes(lines: list[str]) -> Memory:
+    """Bytes from the lines of /proc/meminfo.
 
     Raises:
-        ValueError: One of the two is missing.
+        ValueError: MemTotal or MemAvailable is missing.
     """
-    found = {match[1]: int(match[2]) * 1024 for line in lines if (match := _MEMORY.fullmatch(line))}
-    if len(found) != 2:
+    found = {m[1]: int(m[2]) * 1024 for line in lines if (m := _MEMORY.fullmatch(line))}
+    if "MemTotal" not in found or "MemAvailable" not in found:
         raise ValueError("MemTotal or MemAvailable is missing")
-    return found["MemTotal"], found["MemAvailable"]
+    parts = tuple((part, found[name]) for part, name in MEMORY_PARTS.items() if name in found)
+    return Memory(found["MemTotal"], found["MemAvailable"], parts)
 
 
 def pressure_totals(lines: list[str]) -> list[tuple[str, float]]:

@@ -39,6 +39,10 @@ class SimulatedGpus:
         """Whether there is, or lately was, a simulated GPU on this node."""
         return bool(find(self._dir, "gpu-", ".json")[0])
 
+    def why_not(self) -> str:
+        """What is missing."""
+        return f"no rank with an emulated device has written to {self._dir}"
+
     def read(self) -> SimulatedReading:
         """Read every state file; one that is old or whose process is gone is left out."""
         paths, rejected = find(self._dir, "gpu-", ".json")

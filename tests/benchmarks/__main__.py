@@ -5,6 +5,8 @@ import sys
 from importlib import import_module
 
 BENCHMARKS: dict[str, str] = {
+    "collector": "the collector's page: serving, rendering, CPU, and its peers",
+    "collector_memory": "the collector's resident memory over 100,000 pages",
     "help_speed": "wall time of `lockstep --help`",
     "recording": "CPU that recording adds to a training step",
 }

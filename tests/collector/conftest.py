@@ -1,8 +1,10 @@
 """A machine that does not exist: its clock, procfs, cgroups, rings and simulated GPU."""
 
+import importlib.util
 import json
 import struct
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -169,8 +171,9 @@ class Machine:
     def ring(self, image: RingImage, folder: str = ".", name: str | None = None) -> Path:
         path = self.rings / folder / (name or ring.file_name(image.rank))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(image.bytes())
-        return path
+        whole = path.with_name(f".{path.name}")  # a sampler may read while we write
+        whole.write_bytes(image.bytes())
+        return whole.replace(path)
 
     def gpu(self, state: dict[str, Any], folder: str = ".") -> Path:
         return self.file(self.rings / folder / f"gpu-{state['gpu']}.json", json.dumps(state))
@@ -179,13 +182,15 @@ class Machine:
         self.file(
             self.proc / "stat",
             "cpu  1000 20 300 40000 50 6 70 8 0 0\ncpu0 500 10 150 20000 25 3 35 4 0 0\n"
-            "cpu1 500 10 150 20000 25 3 35 4 0 0\nintr 12345 0 0\nctxt 99\n",
+            "cpu1 500 10 150 20000 25 3 35 4 0 0\nintr 12345 0 0\nctxt 99\nbtime 1799000000\n",
         )
         self.file(self.proc / "loadavg", "0.50 1.25 2.00 3/400 5000\n")
         self.file(
             self.proc / "meminfo",
             "MemTotal:       16000000 kB\nMemFree:         1000000 kB\n"
-            "MemAvailable:    8000000 kB\n",
+            "MemAvailable:    8000000 kB\nCached: 2000000 kB\nSwapTotal: 0 kB\n"
+            "SwapFree: 0 kB\nDirty: 300 kB\nWriteback: 40 kB\n"
+            "Shmem:            500000 kB\nHugePages_Total:       0\n",
         )
         for resource in ("cpu", "io", "memory"):
             self.file(
@@ -200,6 +205,31 @@ class Machine:
             "    lo:    9 9 9 9 0 0 0 0 9 9 9 9 0 0 0 0\n"
             "  eth0: 1000 10 1 2 0 0 0 0 2000 20 3 4 0 0 0 0\n",
         )
+        self.file(
+            self.proc / "diskstats",
+            "   7       0 loop0 9 9 9 9 9 9 9 9 9 9 9 0 0 0 0 0 0\n"
+            " 259       0 nvme0n1 100 5 2000 1500 50 6 4000 2500 3 3250 4000 0 0 0 0 0 0\n"
+            " 259       1 nvme0n1p1 9 9 9 9 9 9 9 9 9 9 9 0 0 0 0 0 0\n",
+        )
+        self.file(
+            self.proc / "net/softnet_stat",
+            "00000100 00000001 00000002" + " 00000000" * 9 + " 00000000 00000000 00000000\n"
+            "00000010 00000000 00000003" + " 00000000" * 9 + " 00000001 00000000 00000000\n",
+        )
+        self.file(
+            self.proc / "net/snmp",
+            "Ip: Forwarding DefaultTTL\nIp: 1 64\n"
+            "Tcp: RtoAlgorithm MaxConn InSegs OutSegs RetransSegs\nTcp: 1 -1 5000 4000 30\n",
+        )
+        self.file(
+            self.proc / "net/netstat",
+            "TcpExt: SyncookiesSent TCPTimeouts TCPSynRetrans\nTcpExt: 0 7 8\n"
+            "IpExt: InOctets\nIpExt: 99\n",
+        )
+        self.file(self.proc / "vmstat", "nr_free_pages 12\nnuma_miss 11\noom_kill 2\n")
+        zone = self.sys / "class/thermal/thermal_zone0"
+        self.file(zone / "type", "x86_pkg_temp\n")
+        self.file(zone / "temp", "61500\n")
         kernel = self.proc / "sys/kernel"
         self.file(kernel / "hostname", "gpu-07\n")
         self.file(kernel / "osrelease", "6.1.0-lockstep\n")
@@ -212,6 +242,34 @@ class Machine:
     def config(self, **more: Any) -> Config:
         paths = {"proc": self.proc, "sys": self.sys, "lockstep_dir": self.rings}
         return Config(**(paths | more))
+
+
+@pytest.fixture(scope="session")
+def nvml_mock(request: pytest.FixtureRequest) -> Any:
+    """The module that builds and drives our own libnvidia-ml; skips without a compiler."""
+    path = Path(__file__).parent / "nvml_mock" / "mock.py"
+    spec = importlib.util.spec_from_file_location("nvml_mock", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    try:
+        module.folder = module.build(request.config.rootpath / ".cache" / "nvml_mock")
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    return module
+
+
+@pytest.fixture
+def nvml(nvml_mock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A machine with two H100s behind our libnvidia-ml; processes started from here see it."""
+    mock = nvml_mock.NvmlMock(nvml_mock.folder, tmp_path / "nvml-state")
+    mock.plug(2)
+    for name, value in mock.environment.items():
+        monkeypatch.setenv(name, value)
+    yield mock
+    mock.close()
 
 
 @pytest.fixture

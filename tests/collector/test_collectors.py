@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from collector.collectors import gpu, training
+from collector.collectors import simulated_gpu, training
 from collector.contract import metrics as m
 from collector.contract.metrics import MAX_SERIES_PER_RANK
 from collector.contract.words import GROUPS
@@ -111,11 +111,12 @@ def test_counters_only_grow_while_steps_are_taken(collected, image):
 
 
 def test_a_simulated_gpu_says_so_and_zero_is_a_value(gpu_state):
-    samples = list(gpu.collect(SimulatedReading((gpu_state(utilization_ratio=0.0),), ())))
+    samples = list(simulated_gpu.collect(SimulatedReading((gpu_state(utilization_ratio=0.0),), ())))
 
     values = {(s.metric.name, s.labels): s.value for s in samples}
     assert values[m.GPU_UTILIZATION.name, ("0", "GPU-0")] == 0.0
-    assert values[m.GPU_INFO.name, ("0", "GPU-0", "Simulated H100", "simulated", "true")] == 1
+    who = ("0", "GPU-0", "Simulated H100", "simulated", "true")
+    assert values[m.GPU_INFO.name, who + ("",) * (len(m.GPU_INFO.labels) - len(who))] == 1
     assert values[m.GPU_CLOCK_EVENT_ACTIVE.name, ("0", "GPU-0", "hw_thermal")] == 1
     assert values[m.GPU_CLOCK_EVENT_ACTIVE.name, ("0", "GPU-0", "sw_power_cap")] == 0
     assert (m.GPU_CLOCK_EVENT_SECONDS.name, ("0", "GPU-0", "hw_slowdown")) not in values

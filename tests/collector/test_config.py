@@ -75,7 +75,11 @@ def test_a_bad_address_is_named(text):
             "unknown key lissten in \\[collector\\]; did you mean listen",
         ),
         ("[colector]\n", "unknown section colector; did you mean collector"),
-        ("[web]\n", "unknown section web"),
+        (
+            "[web]\nconfig_fil = 1\n",
+            "unknown key config_fil in \\[web\\]; did you mean config_file",
+        ),
+        ("[web]\nlegacy_dcgm = 1\n", "web.legacy_dcgm is 1; it must be true or false"),
         ("collector = 1\n", "unknown section collector"),
         ("[collector]\nttl = 'soon'\n", "collector.ttl is 'soon'; it must be seconds"),
         ("[collector]\nttl = -1\n", "ttl is -1 s; it must be between"),
@@ -92,6 +96,19 @@ def test_a_bad_address_is_named(text):
 def test_a_bad_file_is_one_sentence(toml, text, sentence):
     with pytest.raises(ConfigError, match=sentence):
         load(toml(text), {}, {})
+
+
+def test_every_key_of_every_section_has_its_field(toml):
+    file = toml(
+        "[collector]\nstate_dir = '/s'\nfast_period = '250ms'\nslow_period = '2m'\n"
+        "[web]\nconfig_file = '/w.yml'\nlegacy_dcgm = true\n"
+    )
+
+    assert load(file, {}, {}) == Config(
+        state_dir=Path("/s"), fast_period=0.25, slow_period=120.0,
+        web_config_file=Path("/w.yml"), legacy_dcgm=True,
+    )  # fmt: skip
+    assert load(file, {"LOCKSTEP_WEB_LEGACY_DCGM": "false"}, {}).legacy_dcgm is False
 
 
 def test_a_missing_file_is_one_sentence(tmp_path):

@@ -7,7 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collector.contract import metrics as m
 from collector.contract.metrics import METRICS
-from collector.exporter.page import FIRST_TO_GO, capped, render
+from collector.exporter.cap import FIRST_TO_GO, capped
+from collector.exporter.page import Renderer, render
 
 
 def parsed(text: str) -> dict:
@@ -61,6 +62,26 @@ def test_any_label_and_any_number_survive_the_page(gpu, uuid, value):
     text = render([m.GPU_POWER(value, gpu, uuid)])
 
     assert parsed(text) == {("lockstep_gpu_power_watts", ("gpu", gpu), ("uuid", uuid)): value}
+
+
+def test_what_was_prepared_is_on_the_page_and_never_on_the_next():
+    renderer = Renderer()
+    first, second = [m.HOST_CPUS(1)], [m.HOST_CPUS(2)]
+    renderer.prepare(first)
+    renderer.prepare(second)
+
+    assert renderer.render([second]) == render(second)
+    assert renderer.render([first]) == render(first)
+    assert renderer.render([[m.HOST_CPUS(3)]]) == render([m.HOST_CPUS(3)])
+
+
+@given(st.lists(st.lists(st.integers(0, 3)), max_size=5))
+def test_parts_make_the_page_that_they_make_together(parts):
+    readings = [[m.GPU_POWER(10 * n + gpu, str(gpu), "u") for gpu in part] for n, part in
+                enumerate(parts)]  # fmt: skip
+    together = [sample for reading in readings for sample in reading]
+
+    assert Renderer().render(readings) == render(together)
 
 
 def _samples(ranks: int):

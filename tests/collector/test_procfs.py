@@ -1,3 +1,7 @@
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -35,7 +39,12 @@ def test_every_number_is_in_base_units(procfs):
     assert host.cpu_seconds == (10.0, 0.2, 3.0, 400.0, 0.5, 0.06, 0.7, 0.08)
     assert host.cpu_count == 2
     assert host.load == (0.5, 1.25, 2.0)
-    assert host.memory == (16_384_000_000, 8_192_000_000)
+    assert host.memory is not None
+    assert (host.memory.total, host.memory.available) == (16_384_000_000, 8_192_000_000)
+    assert dict(host.memory.parts) == {
+        "free": 1_024_000_000, "cached": 2_048_000_000, "shared": 512_000_000, "dirty": 307_200,
+        "writeback": 40_960, "swap": 0, "swap_free": 0,
+    }  # fmt: skip
     assert host.pressure[:2] == (("cpu", "some", 1.5), ("cpu", "full", 0.5))
     assert [one.device for one in host.interfaces] == ["eth0"]
     assert host.interfaces[0].bytes == (1000, 2000)
@@ -114,7 +123,10 @@ def test_a_cut_file_gives_the_right_number_or_none(procfs, machine, name, parse,
         load_average: host.load,
         memory_bytes: host.memory,
     }
-    if parse in kinds:
+    if parse is memory_bytes and host.memory is not None:
+        assert (right.total, right.available) == (host.memory.total, host.memory.available)
+        assert set(host.memory.parts) <= set(right.parts)
+    elif parse in kinds:
         assert kinds[parse] in (None, right)
     elif parse is pressure_totals:
         assert {(s, v) for r, s, v in host.pressure if r == "cpu"} <= set(right)
@@ -147,3 +159,26 @@ def test_own_cost_is_read_past_a_hostile_command_name(machine):
 
     assert own.cpu_seconds == 3.0
     assert own.resident_bytes == 2048 * 4096
+
+
+def test_own_cost_holds_that_of_children_that_live_and_that_ended(machine):
+    machine.host()
+    machine.process(77)
+    own = "42 (python) S 1 42 42 0 -1 4194304 900 0 0 0 250 50 30 20 20 0 3 0 500 1000000 2048 0\n"
+    machine.file(machine.proc / "self/stat", own)
+    machine.file(machine.proc / "self/task/42/children", "77 78 ")
+
+    reading = OwnProcessStat(machine.proc).read()
+
+    assert (3.0 + 0.5 + 3.0) == reading.cpu_seconds
+    assert (2048 + 1000) * 4096 == reading.resident_bytes
+
+
+def test_own_cost_of_this_process_is_what_it_is():
+    child = subprocess.Popen(["sleep", "30"])
+    try:
+        alone = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        assert OwnProcessStat(Path("/proc")).read().resident_bytes > alone
+    finally:
+        child.kill()
+        child.wait()

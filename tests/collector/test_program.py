@@ -1,6 +1,7 @@
 """The collector as a process: flags, exit codes, signals."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -79,6 +80,82 @@ def test_one_page_goes_to_stdout(capsys, machine):
     assert 'lockstep_node_info{hostname="gpu-07"' in capsys.readouterr().out
 
 
+def test_counters_outlive_a_restart(tmp_path):
+    def once() -> str:
+        where = tmp_path / "address"
+        process = start(
+            *("--listen", "127.0.0.1:0", "--announce", str(where), "--lockstep-dir", str(tmp_path)),
+            *("--state-dir", str(tmp_path / "state")),
+        )
+        try:
+            announced(where)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=10)
+        where.unlink()
+        assert process.returncode == 0
+        return errors.decode()
+
+    once()
+    file = tmp_path / "state/counters.json"
+    assert file.read_text().startswith('{"schema_version":1')
+    file.write_text("torn")
+
+    assert "is not a state file" in once()
+    assert file.read_text().startswith('{"schema_version":1')
+
+
+@pytest.mark.root
+def test_it_runs_as_nobody(tmp_path):
+    setpriv = shutil.which("setpriv")
+    if os.geteuid() != 0 or setpriv is None:
+        pytest.skip("needs root and setpriv to become nobody")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = free.getsockname()
+    command = [
+        *(setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"),
+        *(sys.executable, "-m", "collector", "--listen", f"127.0.0.1:{address[1]}"),
+        *("--lockstep-dir", str(tmp_path)),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        page = ""
+        for _ in range(250):
+            try:
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{address[1]}/metrics", timeout=5
+                ) as response:
+                    page = response.read().decode()
+                break
+            except OSError:
+                time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=10)
+
+    assert 'lockstep_source_up{source="procfs"} 1' in page
+    assert 'lockstep_source_up{source="own_process"} 1' in page
+    assert (0, False) == (process.returncode, b"Traceback" in errors)
+
+
+def test_it_says_what_each_source_sees_and_why_not(capsys, machine):
+    machine.host()
+    (machine.sys / "class/thermal/thermal_zone0/temp").unlink()
+    (machine.proc / "diskstats").write_text("nothing like a disk\n")
+    paths = ["--proc", str(machine.proc), "--sys", str(machine.sys)]
+
+    code = main(["--check", "--lockstep-dir", str(machine.rings), *paths])
+
+    lines = {line.split()[0]: line.split(maxsplit=2)[1:] for line in
+             capsys.readouterr().out.splitlines()}  # fmt: skip
+    assert code == 0
+    assert ("ok", "partly", "failing", "absent") == tuple(
+        lines[name][0] for name in ("procfs", "thermal", "diskstats", "cgroup_tree")
+    )
+    assert "no cpu controller under" in lines["cgroup_tree"][1]
+    assert "is not a disk" in lines["diskstats"][1]
+
+
 def test_a_busy_port_is_exit_69_and_one_sentence(caplog):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -97,6 +174,8 @@ def test_a_busy_port_is_exit_69_and_one_sentence(caplog):
         ["--listen", "nowhere"],
         ["--config", "/does/not/exist"],
         ["--unheard-of"],
+        ["--web-config-file", "/does/not/exist"],
+        ["--fast-period", "soon"],
     ],
 )
 def test_a_bad_setting_is_exit_64(arguments, capfd):

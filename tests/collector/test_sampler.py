@@ -7,6 +7,7 @@ import pytest
 from collector.clock import SystemClock
 from collector.collectors import Feed
 from collector.contract import metrics as m
+from collector.counters import Falls
 from collector.reading import Rejected, SourceError
 from collector.sampler import FeedReader, Sampler
 
@@ -56,8 +57,8 @@ def reader(clock):
     return lambda source, **more: FeedReader(feed(source, **more), clock)
 
 
-def values(samples) -> dict:
-    return {(sample.metric.name, sample.labels): sample.value for sample in samples}
+def values(parts) -> dict:
+    return {(sample.metric.name, sample.labels): sample.value for part in parts for sample in part}
 
 
 def test_a_reading_is_published_whole(reader, clock):
@@ -182,6 +183,56 @@ def test_a_source_that_never_answers_does_not_keep_the_page_from_being_ready():
 
     release.set()
     sampler.stop()
+
+
+def test_a_source_that_stands_still_is_not_called_again(clock):
+    release = threading.Event()
+    source = FakeSource(release=release)
+    sampler = Sampler([feed(source, period=0.01, deadline=0.02)], SystemClock(), ttl=1.0)
+    sampler.start()
+    sampler.wait_ready()
+    threading.Event().wait(0.2)
+    reads, stalled = source.reads, sampler.stalled()
+    release.set()
+    sampler.stop()
+
+    assert (1, ("procfs",)) == (reads, stalled)
+
+
+def test_health_in_words_has_the_last_message_of_each_reason(clock):
+    source = FakeSource(answer=SourceError("io", "first"))
+    source.why_not = lambda: "the shelf is empty"
+    one = FeedReader(feed(source), clock)
+    one.read_once()
+    source.answer = SourceError("io", "second")
+    one.read_once()
+    source.present = False
+    one.read_once()
+
+    told = one.told(clock.now)
+    assert (told.failures, told.missing) == ({"io": "second"}, "the shelf is empty")
+
+
+def test_a_device_that_was_reset_goes_on_counting_and_over_a_restart_too(clock):
+    def counted(value: Numbers):
+        yield m.HOST_CPU(value.value, "user")
+
+    source = FakeSource()
+    sampler = Sampler([Feed(source, counted, 1.0, falls=Falls.CARRY)], clock, TTL)
+    pages = []
+    for value in (5.0, 100.0, 1.0, 4.0):
+        source.answer = Numbers(value)
+        sampler._readers[0].read_once()
+        pages.append(values(sampler.snapshot())[m.HOST_CPU.name, ("user",)])
+    restarted = Sampler([Feed(source, counted, 1.0, falls=Falls.CARRY)], clock, TTL)
+    restarted.resume(sampler.kept())
+    source.answer = Numbers(2.0)
+    restarted._readers[0].read_once()
+    source.answer = Numbers(0.0)
+    restarted._readers[0].read_once()
+
+    assert [5.0, 100.0, 101.0, 104.0] == pages
+    assert values(restarted.snapshot())[m.HOST_CPU.name, ("user",)] == 104.0
 
 
 def test_a_stalled_source_that_comes_back_is_fresh_again(reader, clock):

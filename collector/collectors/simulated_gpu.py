@@ -1,4 +1,4 @@
-"""The GPUs of this node; so far simulated ones only, and they say so."""
+"""The simulated GPUs of emulated devices, and they say so."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,9 @@ from collector.contract.device import DeviceState
 from collector.contract.metrics import Sample
 from collector.contract.words import CLOCK_EVENT_REASONS
 from collector.sources.simulated import SimulatedReading
+
+NOT_TOLD = ("",) * (len(m.GPU_INFO.labels) - 5)
+"""Labels of the identity that a simulated GPU does not have."""
 
 
 def collect(reading: SimulatedReading) -> Iterator[Sample]:
@@ -17,7 +20,7 @@ def collect(reading: SimulatedReading) -> Iterator[Sample]:
 
 def _gpu(state: DeviceState) -> Iterator[Sample]:
     gpu = (str(state["gpu"]), state["uuid"])
-    yield m.GPU_INFO(1, *gpu, state["model"], state["driver"], "true")
+    yield m.GPU_INFO(1, *gpu, state["model"], state["driver"], "true", *NOT_TOLD)
     yield m.GPU_UP(1, *gpu)
     yield m.GPU_UTILIZATION(state["utilization_ratio"], *gpu)
     yield m.GPU_MEMORY_USED(state["memory_used_bytes"], *gpu)

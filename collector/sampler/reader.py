@@ -1,15 +1,18 @@
-"""What every source last said: each is read by its own thread, so that none delays another."""
+"""What one source last said: read again and again by a thread of its own."""
 
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from collector.clock import Clock
 from collector.collectors import Feed
-from collector.collectors.monitor import SourceHealth, collect_health
+from collector.collectors.monitor import SourceHealth
 from collector.contract.metrics import Sample
+from collector.counters import Counter as Kept
+from collector.counters import Counters, Key
 from collector.reading import Rejected, SourceError
 
 LOG = logging.getLogger(__name__)
@@ -24,8 +27,24 @@ class _Published:
     started: float | None = None
     available: bool = False
     up: bool = False
+    halted: bool = False
     last_success: float | None = None
     duration: float | None = None
+
+
+class Told(NamedTuple):
+    """How a source is, in words.
+
+    Attributes:
+        failures: The last message of each reason for which something failed.
+        missing: Why this node does not have what the source reads, if it does not.
+        series: Number of values that the last reading gave.
+    """
+
+    health: SourceHealth
+    failures: Mapping[str, str]
+    missing: str
+    series: int
 
 
 class FeedReader:
@@ -37,6 +56,10 @@ class FeedReader:
         self._clock = clock
         self._published = _Published()
         self._errors: Counter[str] = Counter()
+        self._told: dict[str, str] = {}
+        self._counters = Counters(feed.falls)
+        self.readings = 0
+        self.published: Callable[[tuple[Sample, ...]], None] = _nobody
         self._lock = threading.Lock()
 
     def read_once(self) -> None:
@@ -45,16 +68,19 @@ class FeedReader:
         self._published = replace(self._published, started=started)
         samples: tuple[Sample, ...] = ()
         failures: list[Rejected] = []
-        available = up = False
+        available = up = halted = False
         try:
             available = self.feed.source.available()
             if available:
                 reading = self.feed.source.read()
                 failures += getattr(reading, "rejected", ())
-                samples = tuple(self.feed.collect(reading))
+                halted = getattr(reading, "stalled", False)
+                samples = self._counters.through(self.feed.collect(reading))
                 up = True
         except SourceError as error:
             failures.append(Rejected.of(error))
+        except PermissionError as error:  # a folder that this user may not even look at
+            failures.append(Rejected("permission", str(error)))
         except Exception as error:
             failures.append(Rejected("internal", repr(error)))
             if not self._errors["internal"]:
@@ -68,34 +94,47 @@ class FeedReader:
             read_at=now,
             available=available,
             up=up,
+            halted=halted,
             last_success=self._clock.wall() if up else before.last_success,
             duration=now - started,
         )
+        self.readings += 1
         self.first_pass.set()
+        self.published(samples)
 
     def count(self, failure: Rejected) -> None:
         """Count a failure by its reason; the first of each reason is logged."""
         with self._lock:
             first = not self._errors[failure.reason]
             self._errors[failure.reason] += 1
+            self._told[failure.reason] = failure.message
         if first:
             LOG.warning(
                 "source %s: %s: %s (counted from now on, not logged again)",
                 self.feed.source.name, failure.reason, failure.message,
             )  # fmt: skip
 
-    def run(self, stop: threading.Event) -> None:
-        """Read at every multiple of the period until told to stop; a missed turn is skipped."""
-        due = self._clock.monotonic()
+    def run(self, stop: threading.Event, phase: float = 1.0) -> None:
+        """Read at once, and at every period until told to stop; a missed turn is skipped.
+
+        Args:
+            stop: Ends the reading.
+            phase: Share of the period before the second reading, so that feeds take turns.
+        """
+        due = self._clock.monotonic() + (phase - 1) * self.feed.period
         while not stop.is_set():
             self.read_once()
             due = max(due + self.feed.period, self._clock.monotonic())
             stop.wait(due - self._clock.monotonic())
+        close = getattr(self.feed.source, "close", None)
+        if close is not None:
+            close()
 
     def stalled(self, now: float) -> bool:
-        """Whether a reading has overrun its deadline."""
-        started = self._published.started
-        return started is not None and now - started > self.feed.deadline
+        """Whether a reading has overrun its deadline, or says that its source stands still."""
+        published = self._published
+        overrun = published.started is not None and now - published.started > self.feed.deadline
+        return overrun or published.halted
 
     def samples(self, now: float, ttl: float) -> tuple[Sample, ...]:
         """The last reading's samples, none once they are older than the time to live."""
@@ -119,61 +158,25 @@ class FeedReader:
             errors=errors,
         )
 
+    def told(self, now: float) -> Told:
+        """How the source is, with the words of what failed."""
+        why_not = getattr(self.feed.source, "why_not", None)
+        with self._lock:
+            failures = dict(self._told)
+        health = self.health(now)
+        missing = "this node has no such thing"
+        if why_not is not None and not health.available and not health.stalled:
+            missing = why_not()
+        return Told(health, failures, missing, len(self._published.samples))
 
-class Sampler:
-    """All feeds of this collector.
+    def kept(self) -> dict[Key, Kept]:
+        """Counters that have to outlive a restart."""
+        return self._counters.kept()
 
-    Args:
-        ttl: Seconds after which a value that was not renewed vanishes; a feed whose period is
-            longer than half of it keeps its values for two periods.
-        own: Samples that never change, as the build.
-    """
+    def resume(self, kept: Mapping[Key, Kept]) -> None:
+        """Counters of an earlier process."""
+        self._counters.resume(kept)
 
-    def __init__(
-        self, feeds: Iterable[Feed], clock: Clock, ttl: float, own: Iterable[Sample] = ()
-    ) -> None:
-        self._clock = clock
-        self._ttl = ttl
-        self._own = tuple(own)
-        self._readers = tuple(FeedReader(feed, clock) for feed in feeds)
-        self._stop = threading.Event()
-        self._threads = tuple(
-            # Daemons: a thread that hangs inside the kernel cannot be ended, only left behind.
-            threading.Thread(target=reader.run, args=(self._stop,), daemon=True)
-            for reader in self._readers
-        )
 
-    def start(self) -> None:
-        """Start reading."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self, timeout: float = 1.0) -> None:
-        """Stop reading; threads that hang are left behind."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(timeout)
-
-    def ready(self) -> bool:
-        """Whether every source has answered once or is stalled."""
-        now = self._clock.monotonic()
-        return all(one.first_pass.is_set() or one.stalled(now) for one in self._readers)
-
-    def wait_ready(self) -> None:
-        """Wait for the first answer of every source, at most until its deadline."""
-        for reader in self._readers:
-            reader.first_pass.wait(reader.feed.deadline)
-
-    def count(self, source: str, failure: Rejected) -> None:
-        """Count a failure that was met outside a reading, as in `/ops`."""
-        for reader in self._readers:
-            if reader.feed.source.name == source:
-                reader.count(failure)
-
-    def snapshot(self) -> tuple[Sample, ...]:
-        """Everything that is fresh now, health of the sources included."""
-        now = self._clock.monotonic()
-        samples = [*self._own, *collect_health(reader.health(now) for reader in self._readers)]
-        for reader in self._readers:
-            samples += reader.samples(now, self._ttl)
-        return tuple(samples)
+def _nobody(_samples: tuple[Sample, ...]) -> None:
+    """Nobody waits for readings."""

@@ -1,0 +1,12 @@
+"""How warm the host is."""
+
+from collections.abc import Iterator
+
+from collector.contract.metrics import HOST_TEMPERATURE, Sample
+from collector.sources.thermal import HostTemperature
+
+
+def collect(reading: HostTemperature) -> Iterator[Sample]:
+    """One sample a thermal zone."""
+    for zone in reading.zones:
+        yield HOST_TEMPERATURE(zone.celsius, str(zone.number), zone.kind)

@@ -1,0 +1,42 @@
+"""What the page says about the monitor itself. One row a metric."""
+
+from collector.contract.metrics.shape import Kind, Metric
+
+_C, _G = Kind.COUNTER, Kind.GAUGE
+
+BUILD_INFO = Metric("lockstep_build_info", _G, ("version", "python"), "Version of this collector.")
+SOURCE_UP = Metric(
+    "lockstep_source_up", _G, ("source",), "1 if the source's last reading succeeded, else 0."
+)
+SOURCE_AVAILABLE = Metric(
+    "lockstep_source_available", _G, ("source",), "1 if this node has what the source reads."
+)
+SOURCE_STALLED = Metric(
+    "lockstep_source_stalled", _G, ("source",), "1 while a reading has overrun its deadline."
+)
+SOURCE_LAST_SUCCESS = Metric(
+    "lockstep_source_last_success_timestamp_seconds", _G, ("source",),
+    "Unix time of the source's last good reading.",
+)  # fmt: skip
+SOURCE_DURATION = Metric(
+    "lockstep_source_collect_duration_seconds", _G, ("source",), "Duration of the last reading."
+)
+SOURCE_ERRORS = Metric(
+    "lockstep_source_errors_total", _C, ("source", "reason"), "Failed or rejected readings."
+)
+SCRAPE_DURATION = Metric(
+    "lockstep_scrape_duration_seconds", _G, (), "Time to render the previous page."
+)
+SCRAPE_SERIES = Metric("lockstep_scrape_series", _G, (), "Series on this page.")
+SERIES_DROPPED = Metric(
+    "lockstep_series_dropped_total", _C, ("family",), "Series dropped by the cardinality cap."
+)
+PROCESS_CPU = Metric(
+    "lockstep_collector_cpu_seconds_total", _C, (), "CPU time of all processes of the collector."
+)
+PROCESS_RSS = Metric(
+    "lockstep_collector_resident_memory_bytes",
+    _G,
+    (),
+    "Resident memory of all processes of the collector.",
+)

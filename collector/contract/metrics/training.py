@@ -1,0 +1,79 @@
+"""What the page says about ranks, from their rings: at most MAX_SERIES_PER_RANK series a rank."""
+
+from collector.contract.metrics.shape import Kind, Metric
+
+_C, _G = Kind.COUNTER, Kind.GAUGE
+_RANK = ("run", "rank")
+
+RANK_INFO = Metric(
+    "lockstep_rank_info", _G,
+    (*_RANK, "attempt", "local_rank", "world_size", "dp", "pp", "tp", "ep", "cp", "gpu", "uuid",
+     "node", "pid"),
+    "Topology of the rank; gpu and uuid are empty on CPU.",
+)  # fmt: skip
+RANK_UP = Metric(
+    "lockstep_rank_up", _G, _RANK, "1 if the rank's process lives; a gone rank keeps 0 for 600 s."
+)
+TRAIN_STEPS = Metric(
+    "lockstep_train_steps_total", _C, _RANK,
+    "Steps completed = number of the next step (a resumed run starts at the resumed step).",
+)  # fmt: skip
+TRAIN_PHASE = Metric(
+    "lockstep_train_phase_seconds_total",
+    _C,
+    (*_RANK, "phase"),
+    "Wall time by phase of the step; the phases add up to the whole step.",
+)
+TRAIN_OWN = Metric(
+    "lockstep_train_own_seconds_total", _C, _RANK,
+    "Wall time of steps outside blocking collectives: what the rank itself took.",
+)  # fmt: skip
+TRAIN_CPU = Metric(
+    "lockstep_train_cpu_seconds_total", _C, _RANK, "CPU time of the training thread in steps."
+)
+TRAIN_COLLECTIVE = Metric(
+    "lockstep_train_collective_seconds_total", _C, (*_RANK, "group"),
+    "Time from arrival at collectives to their completion: waiting and transfer.",
+)  # fmt: skip
+TRAIN_COLLECTIVES = Metric(
+    "lockstep_train_collectives_total", _C, (*_RANK, "group"), "Collectives completed."
+)
+TRAIN_ENQUEUED = Metric(
+    "lockstep_train_enqueued_sequence", _G, (*_RANK, "group"),
+    "Sequence number of the last collective the rank arrived at; counts from 1.",
+)  # fmt: skip
+TRAIN_COMPLETED = Metric(
+    "lockstep_train_completed_sequence", _G, (*_RANK, "group"),
+    "Sequence number of the last collective the rank completed.",
+)  # fmt: skip
+TRAIN_SAMPLES = Metric("lockstep_train_samples_total", _C, _RANK, "Samples trained on.")
+TRAIN_TOKENS = Metric("lockstep_train_tokens_total", _C, _RANK, "Tokens trained on.")
+TRAIN_FLOPS = Metric(
+    "lockstep_train_model_flops_total", _C, _RANK, "Model FLOPs by Megatron's formula."
+)
+TRAIN_LOSS = Metric("lockstep_train_loss", _G, _RANK, "Training loss of the last step, nats.")
+TRAIN_OPEN_OP_AGE = Metric(
+    "lockstep_train_open_operation_age_seconds", _G, (*_RANK, "op", "group"),
+    "Age of the collective the rank is inside now; absent when it is in none.",
+)  # fmt: skip
+TRAIN_HEARTBEAT_AGE = Metric(
+    "lockstep_train_heartbeat_age_seconds", _G, _RANK,
+    "Since the rank's helper thread last ran: over 3 s = the process is frozen.",
+)  # fmt: skip
+TRAIN_PROGRESS_AGE = Metric(
+    "lockstep_train_progress_age_seconds", _G, _RANK,
+    "Since the training thread last began or ended anything: old with a fresh heartbeat = stuck.",
+)  # fmt: skip
+RANK_RUN_QUEUE = Metric(
+    "lockstep_rank_run_queue_seconds_total", _C, _RANK,
+    "Time the rank's main thread was ready to run and had no processor (/proc/PID/schedstat).",
+)  # fmt: skip
+RANK_THROTTLED = Metric(
+    "lockstep_rank_cpu_throttled_seconds_total", _C, _RANK,
+    "Time the rank's cgroup was held back by its CPU quota (cpu.stat).",
+)  # fmt: skip
+
+MAX_SERIES_PER_RANK = 45
+"""Series of a rank with all six groups in use."""
+RANK_GONE_SECONDS = 600.0
+"""How long a rank that is gone keeps its last sequences on the page (DESIGN 3.5)."""

@@ -1,0 +1,79 @@
+"""The shape in which every source of GPUs tells what it read: base units, absent if not told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from collector.contract.metrics import Metric
+from collector.reading import Rejected
+
+CLOCK_EVENTS = "clock_events"
+"""Raw value: bits of the clock-event (throttle) reasons that hold now (nvmlClocksEventReasons)."""
+FABRIC_STATE = "fabric_state"
+"""Raw value: 0 not supported, 1 not started, 2 in progress, 3 completed."""
+FABRIC_STATUS = "fabric_status"
+"""Raw value: NVML return code of the registration; it counts once the state is completed."""
+FABRIC_HEALTH = "fabric_health"
+"""Raw value: the fabric health mask (nvmlGpuFabricInfo_v2_t)."""
+RAW = (CLOCK_EVENTS, FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH)
+
+Values = Mapping[str, Mapping[str, float]]
+"""By name of the metric (or a word of RAW), then by further label values joined with `/`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU or MIG device.
+
+    Attributes:
+        index: The driver's number; of a MIG device its parent's.
+        uuid: Empty while the driver tells none.
+        up: It answers.
+        stalled: A call to it does not return.
+        info: Static words by label of GPU_INFO; of a MIG device by label of MIG_INFO.
+    """
+
+    index: int
+    uuid: str
+    up: bool = True
+    stalled: bool = False
+    info: Mapping[str, str] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
+
+    @property
+    def is_mig(self) -> bool:
+        """Whether this is a part of a GPU."""
+        return "parent" in self.info
+
+    def value(self, name: str) -> float | None:
+        """The value that has no further labels, or None."""
+        return self.values.get(name, {}).get("")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """All GPUs that a source knows.
+
+    Attributes:
+        expected: NVIDIA GPUs on the PCI bus, or None.
+        present: GPUs that the driver counts, or None.
+        stalled: The source itself stands still, not one GPU of several.
+    """
+
+    gpus: tuple[Gpu, ...]
+    rejected: tuple[Rejected, ...] = ()
+    expected: int | None = None
+    present: int | None = None
+    stalled: bool = False
+
+
+class Telling:
+    """Values on their way into a reading: what is None is left out."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, dict[str, float]] = {}
+
+    def tell(self, what: Metric | str, value: float | None, labels: str = "") -> None:
+        """Put a value under its metric (or a word of RAW) and labels."""
+        if value is not None:
+            name = what if isinstance(what, str) else what.name
+            self.values.setdefault(name, {})[labels] = value

@@ -1,0 +1,111 @@
+"""What every source last said: each is read by its own thread, so that none delays another."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from collector.clock import Clock
+from collector.collectors import Feed
+from collector.collectors.monitor import collect_health
+from collector.contract.metrics import Sample
+from collector.counters import Counter, Key
+from collector.reading import Rejected
+from collector.sampler.reader import FeedReader, Told
+
+__all__ = ["FeedReader", "Sampler", "Told"]
+
+
+class Sampler:
+    """All feeds of this collector.
+
+    Args:
+        ttl: Seconds after which a value that was not renewed vanishes; a feed whose period is
+            longer than half of it keeps its values for two periods.
+        own: Samples that never change, as the build.
+    """
+
+    def __init__(
+        self, feeds: Iterable[Feed], clock: Clock, ttl: float, own: Iterable[Sample] = ()
+    ) -> None:
+        self._clock = clock
+        self._ttl = ttl
+        self._own = tuple(own)
+        self._readers = tuple(FeedReader(feed, clock) for feed in feeds)
+        self._stop = threading.Event()
+        self._threads = tuple(
+            # Daemons: a thread that hangs inside the kernel cannot be ended, only left behind.
+            threading.Thread(
+                target=reader.run, args=(self._stop, (index + 1) / len(self._readers)), daemon=True
+            )
+            for index, reader in enumerate(self._readers)
+        )
+
+    def tell(self, listener: Callable[[tuple[Sample, ...]], None]) -> None:
+        """Hand the samples of every reading to the listener, in the thread that read them."""
+        for reader in self._readers:
+            reader.published = listener
+
+    def start(self) -> None:
+        """Start reading."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout: float = 1.0) -> None:
+        """Stop reading; threads that hang are left behind."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout)
+
+    @property
+    def version(self) -> int:
+        """Grows with every reading: a page of the same version holds the same values."""
+        return sum(reader.readings for reader in self._readers)
+
+    def stalled(self) -> tuple[str, ...]:
+        """Names of the sources that stand still."""
+        now = self._clock.monotonic()
+        return tuple(one.feed.source.name for one in self._readers if one.stalled(now))
+
+    def told(self) -> tuple[Told, ...]:
+        """How each source is, in words."""
+        now = self._clock.monotonic()
+        return tuple(reader.told(now) for reader in self._readers)
+
+    def kept(self) -> dict[str, dict[Key, Counter]]:
+        """Counters that have to outlive a restart, by source."""
+        return {reader.feed.source.name: reader.kept() for reader in self._readers}
+
+    def resume(self, kept: Mapping[str, Mapping[Key, Counter]]) -> None:
+        """Go on with the counters of an earlier process; call before `start`."""
+        for reader in self._readers:
+            reader.resume(kept.get(reader.feed.source.name, {}))
+
+    def ready(self) -> bool:
+        """Whether every source has answered once or is stalled."""
+        now = self._clock.monotonic()
+        return all(one.first_pass.is_set() or one.stalled(now) for one in self._readers)
+
+    def wait_ready(self) -> None:
+        """Wait for the first answer of every source, at most until its deadline."""
+        began = self._clock.monotonic()
+        for reader in self._readers:
+            waited = self._clock.monotonic() - began
+            reader.first_pass.wait(max(0.0, reader.feed.deadline - waited))
+
+    def count(self, source: str, failure: Rejected) -> None:
+        """Count a failure that was met outside a reading, as in `/ops`."""
+        for reader in self._readers:
+            if reader.feed.source.name == source:
+                reader.count(failure)
+
+    def snapshot(self) -> tuple[tuple[Sample, ...], ...]:
+        """Everything that is fresh now: the health of the sources, then what each last said.
+
+        A source that was not read again since the snapshot before gives the same tuple.
+        """
+        now = self._clock.monotonic()
+        health = tuple(collect_health(reader.health(now) for reader in self._readers))
+        return (
+            self._own,
+            health,
+            *(reader.samples(now, self._ttl) for reader in self._readers),
+        )

@@ -1,0 +1,193 @@
+"""The page of a dcgm-exporter, read and turned into base units."""
+
+import http.server
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collector.collectors.gpu import collect
+from collector.config import ConfigError, load
+from collector.contract import metrics as m
+from collector.contract.dcgm import DCGM_FIELDS, PREFIX
+from collector.contract.metrics import METRICS
+from collector.reading import SourceError
+from collector.sources import dcgm_exporter
+from collector.sources.dcgm_exporter import DcgmExporter, blank, parse
+
+WHO = (
+    'gpu="0",UUID="GPU-a",pci_bus_id="00000000:18:00.0",device="nvidia0",'
+    'modelName="NVIDIA H100 80GB HBM3",Hostname="n1",DCGM_FI_DRIVER_VERSION="550.54.15"'
+)
+PAGE = f"""# HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
+# TYPE DCGM_FI_DEV_SM_CLOCK gauge
+DCGM_FI_DEV_SM_CLOCK{{{WHO}}} 1980
+DCGM_FI_DEV_GPU_TEMP{{{WHO},container="",namespace="",pod=""}} 61
+DCGM_FI_DEV_POWER_USAGE{{{WHO}}} 650.125
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{WHO}}} 123456789
+DCGM_FI_DEV_FB_USED{{{WHO}}} 65536
+DCGM_FI_DEV_GPU_UTIL{{{WHO}}} 97
+DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS{{{WHO}}} 3
+DCGM_FI_DEV_CLOCK_THROTTLE_REASONS{{{WHO}}} 64
+DCGM_FI_DEV_XID_ERRORS{{{WHO},err_code="0",err_msg="No Error"}} 0
+DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{{WHO}}} 0.525
+"""
+
+
+def values(text: str) -> dict:
+    return {(s.metric.name, s.labels): s.value for s in collect(parse(text))}
+
+
+def test_the_page_of_today_is_in_base_units():
+    told = values(PAGE)
+    who = ("0", "GPU-a")
+
+    assert told[m.GPU_CLOCK.name, (*who, "sm")] == 1.98e9
+    assert told[m.GPU_TEMPERATURE.name, (*who, "gpu")] == 61
+    assert told[m.GPU_POWER_AVERAGE.name, who] == 650.125
+    assert told[m.GPU_POWER.name, who] == 650.125
+    assert told[m.GPU_ENERGY.name, who] == 123456.789
+    assert told[m.GPU_MEMORY_USED.name, who] == 64 << 30
+    assert told[m.GPU_UTILIZATION.name, who] == 0.97
+    assert told[m.GPU_REMAPPED_ROWS.name, (*who, "correctable")] == 3
+    assert told[m.GPU_CLOCK_EVENT_ACTIVE.name, (*who, "hw_thermal")] == 1
+    assert told[m.GPU_TENSOR_ACTIVE.name, who] == 0.525
+    info = next(labels for name, labels in told if name == m.GPU_INFO.name)
+    assert info[2:5] == ("NVIDIA H100 80GB HBM3", "550.54.15", "false")
+
+
+def test_the_names_of_dcgm_4_6_are_the_same_fields():
+    renamed = PAGE.replace("DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS").replace(
+        "DEV_POWER_USAGE", "DEV_BOARD_POWER_WATTS"
+    ).replace("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO")  # fmt: skip
+
+    assert values(renamed) == values(PAGE)
+
+
+def test_a_mig_device_stands_apart():
+    text = PAGE + f'DCGM_FI_DEV_FB_USED{{{WHO},GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"}} 1024\n'
+    told = values(text)
+
+    assert told[m.GPU_MEMORY_USED.name, ("0", "GPU-a/gi7")] == 1 << 30
+    assert told[m.MIG_INFO.name, ("0", "GPU-a/gi7", "GPU-a", "1g.10gb", "7", "")] == 1
+
+
+@pytest.mark.parametrize(
+    "value", [2147483632, 2147483635.0, 9223372036854775792, 9223372036854775794.0,
+              140737488355328.0, 140737488355330.0],
+)  # fmt: skip
+def test_a_blank_value_is_absent(value):
+    assert blank(value)
+    assert (m.GPU_TEMPERATURE.name, ("0", "GPU-a", "memory")) not in values(
+        f"{PAGE}DCGM_FI_DEV_MEMORY_TEMP{{{WHO}}} {value}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "DCGM_FI_DEV_GPU_TEMP 61",
+        "DCGM_FI_DEV_GPU_TEMP{} 61",
+        'DCGM_FI_DEV_GPU_TEMP{gpu="x",UUID="GPU-b"} 61',
+        'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-b} 61',
+        'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-b"} NaN',
+        'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-b"} warm',
+        'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="1",UUID="GPU-b"} -1',
+    ],
+)
+def test_a_bad_line_is_counted_and_the_others_stand(line):
+    reading = parse(f"{PAGE}{line}\n")
+
+    assert [one.reason for one in reading.rejected] == ["content"]
+    assert {key: v for key, v in values(f"{PAGE}{line}\n").items() if "GPU-a" in key[1]} == values(
+        PAGE
+    )
+
+
+def test_a_page_of_something_else_is_refused():
+    with pytest.raises(SourceError, match="no line of the page"):
+        parse("<html>\nnode_load1 0.5\n")
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=80)), st.text(max_size=40), st.text(max_size=20))
+def test_noise_never_becomes_a_value(noise, labels, number):
+    lines = [*noise, f"DCGM_FI_DEV_GPU_TEMP{{{labels}}} {number}"]
+    reading = parse(PAGE + "\n".join(lines))
+
+    told = {
+        (s.metric.name, s.labels): s.value for s in collect(reading) if s.labels[1:2] == ("GPU-a",)
+    }
+    assert told == values(PAGE)
+
+
+def test_every_field_is_one_metric_and_every_name_one_field():
+    names = [name for one in DCGM_FIELDS for name in one.names]
+    series = [(one.metric.name, one.labels) for one in DCGM_FIELDS]
+
+    assert len(set(names)) == len(names)
+    assert len({one.id for one in DCGM_FIELDS}) == len(DCGM_FIELDS) == len(set(series))
+    assert all(len(one.labels) == len(one.metric.labels) - 2 for one in DCGM_FIELDS)
+    assert all(METRICS[one.metric.name] is one.metric for one in DCGM_FIELDS)
+    assert all(one.legacy.startswith(PREFIX) for one in DCGM_FIELDS)
+
+
+@pytest.fixture
+def exporter_page() -> Iterator[tuple[str, dict]]:
+    answer = {"status": 200, "body": PAGE.encode()}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(answer["status"])
+            self.end_headers()
+            self.wfile.write(answer["body"])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/metrics", answer
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_page_is_fetched(exporter_page):
+    source = DcgmExporter(exporter_page[0])
+
+    assert source.available()
+    assert [gpu.uuid for gpu in source.read().gpus] == ["GPU-a"]
+
+
+def test_a_failing_exporter_is_named(exporter_page):
+    exporter_page[1]["status"] = 500
+
+    with pytest.raises(SourceError, match="500"):
+        DcgmExporter(exporter_page[0]).read()
+
+
+def test_an_endless_page_is_refused(exporter_page, monkeypatch):
+    monkeypatch.setattr(dcgm_exporter, "LIMIT", 100)
+
+    with pytest.raises(SourceError, match="larger than 100 bytes"):
+        DcgmExporter(exporter_page[0]).read()
+
+
+def test_nobody_there_is_an_error_and_not_configured_is_none():
+    assert not DcgmExporter(None).available()
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1:1"):
+        DcgmExporter("http://127.0.0.1:1/metrics").read()
+
+
+def test_the_page_is_configured_by_its_url():
+    url = "http://127.0.0.1:9400/metrics"
+
+    assert load(None, {"LOCKSTEP_COLLECTOR_DCGM_EXPORTER": url}, {}).dcgm_exporter == url
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:9400", "file:///etc/passwd", "http://", "ftp://x/y"])
+def test_what_is_no_url_is_a_configuration_error(url):
+    with pytest.raises(ConfigError, match=r"it must be a URL, as http://127\.0\.0\.1:9400/metrics"):
+        load(None, {"LOCKSTEP_COLLECTOR_DCGM_EXPORTER": url}, {})

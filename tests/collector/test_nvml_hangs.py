@@ -1,0 +1,152 @@
+"""A driver that does not return: what else still comes, what is said of it, and how it ends."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import pytest
+
+from collector.clock import SystemClock
+from collector.collectors.gpu import collect
+from collector.contract import metrics as m
+from collector.sources.nvml import Limits, Nvml
+from collector.sources.nvml import process as nvml_process
+
+pytest.importorskip("pynvml")
+SHORT = Limits(answer=0.3, start=10.0, stall=0.6, kill=1.2, attach=2.0)
+"""The same order as the real ones, sooner."""
+
+
+@pytest.fixture
+def source(nvml, machine, monkeypatch) -> Iterator[Nvml]:
+    monkeypatch.setattr(nvml_process, "BACKOFF_SECONDS", (0.3, 2.0))
+    one = Nvml(machine.proc, machine.sys, SystemClock(), limits=SHORT)
+    while len(one.read().gpus) < 2:
+        time.sleep(0.05)
+    yield one
+    nvml.close()
+    one.close()
+
+
+def until(holds: Callable[[], bool], seconds: float = 15.0) -> float:
+    """Seconds until it holds."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < seconds
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def told(source: Nvml, metric: m.Metric) -> dict[str, float]:
+    return {s.labels[0]: s.value for s in collect(source.read()) if s.metric is metric}
+
+
+def test_the_limits_keep_the_promises():
+    real = Limits()
+    period = 1.0
+
+    assert real.stall + real.answer + period <= 5  # stalled within five seconds
+    assert real.answer + real.start < 2  # a reading ends before its feed's deadline
+    assert real.stall < real.kill
+
+
+def test_a_gpu_that_hangs_delays_no_other_and_is_marked(nvml, source):
+    nvml.gpu(0).hang = 1
+    until(lambda: told(source, m.GPU_STALLED) == {"0": 1, "1": 0})
+    began = time.monotonic()
+    reading = source.read()
+    after = time.monotonic() - began
+
+    assert after < SHORT.answer  # nobody waits for it any more
+    assert not reading.stalled
+    first, second = reading.gpus
+    assert (first.up, first.values, second.up) == (False, {}, True)
+    assert second.values[m.GPU_POWER.name] == {"": 655.25}
+    assert {s.metric for s in collect(reading) if s.labels[:1] == ("0",)} == {
+        m.GPU_UP, m.GPU_STALLED,
+    }  # fmt: skip
+
+
+def test_a_gpu_that_hangs_is_not_called_again_until_it_returns(nvml, source):
+    nvml.gpu(0).hang = 1
+    until(lambda: told(source, m.GPU_STALLED)["0"] == 1)
+    nvml.gpu(1).every_rc = 15  # leaves one call a reading, of the other GPU
+    for _ in range(3):
+        source.read()
+    before = nvml.state.calls
+    for _ in range(5):
+        source.read()
+    calls = nvml.state.calls - before
+    nvml.gpu(1).every_rc = 0
+    nvml.gpu(0).hang = 0
+    until(lambda: told(source, m.GPU_UP) == {"0": 1, "1": 1})
+
+    assert calls <= 10
+    assert told(source, m.GPU_STALLED) == {"0": 0, "1": 0}
+
+
+def test_a_hang_in_the_global_lock_stalls_the_child_which_is_killed_and_comes_back(nvml, source):
+    child = source._child._process
+    assert child is not None
+    nvml.state.lock_hang = 1
+    reasons: list[str] = []
+
+    def killed() -> bool:
+        reading = source.read()
+        reasons.extend(one.reason for one in reading.rejected)
+        return "killed" in reasons
+
+    until(lambda: source.read().stalled)
+    until(killed)
+    code = child.poll()
+    longest = 0.0
+    for _ in range(10):
+        began = time.monotonic()
+        source._limits = Limits(answer=0.1, start=0.2, stall=0.6, kill=1.2, attach=2.0)
+        assert source.read().stalled
+        longest = max(longest, time.monotonic() - began)
+        time.sleep(0.1)
+    nvml.state.lock_hang = 0
+    until(lambda: told(source, m.GPU_UP) == {"0": 1, "1": 1})
+
+    assert code is not None
+    assert longest < 1.0
+    assert not source.read().stalled
+
+
+def test_a_child_that_keeps_hanging_is_started_ever_more_rarely(nvml, source):
+    nvml.state.lock_hang = 1
+    source._limits = Limits(answer=0.05, start=0.05, stall=0.2, kill=0.3, attach=0.4)
+    starts: list[float] = []
+    began = time.monotonic()
+    while time.monotonic() - began < 4:
+        source.read()
+        at = source._child.started_at
+        if at not in starts:
+            starts.append(at)
+        time.sleep(0.05)
+    gaps = [after - before for before, after in pairwise(starts)][1:]
+
+    assert len(starts) >= 3
+    assert gaps == sorted(gaps)
+    assert gaps[-1] > gaps[0]
+
+
+def test_a_slow_gpu_is_late_but_not_stalled(nvml, source):
+    nvml.gpu(0).delay_us = 2_000
+    nvml.gpu(0).temperature = 77
+    seen = until(
+        lambda: ("0", 77) in [
+            (s.labels[0], s.value) for s in collect(source.read()) if s.metric is m.GPU_TEMPERATURE
+        ]
+    )  # fmt: skip
+
+    assert seen < 5
+    assert told(source, m.GPU_STALLED) == {"0": 0, "1": 0}
+
+
+def test_a_child_that_dies_is_replaced(nvml, source):
+    assert source._child._process is not None
+    source._child._process.kill()
+
+    until(lambda: told(source, m.GPU_UP) == {"0": 1, "1": 1})

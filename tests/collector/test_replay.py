@@ -1,0 +1,144 @@
+"""Captures of machines, and the pages that they make."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collector.capture import capture
+from collector.clock import SystemClock
+from collector.collectors.gpu import collect
+from collector.contract import metrics as m
+from collector.contract.metrics import METRICS
+from collector.contract.metrics import gpu as gpu_metrics
+from collector.exporter.page import render
+from collector.reading import SourceError
+from collector.sources.replay import FILE, Replay, load
+from collector.sources.replay.frames import lines
+
+TESTS = Path(__file__).parent.parent
+MACHINES = sorted(path.parent for path in (TESTS / "fixtures/machines").glob(f"*/{FILE}"))
+GOLDEN = TESTS / "golden/machines"
+NOT_IN_A_CAPTURE = {
+    m.GPU_SAMPLE_INTERVAL.name: "it is of the collector and not of the machine",
+    m.GPU_NVLINK_BER.name: "no capture of NVLink 5 yet",
+    m.GPU_RETIRED_PAGES.name: "no capture from before Ampere yet",
+    m.GPU_RETIRED_PENDING.name: "no capture from before Ampere yet",
+}
+
+
+def page(folder: Path, clock) -> str:
+    source = Replay(folder, clock)
+    source.read()
+    clock.sleep(1.0)
+    return render(list(collect(source.read())))
+
+
+@pytest.mark.parametrize("folder", MACHINES, ids=lambda path: path.name)
+def test_the_page_of_a_captured_machine_is_known(folder, clock, golden):
+    golden(f"machines/{folder.name}.txt", page(folder, clock))
+
+
+def test_every_golden_page_has_its_capture():
+    assert {path.name for path in MACHINES} == {path.stem for path in GOLDEN.glob("*.txt")}
+
+
+@pytest.mark.parametrize("folder", MACHINES, ids=lambda path: path.name)
+def test_a_capture_says_where_its_values_come_from(folder):
+    origin = load(folder).origin
+
+    assert origin.startswith("captured on hardware: ") or origin.endswith(
+        "constructed from documented values, not captured on hardware"
+    )
+    assert len(folder.name.split("__")) == 3
+
+
+def test_the_captures_have_every_metric_of_gpus(clock):
+    told = {line.split()[2] for path in MACHINES for line in page(path, clock).splitlines()
+            if line.startswith("# TYPE")}  # fmt: skip
+    known = {x.name for x in vars(gpu_metrics).values() if isinstance(x, m.Metric)}
+
+    assert known - told <= set(NOT_IN_A_CAPTURE)
+    assert known <= set(METRICS)
+
+
+def test_a_replayed_gpu_says_so(clock):
+    assert 'simulated="replay"' in page(MACHINES[0], clock)
+
+
+def test_a_capture_is_played_at_its_pace(clock):
+    source = Replay(
+        TESTS / "fixtures/machines/ubuntu-22.04__nvidia-h100-80gb-hbm3__550.54.15", clock
+    )
+
+    def energy() -> float | None:
+        return source.read().gpus[0].value(m.GPU_ENERGY.name)
+
+    first = energy()
+    clock.sleep(0.5)
+    between = energy()
+    clock.sleep(0.6)
+    second = energy()
+    clock.sleep(3600)
+
+    assert first == between
+    assert second == first + 655.25
+    assert energy() == second
+
+
+@pytest.mark.parametrize("folder", MACHINES, ids=lambda path: path.name)
+def test_what_is_written_is_what_is_read(folder, tmp_path):
+    before = load(folder)
+    (tmp_path / FILE).write_text("\n".join(lines(before.origin, before.readings)) + "\n")
+
+    assert load(tmp_path) == before
+
+
+def test_this_machines_gpus_are_captured_without_their_names(nvml, machine, tmp_path, monkeypatch):
+    monkeypatch.setattr("collector.capture.PERIOD_SECONDS", 0.05)
+    folder = capture(tmp_path, machine.config(), SystemClock())
+    text = (folder / FILE).read_text()
+
+    assert folder.name.endswith("__nvidia-h100-80gb-hbm3__550.54.15")
+    assert "1654321000" not in text
+    assert load(folder).origin.startswith("captured on hardware: NVIDIA H100 80GB HBM3")
+    assert len(load(folder).readings[-1][1].gpus) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"origin": None, "seconds": "0"},
+        {"gpus": [{"index": "0", "uuid": "a", "info": {}, "values": {}}]},
+        {"gpus": [{"index": 0, "uuid": "a", "info": {"color": "red"}, "values": {}}]},
+        {"gpus": [{"index": 0, "uuid": "a", "info": {}, "values": {"horsepower": {"": 1}}}]},
+        {"gpus": [{"index": 0, "uuid": "a", "info": {}, "values": {"power_watts": {"x": 1}}}]},
+        {"gpus": [{"index": 0, "uuid": "a", "info": {}, "values": {"power_watts": {"": True}}}]},
+        {"gpus": [{"index": 0, "uuid": "a", "info": {}, "values": {"power_watts": {"": 1e999}}}]},
+        {"gpus": None},
+    ],
+)
+def test_what_is_no_capture_is_refused(tmp_path, change):
+    header = {"schema_version": 1, "origin": "x"}
+    row = {"seconds": 0, "gpus": [], "expected": None, "present": None}
+    for key, value in change.items():
+        (header if key in header else row)[key] = value
+    if "seconds" in change:
+        row["seconds"] = change["seconds"]
+    (tmp_path / FILE).write_text(f"{json.dumps(header)}\n{json.dumps(row)}\n")
+
+    with pytest.raises(SourceError, match="is not a capture"):
+        load(tmp_path)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200))
+def test_noise_is_refused(tmp_path_factory, text):
+    folder = tmp_path_factory.mktemp("noise")
+    (folder / FILE).write_text(text + "\n", "utf-8", "surrogatepass")
+
+    with pytest.raises(SourceError):
+        load(folder)

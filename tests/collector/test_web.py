@@ -1,0 +1,272 @@
+"""Who sees the pages: TLS and users by a web config file, over real connections."""
+
+import base64
+import http.client
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+
+import bcrypt
+import pytest
+
+from collector.clock import SystemClock
+from collector.collectors import feeds
+from collector.config import Address, ConfigError
+from collector.exporter import Exporter
+from collector.exporter.guard import MAX_REMEMBERED, Guard
+from collector.exporter.tls import Tls
+from collector.exporter.web_config import TlsConfig, load_web_config
+from collector.sampler import Sampler
+
+HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+PATHS = ("/metrics", "/ops?run=a", "/healthz", "/readyz", "/nothing")
+
+
+@pytest.fixture
+def web(tmp_path):
+    def write(text: str):
+        path = tmp_path / "web.yml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A server's and a client's certificate, each its own authority."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("certificates")
+    for name in ("server", "client"):
+        subprocess.run(
+            [
+                *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+                *("-nodes", "-days", "2", "-subj", f"/CN={name}"),
+                *("-addext", "subjectAltName=IP:127.0.0.1"),
+                *("-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.pem"),
+            ],
+            check=True,
+            capture_output=True,
+        )
+    return folder
+
+
+@pytest.fixture
+def serve(machine):
+    machine.host()
+    running = []
+
+    def start(web_config_file):
+        clock = SystemClock()
+        config = machine.config(listen=Address("127.0.0.1", 0), web_config_file=web_config_file)
+        sampler = Sampler(feeds(config, clock), clock, config.ttl)
+        server = Exporter(config, sampler, clock).serve()
+        running.append((server, sampler))
+        sampler.start()
+        server.start()
+        sampler.wait_ready()
+        return server.address
+
+    yield start
+    for server, sampler in running:
+        server.stop()
+        sampler.stop()
+
+
+def ask(address, path="/metrics", context=None, user=None):
+    if context is None:
+        connection = http.client.HTTPConnection(*address, timeout=10)
+    else:
+        connection = http.client.HTTPSConnection(*address, timeout=10, context=context)
+    headers = {}
+    if user is not None:
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read(), response.headers
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("- a", "the file must be keys with values"),
+        ("a: [", "is not YAML: while parsing"),
+        ("\0", "is not YAML"),
+        ("tls_config: {}", "unknown or unsupported key tls_config in the file; did you mean tls_s"),
+        ("tls_server_config: {cert_fil: a}", "did you mean cert_file?"),
+        ("tls_server_config: {cert_file: a}", "tls_server_config has no key_file"),
+        ("tls_server_config: {cert_file: 1, key_file: b}", "cert_file is 1; it must be text"),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequestClientCert}",
+            "client_auth_type RequestClientCert is not possible here; did you mean ",
+        ),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}",
+            "client_ca_file and client_auth_type NoClientCert do not go together",
+        ),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, min_version: TLS10}",
+            "min_version is TLS10; it must be TLS12 or TLS13",
+        ),
+        ("basic_auth_users: {bob: secret}", "the password of bob is not a bcrypt hash"),
+        ("basic_auth_users: [bob]", "basic_auth_users must be names with bcrypt hashes"),
+        (f'basic_auth_users: {{"a:b": "{HASH}"}}', "'a:b' cannot be the name of a user"),
+        ("http_server_config: {headers: {}}", "unknown or unsupported key headers"),
+    ],
+)
+def test_a_wrong_web_config_is_one_sentence_that_names_it(web, text, sentence):
+    with pytest.raises(ConfigError) as caught:
+        load_web_config(web(text))
+
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_yaml_that_would_build_an_object_is_refused(web):
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_web_config(web("!!python/object/apply:os.system ['true']"))
+
+
+def test_paths_are_relative_to_the_file(web, tmp_path):
+    file = web("tls_server_config: {cert_file: a.pem, key_file: /k.pem}\nhttp_server_config: {}")
+
+    tls = load_web_config(file).tls
+    assert (str(tmp_path / "a.pem"), "/k.pem") == (str(tls.cert_file), str(tls.key_file))
+
+
+def test_an_empty_file_protects_nothing(web, serve):
+    assert 200 == ask(serve(web("")))[0]
+
+
+@pytest.mark.parametrize("broken", ["missing", "empty", "wrong"])
+def test_an_unreadable_certificate_is_named(web, serve, tmp_path, certificates, broken):
+    paths = {"missing": "gone.pem", "empty": "empty.pem", "wrong": f"{certificates}/client.key"}
+    (tmp_path / "empty.pem").write_text("")
+    file = web(
+        f"tls_server_config: {{cert_file: {paths[broken]}, key_file: {certificates}/server.key}}"
+    )
+
+    with pytest.raises(ConfigError, match=paths[broken]):
+        serve(file)
+
+
+def test_every_page_is_behind_tls(web, serve, certificates, caplog):
+    where = f"cert_file: {certificates}/server.pem, key_file: {certificates}/server.key"
+    address = serve(web(f"tls_server_config: {{{where}}}"))
+    context = ssl.create_default_context(cafile=certificates / "server.pem")
+
+    assert [200, 404, 200, 200, 404] == [ask(address, path, context)[0] for path in PATHS]
+    with pytest.raises((http.client.HTTPException, OSError)):
+        ask(address)
+    assert [] == [record for record in caplog.records if record.exc_info]
+
+
+def test_a_client_without_certificate_is_refused_where_one_is_needed(web, serve, certificates):
+    address = serve(
+        web(
+            f"tls_server_config: {{cert_file: {certificates}/server.pem,"
+            f" key_file: {certificates}/server.key, client_ca_file: {certificates}/client.pem,"
+            " client_auth_type: RequireAndVerifyClientCert, min_version: TLS13}"
+        )
+    )
+    stranger = ssl.create_default_context(cafile=certificates / "server.pem")
+    known = ssl.create_default_context(cafile=certificates / "server.pem")
+    known.load_cert_chain(certificates / "client.pem", certificates / "client.key")
+
+    assert 200 == ask(address, context=known)[0]
+    with pytest.raises((http.client.HTTPException, OSError)):
+        ask(address, context=stranger)
+
+
+def test_a_client_that_never_shakes_hands_delays_nobody(web, serve, certificates):
+    import socket
+
+    where = f"cert_file: {certificates}/server.pem, key_file: {certificates}/server.key"
+    address = serve(web(f"tls_server_config: {{{where}}}"))
+    context = ssl.create_default_context(cafile=certificates / "server.pem")
+    with socket.create_connection(address):
+        began = time.monotonic()
+        assert 200 == ask(address, context=context)[0]
+        assert time.monotonic() - began < 5
+
+
+def test_a_renewed_certificate_serves_the_next_connection(tmp_path, certificates, caplog):
+    for name in ("pem", "key"):
+        shutil.copy(certificates / f"server.{name}", tmp_path / f"a.{name}")
+    tls = Tls(TlsConfig(tmp_path / "a.pem", tmp_path / "a.key"))
+
+    def subject() -> str:
+        import socket
+
+        ours, theirs = socket.socketpair()
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        thread = threading.Thread(target=lambda: tls.wrap(ours).close())
+        thread.start()
+        with context.wrap_socket(theirs) as client:
+            shown = client.getpeercert(binary_form=True)
+        thread.join()
+        return ssl.DER_cert_to_PEM_cert(shown)
+
+    first = subject()
+    for name in ("pem", "key"):
+        shutil.copy(certificates / f"client.{name}", tmp_path / f"a.{name}")
+    second = subject()
+    (tmp_path / "a.pem").write_text("torn")
+    third = subject()
+
+    assert first != second
+    assert second == third
+    assert "the certificate of before is still shown" in caplog.text
+
+
+def test_every_page_needs_the_user(web, serve):
+    address = serve(web(f"basic_auth_users: {{bob: '{HASH}'}}"))
+
+    for user in (None, "bob:wrong", "eve:secret", "bob", "bob:" + "x" * 100, ":"):
+        answers = [ask(address, path, user=user) for path in PATHS]
+        assert [401] * len(PATHS) == [status for status, _, _ in answers]
+        assert 'Basic realm="lockstep"' == answers[0][2]["WWW-Authenticate"]
+        assert b"lockstep_" not in answers[0][1]
+    assert [200, 404, 200, 200, 404] == [ask(address, path, user="bob:secret")[0] for path in PATHS]
+
+
+@pytest.mark.parametrize("header", [None, "", "Basic", "Basic !", "Bearer x", "Basic ZQ==\xff"])
+def test_a_header_that_says_nothing_is_refused(header):
+    assert not Guard({"bob": HASH}).allows(header)
+
+
+def header(text: str) -> str:
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+def test_bcrypt_is_asked_once_for_the_same_word_and_what_is_remembered_is_bounded(monkeypatch):
+    guard = Guard({"bob": HASH})
+    asked = []
+    original = guard._check
+    monkeypatch.setattr(guard, "_check", lambda *each: asked.append(each) or original(*each))
+    for _ in range(5):
+        assert guard.allows(header("bob:secret"))
+        assert not guard.allows(header("bob:wrong"))
+    assert 2 == len(asked)
+    for number in range(MAX_REMEMBERED + 10):
+        guard.allows(header(f"bob:{number}"))
+
+    assert MAX_REMEMBERED == len(guard._remembered)
+
+
+def test_an_unknown_user_costs_the_same_check(monkeypatch):
+    guard = Guard({"bob": HASH})
+    asked = []
+    monkeypatch.setattr(guard, "_check", lambda *each: asked.append(each) or True)
+
+    assert not guard.allows(header("eve:secret"))
+    assert [(b"secret", HASH.encode())] == asked
