@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has said what is wrong; its 2 is our 64
         return ExitCode.USAGE if stop.code else ExitCode.OK
     try:
-        if options.die_with_parent:
-            _die_with_parent()
+        if options.die_with_parent is not None:
+            _die_with_parent(options.die_with_parent)
         flags = {name: getattr(options, name) for name in FLAGS}
         config = load(options.config, os.environ, flags)
         clock = SystemClock()
@@ -85,7 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--once", action="store_true", help="print one page and exit")
     add("--check", action="store_true", help="say what each source sees and why not, and exit")
     add("--capture", metavar="DIR", type=Path, help="record this machine's GPUs there, and exit")
-    add("--die-with-parent", action="store_true", help="end when the starting process ends")
+    add(
+        "--die-with-parent",
+        metavar="PID",
+        type=int,
+        help="end when the starting process, PID, ends",
+    )
     return parser
 
 
@@ -182,12 +187,15 @@ def _version() -> str:
         return "unknown"
 
 
-def _die_with_parent() -> None:
-    """Have the kernel send SIGTERM when the thread that started this process ends (prctl(2))."""
+def _die_with_parent(parent: int) -> None:
+    """Have the kernel send SIGTERM when the thread that started this process ends (prctl(2)).
+
+    Args:
+        parent: Its process id as it knew it: it may have ended while we were still importing.
+    """
     import ctypes
 
     pr_set_pdeathsig = 1
-    parent = os.getppid()
     if ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM) != 0:
         raise ConfigError("--die-with-parent is not possible on this kernel")
     if os.getppid() != parent:  # it ended before the kernel knew

@@ -1,5 +1,6 @@
 """One collector process for each emulated node of a local run."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,8 @@ class NodeCollectors:
             (self._workspace / node).mkdir(parents=True, exist_ok=True)
             arguments = [
                 *(sys.executable, "-m", "collector"),
-                *("--listen", "127.0.0.1:0", "--node", node, "--die-with-parent"),
+                *("--listen", "127.0.0.1:0", "--node", node),
+                *("--die-with-parent", str(os.getpid())),
                 *("--fast-period", FAST_PERIOD),
                 *("--lockstep-dir", str(self._workspace / node)),
                 *("--announce", str(self._announcement(node))),

@@ -50,8 +50,9 @@ def test_it_announces_serves_and_ends_on_sigterm(tmp_path):
 def test_it_ends_with_its_parent(tmp_path):
     where = tmp_path / "address"
     script = (
-        "import subprocess, sys, time\n"
-        "subprocess.Popen([sys.executable, '-m', 'collector', '--die-with-parent',\n"
+        "import os, subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-m', 'collector',\n"
+        "  '--die-with-parent', str(os.getpid()),\n"
         f"  '--listen', '127.0.0.1:0', '--announce', {str(where)!r}])\n"
         "time.sleep(60)\n"
     )
@@ -68,6 +69,20 @@ def test_it_ends_with_its_parent(tmp_path):
             return
         time.sleep(0.02)
     pytest.fail("the collector outlived its parent")
+
+
+def test_it_does_not_start_for_a_parent_that_has_ended(tmp_path):
+    somebody_else = subprocess.Popen([sys.executable, "-c", ""])
+    somebody_else.wait()
+    where = tmp_path / "address"
+    done = subprocess.run(
+        [sys.executable, "-m", "collector", "--listen", "127.0.0.1:0", "--announce", str(where),
+         "--die-with-parent", str(somebody_else.pid)],
+        timeout=30,
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert not where.exists()
 
 
 def test_one_page_goes_to_stdout(capsys, machine):
