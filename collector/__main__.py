@@ -14,7 +14,7 @@ from collector.check import examined
 from collector.clock import SystemClock
 from collector.collectors import feeds
 from collector.collectors.monitor import collect_build
-from collector.config import Config, ConfigError, load
+from collector.config import Config, ConfigError, ConfigFileError, load
 from collector.contract.words import ExitCode
 from collector.exporter import Exporter, ListenError
 from collector.reading import SourceError
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _serve(sampler, exporter, options.announce, state)
     except ConfigError as error:
         LOG.error("%s", error)
-        return ExitCode.USAGE
+        return ExitCode.BAD_INPUT if isinstance(error, ConfigFileError) else ExitCode.USAGE
     except ListenError as error:
         LOG.error("%s", error)
         return ExitCode.UNREACHABLE

@@ -23,6 +23,10 @@ class ConfigError(ValueError):
     """A setting is wrong; the message names it and what would be right."""
 
 
+class ConfigFileError(ConfigError):
+    """A configuration file cannot be read at all."""
+
+
 class Address(NamedTuple):
     """Where the page is served; port 0 takes any free port."""
 
@@ -123,9 +127,9 @@ def _from_file(file: Path) -> dict[str, Any]:
         with file.open("rb") as stream:
             tables = tomllib.load(stream)
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+        raise ConfigFileError(f"cannot read {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} is not TOML: {error}") from error
+        raise ConfigFileError(f"{file} is not TOML: {error}") from error
     values: dict[str, Any] = {}
     for section, table in tables.items():
         if section not in _SECTIONS or not isinstance(table, dict):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from collector.config import ConfigError, nearest
+from collector.config import ConfigError, ConfigFileError, nearest
 
 CLIENT_AUTH = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
 VERSIONS = ("TLS12", "TLS13")
@@ -55,10 +55,10 @@ def load_web_config(file: Path) -> WebConfig:
         with file.open("rb") as stream:
             tree = yaml.safe_load(stream.read(LIMIT))
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+        raise ConfigFileError(f"cannot read {file}: {error.strerror}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         where = " ".join(str(error).split())
-        raise ConfigError(f"{file} is not YAML: {where}") from error
+        raise ConfigFileError(f"{file} is not YAML: {where}") from error
     top = _table(file, "the file", {} if tree is None else tree, _TOP)
     http = _table(file, "http_server_config", top.get("http_server_config") or {}, ("http2",))
     if http.get("http2", True) not in (True, False):

@@ -22,9 +22,14 @@ def main(names: list[str]) -> int:
         print(f"give no name, or one of {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 64
     print(f"{names[0]}: {BENCHMARKS[names[0]]}", flush=True)
-    for figure, value in import_module(f"tests.benchmarks.{names[0]}").main().items():
-        print(f"  {figure}: {value:.4g}")
-    return 0
+    benchmark = import_module(f"tests.benchmarks.{names[0]}")
+    goals: dict[str, float] = getattr(benchmark, "GOALS", {})
+    missed = 0
+    for figure, value in benchmark.main().items():
+        goal = f" (goal: at most {goals[figure]:g})" if figure in goals else ""
+        print(f"  {figure}: {value:.4g}{goal}")
+        missed |= figure in goals and value > goals[figure]
+    return int(missed)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from statistics import median
 from time import perf_counter
 
 TRIES = 20
+GOALS = {"lockstep_help_seconds_median": 0.3}
 MEASURED = {"lockstep_help": ["-m", "lockstep", "--help"], "python_alone": ["-c", "pass"]}
 
 

@@ -196,3 +196,19 @@ def test_a_busy_port_is_exit_69_and_one_sentence(caplog):
 def test_a_bad_setting_is_exit_64(arguments, capfd):
     assert main(arguments) == 64
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "[collector\n"])
+def test_a_configuration_file_that_cannot_be_read_is_bad_input(tmp_path, text):
+    file = tmp_path / "collector.toml"
+    if text is not None:
+        file.write_text(text)
+
+    assert main(["--config", str(file)]) == 65
+
+
+def test_an_unknown_key_is_misuse(tmp_path):
+    file = tmp_path / "collector.toml"
+    file.write_text("[collector]\nttll = 3\n")
+
+    assert main(["--config", str(file)]) == 64
