@@ -187,9 +187,7 @@ def test_a_busy_port_is_exit_69_and_one_sentence(caplog):
     "arguments",
     [
         ["--listen", "nowhere"],
-        ["--config", "/does/not/exist"],
         ["--unheard-of"],
-        ["--web-config-file", "/does/not/exist"],
         ["--fast-period", "soon"],
     ],
 )
@@ -205,6 +203,10 @@ def test_a_configuration_file_that_cannot_be_read_is_bad_input(tmp_path, text):
         file.write_text(text)
 
     assert main(["--config", str(file)]) == 65
+
+
+def test_a_web_config_file_that_is_missing_is_bad_input():
+    assert main(["--web-config-file", "/does/not/exist"]) == 65
 
 
 def test_an_unknown_key_is_misuse(tmp_path):
