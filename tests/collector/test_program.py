@@ -137,9 +137,10 @@ def test_it_runs_as_nobody(tmp_path):
         page = ""
         for _ in range(250):
             try:
-                with urllib.request.urlopen(
-                    f"http://127.0.0.1:{address[1]}/metrics", timeout=5
-                ) as response:
+                base = f"http://127.0.0.1:{address[1]}"
+                # 503 until every source has answered once: a page before that lacks some.
+                urllib.request.urlopen(f"{base}/readyz", timeout=5).close()
+                with urllib.request.urlopen(f"{base}/metrics", timeout=5) as response:
                     page = response.read().decode()
                 break
             except OSError:
