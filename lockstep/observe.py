@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from collector.contract.words import ExitCode
 from lockstep import archive
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collector.recorder import Recorder
 
 LOGS = "logs"
+T = TypeVar("T")
 
 
 def execute(
@@ -61,9 +62,9 @@ def execute(
     return outcome
 
 
-def _written(out: Path, write: Callable[[], None]) -> None:
+def _written(out: Path, write: Callable[[], T]) -> T:
     try:
-        write()
+        return write()
     except OSError as error:
         fail(ExitCode.INTERNAL, f"the archive {out} cannot be written: {error}")
 
@@ -93,7 +94,7 @@ def _observed(
             ranks = _launched(spec, workspace, out / LOGS)
             stack.callback(ranks.end)
             _written(out, lambda: archive.write_ranks(out, spec))
-            recorder = collectors.recorder(out, spec.run)
+            recorder = _written(out, lambda: collectors.recorder(out, spec.run))
             recorder.start()
             try:
                 outcome = ranks.wait(on_progress)
