@@ -4,7 +4,8 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -134,14 +135,26 @@ def _sources() -> list[Check]:
         sampler = Sampler(feeds(config, clock), clock, config.ttl)
     except ConfigError as error:
         return [Check("collector settings", State.MISSING, "wrong", str(error))]
-    # The reasons are in the table: the log would say them a second time.
-    logging.getLogger("collector.sampler.reader").setLevel(logging.ERROR)
+    with _quiet("collector.sampler.reader"):
+        seen = examined(sampler)
     return [
         Check(f"source {one.name}", State.OK, one.found)
         if one.state == "ok"
         else Check(f"source {one.name}", State.ABSENT, one.state, one.found)
-        for one in examined(sampler)
+        for one in seen
     ]
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Keeps warnings of a logger back: their reasons are in the table already."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 LOOKS: tuple[Callable[[], list[Check]], ...] = (
