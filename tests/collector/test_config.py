@@ -1,3 +1,4 @@
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from collector.clock import SystemClock
 from collector.collectors import COLLECTORS, feeds
 from collector.config import Address, Config, ConfigError, load
+from collector.config.settings import SETTINGS
 from collector.sources import SOURCES
 
 
@@ -88,7 +90,7 @@ def test_a_bad_address_is_named(text):
         ("[collector]\nfast_period = 5\n", "ttl is 5 s; it must be at least twice fast_period"),
         ("[collector]\nseries_cap = 1.5\n", "must be a whole number"),
         ("[collector]\nseries_cap = 0\n", "series_cap is 0; it must be at least 1"),
-        ("[collector]\nsources = 1\n", "must be a list of source names"),
+        ("[collector]\nsources = 1\n", "it must be a list, as"),
         ("[paths]\nproc = 1\n", "paths.proc is 1; it must be a path"),
         ("[collector\n", "is not TOML"),
     ],
@@ -155,3 +157,30 @@ def test_every_source_has_a_collector_and_every_file_is_in_its_tuple():
     assert {collect.__module__.split(".")[2] for _, collect in COLLECTORS} == (
         files(collector.collectors) - {"__pycache__"}
     )
+
+
+def test_what_the_libraries_read_themselves_counts_and_our_own_name_is_stronger() -> None:
+    theirs = {
+        "NCCL_RAS_ADDR": "10.0.0.1:28028",
+        "NCCL_INSPECTOR_DUMP_DIR": "/dumps",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/old/trace_",
+        "TORCH_FR_DUMP_TEMP_FILE": "/tmp/trace_",
+    }
+    config = load(None, theirs, {})
+
+    assert (Address("10.0.0.1", 28028),) == config.ras
+    assert Path("/dumps") == config.inspector_dir
+    assert "/tmp/trace_" == config.flight_recorder
+
+    config = load(None, theirs | {"LOCKSTEP_NCCL_RAS": "[::1]:1,b:2"}, {"inspector_dir": "/flag"})
+
+    assert (Address("::1", 1), Address("b", 2)) == config.ras
+    assert Path("/flag") == config.inspector_dir
+
+
+def test_an_empty_variable_of_a_library_is_one_that_is_not_set() -> None:
+    assert Config() == load(None, {"NCCL_RAS_ADDR": "", "LOCKSTEP_DIR": ""}, {})
+
+
+def test_every_field_can_be_set_in_the_file_unless_it_names_an_emulated_node() -> None:
+    assert {"node"} == {field.name for field in fields(Config)} - SETTINGS.keys()

@@ -1,0 +1,158 @@
+"""The collector's settings: defaults < TOML file < environment < flags."""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collector.config.settings import PREFIX, SETTINGS
+from collector.config.values import Address, ConfigError, ConfigFileError
+
+__all__ = ["Address", "Config", "ConfigError", "ConfigFileError", "load", "nearest"]
+
+DEFAULT_LISTEN = Address("127.0.0.1", 9410)
+DEFAULT_RAS = Address("localhost", 28028)
+"""Where NCCL's RAS answers unless NCCL_RAS_ADDR says otherwise (NCCL documentation)."""
+
+# Kubernetes puts these into every pod for a Service named lockstep-collector.
+_SERVICE_LINK = re.compile(r"SERVICE_(HOST|PORT)(_.*)?|PORT(_.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that decides what the collector does.
+
+    Attributes:
+        listen: Address of the page.
+        sources: Names of the sources to read; None reads all.
+        state_dir: Folder in which counters outlive a restart; None keeps nothing.
+        fast_period: Seconds between readings of what changes every step.
+        slow_period: Seconds between readings of what hardly changes.
+        ttl: Seconds after which a value that was not renewed leaves the page.
+        series_cap: Series on the page at most.
+        proc: Where procfs is mounted.
+        sys: Where sysfs is mounted.
+        lockstep_dir: Folder of the rank rings.
+        kmsg: The kernel's log, read for the driver's XIDs.
+        pod_resources: The kubelet's socket that tells which pod has which GPU.
+        ras: Where NCCL's RAS is asked.
+        inspector_dir: Folder of NCCL Inspector's files, besides those that the ranks name.
+        flight_recorder: What stands before the rank in the names of the flight recorder's dumps,
+            besides those that the ranks name.
+        virtual_devices: Whether network devices without hardware are shown.
+        web_config_file: TLS and users, in the format of Prometheus' exporter toolkit.
+        legacy_dcgm: Whether `/metrics/dcgm` serves GPUs under the names of dcgm-exporter.
+        dcgm_exporter: URL of a dcgm-exporter's page, read where NVML and DCGM are not there.
+        replay: Folder of a capture that is played in place of this machine's GPUs.
+        node: Name of the emulated node, or None on a real one.
+    """
+
+    listen: Address = DEFAULT_LISTEN
+    sources: tuple[str, ...] | None = None
+    state_dir: Path | None = None
+    fast_period: float = 1.0
+    slow_period: float = 30.0
+    ttl: float = 5.0
+    series_cap: int = 2500
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    lockstep_dir: Path = Path("/dev/shm/lockstep")  # noqa: S108 - the folder both sides agree on
+    kmsg: Path = Path("/dev/kmsg")
+    pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    ras: tuple[Address, ...] = (DEFAULT_RAS,)
+    inspector_dir: Path | None = None
+    flight_recorder: str | None = None
+    virtual_devices: bool = False
+    web_config_file: Path | None = None
+    legacy_dcgm: bool = False
+    dcgm_exporter: str | None = None
+    replay: Path | None = None
+    node: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("fast_period", "slow_period", "ttl"):
+            if not 0.01 <= getattr(self, name) <= 3600:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name):g} s; it must be between 0.01 s and 3600 s"
+                )
+        if self.ttl < 2 * self.fast_period:
+            raise ConfigError(
+                f"ttl is {self.ttl:g} s; it must be at least twice fast_period"
+                f" ({2 * self.fast_period:g} s), or values vanish between two readings"
+            )
+        if self.series_cap < 1:
+            raise ConfigError(f"series_cap is {self.series_cap}; it must be at least 1")
+
+
+def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
+    """The settings from all three places, the stronger one winning key by key.
+
+    Args:
+        file: A TOML file with the tables of SETTINGS, or None.
+        environment: `LOCKSTEP_<SECTION>_<KEY>` and what the libraries read themselves count.
+        flags: Values by field name of Config; None = not given.
+
+    Raises:
+        ConfigError: The file cannot be read, a key is unknown, or a value is wrong.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        values |= _from_file(file)
+    values |= _from_environment(environment)
+    for name, value in flags.items():
+        if value is not None:
+            told = f"--{name.replace('_', '-')}"
+            values[name] = SETTINGS[name].parse(told, value) if name in SETTINGS else value
+    return Config(**values)
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A sentence part that names the right spelling, or all of them."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            tables = tomllib.load(stream)
+    except OSError as error:
+        raise ConfigFileError(f"cannot read {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigFileError(f"{file} is not TOML: {error}") from error
+    sections: dict[str, dict[str, str]] = {}
+    for field, setting in SETTINGS.items():
+        sections.setdefault(setting.section, {})[setting.key] = field
+    values: dict[str, Any] = {}
+    for section, table in tables.items():
+        if section not in sections or not isinstance(table, dict):
+            raise ConfigError(f"{file}: unknown section {section}; {nearest(section, [*sections])}")
+        for key, value in table.items():
+            if key not in sections[section]:
+                raise ConfigError(
+                    f"{file}: unknown key {key} in [{section}];"
+                    f" {nearest(key, [*sections[section]])}"
+                )
+            field = sections[section][key]
+            values[field] = SETTINGS[field].parse(f"{section}.{key}", value)
+    return values
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for field, setting in SETTINGS.items():
+        for name in (*setting.also, setting.variable):
+            # An empty variable of a library is one that is not set.
+            if name in environment and (environment[name] or name == setting.variable):
+                values[field] = setting.parse(name, environment[name])
+    ours = [setting.variable for setting in SETTINGS.values()]
+    sections = {setting.section for setting in SETTINGS.values()}
+    for name in sorted(environment.keys() - ours):
+        for section in sections:
+            start = f"{PREFIX}{section.upper()}_"
+            if name.startswith(start) and not _SERVICE_LINK.fullmatch(name.removeprefix(start)):
+                raise ConfigError(f"unknown environment variable {name}; {nearest(name, ours)}")
+    return values
