@@ -14,7 +14,13 @@ FABRIC_STATUS = "fabric_status"
 """Raw value: NVML return code of the registration; it counts once the state is completed."""
 FABRIC_HEALTH = "fabric_health"
 """Raw value: the fabric health mask (nvmlGpuFabricInfo_v2_t)."""
-RAW = (CLOCK_EVENTS, FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH)
+FABRIC_SUMMARY = "fabric_summary"
+"""Raw value: 0 not told, 1 healthy, above that something complains (nvmlGpuFabricInfo_v3_t)."""
+RAW = (CLOCK_EVENTS, FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH, FABRIC_SUMMARY)
+
+PROCESSES = "processes"
+"""Not of one machine alone, so never in a capture: by pid, or `pid/GPU instance` of a process on a
+MIG device, 1 for each process that computes on the GPU."""
 
 Values = Mapping[str, Mapping[str, float]]
 """By name of the metric (or a word of RAW), then by further label values joined with `/`."""
@@ -54,7 +60,7 @@ class GpuReading:
     """All GPUs that a source knows.
 
     Attributes:
-        expected: NVIDIA GPUs on the PCI bus, or None.
+        expected: NVIDIA GPUs on the PCI bus, or the most that the driver has counted, or None.
         present: GPUs that the driver counts, or None.
         stalled: The source itself stands still, not one GPU of several.
     """

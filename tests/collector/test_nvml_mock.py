@@ -14,7 +14,7 @@ STRUCTS = (
     "c_nvmlTemperature_v1_t", "c_nvmlMarginTemperature_v1_t", "nvmlPciInfo_t",
     "c_nvmlRowRemapperHistogramValues", "c_nvmlEccSramErrorStatus_v1_t",
     "c_nvmlGpuFabricInfo_v2_t", "c_nvmlGpmSupport_t", "c_nvmlGpmMetric_t", "c_nvmlGpmMetricsGet_t",
-    "c_nvmlProcessInfo_v3_t",
+    "c_nvmlProcessInfo_v3_t", "c_nvmlEventData_t",
 )  # fmt: skip
 
 
@@ -26,6 +26,7 @@ def test_a_struct_has_the_size_of_nvidias(nvml, name):
 def test_both_sides_know_the_state_alike(nvml, nvml_mock):
     for name, struct in (
         ("state", nvml_mock.State), ("gpu", nvml_mock.GpuState), ("mig", nvml_mock.MigState),
+        ("event", nvml_mock.Event),
     ):  # fmt: skip
         assert ctypes.sizeof(struct) == nvml.library().mock_sizeof(name.encode())
 
@@ -57,19 +58,25 @@ def test_the_layout_of_a_field_value_is_nvidias():
 
 
 ASKS_EVERYTHING = """
-import json, pynvml
-from collector.sources.nvml import binding, device
+import json, time, pynvml
+from collector.sources.nvml import binding, device, xid_watch
+xid_watch.WAIT_SECONDS = 0.01
 binding.load(None)
 for index in (0, 1):
-    gpu = device.Device(index)
-    gpu.identity(), gpu.changed(), gpu.fast(), gpu.fast(), gpu.slow()
-    for part in gpu.migs:
-        gpu.fast_mig(part), gpu.fast_mig(part)
+    one = device.Device(index)
+    one.learn(), one.gpu.identity(), one.gpu.changed(), one.fast(), one.fast(), one.slow()
+    for part in one.gpu.migs:
+        one.fast_mig(part), one.fast_mig(part)
+    failures = one.failures() | one.gpu.close()
+    said = []
+    watch = xid_watch.XidWatch(said.append)
+    watch.add(index, one.gpu.handle, {"bus": "", "uuid": ""})
+    time.sleep(0.1)
 missing = []
 for name in list(pynvml._nvmlGetFunctionPointer_cache):
     if not hasattr(pynvml.nvmlLib, name):
         missing.append(name)
-print(json.dumps([missing, sorted(pynvml._nvmlGetFunctionPointer_cache), dict(gpu.failures)]))
+print(json.dumps([missing, sorted(pynvml._nvmlGetFunctionPointer_cache), [failures, said]]))
 """
 
 
@@ -82,5 +89,8 @@ def test_everything_the_collector_asks_exists_in_nvidia_ml_py_and_in_the_mock(nv
     assert done.returncode == 0, done.stderr
     missing, asked, failures = json.loads(done.stdout)
 
-    assert (missing, failures) == ([], {})
-    assert {"nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet", "nvmlGpmMigSampleGet"} <= set(asked)
+    assert (missing, failures) == ([], [{}, []])
+    assert {
+        "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet", "nvmlGpmMigSampleGet", "nvmlGpmSampleFree",
+        "nvmlEventSetWait_v2",
+    } <= set(asked)  # fmt: skip

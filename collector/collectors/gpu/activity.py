@@ -1,11 +1,6 @@
 """How much of the GPU works: utilisation as ever, and the activity of its parts."""
 
-from collections.abc import Iterator
-
-from collector.collectors.gpu.rows import rows
 from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.gpu_reading import Gpu
 
 METRICS = (
     m.GPU_UTILIZATION,
@@ -19,8 +14,4 @@ METRICS = (
     m.GPU_FP32_ACTIVE,
     m.GPU_FP16_ACTIVE,
 )
-
-
-def collect(gpu: Gpu) -> Iterator[Sample]:
-    """Shares of time and of throughput, 0 to 1."""
-    return rows(gpu, METRICS)
+"""Shares of time and of throughput, 0 to 1."""

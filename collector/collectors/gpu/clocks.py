@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from collector.collectors.gpu.rows import rows
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.contract.words import CLOCK_EVENT_BITS
@@ -11,9 +10,8 @@ from collector.gpu_reading import CLOCK_EVENTS, Gpu
 METRICS = (m.GPU_CLOCK, m.GPU_CLOCK_MAX, m.GPU_PERFORMANCE_STATE, m.GPU_CLOCK_EVENT_SECONDS)
 
 
-def collect(gpu: Gpu) -> Iterator[Sample]:
-    """Clocks, throttled time, and every reason as 0 or 1."""
-    yield from rows(gpu, METRICS)
+def collect_reasons(gpu: Gpu) -> Iterator[Sample]:
+    """Every reason as 0 or 1, where the driver tells them."""
     bits = gpu.value(CLOCK_EVENTS)
     if bits is not None:
         for reason, bit in CLOCK_EVENT_BITS.items():

@@ -1,11 +1,6 @@
 """Memory errors and the spare rows and pages that are left."""
 
-from collections.abc import Iterator
-
-from collector.collectors.gpu.rows import rows
 from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.gpu_reading import Gpu
 
 METRICS = (
     m.GPU_ECC_ERRORS,
@@ -19,8 +14,4 @@ METRICS = (
     m.GPU_RETIRED_PAGES,
     m.GPU_RETIRED_PENDING,
 )
-
-
-def collect(gpu: Gpu) -> Iterator[Sample]:
-    """Counts by type and place, and what waits for a reset."""
-    return rows(gpu, METRICS)
+"""Counts by type and place, and what waits for a reset."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from collector.collectors.gpu.rows import rows
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.gpu_reading import Gpu
@@ -16,8 +15,3 @@ def collect_up(gpu: Gpu) -> Iterator[Sample]:
     yield m.GPU_UP(int(gpu.up), *who)
     if not gpu.is_mig:
         yield m.GPU_STALLED(int(gpu.stalled), *who)
-
-
-def collect(gpu: Gpu) -> Iterator[Sample]:
-    """Recovery action, processes, and how often it is read."""
-    return rows(gpu, METRICS)

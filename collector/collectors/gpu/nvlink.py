@@ -2,13 +2,20 @@
 
 from collections.abc import Iterator
 
-from collector.collectors.gpu.rows import rows
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
-from collector.gpu_reading import FABRIC_HEALTH, FABRIC_STATE, FABRIC_STATUS, Gpu
+from collector.gpu_reading import (
+    FABRIC_HEALTH,
+    FABRIC_STATE,
+    FABRIC_STATUS,
+    FABRIC_SUMMARY,
+    Gpu,
+)
 
 METRICS = (m.GPU_NVLINK_UP, m.GPU_NVLINK_BYTES, m.GPU_NVLINK_ERRORS, m.GPU_NVLINK_BER)
 
+SUMMARY_HEALTHY = 1
+"""NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY."""
 STATES = ("not_supported", "not_started", "in_progress", "completed")
 """By nvmlGpuFabricState_t."""
 _COMPLAINTS = ((0, 1), (2, 1), (4, 1), (6, 1), (14, 2))
@@ -18,9 +25,8 @@ _CONFIGURATION = (8, 0xF, 1)
 """(shift, width, highest good value) of the configuration's part."""
 
 
-def collect(gpu: Gpu) -> Iterator[Sample]:
-    """Links, their errors, and whether the fabric is whole."""
-    yield from rows(gpu, METRICS)
+def collect_fabric(gpu: Gpu) -> Iterator[Sample]:
+    """Whether the fabric is whole, where there is one."""
     state = gpu.value(FABRIC_STATE)
     if state is None or not 0 < state < len(STATES):  # 0: this GPU has no fabric
         return
@@ -29,7 +35,10 @@ def collect(gpu: Gpu) -> Iterator[Sample]:
         yield m.GPU_FABRIC_STATE(int(state == number), *who, name)
     completed = state == len(STATES) - 1
     well = (
-        completed and not gpu.value(FABRIC_STATUS) and healthy(int(gpu.value(FABRIC_HEALTH) or 0))
+        completed
+        and not gpu.value(FABRIC_STATUS)
+        and healthy(int(gpu.value(FABRIC_HEALTH) or 0))
+        and (gpu.value(FABRIC_SUMMARY) or 0) <= SUMMARY_HEALTHY
     )
     yield m.GPU_FABRIC_HEALTHY(int(well), *who)
 

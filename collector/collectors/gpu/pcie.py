@@ -1,11 +1,6 @@
 """The GPU's PCIe link."""
 
-from collections.abc import Iterator
-
-from collector.collectors.gpu.rows import rows
 from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.gpu_reading import Gpu
 
 METRICS = (
     m.GPU_PCIE_WIDTH,
@@ -18,8 +13,4 @@ METRICS = (
     m.GPU_PCIE_RECOVERY,
     m.GPU_PCIE_BYTES,
 )
-
-
-def collect(gpu: Gpu) -> Iterator[Sample]:
-    """Width, generation, errors and traffic."""
-    return rows(gpu, METRICS)
+"""Width, generation, errors and traffic."""

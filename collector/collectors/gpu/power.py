@@ -1,11 +1,6 @@
 """Power, its limits, and energy."""
 
-from collections.abc import Iterator
-
-from collector.collectors.gpu.rows import rows
 from collector.contract import metrics as m
-from collector.contract.metrics import Sample
-from collector.gpu_reading import Gpu
 
 METRICS = (
     m.GPU_POWER,
@@ -13,8 +8,4 @@ METRICS = (
     m.GPU_POWER_LIMIT,
     m.GPU_ENERGY,
 )
-
-
-def collect(gpu: Gpu) -> Iterator[Sample]:
-    """Watts and joules."""
-    return rows(gpu, METRICS)
+"""Watts and joules."""

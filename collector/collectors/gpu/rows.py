@@ -1,21 +1,36 @@
 """Values that go to the page as they were told."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from collector.contract.metrics import Metric, Sample
 from collector.gpu_reading import Gpu
 
 
-def rows(gpu: Gpu, metrics: Iterable[Metric]) -> Iterator[Sample]:
-    """A sample for every value of these metrics.
+class Row(NamedTuple):
+    """What a GPU told of one metric, by further label values, and its samples."""
+
+    told: Mapping[str, float]
+    samples: tuple[Sample, ...]
+
+
+def rows(gpu: Gpu, metrics: Mapping[str, Metric], before: Mapping[str, Row]) -> dict[str, Row]:
+    """A row for every one of these metrics that was told; the one of before if that is the same.
 
     Without the check of `Metric.__call__`, which would be a third of a reading's cost: that every
     value has its labels is tested where the values are made.
     """
-    values, who = gpu.values, (str(gpu.index), gpu.uuid)
-    for metric in metrics:
-        for labels, value in values.get(metric.name, _NOTHING).items():
-            yield Sample(metric, (*who, *labels.split("/")) if labels else who, value)
-
-
-_NOTHING: dict[str, float] = {}
+    who = (str(gpu.index), gpu.uuid)
+    said: dict[str, Row] = {}
+    for name, told in gpu.values.items():
+        metric, row = metrics.get(name), before.get(name)
+        if metric is None:
+            continue
+        if row is None or (row.told is not told and row.told != told):
+            samples = (
+                Sample(metric, (*who, *labels.split("/")) if labels else who, value)
+                for labels, value in told.items()
+            )
+            row = Row(told, tuple(samples))
+        said[name] = row
+    return said

@@ -24,7 +24,10 @@ GPU_UP = Metric("lockstep_gpu_up", _G, _GPU, "1 if the GPU answers.")
 GPU_STALLED = Metric(
     "lockstep_gpu_stalled", _G, _GPU, "1 while a call to the GPU's driver does not return."
 )
-GPU_EXPECTED = Metric("lockstep_gpu_expected", _G, (), "NVIDIA GPUs on the PCI bus (sysfs).")
+GPU_EXPECTED = Metric(
+    "lockstep_gpu_expected", _G, (),
+    "NVIDIA GPUs on the PCI bus (sysfs), or the most that the driver has counted.",
+)  # fmt: skip
 GPU_PRESENT = Metric("lockstep_gpu_present", _G, (), "GPUs that the driver counts.")
 GPU_RECOVERY_ACTION = Metric(
     "lockstep_gpu_recovery_action", _G, _GPU,
@@ -105,7 +108,7 @@ GPU_CLOCK_EVENT_ACTIVE = Metric(
 )
 GPU_CLOCK_EVENT_SECONDS = Metric(
     "lockstep_gpu_clock_event_seconds_total", _C, (*_GPU, "reason"),
-    "Time throttled for this reason (NVML F74 to F81, F269 to F271, D240 to D247).",
+    "Time throttled for this reason (NVML F74 to F81, F269 to F271, D240 to D247, D1420 to D1424).",
 )  # fmt: skip
 
 GPU_ECC_ERRORS = Metric(

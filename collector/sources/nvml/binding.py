@@ -1,6 +1,7 @@
 """NVML through nvidia-ml-py: the only file that imports `pynvml`."""
 
 import ctypes
+import math
 import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -23,12 +24,17 @@ ABSENT = frozenset((
     pynvml.NVML_ERROR_DEPRECATED,
 ))  # fmt: skip
 """Codes that mean: this GPU or driver does not have the value."""
-LOST = frozenset((pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED))
-GONE = frozenset((
-    pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+LOST = frozenset((
+    pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED,
     pynvml.NVML_ERROR_GPU_NOT_FOUND,
 ))  # fmt: skip
+"""Codes of a call to a GPU that mean: this one is lost, whatever the others do."""
+GONE = frozenset((pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
 """Codes that mean: the library has to be initialised anew."""
+TIMEOUT = pynvml.NVML_ERROR_TIMEOUT
+XID_EVENT = pynvml.nvmlEventTypeXidCriticalError
+NO_INSTANCE = 0xFFFFFFFF
+"""An event's GPU or compute instance where it concerns the whole GPU."""
 NOT_AVAILABLE = (1 << 64) - 1
 """NVML_VALUE_NOT_AVAILABLE where the call itself succeeds."""
 
@@ -76,6 +82,22 @@ def call(name: str, *arguments: Any) -> Any:
         return getattr(pynvml, name)(*arguments)
     except pynvml.NVMLError as error:
         raise NvmlError(error.value, name) from None
+    except UnicodeDecodeError:  # a name or serial number that is none
+        raise NvmlError(pynvml.NVML_ERROR_CORRUPTED_INFOROM, name) from None
+
+
+def found(name: str, *arguments: Any) -> Any:
+    """As `call`, but None where this GPU or driver does not have it.
+
+    Raises:
+        NvmlError: It failed.
+    """
+    try:
+        return call(name, *arguments)
+    except NvmlError as error:
+        if error.code in ABSENT:
+            return None
+        raise
 
 
 def word(code: int) -> str:
@@ -101,7 +123,7 @@ class FieldBatch:
         Raises:
             NvmlError: The whole call failed.
         """
-        function = pynvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
+        function = call("_nvmlGetFunctionPointer", "nvmlDeviceGetFieldValues")
         for fields, array in self._chunks:
             code = function(handle, len(fields), array)
             if code != SUCCESS:
@@ -131,7 +153,7 @@ class Gpm:
 
     def __init__(self, handle: Handle, instance: int | None, metrics: Iterable[int]) -> None:
         self._handle, self._instance = handle, instance
-        self._before, self._now = call("nvmlGpmSampleAlloc"), call("nvmlGpmSampleAlloc")
+        self._last, self._spare = call("nvmlGpmSampleAlloc"), call("nvmlGpmSampleAlloc")
         self._first = True
         self._get = pynvml.c_nvmlGpmMetricsGet_t()
         self._get.version = pynvml.NVML_GPM_METRICS_GET_VERSION
@@ -145,19 +167,29 @@ class Gpm:
         Raises:
             NvmlError: A call failed.
         """
-        self._before, self._now = self._now, self._before
         if self._instance is None:
-            call("nvmlGpmSampleGet", self._handle, self._now)
+            call("nvmlGpmSampleGet", self._handle, self._spare)
         else:
-            call("nvmlGpmMigSampleGet", self._handle, self._instance, self._now)
+            call("nvmlGpmMigSampleGet", self._handle, self._instance, self._spare)
+        # Only now: after a sample that failed, the next one still follows the last good one.
+        before, self._last, self._spare = self._last, self._spare, self._last
         if self._first:
             self._first = False
             return
-        self._get.sample1, self._get.sample2 = self._before, self._now
+        self._get.sample1, self._get.sample2 = before, self._last
         call("nvmlGpmMetricsGet", self._get)
         for metric in self._get.metrics[: self._get.numMetrics]:
-            if metric.nvmlReturn == SUCCESS:
+            if metric.nvmlReturn == SUCCESS and math.isfinite(metric.value):
                 yield metric.metricId, metric.value
+
+    def close(self) -> None:
+        """Free the samples; it cannot be read afterwards.
+
+        Raises:
+            NvmlError: A call failed.
+        """
+        call("nvmlGpmSampleFree", self._last)
+        call("nvmlGpmSampleFree", self._spare)
 
 
 def fabric_info(handle: Handle) -> tuple[int, int, int]:

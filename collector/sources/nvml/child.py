@@ -6,35 +6,58 @@ MIG devices come or go, the process ends with CHANGED and its parent starts it a
 knows the machine as of its initialisation.
 """
 
-import argparse
+import ctypes
 import json
-import logging
-import math
 import os
+import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from collector.sources.nvml.wire import CHANGED, FAILED, NO_BINDING
 
-LOG = logging.getLogger(__name__)
 TURN_SECONDS = 0.005
+_PR_SET_PDEATHSIG = 1
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve ticks until the input ends."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--library", type=Path)
-    parser.add_argument("--slow-period", type=float, default=30.0)
-    options = parser.parse_args(argv)
-    session = Session(options.library, options.slow_period)
+def main(argv: Sequence[str]) -> int:
+    """Serve ticks until the input ends.
+
+    Args:
+        argv: Path of the library, seconds between slow readings, the parent's process id.
+    """
+    library, slow_period, parent = argv
+    _end_with(int(parent))
+    session = Session(Path(library), float(slow_period), _own_output())
     threading.Thread(target=session.attach, daemon=True).start()
     for _ in sys.stdin.buffer:
         session.tick()
     os._exit(0)  # threads that hang inside the driver are left behind
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process with its parent, also while it cannot read its input.
+
+    The parent blocks signals in its threads, which a child inherits; it alone hears Ctrl-C.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        sys.stderr.write(f"prctl(PR_SET_PDEATHSIG): {os.strerror(ctypes.get_errno())}\n")
+    if os.getppid() != parent:  # it ended before the kernel knew
+        os._exit(0)
+
+
+def _own_output() -> int:
+    """The pipe to the parent, where only we write: what the driver prints goes to stderr."""
+    output = os.dup(1)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # there is no stderr
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return output
 
 
 class Worker:
@@ -42,39 +65,45 @@ class Worker:
 
     def __init__(self, turn: Callable[[], None]) -> None:
         self._turn = turn
-        self._bell = threading.Event()
-        self._idle = threading.Event()
-        self._idle.set()
+        # Locks, not events: two of these a GPU and second were a fifth of this process's time.
+        self._bell, self._busy = threading.Lock(), threading.Lock()
+        self._bell.acquire()
         threading.Thread(target=self._run, daemon=True).start()
 
     def ring(self) -> None:
         """Have it take a turn, and wait a moment for it: side by side they wait for the GIL."""
-        if self._idle.is_set():
-            self._idle.clear()
-            self._bell.set()
-            self._idle.wait(TURN_SECONDS)
+        if self._busy.acquire(blocking=False):
+            self._bell.release()
+            if self._busy.acquire(timeout=TURN_SECONDS):
+                self._busy.release()
 
     def _run(self) -> None:
         while True:
-            self._bell.wait()
-            self._bell.clear()
+            self._bell.acquire()
             self._turn()
-            self._idle.set()
+            self._busy.release()
 
 
 class Session:
     """All GPUs as of the start of this process."""
 
-    def __init__(self, library: Path | None, slow_period: float) -> None:
+    def __init__(self, library: Path, slow_period: float, output: int) -> None:
         self._library = library
         self._slow_period = slow_period
+        self._output = output
         self._out = threading.Lock()
+        self._gathers = False
+        self._unsaid: list[bytes] = []
         self._workers: list[Worker] = []
 
     def tick(self) -> None:
-        """Have every GPU that is not being read be read."""
+        """Have every GPU that is not being read be read; what is quick is said at one go."""
+        self._gathers = True
         for worker in self._workers:
             worker.ring()
+        self._gathers = False
+        with self._out:
+            self._write()
 
     def attach(self) -> None:
         """Initialise NVML, tell how many GPUs there are, and start the threads."""
@@ -82,87 +111,53 @@ class Session:
             from collector.sources.nvml import binding
         except ImportError:
             self.end({"failed": "no_binding", "message": "nvidia-ml-py is missing"}, NO_BINDING)
+        from collector.sources.nvml.turns import GpuTurns
+        from collector.sources.nvml.xid_watch import XidWatch
+
         try:
             binding.load(self._library)
             count = binding.call("nvmlDeviceGetCount")
         except binding.NvmlError as error:
             self.end({"failed": error.word, "message": str(error)}, FAILED)
-        self.say({"present": count})
 
         def recount() -> None:
             try:
                 now = binding.call("nvmlDeviceGetCount")
-            except binding.NvmlError:  # the GPUs' own threads tell
-                return
+            except binding.NvmlError as error:
+                self.end({"failed": error.word, "message": str(error)}, FAILED)
             if now != count:
                 self.end({"changed": f"{count} GPUs before, {now} now"}, CHANGED)
 
-        turns = [GpuTurns(index, self, self._slow_period).turn for index in range(count)]
+        watch = XidWatch(self.say)
+        turns = [GpuTurns(index, self, watch, self._slow_period).turn for index in range(count)]
         self._workers = [Worker(turn) for turn in (recount, *turns)]
-        self.tick()
+        self.say({"present": count})
 
     def say(self, message: Mapping[str, Any]) -> None:
-        """Write one line."""
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        """Write one line, at the end of the tick if there is one."""
+        line = _line(message)
         with self._out:
-            try:
-                while line:
-                    line = line[os.write(1, line) :]
-            except BrokenPipeError:  # nobody listens any more
-                os._exit(0)
+            self._unsaid.append(line)
+            if not self._gathers:
+                self._write()
 
-    def end(self, message: Mapping[str, Any], code: int) -> None:
+    def end(self, message: Mapping[str, Any], code: int) -> NoReturn:
         """Say a last word and end the process."""
-        self.say(message)
-        os._exit(code)
+        line = _line(message)
+        with self._out:
+            self._unsaid.append(line)
+            self._write()
+            os._exit(code)
 
-
-class GpuTurns:
-    """Readings of one GPU."""
-
-    def __init__(self, index: int, session: Session, slow_period: float) -> None:
-        self._index = index
-        self._session = session
-        self._slow_period = slow_period
-        self._slow_at = -math.inf
-        self._device: Any = None
-
-    def turn(self) -> None:
-        """Read what is due and say it."""
-        from collector.sources.nvml.device import GpuLostError, LibraryGoneError
-
-        index, now = self._index, time.monotonic()
-        message: dict[str, Any] = {"gpu": index, "at": now}
+    def _write(self) -> None:
+        text = b"".join(self._unsaid)
+        self._unsaid.clear()
         try:
-            message |= self._read(now)
-        except GpuLostError as error:
-            message["lost"] = str(error)
-            self._slow_at = -math.inf
-        except LibraryGoneError as error:
-            self._session.end({"failed": str(error), "message": f"GPU {index}: {error}"}, FAILED)
-        except Exception as error:
-            LOG.exception("GPU %d could not be read; this is a bug", index)
-            message |= {"fast": {}, "mig": [], "errors": {f"internal: {error!r}": 1}}
-        self._session.say(message)
-
-    def _read(self, now: float) -> dict[str, Any]:
-        from collector.sources.nvml.device import Device
-
-        said: dict[str, Any] = {}
-        if self._device is None:
-            device = Device(self._index)
-            said |= device.identity()
-            self._device = device
-        elif self._device.changed():
-            what = f"GPU {self._index} or its MIG devices"
-            self._session.end({"changed": what}, CHANGED)
-        said["fast"] = self._device.fast()
-        said["mig"] = [self._device.fast_mig(part) for part in self._device.migs]
-        if now - self._slow_at >= self._slow_period:
-            said["slow"] = self._device.slow()
-            self._slow_at = now
-        return said | {"errors": dict(self._device.failures)}
+            while text:
+                text = text[os.write(self._output, text) :]
+        except BrokenPipeError:  # nobody listens any more
+            os._exit(0)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"

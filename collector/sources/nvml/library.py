@@ -60,7 +60,10 @@ def signature(proc: Path) -> tuple[str, ...]:
 
 
 def on_the_bus(sys: Path) -> int | None:
-    """NVIDIA GPUs on the PCI bus (vendor 10de, class 0300 or 0302), or None without sysfs."""
+    """NVIDIA GPUs on the PCI bus (vendor 10de, class 0300 or 0302), or None without sysfs.
+
+    A virtual function (SR-IOV) is a part of one that is counted.
+    """
     try:
         devices = os.listdir(sys / "bus/pci/devices")
     except OSError:
@@ -75,4 +78,32 @@ def _is_gpu(device: Path) -> bool:
         )
     except OSError:
         return False
-    return vendor.startswith("0x10de") and kind.startswith(("0x0300", "0x0302"))
+    whole = not (device / "physfn").exists()
+    return whole and vendor.startswith("0x10de") and kind.startswith(("0x0300", "0x0302"))
+
+
+def explained(word: str, text: str, path: Path, module: str | None) -> SourceError:
+    """Why NVML cannot be used, and what would help.
+
+    Args:
+        word: NVML's word for it.
+        text: What the process said; told where nothing better is known.
+        path: The library.
+        module: Version of the kernel module, or None.
+    """
+    kernel = f"kernel module {module}" if module else "no loaded kernel module"
+    match word:
+        case "lib_rm_version_mismatch":
+            version = file_version(path)
+            text = f"{path} {version} does not fit the {kernel}: reload the driver or reboot"
+        case "driver_not_loaded":
+            text = f"{path} found, but {kernel}: load the driver (modprobe nvidia)"
+        case "no_permission":
+            text = (
+                f"user {os.geteuid()} may not open /dev/nvidiactl; give it access to /dev/nvidia*"
+            )
+        case "no_binding":
+            text = "nvidia-ml-py is missing: pip install 'lockstep-monitor[collector]'"
+        case _:
+            pass
+    return SourceError(word, text)

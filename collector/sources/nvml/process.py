@@ -4,9 +4,11 @@ import json
 import os
 import select
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collector.reading import SourceError
 from collector.sources.nvml.wire import MAX_LINE
 
 if TYPE_CHECKING:
@@ -14,15 +16,39 @@ if TYPE_CHECKING:
 
 BACKOFF_SECONDS = (1.0, 60.0)
 """Shortest and longest wait before a child that failed or was killed is started again."""
-KILL_SECONDS = 0.2
+LEAVE_SECONDS, KILL_SECONDS = 0.1, 1.0
+"""How long it has to end by itself, and then to die; a reading must end within two seconds."""
+
+
+def spawn(command: list[str]) -> "subprocess.Popen[bytes]":
+    """Start a process with pipes to its input and output."""
+    import subprocess  # not needed on a machine without a driver
+
+    # Each thread of the child would otherwise have an arena of its own: 1 MB for nothing.
+    environment = {"MALLOC_ARENA_MAX": "1"} | os.environ
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment
+    )
 
 
 class Child:
-    """At most one process; one that cannot be killed is waited for and never joined by a second."""
+    """At most one process.
 
-    def __init__(self, slow_period: float) -> None:
+    One that was killed and does not end is in the kernel's hands, most likely inside the driver's
+    global lock. It is `dying` until it has gone; a second one before that would only hang beside
+    it, and after it a third.
+    """
+
+    def __init__(
+        self,
+        slow_period: float,
+        spawn: Callable[[list[str]], "subprocess.Popen[bytes]"] = spawn,
+    ) -> None:
         self._slow_period = slow_period
+        self._spawn = spawn
         self._process: subprocess.Popen[bytes] | None = None
+        self._dying: subprocess.Popen[bytes] | None = None
+        self._poll = select.poll()
         self._partial = b""
         self._backoff = 0.0
         self._not_before = -float("inf")
@@ -30,55 +56,62 @@ class Child:
 
     @property
     def runs(self) -> bool:
-        """Whether there is a process, one that resists its end included."""
+        """Whether there is a process that may be asked."""
         return self._process is not None
 
-    def start(self, library: Path, now: float) -> bool:
-        """Start it unless the wait after the last failure is not over; True if it was started."""
-        if self._process is not None or now < self._not_before:
-            return False
-        import subprocess  # not needed on a machine without a driver
+    @property
+    def dying(self) -> bool:
+        """Whether one was killed and has not ended yet; never waits for it."""
+        if self._dying is not None and self._dying.poll() is not None:
+            self._dying = None
+        return self._dying is not None
 
-        command = [
-            sys.executable, "-m", "collector.sources.nvml.child",
-            "--library", str(library), "--slow-period", str(self._slow_period),
-        ]  # fmt: skip
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._partial = b""
-        self.started_at = now
+    def start(self, library: Path, now: float) -> bool:
+        """Start it unless one runs, is dying, or failed a moment ago; True if it was started.
+
+        Raises:
+            SourceError: This machine starts no process now.
+        """
+        if self.runs or self.dying or now < self._not_before:
+            return False
+        launch = str(Path(__file__).with_name("launch.py"))
+        # -P: the folder of the script has names that are not meant for everybody.
+        command = [sys.executable, "-P", launch, str(library), str(self._slow_period)]
+        try:
+            process = self._spawn([*command, str(os.getpid())])
+        except OSError as error:
+            self._wait_before_the_next(now)
+            text = f"the process that asks the driver cannot be started: {error.strerror}"
+            raise SourceError("no_process", text) from error
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+        self._process, self._partial, self.started_at = process, b"", now
+        self._poll = select.poll()  # unlike select(), for descriptors above 1023 too
+        self._poll.register(_output(process), select.POLLIN)
         return True
 
     def tick(self) -> None:
         """Ask for a reading."""
         if self._process is not None and self._process.stdin is not None:
             try:
-                os.set_blocking(self._process.stdin.fileno(), False)
                 self._process.stdin.write(b"tick\n")
-            except (BrokenPipeError, BlockingIOError):
-                return  # it has ended, or does not even read: both show in what it does not say
+            except BrokenPipeError:
+                return  # it has ended, which shows in what it does not say
 
     def hear(self, seconds: float) -> list[dict[str, Any]]:
         """Messages, waiting for at most so long for the first; none once the process has ended."""
-        if self._process is None or self._process.stdout is None:
-            return []
-        output = self._process.stdout.fileno()
-        ready, _, _ = select.select([output], [], [], max(0.0, seconds))
-        if not ready:
+        if self._process is None or not self._poll.poll(max(0.0, seconds) * 1000):
             return []
         try:
-            data = os.read(output, MAX_LINE)
+            data = os.read(_output(self._process), MAX_LINE)
         except BlockingIOError:
             return []
         if not data:
             return [{"ended": True}]
         *lines, self._partial = (self._partial + data).split(b"\n")
-        if len(self._partial) > MAX_LINE:
-            return [{"ended": True}]
-        return [json.loads(line) for line in lines]
+        messages = [_message(line) for line in lines]
+        return [*messages, {"ended": True}] if len(self._partial) > MAX_LINE else messages
 
     def well(self) -> None:
         """It has answered: the next failure is a first one again."""
@@ -88,26 +121,44 @@ class Child:
         """The machine has changed: do not wait before the next start."""
         self._backoff, self._not_before = 0.0, -float("inf")
 
-    def end(self, now: float) -> int | None:
-        """Kill it if it lives; its exit code, or None if it cannot be killed."""
+    def end(self, now: float) -> bool:
+        """Kill it if it lives; False if it does not end, which makes it a dying one."""
         if self._process is None:
-            return 0
+            return not self.dying
         from subprocess import TimeoutExpired
 
-        for pipe in (self._process.stdin, self._process.stdout):
+        process, self._process = self._process, None
+        for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-        if self._process.poll() is None:
-            try:
-                self._process.wait(KILL_SECONDS / 2)  # it may be about to end by itself
-            except TimeoutExpired:
-                self._process.kill()
+        self._wait_before_the_next(now)
         try:
-            code = self._process.wait(KILL_SECONDS)
-        except TimeoutExpired:  # in the kernel's hands
-            return None
-        self._process = None
+            process.wait(LEAVE_SECONDS)  # it may be about to end by itself
+        except TimeoutExpired:
+            process.kill()
+        try:
+            process.wait(KILL_SECONDS)
+        except TimeoutExpired:
+            self._dying = process
+        return not self.dying
+
+    def _wait_before_the_next(self, now: float) -> None:
         shortest, longest = BACKOFF_SECONDS
         self._backoff = min(longest, max(shortest, 2 * self._backoff))
         self._not_before = now + self._backoff
-        return code
+
+
+def _output(process: "subprocess.Popen[bytes]") -> int:
+    assert process.stdout is not None
+    return process.stdout.fileno()
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """One message; `garbled` if the line is none."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        message = None
+    if isinstance(message, dict):
+        return message
+    return {"garbled": line[:80].decode("ascii", "replace")}

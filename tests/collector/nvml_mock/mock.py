@@ -12,10 +12,11 @@ from typing import Any
 
 SOURCE = Path(__file__).with_name("nvml_mock.c")
 NAME = "libnvidia-ml.so.1"
-GPUS, LINKS, FIELDS, MIGS, GPM, FUNCTIONS = 16, 18, 308, 7, 32, 64
+GPUS, LINKS, FIELDS, MIGS, GPM, FUNCTIONS, EVENTS = 16, 18, 308, 7, 32, 64, 64
 MAGIC = 0x4C4D564E
 NOT_SUPPORTED, NO_PERMISSION, GPU_IS_LOST, MISMATCH = 3, 4, 15, 18
 _UINT, _ULL, _INT = 1, 3, 5
+NONE, XID = 0xFFFFFFFF, 8
 
 
 class MigState(ctypes.Structure):
@@ -42,10 +43,19 @@ class GpuState(ctypes.Structure):
         ("pcie_gen", c_uint32), ("pcie_gen_max", c_uint32),
         ("links", c_uint32), ("link_up", c_uint32 * LINKS),
         ("fabric_state", c_uint32), ("fabric_status", c_uint32), ("fabric_health", c_uint32),
-        ("processes", c_uint32), ("gpm_supported", c_uint32), ("gpm", c_double * GPM),
+        ("processes", c_uint32), ("gpm_supported", c_uint32),
+        ("gpm_samples", c_uint32), ("gpm_window", c_uint32), ("gpm", c_double * GPM),
+        ("registrations", c_uint32), ("event_kinds", c_uint64),
         ("mig_mode", c_uint32), ("mig_count", c_uint32), ("migs", MigState * MIGS),
         ("field_rc", c_int32 * FIELDS), ("field_type", c_uint32 * FIELDS),
         ("field", c_uint64 * FIELDS), ("link_field", c_uint64 * FIELDS * LINKS),
+    )  # fmt: skip
+
+
+class Event(ctypes.Structure):
+    _fields_ = (
+        ("gpu", c_uint32), ("gi", c_uint32), ("ci", c_uint32), ("unused", c_uint32),
+        ("kind", c_uint64), ("data", c_uint64),
     )  # fmt: skip
 
 
@@ -53,6 +63,9 @@ class State(ctypes.Structure):
     _fields_ = (
         ("magic", c_uint32), ("count", c_uint32), ("init_rc", c_int32), ("lock_hang", c_uint32),
         ("driver", c_char * 80), ("version", c_char * 80), ("cuda", c_int32), ("calls", c_uint32),
+        ("noise", c_uint32), ("event_hang", c_uint32), ("event_rc", c_int32), ("count_rc", c_int32),
+        ("settled", c_uint32), ("unused", c_uint32),
+        ("events_put", c_uint32), ("events_taken", c_uint32), ("events", Event * EVENTS),
         ("gpus", GpuState * GPUS),
     )  # fmt: skip
 
@@ -136,6 +149,11 @@ class NvmlMock:
             self._h100(index)
         self.state.count = count
 
+    def heal(self) -> None:
+        """All GPUs as they were when they were plugged in."""
+        for index in range(self.state.count):
+            self._h100(index)
+
     def partition(self, index: int, parts: int) -> None:
         """So many MIG devices 1g.10gb on this GPU; none = MIG off."""
         gpu = self.gpu(index)
@@ -151,9 +169,16 @@ class NvmlMock:
                 part.gpm[metric] = 10.0 * number
         gpu.mig_count = parts
 
+    def happens(self, index: int, xid: int, instances: tuple[int, int] = (NONE, NONE)) -> None:
+        """An XID event on this GPU."""
+        event = self.state.events[self.state.events_put % EVENTS]
+        event.gpu, event.kind, event.data = index, XID, xid
+        event.gi, event.ci = instances
+        self.state.events_put += 1
+
     def close(self) -> None:
         """Let nothing hang on."""
-        self.state.lock_hang = 0
+        self.state.lock_hang = self.state.event_hang = 0
         for gpu in self.state.gpus:
             gpu.hang = 0
 
@@ -181,7 +206,7 @@ class NvmlMock:
         gpu.links = LINKS
         gpu.link_up[:] = (1,) * LINKS
         gpu.fabric_state = 3
-        gpu.processes, gpu.gpm_supported = 1, 1
+        gpu.processes, gpu.gpm_supported, gpu.event_kinds = 1, 1, XID
         for metric, percent in {1: 97, 2: 88, 3: 41, 5: 52.5, 10: 37, 11: 0, 12: 9, 13: 3}.items():
             gpu.gpm[metric] = percent
         gpu.field_rc[:] = (NOT_SUPPORTED,) * FIELDS

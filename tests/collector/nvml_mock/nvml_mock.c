@@ -16,9 +16,10 @@
 #define MIGS 7
 #define GPM 32
 #define FUNCTIONS 64
+#define EVENTS 64
 
 typedef int ret;
-enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, SHORT = 7, MISMATCH = 25 };
+enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, SHORT = 7, TIMEOUT = 10, MISMATCH = 25 };
 
 typedef struct {
   char uuid[96], name[96];
@@ -52,7 +53,11 @@ typedef struct {
   uint32_t fabric_state, fabric_status, fabric_health;
   uint32_t processes;
   uint32_t gpm_supported;
+  uint32_t gpm_samples;       /* that succeeded */
+  uint32_t gpm_window;        /* samples between the two that were last compared */
   double gpm[GPM];
+  uint32_t registrations;     /* for events */
+  uint64_t event_kinds;
   uint32_t mig_mode, mig_count;
   mig migs[MIGS];
   int32_t field_rc[FIELDS];
@@ -61,6 +66,8 @@ typedef struct {
   uint64_t link_field[LINKS][FIELDS]; /* of scoped fields, added to field[] */
 } gpu;
 
+typedef struct { uint32_t gpu, gi, ci, unused; uint64_t kind, data; } event;
+
 typedef struct {
   uint32_t magic, count;
   int32_t init_rc;
@@ -68,6 +75,13 @@ typedef struct {
   char driver[80], version[80];
   int32_t cuda;
   uint32_t calls;              /* calls to GPUs so far */
+  volatile uint32_t noise;     /* the driver prints lines */
+  volatile uint32_t event_hang;/* waiting for events does not end while this is set */
+  int32_t event_rc;            /* of waiting for events */
+  int32_t count_rc;            /* of nvmlDeviceGetCount */
+  uint32_t settled, unused;    /* settled: nvmlDeviceGetCount tells what nvmlInit found */
+  volatile uint32_t events_put, events_taken; /* ever */
+  event events[EVENTS];
   gpu gpus[GPUS];
 } state;
 
@@ -87,6 +101,7 @@ typedef struct { char *a, *b, *c; } metric_info;
 typedef struct { uint32_t id, rc; double value; metric_info info; } gpm_metric;
 typedef struct { uint32_t version, count; void *before, *now; gpm_metric metrics[477]; } gpm_get;
 typedef struct { uint32_t pid; uint64_t used; uint32_t gi, ci; } process_v3;
+typedef struct { void *device; uint64_t kind, data; uint32_t gi, ci; } event_data;
 
 static const char *NAMES[FUNCTIONS] = {
   "nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetSerial", "nvmlDeviceGetVbiosVersion",
@@ -103,10 +118,11 @@ static const char *NAMES[FUNCTIONS] = {
   "nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkGeneration",
   "nvmlDeviceGetNvLinkState", "nvmlDeviceGetGpuFabricInfoV",
   "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet",
-  "nvmlGpmMigSampleGet",
+  "nvmlGpmMigSampleGet", "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents",
 };
 
 static state *S;
+static uint32_t found;         /* by nvmlInit */
 
 static void wait_lock(void) { while (S && S->lock_hang) usleep(2000); }
 
@@ -156,6 +172,7 @@ ret nvmlInitWithFlags(unsigned flags) {
   close(fd);
   if (S == MAP_FAILED || S->magic != 0x4c4d564e) return 999;
   wait_lock();
+  found = S->count;
   return S->init_rc;
 }
 ret nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
@@ -164,7 +181,12 @@ const char *nvmlErrorString(ret code) { (void)code; return "an error of the mock
 ret nvmlSystemGetDriverVersion(char *to, unsigned room) { wait_lock(); return text(to, room, S->driver); }
 ret nvmlSystemGetNVMLVersion(char *to, unsigned room) { return text(to, room, S->version); }
 ret nvmlSystemGetCudaDriverVersion_v2(int *to) { *to = S->cuda; return OK; }
-ret nvmlDeviceGetCount_v2(unsigned *to) { wait_lock(); *to = S->count; return OK; }
+ret nvmlDeviceGetCount_v2(unsigned *to) {
+  wait_lock();
+  if (S->noise) { dprintf(1, "NVRM: something\n{\"half\": \n"); }
+  *to = S->settled ? found : S->count;
+  return S->count_rc;
+}
 ret nvmlDeviceGetHandleByIndex_v2(unsigned index, void **to) {
   wait_lock();
   if (index >= S->count) return INVALID;
@@ -305,27 +327,56 @@ ret nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *count, process_v3
   return OK;
 }
 
-/* A sample is the place where the activity was when it was taken. */
-ret nvmlGpmSampleAlloc(void **to) { *to = calloc(1, sizeof(double *)); return OK; }
+/* A sample is the place where the activity was when it was taken, and its number. */
+typedef struct { double *activity; gpu *of; uint32_t number; } sample;
+ret nvmlGpmSampleAlloc(void **to) { *to = calloc(1, sizeof(sample)); return OK; }
 ret nvmlGpmSampleFree(void *sample) { free(sample); return OK; }
 ret nvmlGpmQueryDeviceSupport(void *h, gpm_support *to) { ENTER(h); to->supported = g->gpm_supported; return OK; }
-ret nvmlGpmSampleGet(void *h, void *sample) { ENTER(h); *(double **)sample = g->gpm; return OK; }
-ret nvmlGpmMigSampleGet(void *h, unsigned instance, void *sample) {
+ret nvmlGpmSampleGet(void *h, void *to) { ENTER(h); *(sample *)to = (sample){g->gpm, g, ++g->gpm_samples}; return OK; }
+ret nvmlGpmMigSampleGet(void *h, unsigned instance, void *to) {
   ENTER(h);
   for (unsigned i = 0; i < g->mig_count; i++)
-    if (g->migs[i].gi == instance) { *(double **)sample = g->migs[i].gpm; return OK; }
+    if (g->migs[i].gi == instance) { *(sample *)to = (sample){g->migs[i].gpm, g, ++g->gpm_samples}; return OK; }
   return NOT_FOUND;
 }
 ret nvmlGpmMetricsGet(gpm_get *get) {
   if (get->version != 1) return MISMATCH;
-  double *now = get->now ? *(double **)get->now : NULL;
-  if (!now || !get->before || !*(double **)get->before) return INVALID;
+  sample *before = get->before, *later = get->now;
+  if (!before || !later || !before->activity || !later->activity) return INVALID;
+  double *now = later->activity;
+  later->of->gpm_window = later->number - before->number;
   for (unsigned i = 0; i < get->count; i++) {
     unsigned id = get->metrics[i].id;
     get->metrics[i].rc = id < GPM ? OK : UNSUPPORTED;
     get->metrics[i].value = id < GPM ? now[id] : 0;
   }
   return OK;
+}
+
+/* A set of events is which GPUs are registered. Events of others are lost, as in the driver. */
+typedef struct { int registered[GPUS]; } event_set;
+ret nvmlEventSetCreate(void **to) { wait_lock(); *to = calloc(1, sizeof(event_set)); return OK; }
+ret nvmlEventSetFree(void *set) { free(set); return OK; }
+ret nvmlDeviceGetSupportedEventTypes(void *h, uint64_t *to) { ENTER(h); *to = g->event_kinds; return OK; }
+ret nvmlDeviceRegisterEvents(void *h, unsigned long long kinds, void *set) {
+  ENTER(h);
+  if (kinds & ~g->event_kinds) return UNSUPPORTED;
+  ((event_set *)set)->registered[g - S->gpus] = 1;
+  g->registrations++;
+  return OK;
+}
+ret nvmlEventSetWait_v2(void *set, event_data *to, unsigned milliseconds) {
+  for (unsigned waited = 0; waited < milliseconds || S->event_hang; waited += 50) {
+    if (S->event_rc) return S->event_rc;
+    while (!S->event_hang && S->events_taken != S->events_put) {
+      event *e = &S->events[S->events_taken++ % EVENTS];
+      if (!((event_set *)set)->registered[e->gpu]) continue;
+      *to = (event_data){&S->gpus[e->gpu], e->kind, e->data, e->gi, e->ci};
+      return OK;
+    }
+    usleep(50000);
+  }
+  return TIMEOUT;
 }
 
 /* For the tests: sizes of the state and of the structs, and the order of rc[]. */
@@ -339,6 +390,7 @@ size_t mock_sizeof(const char *name) {
   SIZE("c_nvmlEccSramErrorStatus_v1_t", sram_v1); SIZE("c_nvmlGpuFabricInfo_v2_t", fabric_v2);
   SIZE("c_nvmlGpmSupport_t", gpm_support); SIZE("c_nvmlGpmMetric_t", gpm_metric);
   SIZE("c_nvmlGpmMetricsGet_t", gpm_get); SIZE("c_nvmlProcessInfo_v3_t", process_v3);
+  SIZE("c_nvmlEventData_t", event_data); SIZE("event", event);
   return 0;
 }
 const char *mock_function(unsigned index) { return index < FUNCTIONS ? NAMES[index] : NULL; }
