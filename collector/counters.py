@@ -3,12 +3,32 @@
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain, repeat
 from typing import NamedTuple
 
+from collector.contract import metrics as m
 from collector.contract.metrics import Kind, Sample
 
 MAX_COUNTERS = 20_000
-"""Counters remembered; the first ones met are forgotten first."""
+"""Counters remembered; those that are told no more are forgotten first, the oldest before."""
+HELD_READINGS = 60
+"""Readings in a row below a held value, after which it goes on from there: it was no noise."""
+WRAPS: Mapping[str, float] = {
+    m.GPU_PCIE_REPLAY.name: 2.0**32,
+}
+"""Metrics known to begin at 0 again after so many (nvmlDeviceGetPcieReplayCounter counts in an
+unsigned int). Softnet's wraps are undone where they are read, processor by processor. Others
+saturate in place of wrapping: they stand at their highest value, and are told so."""
+ON_THE_BOARD: Mapping[str, str] = {
+    m.GPU_ECC_ERRORS.name: "aggregate",
+    m.GPU_ECC_LOCATION_ERRORS.name: "aggregate",
+}
+"""Counters that a reboot leaves as they are, by metric and one of its labels: aggregate ECC counts
+"persist across reboots (i.e. for the lifetime of the device)" (nvml.h, nvmlEccCounterType_t).
+
+All others begin anew: volatile ECC counts "are reset each time the driver loads" (ibid.), energy
+counts "since the driver was last reloaded" (nvmlDeviceGetTotalEnergyConsumption), and throttled
+times and PCIe and NVLink counts are kept by the driver or in registers of the device."""
 
 
 class Falls(StrEnum):
@@ -17,9 +37,10 @@ class Falls(StrEnum):
     TOLD = "told"
     """It is told as it is: a rank begins anew, and its attempt says so."""
     HOLD = "hold"
-    """Noise of the kernel's arithmetic: the higher value stands until it is passed again."""
+    """Noise of the kernel's arithmetic: the higher value stands until it is passed again, or has
+    been missed HELD_READINGS times. Less than half of it is no noise, and told as it is."""
     CARRY = "carry"
-    """A reset, as of a GPU or its driver: what was counted before is added from then on."""
+    """A reset, as of a GPU or its driver, or a wrap: what was counted before is added."""
 
 
 class Counter(NamedTuple):
@@ -39,47 +60,96 @@ class Counters:
         self.falls = falls
         self._lock = threading.Lock()
         self._known: dict[Key, Counter] = {}
+        self._held: dict[Key, int] = {}
+        self._last: tuple[tuple[Sample, ...], tuple[Sample, ...]] = ((), ())
 
     def through(self, samples: Iterable[Sample]) -> tuple[Sample, ...]:
         """The samples, counters never below what they were."""
         if self.falls is Falls.TOLD:
             return tuple(samples)
         with self._lock:
-            passed = tuple(self._passed(samples))
-            while len(self._known) > MAX_COUNTERS:
-                del self._known[next(iter(self._known))]
+            told = tuple(samples)
+            passed = tuple(self._passed(told))
+            if self.falls is Falls.CARRY:  # of a held counter, every reading counts
+                self._last = (told, passed)
+            if len(self._known) > MAX_COUNTERS:
+                self._forget({(sample.metric.name, sample.labels) for sample in passed})
         return passed
 
     def kept(self) -> dict[Key, Counter]:
-        """What a restart has to know."""
+        """What a restart has to know: of held counters, only what was added to them."""
         with self._lock:
-            return dict(self._known) if self.falls is Falls.CARRY else {}
+            if self.falls is Falls.CARRY:
+                return dict(self._known)
+            return {key: one for key, one in self._known.items() if one.offset}
 
     def resume(self, kept: Mapping[Key, Counter]) -> None:
         """Go on where an earlier process stopped."""
         with self._lock:
-            self._known = dict(kept) if self.falls is Falls.CARRY else {}
+            self._known = {} if self.falls is Falls.TOLD else dict(kept)
+            self._held.clear()
+            self._last = ((), ())
+
+    def _forget(self, told: set[Key]) -> None:
+        # False sorts first: what was not told now, in the order in which it was met.
+        for key in sorted(self._known, key=told.__contains__)[: len(self._known) - MAX_COUNTERS]:
+            del self._known[key]
+            self._held.pop(key, None)
 
     def _passed(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        for sample in samples:
-            if sample.metric.kind is not Kind.COUNTER:
+        last = (chain(one, repeat(None)) for one in self._last)
+        for sample, earlier, passed in zip(samples, *last, strict=False):
+            if sample is earlier and passed is not None:  # most of what GPUs tell stays the same
+                yield passed
+                continue
+            metric, labels, raw = sample
+            if metric.kind is not Kind.COUNTER or raw != raw:  # NaN: an absent value
                 yield sample
                 continue
-            key = (sample.metric.name, sample.labels)
+            key = (metric.name, labels)
             before = self._known.get(key)
             if before is None:
-                now = Counter(sample.value, 0)
-            elif sample.value >= before.raw:
-                now = Counter(sample.value, before.offset)
+                now = Counter(raw, 0.0)
+            elif raw >= before.raw:
+                now = before if raw == before.raw else Counter(raw, before.offset)
+                if self._held:
+                    self._held.pop(key, None)
             else:
-                now = self._fallen(sample.value, before)
+                now = self._fallen(key, raw, before)
             self._known[key] = now
             value = now.raw + now.offset
-            yield sample if value == sample.value else sample._replace(value=value)
+            yield sample if value == raw else Sample(metric, labels, value)
 
-    def _fallen(self, value: float, before: Counter) -> Counter:
-        # iowait may fall by a tick (proc(5)); a reset falls to almost nothing.
-        if value >= before.raw / 2:
+    def _fallen(self, key: Key, raw: float, before: Counter) -> Counter:
+        if self.falls is Falls.CARRY:
+            return Counter(raw, before.offset + _lost(key[0], raw, before.raw))
+        # iowait may fall by a tick (proc(5)); what begins anew begins at almost nothing.
+        if raw < before.raw / 2:
+            self._held.pop(key, None)
+            return Counter(raw, 0.0)
+        held = self._held.get(key, 0) + 1
+        if held < HELD_READINGS:
+            self._held[key] = held
             return before
-        carried = before.raw if self.falls is Falls.CARRY else 0
-        return Counter(value, before.offset + carried)
+        # Told as it is, it would be counted a second time: Prometheus takes a fall for a reset.
+        del self._held[key]
+        return Counter(raw, before.offset + before.raw - raw)
+
+
+def after_reboot(kept: Mapping[Key, Counter]) -> dict[Key, Counter]:
+    """The counters of before a reboot, ready for what counts from 0 again."""
+    return {
+        key: counter if ON_THE_BOARD.get(key[0]) in key[1]
+        else Counter(0.0, counter.offset + counter.raw)
+        for key, counter in kept.items()
+    }  # fmt: skip
+
+
+def _lost(name: str, raw: float, before: float) -> float:
+    """What a counter that fell had counted: a wrap comes from the top of its range to the bottom.
+
+    A reset that is read before the counter has passed its old value is seen; one that is read
+    later, no source tells.
+    """
+    wrap = WRAPS.get(name, 0.0)
+    return wrap if before >= 0.75 * wrap and raw < 0.25 * wrap else before

@@ -1,9 +1,13 @@
 """One source of GPUs feeds the page at a time: a better one that has GPUs keeps the others off."""
 
+import threading
 from collections.abc import Sequence
 from typing import Protocol
 
 from collector.gpu_reading import GpuReading
+
+PATIENCE_SECONDS = 1.5
+"""How long the first answer of a better source is waited for; less than a reading's deadline."""
 
 
 class GpuSource(Protocol):
@@ -30,27 +34,50 @@ class GpuSource(Protocol):
 class Ranked:
     """A source of GPUs that is silent while a better one serves.
 
+    Whether it serves is settled when a reading ends, fails, or cannot be had at all, and stands
+    while one is under way: one that stands still goes on serving, as stalled. Each is read by a
+    thread of its own, so that who comes first is waited for before the others begin.
+
     Args:
         source: What is read.
         better: Those that come before it.
+        patience: Seconds to wait for each of them; one that does not answer is passed over until
+            it does.
     """
 
-    def __init__(self, source: GpuSource, better: Sequence["Ranked"] = ()) -> None:
+    def __init__(
+        self,
+        source: GpuSource,
+        better: Sequence["Ranked"] = (),
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
         self._source = source
-        self._better = better
+        self._better = tuple(better)
+        self._patience = patience
+        self._settled = threading.Event()
         self.name = source.name
         self.serving = False
 
     def available(self) -> bool:
-        """Whether it is its turn, and it has something to read."""
-        self.serving = self.serving and not self._kept_off()
-        return not self._kept_off() and self._source.available()
+        """Whether it is its turn, and it has something to read; waits for the better ones."""
+        if self._kept_off():
+            # Its last reading is void: once the better one fails, it is waited for like at first.
+            self.serving = False
+            self._settled.clear()
+            return False
+        here = False
+        try:
+            here = self._source.available()
+        finally:
+            if not here:
+                self._settle(serving=False)
+        return here
 
     def why_not(self) -> str:
         """What is missing, or who serves in its place."""
-        if self._kept_off():
-            serving = next(one.name for one in self._better if one.serving)
-            return f"{serving} feeds the page"
+        for one in self._better:
+            if one.serving:
+                return f"{one.name} feeds the page"
         return self._source.why_not()
 
     def close(self) -> None:
@@ -60,15 +87,27 @@ class Ranked:
             close()
 
     def read(self) -> GpuReading:
-        """A fresh reading; serves from the first one with GPUs until one fails.
+        """A fresh reading; serves from the first one with GPUs until one fails or has none.
 
         Raises:
             SourceError: As the source's.
         """
-        self.serving, before = False, self.serving
-        reading = self._source.read()
-        self.serving = bool(reading.gpus) or (before and reading.stalled)
+        try:
+            reading = self._source.read()
+        except BaseException:
+            self._settle(serving=False)
+            raise
+        self._settle(serving=bool(reading.gpus) or (self.serving and reading.stalled))
         return reading
 
+    def _settle(self, *, serving: bool) -> None:
+        self.serving = serving
+        self._settled.set()
+
     def _kept_off(self) -> bool:
-        return any(one.serving for one in self._better)
+        for one in self._better:
+            if not one._settled.wait(self._patience):
+                one._settled.set()  # it had its time: nobody waits for it again
+            if one.serving:
+                return True
+        return False

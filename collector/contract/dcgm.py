@@ -20,6 +20,7 @@ class DcgmField(NamedTuple):
     Attributes:
         names: The name without PREFIX, then what later versions call it.
         labels: Values of the metric's labels after gpu and uuid.
+        also: Number of a later field that tells the same.
     """
 
     id: int
@@ -27,6 +28,7 @@ class DcgmField(NamedTuple):
     metric: Metric
     labels: tuple[str, ...] = ()
     per: float = 1
+    also: int | None = None
 
     @property
     def legacy(self) -> str:
@@ -42,8 +44,9 @@ class DcgmField(NamedTuple):
 _MHZ, _MIB, _PERCENT = 1e-6, 1 / (1 << 20), 100
 _MJ = 1e3
 _NS = 1e9
-"""Violation times come from nvmlViolationTime_t, nanoseconds; older headers of DCGM and the help
-of dcgm-exporter call them microseconds. Not checked against hardware."""
+"""Of the times throttled. Those of 240 to 247 are nvmlViolationTime_t's, nanoseconds, and so says
+dcgm_fields.h since DCGM 4; its Python twin and older headers say microseconds, which dcgm-exporter
+repeated until its pull request 589 had compared them with a GPU's values."""
 _SBE, _DBE = "corrected", "uncorrected"
 
 DCGM_FIELDS: tuple[DcgmField, ...] = (
@@ -75,21 +78,27 @@ DCGM_FIELDS: tuple[DcgmField, ...] = (
     DcgmField(236, ("DEV_PCIE_MAX_LINK_WIDTH",), m.GPU_PCIE_WIDTH_MAX),
     DcgmField(237, ("DEV_PCIE_LINK_GEN",), m.GPU_PCIE_GENERATION),
     DcgmField(238, ("DEV_PCIE_LINK_WIDTH",), m.GPU_PCIE_WIDTH),
-    DcgmField(240, ("DEV_POWER_VIOLATION",), m.GPU_CLOCK_EVENT_SECONDS, ("sw_power_cap",), _NS),
-    DcgmField(241, ("DEV_THERMAL_VIOLATION",), m.GPU_CLOCK_EVENT_SECONDS, ("thermal",), _NS),
-    DcgmField(242, ("DEV_SYNC_BOOST_VIOLATION",), m.GPU_CLOCK_EVENT_SECONDS, ("sync_boost",), _NS),
     DcgmField(
-        243, ("DEV_BOARD_LIMIT_VIOLATION",), m.GPU_CLOCK_EVENT_SECONDS, ("board_limit",), _NS
-    ),
-    DcgmField(244, ("DEV_LOW_UTIL_VIOLATION",), m.GPU_CLOCK_EVENT_SECONDS, ("low_util",), _NS),
-    DcgmField(
-        245, ("DEV_RELIABILITY_VIOLATION",), m.GPU_CLOCK_EVENT_SECONDS, ("reliability",), _NS
+        240, ("DEV_POWER_VIOLATION", "DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS"),
+        m.GPU_CLOCK_EVENT_SECONDS, ("sw_power_cap",), _NS, also=1420,
     ),
     DcgmField(
-        246, ("DEV_TOTAL_APP_CLOCKS_VIOLATION",), m.GPU_CLOCK_EVENT_SECONDS, ("app_clocks",), _NS
+        242, ("DEV_SYNC_BOOST_VIOLATION", "DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS"),
+        m.GPU_CLOCK_EVENT_SECONDS, ("sync_boost",), _NS, also=1421,
     ),
-    DcgmField(
-        247, ("DEV_TOTAL_BASE_CLOCKS_VIOLATION",), m.GPU_CLOCK_EVENT_SECONDS, ("base_clocks",), _NS
+    *(
+        DcgmField(number, (f"DEV_{name}",), m.GPU_CLOCK_EVENT_SECONDS, (reason,), _NS)
+        for number, name, reason in (
+            (241, "THERMAL_VIOLATION", "thermal"),
+            (243, "BOARD_LIMIT_VIOLATION", "board_limit"),
+            (244, "LOW_UTIL_VIOLATION", "low_util"),
+            (245, "RELIABILITY_VIOLATION", "reliability"),
+            (246, "TOTAL_APP_CLOCKS_VIOLATION", "app_clocks"),
+            (247, "TOTAL_BASE_CLOCKS_VIOLATION", "base_clocks"),
+            (1422, "CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", "sw_thermal"),
+            (1423, "CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", "hw_thermal"),
+            (1424, "CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", "hw_power_brake"),
+        )
     ),
     DcgmField(250, ("DEV_FB_TOTAL",), m.GPU_MEMORY_TOTAL, (), _MIB),
     DcgmField(251, ("DEV_FB_FREE",), m.GPU_MEMORY_FREE, (), _MIB),
@@ -101,6 +110,7 @@ DCGM_FIELDS: tuple[DcgmField, ...] = (
     DcgmField(311, ("DEV_ECC_DBE_VOL_TOTAL",), m.GPU_ECC_ERRORS, (_DBE, "volatile")),
     DcgmField(312, ("DEV_ECC_SBE_AGG_TOTAL",), m.GPU_ECC_ERRORS, (_SBE, "aggregate")),
     DcgmField(313, ("DEV_ECC_DBE_AGG_TOTAL",), m.GPU_ECC_ERRORS, (_DBE, "aggregate")),
+    DcgmField(346, ("DEV_THRESHOLD_SRM",), m.GPU_SRAM_THRESHOLD),
     *(
         DcgmField(
             385 + place, (f"DEV_BANKS_REMAP_ROWS_AVAIL_{word.upper()}",), m.GPU_ROW_REMAP_BANKS,
@@ -145,3 +155,19 @@ DCGM_FIELDS: tuple[DcgmField, ...] = (
 
 CLOCK_EVENTS_FIELD = (112, ("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS"))
 """Bits, words.CLOCK_EVENT_BITS."""
+FABRIC_MANAGER_FIELD = (170, ("DEV_FABRIC_MANAGER_STATUS",))
+"""dcgmFabricManagerStatus_t: 0 not supported, 1 not started, 2 in progress, 3 success, 4 failure,
+5 unrecognized, 6 NVML is too old to tell."""
+FABRIC_HEALTH_FIELD = (174, ("DEV_FABRIC_HEALTH_MASK",))
+"""Bits, as NVML_GPU_FABRIC_HEALTH_MASK of nvml.h."""
+FABRIC_SUMMARY_FIELD = (175, ("DEV_FABRIC_HEALTH_SUMMARY",))
+"""0 not supported, 1 healthy, 2 unhealthy, 3 limited capacity (NVML_GPU_FABRIC_HEALTH_SUMMARY)."""
+RAW_FIELDS = (
+    CLOCK_EVENTS_FIELD, FABRIC_MANAGER_FIELD, FABRIC_HEALTH_FIELD, FABRIC_SUMMARY_FIELD,
+)  # fmt: skip
+"""Fields that are no metric of ours but become several."""
+
+FIELD_IDS: dict[str, int] = {PREFIX + name: one.id for one in DCGM_FIELDS for name in one.names} | {
+    PREFIX + name: number for number, names in RAW_FIELDS for name in names
+}
+"""Every name of every field above."""

@@ -1,40 +1,41 @@
 """GPUs as an existing dcgm-exporter tells them: its page, fetched and turned into base units."""
 
-import math
 import re
 import urllib.error
 import urllib.request
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from collector.contract import metrics as m
-from collector.contract.dcgm import CLOCK_EVENTS_FIELD, DCGM_FIELDS, PREFIX
-from collector.gpu_reading import CLOCK_EVENTS, Gpu, GpuReading, Telling
+from collector.clock import Clock
+from collector.contract.dcgm import FIELD_IDS, PREFIX
+from collector.dcgm_values import checked, values
+from collector.gpu_reading import Gpu, GpuReading
 from collector.reading import Rejected, SourceError
 
 LIMIT = 8 << 20
+CHUNK = 1 << 16
 TIMEOUT_SECONDS = 1.5
+"""For the whole page: one that drips must not outlast the deadline of a reading."""
 MAX_GPUS = 64
-BLANK = 0x7FFFFFF0
-"""DCGM's smallest 32-bit blank value; larger ones, of 64 bits and as doubles, mean blank too."""
-BLANK_64 = 0x7FFFFFFFFFFFFFF0
-BLANK_DOUBLE = 140737488355328.0
+"""GPUs and MIG devices of one page; and as many that are gone are remembered."""
+LOST_SECONDS = 600.0
+"""How long a GPU that left the page is told as not up: as long as a rank that is gone."""
 
 _SAMPLE = re.compile(rf"({PREFIX}[A-Z0-9_]{{1,80}})\{{(.*)\}} (\S+)(?: -?[0-9]+)?", re.ASCII)
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\.)*)"(?:,|$)')
-_FIELDS = {PREFIX + name: one for one in DCGM_FIELDS for name in one.names}
-_EVENTS = {PREFIX + name for name in CLOCK_EVENTS_FIELD[1]}
-_SMALL = {m.GPU_TEMPERATURE, m.GPU_POWER, m.GPU_POWER_AVERAGE}
 
 
 @dataclass(slots=True)
 class _Told:
     info: dict[str, str] = field(default_factory=dict)
-    said: Telling = field(default_factory=Telling)
+    fields: dict[int, float] = field(default_factory=dict)
 
 
 class DcgmExporter:
     """Source of GpuReading.
+
+    A GPU that was told values of and is told none of any more is not up; after LOST_SECONDS
+    nothing is said of it. One of which only MIG devices are told is not missed.
 
     Args:
         url: The exporter's page, or None: off.
@@ -42,8 +43,10 @@ class DcgmExporter:
 
     name = "dcgm_exporter"
 
-    def __init__(self, url: str | None) -> None:
+    def __init__(self, url: str | None, clock: Clock) -> None:
         self._url = url
+        self._clock = clock
+        self._seen: dict[str, tuple[Gpu, float]] = {}
 
     def available(self) -> bool:
         """Whether a page was configured."""
@@ -61,7 +64,29 @@ class DcgmExporter:
         """
         if self._url is None:
             raise SourceError("missing", "no dcgm-exporter is configured")
-        return parse(_fetch(self._url))
+        return self.with_lost(parse(_fetch(self._url, self._clock)))
+
+    def with_lost(self, page: GpuReading) -> GpuReading:
+        """The page's GPUs, and those that were there before."""
+        now = self._clock.monotonic()
+        parents = {gpu.info["parent"] for gpu in page.gpus if gpu.is_mig}
+        for gpu in page.gpus:
+            if (gpu.values or gpu.uuid in parents) and not gpu.is_mig:
+                self._seen.pop(gpu.uuid, None)
+                self._seen[gpu.uuid] = (gpu, now)
+        self._seen = {
+            uuid: (gpu, at if uuid not in parents else now)
+            for uuid, (gpu, at) in list(self._seen.items())[-MAX_GPUS:]
+            if now - at <= LOST_SECONDS
+        }
+        lost = {
+            uuid: Gpu(gpu.index, uuid, up=False)
+            for uuid, (gpu, at) in self._seen.items()
+            if at != now
+        }
+        there = [gpu for gpu in page.gpus if gpu.uuid not in lost]
+        present = {gpu.info["parent"] if gpu.is_mig else gpu.uuid for gpu in there}
+        return replace(page, gpus=(*there, *lost.values()), present=len(present))
 
 
 def parse(text: str) -> GpuReading:
@@ -82,19 +107,13 @@ def parse(text: str) -> GpuReading:
     if not gpus:
         raise SourceError("content", f"no line of the page is a {PREFIX} sample of a GPU")
     rejected = [Rejected("content", f"{count} lines: {why}") for why, count in bad.items()]
-    if len(gpus) > MAX_GPUS:
-        rejected.append(Rejected("too_many", f"{len(gpus)} GPUs on the page; {MAX_GPUS} are read"))
-    keys = sorted(gpus)[:MAX_GPUS]
     return GpuReading(
-        tuple(_gpu(index, uuid, gpus[index, uuid]) for index, uuid in keys), tuple(rejected)
+        tuple(
+            Gpu(index, uuid, info=told.info, values=values(told.fields))
+            for (index, uuid), told in sorted(gpus.items(), key=lambda item: item[0])
+        ),
+        tuple(rejected),
     )
-
-
-def with_power(said: Telling) -> Telling:
-    """The instant power, or else the average: what this metric is where that is all there is."""
-    if m.GPU_POWER.name not in said.values and m.GPU_POWER_AVERAGE.name in said.values:
-        said.tell(m.GPU_POWER, said.values[m.GPU_POWER_AVERAGE.name][""])
-    return said
 
 
 def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> None:
@@ -106,38 +125,25 @@ def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> None:
     index, uuid = labels.get("gpu", ""), labels.get("UUID", labels.get("uuid", ""))
     if not re.fullmatch(r"[0-9]{1,4}", index, re.ASCII) or not _printable(uuid):
         raise ValueError("no gpu or no UUID")
-    value = float(number)
-    if not math.isfinite(value):
-        raise ValueError("not a finite number")
+    value = checked(FIELD_IDS.get(name, 0), float(number))
     part = labels.get("GPU_I_ID", "")
     profile = labels.get("GPU_I_PROFILE", "")
-    if part and _printable(part) and _printable(profile):
-        told = gpus.setdefault((int(index), f"{uuid}/gi{part}"), _Told())
+    mig = bool(part) and _printable(part) and _printable(profile)
+    key = (int(index), f"{uuid}/gi{part}" if mig else uuid)
+    if key not in gpus and len(gpus) >= MAX_GPUS:
+        raise ValueError(f"more than {MAX_GPUS} GPUs")
+    told = gpus.setdefault(key, _Told())
+    if mig:
         told.info = {"parent": uuid, "profile": profile, "gpu_instance": part}
     else:
-        told = gpus.setdefault((int(index), uuid), _Told())
         words = {
             "model": labels.get("modelName", labels.get("model_name", "")),
             "pci_bus_id": labels.get("pci_bus_id", ""),
             "driver": labels.get("DCGM_FI_DRIVER_VERSION", labels.get("driver_version", "")),
         }
         told.info |= {word: text for word, text in words.items() if text and _printable(text)}
-    if name in _EVENTS:
-        told.said.tell(CLOCK_EVENTS, int(value) if 0 <= value < BLANK else None)
-    elif name in _FIELDS and not blank(value):
-        one = _FIELDS[name]
-        if value < 0 and one.counter:
-            raise ValueError("a counter below zero")
-        told.said.tell(one.metric, value / one.per, "/".join(one.labels))
-
-
-def blank(value: float) -> bool:
-    """Whether DCGM means: not there, not supported, no permission (dcgm_structs.h)."""
-    return (
-        BLANK <= value <= BLANK + 15
-        or value >= BLANK_64
-        or (BLANK_DOUBLE <= value <= BLANK_DOUBLE + 15)
-    )
+    if name in FIELD_IDS and value is not None:
+        told.fields[FIELD_IDS[name]] = value
 
 
 def _labels(text: str) -> dict[str, str]:
@@ -160,17 +166,20 @@ def _printable(text: str) -> bool:
     return 0 < len(text) <= 128 and text.isprintable() and "/" not in text
 
 
-def _gpu(index: int, uuid: str, told: _Told) -> Gpu:
-    return Gpu(index, uuid, info=told.info, values=with_power(told.said).values)
-
-
-def _fetch(url: str) -> str:
+def _fetch(url: str, clock: Clock) -> str:
     from http.client import HTTPException
 
+    end = clock.monotonic() + TIMEOUT_SECONDS
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})  # noqa: S310
+    # An exporter of this node is never behind the proxy that the environment may name.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    raw = bytearray()
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
-            raw: bytes = response.read(LIMIT + 1)
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+            while len(raw) <= LIMIT and (chunk := response.read1(CHUNK)):
+                raw += chunk
+                if clock.monotonic() > end:
+                    raise TimeoutError(f"not whole within {TIMEOUT_SECONDS} s")
     except (OSError, ValueError, HTTPException) as error:
         raise SourceError("unreachable", f"{url}: {error}") from error
     if len(raw) > LIMIT:

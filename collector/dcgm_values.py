@@ -1,0 +1,94 @@
+"""What DCGM's values mean, whichever way they came: by field id into the values of a reading."""
+
+import math
+from collections.abc import Mapping
+
+from collector.contract import metrics as m
+from collector.contract.dcgm import (
+    CLOCK_EVENTS_FIELD,
+    DCGM_FIELDS,
+    FABRIC_HEALTH_FIELD,
+    FABRIC_MANAGER_FIELD,
+    FABRIC_SUMMARY_FIELD,
+)
+from collector.gpu_reading import (
+    CLOCK_EVENTS,
+    FABRIC_HEALTH,
+    FABRIC_STATE,
+    FABRIC_STATUS,
+    FABRIC_SUMMARY,
+    Telling,
+    Values,
+)
+
+BLANK = 0x7FFFFFF0
+"""DCGM's smallest 32-bit blank value; larger ones, of 64 bits and as doubles, mean blank too."""
+BLANK_64 = 0x7FFFFFFFFFFFFFF0
+BLANK_DOUBLE = 140737488355328.0
+
+_COUNTERS = frozenset(one.id for one in DCGM_FIELDS if one.counter)
+_RAW = {
+    CLOCK_EVENTS_FIELD[0]: CLOCK_EVENTS,
+    FABRIC_HEALTH_FIELD[0]: FABRIC_HEALTH,
+    FABRIC_SUMMARY_FIELD[0]: FABRIC_SUMMARY,
+}
+_NVML_UNKNOWN = 999
+_FABRIC: dict[float, tuple[int, int]] = {
+    0: (0, 0),
+    1: (1, 0),
+    2: (2, 0),
+    3: (3, 0),
+    4: (3, _NVML_UNKNOWN),
+}
+"""(FABRIC_STATE, FABRIC_STATUS) by dcgmFabricManagerStatus_t; DCGM keeps NVML's code of a failed
+registration in a field of its own, which is no metric of ours. Other values tell nothing."""
+
+
+def blank(value: float) -> bool:
+    """Whether DCGM means: not there, not supported, no permission (dcgm_structs.h)."""
+    return (
+        BLANK <= value <= BLANK + 15
+        or value >= BLANK_64
+        or (BLANK_DOUBLE <= value <= BLANK_DOUBLE + 15)
+    )
+
+
+def checked(field: int, value: float) -> float | None:
+    """The value, or None if it is blank.
+
+    Raises:
+        ValueError: It is no value that this field can have.
+    """
+    if not math.isfinite(value):
+        raise ValueError("not a finite number")
+    if blank(value):
+        return None
+    if value < 0 and (field in _COUNTERS or field in _RAW):
+        raise ValueError("a counter below zero")
+    return value
+
+
+def values(told: Mapping[int, float]) -> Values:
+    """Values in base units, from DCGM's by field id.
+
+    Where only the average of the power is told, it stands for the present one too.
+    """
+    said = Telling()
+    for one in DCGM_FIELDS:
+        number = told.get(one.id)
+        if number is None and one.also is not None:
+            number = told.get(one.also)
+        if number is not None:
+            said.tell(one.metric, number / one.per, "/".join(one.labels))
+    for field, word in _RAW.items():
+        bits = told.get(field)
+        said.tell(word, None if bits is None else int(bits))
+    for word, code in zip(
+        (FABRIC_STATE, FABRIC_STATUS),
+        _FABRIC.get(told.get(FABRIC_MANAGER_FIELD[0], -1.0), ()),
+        strict=False,
+    ):
+        said.tell(word, code)
+    if m.GPU_POWER.name not in said.values and m.GPU_POWER_AVERAGE.name in said.values:
+        said.tell(m.GPU_POWER, said.values[m.GPU_POWER_AVERAGE.name][""])
+    return said.values

@@ -1,0 +1,184 @@
+"""A connection to DCGM's host engine with a watch on every field of every GPU and MIG device."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from collector.clock import Clock
+from collector.contract.dcgm import DCGM_FIELDS, RAW_FIELDS
+from collector.dcgm_values import checked, values
+from collector.gpu_reading import Gpu, GpuReading
+from collector.reading import Rejected
+from collector.sources.dcgm.bindings import Bindings
+from collector.sources.dcgm.entities import (
+    DETACHED,
+    FAKE,
+    GPU,
+    INACCESSIBLE,
+    LOST,
+    OK,
+    Entity,
+    Instance,
+    instances,
+    states,
+)
+
+HOST_ENGINE = "127.0.0.1"
+NAME, UUID, INDEX = 50, 54, 52
+IDENTITY = {NAME: "model", 53: "serial", 57: "pci_bus_id", 85: "vbios", 1: "driver"}
+"""Fields that hold words, by label of GPU_INFO."""
+UPDATE_SECONDS = 1.0
+STALE_SECONDS = 2 * UPDATE_SECONDS
+"""A value that DCGM has not renewed for so long is not told: it is of another time."""
+KEEP_SECONDS, KEEP_SAMPLES = 0.0, 1
+LOOK_SECONDS = 4.0
+"""How often DCGM is asked for its MIG devices."""
+PROFILING = range(1001, 1013)
+"""Fields that DCGM refuses all at once where it may not, or cannot, profile."""
+FB = (250, 251, 252, 253)
+READABLE, GONE = (OK, FAKE), (INACCESSIBLE, LOST, DETACHED)
+
+Latest = dict[Entity, dict[int, Any]]
+
+
+class Session:
+    """Watches what was there when it was made; `outdated` once something else is.
+
+    Args:
+        bindings: DCGM's modules.
+        clock: DCGM stamps values with the same wall clock.
+        name: Of this session's groups: no two of a host engine have the same.
+        known: Index and uuid by DCGM's number, which outlive sessions: a GPU that is lost tells
+            them no more.
+    """
+
+    def __init__(
+        self, bindings: Bindings, clock: Clock, name: str, known: dict[int, tuple[int, str]]
+    ) -> None:
+        self._bindings, self._clock, self._known = bindings, clock, known
+        # What the bindings raise is DCGM's, or of bindings that lack a call.
+        self._errors = (bindings.structs.DCGMError, AttributeError)
+        self._handle = bindings.pydcgm.DcgmHandle(ipAddress=HOST_ENGINE)
+        self._system = self._handle.GetSystem()
+        self._refused: list[Rejected] = []
+        self._states = states(self._system.discovery)
+        self._instances = self._look()
+        self._watched = [number for number, state in self._states.items() if state in READABLE]
+        gpus = [Entity(GPU, number) for number in self._watched]
+        parts = [one.entity for one in self._instances]
+        ours = [
+            number for one in DCGM_FIELDS for number in (one.id, one.also) if number is not None
+        ]
+        ours += [number for number, _ in RAW_FIELDS]
+        plain = [number for number in ours if number not in PROFILING]
+        profiling = [number for number in ours if number in PROFILING]
+        self._watches = [self._watch(name, gpus, [*plain, UUID, INDEX, *IDENTITY])]
+        for word, entities, numbers in (
+            ("profiling", gpus, profiling),
+            ("mig", parts, [NAME, *FB]),
+            ("mig_profiling", parts, profiling),
+        ):
+            try:
+                if entities:
+                    self._watches.append(self._watch(f"{name}-{word}", entities, numbers))
+            except self._errors as error:
+                self._refused.append(Rejected(word, f"DCGM refuses to watch it: {error!r}"))
+        self._system.UpdateAllFields(1)
+
+    def outdated(self) -> bool:
+        """Whether a GPU has come (back), or the MIG devices are others."""
+        self._states = states(self._system.discovery)
+        readable = {number for number, state in self._states.items() if state in READABLE}
+        due = self._clock.monotonic() - self._looked_at >= LOOK_SECONDS
+        return not readable <= set(self._watched) or (due and self._look() != self._instances)
+
+    def read(self) -> GpuReading:
+        """The latest value of every field; of a GPU that is gone, only that.
+
+        Values that are blank are absent; those that are stale or cannot be are counted.
+        """
+        latest: Latest = {}
+        for group, fields in self._watches:
+            for kind, numbers in group.samples.GetLatest_v2(fields).values.items():
+                for number, series in numbers.items():
+                    latest.setdefault(Entity(kind, number), {}).update(series)
+        rejected, self._refused = self._refused, []
+        gpus: list[Gpu] = []
+        for number, state in self._states.items():
+            if state in GONE:
+                gpus.append(Gpu(*self._known.get(number, (number, "")), up=False))
+            elif number in self._watched:
+                gpus += self._gpu(number, latest.get(Entity(GPU, number), {}), rejected)
+        for one in self._instances:
+            gpus.append(self._part(one, latest.get(one.entity, {}), rejected))
+        present = sum(state not in GONE for state in self._states.values())
+        return GpuReading(tuple(gpus), tuple(rejected), present=present)
+
+    def _watch(self, name: str, entities: Iterable[Entity], numbers: Iterable[int]) -> Any:
+        """A group and its fields, without those that this DCGM does not know yet."""
+        pydcgm, structs = self._bindings.pydcgm, self._bindings.structs
+        known = [one for one in numbers if self._system.fields.GetFieldById(one) is not None]
+        group = pydcgm.DcgmGroup(self._handle, groupName=name, groupType=structs.DCGM_GROUP_EMPTY)
+        for entity in entities:
+            group.AddEntity(*entity)
+        fields = pydcgm.DcgmFieldGroup(self._handle, name, known)
+        group.samples.WatchFields(fields, round(UPDATE_SECONDS * 1e6), KEEP_SECONDS, KEEP_SAMPLES)
+        return group, fields
+
+    def _look(self) -> tuple[Instance, ...]:
+        self._looked_at = self._clock.monotonic()
+        try:
+            hierarchy = self._bindings.agent.dcgmGetGpuInstanceHierarchy(self._handle.handle)
+        except self._errors as error:
+            self._refused.append(Rejected("mig", f"DCGM does not tell its MIG devices: {error!r}"))
+            return ()
+        return instances(hierarchy)
+
+    def _gpu(self, number: int, told: Mapping[int, Any], rejected: list[Rejected]) -> list[Gpu]:
+        words, numbers = self._split(f"GPU {number}", told, rejected)
+        if not numbers:
+            rejected.append(Rejected("no_data", f"DCGM has nothing of GPU {number}"))
+            return []
+        index = words.pop(INDEX, "")
+        self._known[number] = (int(index) if index.isdecimal() else number, words.pop(UUID, ""))
+        info = {IDENTITY[field]: text for field, text in words.items()}
+        return [Gpu(*self._known[number], info=info, values=values(numbers))]
+
+    def _part(self, one: Instance, told: Mapping[int, Any], rejected: list[Rejected]) -> Gpu:
+        words, numbers = self._split(one.uuid, told, rejected)
+        compute = "" if one.compute_instance is None else str(one.compute_instance)
+        info = {
+            "parent": one.parent,
+            "profile": words.get(NAME, "").removeprefix("MIG ") or f"{one.slices}g",
+            "gpu_instance": str(one.gpu_instance),
+            "compute_instance": compute,
+        }
+        return Gpu(one.gpu, one.uuid, info=info, values=values(numbers))
+
+    def _split(
+        self, who: str, told: Mapping[int, Any], rejected: list[Rejected]
+    ) -> tuple[dict[int, str], dict[int, float]]:
+        """Words and numbers by field, without what is blank, stale or cannot be."""
+        words: dict[int, str] = {}
+        numbers: dict[int, float] = {}
+        stale = 0
+        now = self._clock.wall() * 1e6
+        for field, series in told.items():
+            one = series.values[-1] if series.values else None
+            if one is None or one.isBlank:
+                continue
+            if field in IDENTITY or field in (UUID, INDEX):  # they do not age
+                words[field] = str(one.value)
+            elif abs(now - one.ts) > STALE_SECONDS * 1e6:
+                stale += 1
+            else:
+                try:
+                    number = checked(field, one.value)
+                except (ValueError, TypeError) as error:
+                    rejected.append(Rejected("content", f"{who}: field {field}: {error}"))
+                    continue
+                if number is not None:
+                    numbers[field] = number
+        if stale:
+            limit = f"{STALE_SECONDS:g} s"
+            rejected.append(Rejected("stale", f"{who}: {stale} values are older than {limit}"))
+        return words, numbers
