@@ -12,6 +12,7 @@ from collector.reading import Rejected, SourceError
 
 MAX_ENTRIES = 4096
 """Directory entries looked at; a folder that anyone may write to can hold millions."""
+ENVIRONMENT_LIMIT = 1 << 18
 
 _REASONS = {
     errno.ENOENT: "missing",
@@ -113,6 +114,17 @@ def process_lives(proc: Path, pid: int) -> bool:
     # last one (proc(5)).
     fields = text.rpartition(b")")[2].split()
     return bool(fields) and fields[0].decode("ascii", "replace") not in _GONE_STATES
+
+
+def environment(proc: Path, pid: int) -> dict[str, str]:
+    """What a process was started with, as far as the first ENVIRONMENT_LIMIT bytes tell.
+
+    Raises:
+        SourceError: The process is gone, or its environment may not be read.
+    """
+    whole = read_bytes(proc / str(pid) / "environ", ENVIRONMENT_LIMIT).rpartition(b"\0")[0]
+    pairs = (entry.partition("=") for entry in whole.decode("utf-8", "replace").split("\0"))
+    return {name: value for name, equals, value in pairs if equals}
 
 
 def _entries(folder: Path) -> tuple[list[os.DirEntry[str]], list[Rejected]]:

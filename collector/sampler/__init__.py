@@ -1,7 +1,8 @@
-"""What every source last said: each is read by its own thread, so that none delays another."""
+"""What every source last said; those that may stand still are read by threads of their own."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from collector.clock import Clock
 from collector.collectors import Feed
@@ -10,6 +11,8 @@ from collector.contract.metrics import Sample
 from collector.counters import Counter, Key
 from collector.reading import Rejected
 from collector.sampler.reader import FeedReader, Told
+from collector.sampler.turns import Turns
+from collector.sources import Remembering
 
 __all__ = ["FeedReader", "Sampler", "Told"]
 
@@ -31,18 +34,14 @@ class Sampler:
         self._own = tuple(own)
         self._readers = tuple(FeedReader(feed, clock) for feed in feeds)
         self._stop = threading.Event()
+        runs = [reader.run for reader in self._readers if not reader.feed.in_turns]
+        if in_turns := [reader for reader in self._readers if reader.feed.in_turns]:
+            runs.append(Turns(in_turns, clock).run)
         self._threads = tuple(
             # Daemons: a thread that hangs inside the kernel cannot be ended, only left behind.
-            threading.Thread(
-                target=reader.run, args=(self._stop, (index + 1) / len(self._readers)), daemon=True
-            )
-            for index, reader in enumerate(self._readers)
+            threading.Thread(target=run, args=(self._stop, (index + 1) / len(runs)), daemon=True)
+            for index, run in enumerate(runs)
         )
-
-    def tell(self, listener: Callable[[tuple[Sample, ...]], None]) -> None:
-        """Hand the samples of every reading to the listener, in the thread that read them."""
-        for reader in self._readers:
-            reader.published = listener
 
     def start(self) -> None:
         """Start reading."""
@@ -54,11 +53,6 @@ class Sampler:
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout)
-
-    @property
-    def version(self) -> int:
-        """Grows with every reading: a page of the same version holds the same values."""
-        return sum(reader.readings for reader in self._readers)
 
     def stalled(self) -> tuple[str, ...]:
         """Names of the sources that stand still."""
@@ -78,6 +72,21 @@ class Sampler:
         """Go on with the counters of an earlier process; call before `start`."""
         for reader in self._readers:
             reader.resume(kept.get(reader.feed.source.name, {}))
+
+    def memories(self) -> dict[str, Any]:
+        """What sources beyond counters have to know after a restart, by source, as JSON values."""
+        sources = [reader.feed.source for reader in self._readers]
+        return {one.name: one.memory() for one in sources if isinstance(one, Remembering)}
+
+    def recall(self, memories: Mapping[str, Any]) -> None:
+        """Hand each source its memory of an earlier process; call before `start`."""
+        for reader in self._readers:
+            source = reader.feed.source
+            if isinstance(source, Remembering) and source.name in memories:
+                try:
+                    source.recall(memories[source.name])
+                except ValueError as error:
+                    reader.count(Rejected("memory", f"nothing is remembered: {error}"))
 
     def ready(self) -> bool:
         """Whether every source has answered once or is stalled."""

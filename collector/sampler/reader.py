@@ -1,10 +1,10 @@
-"""What one source last said: read again and again by a thread of its own."""
+"""What one source last said, reading by reading: samples, health, and how long one takes."""
 
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from collector.clock import Clock
@@ -24,7 +24,6 @@ class _Published:
 
     samples: tuple[Sample, ...] = ()
     read_at: float = 0.0
-    started: float | None = None
     available: bool = False
     up: bool = False
     halted: bool = False
@@ -55,17 +54,17 @@ class FeedReader:
         self.first_pass = threading.Event()
         self._clock = clock
         self._published = _Published()
+        self._started: float | None = None  # of the reading that is under way
         self._errors: Counter[str] = Counter()
         self._told: dict[str, str] = {}
         self._counters = Counters(feed.falls)
-        self.readings = 0
-        self.published: Callable[[tuple[Sample, ...]], None] = _nobody
+        self._collected: tuple[object, tuple[Sample, ...]] = (None, ())
         self._lock = threading.Lock()
 
     def read_once(self) -> None:
         """One reading, published whole; every failure is counted and logged once."""
         started = self._clock.monotonic()
-        self._published = replace(self._published, started=started)
+        self._started = started
         samples: tuple[Sample, ...] = ()
         failures: list[Rejected] = []
         available = up = halted = False
@@ -75,7 +74,7 @@ class FeedReader:
                 reading = self.feed.source.read()
                 failures += getattr(reading, "rejected", ())
                 halted = getattr(reading, "stalled", False)
-                samples = self._counters.through(self.feed.collect(reading))
+                samples = self._samples_of(reading)
                 up = True
         except SourceError as error:
             failures.append(Rejected.of(error))
@@ -98,9 +97,8 @@ class FeedReader:
             last_success=self._clock.wall() if up else before.last_success,
             duration=now - started,
         )
-        self.readings += 1
+        self._started = None
         self.first_pass.set()
-        self.published(samples)
 
     def count(self, failure: Rejected) -> None:
         """Count a failure by its reason; the first of each reason is logged."""
@@ -124,16 +122,33 @@ class FeedReader:
         due = self._clock.monotonic() + (phase - 1) * self.feed.period
         while not stop.is_set():
             self.read_once()
-            due = max(due + self.feed.period, self._clock.monotonic())
+            due = max(due + self.turns() * self.feed.period, self._clock.monotonic())
             stop.wait(due - self._clock.monotonic())
+        self.close()
+
+    def turns(self) -> int:
+        """Periods until the next reading."""
+        return 1 if self._published.available else self.feed.look
+
+    def close(self) -> None:
+        """End what the source started."""
         close = getattr(self.feed.source, "close", None)
         if close is not None:
             close()
 
+    def _samples_of(self, reading: object) -> tuple[Sample, ...]:
+        """The very same for the very same reading, so that no page renders them anew."""
+        known, samples = self._collected
+        if known is None or known is not reading:
+            samples = self._counters.through(self.feed.collect(reading))
+            self._collected = (reading, samples)
+        return samples
+
     def stalled(self, now: float) -> bool:
         """Whether a reading has overrun its deadline, or says that its source stands still."""
         published = self._published
-        overrun = published.started is not None and now - published.started > self.feed.deadline
+        started = self._started
+        overrun = started is not None and now - started > self.feed.deadline
         return overrun or published.halted
 
     def samples(self, now: float, ttl: float) -> tuple[Sample, ...]:
@@ -176,7 +191,3 @@ class FeedReader:
     def resume(self, kept: Mapping[Key, Kept]) -> None:
         """Counters of an earlier process."""
         self._counters.resume(kept)
-
-
-def _nobody(_samples: tuple[Sample, ...]) -> None:
-    """Nobody waits for readings."""

@@ -4,22 +4,25 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from collector.files import read_lines
+from collector.files import read_bytes
 from collector.reading import Rejected, SourceError
 
 LIMIT = 64 * 1024
 MAX_GROUPS = 4096
-_THROTTLED = re.compile(r"throttled_(time|usec) ([0-9]{1,19})", re.ASCII)
-_SECONDS = {"time": 1e-9, "usec": 1e-6}
+_STAT = re.compile(rb"(?:[a-z0-9_.]+ [0-9]+\n)*")
+_THROTTLED = re.compile(rb"^throttled_(time|usec) ([0-9]{1,19})\n", re.MULTILINE)
+_SECONDS = {b"time": 1e-9, b"usec": 1e-6}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeThrottled:
-    """Seconds summed over groups; a group counts its own throttling only, not that of its parts.
+    """Seconds summed over groups since the first reading; none counts the throttling of its parts.
 
-    What groups counted before they were removed stays in the sum.
+    What groups counted before they were removed stays in the sum. What they had counted before the
+    first reading is not in it: a restart would count that again, as throttling of just now.
     """
 
     seconds: float
@@ -33,7 +36,9 @@ class CgroupTree:
 
     def __init__(self, sys: Path) -> None:
         self._sys = sys / "fs" / "cgroup"
-        self._raw: dict[Path, float] = {}
+        self._raw: dict[str, float] = {}
+        self._unknown: set[str] = set()  # groups that were there and could not be read
+        self._saw_all = False
         self._seconds = 0.0
 
     def available(self) -> bool:
@@ -53,14 +58,14 @@ class CgroupTree:
         root = self._root()
         if root is None:
             raise SourceError("missing", self.why_not())
-        fresh: dict[Path, float] = {}
-        unread: set[Path] = set()
+        fresh: dict[str, float] = {}
+        unread: set[str] = set()
         rejected: list[Rejected] = []
-        for number, group in enumerate(_groups(root)):
-            if number == MAX_GROUPS:
-                rejected.append(Rejected("too_many", f"{MAX_GROUPS} groups are read"))
-                unread |= self._raw.keys() - fresh.keys()
-                break
+        unlisted: list[Rejected] = []
+        groups = list(islice(_groups(str(root), unlisted), MAX_GROUPS + 1))
+        if len(groups) > MAX_GROUPS:
+            unlisted.append(Rejected("too_many", f"{MAX_GROUPS} groups are read"))
+        for group in groups[:MAX_GROUPS]:
             try:
                 seconds = _throttled(group)
             except SourceError as error:
@@ -68,15 +73,26 @@ class CgroupTree:
                     rejected.append(Rejected.of(error))
                     unread.add(group)
                 continue
-            if seconds is not None:
+            if seconds is None:
+                unread |= {group} & self._raw.keys()
+            else:
                 fresh[group] = seconds
-        for group, seconds in fresh.items():
-            before = self._raw.get(group, 0.0)
-            # Less than before: a new group of the same name.
-            self._seconds += seconds - before if seconds >= before else seconds
+        self._seconds += sum(self._more(group, seconds) for group, seconds in fresh.items())
+        self._saw_all = not unlisted
+        if unlisted:
+            unread |= self._raw.keys() - fresh.keys()
         # What did not answer this time must not be counted as new the next time.
         self._raw = {group: self._raw[group] for group in unread & self._raw.keys()} | fresh
-        return NodeThrottled(self._seconds, tuple(rejected))
+        self._unknown = unread - self._raw.keys()
+        return NodeThrottled(self._seconds, (*rejected, *unlisted))
+
+    def _more(self, group: str, seconds: float) -> float:
+        """What a group counted since the last reading."""
+        before = self._raw.get(group)
+        if before is None:
+            return seconds if self._saw_all and group not in self._unknown else 0.0
+        # Less than before: a new group of the same name.
+        return seconds - before if seconds >= before else seconds
 
     def _root(self) -> Path | None:
         """Folder of the cpu controller: version 1 where it is mounted, else version 2."""
@@ -86,8 +102,8 @@ class CgroupTree:
         return self._sys if (self._sys / "cgroup.controllers").exists() else None
 
 
-def _groups(folder: Path) -> Iterator[Path]:
-    """The folder and all below it; links are not followed."""
+def _groups(folder: str, unlisted: list[Rejected]) -> Iterator[str]:
+    """The folder and all below it; links are not followed, and what cannot be listed is named."""
     waiting = [folder]
     while waiting:
         group = waiting.pop()
@@ -95,13 +111,18 @@ def _groups(folder: Path) -> Iterator[Path]:
         try:
             with os.scandir(group) as entries:
                 below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except OSError:
+        except FileNotFoundError:
             continue  # removed since it was listed
-        waiting += (Path(path) for path in sorted(below, reverse=True))
+        except OSError as error:
+            unlisted.append(Rejected("io", f"{group}: {error.strerror}"))
+            continue
+        waiting += sorted(below, reverse=True)
 
 
-def _throttled(group: Path) -> float | None:
-    for line in read_lines(group / "cpu.stat", LIMIT):
-        if match := _THROTTLED.fullmatch(line):
-            return int(match[2]) * _SECONDS[match[1]]
-    return None
+def _throttled(group: str) -> float | None:
+    path = Path(group, "cpu.stat")
+    text = read_bytes(path, LIMIT)
+    if _STAT.fullmatch(text) is None:
+        raise SourceError("content", f"{path} is not lines of a name and a number")
+    match = _THROTTLED.search(text)
+    return None if match is None else int(match[2]) * _SECONDS[match[1]]

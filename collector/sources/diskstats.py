@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_lines
+from collector.held_files import HeldFile
 from collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
@@ -49,11 +49,12 @@ class Diskstats:
     name = "diskstats"
 
     def __init__(self, proc: Path) -> None:
-        self._path = proc / "diskstats"
+        self._file = HeldFile(proc / "diskstats", LIMIT)
+        self._before: tuple[bytes, Disks] | None = None
 
     def available(self) -> bool:
         """Whether the kernel keeps the counts."""
-        return self._path.exists()
+        return self._file.exists()
 
     def read(self) -> Disks:
         """Read every disk; a line that is malformed is left out alone.
@@ -61,12 +62,20 @@ class Diskstats:
         Raises:
             SourceError: The file cannot be read.
         """
+        text = self._file.read()
+        if self._before is None or self._before[0] != text:
+            self._before = (text, self._parsed(text))
+        return self._before[1]  # the very same while no disk does anything
+
+    def _parsed(self, text: bytes) -> Disks:
         found: dict[str, Disk] = {}
         rejected: list[Rejected] = []
-        for line in read_lines(self._path, LIMIT):
+        for line in text.decode("utf-8", "replace").split("\n")[:-1]:
             match = _LINE.fullmatch(line)
             if match is None or not match[1].isprintable():
-                rejected.append(Rejected("content", f"{self._path}: {line[:80]!r} is not a disk"))
+                rejected.append(
+                    Rejected("content", f"{self._file.path}: {line[:80]!r} is not a disk")
+                )
             elif not _NO_DISK.fullmatch(match[1]):
                 found.setdefault(match[1], _disk(match[1], match[2]))
         if len(found) > MAX_DISKS:

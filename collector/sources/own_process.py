@@ -11,8 +11,9 @@ from collector.reading import SourceError
 LIMIT = 4096
 _TICKS = (11, 12)
 _ENDED_TICKS = (13, 14)
-_RSS = 21
-"""Fields after the command name, from 0 (proc(5) fields 14 to 17 and 24)."""
+"""Fields after the command name, from 0 (proc(5) fields 14 to 17)."""
+_RSS = 1
+"""Field of statm, from 0: stat has it too, but only to some pages for each processor."""
 _PIDS = re.compile(rb"[0-9 ]*")
 
 
@@ -59,13 +60,14 @@ class OwnProcessStat:
 
     def _process(self, pid: str, times: tuple[int, ...]) -> tuple[int, int]:
         """(ticks, pages)."""
-        path = self._proc / pid / "stat"
-        lines = read_lines(path, LIMIT)
-        fields = lines[0].rpartition(")")[2].split() if lines else []
+        stat, statm = (self._proc / pid / name for name in ("stat", "statm"))
+        after_name = "".join(read_lines(stat, LIMIT)[:1]).rpartition(")")[2]
+        pages = "".join(read_lines(statm, LIMIT)[:1])
         try:
-            return sum(int(fields[index]) for index in times), int(fields[_RSS])
+            ticks = sum(int(after_name.split()[index]) for index in times)
+            return ticks, int(pages.split()[_RSS])
         except (IndexError, ValueError) as error:
-            raise SourceError("content", f"{path} is not a process's line") from error
+            raise SourceError("content", f"{stat} or {statm} is not a process's line") from error
 
     def _children(self) -> list[str]:
         """Process ids; none where the kernel was built without the list."""

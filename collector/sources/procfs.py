@@ -1,13 +1,13 @@
-"""The host's processors, load, memory, pressure and network counters, from procfs."""
+"""The host's processors, load, memory and pressure, from procfs."""
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from collector.files import read_lines
+from collector.held_files import HeldFile
 from collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
@@ -26,16 +26,21 @@ MEMORY_PARTS = {
 }
 """Lines of /proc/meminfo (proc(5)); `shared` holds /dev/shm, where data loaders put batches."""
 RESOURCES = ("cpu", "io", "memory", "irq")
-LOOPBACK = "lo"
 
-_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
-_DECIMAL = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}", re.ASCII)
-_PRESSURE = re.compile(r"(some|full) avg10=\S+ avg60=\S+ avg300=\S+ total=([0-9]{1,19})", re.ASCII)
-_MEMORY = re.compile(r"(\w+):\s+([0-9]{1,16}) kB", re.ASCII)
-_INTERFACE = re.compile(r"\s*(\S{1,15}):\s*([0-9]{1,20}(?:\s+[0-9]{1,20}){15})\s*", re.ASCII)
-_CPU = re.compile(r"cpu[0-9]+ .*", re.ASCII)
+_ALL = re.compile(rb"cpu((?: +[0-9]{1,19}){8})[ 0-9]*\n")
+_EACH = re.compile(rb"cpu [^\n]*\n((?:cpu[0-9]+ [^\n]*\n)+)(?=(?!cpu[0-9])[^\n]*\n)")
+_LOAD = re.compile(rb"([0-9]{1,9}\.[0-9]{1,9}) ([0-9]{1,9}\.[0-9]{1,9}) ([0-9]{1,9}\.[0-9]{1,9})\s")
+_PRESSURE = re.compile(
+    rb"^(some|full) avg10=\S+ avg60=\S+ avg300=\S+ total=([0-9]{1,19})\n", re.MULTILINE
+)
+_NAMES = {name.encode(): part for part, name in MEMORY_PARTS.items()}
+_MEMORY = re.compile(
+    rb"^(MemTotal|MemAvailable|" + b"|".join(_NAMES) + rb"):\s+([0-9]{1,16}) kB\n", re.MULTILINE
+)
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +50,6 @@ class Memory:
     total: int
     available: int
     parts: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """Counters of one network device since boot; each is (received, sent)."""
-
-    device: str
-    bytes: tuple[int, int]
-    packets: tuple[int, int]
-    errors: tuple[int, int]
-    drops: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,6 @@ class Host:
     load: tuple[float, ...] | None
     memory: Memory | None
     pressure: tuple[tuple[str, str, float], ...]
-    interfaces: tuple[Interface, ...]
     rejected: tuple[Rejected, ...]
 
 
@@ -83,137 +76,119 @@ class Procfs:
     name = "procfs"
 
     def __init__(self, proc: Path) -> None:
-        self._proc = proc
+        self._stat = _Parsed(proc / "stat", cpu_seconds)
+        self._load = _Parsed(proc / "loadavg", load_average)
+        self._memory = _Parsed(proc / "meminfo", memory_bytes)
+        self._pressure = {
+            resource: _Parsed(proc / "pressure" / resource, pressure_totals)
+            for resource in RESOURCES
+        }
 
     def available(self) -> bool:
         """Whether this is a procfs."""
-        return (self._proc / "stat").exists()
+        return self._stat.file.exists()
 
     def read(self) -> Host:
         """Read all files; one that is missing or malformed is left out alone."""
         rejected: list[Rejected] = []
+        seconds = self._stat.read(rejected)
+        count = None if seconds is None else self._stat.parsed(cpu_count, rejected)
+        pressure = [
+            (resource, scope, stalled)
+            for resource, file in self._pressure.items()
+            for scope, stalled in file.read(rejected, optional=True) or ()
+        ]
+        load, memory = self._load.read(rejected), self._memory.read(rejected)
+        return Host(seconds, count, load, memory, tuple(pressure), tuple(rejected))
 
-        def tried(path: Path, parse: Callable[[], T], *, optional: bool = False) -> T | None:
-            try:
-                return parse()
-            except SourceError as error:
-                if not (optional and error.reason == "missing"):
-                    rejected.append(Rejected.of(error))
-            except ValueError as error:
-                rejected.append(Rejected("content", f"{path}: {error}"))
+
+class _Parsed(Generic[T]):
+    """A file, and what its text meant the last time: most of them seldom change."""
+
+    def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
+        self.file = HeldFile(path, LIMIT)
+        self._parse = parse
+        self._text = b""
+        self._told: T | None = None
+
+    def read(self, rejected: list[Rejected], *, optional: bool = False) -> T | None:
+        """What it tells now, or None and why."""
+        try:
+            text = self.file.read()
+        except SourceError as error:
+            if not (optional and error.reason == "missing"):
+                rejected.append(Rejected.of(error))
+            return None
+        if text != self._text or self._told is None:
+            self._text = text
+            self._told = self.parsed(self._parse, rejected)
+        return self._told
+
+    def parsed(self, parse: Callable[[bytes], P], rejected: list[Rejected]) -> P | None:
+        """What the text that was read last means to this function, or None and why."""
+        try:
+            return parse(self._text)
+        except ValueError as error:
+            rejected.append(Rejected("content", f"{self.file.path}: {error}"))
             return None
 
-        def read(name: str, parse: Callable[[list[str]], T], *, optional: bool = False) -> T | None:
-            path = self._proc / name
-            return tried(path, lambda: parse(read_lines(path, LIMIT)), optional=optional)
 
-        stat = read("stat", list)
-        seconds = count = None
-        if stat is not None:  # one reading of a file that costs the kernel much
-            seconds = tried(self._proc / "stat", lambda: cpu_seconds(stat))
-        if stat is not None and seconds is not None:
-            count = tried(self._proc / "stat", lambda: cpu_count(stat))
-        pressure: list[tuple[str, str, float]] = []
-        for resource in RESOURCES:
-            totals = read(f"pressure/{resource}", pressure_totals, optional=True)
-            pressure += ((resource, scope, seconds) for scope, seconds in totals or ())
-        return Host(
-            seconds,
-            count,
-            read("loadavg", load_average),
-            read("meminfo", memory_bytes),
-            tuple(pressure),
-            tuple(read("net/dev", lambda lines: tuple(interfaces(lines))) or ()),
-            tuple(rejected),
-        )
-
-
-def cpu_seconds(lines: list[str]) -> tuple[float, ...]:
-    """Seconds by CPU_MODES from the lines of /proc/stat.
+def cpu_seconds(text: bytes) -> tuple[float, ...]:
+    """Seconds by CPU_MODES from /proc/stat.
 
     Raises:
         ValueError: There is no complete line of all processors.
     """
-    fields = lines[0].split() if lines else []
-    ticks = fields[1 : 1 + len(CPU_MODES)]
-    if fields[:1] != ["cpu"] or len(ticks) != len(CPU_MODES) or not _all(_NUMBER, ticks):
+    match = _ALL.match(text)
+    if match is None:
         raise ValueError("the first line is not the sum over all processors")
-    return tuple(int(tick) / os.sysconf("SC_CLK_TCK") for tick in ticks)
+    return tuple(int(tick) / _TICKS for tick in match[1].split())
 
 
-def cpu_count(lines: list[str]) -> int:
-    """Processors online, from the lines of /proc/stat.
+def cpu_count(text: bytes) -> int:
+    """Processors online, from /proc/stat.
 
     Raises:
         ValueError: The list of processors may have been cut off.
     """
-    each = [bool(_CPU.fullmatch(line)) for line in lines[1:]]
-    count = each.index(False) if False in each else 0
-    if count == 0:
+    match = _EACH.match(text)
+    if match is None:
         raise ValueError("the list of processors does not end")
-    return count
+    return match[1].count(b"\n")
 
 
-def load_average(lines: list[str]) -> tuple[float, ...]:
-    """Load by LOAD_WINDOWS, from the lines of /proc/loadavg.
+def load_average(text: bytes) -> tuple[float, ...]:
+    """Load by LOAD_WINDOWS, from /proc/loadavg.
 
     Raises:
         ValueError: There are no three numbers.
     """
-    fields = lines[0].split()[: len(LOAD_WINDOWS)] if lines else []
-    if len(fields) != len(LOAD_WINDOWS) or not _all(_DECIMAL, fields):
+    match = _LOAD.match(text)
+    if match is None:
         raise ValueError("the first line does not begin with three loads")
-    return tuple(float(field) for field in fields)
+    return tuple(map(float, match.groups()))
 
 
-def memory_bytes(lines: list[str]) -> Memory:
-    """Bytes from the lines of /proc/meminfo.
+def memory_bytes(text: bytes) -> Memory:
+    """Bytes from /proc/meminfo.
 
     Raises:
         ValueError: MemTotal or MemAvailable is missing.
     """
-    found = {m[1]: int(m[2]) * 1024 for line in lines if (m := _MEMORY.fullmatch(line))}
-    if "MemTotal" not in found or "MemAvailable" not in found:
+    found = {name: int(size) * 1024 for name, size in _MEMORY.findall(text)}
+    if b"MemTotal" not in found or b"MemAvailable" not in found:
         raise ValueError("MemTotal or MemAvailable is missing")
-    parts = tuple((part, found[name]) for part, name in MEMORY_PARTS.items() if name in found)
-    return Memory(found["MemTotal"], found["MemAvailable"], parts)
+    parts = tuple((part, found[name]) for name, part in _NAMES.items() if name in found)
+    return Memory(found[b"MemTotal"], found[b"MemAvailable"], parts)
 
 
-def pressure_totals(lines: list[str]) -> list[tuple[str, float]]:
-    """(scope, stalled seconds) from the lines of one pressure file; totals are microseconds.
+def pressure_totals(text: bytes) -> list[tuple[str, float]]:
+    """(scope, stalled seconds) from one pressure file; totals are microseconds.
 
     Raises:
         ValueError: No line is a pressure line.
     """
-    found = {
-        match[1]: int(match[2]) / 1e6 for line in lines if (match := _PRESSURE.fullmatch(line))
-    }
+    found = {scope.decode(): int(total) / 1e6 for scope, total in _PRESSURE.findall(text)}
     if not found:
         raise ValueError("there is no pressure total")
     return list(found.items())
-
-
-def interfaces(lines: list[str]) -> Iterator[Interface]:
-    """Network devices except the loopback, from the lines of /proc/net/dev.
-
-    Raises:
-        ValueError: The two title lines are missing, or a line below is not sixteen counters.
-    """
-    if len(lines) < 2:
-        raise ValueError("the two title lines are missing")
-    seen = {LOOPBACK}
-    for line in lines[2:]:
-        match = _INTERFACE.fullmatch(line)
-        if match is None or not match[1].isprintable():
-            raise ValueError(f"{line[:80]!r} is not a network device")
-        if match[1] in seen:
-            continue
-        seen.add(match[1])
-        # Columns: bytes packets errs drop fifo frame compressed multicast | the same for sending.
-        n = [int(field) for field in match[2].split()]
-        pairs = [(n[column], n[column + 8]) for column in range(4)]
-        yield Interface(match[1], *pairs)
-
-
-def _all(pattern: re.Pattern[str], fields: list[str]) -> bool:
-    return all(pattern.fullmatch(field) for field in fields)

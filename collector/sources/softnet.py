@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_lines
+from collector.held_files import HeldFile
 from collector.reading import SourceError
 
 LIMIT = 1 << 20
@@ -13,7 +13,7 @@ WRAP = 1 << 32
 _PROCESSOR = 12
 """Column of the processor's number, since Linux 5.10; before, the line counts."""
 
-_LINE = re.compile(r"[0-9a-f]{8}(?: [0-9a-f]{8}){8,31}", re.ASCII)
+_LINE = re.compile(rb"[0-9a-f]{8}(?: [0-9a-f]{8}){8,31}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,14 @@ class SoftnetStat:
     name = "softnet"
 
     def __init__(self, proc: Path) -> None:
-        self._path = proc / "net" / "softnet_stat"
+        self._file = HeldFile(proc / "net" / "softnet_stat", LIMIT)
+        self._text = b""
         self._raw: dict[int, tuple[int, ...]] = {}
         self._totals = [0, 0, 0]
 
     def available(self) -> bool:
         """Whether the kernel keeps the counts."""
-        return self._path.exists()
+        return self._file.exists()
 
     def read(self) -> Softnet:
         """Read all processors; their wraps are undone.
@@ -50,23 +51,24 @@ class SoftnetStat:
         Raises:
             SourceError: The file cannot be read or a line is malformed.
         """
-        fresh = self._processors()
+        text = self._file.read()
+        fresh = {} if text and text == self._text else self._processors(text)
         for processor, counts in fresh.items():
             before = self._raw.get(processor, (0, 0, 0))
             for index, count in enumerate(counts):
                 self._totals[index] += (count - before[index]) % WRAP
         self._raw |= fresh
+        self._text = text
         return Softnet(*self._totals)
 
-    def _processors(self) -> dict[int, tuple[int, ...]]:
-        lines = read_lines(self._path, LIMIT)
+    def _processors(self, text: bytes) -> dict[int, tuple[int, ...]]:
         found: dict[int, tuple[int, ...]] = {}
-        for number, line in enumerate(lines):
+        for number, line in enumerate(text.splitlines()):
             if _LINE.fullmatch(line) is None:
-                raise SourceError("content", f"{self._path}: {line[:80]!r} is not a processor")
-            columns = [int(text, 16) for text in line.split()]
+                raise SourceError("content", f"{self._file.path}: {line[:80]!r} is not a processor")
+            columns = [int(column, 16) for column in line.split()]
             processor = columns[_PROCESSOR] if len(columns) > _PROCESSOR else number
             found[processor] = tuple(columns[:3])
         if not found:
-            raise SourceError("content", f"{self._path} names no processor")
+            raise SourceError("content", f"{self._file.path} names no processor")
         return found

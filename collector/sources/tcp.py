@@ -1,18 +1,17 @@
 """What TCP had to send again, from /proc/net/snmp and /proc/net/netstat."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.files import read_lines
+from collector.held_files import HeldFile
 from collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
-_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
+_NUMBER = re.compile(rb"[0-9]{1,20}")
 _WANTED = {
-    "snmp": ("Tcp:", ("InSegs", "OutSegs", "RetransSegs")),
-    "netstat": ("TcpExt:", ("TCPSynRetrans", "TCPTimeouts")),
+    "snmp": ("Tcp", ("InSegs", "OutSegs", "RetransSegs")),
+    "netstat": ("TcpExt", ("TCPSynRetrans", "TCPTimeouts")),
 }
 
 
@@ -30,37 +29,62 @@ class TcpCounters:
     name = "tcp"
 
     def __init__(self, proc: Path) -> None:
-        self._folder = proc / "net"
+        self._tables = [
+            _Table(proc / "net" / name, title, wanted) for name, (title, wanted) in _WANTED.items()
+        ]
 
     def available(self) -> bool:
         """Whether there is a network namespace."""
-        return any((self._folder / name).exists() for name in _WANTED)
+        return any(table.file.exists() for table in self._tables)
 
     def read(self) -> Tcp:
         """Read both files; one that fails is left out alone."""
         counts: dict[str, int] = {}
         rejected: list[Rejected] = []
-        for name, (title, wanted) in _WANTED.items():
-            path = self._folder / name
+        for table in self._tables:
             try:
-                counts |= parse(read_lines(path, LIMIT), title, wanted)
+                counts |= table.read()
             except SourceError as error:
                 rejected.append(Rejected.of(error))
-            except ValueError as error:
-                rejected.append(Rejected("content", f"{path}: {error}"))
         return Tcp(counts, tuple(rejected))
 
 
-def parse(lines: Sequence[str], title: str, wanted: Sequence[str]) -> dict[str, int]:
-    """The wanted counts from a line of names and a line of values below it.
+class _Table:
+    """A line of names and a line of values below it; the names are looked up once."""
 
-    Raises:
-        ValueError: There is no such pair, the two do not fit, or a count is missing.
-    """
-    pair = [line.split()[1:] for line in lines if line.startswith(f"{title} ")]
-    if len(pair) != 2 or len(pair[0]) != len(pair[1]):
-        raise ValueError(f"{title} is not a line of names and one of values")
-    found = dict(zip(*pair, strict=True))
-    if not all(_NUMBER.fullmatch(found.get(name, "")) for name in wanted):
-        raise ValueError(f"{title} lacks one of {', '.join(wanted)}")
-    return {name: int(found[name]) for name in wanted}
+    def __init__(self, path: Path, title: str, wanted: tuple[str, ...]) -> None:
+        self.file = HeldFile(path, LIMIT)
+        self._title, self._wanted = title, wanted
+        self._lines = re.compile(rf"^{title}: (.*)\n{title}: (.*)\n".encode(), re.MULTILINE)
+        self._names = b""
+        self._columns: list[int] = []
+
+    def read(self) -> dict[str, int]:
+        """The wanted counts.
+
+        Raises:
+            SourceError: The file cannot be read, there is no such pair of lines, the two do not
+                fit, or a count is missing.
+        """
+        pairs = self._lines.findall(self.file.read())
+        if len(pairs) != 1:
+            raise self._not("is not a line of names and one of values")
+        names, values = pairs[0]
+        fields = values.split()
+        if names != self._names:
+            self._names, self._columns = names, self._looked_up(names.split())
+        if len(fields) != names.count(b" ") + 1:
+            raise self._not("has not one value a name")
+        found = [fields[column] for column in self._columns]
+        if not all(map(_NUMBER.fullmatch, found)):
+            raise self._not(f"has no number for one of {', '.join(self._wanted)}")
+        return dict(zip(self._wanted, map(int, found), strict=True))
+
+    def _looked_up(self, names: list[bytes]) -> list[int]:
+        try:
+            return [names.index(name.encode()) for name in self._wanted]
+        except ValueError as error:
+            raise self._not(f"lacks one of {', '.join(self._wanted)}") from error
+
+    def _not(self, why: str) -> SourceError:
+        return SourceError("content", f"{self.file.path}: {self._title} {why}")

@@ -56,11 +56,21 @@ NUMA_MISSES = Metric(
 )  # fmt: skip
 CPU_THROTTLED = Metric(
     "lockstep_cpu_throttled_seconds_total", _C, (),
-    "Time CPU quotas held groups back, summed over the node's cgroups (cpu.stat).",
+    "Time CPU quotas held groups back, over the node's cgroups, from the collector's start on"
+    " (cpu.stat).",
+)  # fmt: skip
+CPU_THERMAL_THROTTLES = Metric(
+    "lockstep_cpu_thermal_throttles_total", _C, ("level",),
+    "Times that heat held a core, or a package, back, summed over them (sysfs thermal_throttle).",
+)  # fmt: skip
+CPU_THERMAL_THROTTLED = Metric(
+    "lockstep_cpu_thermal_throttled_seconds_total", _C, ("level",),
+    "How long it did, summed over cores or packages (sysfs thermal_throttle).",
 )  # fmt: skip
 HOST_TEMPERATURE = Metric(
-    "lockstep_host_temperature_celsius", _G, ("zone", "type"), "/sys/class/thermal."
-)
+    "lockstep_host_temperature_celsius", _G, ("zone", "type"),
+    "/sys/class/thermal, and /sys/class/hwmon without thermal zones and single cores.",
+)  # fmt: skip
 DISK_BYTES = Metric("lockstep_disk_bytes_total", _C, ("device", "direction"), "/proc/diskstats.")
 DISK_OPERATIONS = Metric(
     "lockstep_disk_operations_total", _C, ("device", "direction"), "/proc/diskstats."
@@ -93,7 +103,3 @@ TCP_SYN_RETRANSMITS = Metric(
     "lockstep_tcp_syn_retransmits_total", _C, (), "/proc/net/netstat TCPSynRetrans."
 )
 TCP_TIMEOUTS = Metric("lockstep_tcp_timeouts_total", _C, (), "/proc/net/netstat TCPTimeouts.")
-NET_BYTES = Metric("lockstep_net_bytes_total", _C, ("device", "direction"), "/proc/net/dev.")
-NET_PACKETS = Metric("lockstep_net_packets_total", _C, ("device", "direction"), "/proc/net/dev.")
-NET_ERRORS = Metric("lockstep_net_errors_total", _C, ("device", "direction"), "/proc/net/dev.")
-NET_DROPS = Metric("lockstep_net_drops_total", _C, ("device", "direction"), "/proc/net/dev.")
