@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from collector.sampler import Sampler
+from collector.sampler import Sampler, Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,19 +18,26 @@ def examined(sampler: Sampler) -> list[SourceCheck]:
     """Reads every source once, at most until its deadline, and stops the sampler."""
     sampler.start()
     sampler.wait_ready()
-    found = []
-    for one in sampler.told():
-        why = "; ".join(f"{reason}: {message}" for reason, message in sorted(one.failures.items()))
-        health = one.health
-        if health.stalled:
-            found.append(SourceCheck(health.name, "stalled", f"did not answer; {why}".rstrip("; ")))
-        elif not health.up and (health.available or why):
-            found.append(SourceCheck(health.name, "failing", why))
-        elif not health.available:
-            found.append(SourceCheck(health.name, "absent", one.missing))
-        else:
-            series = f"{one.series} series in {1e3 * (health.duration or 0):.1f} ms"
-            state = "partly" if why else "ok"
-            found.append(SourceCheck(health.name, state, f"{series}; {why}" if why else series))
+    found = [_checked(one) for one in sampler.told()]
     sampler.stop(timeout=0.0)
     return found
+
+
+def _checked(one: Told) -> SourceCheck:
+    """A source in one line; what it read may have come from anybody."""
+    state, words = _state(one)
+    line = "".join(letter if letter.isprintable() else " " for letter in words)
+    return SourceCheck(one.health.name, state, " ".join(line.split()))
+
+
+def _state(one: Told) -> tuple[str, str]:
+    health = one.health
+    why = "; ".join(f"{reason}: {message}" for reason, message in sorted(one.failures.items()))
+    if health.stalled:
+        return "stalled", f"did not answer; {why}".rstrip("; ")
+    if not health.up and (health.available or why):
+        return "failing", why
+    if not health.available:
+        return "absent", one.missing
+    series = f"{one.series} series in {1e3 * (health.duration or 0):.1f} ms"
+    return ("partly", f"{series}; {why}") if why else ("ok", series)

@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workloads.faults import cgroup
+
+if TYPE_CHECKING:
+    from collector.check import SourceCheck
 
 DISTRIBUTION = "lockstep-monitor"
 LEAST_SHARED_BYTES = 64 * 2**20
@@ -36,9 +40,16 @@ class Check:
     fix: str = ""
 
 
-def examine() -> list[Check]:
+def examine() -> tuple[list[Check], list["SourceCheck"]]:
     """Looks at everything; the collector's sources are read once, nothing is changed."""
-    return [check for look in LOOKS for check in look()]
+    from collector.config import ConfigError
+
+    checks = [check for look in LOOKS for check in look()]
+    try:
+        return checks, _sources()
+    except ConfigError as error:
+        wrong = Check("collector settings", State.MISSING, "wrong", str(error))
+        return [*checks, wrong], []
 
 
 def _python() -> list[Check]:
@@ -121,28 +132,19 @@ def _gpu(device: Path = Path("/dev/nvidiactl")) -> list[Check]:
     return [Check("NVIDIA driver", State.ABSENT, f"no {device}", fix)]
 
 
-def _sources() -> list[Check]:
+def _sources() -> list["SourceCheck"]:
     """What a collector of this user would see with the settings of this environment."""
     from collector.check import examined
     from collector.clock import SystemClock
     from collector.collectors import feeds
-    from collector.config import ConfigError, load
+    from collector.config import load
     from collector.sampler import Sampler
 
     clock = SystemClock()
-    try:
-        config = load(None, os.environ, {})
-        sampler = Sampler(feeds(config, clock), clock, config.ttl)
-    except ConfigError as error:
-        return [Check("collector settings", State.MISSING, "wrong", str(error))]
+    config = load(None, os.environ, {})
+    sampler = Sampler(feeds(config, clock), clock, config.ttl)
     with _quiet("collector.sampler.reader"):
-        seen = examined(sampler)
-    return [
-        Check(f"source {one.name}", State.OK, one.found)
-        if one.state == "ok"
-        else Check(f"source {one.name}", State.ABSENT, one.state, one.found)
-        for one in seen
-    ]
+        return examined(sampler)
 
 
 @contextmanager
@@ -164,5 +166,4 @@ LOOKS: tuple[Callable[[], list[Check]], ...] = (
     _cgroups,
     _programs,
     _gpu,
-    _sources,
 )

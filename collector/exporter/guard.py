@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from collector.config import ConfigError
 
 MAX_REMEMBERED = 100
-"""Answers remembered, right and wrong ones; a bcrypt check takes some 50 ms of a core."""
+"""Right and wrong words remembered, each; a bcrypt check takes some 50 ms of a core."""
 
 
 class Guard:
     """Checks Authorization headers; for many threads.
 
-    Every check costs the same, whether the user exists or not. Credentials are remembered only as
-    a keyed digest whose key never leaves this process.
+    An unknown user costs as much as the one whose check takes longest. Credentials are remembered
+    only as a keyed digest whose key never leaves this process; wrong ones never push out right
+    ones, so that who was let in once does not wait behind those who guess.
 
     Raises:
         ConfigError: bcrypt is not installed.
@@ -30,10 +31,11 @@ class Guard:
             raise ConfigError("basic_auth_users needs bcrypt: pip install bcrypt") from error
         self._check = bcrypt.checkpw
         self._users = {name.encode(): hashed.encode() for name, hashed in users.items()}
-        self._decoy = next(iter(self._users.values()))
+        self._decoy = max(self._users.values(), key=_cost)
         self._key = os.urandom(32)
-        self._remembered: dict[bytes, bool] = {}
-        self._lock = threading.Lock()
+        self._right: dict[bytes, None] = {}
+        self._wrong: dict[bytes, None] = {}
+        self._checking = threading.Lock()
 
     def allows(self, authorization: str | None) -> bool:
         """Whether the header names a user with the right password."""
@@ -48,15 +50,17 @@ class Guard:
         if not colon:
             return False
         digest = hmac.digest(self._key, credentials, "sha256")
-        known = self._remembered.get(digest)
-        if known is None:
+        if not self._known(digest):
             # One at a time: guessing passwords must not take more than one core.
-            with self._lock:
-                known = self._verified(user, password)
-                self._remembered[digest] = known
-                while len(self._remembered) > MAX_REMEMBERED:
-                    del self._remembered[next(iter(self._remembered))]
-        return known
+            with self._checking:
+                if not self._known(digest):  # several may have waited with the same word
+                    _remember(
+                        self._right if self._verified(user, password) else self._wrong, digest
+                    )
+        return digest in self._right
+
+    def _known(self, digest: bytes) -> bool:
+        return digest in self._right or digest in self._wrong
 
     def _verified(self, user: bytes, password: bytes) -> bool:
         hashed = self._users.get(user)
@@ -65,3 +69,15 @@ class Guard:
         except ValueError:  # longer than bcrypt's 72 bytes, or with a zero byte: nobody's password
             return False
         return right and hashed is not None
+
+
+def _remember(words: dict[bytes, None], digest: bytes) -> None:
+    """Add a word; the oldest gives way."""
+    words[digest] = None
+    while len(words) > MAX_REMEMBERED:
+        del words[next(iter(words))]
+
+
+def _cost(hashed: bytes) -> int:
+    """Rounds of a bcrypt hash as a power of two: the 12 of $2b$12$..."""
+    return int(hashed.split(b"$")[2])

@@ -26,6 +26,10 @@ class QueryError(ValueError):
     """The query of `/ops` is wrong; the message says what would be right."""
 
 
+class UnreadableError(Exception):
+    """The run is here and none of its ranks' records can be read; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpsQuery:
     """Steps `from_step` (inclusive) to `to_step` (exclusive, None = open) of one run."""
@@ -68,9 +72,14 @@ def answer(
 ) -> bytes | None:
     """The JSON of the query, or None when this node has no rank of the run.
 
-    A ring whose records cannot be read is left out and handed to `rejected`.
+    A ring whose records cannot be read is left out, named under `unreadable`, and handed to
+    `rejected`.
+
+    Raises:
+        UnreadableError: That holds for every rank of the run.
     """
     parts: list[str] = []
+    unreadable: list[dict[str, Any]] = []
     ranks, _ = scan(lockstep_dir, proc, clock)
     for rank in sorted(ranks, key=lambda one: one.key):
         if rank.key[0] != query.run:
@@ -79,19 +88,28 @@ def answer(
             records = read_records(rank.path, query.from_step, query.to_step, clock)
         except SourceError as error:
             rejected(Rejected(error.reason, f"{rank.path}: {error}"))
+            unreadable.append({"rank": rank.key[1], "why": str(error)})
             continue
-        parts.append(rank_json(records, OPS_MAX_BYTES_PER_RANK))
+        parts.append(rank_json(records, query, OPS_MAX_BYTES_PER_RANK))
+    if not parts and unreadable:
+        why = "; ".join(f"rank {one['rank']}: {one['why']}" for one in unreadable)
+        raise UnreadableError(f"no rank of this run can be read now: {why}")
     if not parts:
         return None
-    head = json.dumps({"schema_version": SCHEMA_VERSION, "run": query.run})
+    head = json.dumps(
+        {"schema_version": SCHEMA_VERSION, "run": query.run, "unreadable": unreadable}
+    )
     return f'{head[:-1]}, "ranks": [{",".join(parts)}]}}'.encode()
 
 
-def rank_json(records: Records, limit: int) -> str:
-    """One rank's part, at most `limit` bytes: the newest steps win and `truncated` says so."""
+def rank_json(records: Records, query: OpsQuery, limit: int) -> str:
+    """One rank's part, at most `limit` bytes: the newest steps win, and `missing` says what went.
+
+    `missing` are the steps asked for that were here once: overwritten, or over the limit.
+    """
     steps, ops = records.steps, records.ops
-    truncated = records.truncated
-    text = _encode(records, steps, ops, truncated)
+    missing = _missing(query, records.first_step_held) if records.truncated else None
+    text = _encode(records, steps, ops, missing)
     while len(text) > limit and (steps or ops):
         numbers = sorted({one.step for one in steps} | {one.step for one in ops})
         # Proportional, and a tenth more because steps differ; always at least one step fewer.
@@ -99,12 +117,20 @@ def rank_json(records: Records, limit: int) -> str:
         first = numbers[-keep] if keep > 0 else numbers[-1] + 1
         steps = tuple(one for one in steps if one.step >= first)
         ops = tuple(one for one in ops if one.step >= first)
-        truncated = True
-        text = _encode(records, steps, ops, truncated)
+        missing = _missing(query, first)
+        text = _encode(records, steps, ops, missing)
     return text
 
 
-def _encode(records: Records, steps: Any, ops: Any, truncated: bool) -> str:
+def _missing(query: OpsQuery, first: int | None) -> dict[str, int] | None:
+    """The part of the window asked for that lies before the first step given."""
+    if first is None or first <= query.from_step:
+        return None
+    end = first if query.to_step is None else min(first, query.to_step)
+    return {"from_step": query.from_step, "to_step": end} if end > query.from_step else None
+
+
+def _encode(records: Records, steps: Any, ops: Any, missing: dict[str, int] | None) -> str:
     who = records.header.identity
     return json.dumps(
         {
@@ -127,7 +153,8 @@ def _encode(records: Records, steps: Any, ops: Any, truncated: bool) -> str:
             "clock_offset_ns": who.clock_offset_ns,
             "clock_error_ns": who.clock_error_ns,
             "first_step_held": records.first_step_held,
-            "truncated": truncated,
+            "truncated": missing is not None,
+            "missing": missing,
             "steps": {name: [_value(one, name) for one in steps] for name in OPS_JSON_STEPS},
             "ops": {name: [_value(one, name) for one in ops] for name in OPS_JSON_OPS},
         },

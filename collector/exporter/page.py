@@ -40,16 +40,12 @@ class _Part(NamedTuple):
 
 
 class Renderer:
-    """Renders pages; what did not change since the page before is not rendered again.
-
-    `render` is not for several threads at once; `prepare` is.
-    """
+    """Renders pages, one at a time; what did not change since the page before is kept."""
 
     def __init__(self) -> None:
         self._starts: dict[str, dict[tuple[str, ...], str]] = {}
         self._heads: dict[tuple[str, Form], str] = {}
         self._rendered: dict[int, _Part] = {}
-        self._prepared: dict[int, _Part] = {}
 
     def render(self, parts: Sequence[Sequence[Sample]], form: Form = Form.TEXT) -> str:
         """The page: families in the order of METRICS, samples in their own order inside a family.
@@ -60,8 +56,7 @@ class Renderer:
             parts: Samples of each reading, never changed once they were passed.
             form: The format.
         """
-        prepared, self._prepared = self._prepared, {}
-        known = prepared | self._rendered
+        known = self._rendered
         rendered = [known.get(id(samples)) or self._part(samples) for samples in parts]
         # The old parts are forgotten; those of this page are alive, so that no id is used twice.
         self._rendered = {id(part.samples): part for part in rendered}
@@ -78,16 +73,15 @@ class Renderer:
             texts.append("# EOF\n")
         return "".join(texts)
 
-    def prepare(self, samples: Sequence[Sample]) -> None:
-        """Do a part's work before a page asks for it; forgotten if the next page lacks it."""
-        self._prepared[id(samples)] = self._part(samples)
-
     def _part(self, samples: Sequence[Sample]) -> _Part:
+        families: dict[str, dict[str, str]] = {}
         rows: dict[str, tuple[dict[tuple[str, ...], str], dict[str, str]]] = {}
         for metric, labels, value in samples:
             row = rows.get(metric.name)
             if row is None:
-                row = rows[metric.name] = (self._starts.setdefault(metric.name, {}), {})
+                # The parts of a histogram share their family's lines.
+                lines = families.setdefault(metric.family, {})
+                row = rows[metric.name] = (self._starts.setdefault(metric.name, {}), lines)
             starts, lines = row
             start = starts.get(labels)
             if start is None:
@@ -101,7 +95,7 @@ class Renderer:
                 lines[start] = f"{start}{number}\n"
         return _Part(
             samples,
-            {name: _Family("".join(lines.values()), lines) for name, (_, lines) in rows.items()
+            {name: _Family("".join(lines.values()), lines) for name, lines in families.items()
              if lines},
         )  # fmt: skip
 
@@ -135,7 +129,7 @@ def _text(families: list[_Family]) -> str:
 
 def _head(metric: Metric, form: Form) -> str:
     """HELP and TYPE; OpenMetrics names a family without the suffix of its samples."""
-    name, kind = metric.name, "counter" if metric.kind is Kind.COUNTER else "gauge"
+    name, kind = metric.name, str(metric.kind)
     if form is Form.OPENMETRICS:
         if metric.kind is Kind.COUNTER:
             name = name.removesuffix("_total")

@@ -1,5 +1,6 @@
 """The pages over HTTP and HTTPS: /metrics, /healthz, /readyz and /ops."""
 
+import contextlib
 import errno
 import gzip
 import logging
@@ -14,16 +15,17 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from collector.config import Address
-from collector.exporter.guard import Guard
 from collector.exporter.negotiation import form_of, wants_gzip
-from collector.exporter.ops import OpsQuery, QueryError
+from collector.exporter.ops import OpsQuery, QueryError, UnreadableError
 from collector.exporter.page import Form
-from collector.exporter.tls import Tls
+from collector.exporter.protection import Protection
 
 LOG = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 10.0
 """A client that sends or takes nothing for so long is dropped."""
+IDLE_SECONDS = 120.0
+"""Between two requests, however, it may be silent for so long: scrapes are seconds apart."""
 MAX_CONNECTIONS = 64
 DRAIN_SECONDS = 2.0
 TEXT = "text/plain; charset=utf-8"
@@ -50,14 +52,6 @@ class Pages:
     legacy: Callable[[], str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """What stands before every page; None = nothing."""
-
-    tls: Tls | None = None
-    guard: Guard | None = None
-
-
 class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """Listens from construction on; serves from `start` to `stop`.
 
@@ -70,9 +64,7 @@ class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(
-        self, address: Address, pages: Pages, protection: Protection = Protection()
-    ) -> None:
+    def __init__(self, address: Address, pages: Pages, protection: Protection) -> None:
         self.pages = pages
         self.protection = protection
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -84,12 +76,18 @@ class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             super().__init__((address.host, address.port), _Handler)
         except OSError as error:
             raise ListenError(_cannot_listen(address, error)) from error
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True)
+        # It sleeps until a connection comes; `stop` wakes it.
+        self._thread = threading.Thread(target=self.serve_forever, args=(3600.0,), daemon=True)
 
     @property
     def address(self) -> Address:
         """The address in use, with the port that was found if 0 was asked for."""
         return Address(*self.server_address[:2])  # type: ignore[arg-type]
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"{self.protection.scheme}://{self.address}/metrics"
 
     def start(self) -> None:
         """Serve from a thread."""
@@ -97,6 +95,8 @@ class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def stop(self) -> None:
         """Take no more requests, finish those under way, close."""
+        with contextlib.suppress(OSError):  # who sleeps on it wakes
+            self.socket.shutdown(socket.SHUT_RDWR)
         self.shutdown()
         with self._idle:
             self._idle.wait_for(lambda: self._busy == 0, DRAIN_SECONDS)
@@ -130,15 +130,13 @@ class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve one connection, behind TLS when there is TLS."""
-        if self.protection.tls is None:
-            super().finish_request(request, client_address)
-            return
         request.settimeout(REQUEST_SECONDS)
-        wrapped = self.protection.tls.wrap(request)
+        wrapped = self.protection.wrap(request)
         try:
             super().finish_request(wrapped, client_address)
         finally:
-            self.shutdown_request(wrapped)
+            if wrapped is not request:
+                self.shutdown_request(wrapped)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hangs up is no error of ours; anything else is logged in full."""
@@ -153,24 +151,24 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "lockstep"
     sys_version = ""
     timeout = REQUEST_SECONDS
-    wbufsize = -1  # head and body leave in one packet
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
+        self.connection.settimeout(REQUEST_SECONDS)
         self.server.enter()
         try:
             self._route()
-            self.wfile.flush()
         finally:
             self.server.leave()
+        self.connection.settimeout(IDLE_SECONDS)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the base class
         LOG.debug(format, *args)
 
     def _route(self) -> None:
         path, _, query = self.path.partition("?")
-        pages, guard = self.server.pages, self.server.protection.guard
-        if guard is not None and not guard.allows(self.headers.get("Authorization")):
+        pages = self.server.pages
+        if not self.server.protection.allows(self.headers.get("Authorization")):
             self._text(HTTPStatus.UNAUTHORIZED, "a user and a password are needed")
             return
         match path:
@@ -196,7 +194,11 @@ class _Handler(BaseHTTPRequestHandler):
         except QueryError as error:
             self._text(HTTPStatus.BAD_REQUEST, str(error))
             return
-        body = self.server.pages.ops(wanted)
+        try:
+            body = self.server.pages.ops(wanted)
+        except UnreadableError as error:
+            self._text(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return
         if body is None:
             self._text(HTTPStatus.NOT_FOUND, "no rank of this run is on this node")
         else:
@@ -214,16 +216,21 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, content_type, body, packed)
 
     def _send(self, status: HTTPStatus, content_type: str, body: bytes, packed: bool) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Vary", "Accept, Accept-Encoding")
-        if status is HTTPStatus.UNAUTHORIZED:
-            self.send_header("WWW-Authenticate", 'Basic realm="lockstep"')
+        head = {
+            "Date": self.date_time_string(),
+            "Content-Type": content_type,
+            "Content-Length": str(len(body)),
+            "Vary": "Accept, Accept-Encoding",
+        }
         if packed:
-            self.send_header("Content-Encoding", "gzip")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+            head["Content-Encoding"] = "gzip"
+        if status is HTTPStatus.UNAUTHORIZED:
+            head |= {"WWW-Authenticate": 'Basic realm="lockstep"', "Connection": "close"}
+            self.close_connection = True
+        lines = [f"{self.protocol_version} {status.value} {status.phrase}"]
+        lines += (f"{name}: {text}" for name, text in head.items())
+        # In one call, so that a page that fits leaves in one packet.
+        self.wfile.write("\r\n".join([*lines, "", ""]).encode() + body)
 
 
 def _cannot_listen(address: Address, error: OSError) -> str:

@@ -32,6 +32,12 @@ class TlsConfig:
     min_version: str = "TLS12"
     max_version: str = "TLS13"
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that it names."""
+        ca = () if self.client_ca_file is None else (self.client_ca_file,)
+        return (self.cert_file, self.key_file, *ca)
+
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:

@@ -1,5 +1,8 @@
 """`lockstep doctor`: what is installed, reachable and missing here, with the fix for each."""
 
+import shutil
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,23 +28,41 @@ def doctor(
     """
     from lockstep import leftovers, machine
 
-    checks = machine.examine()
+    checks, sources = machine.examine()
     left = leftovers.find()
     cleaned = [each for each in left if clean and _removed(each)]
     kept = [each for each in left if each not in cleaned]
     tree = {
         "schema_version": 1,
         "checks": [asdict(check) for check in checks],
+        "sources": [asdict(source) for source in sources],
         "leftovers": [each.run for each in kept],
         "cleaned": [each.run for each in cleaned],
     }
-    rows = [(check.state.value, check.name, check.found, check.fix) for check in checks]
-    parts = [output.grid(("", "what", "found", "fix"), rows)]
+    parts = [
+        _table(("", "what", "found, and what would mend it"), [
+            (check.state.value, check.name, f"{check.found}; {check.fix}".removesuffix("; "))
+            for check in checks
+        ]),
+        _table(("", "source", "what it sees, or why not"), [
+            (source.state, source.name, source.found) for source in sources
+        ]),
+    ]  # fmt: skip
     parts += [f"{each.run}: dead, its traces remain; `lockstep doctor --clean`" for each in kept]
     parts += [f"{each.run}: dead, its traces were removed" for each in cleaned]
-    output.document(tree, form, "\n".join(parts))
+    output.document(tree, form, "\n".join(filter(None, parts)))
     missing = any(check.state is machine.State.MISSING for check in checks)
     return ExitCode.WARNING if missing else ExitCode.OK
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A line each, cut to the width of a terminal; `-o json` has everything."""
+    text = output.grid(header, rows) if rows else ""
+    if not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    lines = text.splitlines()
+    return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in lines)
 
 
 def _removed(leftover: "Leftover") -> bool:

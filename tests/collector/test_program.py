@@ -113,11 +113,11 @@ def test_counters_outlive_a_restart(tmp_path):
 
     once()
     file = tmp_path / "state/counters.json"
-    assert file.read_text().startswith('{"schema_version":1')
+    assert file.read_text().startswith('{"schema_version":2')
     file.write_text("torn")
 
     assert "is not a state file" in once()
-    assert file.read_text().startswith('{"schema_version":1')
+    assert file.read_text().startswith('{"schema_version":2')
 
 
 @pytest.mark.root

@@ -1,8 +1,10 @@
 """Who sees the pages: TLS and users by a web config file, over real connections."""
 
 import base64
+import contextlib
 import http.client
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
@@ -16,8 +18,9 @@ from collector.collectors import feeds
 from collector.config import Address, ConfigError
 from collector.exporter import Exporter
 from collector.exporter.guard import MAX_REMEMBERED, Guard
-from collector.exporter.tls import Tls
-from collector.exporter.web_config import TlsConfig, load_web_config
+from collector.exporter.protection import Protection
+from collector.exporter.server import Pages, PageServer
+from collector.exporter.web_config import load_web_config
 from collector.sampler import Sampler
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
@@ -187,8 +190,6 @@ def test_a_client_without_certificate_is_refused_where_one_is_needed(web, serve,
 
 
 def test_a_client_that_never_shakes_hands_delays_nobody(web, serve, certificates):
-    import socket
-
     where = f"cert_file: {certificates}/server.pem, key_file: {certificates}/server.key"
     address = serve(web(f"tls_server_config: {{{where}}}"))
     context = ssl.create_default_context(cafile=certificates / "server.pem")
@@ -198,34 +199,125 @@ def test_a_client_that_never_shakes_hands_delays_nobody(web, serve, certificates
         assert time.monotonic() - began < 5
 
 
-def test_a_renewed_certificate_serves_the_next_connection(tmp_path, certificates, caplog):
+@pytest.fixture
+def protected(web, tmp_path, certificates):
+    """A protection by copies of the server's certificate, and what a client is shown."""
     for name in ("pem", "key"):
         shutil.copy(certificates / f"server.{name}", tmp_path / f"a.{name}")
-    tls = Tls(TlsConfig(tmp_path / "a.pem", tmp_path / "a.key"))
+    file = web("tls_server_config: {cert_file: a.pem, key_file: a.key}")
+    return file, Protection(file)
 
-    def subject() -> str:
-        import socket
 
-        ours, theirs = socket.socketpair()
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        thread = threading.Thread(target=lambda: tls.wrap(ours).close())
-        thread.start()
+def shown(protection: Protection, *chain) -> bytes | None:
+    """The certificate that a client sees; None when the client is refused."""
+    ours, theirs = socket.socketpair()
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if chain:
+        context.load_cert_chain(*chain)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError), protection.wrap(ours) as connection:
+            connection.sendall(b"welcome")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
         with context.wrap_socket(theirs) as client:
-            shown = client.getpeercert(binary_form=True)
+            # TLS 1.3 refuses a client only after the client's part of the handshake.
+            return client.getpeercert(binary_form=True) if client.recv(7) == b"welcome" else None
+    except OSError:
+        return None
+    finally:
         thread.join()
-        return ssl.DER_cert_to_PEM_cert(shown)
+        ours.close()
 
-    first = subject()
+
+def test_a_renewed_certificate_serves_the_next_connection(
+    protected, tmp_path, certificates, caplog
+):
+    _, protection = protected
+
+    first = shown(protection)
     for name in ("pem", "key"):
         shutil.copy(certificates / f"client.{name}", tmp_path / f"a.{name}")
-    second = subject()
+    second = shown(protection)
     (tmp_path / "a.pem").write_text("torn")
-    third = subject()
+    third = [shown(protection) for _ in range(3)]
 
+    assert None not in (first, second)
     assert first != second
-    assert second == third
-    assert "the certificate of before is still shown" in caplog.text
+    assert [second] * 3 == third
+    assert 1 == caplog.text.count("are not a certificate and its key")
+    assert 1 == caplog.text.count("what held before still holds")
+
+
+def test_a_change_of_who_may_be_a_client_counts_for_the_next_connection(
+    protected, certificates, caplog
+):
+    file, protection = protected
+    client = (certificates / "client.pem", certificates / "client.key")
+    asks = "client_auth_type: RequireAndVerifyClientCert, client_ca_file: "
+
+    assert None is not shown(protection)
+    file.write_text(file.read_text().replace("}", f", {asks}{certificates}/client.pem}}"))
+    assert (None, True) == (shown(protection), shown(protection, *client) is not None)
+    file.write_text(file.read_text().replace("client.pem", "server.pem"))
+    assert None is shown(protection, *client)
+    file.write_text(file.read_text().replace("server.pem", "nowhere.pem"))
+    assert None is shown(protection, *client)
+    assert "cannot read the certificate file" in caplog.text
+
+
+def test_tls_does_not_come_or_go_without_a_restart(protected, web, caplog):
+    file, protection = protected
+    file.write_text("")
+    assert None is not shown(protection)
+
+    plain = web("basic_auth_users: {}")
+    protection = Protection(plain)
+    plain.write_text("tls_server_config: {cert_file: a.pem, key_file: a.key}")
+    assert ("http", True) == (protection.scheme, protection.allows(None))
+    assert 2 == caplog.text.count("TLS comes and goes with a restart only")
+
+
+def test_the_address_says_whether_the_pages_are_behind_tls(protected, web):
+    pages = Pages(lambda *_: b"", str, lambda _: None)
+    urls = []
+    for protection in (protected[1], Protection(None)):
+        server = PageServer(Address("127.0.0.1", 0), pages, protection)
+        urls.append(server.url.replace(str(server.address), "HERE"))
+        server.server_close()
+
+    assert ["https://HERE/metrics", "http://HERE/metrics"] == urls
+
+
+def test_users_count_at_once_and_a_broken_file_keeps_those_of_before(web, serve, caplog):
+    file = web(f"basic_auth_users: {{bob: '{HASH}'}}")
+    address = serve(file)
+
+    def statuses() -> list[int]:
+        users = (None, "bob:secret", "eve:secret")
+        return [ask(address, user=user)[0] for user in users]
+
+    assert [401, 200, 401] == statuses()
+    file.write_text(f"basic_auth_users: {{eve: '{HASH}'}}")
+    assert [401, 401, 200] == statuses()
+    for broken in ("basic_auth_users: {eve: secret}", "", None):
+        if broken is None:
+            file.unlink()
+        else:
+            file.write_text(broken)
+        assert [401, 401, 200] == statuses()
+    file.write_text(f"basic_auth_users: {{bob: '{HASH}'}}")
+    assert [401, 200, 401] == statuses()
+
+    told = [one.getMessage() for one in caplog.records if "still holds" in one.getMessage()]
+    assert ["not a bcrypt hash", "no users any more", "cannot read"] == [
+        next(words for words in ("not a bcrypt hash", "no users any more", "cannot read")
+             if words in sentence)
+        for sentence in told
+    ]  # fmt: skip
 
 
 def test_every_page_needs_the_user(web, serve):
@@ -248,25 +340,72 @@ def header(text: str) -> str:
     return f"Basic {base64.b64encode(text.encode()).decode()}"
 
 
-def test_bcrypt_is_asked_once_for_the_same_word_and_what_is_remembered_is_bounded(monkeypatch):
+@pytest.fixture
+def asked(monkeypatch):
+    """A guard of one user, and what it asks bcrypt."""
     guard = Guard({"bob": HASH})
-    asked = []
-    original = guard._check
-    monkeypatch.setattr(guard, "_check", lambda *each: asked.append(each) or original(*each))
+    original, words = guard._check, []
+    monkeypatch.setattr(
+        guard, "_check", lambda word, hashed: words.append(word) or original(word, hashed)
+    )
+    return guard, words
+
+
+def test_bcrypt_is_asked_once_for_the_same_word(asked):
+    guard, words = asked
     for _ in range(5):
         assert guard.allows(header("bob:secret"))
         assert not guard.allows(header("bob:wrong"))
-    assert 2 == len(asked)
+
+    assert [b"secret", b"wrong"] == words
+
+
+def test_guesses_do_not_push_out_who_was_let_in(asked):
+    guard, words = asked
+    assert guard.allows(header("bob:secret"))
     for number in range(MAX_REMEMBERED + 10):
-        guard.allows(header(f"bob:{number}"))
+        assert not guard.allows(header(f"bob:{number}"))
+    assert guard.allows(header("bob:secret"))
 
-    assert MAX_REMEMBERED == len(guard._remembered)
+    assert 1 == words.count(b"secret")
+    assert (1, MAX_REMEMBERED) == (len(guard._right), len(guard._wrong))
 
 
-def test_an_unknown_user_costs_the_same_check(monkeypatch):
-    guard = Guard({"bob": HASH})
-    asked = []
-    monkeypatch.setattr(guard, "_check", lambda *each: asked.append(each) or True)
+def test_an_unknown_user_costs_as_much_as_the_dearest_known_one(monkeypatch):
+    dear = bcrypt.hashpw(b"secret", bcrypt.gensalt(6)).decode()
+    guard = Guard({"bob": HASH, "ann": dear, "joe": HASH})
+    words = []
+    monkeypatch.setattr(guard, "_check", lambda *each: words.append(each) or True)
 
     assert not guard.allows(header("eve:secret"))
-    assert [(b"secret", HASH.encode())] == asked
+    assert [(b"secret", dear.encode())] == words
+
+
+def test_a_flood_of_guesses_delays_nobody_who_was_let_in():
+    guard = Guard({"bob": bcrypt.hashpw(b"secret", bcrypt.gensalt(9)).decode()})
+    began = time.perf_counter()
+    assert guard.allows(header("bob:secret"))
+    check = time.perf_counter() - began
+    over = threading.Event()
+
+    def guess(who: int) -> None:
+        number = 0
+        while not over.is_set():
+            guard.allows(header(f"bob:{who}-{number}"))
+            number += 1
+
+    threads = [threading.Thread(target=guess, args=(who,)) for who in range(20)]
+    for thread in threads:
+        thread.start()
+    times = []
+    for _ in range(20):
+        began = time.perf_counter()
+        assert guard.allows(header("bob:secret"))
+        times.append(time.perf_counter() - began)
+        time.sleep(0.01)
+    over.set()
+    for thread in threads:
+        thread.join()
+
+    # Behind the flood it would take up to twenty checks.
+    assert sorted(times)[10] < check
