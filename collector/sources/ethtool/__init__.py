@@ -1,0 +1,193 @@
+"""What NIC drivers count beyond bytes: pauses, PHY errors, PCIe stalls (the statistics of ethtool).
+
+A driver asks its firmware for them under the lock of all network configuration (milliseconds a
+device), so that they are read every half minute.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from collector.quiet import OTHER, Quiet
+from collector.reading import Rejected, SourceError
+from collector.sources.ethtool.kernel import Kernel
+from collector.sources.ethtool.names import GLOBAL, Meaning, What, is_alone, meaning
+
+GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
+STATISTICS = 1
+"""ETH_SS_STATS, the set of names that belongs to the statistics."""
+NAME_BYTES = 32
+MAX_STATISTICS = 4096
+"""A driver of 400G NICs with 128 queues has about 3,000."""
+PRIORITIES = 8
+SET_INFO = struct.Struct("=IIQI")
+"""struct ethtool_sset_info: cmd, reserved, mask of sets, size of the first set of the mask."""
+STRINGS_HEAD = struct.Struct("=III")
+"""struct ethtool_gstrings: cmd, set, number; then the names, 32 bytes each."""
+STATS_HEAD = struct.Struct("=II")
+"""struct ethtool_stats: cmd, number; then the values, 8 bytes each."""
+
+Ask = Callable[[str, bytes, int], bytes]
+"""Device, request, size of the answer -> answer; raises SourceError."""
+
+
+class Channel(Protocol):
+    """What carries requests to drivers."""
+
+    def __call__(self, device: str, request: bytes, size: int) -> bytes:
+        """The answer's first `size` bytes."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+class DeviceStatistics(NamedTuple):
+    """What the driver of a device counts, of what is known here; values as the driver counts.
+
+    Errors, and priorities of drivers that tell of all eight, that never counted are 0 as OTHER.
+    """
+
+    device: str
+    values: Mapping[Meaning, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NicStatistics:
+    """Every device whose driver answered."""
+
+    devices: tuple[DeviceStatistics, ...]
+    rejected: tuple[Rejected, ...]
+
+
+class _Names(NamedTuple):
+    """Names as the driver gave them, and the meanings of those that have one."""
+
+    raw: bytes
+    meanings: dict[int, Meaning]
+    rejected: tuple[Rejected, ...]
+
+
+class Ethtool:
+    """Source of NicStatistics.
+
+    Args:
+        devices: Names of the devices to ask.
+        open_channel: Opens the way to the drivers.
+    """
+
+    name = "ethtool"
+
+    def __init__(
+        self, devices: Callable[[], list[str]], open_channel: Callable[[], Channel] | None = None
+    ) -> None:
+        self._devices = devices
+        self._open = open_channel or Kernel
+        self._names: dict[str, _Names] = {}
+        self._silent: set[str] = set()
+        self._quiet = Quiet()
+
+    def available(self) -> bool:
+        """Whether there is a network device."""
+        try:
+            return bool(self._devices())
+        except SourceError:
+            return False  # source netdev counts what is wrong
+
+    def why_not(self) -> str:
+        """What is missing."""
+        return "no network device besides the loopback"
+
+    def read(self) -> NicStatistics:
+        """Ask every device; one that does not answer is left out alone.
+
+        A driver that keeps no statistics is counted once, not at each reading.
+        """
+        devices = self._devices()
+        self._silent &= set(devices)
+        self._names = {name: self._names[name] for name in devices if name in self._names}
+        rejected: list[Rejected] = []
+        found: list[DeviceStatistics] = []
+        channel = self._open()
+        try:
+            for device in devices:
+                if device in self._silent:
+                    continue
+                try:
+                    found.append(self._read(channel, device, rejected))
+                except SourceError as error:
+                    if error.reason == "unsupported":
+                        self._silent.add(device)
+                    rejected.append(Rejected.of(error))
+        finally:
+            channel.close()
+        return NicStatistics(tuple(found), tuple(rejected))
+
+    def _read(self, ask: Ask, device: str, rejected: list[Rejected]) -> DeviceStatistics:
+        for _ in range(2):  # queues may come or go between the two requests
+            count = _count(ask, device)
+            raw = _table(ask, device, STRINGS_HEAD.pack(GSTRINGS, STATISTICS, count), count, 32)
+            values = _table(ask, device, STATS_HEAD.pack(GSTATS, count), count, 8)
+            if raw is not None and values is not None:
+                break
+        else:
+            raise SourceError("changing", f"ethtool on {device}: the statistics change each time")
+        known = self._names.get(device)
+        # Compared as a whole, not by number: PFC that moves to another priority renames in place.
+        if known is None or known.raw != raw:
+            known = self._names[device] = _understood(device, raw)
+        rejected += known.rejected
+        numbers = struct.unpack(f"={count}Q", values)
+        told: dict[Meaning, int] = {}
+        for index, one in known.meanings.items():
+            if one.what is What.PCI_STALL_PERCENT and numbers[index] > 100:
+                message = f"ethtool on {device}: a PCIe stall of {numbers[index]} percent"
+                rejected.append(Rejected("content", message))
+                continue
+            told[one] = told.get(one, 0) + numbers[index]
+        return DeviceStatistics(device, self._rare_together(device, told))
+
+    def _rare_together(self, device: str, told: Mapping[Meaning, int]) -> dict[Meaning, int]:
+        # mlx5 tells of the priorities that have PFC, others of all eight.
+        every = len({one.of for one in told if one.what is What.PAUSE} - {GLOBAL}) == PRIORITIES
+
+        def alone(one: Meaning) -> bool:
+            return is_alone(one) or (one.what is not What.ERROR and not every)
+
+        return self._quiet.told(device, told, alone, lambda one: one._replace(of=OTHER))
+
+
+def _count(ask: Ask, device: str) -> int:
+    """How many statistics the driver has."""
+    answer = ask(device, SET_INFO.pack(GSSET_INFO, 0, 1 << STATISTICS, 0), SET_INFO.size)
+    _, _, mask, count = SET_INFO.unpack(answer)
+    if not mask & 1 << STATISTICS or count == 0:
+        raise SourceError("unsupported", f"ethtool on {device}: its driver keeps no statistics")
+    if count > MAX_STATISTICS:
+        message = f"ethtool on {device}: {count} statistics; at most {MAX_STATISTICS} are read"
+        raise SourceError("too_many", message)
+    return int(count)
+
+
+def _table(ask: Ask, device: str, head: bytes, count: int, width: int) -> bytes | None:
+    """The rows that follow the head; None if there are not `count` of them any more."""
+    answer = ask(device, head, len(head) + count * width)
+    (told,) = struct.unpack_from("=I", answer, len(head) - 4)
+    return answer[len(head) :] if told == count else None
+
+
+def _understood(device: str, raw: bytes) -> _Names:
+    meanings: dict[int, Meaning] = {}
+    seen: set[bytes] = set()
+    bad = 0
+    for index in range(len(raw) // NAME_BYTES):
+        name = raw[index * NAME_BYTES : (index + 1) * NAME_BYTES].split(b"\0")[0]
+        if not name.isascii():
+            bad += 1
+        elif name not in seen and (known := meaning(name.decode("ascii"))) is not None:
+            meanings[index] = known
+        seen.add(name)
+    rejected = (Rejected("content", f"ethtool on {device}: {bad} names are not ASCII"),)
+    return _Names(raw, meanings, rejected if bad else ())

@@ -1,0 +1,84 @@
+"""Which counters of an RDMA port are read, by the names that kernel and drivers give them."""
+
+from collections.abc import Mapping
+
+PORT_ERRORS = (
+    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
+    "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_discards",
+    "port_xmit_constraint_errors", "port_rcv_constraint_errors", "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors", "VL15_dropped",
+)  # fmt: skip
+"""Error registers under `counters/` (InfiniBand architecture 16.1.3.5, PortCounters)."""
+PORT_ERRORS_OF_ETHERNET = frozenset((
+    "symbol_error", "link_downed", "port_rcv_errors", "port_xmit_discards",
+))  # fmt: skip
+"""Those of PORT_ERRORS that mean something on a RoCE port; its PHY is told by ethtool."""
+ALONE = frozenset((
+    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_xmit_discards",
+    "local_link_integrity_errors", "excessive_buffer_overrun_errors", "rnr_nak_retry_err",
+    "max_retry_exceeded",
+))  # fmt: skip
+"""Errors whose first count matters (NVSentinel's rules for NICs): told on their own also at 0."""
+
+TRANSPORT = frozenset((
+    # mlx5
+    "out_of_sequence", "packet_seq_err", "duplicate_request", "out_of_buffer",
+    "local_ack_timeout_err", "rnr_nak_retry_err", "implied_nak_seq_err", "req_cqe_error",
+    "resp_cqe_error", "req_remote_access_errors", "rx_dct_connect",
+    # bnxt_re
+    "to_retransmits", "seq_err_naks_rcvd", "max_retry_exceeded", "rnr_naks_rcvd", "missing_resp",
+    "oos_drop_count", "rx_out_of_buffer", "rx_roce_discards", "rx_roce_errors",
+    # efa
+    "rx_drops", "rdma_read_wr_err", "rdma_write_wr_err", "retrans_pkts", "retrans_timeout_events",
+    "impaired_remote_conn_events", "unresponsive_remote_events",
+    # rxe
+    "out_of_seq_request", "rcvd_rnr_err", "rcvd_seq_err", "retry_exceeded_err", "send_err",
+))  # fmt: skip
+"""What went wrong between two ends of a connection, from `hw_counters/`."""
+CONGESTION = frozenset((
+    # mlx5
+    "np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled", "rp_cnp_ignored",
+    "roce_adp_retrans", "roce_slow_restart", "roce_slow_restart_cnps", "roce_slow_restart_trans",
+    "rx_icrc_encapsulated",
+    # bnxt_re
+    "tx_cnp_pkts", "rx_cnp_pkts", "rx_ecn_marked_pkts",
+))  # fmt: skip
+"""How RoCE slowed down, from `hw_counters/`; an InfiniBand link has credits in their place."""
+HARDWARE = TRANSPORT | CONGESTION
+FAST = frozenset((
+    "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "out_of_buffer",
+    "np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled", "roce_slow_restart",
+    "tx_cnp_pkts", "rx_cnp_pkts", "rx_ecn_marked_pkts",
+))  # fmt: skip
+"""Counters of `hw_counters/` that are read each second: what changes while steps are slow."""
+
+Places = tuple[tuple[str, int], ...]
+Counts = dict[str, tuple[str, int]]
+"""By name, the file below the port's folder and how much one count of it is."""
+DATA: Mapping[str, Places] = {
+    "transmit": (
+        ("counters_ext/port_xmit_data_64", 4), ("counters/port_xmit_data", 4),
+        ("hw_counters/tx_bytes", 1),
+    ),
+    "receive": (
+        ("counters_ext/port_rcv_data_64", 4), ("counters/port_rcv_data", 4),
+        ("hw_counters/rx_bytes", 1),
+    ),
+}  # fmt: skip
+"""Where the bytes of a direction are and how many one count is; the first place that exists holds.
+
+`counters/` counts words of 4 bytes; EFA and Broadcom count bytes.
+"""
+PACKETS: Mapping[str, Places] = {
+    "transmit": (
+        ("counters_ext/port_xmit_packets_64", 1), ("counters/port_xmit_packets", 1),
+        ("hw_counters/tx_pkts", 1),
+    ),
+    "receive": (
+        ("counters_ext/port_rcv_packets_64", 1), ("counters/port_rcv_packets", 1),
+        ("hw_counters/rx_pkts", 1),
+    ),
+}  # fmt: skip
+XMIT_WAIT: Places = (("counters/port_xmit_wait", 1),)
+SATURATED = (1 << 32) - 1
+"""A register of 32 bits that has reached its end and stands (old firmware without the wide set)."""
