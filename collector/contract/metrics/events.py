@@ -1,0 +1,32 @@
+"""What the page says about errors that a driver told of as events. One row a metric."""
+
+from collector.contract.metrics.shape import Kind, Metric
+
+_C, _G = Kind.COUNTER, Kind.GAUGE
+_PLACE = ("gpu", "uuid", "pci_bus_id")
+
+GPU_XID_ERRORS = Metric(
+    "lockstep_gpu_xid_errors_total", _C, (*_PLACE, "xid", "source"),
+    "XID events since boot, repeats included, each counted once; source = nvml or kmsg, whoever"
+    " told of it first; beyond 32 different ones xid = other. gpu and uuid are empty while no"
+    " source of GPUs has told them.",
+)  # fmt: skip
+GPU_XID_LAST = Metric(
+    "lockstep_gpu_xid_last_timestamp_seconds", _G, (*_PLACE, "xid"),
+    "Unix time of the last such event.",
+)  # fmt: skip
+GPU_FALLEN = Metric(
+    "lockstep_gpu_fallen_off_bus_total", _C, _PLACE,
+    "Times since boot that the driver lost the GPU on the PCI bus (XID 79, or a line of the kernel"
+    " log without an XID).",
+)  # fmt: skip
+NVSWITCH_SXID_ERRORS = Metric(
+    "lockstep_nvswitch_sxid_errors_total", _C, ("nvswitch", "sxid", "severity"),
+    "SXID events since boot; nvswitch = its place on the PCI bus, severity = fatal or nonfatal.",
+)  # fmt: skip
+EVENTS_DROPPED = Metric(
+    "lockstep_events_dropped_total", _C, ("source",),
+    "Since the collector's start, of kmsg: records of the kernel log that were overwritten before"
+    " they were read; of xid: events of more than 64 GPUs and switches; of nccl_inspector: lines"
+    " that were too many to be read, or of too many operations.",
+)  # fmt: skip

@@ -1,0 +1,59 @@
+"""How bad an XID is, by whom you ask: NVIDIA's catalogue (the default), DCGM or gpud.
+
+Sources: the catalogue's bucket; DCGM 4.6's health watches; gpud's event types. They disagree, so
+the choice is data with a name.
+"""
+
+from collections.abc import Callable, Mapping
+
+from collector.contract.xid.shape import Bucket, Severity
+
+DEFAULT = "nvidia"
+
+DCGM: Mapping[int, str] = {
+    **dict.fromkeys((48, 64, 74, 79, 95, 119, 120, 140), "FAIL"),
+    **dict.fromkeys(
+        (31, 32, 38, 39, 42, 43, 54, 56, 57, 58, 60, 61, 62, 63, 67, 73, 78, 93, 94, 121, 137),
+        "WARN",
+    ),
+}
+"""DCGM's verdict (memory, PCIe, thermal, power, NVLink and InfoROM watches; 93 on Volta only)."""
+
+_GPUD_FATAL = (
+    9, 12, 16, 18, 19, *range(26, 31), *range(32, 37), 38, 42, 44, 46, 47, 48, *range(59, 65), 68,
+    69, 74, 78, 79, 81, 95, 110, 119, 120, 121, 123, 140, 143,
+)  # fmt: skip
+GPUD: Mapping[int, str] = {
+    **dict.fromkeys((*range(1, 133), *range(134, 174)), "Warning"),
+    **dict.fromkeys(_GPUD_FATAL, "Fatal"),
+    **dict.fromkeys((65, 94), "Critical"),
+    **dict.fromkeys((152, 153, 157, 161, 162, 164, 165), "Info"),
+}
+"""gpud's event type; NVLink's 144 to 150 it rates by what the message says."""
+
+_DCGM_WORDS = {"FAIL": Severity.FATAL, "WARN": Severity.WARNING}
+_GPUD_WORDS = {
+    "Fatal": Severity.FATAL,
+    "Critical": Severity.WARNING,  # "degraded": work goes on
+    "Warning": Severity.WARNING,
+    "Info": Severity.INFO,
+}
+_HARMLESS = {
+    Bucket.IGNORE: Severity.INFO,
+    Bucket.RESTART_APP: Severity.WARNING,
+    Bucket.XID_154: Severity.WARNING,
+    Bucket.UNRATED: Severity.WARNING,
+}
+
+
+def by_bucket(bucket: Bucket) -> Severity:
+    """The default policy: what needs a reset, a restart or support is fatal."""
+    return _HARMLESS.get(bucket, Severity.FATAL)
+
+
+POLICIES: Mapping[str, Callable[[int, Bucket], Severity | None]] = {
+    DEFAULT: lambda _number, bucket: by_bucket(bucket),
+    "dcgm": lambda number, _bucket: _DCGM_WORDS.get(DCGM.get(number, "")),
+    "gpud": lambda number, _bucket: _GPUD_WORDS.get(GPUD.get(number, "")),
+}
+"""Severity of (number, bucket) by name of the policy; None = it has no opinion."""

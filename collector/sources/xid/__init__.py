@@ -1,0 +1,178 @@
+"""XID events of GPUs and SXIDs of switches, each counted once, whoever tells of it.
+
+NVML and the kernel log tell of most XIDs both. `_total` counts from boot: what the log of this
+boot still holds when the collector first starts is counted too, and with a state folder a
+restarted collector goes on where the one before stopped.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from collector.clock import Clock
+from collector.contract.xid import describe, detail
+from collector.gpu_reading import Gpu
+from collector.kernel_event import Fall, KernelEvent, KernelEvents, SwitchError
+from collector.sources.xid import memory
+from collector.sources.xid.ledger import Ledger, SwitchKey, XidKey
+from collector.xid_event import XidEvent, pci_bus_id
+
+LOG = logging.getLogger(__name__)
+
+
+class Log(Protocol):
+    """The kernel log."""
+
+    def available(self) -> bool:
+        """Whether it can be read."""
+        ...
+
+    def why_not(self) -> str:
+        """What is missing."""
+        ...
+
+    def take(self) -> KernelEvents:
+        """What was heard since the last call."""
+        ...
+
+    def resume(self, sequence: int) -> None:
+        """Go on behind this record."""
+        ...
+
+
+class Name(NamedTuple):
+    """What a GPU is called on the page; empty where no source of GPUs has told yet."""
+
+    gpu: str = ""
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Counts since boot, by place on the PCI bus.
+
+    Attributes:
+        names: Of GPUs, also of those that are lost by now.
+        xids: Events.
+        last: Unix time of the last event, by place and XID.
+        falls: How often a GPU fell off the bus.
+        switches: SXIDs.
+        dropped: Events of more places than are counted, since the start.
+    """
+
+    names: dict[str, Name]
+    xids: dict[XidKey, int]
+    last: dict[tuple[str, str], float]
+    falls: dict[str, int]
+    switches: dict[SwitchKey, int]
+    dropped: int
+
+
+class Xids:
+    """Source of Errors.
+
+    Args:
+        clock: Dates the events.
+        log: The kernel log, or None if it is not wanted.
+        driver: Events that NVML told since the last call.
+        gpus: The GPUs as last read.
+    """
+
+    name = "xid"
+
+    def __init__(
+        self,
+        clock: Clock,
+        log: Log | None,
+        driver: Callable[[], Iterable[XidEvent]],
+        gpus: Callable[[], Sequence[Gpu]],
+    ) -> None:
+        self._clock, self._log, self._driver, self._gpus = clock, log, driver, gpus
+        self._lock = threading.Lock()
+        self._ledger = Ledger()
+        self._names: dict[str, Name] = {}
+        self._sequence: int | None = None
+
+    def available(self) -> bool:
+        """Whether there is someone to tell of errors."""
+        return bool(self._gpus()) or self._has_log()
+
+    def why_not(self) -> str:
+        """What is missing."""
+        log = "the kernel log is not wanted" if self._log is None else self._log.why_not()
+        return f"{log}; and no GPU answers that NVML could tell of"
+
+    def read(self) -> Errors:
+        """Everything that was told since boot, as far as it could be heard."""
+        with self._lock:
+            heard = KernelEvents((), None) if self._log is None else self._log.take()
+            now, wall = self._clock.monotonic(), self._clock.wall()
+            self._learn_names()
+            for event in sorted((*heard.events, *self._driver()), key=lambda one: one.monotonic):
+                if isinstance(event, XidEvent) and event.uuid:
+                    self._names.setdefault(event.pci_bus_id, Name("", event.uuid))
+                if self._ledger.note(event, wall - max(now - event.monotonic, 0.0)):
+                    self._tell(event)
+            if heard.sequence is not None:
+                self._sequence = heard.sequence
+            if heard.sequence is not None or not self._has_log():
+                self._ledger.twins.forget(now)  # before, all of the log may still tell its half
+            return self._errors()
+
+    def memory(self) -> dict[str, Any]:
+        """What a restart has to know, for the state folder: counts and place in the log fit."""
+        with self._lock:
+            return memory.written(self._ledger, self._names, self._sequence)
+
+    def recall(self, tree: Any) -> None:
+        """Go on with the memory of an earlier process of this boot; call before `read`.
+
+        Raises:
+            ValueError: It is not a memory.
+        """
+        earlier, names, sequence = memory.read(tree)
+        with self._lock:
+            self._ledger.resume(earlier)
+            self._names = {place: Name(*name) for place, name in names.items()}
+            if sequence is not None and self._log is not None:
+                self._log.resume(sequence)
+                self._sequence = sequence
+
+    def _has_log(self) -> bool:
+        return self._log is not None and self._log.available()
+
+    def _learn_names(self) -> None:
+        for gpu in self._gpus():
+            place = pci_bus_id(gpu.info.get("pci_bus_id", ""))
+            if place is not None and not gpu.is_mig and gpu.uuid:
+                self._names[place] = Name(str(gpu.index), gpu.uuid)
+
+    def _errors(self) -> Errors:
+        ledger = self._ledger
+        return Errors(
+            names=dict(self._names),
+            xids=dict(ledger.xids),
+            last=dict(ledger.last),
+            falls={place: falls.times for place, falls in ledger.falls.items()},
+            switches=dict(ledger.switches),
+            dropped=ledger.dropped,
+        )
+
+    def _tell(self, event: KernelEvent) -> None:
+        """Log the first event of its kind, in words."""
+        gpu = self._names.get(event.pci_bus_id, Name()).gpu
+        where = f"GPU {gpu} at {event.pci_bus_id}" if gpu else f"GPU at {event.pci_bus_id}"
+        match event:
+            case XidEvent(xid=number, text=text):
+                row, said = describe(number), detail(number, text)
+                advice = f"{row.advice} ({said.action})" if said.action else row.advice
+                LOG.warning(
+                    "%s: XID %d, %s (%s). %s%s (counted from now on, not logged again)",
+                    where, number, row.text, row.severity, advice, f" Log: {text}" if text else "",
+                )  # fmt: skip
+            case Fall():
+                LOG.warning("%s has fallen off the bus, says the kernel log", where)
+            case SwitchError(sxid=number, severity=severity):
+                LOG.warning("NVSwitch at %s: SXID %d, %s", event.pci_bus_id, number, severity)

@@ -1,0 +1,119 @@
+"""How often each error was told of: counts by place on the PCI bus, bounded, each event once."""
+
+from typing import NamedTuple
+
+from collector.kernel_event import Fall, KernelEvent, SwitchError
+from collector.sources.xid.twins import WINDOW_SECONDS, Twins
+from collector.xid_event import XidEvent
+
+MAX_NUMBERS = 32
+"""Different XIDs (or SXIDs) of one place that are counted under their own number."""
+OTHER = "other"
+"""The number under which all further ones are counted."""
+MAX_PLACES = 64
+"""GPUs and switches that are counted."""
+FELL = 79
+"""The XID that says the same as a line without an XID."""
+
+
+class XidKey(NamedTuple):
+    """What is counted of a GPU; `source` is who told of it first."""
+
+    pci_bus_id: str
+    xid: str
+    source: str
+
+
+class SwitchKey(NamedTuple):
+    """What is counted of an NVSwitch."""
+
+    pci_bus_id: str
+    sxid: str
+    severity: str
+
+
+class Falls(NamedTuple):
+    """How often a GPU fell off the bus, and when it did last (monotonic)."""
+
+    times: int
+    monotonic: float
+
+
+class Ledger:
+    """All counts since boot.
+
+    Attributes:
+        xids: Events by key.
+        last: Unix time of the last event by place and XID.
+        falls: By place.
+        switches: SXIDs by key.
+        twins: What NVML and the kernel log have not both told yet.
+        dropped: Events of more places than are counted.
+    """
+
+    def __init__(self) -> None:
+        self.xids: dict[XidKey, int] = {}
+        self.last: dict[tuple[str, str], float] = {}
+        self.falls: dict[str, Falls] = {}
+        self.switches: dict[SwitchKey, int] = {}
+        self.twins = Twins()
+        self.dropped = 0
+        self._numbers: dict[str, set[str]] = {}
+
+    def note(self, event: KernelEvent, unix: float) -> bool:
+        """Count an event that happened at `unix`; whether it is the first of its kind there."""
+        number = self._number(event)
+        if number is None:
+            self.dropped += 1
+            return False
+        match event:
+            case XidEvent():
+                return self._note_xid(event, number, unix)
+            case SwitchError(pci_bus_id=place, severity=severity):
+                key = SwitchKey(place, number, severity)
+                self.switches[key] = self.switches.get(key, 0) + 1
+                return self.switches[key] == 1
+            case Fall(pci_bus_id=place, monotonic=monotonic):
+                return self._note_fall(place, monotonic)
+
+    def resume(self, earlier: "Ledger") -> None:
+        """Go on with what an earlier process of this boot has counted."""
+        self.xids, self.last = earlier.xids, earlier.last
+        self.falls, self.switches, self.twins = earlier.falls, earlier.switches, earlier.twins
+        self._numbers = {}
+        for place in self.falls:
+            self._numbers.setdefault(place, set())
+        for place, number, _ in (*self.xids, *self.switches):
+            self._numbers.setdefault(place, set()).add(number)
+
+    def _note_xid(self, event: XidEvent, number: str, unix: float) -> bool:
+        place = event.pci_bus_id
+        if event.xid == FELL:
+            self._note_fall(place, event.monotonic)
+        if self.twins.absorbs(event):
+            return False
+        key = XidKey(place, number, event.origin)
+        self.xids[key] = self.xids.get(key, 0) + 1
+        first = (place, number) not in self.last
+        self.last[place, number] = max(unix, self.last.get((place, number), 0.0))
+        return first
+
+    def _note_fall(self, place: str, monotonic: float) -> bool:
+        before = self.falls.get(place, Falls(0, -2 * WINDOW_SECONDS))
+        if before.times and abs(monotonic - before.monotonic) <= WINDOW_SECONDS:
+            return False  # the XID and the line say it of one fall
+        self.falls[place] = Falls(before.times + 1, monotonic)
+        return before.times == 0
+
+    def _number(self, event: KernelEvent) -> str | None:
+        """The number to count it under, or None where there are too many places."""
+        if event.pci_bus_id not in self._numbers and len(self._numbers) >= MAX_PLACES:
+            return None
+        numbers = self._numbers.setdefault(event.pci_bus_id, set())
+        if isinstance(event, Fall):
+            return ""
+        number = str(event.xid if isinstance(event, XidEvent) else event.sxid)
+        if number not in numbers and len(numbers - {OTHER}) >= MAX_NUMBERS:
+            number = OTHER
+        numbers.add(number)
+        return number

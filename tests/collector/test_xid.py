@@ -1,0 +1,309 @@
+"""XID events: each counted once, whoever tells of it, across restarts of the collector."""
+
+import json
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collector.collectors.xid import collect
+from collector.contract import metrics as m
+from collector.gpu_reading import Gpu
+from collector.kernel_event import Fall, KernelEvents, SwitchError
+from collector.sources.kmsg import Kmsg
+from collector.sources.xid import Xids
+from collector.sources.xid.ledger import MAX_NUMBERS
+from collector.xid_event import XidEvent
+
+BUS = "0000:65:00.0"
+UUID = "GPU-65"
+LINE_TEXT = "NVRM: Xid (PCI:0000:65:00): 31, pid=1, name=a, MMU Fault"
+
+
+def event(
+    monotonic: float, origin: str = "kmsg", xid: int = 79, bus: str = BUS, **more
+) -> XidEvent:
+    return XidEvent(monotonic, bus, xid, origin, **more)  # type: ignore[arg-type]
+
+
+class FakeLog:
+    """A kernel log that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.events: list = []
+        self.sequence: int | None = None
+        self.resumed: list[int] = []
+        self.here = True
+
+    def available(self) -> bool:
+        return self.here
+
+    def why_not(self) -> str:
+        return "no log"
+
+    def take(self) -> KernelEvents:
+        events, self.events = tuple(self.events), []
+        return KernelEvents(events, self.sequence)
+
+    def resume(self, sequence: int) -> None:
+        self.resumed.append(sequence)
+
+
+class Node:
+    """A source of XIDs and all that it hears."""
+
+    def __init__(self, clock, log: FakeLog | None = None) -> None:
+        self.log = log or FakeLog()
+        self.nvml: list[XidEvent] = []
+        self.gpus: tuple[Gpu, ...] = (Gpu(3, UUID, info={"pci_bus_id": "00000000:65:00.0"}),)
+        self.source = Xids(clock, self.log, self._drained, lambda: self.gpus)
+
+    def _drained(self) -> list[XidEvent]:
+        events, self.nvml = self.nvml, []
+        return events
+
+    def values(self) -> dict[tuple[str, ...], float]:
+        return {
+            (one.metric.name, *one.labels): one.value
+            for one in collect(self.source.read())
+            if one.metric is not m.EVENTS_DROPPED
+        }
+
+    def count(self) -> float:
+        return sum(value for key, value in self.values().items() if key[0] == m.GPU_XID_ERRORS.name)
+
+
+@pytest.fixture
+def node(clock):
+    return Node(clock)
+
+
+def test_a_healthy_node_has_no_series_of_errors(node):
+    assert {} == node.values()
+
+
+def test_an_xid_is_on_the_page_with_the_gpu_s_name_and_time(node, clock):
+    node.log.events = [event(clock.now - 5, xid=48)]
+
+    assert {
+        (m.GPU_XID_ERRORS.name, "3", UUID, BUS, "48", "kmsg"): 1,
+        (m.GPU_XID_LAST.name, "3", UUID, BUS, "48"): clock.unix - 5,
+    } == node.values()
+
+
+def test_the_twin_is_absorbed_and_who_was_first_stands(node, clock):
+    node.nvml = [event(clock.now - 1, "nvml", 48)]
+    first = node.values()
+    node.log.events = [event(clock.now - 0.5, "kmsg", 48)]
+
+    assert first == node.values()
+    assert (m.GPU_XID_ERRORS.name, "3", UUID, BUS, "48", "nvml") in first
+
+
+def test_repeats_are_events_of_their_own(node, clock):
+    node.log.events = [event(clock.now - 1 + i / 10, xid=31) for i in range(3)]
+    node.nvml = [event(clock.now - 0.9 + i / 10, "nvml", 31) for i in range(3)]
+
+    assert 3 == node.count()
+
+
+def test_what_only_one_of_them_tells_counts_alone(node, clock):
+    node.log.events = [event(clock.now - 10), event(clock.now - 9, xid=13)]
+    node.nvml = [event(clock.now - 5, "nvml"), event(clock.now - 9, "nvml", 13, "0000:18:00.0")]
+
+    assert 4 == node.count()
+
+
+def test_events_further_apart_than_the_window_are_two_whoever_is_heard_first(node, clock):
+    node.log.events = [event(clock.now - 2.5), event(clock.now - 20, xid=13)]
+    first = node.count()
+    node.nvml = [event(clock.now - 5, "nvml"), event(clock.now - 17, "nvml", 13)]
+
+    assert (2, 4) == (first, node.count())
+
+
+def test_a_fall_is_one_whether_told_with_an_xid_without_or_both(node, clock):
+    name = (m.GPU_FALLEN.name, "3", UUID, BUS)
+    node.log.events = [event(clock.now - 30), Fall(clock.now - 29.9, BUS)]
+    node.nvml = [event(clock.now - 29, "nvml")]
+    both = node.values()[name]
+    node.log.events = [Fall(clock.now, BUS)]
+
+    assert (1, 2) == (both, node.values()[name])
+
+
+def test_a_gpu_that_is_lost_keeps_its_name(node, clock):
+    node.values()
+    node.gpus = ()
+    node.log.events = [Fall(clock.now, BUS)]
+
+    assert {(m.GPU_FALLEN.name, "3", UUID, BUS): 1} == node.values()
+
+
+def test_a_gpu_that_nobody_has_named_shows_its_place_and_what_nvml_told(node, clock):
+    node.gpus = (Gpu(0, "", info={"pci_bus_id": BUS}),)
+    node.log.events = [event(clock.now, xid=13)]
+    node.nvml = [event(clock.now, "nvml", 13, "0000:18:00.0", uuid="GPU-18")]
+
+    assert {("", "", BUS), ("", "GPU-18", "0000:18:00.0")} == {key[1:4] for key in node.values()}
+
+
+def test_sxids_are_counted_by_switch_and_severity(node):
+    node.log.events = [
+        SwitchError(1.0, "0000:c1:00.0", 20034, "fatal"),
+        SwitchError(1.0, "0000:c1:00.0", 20034, "fatal"),
+        SwitchError(1.0, "0000:c2:00.0", 22013, "nonfatal"),
+    ]
+
+    assert {
+        (m.NVSWITCH_SXID_ERRORS.name, "0000:c1:00.0", "20034", "fatal"): 2,
+        (m.NVSWITCH_SXID_ERRORS.name, "0000:c2:00.0", "22013", "nonfatal"): 1,
+    } == node.values()
+
+
+def test_the_first_of_a_kind_is_logged_with_advice_and_not_again(node, clock, caplog):
+    node.values()
+    node.log.events = [event(clock.now, text="NVRM: Xid (PCI:0000:65:00): 79, …")] * 2
+    node.values()
+    (one,) = [record.getMessage() for record in caplog.records if "XID" in record.getMessage()]
+
+    assert one.startswith(f"GPU 3 at {BUS}: XID 79, GPU has fallen off the bus (fatal). Drain")
+    assert "Log: NVRM: Xid (PCI:0000:65:00): 79" in one
+
+
+def test_with_no_log_and_no_gpu_it_says_what_is_missing(clock, node):
+    node.log.here, node.gpus = False, ()
+    alone = Xids(clock, None, list, tuple)
+
+    assert not node.source.available()
+    assert "no log; and no GPU answers that NVML could tell of" == node.source.why_not()
+    assert not alone.available()
+    assert "the kernel log is not wanted" in alone.why_not()
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_without_a_log_no_event_waits_for_its_twin_for_ever(node, clock, here):
+    node.log.here = here  # a log that is there may still tell of what happened long ago
+    node.nvml = [event(clock.now, "nvml", 48)]
+    node.source.read()
+    clock.sleep(61.0)
+    node.source.read()
+
+    assert here == bool(node.source.memory()["untwinned"])
+
+
+def restarted(clock, node: Node) -> Node:
+    """The collector after this one, with what it left behind as JSON."""
+    after = Node(clock)
+    after.gpus = ()
+    after.source.recall(json.loads(json.dumps(node.source.memory())))
+    return after
+
+
+def test_a_restart_goes_on_with_counts_names_and_place_in_the_log(node, clock):
+    node.log.sequence = 41
+    node.log.events = [event(clock.now), SwitchError(1.0, "0000:c1:00.0", 20034, "fatal")]
+    before = node.values()
+    after = restarted(clock, node)
+
+    assert [41] == after.log.resumed
+    assert before == after.values()
+    assert node.source.memory() == after.source.memory()
+
+
+def test_the_twin_that_comes_after_a_restart_is_absorbed(node, clock):
+    node.nvml = [event(clock.now, "nvml", 48)]
+    node.log.sequence = 41
+    before = node.values()
+    after = restarted(clock, node)
+    after.log.events = [event(clock.now + 0.1, "kmsg", 48)]
+
+    assert before == after.values()
+
+
+def test_counts_are_bounded_after_a_restart_too(node, clock):
+    node.log.events = [event(clock.now, xid=xid) for xid in range(MAX_NUMBERS)]
+    node.values()
+    after = restarted(clock, node)
+    after.log.events = [event(clock.now, xid=900)]
+
+    assert "other" in {key[4] for key in after.values()}
+
+
+HAPPENING = st.lists(
+    st.sampled_from(["error", "heard by nvml", "read", "save", "restart", "wait"]), max_size=30
+)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(HAPPENING)
+def test_across_restarts_and_crashes_every_event_is_counted_once(tmp_path, clock, happening):
+    """A crash goes back to what was last saved; NVML told of what happened before it or never."""
+    path = tmp_path / "across"
+    path.write_text("")
+    happened, unheard, saved = 0, [], None
+
+    def started() -> Node:
+        one = Node(clock, Kmsg(path, clock, clock.monotonic))  # type: ignore[arg-type]
+        if saved is not None:
+            one.source.recall(saved)
+        return one
+
+    node = started()
+    for what in [*happening, "read"]:
+        clock.sleep(0.25)
+        match what:
+            case "error":
+                happened += 1
+                with path.open("a") as log:
+                    log.write(f"3,{happened},{round(clock.now * 1e6)},-;{LINE_TEXT}\n")
+                unheard.append(event(clock.now, "nvml", 31))
+            case "heard by nvml":
+                node.nvml += unheard
+                unheard.clear()
+            case "read":
+                node.source.read()
+            case "save":
+                saved = json.loads(json.dumps(node.source.memory()))
+            case "restart":
+                unheard.clear()
+                node.log.close()  # type: ignore[attr-defined]
+                node = started()
+            case "wait":
+                clock.sleep(10.0)
+                unheard.clear()
+    counted = node.count()
+    node.log.close()  # type: ignore[attr-defined]
+
+    assert happened == counted
+
+
+MEMORY = {"sequence": 3, "names": [[BUS, "3", UUID]], "xids": [[BUS, "79", "kmsg", 2]],
+          "last": [[BUS, "79", 5.5]], "falls": [[BUS, 1, 4.5]],
+          "switches": [["0000:c1:00.0", "20034", "fatal", 1]],
+          "untwinned": [["kmsg", BUS, 79, 4.5]]}  # fmt: skip
+
+
+@pytest.mark.parametrize("tree", [
+    None, [], {}, {**MEMORY, "sequence": -1}, {**MEMORY, "xids": [[BUS, 79, "kmsg", 2]]},
+    {**MEMORY, "xids": [[BUS, "79", "kmsg", True]]}, {**MEMORY, "xids": 7},
+    {**MEMORY, "last": [[BUS, "79", float("nan")]]}, {**MEMORY, "falls": [[BUS, 1]]},
+    {**MEMORY, "untwinned": [["dmesg", BUS, 79, 4.5]]}, {**MEMORY, "names": [[BUS, 3, UUID]]},
+])  # fmt: skip
+def test_a_memory_that_is_none_is_refused_whole(node, tree):
+    node.source.recall(MEMORY)
+    with pytest.raises(ValueError, match=r"."):
+        node.source.recall(tree)
+
+    assert MEMORY == node.source.memory()
+
+
+def test_a_flood_of_xids_is_counted_whole_and_quickly(node, clock):
+    node.log.events = [event(clock.now - 1 + i / 20_000, xid=13 + i % 2) for i in range(17_700)]
+    began = time.process_time()
+
+    assert 17_700 == node.count()
+    assert time.process_time() - began < 3.0
