@@ -24,6 +24,7 @@ from workloads.data.markov import MarkovSource
 from workloads.device import EmulatedDevice, device_seconds
 from workloads.faults.cgroup import CpuGroup
 from workloads.faults.inject import Injector
+from workloads.flight_recorder import DumpOnRequest
 from workloads.flops import per_token
 from workloads.models.configs import TINY
 from workloads.models.gpt import Gpt
@@ -66,7 +67,10 @@ def train(job: RankJob) -> None:
     torch.manual_seed(spec.seed)
     writer = RingWriter(job.node_dir / ring_file_name(job.rank), _identity(job))
     gpu = _simulated_gpu(job) if spec.pace else None
-    beats: list[Callable[[], None]] = [writer.heartbeat]
+    beats: list[Callable[[], None]] = [
+        writer.heartbeat,
+        DumpOnRequest(job.node_dir, spec.run, job.rank),
+    ]
     if gpu is not None:
         beats.append(partial(gpu.write, job.node_dir / device_file_name(gpu.gpu)))
     Heartbeat(*beats).start()

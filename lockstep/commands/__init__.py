@@ -6,7 +6,7 @@ of these files.
 
 from collections.abc import Callable
 
-from lockstep.commands import analyze, collect, demo, doctor, report, run, score
+from lockstep.commands import analyze, collect, demo, doctor, dump, report, run, score
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
     demo.demo,
@@ -15,5 +15,6 @@ COMMANDS: tuple[Callable[..., int | None], ...] = (
     analyze.analyze,
     report.report,
     score.score,
+    dump.dump,
     doctor.doctor,
 )

@@ -1,7 +1,9 @@
 """The shape of a metric and of one value of it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from typing import NamedTuple
 
 
@@ -18,19 +20,33 @@ class Kind(StrEnum):
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A family on the page. Units are base units and end the name; counters end in `_total`."""
+    """A family on the page. Units are base units and end the name; counters end in `_total`.
+
+    Attributes:
+        bounds: Upper bounds of a histogram's buckets, ascending, without infinity.
+        family: Name under which the page groups it: its own, or its histogram's.
+        parts: What the samples of a histogram are of: `_bucket`, `_count` and `_sum`.
+    """
 
     name: str
     kind: Kind
     labels: tuple[str, ...]
     help: str
+    bounds: tuple[float, ...] = ()
+    family: str = ""
+    parts: tuple["Metric", ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "family", self.family or self.name)
+        object.__setattr__(self, "parts", self._parts() if self.kind is Kind.HISTOGRAM else ())
 
     def __call__(self, value: float, *labels: str) -> Sample:
-        """A sample of this metric.
+        """A sample of this metric; a histogram has `histogram` instead.
 
         Raises:
             ValueError: The number of label values is not the number of labels.
@@ -38,3 +54,34 @@ class Metric:
         if len(labels) != len(self.labels):
             raise ValueError(f"{self.name} takes labels {self.labels}, got {labels}")
         return Sample(self, labels, value)
+
+    def histogram(self, counts: Sequence[int], total: float, *labels: str) -> tuple[Sample, ...]:
+        """The samples of a histogram, those of one set of labels together.
+
+        Args:
+            counts: How many fell into each bucket and, last, beyond all bounds; not cumulated.
+            total: Sum of all that was measured.
+            labels: Label values, without `le`.
+
+        Raises:
+            ValueError: This is no histogram, or there is not one count a bucket.
+        """
+        if not self.parts or len(counts) != len(self.bounds) + 1:
+            raise ValueError(f"{self.name} has {len(self.bounds)} bounds, got {len(counts)} counts")
+        bucket, count, whole = self.parts
+        bounds = (*map(repr, self.bounds), "+Inf")
+        cumulated = tuple(accumulate(counts))
+        return (
+            *(bucket(number, *labels, le) for le, number in zip(bounds, cumulated, strict=True)),
+            count(cumulated[-1], *labels),
+            whole(total, *labels),
+        )
+
+    def _parts(self) -> tuple["Metric", ...]:
+        # Counters, as all parts of a histogram: so they are carried over resets like others.
+        return tuple(
+            Metric(self.name + suffix, Kind.COUNTER, labels, self.help, family=self.name)
+            for suffix, labels in (
+                ("_bucket", (*self.labels, "le")), ("_count", self.labels), ("_sum", self.labels)
+            )
+        )  # fmt: skip

@@ -1,0 +1,22 @@
+"""How long collectives take and how fast they are, as NCCL Inspector tells it."""
+
+from collections.abc import Iterator
+
+from collector.contract import metrics as m
+from collector.contract.metrics import Sample
+from collector.sources.nccl_inspector import InspectorReading, NcclInspector
+
+
+def collect(reading: InspectorReading) -> Iterator[Sample]:
+    """One histogram an operation of a group, four series a range of sizes."""
+    for one in reading.operations:
+        key = (one.run, one.group, one.op)
+        yield from m.NCCL_DURATION.histogram(one.counts, one.seconds, *key)
+        for sized in one.sizes:
+            yield m.NCCL_COLLECTIVES(sized.count, *key, sized.size)
+            yield m.NCCL_BYTES(sized.bytes, *key, sized.size)
+            if sized.algorithm is not None and sized.bus is not None:
+                yield m.NCCL_ALGORITHM_BANDWIDTH(sized.algorithm, *key, sized.size)
+                yield m.NCCL_BUS_BANDWIDTH(sized.bus, *key, sized.size)
+    yield m.NCCL_SEQUENCE_GAPS(reading.gaps)
+    yield m.EVENTS_DROPPED(reading.dropped, NcclInspector.name)

@@ -1,0 +1,231 @@
+"""The PyTorch flight recorder: dumps that the ranks of this node wrote, lately."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collector.clock import Clock
+from collector.files import opened
+from collector.reading import RankProcess, Rejected, SourceError
+from collector.sources.flight_recorder.dump import MAX_BYTES, Dump, GroupState, parse
+from collector.sources.flight_recorder.missing import Missing, missing
+from collector.sources.flight_recorder.pipe import request_dump
+from collector.sources.flight_recorder.places import (
+    PIPE_VARIABLE,
+    Place,
+    Teller,
+    beside_rings,
+    named_prefix,
+    old_prefix,
+    prefixes_of,
+    told_by,
+    with_prefix,
+)
+
+__all__ = [
+    "PIPE_VARIABLE", "Dump", "DumpReading", "FlightRecorder", "GroupState", "Missing", "missing",
+    "named_prefix", "old_prefix", "read_dump", "request_dump",
+]  # fmt: skip
+
+SHOWN_SECONDS = 600.0
+"""A dump is evidence for as long as a rank that is gone."""
+LOOK_SECONDS = 5.0
+WRITING_SECONDS = 10.0
+"""A broken dump that was written so lately may be whole a moment later."""
+SILENT_SECONDS = 5.0
+"""How much later than the others' a rank's dump may come."""
+MAX_DUMPS = 64
+MAX_PREFIXES = 16
+BYTES_A_READING = 4 << 20
+"""A dump of 3 MB takes half a second; a hang makes all ranks write theirs at once."""
+
+Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DumpReading:
+    """Every dump of the last SHOWN_SECONDS, newest of each rank.
+
+    Attributes:
+        now: Unix time.
+        missing: By run.
+    """
+
+    now: float
+    dumps: tuple[Dump, ...]
+    missing: tuple[tuple[str, Missing], ...]
+    rejected: tuple[Rejected, ...]
+
+
+class FlightRecorder:
+    """Source of DumpReading. A file is parsed once for each time it is written.
+
+    Args:
+        prefix: What stands before the rank in the paths of dumps, besides what the ranks say.
+        living: Ranks of this node by their rings.
+        processes: The same as our process table has them; None = as `living`.
+    """
+
+    name = "flight_recorder"
+
+    def __init__(
+        self,
+        prefix: str | None,
+        lockstep_dir: Path,
+        proc: Path,
+        clock: Clock,
+        living: Callable[[], Sequence[RankProcess]],
+        processes: Callable[[], Sequence[RankProcess]] | None = None,
+    ) -> None:
+        self._prefix = prefix or old_prefix()
+        self._dir = lockstep_dir
+        self._proc = proc
+        self._clock = clock
+        self._living = living
+        self._processes = processes or living
+        self._said: dict[int, str | None] = {}
+        self._tellers: dict[tuple[str, int], Teller] = {}
+        self._parsed: dict[Path, tuple[Key, Dump | None]] = {}
+        self._looked_at: float | None = None
+        self._reading = DumpReading(0.0, (), (), ())
+        self._waiting = self._there = False
+
+    def available(self) -> bool:
+        """Whether there is a dump of the last SHOWN_SECONDS."""
+        now = self._clock.monotonic()
+        due = self._looked_at is None or now - self._looked_at >= LOOK_SECONDS
+        if due or self._waiting:
+            self._looked_at = now
+            self._reading = self._look()
+            self._there = bool(self._reading.dumps or self._reading.rejected)
+        return self._there
+
+    def why_not(self) -> str:
+        """What is missing."""
+        minutes = SHOWN_SECONDS / 60
+        return (
+            f"no dump of the last {minutes:g} minutes at {self._prefix}<rank> or beside the rings"
+        )
+
+    def read(self) -> DumpReading:
+        """The dumps; what was refused is told once."""
+        reading = self._reading
+        self._reading = DumpReading(reading.now, reading.dumps, reading.missing, ())
+        return DumpReading(self._clock.wall(), reading.dumps, reading.missing, reading.rejected)
+
+    def _look(self) -> DumpReading:
+        now = self._clock.wall()
+        places, rejected = self._places(now)
+        fresh: dict[tuple[str, int], Dump] = {}
+        unread: set[tuple[str, int]] = set()
+        known: dict[Path, tuple[Key, Dump | None]] = {}
+        spent, self._waiting = 0, False
+        for place, key in self._newest(places, now):
+            before = self._parsed.get(place.path)
+            if before is not None and before[0] == key:
+                known[place.path] = before
+            elif spent and spent + key[2] > BYTES_A_READING:
+                self._waiting = True
+            else:
+                spent += key[2]
+                self._parse(place, key, now, known, rejected)
+            dump = known[place.path][1] if place.path in known else None
+            if dump is not None:
+                fresh.setdefault((place.run, place.rank), replace(dump, run=place.run))
+            else:
+                unread.add((place.run, place.rank))
+        self._parsed = known
+        here = [who for rank in self._living() if (who := (rank.run, rank.rank)) not in unread]
+        dumps = tuple(fresh[key] for key in sorted(fresh))
+        return DumpReading(now, dumps, tuple(_missing(dumps, here, now)), tuple(rejected))
+
+    def _places(self, now: float) -> tuple[list[Place], list[Rejected]]:
+        processes = self._processes()
+        self._said, rejected = prefixes_of(processes, self._proc, self._said)
+        self._tellers = told_by(processes, self._said, self._tellers, now)
+        places, refused = beside_rings(self._dir)
+        rejected += refused
+        prefixes = list(dict.fromkeys((self._prefix, *(prefix for prefix, _ in self._tellers))))
+        if len(prefixes) > MAX_PREFIXES:
+            words = f"the ranks name {len(prefixes)} places of dumps; {MAX_PREFIXES} are looked at"
+            rejected.append(Rejected("too_many", words))
+        for prefix in prefixes[:MAX_PREFIXES]:
+            found, refused = with_prefix(prefix)
+            rejected += refused
+            # In a home that many nodes share lie dumps of ranks that are not ours.
+            places += [
+                place
+                for place in found
+                if prefix == self._prefix or (prefix, place.rank) in self._tellers
+            ]
+        return places, rejected
+
+    def _newest(self, places: list[Place], now: float) -> list[tuple[Place, Key]]:
+        """At most MAX_DUMPS regular files written lately, newest first."""
+        found = []
+        for place in places:
+            try:
+                told = os.lstat(place.path)
+            except OSError:  # removed between listing and looking; a link is refused on opening
+                continue
+            written = told.st_mtime_ns / 1e9
+            if abs(now - written) <= SHOWN_SECONDS:
+                if not place.run:
+                    place = self._of_run(place, written)
+                found.append((place, (told.st_ino, told.st_mtime_ns, told.st_size)))
+        found.sort(key=lambda one: (-one[1][1], one[0].rank))
+        return found[:MAX_DUMPS]
+
+    def _of_run(self, place: Place, written: float) -> Place:
+        """With the run whose rank names the place, unless the file is older than that run."""
+        prefix = str(place.path).removesuffix(str(place.rank))
+        teller = self._tellers.get((prefix, place.rank))
+        return place if teller is None or written < teller.since else place.of(teller.run)
+
+    def _parse(
+        self,
+        place: Place,
+        key: Key,
+        now: float,
+        known: dict[Path, tuple[Key, Dump | None]],
+        rejected: list[Rejected],
+    ) -> None:
+        """Torch writes in place: what is broken and was written just now is read again."""
+        try:
+            dump = read_dump(place.path, place.run, place.rank)
+        except SourceError as error:
+            if error.reason == "content" and 0 <= now - key[1] / 1e9 < WRITING_SECONDS:
+                return
+            known[place.path] = key, None
+            rejected.append(Rejected(error.reason, f"{place.path}: {error}"))
+        else:
+            known[place.path] = key, dump
+            rejected += dump.rejected
+
+
+def read_dump(path: Path, run: str, rank: int) -> Dump:
+    """One dump.
+
+    Raises:
+        SourceError: It cannot be read, is too large, or is no dump.
+    """
+    with opened(path) as descriptor:
+        written_at = os.fstat(descriptor).st_mtime_ns / 1e9
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise SourceError("too_large", f"a dump of over {MAX_BYTES >> 20} MiB")
+    return parse(data, run, rank, written_at)
+
+
+def _missing(
+    dumps: Sequence[Dump], here: Sequence[tuple[str, int]], now: float
+) -> Iterator[tuple[str, Missing]]:
+    """By run; a rank is silent only once the others' dumps have lain there for a while."""
+    for run in sorted({dump.run for dump in dumps}):
+        told = [dump for dump in dumps if dump.run == run]
+        settled = now - max(dump.written_at for dump in told) >= SILENT_SECONDS
+        ranks = [rank for name, rank in here if name == run] if settled else []
+        for one in missing(told, ranks):
+            yield run, one

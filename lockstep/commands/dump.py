@@ -1,0 +1,135 @@
+"""`lockstep dump`: who is missing from which collective, by PyTorch's flight recorder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from collector.contract.words import ExitCode
+from lockstep import output
+from lockstep.output import Format
+
+if TYPE_CHECKING:
+    from lockstep.dumps import Answer, Answers
+
+HEADER = ("rank", "node", "group", "enqueued", "started", "completed", "inside")
+
+
+def dump(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name of a run on this machine.")],
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Where its ranks write their rings.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=60, help="Seconds to wait for the ranks.")
+    ] = 5.0,
+    form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
+) -> int:
+    """Ask the ranks of a run that hangs what each is inside, and name who is missing.
+
+    Harmless to the run. Exits 69 if no rank of it is found, or none answers.
+
+    Example: lockstep dump gpt-20261120T101500-3f2a
+    """
+    from collector.clock import SystemClock
+    from lockstep.dumps import asked, ranks_below
+
+    if "/" in run:
+        raise typer.BadParameter(f"{run!r} is no name of a run; `lockstep run` prints it")
+    clock, proc = SystemClock(), Path("/proc")
+    where = folder if folder is not None else _rings()
+    found = ranks_below(where, proc, clock)
+    ranks = sorted((rank for rank in found if rank.key[0] == run), key=lambda rank: rank.key)
+    if not ranks:
+        runs = ", ".join(sorted({rank.key[0] for rank in found})) or "none"
+        output.fail(
+            ExitCode.UNREACHABLE,
+            f"no rank of run {run} has a ring in {where} (runs there: {runs}); give --dir DIR",
+        )
+    try:
+        answers = asked(ranks, proc, clock, timeout)
+    except OSError as error:
+        output.fail(ExitCode.UNREACHABLE, f"the ranks of {run} cannot be asked: {error}")
+    if all(one.dump is None for one in answers.ranks):
+        why = "; ".join(f"rank {one.rank.key[1]}: {one.why}" for one in answers.ranks)
+        output.fail(ExitCode.UNREACHABLE, f"no rank of {run} wrote a dump: {why}")
+    output.document(_tree(run, answers), form, _table(answers))
+    return ExitCode.OK
+
+
+def _rings() -> Path:
+    """Where the collector of this machine would look."""
+    import os
+
+    from collector.config import load
+
+    return load(None, os.environ, {}).lockstep_dir
+
+
+def _tree(run: str, answers: "Answers") -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "run": run,
+        "ranks": [_rank(one) for one in answers.ranks],
+        "missing": [
+            {
+                "group": one.group,
+                "sequence": one.sequence,
+                "op": one.op,
+                "missing_ranks": [*one.ranks, *one.silent],
+                "waited_seconds": one.waited_seconds,
+            }
+            for one in answers.missing
+            if one.held_up
+        ],
+    }
+
+
+def _rank(one: "Answer") -> dict[str, Any]:
+    groups = one.dump.groups if one.dump is not None else ()
+    return {
+        "rank": one.rank.key[1],
+        "node": one.rank.header.identity.node,
+        "why": "" if one.dump is not None else one.why,
+        "groups": [
+            {
+                "group": state.group,
+                "enqueued": state.enqueued,
+                "started": state.started,
+                "completed": state.completed,
+                "inside": state.open[0].op if state.open else None,
+                "inside_seconds": state.open[0].waited_seconds if state.open else None,
+            }
+            for state in groups
+        ],
+    }
+
+
+def _table(answers: "Answers") -> str:
+    rows: list[tuple[str, ...]] = []
+    for one in answers.ranks:
+        who = (str(one.rank.key[1]), one.rank.header.identity.node)
+        if one.dump is None:
+            rows.append((*who, "", "", "", "", f"no dump: {one.why}"))
+            continue
+        for state in one.dump.groups:
+            numbers = (_number(n) for n in (state.enqueued, state.started, state.completed))
+            inside = [f"{each.op} for {each.waited_seconds:.1f} s" for each in state.open[:1]]
+            rows.append((*who, state.group, *numbers, *(inside or [""])))
+    lines = [
+        f"{_ranks(*one.ranks, *one.silent)} missing from {one.op} {one.sequence} of group"
+        f" {one.group}; others have waited {one.waited_seconds:.1f} s"
+        for one in answers.missing
+        if one.held_up
+    ]
+    sentence = "\n".join(lines) or "Nobody is missing from a collective."
+    return f"{output.grid(HEADER, rows)}\n\n{sentence}"
+
+
+def _ranks(*ranks: int) -> str:
+    verb = "is" if len(ranks) == 1 else "are"
+    return f"Rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} {verb}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
