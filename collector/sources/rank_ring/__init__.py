@@ -11,10 +11,11 @@ from pathlib import Path
 from collector.clock import Clock
 from collector.contract import ring
 from collector.contract.metrics import RANK_GONE_SECONDS
-from collector.files import find, opened, process_lives
+from collector.files import find, opened
 from collector.reading import Rejected, SourceError
-from collector.sources.rank_ring.header import Header, check_size, read_header
+from collector.sources.rank_ring.header import AHEAD_NS, Header, check_size, read_header
 from collector.sources.rank_ring.records import Records, read_records
+from collector.sources.rank_ring.writers import Writers
 
 __all__ = ["MAX_RINGS", "Rank", "RankRings", "Records", "RingReading", "read_records", "scan"]
 
@@ -25,11 +26,18 @@ RankKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank of this node; `up` is False once its process is gone."""
+    """One rank of this node.
+
+    Attributes:
+        up: False once its process is gone.
+        pid: Its process in our process table; None if it is gone, or not visible here. In a
+            container a rank knows itself by another one, `header.identity.pid`.
+    """
 
     path: Path
     header: Header
     up: bool
+    pid: int | None
 
     @property
     def key(self) -> RankKey:
@@ -60,6 +68,7 @@ class RankRings:
         self._dir = lockstep_dir
         self._proc = proc
         self._clock = clock
+        self._writers = Writers(proc, clock)
         self._known: dict[RankKey, Rank] = {}
         self._gone_since: dict[RankKey, float] = {}
 
@@ -70,16 +79,16 @@ class RankRings:
     def read(self) -> RingReading:
         """Read every ring's header and ask the process table who still lives."""
         now = self._clock.monotonic()
-        ranks, rejected = scan(self._dir, self._proc, self._clock)
+        ranks, rejected = scan(self._dir, self._proc, self._clock, self._writers)
         found = {rank.key: rank for rank in ranks}
         for key, rank in self._known.items():
             # A file that vanished or broke says nothing; the process table still may.
-            if key not in found and not process_lives(self._proc, rank.header.identity.pid):
-                found[key] = replace(rank, up=False)
+            if key not in found and not self._writers.find(rank.path, rank.header)[0]:
+                found[key] = replace(rank, up=False, pid=None)
         for key, rank in found.items():
             # Killed inside the guarded part: the reading before is the last whole one.
             if not rank.up and rank.header.live is None and key in self._known:
-                found[key] = replace(self._known[key], up=False)
+                found[key] = replace(self._known[key], up=False, pid=None)
         self._gone_since = {
             key: self._gone_since.get(
                 key, now if key in self._known else _last_sign_of_life(rank, now)
@@ -100,10 +109,13 @@ class RankRings:
         )
 
 
-def scan(folder: Path, proc: Path, clock: Clock) -> tuple[list[Rank], list[Rejected]]:
+def scan(
+    folder: Path, proc: Path, clock: Clock, writers: Writers | None = None
+) -> tuple[list[Rank], list[Rejected]]:
     """Every rank that has a readable ring in the folder or one level below, and what was refused.
 
-    Two rings of one rank (a restart in another pod) give one rank, the one started last.
+    Two rings of one rank (a restart in another pod) give one rank, the one started last. Who scans
+    again and again keeps its `writers`.
     """
     paths, rejected = find(folder, "rank-", ring.FILE_SUFFIX)
     if len(paths) > MAX_RINGS:
@@ -111,14 +123,16 @@ def scan(folder: Path, proc: Path, clock: Clock) -> tuple[list[Rank], list[Rejec
             Rejected("too_many", f"{len(paths)} rings in {folder}; {MAX_RINGS} are read")
         )
     ranks: dict[RankKey, Rank] = {}
-    for rank in _ranks(paths[:MAX_RINGS], proc, clock, rejected):
+    for rank in _ranks(paths[:MAX_RINGS], writers or Writers(proc, clock), clock, rejected):
         other = ranks.get(rank.key)
         if other is None or _started(other) < _started(rank):
             ranks[rank.key] = rank
     return list(ranks.values()), rejected
 
 
-def _ranks(paths: list[Path], proc: Path, clock: Clock, rejected: list[Rejected]) -> Iterator[Rank]:
+def _ranks(
+    paths: list[Path], writers: Writers, clock: Clock, rejected: list[Rejected]
+) -> Iterator[Rank]:
     for path in paths:
         try:
             with opened(path) as descriptor:
@@ -127,9 +141,11 @@ def _ranks(paths: list[Path], proc: Path, clock: Clock, rejected: list[Rejected]
             who = header.identity
             if path.name != ring.file_name(who.rank):
                 raise SourceError("content", f"{path} says that it is rank {who.rank}")
+            if header.heartbeat_ns > clock.monotonic() * 1e9 + AHEAD_NS:
+                rejected.append(Rejected("clock", f"{path}: its heartbeat is ahead of our clock"))
             if header.live is None:
                 rejected.append(Rejected("guard", f"{path}: its writer stopped inside a record"))
-            yield Rank(path, header, process_lives(proc, who.pid))
+            yield Rank(path, header, *writers.find(path, header))
         except SourceError as error:
             if error.reason != "missing":  # removed between listing and opening
                 rejected.append(Rejected(error.reason, f"{path}: {error}"))

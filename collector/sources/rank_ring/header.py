@@ -1,5 +1,6 @@
 """The header of one ring file: who the rank is, how far it got, what it is inside now."""
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -8,6 +9,10 @@ from collector.contract import ring
 from collector.contract.words import OPS, PHASES, RANK_STATES, RankState
 from collector.reading import SourceError
 
+MAX_COUNT = 1 << 53
+"""Beyond this a counter is no exact number on the page (and 10^15 tokens were never trained on)."""
+AHEAD_NS = 1_000_000_000
+"""How far a time of a rank may lie ahead of our clock: it goes on while its header is read."""
 REREADS = 20
 REREAD_SECONDS = 0.001
 """A writer is inside the guarded part for microseconds, unless the scheduler took its core away."""
@@ -118,9 +123,9 @@ def read_header(descriptor: int, clock: Clock) -> Header:
         page = _pread(descriptor, ring.HEADER_BYTES, 0)
         # The guard is read on its own on both sides: a copy of the page is not one moment.
         if before % 2 == 0 and _guard(descriptor) == before:
-            return _decode(page, consistent=True)
+            return _decode(page, clock, consistent=True)
         clock.sleep(REREAD_SECONDS)
-    return _decode(page, consistent=False)
+    return _decode(page, clock, consistent=False)
 
 
 def read_cursors(descriptor: int) -> tuple[int, int]:
@@ -141,7 +146,7 @@ def _pread(descriptor: int, size: int, offset: int) -> bytes:
     return data
 
 
-def _decode(page: bytes, *, consistent: bool) -> Header:
+def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
     identity = _identity(page)
     (state,) = ring.STATE.unpack_from(page, ring.STATE_OFFSET)
     if state >= len(RANK_STATES):
@@ -155,6 +160,10 @@ def _decode(page: bytes, *, consistent: bool) -> Header:
         raise SourceError("content", f"the group names repeat: {', '.join(used)}")
     tags = _names(page, ring.TAG_NAMES_OFFSET, ring.MAX_TAGS, ring.TAG_NAME_BYTES, "tag")
     live = _live(page, group_names) if consistent else None
+    if live is not None:
+        _check_reach(live, round(clock.monotonic() * 1e9) + AHEAD_NS)
+    if heartbeat_ns < 0:
+        raise SourceError("content", "the heartbeat of the ring is below zero")
     return Header(identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags)
 
 
@@ -174,7 +183,8 @@ def _identity(page: bytes) -> Identity:
     if sizes != right:
         raise SourceError("version", f"ring layout {sizes}; this collector reads {right}")
     numbers = (rank, world, local_rank, attempt, pid, dp, pp, tp, ep, cp)
-    if min(numbers) < 0 or rank >= world or gpu < -1:
+    places = (rank, local_rank, dp, pp, tp, ep, cp)
+    if min(numbers) < 0 or max(places) >= world or gpu < -1:
         raise SourceError("content", f"identity of rank {rank} of {world} does not hold together")
     return Identity(
         _text(run, "run"), _text(node, "node"), _text(uuid, "uuid", empty=True) or None,
@@ -194,15 +204,34 @@ def _live(page: bytes, group_names: tuple[str, ...]) -> Live:
         for index, name in enumerate(group_names)
         if name and (offset := ring.GROUP_COUNTERS_OFFSET + index * ring.GROUP_COUNTERS.size)
     )
-    additive = [wall_ns, own_ns, cpu_ns, *phase_ns]
+    signed = [wall_ns, own_ns, cpu_ns, *phase_ns, since_ns, progress_ns]
     for one in groups:
-        additive += (one.collective_ns, one.enqueued, one.completed)
-    if min(additive) < 0 or not flops >= 0:
-        raise SourceError("content", "a counter of the ring is below zero")
+        signed += (one.collective_ns, one.enqueued, one.completed)
+    if min(signed) < 0 or not 0 <= flops < math.inf:
+        raise SourceError("content", "a counter of the ring is below zero or endless")
     return Live(
         op_cursor, step_cursor, steps, wall_ns, own_ns, cpu_ns, samples, tokens, flops, loss,
         phase_ns, groups, _open(op, group, sequence, since_ns, group_names), progress_ns,
     )  # fmt: skip
+
+
+def _check_reach(live: Live, latest_ns: int) -> None:
+    """Refuse counters that no rank of this boot can have reached; noise seldom looks otherwise.
+
+    Raises:
+        SourceError: One lies beyond the time that this machine is up, beyond its group's arrivals,
+            or beyond MAX_COUNT.
+    """
+    if max(live.wall_ns, live.own_ns, live.cpu_ns, *live.phase_ns) > latest_ns:
+        raise SourceError("content", "a time of the ring is longer than this machine is up")
+    for one in live.groups:
+        # Overlapped operations add up to more than the time that passed, each to no more.
+        most = latest_ns * max(1, one.collectives)
+        if max(one.completed, one.collectives) > one.enqueued or one.collective_ns > most:
+            raise SourceError("content", f"group {one.name} of the ring did more than it began")
+    counts = [live.steps, live.samples, live.tokens, live.op_cursor, live.step_cursor]
+    if max(*counts, *(one.enqueued for one in live.groups)) > MAX_COUNT:
+        raise SourceError("content", f"a counter of the ring is above {MAX_COUNT}")
 
 
 def _open(

@@ -103,7 +103,9 @@ class SlotCopy:
 
     def oldest_step(self) -> int | None:
         """Step of the oldest whole record; None = there is none."""
-        return self._step(self.numbers[0]) if self.numbers else None
+        whole = (number for number in self.numbers if self._record(number)[-1] == number + 1)
+        oldest = next(whole, None)
+        return None if oldest is None else self._step(oldest)
 
     def window(self, from_step: int, to_step: int | None) -> list[tuple[Any, ...]]:
         """Whole records of the steps in [from_step, to_step), unpacked, oldest first."""
@@ -111,7 +113,14 @@ class SlotCopy:
         start = bisect_left(numbers, from_step, key=self._step)
         stop = len(numbers) if to_step is None else bisect_left(numbers, to_step, key=self._step)
         records = ((number, self._record(number)) for number in numbers[start:stop])
-        return [record for number, record in records if record[-1] == number + 1]
+        # The search leads astray where the slots hold noise: what it found is looked at again.
+        return [
+            record
+            for number, record in records
+            if record[-1] == number + 1
+            and from_step <= record[self.step_field]
+            and (to_step is None or record[self.step_field] < to_step)
+        ]
 
     def _step(self, number: int) -> int:
         step: int = self._record(number)[self.step_field]
