@@ -30,7 +30,12 @@ class Rejected:
 
 
 class RankProcess(NamedTuple):
-    """A living rank and its process; what several sources are asked about."""
+    """A living rank and its process; what several sources are asked about.
+
+    Attributes:
+        pid: In our process table, for who looks at processes; as the rank knows itself, which in a
+            container is another one, for who reads what NCCL says of it.
+    """
 
     run: str
     rank: int

@@ -6,43 +6,68 @@ from typing import Any, Protocol, TypeVar
 
 from collector.clock import Clock
 from collector.collectors import (
+    allocation,
     clock_state,
     disk,
+    ethernet,
+    flight_recorder,
     gpu,
     host,
     host_temperature,
+    infiniband,
+    interfaces,
     memory_trouble,
     monitor,
+    nccl_inspector,
+    nccl_ras,
     network_stack,
     run_queue,
     simulated_gpu,
+    thermal_throttle,
     throttling,
     training,
+    xid,
 )
 from collector.config import Config, ConfigError, nearest
 from collector.contract.metrics import Sample
 from collector.counters import Falls
+from collector.gpu_holding import RankDevice
+from collector.gpu_inventory import GpuInventory
 from collector.precedence import Ranked
 from collector.reading import RankProcess
 from collector.sources import Source
+from collector.sources.allocation import Allocation
 from collector.sources.cgroup import Cgroups
 from collector.sources.cgroup_tree import CgroupTree
 from collector.sources.dcgm import Dcgm
 from collector.sources.dcgm_exporter import DcgmExporter
 from collector.sources.diskstats import Diskstats
+from collector.sources.ethtool import Ethtool
+from collector.sources.flight_recorder import FlightRecorder
 from collector.sources.identity import Identity
+from collector.sources.infiniband import Infiniband
+from collector.sources.infiniband.errors import InfinibandErrors
 from collector.sources.kernel_clock import KernelClock
+from collector.sources.kmsg import Kmsg
+from collector.sources.nccl_inspector import NcclInspector
+from collector.sources.nccl_ras import NcclRas
+from collector.sources.netdev import Netdev
+from collector.sources.netdev.devices import Devices
 from collector.sources.nvml import Nvml
 from collector.sources.own_process import OwnProcessStat
+from collector.sources.pod_resources import PodResources
 from collector.sources.procfs import Procfs
-from collector.sources.rank_ring import RankRings, scan
+from collector.sources.rank_ring import Rank, RankRings
+from collector.sources.rank_ring.living import LivingRanks
 from collector.sources.replay import Replay
 from collector.sources.schedstat import Schedstat
 from collector.sources.simulated import SimulatedGpus
 from collector.sources.softnet import SoftnetStat
 from collector.sources.tcp import TcpCounters
 from collector.sources.thermal import ThermalZones
+from collector.sources.thermal_throttle import ThermalThrottles
 from collector.sources.vmstat import Vmstat
+from collector.sources.xid import Xids
 
 DEADLINE_SECONDS = 2.0
 """A reading that takes longer is stalled: on the page well within five seconds."""
@@ -62,7 +87,8 @@ class Collector(Protocol[R_contra]):
 class Feed:
     """A source, what becomes of its readings, its period and deadline in seconds.
 
-    `falls` says what a counter of it that reads less than before means.
+    `falls` says what a counter of it that reads less than before means. While the source is not
+    available, it is looked for every `look` periods. `in_turns`: with others by one thread.
     """
 
     source: Source[Any]
@@ -70,33 +96,51 @@ class Feed:
     period: float
     deadline: float = DEADLINE_SECONDS
     falls: Falls = Falls.TOLD
+    look: int = 1
+    in_turns: bool = False
 
 
-COLLECTORS: tuple[tuple[str, Collector[Any]], ...] = (
+COLLECTORS: tuple[tuple[str, Collector[Any] | type[gpu.Collect]], ...] = (
     (RankRings.name, training.collect),
     (Cgroups.name, throttling.collect),
     (Schedstat.name, run_queue.collect),
     (SimulatedGpus.name, simulated_gpu.collect),
-    (Replay.name, gpu.collect),
-    (Nvml.name, gpu.collect),
-    (Dcgm.name, gpu.collect),
-    (DcgmExporter.name, gpu.collect),
+    (Replay.name, gpu.Collect),
+    (Nvml.name, gpu.Collect),
+    (Dcgm.name, gpu.Collect),
+    (DcgmExporter.name, gpu.Collect),
+    (NcclRas.name, nccl_ras.collect),
+    (FlightRecorder.name, flight_recorder.collect),
+    (Xids.name, xid.collect),
+    (Kmsg.name, xid.collect_log),
+    (PodResources.name, allocation.collect_kubelet),
+    (Allocation.name, allocation.collect),
+    (NcclInspector.name, nccl_inspector.collect),
     (Procfs.name, host.collect),
     (Diskstats.name, disk.collect),
+    (Infiniband.name, infiniband.collect),
+    (InfinibandErrors.name, infiniband.collect_errors),
+    (Netdev.name, interfaces.collect),
+    (Ethtool.name, ethernet.collect),
     (SoftnetStat.name, network_stack.collect_softnet),
     (TcpCounters.name, network_stack.collect_tcp),
     (Vmstat.name, memory_trouble.collect),
     (CgroupTree.name, throttling.collect_node),
     (ThermalZones.name, host_temperature.collect),
+    (ThermalThrottles.name, thermal_throttle.collect),
     (KernelClock.name, clock_state.collect),
     (Identity.name, host.collect_identity),
     (OwnProcessStat.name, monitor.collect),
 )
-"""Which collector reads which source, in the order of the page."""
+"""Which collector reads which source, in the order of the page; a class is made for each feed."""
 
 
 FALLS: dict[str, Falls] = {
     Procfs.name: Falls.HOLD,
+    Netdev.name: Falls.HOLD,
+    Infiniband.name: Falls.CARRY,
+    InfinibandErrors.name: Falls.CARRY,
+    Ethtool.name: Falls.CARRY,
     "nvml": Falls.CARRY,
     "dcgm": Falls.CARRY,
     "dcgm_exporter": Falls.CARRY,
@@ -105,10 +149,33 @@ FALLS: dict[str, Falls] = {
 
 
 SLOW: frozenset[str] = frozenset((
-    CgroupTree.name, Identity.name, KernelClock.name, OwnProcessStat.name, ThermalZones.name,
-    Vmstat.name,
+    CgroupTree.name, Ethtool.name, Identity.name, InfinibandErrors.name, KernelClock.name,
+    OwnProcessStat.name, ThermalThrottles.name, ThermalZones.name, Vmstat.name,
 ))  # fmt: skip
 """Sources of what changes slowly or costs much to read."""
+
+
+IN_TURNS: frozenset[str] = frozenset((
+    Cgroups.name, Diskstats.name, Identity.name, KernelClock.name, Netdev.name, OwnProcessStat.name,
+    Procfs.name, RankRings.name, Schedstat.name, SimulatedGpus.name, SoftnetStat.name,
+    TcpCounters.name, Vmstat.name,
+))  # fmt: skip
+"""Sources of what the kernel has at hand: to wake a thread for each would cost more than to read
+them."""
+
+
+EVENTS: frozenset[str] = frozenset((Xids.name,))
+"""Sources of what has to be seen within a second of its happening: read twice in a fast period."""
+
+
+LOOKED_FOR_SELDOM: frozenset[str] = frozenset((
+    "replay", "nvml", "dcgm", "dcgm_exporter", "infiniband", "ethtool", "kmsg", "nccl_ras",
+    "nccl_inspector", "flight_recorder",
+))  # fmt: skip
+"""Sources that most nodes have at start or never; a look each second would cost as much as others'
+readings."""
+LOOK_TURNS = 3
+"""Periods between two looks for one of them: what comes is on the page within five seconds."""
 
 
 def feeds(config: Config, clock: Clock) -> tuple[Feed, ...]:
@@ -126,43 +193,105 @@ def feeds(config: Config, clock: Clock) -> tuple[Feed, ...]:
     return tuple(
         Feed(
             build[name](),
-            collect,
-            config.slow_period if name in SLOW else config.fast_period,
+            collect() if isinstance(collect, type) else collect,
+            _period(name, config),
             falls=FALLS.get(name, Falls.TOLD),
+            look=LOOK_TURNS if name in LOOKED_FOR_SELDOM else 1,
+            in_turns=name in IN_TURNS,
         )
         for name, collect in COLLECTORS
         if name in wanted
     )
 
 
+def _period(name: str, config: Config) -> float:
+    if name in EVENTS:
+        return config.fast_period / 2
+    return config.slow_period if name in SLOW else config.fast_period
+
+
+def _gpu_sources(config: Config, clock: Clock, known: GpuInventory, driver: Nvml) -> list[Ranked]:
+    """The best first: a capture is played in place of this machine's GPUs."""
+    ranked: list[Ranked] = []
+    for source in (
+        Replay(config.replay, clock),
+        driver,
+        Dcgm(clock),
+        DcgmExporter(config.dcgm_exporter, clock),
+    ):
+        if config.sources is None or source.name in config.sources:  # who is not read, never ends
+            ranked.append(Ranked(known.watching(source), ranked))
+    return ranked
+
+
+def _built(source: Ranked) -> Callable[[], Source[Any]]:
+    return lambda: source
+
+
 def _sources(config: Config, clock: Clock) -> dict[str, Callable[[], Source[Any]]]:
     proc, folder = config.proc, config.lockstep_dir
 
-    def living_ranks() -> list[RankProcess]:
-        ranks, _ = scan(folder, proc, clock)
-        return [RankProcess(*rank.key, rank.header.identity.pid) for rank in ranks if rank.up]
+    def network_devices() -> Devices:
+        return Devices(proc, config.sys, virtual=config.virtual_devices)
 
-    # A capture is played in place of this machine's GPUs; of those, one source feeds the page.
-    replay = Ranked(Replay(config.replay, clock))
-    nvml = Ranked(Nvml(proc, config.sys, clock, config.slow_period), [replay])
-    dcgm = Ranked(Dcgm(), [replay, nvml])
+    living = LivingRanks(folder, proc, clock)
+
+    def living_ranks() -> list[RankProcess]:
+        return [RankProcess(*rank.key, rank.header.identity.pid) for rank in living()]
+
+    def rank_processes() -> list[RankProcess]:
+        """As our process table has them: a pid of a container's is another process here."""
+        return [RankProcess(*rank.key, rank.pid) for rank in living() if rank.pid is not None]
+
+    def rank_devices() -> list[RankDevice]:
+        return [_rank_device(rank) for rank in living()]
+
+    known, kubelet = GpuInventory(), PodResources(config.pod_resources, clock)
+    driver = Nvml(proc, config.sys, clock, config.slow_period)
+    kmsg = Kmsg(config.kmsg, clock)
+    # Errors of this machine have nothing to do with the GPUs of a capture, nor is a log read that
+    # was not asked for.
+    real, asked = config.replay is None, config.sources is None or Kmsg.name in config.sources
+    log = kmsg if real and asked else None
+    # Inspector files lie where their folder says, or beside the rings.
+    inspected = (folder,) if config.inspector_dir is None else (config.inspector_dir, folder)
     return {
-        Replay.name: lambda: replay,
-        Nvml.name: lambda: nvml,
-        Dcgm.name: lambda: dcgm,
-        DcgmExporter.name: lambda: Ranked(DcgmExporter(config.dcgm_exporter), [replay, nvml, dcgm]),
+        **{one.name: _built(one) for one in _gpu_sources(config, clock, known, driver)},
         RankRings.name: lambda: RankRings(folder, proc, clock),
-        Cgroups.name: lambda: Cgroups(proc, config.sys, living_ranks),
-        Schedstat.name: lambda: Schedstat(proc, living_ranks),
+        Cgroups.name: lambda: Cgroups(proc, config.sys, rank_processes),
+        Schedstat.name: lambda: Schedstat(proc, rank_processes),
         SimulatedGpus.name: lambda: SimulatedGpus(folder, proc, clock),
+        NcclInspector.name: lambda: NcclInspector(inspected, proc, clock, living_ranks),
+        PodResources.name: lambda: kubelet,
+        Allocation.name: lambda: Allocation(proc, kubelet.held, rank_devices, known.gpus),
+        Xids.name: lambda: Xids(clock, log, driver.xid_events, known.gpus),
+        Kmsg.name: lambda: kmsg,
+        NcclRas.name: lambda: NcclRas(
+            config.ras, config.node, proc, clock, living_ranks, processes=rank_processes
+        ),
+        FlightRecorder.name: lambda: FlightRecorder(
+            config.flight_recorder, folder, proc, clock, living_ranks, rank_processes
+        ),
         Procfs.name: lambda: Procfs(proc),
         Diskstats.name: lambda: Diskstats(proc),
+        Infiniband.name: lambda: Infiniband(config.sys),
+        InfinibandErrors.name: lambda: InfinibandErrors(config.sys),
+        Netdev.name: lambda: Netdev(network_devices(), clock, config.slow_period),
+        Ethtool.name: lambda: Ethtool(network_devices().names),
         SoftnetStat.name: lambda: SoftnetStat(proc),
         TcpCounters.name: lambda: TcpCounters(proc),
         Vmstat.name: lambda: Vmstat(proc),
         CgroupTree.name: lambda: CgroupTree(config.sys),
         ThermalZones.name: lambda: ThermalZones(config.sys),
+        ThermalThrottles.name: lambda: ThermalThrottles(config.sys),
         KernelClock.name: KernelClock,
         Identity.name: lambda: Identity(proc, config.node),
         OwnProcessStat.name: lambda: OwnProcessStat(proc),
     }
+
+
+def _rank_device(rank: Rank) -> RankDevice:
+    who = rank.header.identity
+    return RankDevice(
+        who.run, who.rank, who.local_rank, who.world, rank.pid, who.gpu, who.uuid or ""
+    )

@@ -1,4 +1,4 @@
-"""The host's processors, memory, pressure and network, and which machine it is."""
+"""The host's processors, memory and pressure, and which machine it is."""
 
 from collections.abc import Iterator
 
@@ -33,15 +33,6 @@ def collect(host: Host) -> Iterator[Sample]:
             yield _MEMORY[part](size)
     for resource, scope, seconds in host.pressure:
         yield m.PRESSURE(seconds, resource, scope)
-    for one in host.interfaces:
-        for metric, pair in (
-            (m.NET_BYTES, one.bytes),
-            (m.NET_PACKETS, one.packets),
-            (m.NET_ERRORS, one.errors),
-            (m.NET_DROPS, one.drops),
-        ):
-            yield metric(pair[0], one.device, "receive")
-            yield metric(pair[1], one.device, "transmit")
 
 
 def collect_identity(machine: MachineIdentity) -> Iterator[Sample]:

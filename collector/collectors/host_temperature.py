@@ -7,6 +7,6 @@ from collector.sources.thermal import HostTemperature
 
 
 def collect(reading: HostTemperature) -> Iterator[Sample]:
-    """One sample a thermal zone."""
+    """One sample a thermal zone or sensor."""
     for zone in reading.zones:
-        yield HOST_TEMPERATURE(zone.celsius, str(zone.number), zone.kind)
+        yield HOST_TEMPERATURE(zone.celsius, zone.place, zone.kind)

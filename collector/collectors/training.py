@@ -4,17 +4,19 @@ import math
 from collections.abc import Iterator
 
 from collector.contract import metrics as m
-from collector.contract.metrics import MAX_SERIES_PER_RANK, Sample
+from collector.contract.metrics import MAX_SERIES_PER_RANK, Metric, Sample
 from collector.contract.words import GROUPS, PHASES
 from collector.sources.rank_ring import Rank, RingReading
-from collector.sources.rank_ring.header import Group, Identity, Live
+from collector.sources.rank_ring.header import AHEAD_NS, Group, Identity, Live
 
-RESERVED = 3
-"""Series of a rank that other sources or only some moments give: throttling, run queue, open op."""
+RESERVED = 4
+"""Series that others or only some moments give: throttling, run queue, allocation, open op."""
+GIVE_WAY = (m.TRAIN_FLOPS, m.TRAIN_SAMPLES)
+"""What a rank that uses all six groups does without: both follow from the tokens."""
 
 
 def collect(reading: RingReading) -> Iterator[Sample]:
-    """At most MAX_SERIES_PER_RANK - 1 samples a rank (collectors.throttling adds one).
+    """At most MAX_SERIES_PER_RANK samples a rank, those of other collectors included.
 
     A rank that is gone keeps `lockstep_rank_up 0`, its topology and its last sequences.
     """
@@ -29,20 +31,21 @@ def collect(reading: RingReading) -> Iterator[Sample]:
             yield m.TRAIN_COMPLETED(group.completed, *key, group.name)
         if rank.up:
             living = list(_living(rank, groups, key, reading.monotonic_ns))
-            # All six groups in use make 46 series: FLOPs, which follow from the tokens, give way.
-            yield from living[: MAX_SERIES_PER_RANK - RESERVED - 2 - 2 * len(groups)]
+            excess = len(living) - (MAX_SERIES_PER_RANK - RESERVED - 2 - 2 * len(groups))
+            gone = GIVE_WAY[: max(0, excess)]
+            yield from (sample for sample in living if sample.metric not in gone)
             yield from _open_operation(rank.header.live, key, reading.monotonic_ns)
 
 
 def _living(
     rank: Rank, groups: tuple[Group, ...], key: tuple[str, str], now_ns: int
 ) -> Iterator[Sample]:
-    """What only a living rank shows, least needed last."""
-    yield m.TRAIN_HEARTBEAT_AGE(_age(rank.header.heartbeat_ns, now_ns), *key)
+    """What only a living rank shows."""
+    yield from _age(m.TRAIN_HEARTBEAT_AGE, rank.header.heartbeat_ns, now_ns, *key)
     live = rank.header.live
     if live is None:
         return
-    yield m.TRAIN_PROGRESS_AGE(_age(live.progress_ns, now_ns), *key)
+    yield from _age(m.TRAIN_PROGRESS_AGE, live.progress_ns, now_ns, *key)
     yield m.TRAIN_STEPS(live.steps, *key)
     for phase, nanoseconds in zip(PHASES, live.phase_ns, strict=True):
         yield m.TRAIN_PHASE(nanoseconds / 1e9, *key, phase)
@@ -61,7 +64,7 @@ def _living(
 def _open_operation(live: Live | None, key: tuple[str, str], now_ns: int) -> Iterator[Sample]:
     if live is not None and live.open is not None:
         inside = live.open
-        yield m.TRAIN_OPEN_OP_AGE(_age(inside.since_ns, now_ns), *key, inside.op, inside.group)
+        yield from _age(m.TRAIN_OPEN_OP_AGE, inside.since_ns, now_ns, *key, inside.op, inside.group)
 
 
 def _groups(live: Live | None) -> tuple[Group, ...]:
@@ -77,6 +80,10 @@ def _info(who: Identity, key: tuple[str, str]) -> Sample:
     return m.RANK_INFO(1, *key, *map(str, numbers), gpu, who.uuid or "", who.node, str(who.pid))
 
 
-def _age(since_ns: int, now_ns: int) -> float:
-    """Seconds since; the rank may have moved on between our clock reading and its record."""
-    return max(0, now_ns - since_ns) / 1e9
+def _age(metric: Metric, since_ns: int, now_ns: int, *labels: str) -> Iterator[Sample]:
+    """Seconds since; none of a time that lies ahead of our clock, which is not the rank's then.
+
+    The rank may have moved on a little between our clock reading and its record.
+    """
+    if since_ns <= now_ns + AHEAD_NS:
+        yield metric(max(0, now_ns - since_ns) / 1e9, *labels)

@@ -83,6 +83,8 @@ class Config:
                 f"ttl is {self.ttl:g} s; it must be at least twice fast_period"
                 f" ({2 * self.fast_period:g} s), or values vanish between two readings"
             )
+        if self.sources == ():
+            raise ConfigError("sources is empty; name at least one, or leave it out to read all")
         if self.series_cap < 1:
             raise ConfigError(f"series_cap is {self.series_cap}; it must be at least 1")
 

@@ -1,11 +1,12 @@
 """How one setting's text, number or list becomes its value; a wrong one is named."""
 
-import math
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+MOST_SECONDS = 1e9
+"""A larger number is a slip, and may not even fit a float."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
 
 
@@ -47,7 +48,8 @@ def addresses(name: str, value: Any) -> tuple[Address, ...]:
 
 def seconds(name: str, value: Any) -> float:
     """A number of seconds, or a duration with its unit."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and abs(value) <= MOST_SECONDS:
         return float(value)
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
@@ -74,7 +76,7 @@ def names(name: str, value: Any) -> tuple[str, ...]:
 
 def path(name: str, value: Any) -> Path:
     """A path."""
-    if not isinstance(value, (str, Path)) or not str(value):
+    if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
         raise ConfigError(f"{name} is {value!r}; it must be a path")
     return Path(value)
 

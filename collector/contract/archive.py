@@ -98,13 +98,18 @@ OPS: tuple[Column, ...] = (
 )
 
 # GET /ops?run=RUN&from_step=A&to_step=B (A inclusive, B exclusive) answers
-# {"schema_version": 1, "run": RUN, "ranks": [
+# {"schema_version": 1, "run": RUN,
+#  "unreadable": [{"rank", "why"}] of ranks that are here and whose ring cannot be read now,
+#  "ranks": [
 #    {"rank", "node", "world", "local_rank", "attempt", "pid", "dp", "pp", "tp", "ep", "cp", "gpu",
 #     "uuid", "state", "start_wall_ns", "wall_minus_monotonic_ns", "clock_offset_ns",
 #     "clock_error_ns",
 #     "first_step_held": oldest step still in the ring, or null, "truncated": bool,
+#     "missing": {"from_step": A, "to_step": B}: the steps asked for that were overwritten or went
+#     over OPS_MAX_BYTES_PER_RANK, or null; truncated = missing is not null,
 #     "steps": {column: [values]} with OPS_JSON_STEPS,
 #     "ops": {column: [values]} with OPS_JSON_OPS}]}.
+# No rank of the run on this node: 404. Ranks of it, and none that can be read now: 503.
 OPS_JSON_STEPS: tuple[str, ...] = (
     "step", "start_ns", "wall_ns", "cpu_ns", "own_ns", "phase_ns", "tags", "samples", "tokens",
     "flops", "loss",

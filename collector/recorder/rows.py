@@ -12,7 +12,7 @@ from collector.contract.archive import (
     RANKS,
     SCHEMA_VERSION,
 )
-from collector.contract.metrics import METRICS
+from collector.contract.metrics import SAMPLES
 from collector.contract.ring import FLAG_NAMES, OpRecord, StepRecord
 from collector.contract.words import PHASES, STEP_TAGS
 from collector.recorder.parts import Row
@@ -81,7 +81,7 @@ def sample_rows(page: str, time: float, node: str, run: str) -> list[Row]:
         for family in text_string_to_metric_families(page):
             for sample in family.samples:
                 labels = sample.labels
-                if sample.name in METRICS and labels.get("run", run) == run:
+                if sample.name in SAMPLES and labels.get("run", run) == run:
                     gpu, rank = _index(labels, "gpu"), _index(labels, "rank")
                     rows.append(
                         (time, node, gpu, rank, sample.name, _label_text(labels), sample.value)

@@ -1,34 +1,51 @@
-"""`python -m tests.benchmarks [NAME]`: runs every benchmark, or the one that is named."""
+"""`python -m tests.benchmarks [NAME]...`: runs every benchmark, or those that are named.
+
+A table each: figure, goal (at most), measured, verdict; exits 1 when a goal was missed.
+"""
 
 import subprocess
 import sys
 from importlib import import_module
 
 BENCHMARKS: dict[str, str] = {
-    "collector": "the collector's page: serving, rendering, CPU, and its peers",
-    "collector_memory": "the collector's resident memory over 100,000 pages",
+    "collector": "the collector with 8 GPUs: serving, CPU, memory, throttled seconds",
+    "collector_changes": "how soon the page tells of a lost, new or partitioned GPU",
+    "collector_memory": "the collector's resident memory over 100,000 scrapes",
+    "collector_peers": "the page beside prometheus_client and node_exporter",
     "help_speed": "wall time of `lockstep --help`",
+    "nccl_inspector": "10,000 lines a second of NCCL Inspector",
+    "nccl_ras": "an answer of NCCL's RAS about 1,000 ranks",
     "recording": "CPU that recording adds to a training step",
 }
 
 
 def main(names: list[str]) -> int:
-    if not names:
-        # A process each: what one benchmark imports or starts must not burden the next.
-        return max(
-            subprocess.call([sys.executable, "-m", __spec__.name, name]) for name in BENCHMARKS
-        )
-    if len(names) > 1 or names[0] not in BENCHMARKS:
-        print(f"give no name, or one of {', '.join(BENCHMARKS)}", file=sys.stderr)
+    if unknown := set(names) - BENCHMARKS.keys():
+        print(f"unknown: {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 64
-    print(f"{names[0]}: {BENCHMARKS[names[0]]}", flush=True)
-    benchmark = import_module(f"tests.benchmarks.{names[0]}")
+    if len(names) == 1:
+        return _run(names[0])
+    # A process each: what one benchmark imports or starts must not burden the next.
+    return max(
+        subprocess.call([sys.executable, "-m", __spec__.name, name]) for name in names or BENCHMARKS
+    )
+
+
+def _run(name: str) -> int:
+    print(f"{name}: {BENCHMARKS[name]}", flush=True)
+    benchmark = import_module(f"tests.benchmarks.{name}")
     goals: dict[str, float] = getattr(benchmark, "GOALS", {})
-    missed = 0
-    for figure, value in benchmark.main().items():
-        goal = f" (goal: at most {goals[figure]:g})" if figure in goals else ""
-        print(f"  {figure}: {value:.4g}{goal}")
-        missed |= figure in goals and value > goals[figure]
+    figures: dict[str, float] = benchmark.main()
+    width = max(map(len, figures))
+    missed = False
+    print(f"  {'figure':{width}}  {'measured':>10}  {'goal':>10}  verdict")
+    for figure, value in figures.items():
+        goal, verdict = "", ""
+        if figure in goals:
+            good = value <= goals[figure]
+            missed |= not good
+            goal, verdict = f"<= {goals[figure]:g}", "reached" if good else "MISSED"
+        print(f"  {figure:{width}}  {value:10.4g}  {goal:>10}  {verdict}".rstrip())
     return int(missed)
 
 

@@ -1,143 +1,237 @@
-"""The collector of a node with eight GPUs that do not exist: 2,500 series, new values a second.
+"""A node under test: the collector's program, on our libnvidia-ml with eight GPUs and eight ranks.
 
-`python -m tests.benchmarks.collector_node` serves them from the real sampler, exporter and host
-sources, prints its address, and on end of input the server's time of each request in seconds.
+Every second the driver's values and the ranks' counters change, as they do on a busy node.
+`python -m tests.benchmarks.collector_node TIMES ...` is the collector's program itself, whose
+server's time of each request is written to TIMES at its end.
 """
 
-import itertools
+import contextlib
+import http.client
+import importlib.util
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import threading
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
 
-from collector.__main__ import answer_quickly
-from collector.clock import SystemClock
-from collector.collectors import Feed, feeds
-from collector.config import Address, Config
-from collector.contract.metrics import Metric, Sample, gpu, training
-from collector.exporter import Exporter
-from collector.exporter.server import PageServer
-from collector.sampler import Sampler
+from collector.contract import ring
+from collector.contract.words import GROUPS, OPS, PHASES
+from workloads.ring import Identity, RingWriter
 
-SERIES = 2500
+ROOT = Path(__file__).parent.parent.parent
 GPUS = 8
-HOST = (
-    "procfs", "diskstats", "softnet", "tcp", "vmstat", "cgroup_tree", "thermal", "kernel_clock",
-    "identity", "own_process",
-)  # fmt: skip
+THROTTLED_FIELD, THROTTLED_REASON = 270, "hw_thermal"
+"""NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN: nanoseconds that never fall."""
+HEADERS = {
+    "Accept": "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.4",
+    "Accept-Encoding": "gzip",
+}
+"""What Prometheus asks for."""
+START_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class Tick:
-    """What the GPUs say: a number that changes."""
-
-    number: int
-
-
-class Ticking:
-    """Source of Tick."""
-
-    name = "nvml"
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count()
-
-    def available(self) -> bool:
-        return True
-
-    def read(self) -> Tick:
-        return Tick(next(self._numbers))
+def mock_module() -> ModuleType:
+    """The tests' module that builds and drives our libnvidia-ml; it needs gcc."""
+    path = ROOT / "tests/collector/nvml_mock/mock.py"
+    spec = importlib.util.spec_from_file_location("nvml_mock", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
-def labelled(count: int) -> list[tuple[Metric, tuple[str, ...]]]:
-    """So many series of the contract: GPUs and ranks, with as many labels as it takes."""
-    rows = [row for row in vars(gpu).values() if isinstance(row, Metric)]
-    ranks = [row for row in vars(training).values() if isinstance(row, Metric)]
-    found: dict[tuple[str, tuple[str, ...]], tuple[Metric, tuple[str, ...]]] = {}
-    for turn in range(100):
-        for index, row in itertools.product(range(GPUS), [*rows, *ranks]):
-            own = {
-                "gpu": str(index), "uuid": f"GPU-{index:08x}-1111-2222-3333-444444444444",
-                "run": "default.gpt-175b.0123abcd", "rank": str(index),
-            }  # fmt: skip
-            labels = tuple(own.get(name, f"{name}-{turn}") for name in row.labels)
-            found.setdefault((row.name, labels), (row, labels))
-            if len(found) == count:
-                return list(found.values())
-    raise AssertionError(f"the contract gives {len(found)} series")
+class Node:
+    """The collector as a process, what it watches, and what it costs.
+
+    Args:
+        gpus: So many are plugged in.
+        times: Where the server's time of each request goes, or None to run it untimed.
+        arguments: More of the collector's flags.
+    """
+
+    def __init__(self, gpus: int = GPUS, times: Path | None = None, *arguments: str) -> None:
+        self._exit = contextlib.ExitStack()
+        folder = Path(self._exit.enter_context(tempfile.TemporaryDirectory()))
+        module = mock_module()
+        self.mock = module.NvmlMock(module.build(ROOT / ".cache/nvml_mock"), folder / "state")
+        self.mock.plug(gpus)
+        for index in range(gpus):
+            self.mock.gpu(index).ecc_location_present = 0xFF
+        self._ranks = [_rank(folder, index, gpus) for index in range(gpus)]
+        self._stop = threading.Event()
+        self._training = threading.Thread(target=self._train, daemon=True)
+        program = ["collector"]
+        if times is not None:
+            program = ["tests.benchmarks.collector_node", str(times)]
+        announced = folder / "address"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *program, "--listen", "127.0.0.1:0",
+             "--announce", str(announced), "--lockstep-dir", str(folder), *arguments],
+            env=os.environ | self.mock.environment, cwd=ROOT, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        deadline = time.monotonic() + START_SECONDS
+        while not announced.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("the collector did not start")
+            time.sleep(0.02)
+        host, _, port = announced.read_text().strip().rpartition(":")
+        self.address = (host, int(port))
+
+    def __enter__(self) -> Self:
+        self._training.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.mock.close()
+        self.process.terminate()
+        self.process.wait(20)
+        self._stop.set()
+        self._training.join()
+        for rank in self._ranks:
+            rank.close()
+        self._exit.close()
+
+    def connect(self) -> http.client.HTTPConnection:
+        """A connection that is kept alive."""
+        return http.client.HTTPConnection(*self.address, timeout=10)
+
+    def series(self) -> dict[str, float]:
+        """The page: values by series, a name with its labels."""
+        connection = self.connect()
+        try:
+            connection.request("GET", "/metrics")
+            lines = connection.getresponse().read().decode().splitlines()
+        finally:
+            connection.close()
+        pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in pairs}
+
+    def processes(self) -> list[int]:
+        """Ids of the collector and of all its children."""
+        found = [self.process.pid]
+        for pid in found:  # grows while it is gone through
+            with contextlib.suppress(OSError):
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    found += map(int, (task / "children").read_text().split())
+        return found
+
+    def cpu(self) -> float:
+        """CPU seconds of all processes so far."""
+        return sum(cpu_of(pid) for pid in self.processes())
+
+    def resident(self) -> float:
+        """Resident megabytes of all processes, shared pages counted in each."""
+        return sum(resident_of(pid) for pid in self.processes())
+
+    def proportional(self) -> float:
+        """Resident megabytes of all processes, shared pages divided by those who share them."""
+        total = 0
+        for pid in self.processes():
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        return total / 1e3
+
+    def throttle(self, nanoseconds: int) -> None:
+        """The driver has held every GPU back for so much longer."""
+        for index in range(self.mock.state.count):
+            self.mock.gpu(index).field[THROTTLED_FIELD] += nanoseconds
+
+    def _train(self) -> None:
+        for number in range(1, sys.maxsize):
+            for index in range(self.mock.state.count):
+                gpu = self.mock.gpu(index)
+                gpu.util_gpu, gpu.temperature = 90 + number % 10, 60 + (number + index) % 8
+                gpu.clock[0] = 1980 - 15 * (number % 5)
+                gpu.field[83] += 650_000 + number % 1000
+                gpu.field[186] = 640_000 + 997 * (number + index) % 50_000
+                gpu.field[197] += 10**9
+                gpu.field[198] += 10**9
+            for rank in self._ranks:
+                _step(rank)
+            if self._stop.wait(1.0):
+                return
 
 
-class Values:
-    """Tick to samples; every value changes every second, as counters and temperatures do."""
-
-    def __init__(self, count: int) -> None:
-        self._series = labelled(count)
-
-    def __call__(self, tick: Tick) -> list[Sample]:
-        return [
-            metric(1e6 + 1.37 * index + 0.731 * tick.number, *labels)
-            for index, (metric, labels) in enumerate(self._series)
-        ]
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def sampler_of(config: Config, series: int) -> Sampler:
-    """The real host feeds and the GPUs that do not exist; about SERIES series in all."""
-    clock = SystemClock()
-    host = feeds(replace(config, sources=HOST), clock)
-    return Sampler([Feed(Ticking(), Values(series), config.fast_period), *host], clock, config.ttl)
+def resident_of(pid: int) -> float:
+    """Resident megabytes of a process."""
+    return int(_stat(pid)[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def exporter_of(config: Config) -> tuple[Sampler, Exporter]:
-    """As the collector's program makes it, with a page of SERIES series."""
-    sampler = sampler_of(config, 1)
-    sampler.start()
-    sampler.wait_ready()
-    exporter = Exporter(config, sampler, SystemClock())
-    own = sum(not line.startswith("#") for line in exporter.page().splitlines()) + 1
-    sampler.stop()
-    sampler = sampler_of(config, SERIES - own)
-    return sampler, Exporter(config, sampler, SystemClock())
+def get(connection: http.client.HTTPConnection) -> bytes:
+    """One scrape as Prometheus does it; the body as it was sent."""
+    connection.request("GET", "/metrics", headers=HEADERS)
+    response = connection.getresponse()
+    body = response.read()
+    assert response.status == 200
+    return body
 
 
-class Timed(PageServer):
-    """Notes the time from the first line of a request to the last byte of its answer."""
-
-    times: list[float]
-    _began = threading.local()
-
-    def enter(self) -> None:
-        self._began.at = time.perf_counter()
-        super().enter()
-
-    def leave(self) -> None:
-        super().leave()
-        self.times.append(time.perf_counter() - self._began.at)
+def quantile(times: list[float], share: float) -> float:
+    """The smallest time that so many do not exceed."""
+    return sorted(times)[min(len(times) - 1, int(share * len(times)))]
 
 
-def main() -> None:
-    """Serve until the input ends."""
-    config = Config(listen=Address("127.0.0.1", 0), series_cap=10_000, lockstep_dir=Path("/none"))
-    sampler, exporter = exporter_of(config)
-    server = exporter.serve()
-    server.__class__ = Timed
-    server.times = []
-    sampler.start()
-    server.start()
-    sampler.wait_ready()
-    answer_quickly()
-    _say(list(server.address))
-    sys.stdin.read()
-    server.stop()
-    sampler.stop()
-    _say(server.times)
+def _stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def _say(what: list[object]) -> None:
-    sys.stdout.write(f"{json.dumps(what)}\n")
-    sys.stdout.flush()
+def _rank(folder: Path, index: int, world: int) -> RingWriter:
+    who = Identity(
+        "benchmark", "node-0", f"GPU-{index}", index, world, index, 0, index, 0, 0, index,
+        start_wall_ns=0, wall_minus_monotonic_ns=0,
+    )  # fmt: skip
+    writer = RingWriter(folder / ring.file_name(index), who)
+    for _ in range(3):
+        _step(writer)
+    return writer
+
+
+def _step(rank: RingWriter) -> None:
+    rank.heartbeat()
+    for group in ("world", "dp", "pp", "tp"):
+        op, place = OPS.index("dp-all-reduce"), GROUPS.index(group)
+        rank.end(op, place, rank.begin(op, place), 4096, ring.NO_TAG)
+    rank.end_step(
+        start_ns=time.monotonic_ns(), wall_ns=10**9, cpu_ns=10**8, own_ns=10**8,
+        phase_ns=[10**7] * len(PHASES), tags=0, samples=4, tokens=256, flops=1e12, loss=2.5,
+    )  # fmt: skip
+
+
+def _timed(times: Path, arguments: list[str]) -> int:
+    """The collector's program; notes the time from a request's first line to its last byte."""
+    from collector.__main__ import main
+    from collector.exporter.server import PageServer
+
+    found: list[float] = []
+    began = threading.local()
+    enter, leave = PageServer.enter, PageServer.leave
+
+    def entered(server: Any) -> None:
+        began.at = time.perf_counter()
+        enter(server)
+
+    def left(server: Any) -> None:
+        leave(server)
+        found.append(time.perf_counter() - began.at)
+
+    PageServer.enter, PageServer.leave = entered, left  # type: ignore[method-assign]
+    code = main(arguments)
+    times.write_text(json.dumps(found))
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(_timed(Path(sys.argv[1]), sys.argv[2:]))

@@ -18,6 +18,20 @@ from collector.contract.words import GROUPS, OPS, PHASES, RANK_STATES
 NOW = 1000.0
 
 
+def _beside(name: str) -> Any:
+    """A module of this folder: test files are imported alone, from no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+network_node = _beside("network_node")
+
+
 @dataclass
 class FakeClock:
     """Stands still unless someone sleeps."""
@@ -155,10 +169,11 @@ class Machine:
     def process(self, pid: int, state: str = "R", name: str = "python", cgroup: str = "/") -> None:
         fields = " ".join(["0"] * 10 + ["250", "50"] + ["0"] * 8 + ["1000"])
         self.file(self.proc / str(pid) / "stat", f"{pid} ({name}) {state} {fields} 0\n")
+        self.file(self.proc / str(pid) / "statm", "9000 1000 500 1 0 8000 0\n")
         self.file(self.proc / str(pid) / "cgroup", f"3:cpu,cpuacct:{cgroup}\n0::/\n")
 
     def end_process(self, pid: int) -> None:
-        for name in ("stat", "cgroup"):
+        for name in ("stat", "statm", "cgroup"):
             (self.proc / str(pid) / name).unlink()
         (self.proc / str(pid)).rmdir()
 
@@ -198,13 +213,9 @@ class Machine:
                 "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\n"
                 "full avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n",
             )
-        self.file(
-            self.proc / "net/dev",
-            "Inter-|   Receive                            |  Transmit\n"
-            " face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs\n"
-            "    lo:    9 9 9 9 0 0 0 0 9 9 9 9 0 0 0 0\n"
-            "  eth0: 1000 10 1 2 0 0 0 0 2000 20 3 4 0 0 0 0\n",
-        )
+        network_node.traffic(self, "eth0")
+        network_node.interface(self, "eth0")
+        network_node.rdma_port(self, "mlx5_0", "eth0")
         self.file(
             self.proc / "diskstats",
             "   7       0 loop0 9 9 9 9 9 9 9 9 9 9 9 0 0 0 0 0 0\n"
@@ -230,6 +241,13 @@ class Machine:
         zone = self.sys / "class/thermal/thermal_zone0"
         self.file(zone / "type", "x86_pkg_temp\n")
         self.file(zone / "temp", "61500\n")
+        processor = self.sys / "devices/system/cpu/cpu0"
+        self.file(processor / "topology/physical_package_id", "0\n")
+        self.file(processor / "topology/core_id", "0\n")
+        for level, count in (("core", 3), ("package", 4)):
+            counts = processor / "thermal_throttle"
+            self.file(counts / f"{level}_throttle_count", f"{count}\n")
+            self.file(counts / f"{level}_throttle_total_time_ms", "1500\n")
         kernel = self.proc / "sys/kernel"
         self.file(kernel / "hostname", "gpu-07\n")
         self.file(kernel / "osrelease", "6.1.0-lockstep\n")
@@ -238,10 +256,18 @@ class Machine:
             self.proc / "self/stat",
             "42 (python) S 1 42 42 0 -1 4194304 900 0 0 0 250 50 0 0 20 0 3 0 500 1000000 2048 0\n",
         )
+        self.file(self.proc / "self/statm", "250 2048 900 1 0 700 0\n")
 
     def config(self, **more: Any) -> Config:
-        paths = {"proc": self.proc, "sys": self.sys, "lockstep_dir": self.rings}
-        return Config(**(paths | more))
+        # Not this machine's.
+        kmsg, kubelet = self.proc.parent / "kmsg", self.proc.parent / "kubelet.sock"
+        paths = {
+            "proc": self.proc, "sys": self.sys, "lockstep_dir": self.rings, "kmsg": kmsg,
+            "pod_resources": kubelet,
+        }  # fmt: skip
+        # Nor what its NCCL says, and where its torch leaves dumps.
+        nccl = {"ras": (), "flight_recorder": str(self.proc.parent / "nccl_trace_rank_")}
+        return Config(**(paths | nccl | more))
 
 
 @pytest.fixture(scope="session")
@@ -280,6 +306,12 @@ def clock() -> FakeClock:
 @pytest.fixture
 def machine(tmp_path: Path, clock: FakeClock) -> Machine:
     return Machine(tmp_path, clock)
+
+
+@pytest.fixture(name="network_node")
+def network_node_module() -> Any:
+    """The module that builds the network of a node."""
+    return network_node
 
 
 @pytest.fixture

@@ -40,9 +40,9 @@ def test_a_rank_has_at_most_45_series_with_all_groups_and_every_source(collected
         name for name, _ in collected(image(used=len(GROUPS), open=(15, 1, round(999e9))))
     )
 
-    from_other_sources = {m.RANK_THROTTLED, m.RANK_RUN_QUEUE}
-    assert names.total() + len(from_other_sources) <= MAX_SERIES_PER_RANK
-    assert {m.TRAIN_FLOPS.name} == {
+    from_other_sources = {m.RANK_THROTTLED, m.RANK_RUN_QUEUE, m.GPU_ALLOCATION_INFO}
+    assert MAX_SERIES_PER_RANK == names.total() + len(from_other_sources)
+    assert {m.TRAIN_FLOPS.name, m.TRAIN_SAMPLES.name} == {
         name
         for name, metric in m.METRICS.items()
         if name.startswith(("lockstep_train_", "lockstep_rank_"))
@@ -80,7 +80,8 @@ def test_a_rank_on_a_cpu_has_empty_gpu_and_uuid(collected, image):
 
 
 def test_a_gone_rank_keeps_its_sequences_and_nothing_else(collected, image):
-    names = Counter(name for name, _ in collected(image(pid=101)))
+    silent = image(pid=101, heartbeat_ns=round(990e9))
+    names = Counter(name for name, _ in collected(silent))
 
     assert names == {
         m.RANK_INFO.name: 1,
@@ -91,9 +92,16 @@ def test_a_gone_rank_keeps_its_sequences_and_nothing_else(collected, image):
 
 
 def test_an_age_is_never_below_zero(collected, image):
-    values = collected(image(progress_ns=round(2000e9)))
+    values = collected(image(progress_ns=round(1000.5e9)))
 
     assert values[m.TRAIN_PROGRESS_AGE.name, ("gpt-1", "0")] == 0
+
+
+def test_an_age_by_another_clock_is_absent(collected, image):
+    names = {name for name, _ in collected(image(progress_ns=round(2e12), heartbeat_ns=1 << 62))}
+
+    assert not names & {m.TRAIN_PROGRESS_AGE.name, m.TRAIN_HEARTBEAT_AGE.name}
+    assert m.RANK_UP.name in names
 
 
 def test_a_record_in_progress_leaves_the_heartbeat(collected, image):

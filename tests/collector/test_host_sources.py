@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from collector.collectors import host, network_stack, throttling
 from collector.contract import metrics as m
 from collector.reading import SourceError
-from collector.sources import kernel_clock
+from collector.sources import cgroup_tree, kernel_clock
 from collector.sources.cgroup_tree import CgroupTree
 from collector.sources.diskstats import Diskstats
 from collector.sources.identity import Identity
@@ -51,6 +52,16 @@ def test_disks_are_in_bytes_and_seconds_without_partitions(host_machine):
     assert disk.operations == (100, 50)
     assert disk.seconds == (1.5, 2.5)
     assert (disk.busy_seconds, disk.in_flight) == (3.25, 3)
+
+
+def test_disks_that_do_nothing_are_the_very_same_reading(host_machine):
+    source = Diskstats(host_machine.proc)
+    first, second = source.read(), source.read()
+    path = host_machine.proc / "diskstats"
+    path.write_text(path.read_text().replace("nvme0n1 100", "nvme0n1 101"))
+
+    assert first is second
+    assert [101] == [disk.operations[0] for disk in source.read().disks]
 
 
 def test_softnet_is_summed_over_processors(host_machine):
@@ -95,6 +106,18 @@ def test_tcp_has_the_kernels_counts(host_machine):
     }
 
 
+def test_names_in_another_order_are_looked_up_anew(host_machine):
+    source = TcpCounters(host_machine.proc)
+    source.read()
+    (host_machine.proc / "net/snmp").write_text(
+        "Tcp: RetransSegs InSegs OutSegs\nTcp: 31 5001 4001\n"
+    )
+
+    assert {"InSegs": 5001, "OutSegs": 4001, "RetransSegs": 31} | {
+        "TCPSynRetrans": 8, "TCPTimeouts": 7
+    } == source.read().counts  # fmt: skip
+
+
 def test_one_bad_tcp_file_leaves_the_other(host_machine):
     (host_machine.proc / "net/netstat").write_text("TcpExt: TCPTimeouts\nTcpExt: many\n")
     reading = TcpCounters(host_machine.proc).read()
@@ -117,9 +140,7 @@ def test_a_zone_that_does_not_answer_is_left_out_alone(host_machine):
     host_machine.file(zone / "type", "acpitz\n")
     reading = ThermalZones(host_machine.sys).read()
 
-    assert [(one.number, one.kind, one.celsius) for one in reading.zones] == [
-        (0, "x86_pkg_temp", 61.5)
-    ]
+    assert [("0", "x86_pkg_temp", 61.5)] == list(reading.zones)
     assert [one.reason for one in reading.rejected] == ["missing"]
 
 
@@ -130,15 +151,29 @@ def test_a_machine_without_zones_says_so(machine):
     assert "no thermal zone under" in source.why_not()
 
 
-def test_throttling_is_summed_over_the_tree(host_machine):
+def test_throttling_is_summed_over_the_tree_from_the_first_reading_on(host_machine):
     host_machine.throttled("/kubepods/pod1", 1_000_000_000)
     source = CgroupTree(host_machine.sys)
+    first = source.read().seconds
+    host_machine.throttled("/kubepods/pod1", 1_500_000_000)
+    host_machine.throttled("/", 3_600_000_000)
 
-    assert source.read().seconds == 4.5
+    assert (0, pytest.approx(0.6)) == (first, source.read().seconds)
+
+
+def test_a_restart_does_not_count_again_what_removed_groups_had_counted(host_machine):
+    source = CgroupTree(host_machine.sys)
+    source.read()
+    host_machine.throttled("/pod1", 90_000_000_000)
+    before = source.read().seconds
+
+    # Prometheus takes a fall for a reset, and what is told then for new.
+    assert (90, 0) == (before, CgroupTree(host_machine.sys).read().seconds)
 
 
 def test_a_group_that_ends_takes_nothing_away_and_a_new_one_adds(host_machine):
     source = CgroupTree(host_machine.sys)
+    source.read()
     host_machine.throttled("/pod1", 1_000_000_000)
     first = source.read().seconds
     pod = host_machine.sys / "fs/cgroup/cpu/pod1"
@@ -147,7 +182,7 @@ def test_a_group_that_ends_takes_nothing_away_and_a_new_one_adds(host_machine):
     second = source.read().seconds
     host_machine.throttled("/pod1", 250_000_000)
 
-    assert (first, second, source.read().seconds) == (4.5, 4.5, 4.75)
+    assert (1, 1, 1.25) == (first, second, source.read().seconds)
 
 
 def test_a_group_that_cannot_be_read_once_is_not_counted_twice(host_machine):
@@ -155,23 +190,73 @@ def test_a_group_that_cannot_be_read_once_is_not_counted_twice(host_machine):
     path = host_machine.sys / "fs/cgroup/cpu/cpu.stat"
     text = path.read_text()
     path.write_bytes(b"\xff\n")
-    assert [one.reason for one in source.read().rejected] == ["encoding"]
+    assert [one.reason for one in source.read().rejected] == ["content"]
     path.write_text(text)
     right = source.read().seconds
     path.write_bytes(b"\xff\n")
     source.read()
-    path.write_text(text)
+    host_machine.throttled("/", 3_750_000_000)
 
-    assert (3.5, 3.5) == (right, source.read().seconds)
+    assert (0, pytest.approx(0.25)) == (right, source.read().seconds)
+
+
+def test_groups_that_cannot_be_listed_once_are_not_counted_twice(host_machine, monkeypatch):
+    host_machine.throttled("/pod1", 9_000_000_000)
+    source = CgroupTree(host_machine.sys)
+    source.read()
+    with monkeypatch.context() as without_descriptors:
+        refused = OSError(errno.EMFILE, "Too many open files")
+        without_descriptors.setattr(cgroup_tree.os, "scandir", Mock(side_effect=refused))
+        during = source.read()
+    host_machine.throttled("/pod1", 9_500_000_000)
+
+    assert (0, ["io"]) == (during.seconds, [one.reason for one in during.rejected])
+    assert 0.5 == source.read().seconds
+
+
+def test_groups_beyond_the_bound_are_counted_from_when_they_are_seen(host_machine, monkeypatch):
+    monkeypatch.setattr(cgroup_tree, "MAX_GROUPS", 2)
+    for pod in ("a", "b"):
+        host_machine.throttled(f"/{pod}", 1_000_000_000)
+    source = CgroupTree(host_machine.sys)
+    assert ["too_many"] == [one.reason for one in source.read().rejected]
+    gone = host_machine.sys / "fs/cgroup/cpu/a"
+    (gone / "cpu.stat").unlink()
+    gone.rmdir()
+    seen = source.read().seconds
+    host_machine.throttled("/b", 1_500_000_000)
+
+    assert (0, 0.5) == (seen, source.read().seconds)
 
 
 def test_version_2_counts_microseconds(machine):
     root = machine.sys / "fs/cgroup"
     machine.file(root / "cgroup.controllers", "cpu io\n")
+    machine.file(root / "cpu.stat", "usage_usec 5\ncore_sched.force_idle_usec 0\n")
+    source = CgroupTree(machine.sys)
+    source.read()
     machine.file(root / "job/cpu.stat", "usage_usec 5\nthrottled_usec 2500000\n")
 
-    (sample,) = throttling.collect_node(CgroupTree(machine.sys).read())
-    assert sample == m.CPU_THROTTLED(2.5)
+    reading = source.read()
+    assert [m.CPU_THROTTLED(2.5)] == list(throttling.collect_node(reading))
+    assert () == reading.rejected
+
+
+@settings(PROPERTY)
+@given(cut=st.integers(0, 60))
+def test_a_group_whose_file_is_cut_counts_right_or_not_at_all(host_machine, cut):
+    source = CgroupTree(host_machine.sys)
+    path = host_machine.sys / "fs/cgroup/cpu/cpu.stat"
+    host_machine.throttled("/", 3_500_000_000)
+    source.read()
+    host_machine.throttled("/", 4_500_000_000)
+    whole = path.read_text()
+    path.write_text(whole[:cut])
+    during = source.read().seconds
+    path.write_text(whole)
+
+    assert during == (1.0 if cut >= len(whole) else 0.0)
+    assert 1.0 == source.read().seconds
 
 
 def test_the_kernels_clock_is_in_seconds():

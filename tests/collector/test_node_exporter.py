@@ -65,7 +65,6 @@ def pages(machine, tmp_path):
     if program is None:
         pytest.skip("prometheus-node-exporter is not installed")
     machine.host()
-    (machine.sys / "devices/system/cpu").mkdir(parents=True)
     for resource in ("cpu", "io", "memory"):
         assert (machine.proc / "pressure" / resource).exists()
     machine.file(machine.sys / "class/thermal/thermal_zone0/policy", "step_wise\n")

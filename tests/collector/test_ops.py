@@ -1,9 +1,13 @@
 import json
+import threading
 
 import pytest
 
+from collector import exporter
+from collector.config import Address
 from collector.contract import archive
-from collector.exporter.ops import OpsQuery, QueryError, answer, rank_json
+from collector.exporter.ops import OpsQuery, QueryError, UnreadableError, answer, rank_json
+from collector.sampler import Sampler
 from collector.sources.rank_ring import read_records
 
 
@@ -60,19 +64,21 @@ def test_a_ring_with_hostile_records_costs_that_rank_only(machine, image, ask):
     got = ask("run=gpt-1")
 
     assert [rank["rank"] for rank in got["ranks"]] == [0]
+    assert [1] == [one["rank"] for one in got["unreadable"]]
     assert [one.reason for one in ask.rejected] == ["content"]
 
 
-@pytest.mark.parametrize("limit", [100_000, 20_000, 2_000, 700])
+@pytest.mark.parametrize("limit", [100_000, 20_000, 2_000, 720])
 def test_over_the_cap_the_newest_steps_win(machine, image, clock, limit):
     records = read_records(machine.ring(image().training(500)), 0, None, clock)
 
-    text = rank_json(records, limit)
+    text = rank_json(records, OpsQuery("gpt-1"), limit)
 
     got = json.loads(text)
     steps = got["steps"]["step"]
     assert len(text) <= limit
     assert got["truncated"]
+    assert {"from_step": 0, "to_step": 500 - len(steps)} == got["missing"]
     assert steps == list(range(500 - len(steps), 500))
     assert set(got["ops"]["step"]) == set(steps)
 
@@ -80,7 +86,50 @@ def test_over_the_cap_the_newest_steps_win(machine, image, clock, limit):
 def test_a_full_ring_stays_under_the_cap(machine, image, clock):
     records = read_records(machine.ring(image().training(3000)), 0, None, clock)
 
-    assert len(rank_json(records, 10**9)) < archive.OPS_MAX_BYTES_PER_RANK
+    assert len(rank_json(records, OpsQuery("gpt-1"), 10**9)) < archive.OPS_MAX_BYTES_PER_RANK
+
+
+@pytest.mark.parametrize(
+    ("window", "given", "missing"),
+    [
+        ("from_step=0&to_step=50", [], {"from_step": 0, "to_step": 50}),
+        ("from_step=1900&to_step=1990", range(1977, 1990), {"from_step": 1900, "to_step": 1977}),
+        ("from_step=1990&to_step=1995", range(1990, 1995), None),
+        ("from_step=2999&to_step=9999", [2999], None),
+        ("from_step=5000", [], None),
+        ("from_step=50&to_step=50", [], None),
+    ],
+)
+def test_steps_that_were_overwritten_are_said_to_be_missing(
+    machine, image, ask, window, given, missing
+):
+    machine.ring(image().training(3000))
+
+    (rank,) = ask(f"run=gpt-1&{window}")["ranks"]
+
+    assert 1977 == rank["first_step_held"]
+    assert list(given) == rank["steps"]["step"]
+    assert (missing, missing is not None) == (rank["missing"], rank["truncated"])
+
+
+def test_a_ring_without_a_record_misses_nothing(machine, image, ask):
+    machine.ring(image())
+
+    (rank,) = ask("run=gpt-1")["ranks"]
+
+    assert (None, None, []) == (rank["first_step_held"], rank["missing"], rank["steps"]["step"])
+
+
+def test_a_run_that_is_here_and_cannot_be_read_is_not_a_run_that_is_not_here(machine, image, ask):
+    bad = image()
+    bad.op("optimizer", 0, 20, 10)
+    machine.ring(bad)
+
+    with pytest.raises(UnreadableError) as caught:
+        ask("run=gpt-1")
+
+    assert "rank 0: operation record" in str(caught.value)
+    assert ask("run=gpt-2") is None
 
 
 @pytest.mark.parametrize(
@@ -109,3 +158,27 @@ def test_a_bad_query_is_one_sentence(query):
 def test_the_window_may_be_open():
     assert OpsQuery.parse("run=a%20b") == OpsQuery("a b", 0, None)
     assert OpsQuery.parse("run=a&from_step=0&to_step=0") == OpsQuery("a", 0, 0)
+
+
+def test_answers_are_made_one_at_a_time(machine, monkeypatch):
+    """One may be of many megabytes; several at once would burst the memory of the node's share."""
+    inside, most = [], []
+
+    def slow(*_arguments: object) -> bytes:
+        inside.append(1)
+        most.append(len(inside))
+        threading.Event().wait(0.02)
+        inside.pop()
+        return b"{}"
+
+    monkeypatch.setattr(exporter, "answer", slow)
+    config = machine.config(listen=Address("127.0.0.1", 0))
+    server = exporter.Exporter(config, Sampler((), machine.clock, 5.0), machine.clock).serve()
+    threads = [threading.Thread(target=server.pages.ops, args=(OpsQuery("r"),)) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    server.server_close()
+
+    assert [1] * 5 == most

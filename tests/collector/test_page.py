@@ -64,17 +64,6 @@ def test_any_label_and_any_number_survive_the_page(gpu, uuid, value):
     assert parsed(text) == {("lockstep_gpu_power_watts", ("gpu", gpu), ("uuid", uuid)): value}
 
 
-def test_what_was_prepared_is_on_the_page_and_never_on_the_next():
-    renderer = Renderer()
-    first, second = [m.HOST_CPUS(1)], [m.HOST_CPUS(2)]
-    renderer.prepare(first)
-    renderer.prepare(second)
-
-    assert renderer.render([second]) == render(second)
-    assert renderer.render([first]) == render(first)
-    assert renderer.render([[m.HOST_CPUS(3)]]) == render([m.HOST_CPUS(3)])
-
-
 @given(st.lists(st.lists(st.integers(0, 3)), max_size=5))
 def test_parts_make_the_page_that_they_make_together(parts):
     readings = [[m.GPU_POWER(10 * n + gpu, str(gpu), "u") for gpu in part] for n, part in

@@ -21,6 +21,7 @@ from collector.sources.replay.frames import lines
 TESTS = Path(__file__).parent.parent
 MACHINES = sorted(path.parent for path in (TESTS / "fixtures/machines").glob(f"*/{FILE}"))
 GOLDEN = TESTS / "golden/machines"
+GPU_IS_LOST = 15
 NOT_IN_A_CAPTURE = {
     m.GPU_SAMPLE_INTERVAL.name: "it is of the collector and not of the machine",
     m.GPU_NVLINK_BER.name: "no capture of NVLink 5 yet",
@@ -107,6 +108,24 @@ def test_this_machines_gpus_are_captured_without_their_names(nvml, machine, tmp_
     assert len(load(folder).readings[-1][1].gpus) == 2
 
 
+def test_a_capture_is_named_after_a_gpu_that_answers(nvml, machine, tmp_path, monkeypatch):
+    monkeypatch.setattr("collector.capture.PERIOD_SECONDS", 0.05)
+    nvml.gpu(0).every_rc = GPU_IS_LOST
+    folder = capture(tmp_path, machine.config(), SystemClock())
+
+    assert folder.name.endswith("__nvidia-h100-80gb-hbm3__550.54.15")
+
+
+def test_where_every_gpu_is_lost_nothing_is_captured(nvml, machine, tmp_path, monkeypatch):
+    monkeypatch.setattr("collector.capture.PERIOD_SECONDS", 0.05)
+    for index in range(2):
+        nvml.gpu(index).every_rc = GPU_IS_LOST
+
+    with pytest.raises(SourceError, match="no GPU on this machine that tells its name"):
+        capture(tmp_path, machine.config(), SystemClock())
+    assert [] == list(tmp_path.glob("*__*"))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -118,6 +137,7 @@ def test_this_machines_gpus_are_captured_without_their_names(nvml, machine, tmp_
         {"gpus": [{"index": 0, "uuid": "a", "info": {}, "values": {"power_watts": {"x": 1}}}]},
         {"gpus": [{"index": 0, "uuid": "a", "info": {}, "values": {"power_watts": {"": True}}}]},
         {"gpus": [{"index": 0, "uuid": "a", "info": {}, "values": {"power_watts": {"": 1e999}}}]},
+        {"gpus": [{"index": 0, "uuid": "a", "info": {}, "values": {"power_watts": {"": 10**400}}}]},
         {"gpus": None},
     ],
 )

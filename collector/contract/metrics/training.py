@@ -12,8 +12,10 @@ RANK_INFO = Metric(
     "Topology of the rank; gpu and uuid are empty on CPU.",
 )  # fmt: skip
 RANK_UP = Metric(
-    "lockstep_rank_up", _G, _RANK, "1 if the rank's process lives; a gone rank keeps 0 for 600 s."
-)
+    "lockstep_rank_up", _G, _RANK,
+    "1 if the rank's process lives, or, where it is not visible, its heartbeat is younger than 3 s;"
+    " a gone rank keeps 0 for 600 s.",
+)  # fmt: skip
 TRAIN_STEPS = Metric(
     "lockstep_train_steps_total", _C, _RANK,
     "Steps completed = number of the next step (a resumed run starts at the resumed step).",

@@ -10,7 +10,7 @@ from typing import Any
 from collector.contract import metrics as m
 from collector.contract.metrics import METRICS
 from collector.files import read_lines
-from collector.gpu_reading import RAW, Gpu, GpuReading
+from collector.gpu_reading import PROCESSES, RAW, Gpu, GpuReading
 from collector.reading import SourceError
 
 FILE = "gpus.jsonl"
@@ -56,7 +56,9 @@ def load(folder: Path) -> Capture:
         if not readings or list(readings) != sorted(readings, key=lambda one: one[0]):
             raise ValueError("there is no reading, or they are not in the order of time")
         return Capture(str(header["origin"]), readings)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError,
+    ) as error:  # fmt: skip
         raise SourceError("content", f"{path} is not a capture: {error!r}") from error
 
 
@@ -76,7 +78,11 @@ def lines(origin: str, readings: Iterable[tuple[float, GpuReading]]) -> list[str
 
 
 def _written(gpu: Gpu) -> dict[str, Any]:
-    values = {name.removeprefix(PREFIX): dict(told) for name, told in gpu.values.items()}
+    values = {
+        name.removeprefix(PREFIX): dict(told)
+        for name, told in gpu.values.items()
+        if name != PROCESSES
+    }
     return {
         "index": gpu.index, "uuid": gpu.uuid, "up": gpu.up, "stalled": gpu.stalled,
         "info": dict(gpu.info), "values": values,
