@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+# Most tests wait more than they compute, so two cores carry three.
+TEST_PROCESSES ?= 3
 
 .PHONY: setup demo test lint bench bench-collector clean
 
@@ -24,7 +26,7 @@ demo: setup  ## a real run with a real straggler, found, explained, reported
 	$(BIN)/lockstep demo
 
 test: setup  ## everything that this machine can run
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 lint: setup  ## lint, format, types and import floors
 	$(BIN)/ruff check .
