@@ -10,45 +10,29 @@ from workloads.data.markov import MarkovSource
 from workloads.faults.measure import factor_measured
 from workloads.faults.plan import Fault
 from workloads.faults.quota import StepModel, corrected
-from workloads.flops import TransformerShape, per_token
 
 
 def test_the_markov_source_has_the_entropy_rate_it_claims() -> None:
     source = MarkovSource(16, seed=3)
-    tokens = source.batch(rank=0, step=0, samples=400, length=200)
+    tokens = source.documents(0, 400, 200)
     seen = -np.log(source.transitions[tokens[:, :-1], tokens[:, 1:]]).mean()
 
     assert source.entropy_rate_nats == pytest.approx(seen, rel=0.01)
     assert 0 < source.entropy_rate_nats < np.log(16)
 
 
-def test_batches_are_deterministic_and_differ_by_rank_and_step() -> None:
-    first, again = (MarkovSource(64, seed=1).batch(0, 5, 4, 65) for _ in range(2))
+def test_documents_are_deterministic_and_differ() -> None:
+    first, again = (MarkovSource(64, seed=1).documents(5, 4, 65) for _ in range(2))
     source = MarkovSource(64, seed=1)
 
     assert (first == again).all()
-    assert (first != source.batch(1, 5, 4, 65)).any()
-    assert (first != source.batch(0, 6, 4, 65)).any()
+    assert (first != source.documents(9, 4, 65)).any()
 
 
 def test_the_stationary_distribution_is_stationary() -> None:
     source = MarkovSource(64, seed=9)
 
     assert np.allclose(source.stationary @ source.transitions, source.stationary, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("shape", "gflops"),
-    [
-        (TransformerShape(12, 768, 12, 3072, 50257, 2048), 0.85),
-        (TransformerShape(24, 2048, 16, 8192, 50257, 2048), 8.47),
-        (TransformerShape(96, 12288, 96, 49152, 50257, 2048), 1061.88),
-    ],
-)
-def test_flops_per_token_equal_the_published_gpt3_figures(
-    shape: TransformerShape, gflops: float
-) -> None:
-    assert gflops == pytest.approx(per_token(shape) / 1e9, abs=0.006)
 
 
 MODEL = StepModel(device=(0.012, 0.024, 0.004), cpu=(0.002, 0.003, 0.001), rest=0.001)
