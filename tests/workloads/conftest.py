@@ -2,6 +2,7 @@
 
 import json
 import os
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ def forked() -> Forked:
                 try:
                     os.close(reading)
                     os.write(writing, json.dumps(work(rank)).encode())
+                except BaseException:  # noqa: BLE001 - the test shows it
+                    traceback.print_exc()
                 finally:
                     os._exit(0)
             os.close(writing)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import torch.distributed as dist
 from torch import nn
 
 from collector.contract import ring
-from workloads.comm import Comm, GradientBuckets
+from workloads.comm import Comm, PeerLostError
+from workloads.parallel.data import OverlappedBuckets, ReplicatedBucket, bucketed
 from workloads.recording import StepRecorder
 from workloads.ring import Identity, RingWriter
 
@@ -42,9 +44,13 @@ def test_buckets_average_every_gradient_whatever_their_size(
         comm, _ = joined(rank, 2, tmp_path)
         model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
         parameters = list(model.parameters())
-        for index, parameter in enumerate(parameters):
-            parameter.grad = torch.full_like(parameter, float(rank * 10 + index))
-        GradientBuckets(parameters, bucket_bytes).all_reduce(comm)
+        groups = bucketed(parameters, bucket_bytes)
+        flat = [ReplicatedBucket(group, comm, str(index)) for index, group in enumerate(groups)]
+        buckets = OverlappedBuckets([flat], backwards=1)
+        buckets.zero()
+        weighted = [(10 * rank + index) * p.sum() for index, p in enumerate(parameters)]
+        torch.autograd.backward(torch.stack(weighted).sum())
+        buckets.finish()
         return [sorted(set(p.grad.flatten().tolist())) for p in parameters if p.grad is not None]
 
     wanted = [[5.0 + index] for index in range(4)]
@@ -59,11 +65,12 @@ def test_the_waiting_rank_waits_and_the_late_rank_does_not(forked: Forked, tmp_p
 
         comm, recorder = joined(rank, 2, tmp_path)
         recorder.start_step()
-        comm.all_reduce_max(1.0, op="world-all-reduce", group="world", tag="warm")
+        meet = comm.collective("world-all-reduce", "world", "x")
+        meet.all_reduce(torch.ones(1))
         recorder.start_step()
         if rank == 1:
             time.sleep(0.3)
-        comm.all_reduce_max(1.0, op="world-all-reduce", group="world", tag="x")
+        meet.all_reduce(torch.ones(1))
         recorder.end_step(samples=1, tokens=1, flops=1.0, loss=1.0)
         return recorder.wall_seconds, recorder.own_seconds
 
@@ -74,9 +81,67 @@ def test_the_waiting_rank_waits_and_the_late_rank_does_not(forked: Forked, tmp_p
 
 
 @pytest.mark.distributed
-def test_the_largest_value_reaches_every_rank(forked: Forked, tmp_path: Path) -> None:
+def test_every_collective_does_what_its_name_says(forked: Forked, tmp_path: Path) -> None:
     def work(rank: int) -> Any:
-        comm, _ = joined(rank, 3, tmp_path)
-        return comm.all_reduce_max(rank * 1.5, op="world-all-reduce", group="world", tag="x")
+        comm, _ = joined(rank, 2, tmp_path)
+        place = comm.collective("world-all-reduce", "world", "x")
+        mine = torch.tensor([rank + 1.0, rank + 3.0])
+        largest, gathered, part = mine.clone(), torch.empty(4), torch.empty(1)
+        place.all_reduce(largest, dist.ReduceOp.MAX)
+        place.all_gather(gathered, mine)
+        place.reduce_scatter(part, mine)
+        sent = mine.clone()
+        place.broadcast(sent, 1)
+        return [one.tolist() for one in (largest, gathered, part, sent)]
 
-    assert [3.0, 3.0, 3.0] == forked(3, work)
+    whole = [1.0, 3.0, 2.0, 4.0]
+
+    assert [
+        [[2.0, 4.0], whole, [3.0], [2.0, 4.0]],
+        [[2.0, 4.0], whole, [7.0], [2.0, 4.0]],
+    ] == forked(2, work)
+
+
+@pytest.mark.distributed
+def test_what_goes_on_beside_computation_is_not_waiting(forked: Forked, tmp_path: Path) -> None:
+    """Rank 1 begins 0.3 s late; rank 0 computes meanwhile and hardly waits."""
+
+    def work(rank: int) -> Any:
+        import time
+
+        comm, recorder = joined(rank, 2, tmp_path)
+        place = comm.collective("dp-all-reduce", "dp", "x")
+        place.all_reduce(torch.ones(1))
+        recorder.start_step()
+        if rank == 1:
+            time.sleep(0.3)
+        values = torch.ones(1)
+        begin = partial(dist.all_reduce, values, group=place.group, async_op=True)
+        pending = place.start(begin, values)
+        if rank == 0:
+            time.sleep(0.5)
+        pending.wait()
+        recorder.end_step(samples=1, tokens=1, flops=1.0, loss=1.0)
+        return recorder.wall_seconds - recorder.own_seconds, values.item()
+
+    (waited, value), (_, other) = forked(2, work)
+
+    assert waited < 0.15
+    assert value == other == 2.0
+
+
+@pytest.mark.distributed
+def test_a_peer_that_is_gone_is_named_with_the_collective(forked: Forked, tmp_path: Path) -> None:
+    def work(rank: int) -> Any:
+        comm, _ = joined(rank, 2, tmp_path)
+        place = comm.collective("dp-all-reduce", "dp", "grads.3")
+        if rank == 1:
+            return ""
+        try:
+            for _ in range(50):
+                place.all_reduce(torch.ones(1))
+        except PeerLostError as error:
+            return str(error)
+        return "nothing was noticed"
+
+    assert forked(2, work)[0].startswith("dp-all-reduce 'grads.3' on group dp: ")
