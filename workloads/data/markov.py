@@ -11,7 +11,11 @@ CONCENTRATION = 0.1
 
 
 class MarkovSource:
-    """Sequences of tokens, deterministic in (seed, rank, step)."""
+    """Documents of tokens, deterministic in (seed, document)."""
+
+    name = "markov"
+    sequences_per_document = 16
+    """Few document borders: what follows one cannot be predicted."""
 
     def __init__(self, vocabulary: int, seed: int) -> None:
         self._seed = seed
@@ -27,14 +31,18 @@ class MarkovSource:
         safe = np.where(self.transitions > 0, self.transitions, 1.0)
         return float(-(self.stationary @ (self.transitions * np.log(safe)).sum(axis=1)))
 
-    def batch(self, rank: int, step: int, samples: int, length: int) -> NDArray[np.int64]:
-        """Token ids, (samples, length)."""
-        dice = np.random.default_rng([self._seed, 1, rank, step])
-        draws = dice.random((length, samples))
-        tokens = np.empty((samples, length), dtype=np.int64)
-        first = np.cumsum(self.stationary)
-        first[-1] = 1.0
-        tokens[:, 0] = np.searchsorted(first, draws[0], side="right")
+    def bayes_loss(self, tokens: NDArray[np.int64]) -> float:
+        """Mean loss per predicted token, (…, length), of one who knows the chain: the floor."""
+        return float(-np.log(self.transitions[tokens[..., :-1], tokens[..., 1:]]).mean())
+
+    def documents(self, first: int, count: int, length: int) -> NDArray[np.int64]:
+        """Token ids, (count, length)."""
+        dice = np.random.default_rng([self._seed, 1, first])
+        draws = dice.random((length, count))
+        tokens = np.empty((count, length), dtype=np.int64)
+        begin = np.cumsum(self.stationary)
+        begin[-1] = 1.0
+        tokens[:, 0] = np.searchsorted(begin, draws[0], side="right")
         for place in range(1, length):
             rows = self._cumulative[tokens[:, place - 1]]
             tokens[:, place] = (rows <= draws[place][:, None]).sum(axis=1)

@@ -1,0 +1,67 @@
+"""Batches made ahead of time by a thread, so that a step waits only when the data is late."""
+
+import threading
+from collections.abc import Callable
+from queue import Empty, Full, Queue
+
+import numpy as np
+from numpy.typing import NDArray
+
+AHEAD = 2
+"""Batches that are ready before they are asked for."""
+POLL_SECONDS = 0.2
+
+Batch = NDArray[np.int64]
+
+
+class Loader:
+    """Batches of consecutive steps.
+
+    Args:
+        make: The batch of a step; runs in the loader's thread alone.
+        first: The first step.
+    """
+
+    def __init__(self, make: Callable[[int], Batch], first: int) -> None:
+        self._make = make
+        self._next = first
+        self._ready: Queue[Batch | BaseException] = Queue(AHEAD)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
+        self._thread.start()
+
+    def next(self) -> Batch:
+        """The next step's batch; waits for it where it is late.
+
+        Raises:
+            Exception: What the making of it raised.
+        """
+        found = self._ready.get()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        while True:  # whatever is in the queue may be what the thread waits behind
+            try:
+                self._ready.get_nowait()
+            except Empty:
+                break
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            made: Batch | BaseException
+            try:
+                made = self._make(self._next)
+            except Exception as error:  # noqa: BLE001 - it is raised where the batch is asked for
+                made = error
+            self._next += 1
+            while not self._stop.is_set():
+                try:
+                    self._ready.put(made, timeout=POLL_SECONDS)
+                    break
+                except Full:
+                    continue
