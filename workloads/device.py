@@ -6,6 +6,7 @@ a device fault lengthens that time (DESIGN 3.2). Unpaced, a slow device is more 
 """
 
 import random
+from collections.abc import Callable
 from time import monotonic, sleep, thread_time
 from types import TracebackType
 from typing import Self
@@ -31,17 +32,24 @@ class EmulatedDevice:
     Args:
         seconds: Device time of a healthy step; None = unpaced.
         noise: Standard deviation of that time from step to step, as a ratio.
+        waited: Seconds that the rank has waited for its peers in this step: no device computes
+            meanwhile.
     """
 
-    def __init__(self, seconds: float | None, noise: float, seed: int) -> None:
+    def __init__(
+        self, seconds: float | None, noise: float, seed: int,
+        waited: Callable[[], float] = lambda: 0.0,
+    ) -> None:  # fmt: skip
         self.seconds = seconds
         self.busy_seconds = 0.0
         self.cpu_seconds: dict[str, float] = dict.fromkeys(SHARES, 0.0)
         self._noise = noise
+        self._waited = waited
         self._dice = random.Random(seed)  # noqa: S311 - timing noise, not a secret
         self._scale = 1.0
         self._extra = 0.0
         self._burner = torch.rand(96, 96)
+        self._open: _Segment | None = None
 
     def start_step(self, extra_seconds: float) -> None:
         """Draw the step's noise; a fault in force adds `extra_seconds` to the step's device time.
@@ -51,22 +59,38 @@ class EmulatedDevice:
         self._scale = max(0.5, self._dice.gauss(1.0, self._noise))
         self._extra = extra_seconds
         self.busy_seconds = 0.0
+        self.cpu_seconds = dict.fromkeys(SHARES, 0.0)
 
-    def segment(self, name: str) -> "_Segment":
-        """A `with` block that takes the device's time for `forward`, `backward`, `optimizer`."""
-        return _Segment(self, name)
+    def segment(self, name: str, parts: int = 1) -> "_Segment":
+        """A `with` block that takes the device's time for `forward`, `backward`, `optimizer`.
 
-    def _finish(self, name: str, began: float, cpu_began: float) -> None:
-        cpu = thread_time() - cpu_began
-        self.cpu_seconds[name] = cpu
+        Args:
+            parts: Segments of that name in a step; each takes as long.
+        """
+        return _Segment(self, name, parts)
+
+    def reach(self, share: float) -> None:
+        """Wait until the device has done a share of the segment in progress."""
+        if self.seconds is not None and self._open is not None:
+            self._wait(self._open, share, self.seconds)
+
+    def _wait(self, segment: "_Segment", share: float, seconds: float) -> None:
+        """Until the device's time for a share of a segment is over."""
+        busy = share * SHARES[segment.name] / segment.parts * (seconds * self._scale + self._extra)
+        deadline = segment.began + self._waited() - segment.waited + busy
+        while (left := deadline - monotonic()) > 0:
+            sleep(left)
+
+    def _finish(self, segment: "_Segment") -> None:
+        name, share = segment.name, SHARES[segment.name] / segment.parts
+        self.cpu_seconds[name] += thread_time() - segment.cpu_began
+        waited = self._waited() - segment.waited
+        self._open = None
         if self.seconds is not None:
-            share = SHARES[name]
-            deadline = began + share * (self.seconds * self._scale + self._extra)
-            while (left := deadline - monotonic()) > 0:
-                sleep(left)
+            self._wait(segment, 1.0, self.seconds)
         else:
-            self._burn(SHARES[name] * self._extra)
-        self.busy_seconds += monotonic() - began
+            self._burn(share * self._extra)
+        self.busy_seconds += monotonic() - segment.began - waited
 
     def _burn(self, seconds: float) -> None:
         """More real arithmetic, for a time."""
@@ -76,17 +100,19 @@ class EmulatedDevice:
 
 
 class _Segment:
-    __slots__ = ("_began", "_cpu_began", "_device", "_name")
+    __slots__ = ("_device", "began", "cpu_began", "name", "parts", "waited")
 
-    def __init__(self, device: EmulatedDevice, name: str) -> None:
+    def __init__(self, device: EmulatedDevice, name: str, parts: int) -> None:
         self._device = device
-        self._name = name
-        self._began = 0.0
-        self._cpu_began = 0.0
+        self.name = name
+        self.parts = parts
+        self.began = self.waited = self.cpu_began = 0.0
 
     def __enter__(self) -> Self:
-        self._began = monotonic()
-        self._cpu_began = thread_time()
+        self.began = monotonic()
+        self.waited = self._device._waited()
+        self.cpu_began = thread_time()
+        self._device._open = self
         return self
 
     def __exit__(
@@ -96,4 +122,4 @@ class _Segment:
         trace: TracebackType | None,
     ) -> None:
         if error is None:
-            self._device._finish(self._name, self._began, self._cpu_began)
+            self._device._finish(self)

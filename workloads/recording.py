@@ -1,15 +1,16 @@
 """What happened in each step of a rank: phases, own time, waiting; written to the ring."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic_ns, thread_time_ns
 from types import TracebackType
-from typing import Self
+from typing import Self, SupportsFloat
 
+from collector.contract.ring import NO_TAG
 from collector.contract.words import PHASES, STEP_TAGS, Phase
 from workloads.ring import OP_INDEX, RingWriter
 
-_PHASE_OPS: dict[Phase, str] = {
+PHASE_OPS: dict[Phase, str] = {
     Phase.DATA: "data-load",
     Phase.FORWARD: "forward-compute",
     Phase.BACKWARD: "backward-compute",
@@ -46,9 +47,16 @@ class StepRecorder:
         self._cpu_start = thread_time_ns()
         self._start = monotonic_ns()
 
-    def phase(self, phase: Phase) -> "_Span":
-        """A `with` block of the step in progress."""
-        return self._spans[phase]
+    @property
+    def waited_seconds(self) -> float:
+        """Time in blocking collectives since the step began."""
+        return self._waited_ns / 1e9
+
+    def phase(self, phase: Phase, tag: int = NO_TAG) -> AbstractContextManager[object]:
+        """A `with` block of the step in progress; `tag` (ring.tag) is of its operation."""
+        span = self._spans[phase]
+        span.tag = tag
+        return span
 
     @contextmanager
     def local(self, op: str) -> Iterator[None]:
@@ -65,44 +73,54 @@ class StepRecorder:
         """Add a blocking collective's duration, arrival to completion."""
         self._waited_ns += nanoseconds
 
-    def end_step(self, *, samples: int, tokens: int, flops: float, loss: float) -> None:
+    def end_step(self, *, samples: int, tokens: int, flops: float, loss: SupportsFloat) -> None:
         """Close the step and write its record; `wall_seconds` and `own_seconds` are its times."""
-        wall = monotonic_ns() - self._start
+        cpu = thread_time_ns() - self._cpu_start
+        self._write(
+            self._start, monotonic_ns(), cpu, self._tags, loss,
+            samples=samples, tokens=tokens, flops=flops,
+        )  # fmt: skip
+
+    def after(self, call: Callable[[], None]) -> None:
+        """Call it when the device has finished the step that was last ended: on CPU, now."""
+        call()
+
+    def flush(self) -> None:
+        """Return when the device has finished everything, and it is written."""
+
+    def _write(
+        self, start: int, end: int, cpu: int, tags: int, loss: SupportsFloat,
+        *, samples: int, tokens: int, flops: float,
+    ) -> None:  # fmt: skip
+        wall = end - start
         own = wall - self._waited_ns
         phases = self._phase_ns
         phases[_OTHER] = max(0, wall - sum(phases))
         self.wall_seconds = wall / 1e9
         self.own_seconds = own / 1e9
         self.writer.end_step(
-            start_ns=self._start,
-            wall_ns=wall,
-            cpu_ns=thread_time_ns() - self._cpu_start,
-            own_ns=own,
-            phase_ns=phases,
-            tags=self._tags,
-            samples=samples,
-            tokens=tokens,
-            flops=flops,
-            loss=loss,
-        )
+            start_ns=start, wall_ns=wall, cpu_ns=cpu, own_ns=own, phase_ns=phases, tags=tags,
+            samples=samples, tokens=tokens, flops=flops, loss=float(loss),
+        )  # fmt: skip
 
-    def _close_span(self, phase: int, op: int | None, start: int) -> None:
+    def _close_span(self, phase: int, op: int | None, start: int, tag: int) -> None:
         end = monotonic_ns()
         self._phase_ns[phase] += end - start
         if op is not None:
-            self.writer.local(op, start, end)
+            self.writer.local(op, start, end, tag)
 
 
 class _Span:
     """One phase as a reusable context manager."""
 
-    __slots__ = ("_index", "_op", "_recorder", "_start")
+    __slots__ = ("_index", "_op", "_recorder", "_start", "tag")
 
     def __init__(self, recorder: StepRecorder, phase: Phase) -> None:
         self._recorder = recorder
         self._index = PHASES.index(phase)
-        self._op = OP_INDEX[_PHASE_OPS[phase]] if phase in _PHASE_OPS else None
+        self._op = OP_INDEX[PHASE_OPS[phase]] if phase in PHASE_OPS else None
         self._start = 0
+        self.tag = NO_TAG
 
     def __enter__(self) -> Self:
         self._start = self._recorder.writer.phase(self._index)
@@ -114,4 +132,4 @@ class _Span:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._recorder._close_span(self._index, self._op, self._start)
+        self._recorder._close_span(self._index, self._op, self._start, self.tag)

@@ -1,18 +1,16 @@
 """The writer of a rank's ring file (layout: collector/contract/ring.py): one writer, no locks."""
 
 import math
-import mmap
-import os
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 
 from collector.contract import ring
 from collector.contract.words import GROUPS, OPS, PHASES, RANK_STATES, RankState
+from workloads.ring_file import Identity, create, padded
 
-HEARTBEAT_SECONDS = 0.5
+__all__ = ["GROUP_INDEX", "OP_INDEX", "Identity", "RingWriter"]
+
 OP_INDEX = {op: index for index, op in enumerate(OPS)}
 GROUP_INDEX = {group: index for index, group in enumerate(GROUPS)}
 
@@ -31,29 +29,10 @@ _DOING = _OP_CURSOR + 3
 _OPEN_SEQUENCE = _OP_CURSOR + 4
 _OPEN_SINCE = _OP_CURSOR + 5
 _PROGRESS = _OP_CURSOR + 6
+_CLOCK = (ring.IDENTITY_OFFSET + ring.IDENTITY.size - 4 * 4 - 2 * 8) // 8
+"""clock_offset_ns, and clock_error_ns after it."""
 _GROUPS = ring.GROUP_COUNTERS_OFFSET // 8
 _WORDS_PER_GROUP = ring.GROUP_COUNTERS.size // 8
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who writes the ring; see contract/ring.IDENTITY."""
-
-    run: str
-    node: str
-    uuid: str
-    rank: int
-    world: int
-    local_rank: int
-    attempt: int
-    dp: int
-    pp: int
-    tp: int
-    gpu: int
-    start_wall_ns: int
-    wall_minus_monotonic_ns: int
-    clock_offset_ns: int = 0
-    clock_error_ns: int = 0
 
 
 class RingWriter:
@@ -65,11 +44,16 @@ class RingWriter:
     order, which is the contract's on every machine that torch runs on (little-endian).
     """
 
-    def __init__(self, path: Path, identity: Identity, first_step: int = 0) -> None:
+    def __init__(
+        self, path: Path, identity: Identity, first_step: int = 0,
+        now: Callable[[], int] = monotonic_ns,
+    ) -> None:  # fmt: skip
         hidden = path.with_suffix(".new")
-        self._map = _create(hidden)
+        self._map = create(hidden, identity)
         self._words = memoryview(self._map).cast("q")
         self.path = path
+        self.identity = identity
+        self._now = now
         self._guard = 0
         self._ops = 0
         self._steps_written = 0
@@ -78,7 +62,6 @@ class RingWriter:
         self._totals = [first_step, 0, 0, 0, 0, 0, 0.0, math.nan, *([0] * len(PHASES))]
         self._sequences = [0] * ring.MAX_GROUPS
         self._tags: dict[str, int] = {}
-        self._write_identity(identity)
         self.state(RankState.STARTING)
         self.heartbeat()
         self.phase(0)
@@ -94,6 +77,15 @@ class RingWriter:
         """Say that the process still runs; called by a helper thread."""
         self._words[_HEARTBEAT] = monotonic_ns()
 
+    def clock(self, offset_ns: int, error_ns: int) -> None:
+        """Say how this rank's clock lies to the run's (Identity.clock_offset_ns)."""
+        words = self._words
+        guard = self._guard
+        words[_GUARD] = guard + 1
+        words[_CLOCK] = offset_ns
+        words[_CLOCK + 1] = error_ns
+        words[_GUARD] = self._guard = guard + 2
+
     def tag(self, name: str) -> int:
         """Index of a tag name, entered into the table on first use; NO_TAG when it is full."""
         index = self._tags.get(name)
@@ -103,13 +95,13 @@ class RingWriter:
                 return ring.NO_TAG
             self._tags[name] = index
             offset = ring.TAG_NAMES_OFFSET + index * ring.TAG_NAME_BYTES
-            encoded = _text(name, ring.TAG_NAME_BYTES)
+            encoded = padded(name, ring.TAG_NAME_BYTES)
             self._map[offset : offset + len(encoded)] = encoded
         return index
 
     def phase(self, index: int) -> int:
         """Enter a phase (index into PHASES) of the step in progress; returns the time."""
-        now = monotonic_ns()
+        now = self._now()
         self._phase = index
         self._words[_DOING] = index
         self._words[_PROGRESS] = now
@@ -119,7 +111,7 @@ class RingWriter:
         """Arrive at a collective; returns the arrival time for `end`."""
         words = self._words
         sequence = self._sequences[group] = self._sequences[group] + 1
-        now = monotonic_ns()
+        now = self._now()
         guard = self._guard
         words[_GUARD] = guard + 1
         words[_DOING] = self._phase | op << 32 | group << 48
@@ -132,7 +124,7 @@ class RingWriter:
 
     def end(self, op: int, group: int, arrival_ns: int, size: int, tag: int, flags: int = 0) -> int:
         """Complete the collective begun at `arrival_ns`; returns its duration in nanoseconds."""
-        now = monotonic_ns()
+        now = self._now()
         words = self._words
         sequence = self._sequences[group]
         counters = _GROUPS + _WORDS_PER_GROUP * group
@@ -154,13 +146,69 @@ class RingWriter:
         words[_GUARD] = self._guard = guard + 2
         return now - arrival_ns
 
-    def local(self, op: int, start_ns: int, end_ns: int) -> None:
+    def enqueue(self, group: int) -> tuple[int, int]:
+        """Arrive at an operation that goes on beside other work: its sequence and the time."""
+        sequence = self._sequences[group] = self._sequences[group] + 1
+        now = self._now()
+        words = self._words
+        guard = self._guard
+        words[_GUARD] = guard + 1
+        words[_PROGRESS] = now
+        words[_GROUPS + _WORDS_PER_GROUP * group + 2] = sequence
+        words[_GUARD] = self._guard = guard + 2
+        return sequence, now
+
+    def await_(self, op: int, group: int, sequence: int) -> int:
+        """Begin to wait for an operation that was enqueued before; returns the time."""
+        now = self._now()
+        words = self._words
+        guard = self._guard
+        words[_GUARD] = guard + 1
+        words[_DOING] = self._phase | op << 32 | group << 48
+        words[_OPEN_SEQUENCE] = sequence
+        words[_OPEN_SINCE] = now
+        words[_PROGRESS] = now
+        words[_GUARD] = self._guard = guard + 2
+        return now
+
+    def complete(
+        self, op: int, group: int, sequence: int, arrival_ns: int, since_ns: int, size: int,
+        tag: int, flags: int, ended_ns: int | None = None,
+    ) -> int:  # fmt: skip
+        """End the wait begun at `since_ns`; returns how long it took in nanoseconds.
+
+        The record spans arrival to `ended_ns`, or now if nobody knows; only the wait counts as
+        time in collectives.
+        """
+        now = self._now()
+        ended = now if ended_ns is None else min(now, ended_ns)
+        words = self._words
+        counters = _GROUPS + _WORDS_PER_GROUP * group
+        number = self._ops
+        ring.OP_RECORD.pack_into(
+            self._map,
+            ring.OPS_OFFSET + (number & _OP_MASK) * ring.OP_RECORD.size,
+            op, group, flags, self._step, sequence, tag, 0, size, arrival_ns, ended, number + 1,
+        )  # fmt: skip
+        guard = self._guard
+        words[_GUARD] = guard + 1
+        words[_OP_CURSOR] = self._ops = number + 1
+        words[_DOING] = self._phase
+        words[_OPEN_SINCE] = 0
+        words[_PROGRESS] = now
+        words[counters] += now - since_ns
+        words[counters + 1] += 1
+        words[counters + 3] = max(words[counters + 3], sequence)
+        words[_GUARD] = self._guard = guard + 2
+        return now - since_ns
+
+    def local(self, op: int, start_ns: int, end_ns: int, tag: int = ring.NO_TAG) -> None:
         """Record work that needed no peer."""
         number = self._ops
         ring.OP_RECORD.pack_into(
             self._map,
             ring.OPS_OFFSET + (number & _OP_MASK) * ring.OP_RECORD.size,
-            op, _LOCAL, 0, self._step, 0, ring.NO_TAG, 0, 0, start_ns, end_ns, number + 1,
+            op, _LOCAL, 0, self._step, 0, tag, 0, 0, start_ns, end_ns, number + 1,
         )  # fmt: skip
         self._words[_OP_CURSOR] = self._ops = number + 1
         self._words[_PROGRESS] = end_ns
@@ -206,59 +254,3 @@ class RingWriter:
         """Unmap the file; the file itself stays for the collector."""
         self._words.release()
         self._map.close()
-
-    def _write_identity(self, who: Identity) -> None:
-        for index, name in enumerate(GROUPS):
-            offset = ring.GROUP_NAMES_OFFSET + index * ring.GROUP_NAME_BYTES
-            encoded = _text(name, ring.GROUP_NAME_BYTES)
-            self._map[offset : offset + len(encoded)] = encoded
-        ring.IDENTITY.pack_into(
-            self._map, ring.IDENTITY_OFFSET, ring.MAGIC, ring.VERSION, ring.HEADER_BYTES,
-            _text(who.run, 64), _text(who.node, 64), _text(who.uuid, 48),
-            who.rank, who.world, who.local_rank, who.attempt, os.getpid(), who.dp, who.pp, who.tp,
-            0, 0, who.gpu, 0,
-            who.start_wall_ns, who.wall_minus_monotonic_ns, who.clock_offset_ns,
-            who.clock_error_ns,
-            ring.OP_CAPACITY, ring.STEP_CAPACITY, ring.OP_RECORD.size, ring.STEP_RECORD.size,
-        )  # fmt: skip
-
-
-class Heartbeat:
-    """Calls its beats from a helper thread for as long as the process runs."""
-
-    def __init__(self, *beats: Callable[[], None], period: float = HEARTBEAT_SECONDS) -> None:
-        self._beats = beats
-        self._period = period
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-
-    def start(self) -> None:
-        """Start beating."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop; returns when the thread has ended, so that the ring may be closed."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._period):
-            for beat in self._beats:
-                beat()
-
-
-def _create(path: Path) -> mmap.mmap:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, 0o644)
-    try:
-        # Not ftruncate: a full shared memory must say so here, not by SIGBUS in a store.
-        os.posix_fallocate(descriptor, 0, ring.FILE_BYTES)
-        return mmap.mmap(descriptor, ring.FILE_BYTES)
-    finally:
-        os.close(descriptor)
-
-
-def _text(text: str, size: int) -> bytes:
-    """UTF-8, cut to leave at least one zero byte."""
-    return text.encode()[: size - 1].decode(errors="ignore").encode().ljust(size, b"\0")

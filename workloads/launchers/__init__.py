@@ -9,6 +9,9 @@ from typing import Protocol
 from collector.contract.words import FaultKind
 from workloads.spec import RunSpec
 
+PEER_LOST_CODE = 75
+"""Exit code of a rank that ended because it could not reach another one: never the first cause."""
+
 
 class Ending(StrEnum):
     """How a run ended."""

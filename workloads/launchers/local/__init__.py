@@ -9,7 +9,9 @@ from pathlib import Path
 from time import monotonic_ns
 from types import ModuleType
 
+from workloads import peak
 from workloads.clocksync import wall_minus_monotonic_ns
+from workloads.data.prepare import prepared
 from workloads.launchers.local.death import die_with_parent
 from workloads.launchers.local.ranks import RankProcess, Ranks
 from workloads.spec import RunSpec
@@ -32,6 +34,8 @@ class LocalLauncher:
         offset, _ = wall_minus_monotonic_ns()
         start = monotonic_ns() + offset
         logs.mkdir(parents=True, exist_ok=True)
+        dataset = prepared(spec, workspace)
+        peak_flops = peak.measured() if spec.device == "cpu" else None
         ranks = []
         for rank in range(spec.layout.world):
             node_dir = workspace / spec.layout.node(rank)
@@ -42,15 +46,19 @@ class LocalLauncher:
                 rank=rank,
                 node_dir=node_dir,
                 rendezvous=workspace / "rendezvous",
+                dataset=dataset,
+                checkpoints=logs.parent / "checkpoints",
                 cores=len(os.sched_getaffinity(0)),
                 start_wall_ns=start,
+                events=logs.parent / "tensorboard",
+                peak_flops=peak_flops,
             )
             try:
                 ranks.append(RankProcess(rank, _fork(training, job, log), node_dir, log))
             except BaseException:
                 Ranks(spec, ranks).end()
                 raise
-        return Ranks(spec, ranks)
+        return Ranks(spec, ranks, peak_flops)
 
 
 def _fork(training: ModuleType, job: object, log: Path) -> int:

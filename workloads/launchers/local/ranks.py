@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from collector.contract import ring
-from workloads.launchers import Ending, Outcome, Progress
+from workloads.launchers import PEER_LOST_CODE, Ending, Outcome, Progress
 from workloads.spec import RunSpec
 
 POLL_SECONDS = 0.1
@@ -65,9 +65,16 @@ class RankProcess:
 
 
 class Ranks:
-    """All ranks of a run; see launchers.Handle."""
+    """All ranks of a run; see launchers.Handle.
 
-    def __init__(self, spec: RunSpec, ranks: list[RankProcess]) -> None:
+    Attributes:
+        peak_flops: FLOP/s of one core in matrix products, measured before the ranks started.
+    """
+
+    def __init__(
+        self, spec: RunSpec, ranks: list[RankProcess], peak_flops: float | None = None
+    ) -> None:
+        self.peak_flops = peak_flops
         self._spec = spec
         self._ranks = ranks
 
@@ -119,10 +126,15 @@ class Ranks:
                 return
 
     def _crashed(self, ended: list[RankProcess]) -> list[RankProcess]:
-        """The ranks that died by themselves; one that a signal killed goes before the others."""
-        failed = [process for process in ended if process.status != 0]
-        by_signal = [p for p in failed if p.status is not None and os.WIFSIGNALED(p.status)]
-        return by_signal or failed
+        """The ranks that died by themselves.
+
+        One that a signal killed goes before the others, and those that only missed it come last.
+        """
+        failed = [process for process in ended if process.status]
+        codes = {p.rank: os.waitstatus_to_exitcode(p.status or 0) for p in failed}
+        by_signal = [process for process in failed if codes[process.rank] < 0]
+        first = [process for process in failed if codes[process.rank] != PEER_LOST_CODE]
+        return by_signal or first or failed
 
     def _progress(self) -> Progress:
         counters = [process.counters() for process in self._ranks]
@@ -130,8 +142,9 @@ class Ranks:
         step = (
             min((counter[0] for counter in known), default=0) if len(known) == len(counters) else 0
         )
-        loss = counters[0][1] if counters[0] is not None else math.nan
-        return Progress(step, self._spec.steps, None if math.isnan(loss) else loss)
+        # Only the last stage knows the loss.
+        losses = [counter[1] for counter in known if not math.isnan(counter[1])]
+        return Progress(step, self._spec.steps, losses[0] if losses else None)
 
     def _laggards(self) -> tuple[int, ...]:
         """The ranks that arrived at the fewest collectives; none if all arrived at as many."""

@@ -1,0 +1,124 @@
+"""What a checkpoint says of itself in `lockstep.json`: enough to plan a run that goes on from it.
+
+No torch, so that a checkpoint that cannot be used is refused before any rank starts.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads.models.configs import GptConfig
+
+ABOUT = "lockstep.json"
+NAME = "step-"
+MAX_ABOUT_BYTES = 16 * 2**20
+COMPARED = ("style", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "sequence")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be used or written; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a checkpoint holds.
+
+    Attributes:
+        step: Steps that it has seen.
+        updates: Those of them that changed the weights.
+        batch: Sequences of all replicas in a step; it decides which data come next.
+        model: Sizes of the model, as GptConfig.
+        files: Bytes of every other file of the folder, by name.
+    """
+
+    step: int
+    updates: int
+    batch: int
+    model: dict[str, Any]
+    files: dict[str, int]
+
+    def write(self, folder: Path) -> None:
+        """Write `lockstep.json`.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        (folder / ABOUT).write_text(json.dumps(asdict(self), indent=1))
+
+
+def latest(folder: Path) -> Path:
+    """The checkpoint that a folder is, or the latest of the checkpoints in it.
+
+    Raises:
+        CheckpointError: It is none and has none.
+    """
+    if (folder / ABOUT).is_file():
+        return folder
+    if not folder.is_dir():
+        raise CheckpointError(f"there is no checkpoint {folder}")
+    found = [path.parent for path in folder.glob(f"{NAME}*/{ABOUT}")]
+    if not found:
+        raise CheckpointError(
+            f"{folder} is not a checkpoint and has none: no {ABOUT} in it or in a {NAME}* folder"
+        )
+    return max(found, key=lambda path: path.name)
+
+
+def about(folder: Path) -> About:
+    """What a checkpoint says of itself.
+
+    Raises:
+        CheckpointError: It says nothing that can be read.
+    """
+    try:
+        with (folder / ABOUT).open("rb") as file:
+            told = json.loads(file.read(MAX_ABOUT_BYTES))
+        files = {str(name): int(size) for name, size in dict(told["files"]).items()}
+        found = About(
+            step=int(told["step"]), updates=int(told["updates"]), batch=int(told["batch"]),
+            model=dict(told["model"]), files=files,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"checkpoint {folder} cannot be read: {ABOUT}: {error!r}") from error
+    if not 0 <= found.updates <= found.step:
+        raise CheckpointError(
+            f"checkpoint {folder} cannot be read: {found.updates} updates in {found.step} steps"
+        )
+    return found
+
+
+def usable(folder: Path, config: GptConfig, batch: int) -> About:
+    """What a checkpoint says of itself, if a run of this model and batch can go on from it.
+
+    Raises:
+        CheckpointError: It is not whole, of another model, or of another batch: the data would
+            go on somewhere else.
+    """
+    found = about(folder)
+    wanted = asdict(config)
+    wrong = [
+        f"{name} {found.model.get(name)} instead of {wanted[name]}"
+        for name in COMPARED
+        if found.model.get(name) != wanted[name]
+    ]
+    if wrong:
+        raise CheckpointError(f"checkpoint {folder} is of another model: {', '.join(wrong)}")
+    if found.batch != batch:
+        raise CheckpointError(
+            f"checkpoint {folder} has seen steps of {found.batch} sequences, and this run has"
+            f" {batch}; make dp x --micro-batch x --micro-batches {found.batch}"
+        )
+    for name, size in found.files.items():
+        has = _size(folder / name)
+        if has != size:
+            told = "is missing" if has is None else f"has {has} bytes instead of {size}"
+            raise CheckpointError(f"checkpoint {folder} is not whole: {name} {told}")
+    return found
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

@@ -1,0 +1,70 @@
+"""A new ring file: its room in shared memory, and who writes it."""
+
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.contract import ring
+from collector.contract.words import GROUPS
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who writes the ring; see contract/ring.IDENTITY.
+
+    Attributes:
+        clock_offset_ns: To add to monotonic + wall_minus_monotonic_ns for the run's clock, which
+            is rank 0's wall clock; renewed by RingWriter.clock.
+        clock_error_ns: What that is at most away from the truth.
+    """
+
+    run: str
+    node: str
+    uuid: str
+    rank: int
+    world: int
+    local_rank: int
+    attempt: int
+    dp: int
+    pp: int
+    tp: int
+    gpu: int
+    start_wall_ns: int
+    wall_minus_monotonic_ns: int
+    clock_offset_ns: int = 0
+    clock_error_ns: int = 0
+
+
+def create(path: Path, who: Identity) -> mmap.mmap:
+    """A file of the contract's size that holds the identity and the names of the groups.
+
+    Raises:
+        OSError: There is no room for it, or the path is a symbolic link.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        # Not ftruncate: a full shared memory must say so here, not by SIGBUS in a store.
+        os.posix_fallocate(descriptor, 0, ring.FILE_BYTES)
+        page = mmap.mmap(descriptor, ring.FILE_BYTES)
+    finally:
+        os.close(descriptor)
+    for index, name in enumerate(GROUPS):
+        offset = ring.GROUP_NAMES_OFFSET + index * ring.GROUP_NAME_BYTES
+        page[offset : offset + ring.GROUP_NAME_BYTES] = padded(name, ring.GROUP_NAME_BYTES)
+    ring.IDENTITY.pack_into(
+        page, ring.IDENTITY_OFFSET, ring.MAGIC, ring.VERSION, ring.HEADER_BYTES,
+        padded(who.run, 64), padded(who.node, 64), padded(who.uuid, 48),
+        who.rank, who.world, who.local_rank, who.attempt, os.getpid(), who.dp, who.pp, who.tp,
+        0, 0, who.gpu, 0,
+        who.start_wall_ns, who.wall_minus_monotonic_ns, who.clock_offset_ns, who.clock_error_ns,
+        ring.OP_CAPACITY, ring.STEP_CAPACITY, ring.OP_RECORD.size, ring.STEP_RECORD.size,
+    )  # fmt: skip
+    return page
+
+
+def padded(text: str, size: int) -> bytes:
+    """UTF-8 in so many bytes, cut to leave at least one zero byte."""
+    return text.encode()[: size - 1].decode(errors="ignore").encode().ljust(size, b"\0")

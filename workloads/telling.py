@@ -1,0 +1,79 @@
+"""What the rank that knows the loss tells: a line in its log and a point in TensorBoard."""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+
+import torch
+
+from workloads.flops import per_token
+from workloads.iteration_line import Iteration, iteration_line
+from workloads.peak import Peak
+from workloads.spec import RunSpec
+from workloads.tensorboard import EventFiles
+
+LINE_STEPS = 10
+"""Steps between two lines; only then is anything read back from the device."""
+
+
+def utc_now() -> datetime:
+    """Wall time, UTC."""
+    return datetime.now(UTC)
+
+
+class Teller:
+    """Collects steps and tells of them every LINE_STEPS.
+
+    Args:
+        peak: Of one device; None = unknown.
+        events: Folder of the TensorBoard files; None = none are written.
+    """
+
+    def __init__(
+        self, spec: RunSpec, peak: Peak | None, events: Path | None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:  # fmt: skip
+        self._spec = spec
+        self._peak = peak
+        self._events = None if events is None else EventFiles(events)
+        self._now = now
+        self._seconds: list[float] = []
+        self._losses: list[float] = []
+        self._nans = 0
+
+    def step(
+        self, step: int, seconds: float, loss: float, rate: float, norm: torch.Tensor,
+        skipped: torch.Tensor,
+    ) -> None:  # fmt: skip
+        """A step is done; `norm` and `skipped` may still be on their way on the device."""
+        self._seconds.append(seconds)
+        if math.isfinite(loss):
+            self._losses.append(loss)
+        else:
+            self._nans += 1
+        if (step + 1) % LINE_STEPS:
+            return
+        told, at = self._told(step, rate, float(norm), int(skipped)), self._now()
+        print(iteration_line(told, at), flush=True)  # noqa: T201 - the rank's log
+        if self._events is not None:
+            self._events.write(told, at.timestamp())
+        self._seconds.clear()
+        self._losses.clear()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._events is not None:
+            self._events.close()
+
+    def _told(self, step: int, rate: float, norm: float, skipped: int) -> Iteration:
+        spec, config = self._spec, self._spec.training.config
+        batch, seconds = spec.batch, fmean(self._seconds)
+        tokens = batch * config.sequence / (seconds * spec.layout.world)
+        return Iteration(
+            number=step + 1, of=spec.steps, batch=batch, consumed=(step + 1) * batch,
+            seconds=seconds, tokens=tokens, flops=per_token(config) * tokens, peak=self._peak,
+            rate=rate, loss=fmean(self._losses) if self._losses else math.nan, norm=norm,
+            skipped=skipped, nans=self._nans,
+        )  # fmt: skip
