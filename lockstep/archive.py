@@ -13,21 +13,26 @@ from typing import Any
 
 from collector.contract import archive as contract
 from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.data.markov import MarkovSource
+from workloads.data.prepare import least_loss
 from workloads.faults.measure import factor_measured
 from workloads.faults.plan import Fault
 from workloads.launchers import Outcome
-from workloads.models.configs import TINY
 from workloads.spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """How well the run was recorded; `incomplete` says what could not be written."""
+    """How well the run was recorded, and what was measured for it.
+
+    Attributes:
+        incomplete: What could not be written.
+        peak_flops: FLOP/s of one core in matrix products; None = not measured.
+    """
 
     failed_requests: int = 0
     lost_steps: int = 0
     incomplete: str = ""
+    peak_flops: float | None = None
 
 
 def now() -> datetime:
@@ -47,7 +52,8 @@ def write_end(
     """run.json with how the run ended, and what the faults measurably did."""
     _write_truth(out, spec, _measure(out, spec))
     told = {"failed_requests": recording.failed_requests, "lost_steps": recording.lost_steps}
-    _write_json(out / contract.RUN_FILE, {**_run(spec, started, outcome), "recording": told})
+    run = {**_run(spec, started, outcome), "measured_peak_flops": recording.peak_flops}
+    _write_json(out / contract.RUN_FILE, {**run, "recording": told})
 
 
 def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str, Any]:
@@ -80,7 +86,7 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "device_noise": spec.device_noise if spec.pace else None,
         "simulated": ["gpu telemetry"] if spec.pace else [],
         "formula": "megatron",
-        "entropy_rate_nats": MarkovSource(TINY.vocabulary, spec.seed).entropy_rate_nats,
+        "entropy_rate_nats": least_loss(spec),
     }  # fmt: skip
 
 

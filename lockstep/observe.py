@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
@@ -17,6 +18,7 @@ from lockstep.leftovers import OWNER_FILE, SHARED_MEMORY
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import Progress as Show
 from lockstep.output import fail
+from lockstep.training_progress import TrainingProgress
 from workloads.launchers import Ending, Outcome, Progress
 from workloads.launchers.local import LocalLauncher
 from workloads.launchers.local.janitor import Janitor
@@ -71,16 +73,11 @@ def _written(out: Path, write: Callable[[], T]) -> T:
 
 def watched(spec: RunSpec, out: Path, show: Show) -> Outcome:
     """`execute` with its progress shown; the same errors."""
-
-    def on_progress(progress: Progress) -> None:
-        loss = "" if progress.loss is None else f", loss {progress.loss:.3f}"
-        show("training", f"step {progress.step} of {progress.steps}{loss}")
-
     faults = ", ".join(fault.spec for fault in spec.faults)
     injected = f"; fault {faults}" if faults else ""
     layout = spec.layout
     show("starting", f"{layout.world} ranks and {layout.nodes} collectors{injected}")
-    return execute(spec, out, on_progress)
+    return execute(spec, out, TrainingProgress(spec, show))
 
 
 def _observed(
@@ -100,7 +97,7 @@ def _observed(
                 outcome = ranks.wait(on_progress)
             finally:
                 ranks.end()
-                recording = _stopped(recorder)
+                recording = replace(_stopped(recorder), peak_flops=ranks.peak_flops)
         except KeyboardInterrupt:
             # Closing what is open must not be interrupted in turn.
             signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -84,11 +84,14 @@ class Progress:
 
     Elsewhere a line is written when its `stage` changes or `plain_seconds` after the last one, so
     that a log stays short.
+
+    Attributes:
+        terminal: Whether stderr is one.
     """
 
     def __init__(self, plain_seconds: float = 5.0) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._pause = MIN_REDRAW_SECONDS if self._terminal else plain_seconds
+        self.terminal = sys.stderr.isatty()
+        self._pause = MIN_REDRAW_SECONDS if self.terminal else plain_seconds
         self._stage: str | None = None
         self._shown_at = 0.0
         self._open = False
@@ -102,7 +105,7 @@ class Progress:
             self.close()
         self._stage, self._shown_at = stage, now
         line = f"{stage}: {text}" if text else stage
-        if self._terminal:
+        if self.terminal:
             print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
             self._open = True
         else:

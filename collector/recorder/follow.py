@@ -63,11 +63,12 @@ class Follower:
         self._note_starts(known.values(), None if last else until)
         steps: list[Row] = []
         ops: list[Row] = []
+        stages = 1 + max(one["pp"] for one in self._identities.values())
         for rank, answer in sorted(known.items()):
             first, end = self._next[rank], min(until, complete[rank])
             steps += (step_row(answer, one) for one in answer.steps if first <= one.step < end)
             taken = [one for one in answer.ops if first <= one.step and (last or one.step < end)]
-            ops += op_rows(answer, taken, self._starts)
+            ops += op_rows(answer, taken, self._starts, stages)
             if answer.truncated and answer.first_step_held is not None:
                 self.lost_steps += max(0, answer.first_step_held - first)
             self._next[rank] = max(first, end)

@@ -1,6 +1,7 @@
 """From a collector's answers to rows of the archive's tables; pure."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ UP = "up"
 _ELSEWHERE = frozenset({"gpu", "uuid", "run", "rank"})
 _IDENTITY = ("rank", "world", "local_rank", "attempt", "pid", "dp", "pp", "tp")
 _COMPUTE = frozenset({"forward-compute", "backward-compute"})
+_TRANSFERS = frozenset({"forward-send", "forward-recv", "backward-send", "backward-recv"})
+_PLACE = re.compile(r"c(\d{1,6})\.m(\d{1,6})", re.ASCII)
+"""The tag of compute operations and transfers: chunk in the stage and micro-batch."""
 
 
 class AnswerError(ValueError):
@@ -114,7 +118,7 @@ def step_row(answer: RankAnswer, step: StepRecord) -> Row:
 
 
 def op_rows(
-    answer: RankAnswer, ops: Sequence[OpRecord], step_starts: Mapping[int, int]
+    answer: RankAnswer, ops: Sequence[OpRecord], step_starts: Mapping[int, int], stages: int
 ) -> list[Row]:
     """OPS rows of whole steps of one rank.
 
@@ -122,24 +126,35 @@ def op_rows(
         answer: The rank.
         ops: All its operations of the steps in question; numbering counts from their start.
         step_starts: Earliest start of each step on any rank, unix nanoseconds.
+        stages: Pipeline ranks of the run.
     """
     numbers: Counter[tuple[str, int]] = Counter()
     rows: list[Row] = []
     for op in sorted(ops, key=lambda one: one.enqueue_ns):
         number = numbers[op.op, op.step]
         numbers[op.op, op.step] += 1
-        compute = op.op in _COMPUTE
-        chunk = 0 if compute else -1
+        chunk, micro_batch = _place(op, number)
         start_ns = op.enqueue_ns + answer.wall_offset_ns
         flags = ",".join(name for bit, name in FLAG_NAMES if op.flags & bit)
         rows.append((
             answer.dp, answer.pp, answer.rank, op.step, op.op,
             (start_ns - step_starts[op.step]) / 1e9, (op.complete_ns - op.enqueue_ns) / 1e9,
-            number, chunk, chunk, number if compute else -1,
+            number, chunk, -1 if chunk < 0 else chunk * stages + answer.pp, micro_batch,
             answer.tp, op.group, op.sequence, op.bytes,
             start_ns, op.complete_ns + answer.wall_offset_ns, flags, op.tag,
         ))  # fmt: skip
     return rows
+
+
+def _place(op: OpRecord, number: int) -> tuple[int, int]:
+    """(chunk in the stage, micro-batch), -1 = none; without a tag the only chunk, in order."""
+    compute = op.op in _COMPUTE
+    if not compute and op.op not in _TRANSFERS:
+        return -1, -1
+    told = _PLACE.fullmatch(op.tag)
+    if told is None:
+        return (0, number) if compute else (-1, -1)
+    return int(told[1]), int(told[2]) if compute else -1
 
 
 def op_start_ns(answer: RankAnswer, op: OpRecord) -> int:

@@ -7,7 +7,8 @@ import pytest
 
 from collector.contract import ring
 from collector.contract.words import PHASES, RANK_STATES, RankState
-from workloads.ring import GROUP_INDEX, OP_INDEX, Heartbeat, Identity, RingWriter
+from workloads.heartbeat import Heartbeat
+from workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 WHO = Identity(
     run="gpt-1", node="node-3", uuid="SIM-x", rank=3, world=4, local_rank=0, attempt=0, dp=3,
@@ -125,3 +126,14 @@ def test_the_heart_beats_until_it_is_stopped(writer: RingWriter) -> None:
     count = len(beats)
 
     assert count == len(beats)
+
+
+def test_a_renewed_clock_offset_leaves_the_rest_of_the_identity(writer: RingWriter) -> None:
+    before = ring.IDENTITY.unpack_from(writer.path.read_bytes())
+    writer.clock(-5_000_000_000, 41)
+    data = writer.path.read_bytes()
+    after = ring.IDENTITY.unpack_from(data)
+
+    assert (-5_000_000_000, 41) == after[20:22]
+    assert (*before[:20], *before[22:]) == (*after[:20], *after[22:])
+    assert 0 == ring.GUARD.unpack_from(data, ring.GUARD_OFFSET)[0] % 2

@@ -1,0 +1,57 @@
+"""Where a run is, in one line: steps, loss, tokens a second, and the time left."""
+
+from time import monotonic
+
+from lockstep.output import Progress as Show
+from workloads.launchers import Progress
+from workloads.spec import RunSpec
+
+BAR_CELLS = 20
+
+
+class TrainingProgress:
+    """Shows each progress of a run; on a terminal as a bar."""
+
+    def __init__(self, spec: RunSpec, show: Show) -> None:
+        self._show = show
+        training = spec.training
+        self._tokens = training.samples * spec.layout.dp * training.config.sequence
+        self._started_at: int | None = None
+        self._first: tuple[int, float] | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Show it."""
+        parts = [f"step {progress.step} of {progress.steps}"]
+        if self._show.terminal:
+            share = progress.step / progress.steps
+            parts = [f"{bar(share)} {progress.step}/{progress.steps}"]
+        if progress.loss is not None:
+            parts.append(f"loss {progress.loss:.3f}")
+        rate = self._steps_per_second(progress.step, monotonic())
+        if rate is not None:
+            parts.append(f"{rate * self._tokens:,.0f} tokens/s")
+            parts.append(f"{clock((progress.steps - progress.step) / rate)} left")
+        self._show("training", ", ".join(parts))
+
+    def _steps_per_second(self, step: int, now: float) -> float | None:
+        """Since the first step that was seen to end: before it, the ranks were starting."""
+        if self._started_at is None:
+            self._started_at = step
+        if self._first is None:
+            self._first = (step, now) if step > self._started_at else None
+            return None
+        begin, since = self._first
+        return (step - begin) / (now - since) if now > since else None
+
+
+def bar(share: float) -> str:
+    """A bar that is filled to a share of 0 to 1."""
+    full = round(BAR_CELLS * min(1.0, max(0.0, share)))
+    return f"[{'#' * full}{'.' * (BAR_CELLS - full)}]"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as h:mm:ss, or m:ss below an hour."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

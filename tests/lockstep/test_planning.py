@@ -1,0 +1,68 @@
+"""What cannot be run is refused before anything starts, with the numbers and what would do."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lockstep import planning
+from lockstep.output import CommandError
+from lockstep.planning import plan
+from workloads.spec import RunSpec, Training
+
+AUTO = Training(micro_batches=0)
+
+
+def planned(dp: int = 1, tp: int = 1, pp: int = 1, **training: Any) -> RunSpec:
+    return plan(
+        "gpt", nodes=1, ranks_per_node=dp * tp * pp, dp=dp, tp=tp, pp=pp, steps=20, seed=0,
+        faults=[], training=replace(AUTO, **training), token="0000",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"tp": 8}, "heads of keys and values 4 cannot be split over tp 8"),
+        ({"tp": 2, "vocabulary": 77}, "--vocabulary 256"),
+        ({"tp": 2, "sequence": 33, "sequence_parallel": True}, "sequence 33 cannot be split"),
+        ({"pp": 4}, "4 pipeline stages (pp 4 x 1) are more than the 2 layers of tiny; give fewer"),
+        ({"pp": 2, "micro_batches": 1}, "give --micro-batches 2 or more"),
+        ({"pp": 2, "model": "small", "virtual_stages": 2, "micro_batches": 5},
+         "5 micro-batches cannot be interleaved over pp 2"),
+        ({"virtual_stages": 2}, "--virtual-stages needs a pipeline"),
+        ({"model": "gpt3-175B"}, "did you mean gpt3-175b?"),
+        ({"model": "gpt3-175b"}, "gpt3-175b with dp 1, tp 1, pp 1 does not fit: a rank has"),
+        ({"micro_batch": 0}, "--micro-batch 0 is too few; at least 1"),
+        ({"micro_batches": -1}, "--micro-batches -1 is too few; at least 0"),
+        ({"virtual_stages": 0}, "--virtual-stages 0 is too few; at least 1"),
+        ({"checkpoint_every": -5}, "--checkpoint-every -5 is too few; at least 0"),
+        ({"learning_rate": float("nan")}, "--learning-rate nan must be above 0"),
+        ({"vocabulary": 0}, "vocabulary is 0; it must be at least 1"),
+        ({"data": "copy", "sequence": 15}, "sequence 15 is odd"),
+        ({"tp": 0}, "is 0; it must be at least 1"),
+    ],
+)  # fmt: skip
+def test_a_run_that_cannot_be_is_refused_with_what_would_do(
+    arguments: dict[str, Any], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "_memory_of_a_rank", lambda _layout: 4 * 2**30)
+    with pytest.raises(CommandError) as refused:
+        planned(**arguments)
+
+    assert 64 == refused.value.code
+    assert named in refused.value.sentence
+
+
+def test_a_pipeline_gets_as_many_micro_batches_as_it_has_stages() -> None:
+    assert 1 == planned(dp=2).training.micro_batches
+    assert 2 == planned(pp=2).training.micro_batches
+    assert 4 == planned(pp=2, model="small", virtual_stages=2).training.micro_batches
+
+
+@pytest.mark.parametrize("data", ["nowhere/corpus", "markof"])
+def test_a_dataset_that_is_not_there_is_bad_input(data: str) -> None:
+    with pytest.raises(CommandError, match=f"--data: cannot read {data}.idx") as refused:
+        planned(data=data)
+
+    assert 65 == refused.value.code

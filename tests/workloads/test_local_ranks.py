@@ -1,0 +1,54 @@
+"""The launcher's side of the ranks: which one failed first, in numbers of the kernel."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from workloads.launchers import PEER_LOST_CODE, Ending, Outcome
+from workloads.launchers.local import ranks as local
+from workloads.launchers.local.ranks import RankProcess, Ranks
+from workloads.spec import Layout, RunSpec
+
+SIGKILL, EXIT_1, PEER_LOST = int(signal.SIGKILL), 1 << 8, PEER_LOST_CODE << 8
+
+
+def ended(folder: Path, statuses: list[int]) -> Outcome:
+    processes = []
+    for rank, status in enumerate(statuses):
+        log = folder / f"rank-{rank}.log"
+        log.write_text(f"Traceback\nError: of rank {rank}\n")
+        processes.append(RankProcess(rank, 0, folder, log, status))
+    spec = RunSpec("run", "gpt", Layout(1, len(statuses), len(statuses)), 10, 0)
+    return Ranks(spec, processes).wait(lambda _progress: None)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "first"),
+    [
+        ([0, EXIT_1, 0], (1,)),
+        ([PEER_LOST, PEER_LOST, EXIT_1], (2,)),  # the others only missed it
+        ([EXIT_1, SIGKILL, PEER_LOST], (1,)),  # as the kernel ends one for want of memory
+        ([PEER_LOST, PEER_LOST, PEER_LOST], (0, 1, 2)),
+    ],
+)
+def test_the_first_cause_is_named_and_not_its_victims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statuses: list[int], first: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(local, "AFTERMATH_SECONDS", 0.0)
+    outcome = ended(tmp_path, statuses)
+
+    assert (Ending.CRASH, first) == (outcome.ending, outcome.ranks)
+
+
+def test_the_reason_is_the_last_line_of_the_first_causes_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "AFTERMATH_SECONDS", 0.0)
+
+    assert "exited with code 1: Error: of rank 1" == ended(tmp_path, [PEER_LOST, EXIT_1]).reason
+    assert "killed by SIGKILL" == ended(tmp_path, [PEER_LOST, SIGKILL]).reason
+
+
+def test_ranks_that_all_end_well_are_finished(tmp_path: Path) -> None:
+    assert Outcome(Ending.FINISHED) == ended(tmp_path, [0, 0])
