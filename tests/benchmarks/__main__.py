@@ -15,6 +15,8 @@ BENCHMARKS: dict[str, str] = {
     "help_speed": "wall time of `lockstep --help`",
     "nccl_inspector": "10,000 lines a second of NCCL Inspector",
     "nccl_ras": "an answer of NCCL's RAS about 1,000 ranks",
+    "tensor_parallel": "CPU of our tensor parallel, torch's DTensor and one rank",
+    "training_loop": "CPU of the whole loop against plain torch",
     "recording": "CPU that recording adds to a training step",
 }
 

@@ -110,6 +110,24 @@ def test_operations_are_numbered_by_start_and_compute_has_microbatches():
     ]
 
 
+def test_a_tag_tells_the_chunk_and_the_micro_batch_of_compute_and_the_chunk_of_transfers():
+    told = {"forward-compute": "c1.m3", "forward-send": "c1.m3", "dp-all-reduce": "c1.m3"}
+    ops = tuple(
+        OpRecord(name, "", 0, 0, 0, tag, 0, begin, begin + 1)
+        for begin, (name, tag) in enumerate([*told.items(), ("forward-send", "c1.m\u0663")])
+    )
+    stages = [answer(rank, 0, 1, pp=rank, ops=ops) for rank in range(2)]
+    _, rows = Follower().take(stages, 0, 0.0)
+
+    columns = ("optype", "mc", "gmc", "mb_id")
+    assert [tuple(row[OP[name]] for name in columns) for row in rows[4:]] == [
+        ("forward-compute", 1, 1 * 2 + 1, 3),
+        ("forward-send", 1, 1 * 2 + 1, -1),
+        ("dp-all-reduce", -1, -1, -1),
+        ("forward-send", -1, -1, -1),
+    ]
+
+
 def test_a_step_row_is_in_seconds_and_names_its_tags():
     steps, _ = Follower().take([answer(0, 0, 1, world=1)], 0, 0.0)
 
