@@ -72,7 +72,9 @@ def asked(ranks: Sequence[Rank], proc: Path, clock: Clock, seconds: float) -> An
         Answer(rank, dumps.get(rank.key[1]), _why(now.get(rank.path, rank), whys, clock))
         for rank in ranks
     )
-    return Answers(answers, tuple(missing(dumps.values(), [rank.key[1] for rank in ranks])))
+    who = [rank.header.identity for rank in ranks]
+    coordinates = {one.rank: (one.dp, one.pp, one.tp) for one in who}
+    return Answers(answers, tuple(missing(dumps.values(), coordinates, coordinates)))
 
 
 def _ask_torch(proc: Path, pid: int, rank: int, whys: dict[int, str]) -> list[Path]:

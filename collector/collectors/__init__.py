@@ -159,7 +159,7 @@ IN_TURNS: frozenset[str] = frozenset((
 them."""
 
 
-EVENTS: frozenset[str] = frozenset((Xids.name,))
+EVENTS: frozenset[str] = frozenset((Allocation.name, Xids.name))
 """Sources of what has to be seen within a second of its happening: read twice in a fast period."""
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -629,3 +630,13 @@ def test_a_pipe_that_nobody_empties_is_not_waited_for(tmp_path):
 def test_other_files_beside_a_ring_are_no_dumps(name):
     assert of_dump(name) is None
     assert ("a-b", 7) == of_dump(dump_name("a-b", 7))
+
+
+def test_a_silent_rank_of_a_mesh_group_is_missing_where_the_places_tell_its_members():
+    """Gloo tells no members: rank 1 shares the dp group with rank 0, ranks 2 and 3 do not."""
+    told = replace(dump(0, 7, 7, 6), groups=())
+    state = replace(dump(0, 7, 7, 6).groups[0], name="3", group="mesh_dp", members=())
+    places = {0: (0, 0, 0), 1: (1, 0, 0), 2: (0, 1, 0), 3: (1, 1, 0)}
+    (one,) = missing([replace(told, groups=(state,))], places, places)
+
+    assert ("mesh_dp", (), (1,)) == (one.group, one.ranks, one.silent)

@@ -1,3 +1,4 @@
+import http.client
 import json
 import threading
 
@@ -182,3 +183,32 @@ def test_answers_are_made_one_at_a_time(machine, monkeypatch):
     server.server_close()
 
     assert [1] * 5 == most
+
+
+def test_a_request_under_way_is_answered_whole_before_the_server_ends(machine, monkeypatch):
+    began, body = threading.Event(), b"{" + b" " * 300_000 + b"}"
+
+    def slow(*_arguments: object) -> bytes:
+        began.set()
+        threading.Event().wait(0.3)
+        return body
+
+    monkeypatch.setattr(exporter, "answer", slow)
+    config = machine.config(listen=Address("127.0.0.1", 0))
+    server = exporter.Exporter(config, Sampler((), machine.clock, 5.0), machine.clock).serve()
+    server.start()
+    answers = []
+
+    def ask() -> None:
+        connection = http.client.HTTPConnection(*server.address, timeout=10)
+        connection.request("GET", "/ops?run=r")
+        answers.append(connection.getresponse().read())
+        connection.close()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    began.wait(5)
+    server.stop()
+    asking.join(5)
+
+    assert [body] == answers

@@ -160,7 +160,7 @@ def _finished(process: subprocess.Popen[str]) -> str:
 def _ends(answer: RankAnswer, starts: dict[int, int]) -> list[int]:
     """Completion of each step's all-reduce on the run's clock, as the recorder writes it."""
     names = [column.name for column in OPS]
-    rows = (dict(zip(names, row, strict=True)) for row in op_rows(answer, answer.ops, starts))
+    rows = (dict(zip(names, row, strict=True)) for row in op_rows(answer, answer.ops, starts, 1))
     return [row["end_ns"] for row in rows if row["optype"] == "dp-all-reduce"]
 
 

@@ -177,16 +177,21 @@ def _finished(one: _Group, written_at: float) -> GroupState:
     state = one.state
     done = [_whole(each["collective_seq_id"]) for each in one.entries if _is_done(each)]
     every = [_whole(each["collective_seq_id"]) for each in one.entries]
+    if any(_on_gloo(each) for each in one.entries):
+        # Gloo's pg_status counts transfers from rank to rank, too, and the entries do not. What
+        # went before the oldest entry is over.
+        state = replace(state, enqueued=None, completed=min(every) - 1 or None)
     if state.enqueued is None and every:
         state = replace(state, enqueued=max(every))
-    if state.completed is None and done:
-        state = replace(state, completed=max(done))
+    if done:
+        state = replace(state, completed=max(state.completed or 0, *done))
     behind = state.completed or 0
     waiting = sorted(
         (
             _operation(each, written_at)
             for each in one.entries
-            if each["collective_seq_id"] > behind and not _is_done(each)
+            # Gloo may end overlapped operations in another order than they began.
+            if (_on_gloo(each) or each["collective_seq_id"] > behind) and not _is_done(each)
         ),
         key=lambda operation: operation.sequence,
     )
@@ -197,8 +202,11 @@ def _is_done(entry: Mapping[str, Any]) -> bool:
     """On gloo the state never changes, but what is over is retired; NCCL retires timeouts too."""
     if entry.get("state") == "completed":
         return True
-    on_gloo = _text(entry["profiling_name"]).startswith("gloo:")
-    return on_gloo and entry.get("retired") is True
+    return _on_gloo(entry) and entry.get("retired") is True
+
+
+def _on_gloo(entry: Mapping[str, Any]) -> bool:
+    return _text(entry["profiling_name"]).startswith("gloo:")
 
 
 def _operation(entry: Mapping[str, Any], written_at: float) -> Operation:
