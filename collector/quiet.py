@@ -7,6 +7,7 @@ OTHER = "other"
 """What the counters that are at 0 are called together."""
 
 K = TypeVar("K", bound=Hashable)
+N = TypeVar("N", int, float)
 
 
 class Quiet:
@@ -19,13 +20,17 @@ class Quiet:
     def __init__(self) -> None:
         self._loud: set[tuple[Hashable, Hashable]] = set()
 
+    def recall(self, thing: Hashable, name: Hashable) -> None:
+        """This counter had counted before a restart."""
+        self._loud.add((thing, name))
+
     def told(
         self,
         thing: Hashable,
-        counts: Mapping[K, int],
+        counts: Mapping[K, N],
         alone: Callable[[K], bool],
         together: Callable[[K], K],
-    ) -> dict[K, int]:
+    ) -> dict[K, N]:
         """The counts, with those that are and always were 0 under one name.
 
         Args:

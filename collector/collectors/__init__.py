@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from collector.clock import Clock
 from collector.collectors import (
@@ -30,7 +30,7 @@ from collector.collectors import (
 )
 from collector.config import Config, ConfigError, nearest
 from collector.contract.metrics import Sample
-from collector.counters import Falls
+from collector.counters import Falls, Key
 from collector.sources import Source
 from collector.sources.allocation import Allocation
 from collector.sources.cgroup import Cgroups
@@ -75,6 +75,15 @@ class Collector(Protocol[R_contra]):
 
     def __call__(self, reading: R_contra, /) -> Iterable[Sample]:
         """Fresh samples; what the reading does not hold is not emitted."""
+        ...
+
+
+@runtime_checkable
+class Resuming(Protocol):
+    """A collector for which it counts what was counted before a restart."""
+
+    def resume(self, counted: Iterable[Key], /) -> None:
+        """Go on with these counters, of which none is 0; called before the first reading."""
         ...
 
 

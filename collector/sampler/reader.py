@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from collector.clock import Clock
-from collector.collectors import Feed
+from collector.collectors import Feed, Resuming
 from collector.collectors.monitor import SourceHealth
 from collector.contract.metrics import Sample
 from collector.counters import Counter as Kept
@@ -191,3 +191,5 @@ class FeedReader:
     def resume(self, kept: Mapping[Key, Kept]) -> None:
         """Counters of an earlier process."""
         self._counters.resume(kept)
+        if isinstance(self.feed.collect, Resuming):
+            self.feed.collect.resume([key for key, one in kept.items() if one.raw + one.offset])

@@ -1,8 +1,10 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from collector.collectors.gpu import collect
 from collector.contract import metrics as m
 from collector.exporter.legacy import render_legacy
+from collector.gpu_reading import Gpu, GpuReading
 
 GPU = ("0", "GPU-a")
 MIG = ("0", "MIG-b")
@@ -70,3 +72,13 @@ def test_a_mig_device_has_its_parents_labels_and_its_own():
 
 def test_what_is_no_gpu_is_not_on_the_page():
     assert "" == render_legacy([m.HOST_CPUS(4), m.RANK_UP(1, "run", "0")])
+
+
+def test_sums_over_links_are_told_at_0_and_what_links_count_is_not_taken_for_them():
+    told = {"all/crc_flit": 0, "all/replay": 3, "4/dl_crc": 2, "5/dl_crc": 0}
+    gpu = Gpu(0, "GPU-a", values={m.GPU_NVLINK_ERRORS.name: told})
+
+    assert {
+        "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": 0,
+        "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": 3,
+    } == {name: one.value for name, one in parsed(*collect(GpuReading((gpu,)))).items()}

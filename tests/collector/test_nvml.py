@@ -98,11 +98,11 @@ def test_values_are_in_base_units(reader):
         (m.GPU_CLOCK_EVENT_ACTIVE, ("sw_power_cap",)): 1,
         (m.GPU_CLOCK_EVENT_ACTIVE, ("hw_thermal",)): 0,
         (m.GPU_ECC_ERRORS, ("corrected", "volatile")): 0,
-        (m.GPU_ECC_LOCATION_ERRORS, ("uncorrected", "aggregate", "sram")): 0,
+        (m.GPU_ECC_LOCATION_ERRORS, ("uncorrected", "aggregate", "other")): 0,
         (m.GPU_ROW_REMAP_BANKS, ("max",)): 640, (m.GPU_PCIE_WIDTH, ()): 16,
         (m.GPU_PCIE_GENERATION_MAX, ()): 5, (m.GPU_PCIE_BYTES, ("transmit",)): 1 << 40,
         (m.GPU_NVLINK_UP, ("17",)): 1, (m.GPU_NVLINK_BYTES, ("transmit",)): 1 << 40,
-        (m.GPU_NVLINK_ERRORS, ("17", "dl_crc")): 0, (m.GPU_FABRIC_STATE, ("completed",)): 1,
+        (m.GPU_NVLINK_ERRORS, ("other", "dl_crc")): 0, (m.GPU_FABRIC_STATE, ("completed",)): 1,
         (m.GPU_FABRIC_HEALTHY, ()): 1, (m.GPU_RECOVERY_ACTION, ()): 0, (m.GPU_PROCESSES, ()): 1,
     }  # fmt: skip
     assert expected == {

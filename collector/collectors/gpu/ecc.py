@@ -1,6 +1,9 @@
 """Memory errors and the spare rows and pages that are left."""
 
+from collections.abc import Callable
+
 from collector.contract import metrics as m
+from collector.quiet import OTHER
 
 METRICS = (
     m.GPU_ECC_ERRORS,
@@ -15,3 +18,12 @@ METRICS = (
     m.GPU_RETIRED_PENDING,
 )
 """Counts by type and place, and what waits for a reset."""
+
+
+def _elsewhere(labels: str) -> str:
+    """`type/counter/location` without the location."""
+    return f"{labels.rpartition('/')[0]}/{OTHER}"
+
+
+QUIET: dict[str, Callable[[str], str]] = {m.GPU_ECC_LOCATION_ERRORS.name: _elsewhere}
+"""Under what labels is told what never counted, by name of the metric."""

@@ -1,6 +1,6 @@
 """NVLink, and the GPU's place in the fabric that it spans."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
@@ -11,8 +11,22 @@ from collector.gpu_reading import (
     FABRIC_SUMMARY,
     Gpu,
 )
+from collector.quiet import OTHER
 
 METRICS = (m.GPU_NVLINK_UP, m.GPU_NVLINK_BYTES, m.GPU_NVLINK_ERRORS, m.GPU_NVLINK_BER)
+
+ALL = "all"
+"""The link of a sum over all links, which is told also at 0."""
+
+
+def _another_link(labels: str) -> str:
+    """`link/kind` without the link."""
+    link, _, kind = labels.partition("/")
+    return labels if link == ALL else f"{OTHER}/{kind}"
+
+
+QUIET: dict[str, Callable[[str], str]] = {m.GPU_NVLINK_ERRORS.name: _another_link}
+"""Under what labels is told what never counted, by name of the metric."""
 
 SUMMARY_HEALTHY = 1
 """NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY."""

@@ -117,7 +117,8 @@ GPU_ECC_ERRORS = Metric(
 )  # fmt: skip
 GPU_ECC_LOCATION_ERRORS = Metric(
     "lockstep_gpu_ecc_location_errors_total", _C, (*_GPU, "type", "counter", "location"),
-    "The same by place (nvmlDeviceGetMemoryErrorCounter).",
+    "The same by place (nvmlDeviceGetMemoryErrorCounter); location other = all further ones, which"
+    " have counted nothing yet: a first count is a new series, which the sum over places sees.",
 )  # fmt: skip
 GPU_ECC_MODE = Metric(
     "lockstep_gpu_ecc_mode", _G, (*_GPU, "when"), "1 if on; when = current or pending (F1, F2)."
@@ -184,7 +185,8 @@ GPU_NVLINK_BYTES = Metric(
 GPU_NVLINK_ERRORS = Metric(
     "lockstep_gpu_nvlink_errors_total", _C, (*_GPU, "link", "kind"),
     "NVLink errors (F38, F45, F52, F59, F160; F161 to F163; from NVLink 5 on F206 to F215, F219,"
-    " F221); link = all where only the sum is told.",
+    " F221); link all = only the sum is told, other = all further links, which have counted nothing"
+    " yet: a first count is a new series, which the sum over links sees.",
 )  # fmt: skip
 GPU_NVLINK_BER = Metric(
     "lockstep_gpu_nvlink_bit_error_ratio", _G, (*_GPU, "link", "kind"),
