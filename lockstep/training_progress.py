@@ -1,9 +1,11 @@
 """Where a run is, in one line: steps, loss, tokens a second, and the time left."""
 
+from pathlib import Path
 from time import monotonic
 
 from lockstep.output import Progress as Show
 from workloads.launchers import Progress
+from workloads.resume import about
 from workloads.spec import RunSpec
 
 BAR_CELLS = 20
@@ -16,7 +18,7 @@ class TrainingProgress:
         self._show = show
         training = spec.training
         self._tokens = training.samples * spec.layout.dp * training.config.sequence
-        self._started_at: int | None = None
+        self._started_at = 0 if training.resume is None else about(Path(training.resume)).step
         self._first: tuple[int, float] | None = None
 
     def __call__(self, progress: Progress) -> None:
@@ -35,8 +37,6 @@ class TrainingProgress:
 
     def _steps_per_second(self, step: int, now: float) -> float | None:
         """Since the first step that was seen to end: before it, the ranks were starting."""
-        if self._started_at is None:
-            self._started_at = step
         if self._first is None:
             self._first = (step, now) if step > self._started_at else None
             return None

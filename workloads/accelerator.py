@@ -66,5 +66,5 @@ class Accelerator:
 def accelerator(spec: RunSpec, rank: int) -> Accelerator:
     """A rank's device: its own GPU of this machine, or the cores."""
     if spec.device == "cuda":
-        return Accelerator(torch.device("cuda", rank % spec.layout.world))
+        return Accelerator(torch.device("cuda", rank))
     return Accelerator(torch.device("cpu"))

@@ -54,6 +54,7 @@ class StreamRecorder(StepRecorder):
         self._tags = 0
         self._cpu_start = thread_time_ns()
         self._began = self.timeline.mark()
+        self.timeline.then(self._forget)  # what was waited between two steps is of neither
 
     @contextmanager
     def phase(self, phase: Phase, tag: int = NO_TAG) -> Iterator[None]:
@@ -90,6 +91,9 @@ class StreamRecorder(StepRecorder):
         while not self.timeline.drain():
             sleep(PAUSE_SECONDS)
 
+    def _forget(self) -> None:
+        self._phase_ns, self._waited_ns = [0] * len(PHASES), 0
+
     def _enter(self, phase: int, at: int) -> None:
         self.clock.ns = at
         self.writer.phase(phase)
@@ -103,7 +107,6 @@ class StreamRecorder(StepRecorder):
         self, counts: dict[str, Any], cpu: int, tags: int, loss: SupportsFloat, start: int, end: int
     ) -> None:
         self._write(start, end, cpu, tags, loss, **counts)
-        self._phase_ns, self._waited_ns = [0] * len(PHASES), 0
         self._ahead -= 1
 
 

@@ -86,7 +86,8 @@ def memory_plan(config: GptConfig, layout: Layout, training: Training) -> Memory
 
     Activations as in Korthikanti et al. 2022 (arXiv 2205.05198), equation 2, without the attention
     scores, which fused attention does not keep; in fp32, twice their bytes. 1F1B keeps at most as
-    many micro-batches as there are stages. A sharded optimizer has moments and the mean gradient
+    many micro-batches as there are stages; interleaved, 1 + (pp - 1) / (pp x virtual stages) times
+    as much. A sharded optimizer has moments and the mean gradient
     of its part only, but adds up gradients whole.
     """
     parameters = max(
@@ -99,7 +100,9 @@ def memory_plan(config: GptConfig, layout: Layout, training: Training) -> Memory
     elements = config.sequence * training.micro_batch * config.hidden
     split = layout.tp if training.sequence_parallel else 1
     kept = 2 if training.recompute else 10 / split + 24 / layout.tp
-    under_way = min(layout.pp, training.micro_batches)
+    under_way: float = min(layout.pp, training.micro_batches)
+    if training.virtual_stages > 1:
+        under_way *= 1 + (layout.pp - 1) / (layout.pp * training.virtual_stages)
     logits = 4 * config.sequence * training.micro_batch * config.vocabulary // layout.tp
     activations = round(2 * kept * elements * layers * under_way) + 2 * logits
     return MemoryPlan(

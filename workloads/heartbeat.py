@@ -1,5 +1,6 @@
 """The helper thread that shows that a rank's process still runs."""
 
+import sys
 import threading
 from collections.abc import Callable
 
@@ -7,7 +8,10 @@ HEARTBEAT_SECONDS = 0.5
 
 
 class Heartbeat:
-    """Calls its beats from a helper thread for as long as the process runs."""
+    """Calls its beats from a helper thread for as long as the process runs.
+
+    One that cannot write does not stop the others: its error is in the rank's log, once.
+    """
 
     def __init__(self, *beats: Callable[[], None], period: float = HEARTBEAT_SECONDS) -> None:
         self._beats = beats
@@ -25,6 +29,12 @@ class Heartbeat:
         self._thread.join()
 
     def _run(self) -> None:
+        told: set[str] = set()
         while not self._stop.wait(self._period):
             for beat in self._beats:
-                beat()
+                try:
+                    beat()
+                except OSError as error:
+                    if str(error) not in told:
+                        print(f"heartbeat: {error}", file=sys.stderr)  # noqa: T201 - the rank's log
+                        told.add(str(error))

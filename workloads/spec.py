@@ -160,7 +160,7 @@ class RunSpec:
             f"--ranks-per-node {layout.ranks_per_node} --dp {layout.dp} --tp {layout.tp}",
             f"--pp {layout.pp} {self.training.options()}",
             f"--steps {self.steps} --seed {self.seed}",
-            *(["--device cuda"] if self.device == "cuda" else []),
+            f"--device {self.device}",
             *(f"--fault {shlex.quote(fault.spec)}" for fault in injected),
             f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",
             f"--hang-timeout {self.hang_timeout:g}",

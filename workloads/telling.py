@@ -63,7 +63,7 @@ class Teller:
         self._losses.clear()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Close the files; steps since the last line are not told."""
         if self._events is not None:
             self._events.close()
 

@@ -5,6 +5,9 @@ from pathlib import Path
 from workloads.flops import FORMULA
 from workloads.iteration_line import Iteration
 
+FLUSH_SECONDS = 1
+"""A rank that is ended loses no more of its curves."""
+
 
 class EventFiles:
     """Writes a folder that TensorBoard reads; a thread of tensorboardX does the writing.
@@ -20,7 +23,7 @@ class EventFiles:
 
         self._event, self._summary = Event, Summary
         folder.mkdir(parents=True, exist_ok=True)
-        self._writer = EventFileWriter(str(folder))
+        self._writer = EventFileWriter(str(folder), flush_secs=FLUSH_SECONDS)
 
     def write(self, told: Iteration, at: float) -> None:
         """Add a point to every curve.

@@ -155,7 +155,6 @@ class _Loop:
         most = peak.of(where.name, job.peak_flops)
         self._teller = Teller(spec, most, job.events) if self._parts.tells else None
         self._slowest = comm.collective("world-all-reduce", "world", "device-time")
-        self._tags: dict[str, int] = {}
         self._warmup_cpu: list[float] = []
 
     def run(self, first_step: int) -> None:
@@ -203,8 +202,9 @@ class _Loop:
         self._maybe_checkpoint(step)
         told = math.nan if loss is None else self._where.fetched(loss)
         recorder.end_step(samples=parts.samples, tokens=parts.tokens, flops=parts.flops, loss=told)
-        self._warmup_cpu.append(thread_time() - cpu_began)
-        if done >= WARMUP_STEPS:
+        if done < WARMUP_STEPS:
+            self._warmup_cpu.append(thread_time() - cpu_began)
+        else:
             injector.after_step(step, recorder.own_seconds)
         if self._gpu is not None:
             injector.tell(self._gpu, step, recorder.wall_seconds)
@@ -223,9 +223,7 @@ class _Loop:
     def _segment(self, name: str, tag: str) -> Iterator[None]:
         """One micro-batch's forward or backward: a phase, an operation, and the device's pace."""
         phase = Phase.FORWARD if name == "forward" else Phase.BACKWARD
-        index = self._tags.get(tag)
-        if index is None:
-            index = self._tags[tag] = self._recorder.writer.tag(tag)
+        index = self._recorder.writer.tag(tag)
         training = self._spec.training
         parts = training.micro_batches * training.virtual_stages
         precision = self._where.precision() if phase is Phase.FORWARD else nullcontext()

@@ -140,9 +140,9 @@ def _rank(spec: RunSpec, rank: int, folder: Path, dataset: Path) -> list[tuple[f
     plain = Plain(model, adam, parts, Loader(parts.batch, 0), world)
     loader = Loader(parts.batch, 0)
     pairs = _paired(lambda step: loop._step(step, step, loader), plain.step)
-    _agree(parts, model)
     for one in (loader, plain.loader):
         one.close()
+    _agree(parts, model)
     dist.destroy_process_group()
     return pairs[SETTLING:]
 

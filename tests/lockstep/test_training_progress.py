@@ -2,12 +2,15 @@
 
 import io
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lockstep import output, training_progress
 from lockstep.training_progress import TrainingProgress, bar, clock
 from workloads.launchers import Progress
+from workloads.resume import About
 from workloads.spec import Layout, RunSpec, Training
 
 SPEC = RunSpec("run", "gpt", Layout(1, 2, 2), 100, 0, Training(micro_batch=2))
@@ -19,14 +22,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *steps: int) -> str:
+def shown(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *steps: int, spec: RunSpec = SPEC
+) -> str:
     """What is written when these steps have ended, one a second."""
     monkeypatch.setattr(sys, "stderr", stream)
     now = iter(range(1000))
     monkeypatch.setattr(training_progress, "monotonic", lambda: float(next(now)))
     show = output.Progress()
     monkeypatch.setattr(show, "_pause", 0.0)
-    tell = TrainingProgress(SPEC, show)
+    tell = TrainingProgress(spec, show)
     for step in steps:
         tell(Progress(step, 100, 2.5 if step else None))
     return stream.getvalue()
@@ -53,9 +58,14 @@ def test_a_log_has_no_bar_and_no_rate_before_there_is_one(monkeypatch: pytest.Mo
 
 
 def test_the_time_left_of_a_resumed_run_counts_its_own_steps_only(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert shown(monkeypatch, io.StringIO(), 60, 61, 62).endswith("0:38 left\n")
+    About(60, 60, 4, {}, {}).write(tmp_path)
+    resumed = replace(SPEC, training=replace(SPEC.training, resume=str(tmp_path)))
+    lines = shown(monkeypatch, io.StringIO(), 0, 60, 61, 62, spec=resumed).splitlines()
+
+    assert "left" not in "".join(lines[:3])
+    assert lines[3].endswith("0:38 left")
 
 
 def test_bars_and_times_at_their_ends() -> None:

@@ -185,7 +185,7 @@ def test_a_device_that_fails_is_noticed_by_the_training_thread(rank: Rank) -> No
     def broken() -> bool:
         raise RuntimeError("CUDA error: device-side assert triggered")
 
-    rank.timeline._coming[0][1][0].event.query = broken
+    rank.timeline._coming[1][1][0].event.query = broken
     rank.timeline.poll()
     with pytest.raises(RuntimeError, match="the device failed: CUDA error"):
         rank.timeline.drain()
@@ -260,6 +260,25 @@ def test_only_the_wait_for_an_overlapped_operation_is_waiting(
 
     assert (flags, 1, 1_000_000_000, 1_005_000_000) == (record[2], record[4], *record[8:10])
     assert (5 * MILLISECOND, 4 * MILLISECOND) == (wall, own)
+
+
+@pytest.mark.distributed
+def test_what_was_waited_between_two_steps_is_of_neither(forked: Forked, tmp_path: Path) -> None:
+    """As the exchange of clocks: the next step's own time is its whole time."""
+
+    def work(_: int) -> Any:
+        from time import sleep
+
+        one, comm = joined(0, tmp_path)
+        place = comm.collective("world-broadcast", "world", "clocks")
+        place.run(torch.zeros(2), lambda: sleep(0.01))
+        one_step(one)
+        one.passes(8)
+        return one.steps()[0][2:5]
+
+    wall, _, own = forked(1, work)[0]
+
+    assert 8 * MILLISECOND == wall == own
 
 
 @pytest.mark.distributed

@@ -36,11 +36,15 @@ def test_a_fault_adds_its_device_time() -> None:
     assert step_seconds(device) >= 0.04
 
 
-def test_without_pace_a_step_takes_what_it_takes() -> None:
+def test_without_pace_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+    monkeypatch.setattr("workloads.device.sleep", naps.append)
     device = EmulatedDevice(None, noise=0.0, seed=1)
     device.start_step(0.0)
+    with device.segment("backward"):
+        device.reach(0.5)
 
-    assert step_seconds(device) < 0.02
+    assert [] == naps
 
 
 def test_without_pace_a_fault_is_more_arithmetic() -> None:

@@ -1,5 +1,6 @@
 """Whether a run may have GPUs, and what bf16 products do to a model."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,8 @@ def test_every_rank_of_a_gpu_run_has_its_own_gpu() -> None:
     spec = RunSpec("run", "gpt", Layout(2, 2, 4), 10, 0, device="cuda", pace=False)
 
     assert [0, 1, 2, 3] == [accelerator(spec, rank).device.index for rank in range(4)]
-    assert "--device cuda" in spec.command(faults=False)
+    for device in ("cuda", "cpu"):
+        assert f"--device {device}" in replace(spec, device=device).command(faults=False)
 
 
 def test_products_in_bf16_leave_weights_gradients_and_outputs_in_fp32() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from workloads.launchers import PEER_LOST_CODE, Ending, Outcome
 from workloads.launchers.local import ranks as local
-from workloads.launchers.local.ranks import RankProcess, Ranks
+from workloads.launchers.local.ranks import RankProcess, Ranks, Told
 from workloads.spec import Layout, RunSpec
 
 SIGKILL, EXIT_1, PEER_LOST = int(signal.SIGKILL), 1 << 8, PEER_LOST_CODE << 8
@@ -52,3 +52,26 @@ def test_the_reason_is_the_last_line_of_the_first_causes_log(
 
 def test_ranks_that_all_end_well_are_finished(tmp_path: Path) -> None:
     assert Outcome(Ending.FINISHED) == ended(tmp_path, [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        ({0: (50, True, 0.1), 1: (20, True, 0.1), 2: (50, True, 0.1), 3: (50, False, 9.0)}, (3,)),
+        ({0: (50, True, 0.1), 1: (20, True, 0.1), 2: (50, True, 0.1), 3: (50, False, 0.1)}, (3,)),
+        ({0: (50, True, 0.1), 1: (49, True, 0.1), 2: (50, True, 0.1), 3: (50, True, 0.1)}, (1,)),
+        ({0: (50, True, 0.1), 1: (50, True, 0.1), 2: (50, True, 0.1), 3: (50, True, 0.1)}, ()),
+    ],
+    ids=["frozen", "outside a collective", "fewest arrivals", "all alike"],
+)
+def test_who_holds_the_others_up_is_told_also_where_stages_differ_in_collectives(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: dict[int, tuple[int, bool, float]],
+    wanted: tuple[int, ...],
+) -> None:
+    monkeypatch.setattr(RankProcess, "told", lambda self: Told(9, 1.0, *told[self.rank]))
+    spec = RunSpec("run", "gpt", Layout(4, 1, 2, 1, 2), 10, 0)
+    processes = [RankProcess(rank, 1, tmp_path, tmp_path) for rank in told]
+
+    assert wanted == Ranks(spec, processes)._laggards()

@@ -133,6 +133,18 @@ def test_recomputation_and_sequence_parallel_need_less_memory() -> None:
     assert recomputed < sequence < plain
 
 
+def test_an_interleaved_pipeline_keeps_more_micro_batches() -> None:
+    """1 + (pp - 1) / (pp x virtual stages), besides the logits."""
+    config, layout = CONFIGS["llama2-7b"], Layout(1, 4, 1, pp=4)
+    plain, interleaved = (
+        memory_plan(config, layout, Training(micro_batches=8, virtual_stages=stages)).activations
+        for stages in (1, 2)
+    )
+    logits = 2 * 4 * config.sequence * 2 * config.vocabulary
+
+    assert 1 + 3 / 8 == pytest.approx((interleaved - logits) / (plain - logits))
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

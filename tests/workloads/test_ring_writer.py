@@ -1,7 +1,9 @@
 """The ring file as its writer leaves it, read by the contract's structs alone."""
 
 import math
+import threading
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -120,12 +122,13 @@ def test_the_heart_beats_until_it_is_stopped(writer: RingWriter) -> None:
     beats: list[int] = []
     heart = Heartbeat(writer.heartbeat, lambda: beats.append(1), period=0.001)
     heart.start()
-    while len(beats) < 3:
-        pass
+    deadline = monotonic() + 10
+    while len(beats) < 3 and monotonic() < deadline:
+        sleep(0.001)
     heart.stop()
-    count = len(beats)
 
-    assert count == len(beats)
+    assert len(beats) >= 3
+    assert not heart._thread.is_alive()
 
 
 def test_a_renewed_clock_offset_leaves_the_rest_of_the_identity(writer: RingWriter) -> None:
@@ -137,3 +140,26 @@ def test_a_renewed_clock_offset_leaves_the_rest_of_the_identity(writer: RingWrit
     assert (-5_000_000_000, 41) == after[20:22]
     assert (*before[:20], *before[22:]) == (*after[:20], *after[22:])
     assert 0 == ring.GUARD.unpack_from(data, ring.GUARD_OFFSET)[0] % 2
+
+
+def test_a_beat_that_cannot_write_is_told_once_and_the_others_go_on(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    enough = threading.Event()
+    beats: list[int] = []
+
+    def full() -> None:
+        raise OSError("no space left")
+
+    def other() -> None:
+        beats.append(1)
+        if len(beats) == 3:
+            enough.set()
+
+    heart = Heartbeat(full, other, period=0.001)
+    heart.start()
+    seen = enough.wait(10)
+    heart.stop()
+
+    assert seen
+    assert "heartbeat: no space left\n" == capfd.readouterr().err

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.contract.words import FaultKind
-from workloads.data.markov import MarkovSource
+from workloads.data.markov import MOST_STATES, MarkovSource
 from workloads.faults.measure import factor_measured
 from workloads.faults.plan import Fault
 from workloads.faults.quota import StepModel, corrected
@@ -33,6 +33,15 @@ def test_the_stationary_distribution_is_stationary() -> None:
     source = MarkovSource(64, seed=9)
 
     assert np.allclose(source.stationary @ source.transitions, source.stationary, atol=1e-12)
+
+
+def test_a_vocabulary_of_any_size_has_a_table_that_fits() -> None:
+    source = MarkovSource(50257, seed=9)
+    tokens = source.documents(0, 4, 100)
+
+    assert (MOST_STATES, MOST_STATES) == source.transitions.shape
+    assert tokens.max() < MOST_STATES
+    assert 0 < source.entropy_rate_nats < np.log(MOST_STATES)
 
 
 MODEL = StepModel(device=(0.012, 0.024, 0.004), cpu=(0.002, 0.003, 0.001), rest=0.001)

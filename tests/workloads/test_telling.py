@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 import torch
@@ -133,6 +134,21 @@ def test_tensorboard_reads_what_the_line_says(tmp_path: Path) -> None:
             "share of the GEMM peak measured here (megatron)": flops / 1e9,
         }.items()
     }  # fmt: skip
+
+
+def test_a_curve_is_on_disk_before_its_writer_is_closed(tmp_path: Path) -> None:
+    spec = RunSpec("run", "gpt", Layout(2, 1, 2), 50, 0, Training())
+    teller = Teller(spec, None, tmp_path / "tensorboard", now=lambda: AT)
+    for step in range(2 * LINE_STEPS):
+        teller.step(step, 0.5, 2.0, 1e-3, torch.tensor(2.0), torch.tensor(3.0))
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    deadline = monotonic() + 20
+    while file.read_bytes().count(b"lm loss") < 2 and monotonic() < deadline:
+        sleep(0.05)
+    found = file.read_bytes().count(b"lm loss")
+    teller.close()
+
+    assert 2 == found
 
 
 def records(raw: bytes) -> list[bytes]:

@@ -2,8 +2,8 @@
 
 import math
 import os
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from workloads.data.copying import CopySource
 from workloads.data.markov import MarkovSource
 from workloads.data.prepare import prepared
 from workloads.model_setup import ModelParts, set_up
+from workloads.models.gpt import Gpt
 from workloads.optimizer import CLIP
 from workloads.recording import StepRecorder
 from workloads.ring import Identity, RingWriter
@@ -172,6 +173,37 @@ def test_the_same_layout_twice_is_equal_to_the_last_bit(forked: Forked, tmp_path
     first, again = (curve(forked, tmp_path / name, spec_of(2, 1, 2)) for name in ("first", "again"))
 
     assert first == again
+
+
+@pytest.mark.parametrize("pp", [1, 2])
+def test_the_loss_is_a_part_of_the_last_stage_s_forward_pass(
+    forked: Forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pp: int
+) -> None:
+    spec = spec_of(pp, 1, 1)
+    dataset = prepared(spec, tmp_path)
+    true, within, seen = Gpt.mean_loss, [], []
+
+    def noted(self: Gpt, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        seen.append([*within])
+        return true(self, logits, targets)
+
+    @contextmanager
+    def segment(name: str, tag: str) -> Iterator[None]:
+        within.append(f"{name} {tag}")
+        yield
+        within.pop()
+
+    monkeypatch.setattr(Gpt, "mean_loss", noted)
+
+    def work(rank: int) -> Any:
+        groups, comm = joined(spec, rank, tmp_path)
+        step(set_up(spec, rank, groups, comm, dataset, segment), 0)
+        return seen
+
+    *others, last = forked(pp, work)
+
+    assert [[]] * (pp - 1) == others
+    assert [[f"forward c0.m{i}"] for i in range(spec.training.micro_batches)] == last
 
 
 def learned(forked: Forked, folder: Path, spec: RunSpec, steps: int, unseen: Any) -> float:

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 CONCENTRATION = 0.1
 """Dirichlet parameter of each row: few likely successors, so that there is much to learn."""
+MOST_STATES = 1024
+"""Tokens of a larger vocabulary from this one on never come: a table of GPT-3's has 20 GB."""
 
 
 class MarkovSource:
@@ -20,7 +22,8 @@ class MarkovSource:
     def __init__(self, vocabulary: int, seed: int) -> None:
         self._seed = seed
         dice = np.random.default_rng([seed, 0])
-        self.transitions = dice.dirichlet(np.full(vocabulary, CONCENTRATION), size=vocabulary)
+        states = min(vocabulary, MOST_STATES)
+        self.transitions = dice.dirichlet(np.full(states, CONCENTRATION), size=states)
         self._cumulative = np.cumsum(self.transitions, axis=1)
         self._cumulative[:, -1] = 1.0
         self.stationary = _stationary(self.transitions)

@@ -51,19 +51,21 @@ class Pipeline:
     ) -> None:
         self._first = group.rank() == 0
         self._last = group.rank() == group.size() - 1
-        stages: list[Any] = [
+        self._micro_batches = micro_batches
+        self._stages = stages = [
             _Stage(
                 chunk, index * group.size() + group.rank(), group.size() * len(chunks),
                 group, comm, _metadata(chunk, parallel, micro_batch), segment,
             )
             for index, chunk in enumerate(chunks)
         ]  # fmt: skip
-        loss = partial(_share_of_loss, chunks[-1], micro_batches) if self._last else _no_loss
         # Scaled in the loss, not afterwards: gradients may be on their way when backward ends.
         self._schedule: Any = (
-            Schedule1F1B(stages[0], micro_batches, loss_fn=loss, scale_grads=False)
+            Schedule1F1B(stages[0], micro_batches, loss_fn=self._loss, scale_grads=False)
             if len(stages) == 1
-            else ScheduleInterleaved1F1B(stages, micro_batches, loss_fn=loss, scale_grads=False)
+            else ScheduleInterleaved1F1B(
+                [*stages], micro_batches, loss_fn=self._loss, scale_grads=False
+            )
         )
 
     def step(self, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor | None:
@@ -79,14 +81,26 @@ class Pipeline:
         losses: list[torch.Tensor] = []
         arguments = (ids,) if self._first else ()
         if self._last:
+            self._stages[-1].targets = targets.chunk(self._micro_batches)
             self._schedule.step(*arguments, target=targets, losses=losses, return_outputs=False)
             return torch.stack(losses).sum().detach()
         self._schedule.step(*arguments, return_outputs=False)
         return None
 
+    def _loss(self, _logits: torch.Tensor, _targets: torch.Tensor) -> torch.Tensor:
+        """What the schedule asks for right after each forward pass of the last stage."""
+        loss = self._stages[-1].loss
+        assert loss is not None
+        return loss / self._micro_batches
+
 
 class _Stage(PipelineStage):
-    """A stage whose segments and transfers are recorded."""
+    """A stage whose segments and transfers are recorded.
+
+    Attributes:
+        targets: Of each micro-batch, on the last stage.
+        loss: Of the latest micro-batch, there; a part of its forward segment.
+    """
 
     def __init__(
         self, chunk: Gpt, index: int, stages: int, group: dist.ProcessGroup, comm: Comm,
@@ -96,6 +110,9 @@ class _Stage(PipelineStage):
             chunk, index, stages, next(chunk.parameters()).device,
             input_args=metadata[0], output_args=metadata[1], group=group,
         )  # fmt: skip
+        self.targets: Sequence[torch.Tensor] = ()
+        self.loss: torch.Tensor | None = None
+        self._model = chunk
         self._chunk = index // group.size()
         self._comm = comm
         self._segment = segment
@@ -105,7 +122,10 @@ class _Stage(PipelineStage):
     def forward_one_chunk(self, fwd_chunk_id: int, *arguments: Any, **named: Any) -> Any:
         self._received("forward-recv", fwd_chunk_id)
         with self._segment("forward", self._tag(fwd_chunk_id)):
-            return super().forward_one_chunk(fwd_chunk_id, *arguments, **named)
+            output = super().forward_one_chunk(fwd_chunk_id, *arguments, **named)
+            if self.is_last:
+                self.loss = self._model.mean_loss(output, self.targets[fwd_chunk_id])
+            return output
 
     def backward_one_chunk(self, bwd_chunk_id: int, *arguments: Any, **named: Any) -> Any:
         self._received("backward-recv", bwd_chunk_id)
@@ -182,16 +202,6 @@ def _metadata(
         ids if chunk.part.has_embedding else hidden,
         logits if chunk.part.has_output else hidden,
     )
-
-
-def _share_of_loss(
-    chunk: Gpt, micro_batches: int, logits: torch.Tensor, targets: torch.Tensor
-) -> torch.Tensor:
-    return chunk.mean_loss(logits, targets) / micro_batches
-
-
-def _no_loss(*_arguments: torch.Tensor) -> torch.Tensor:
-    raise AssertionError("only the last stage has a loss")
 
 
 def build(

@@ -10,14 +10,36 @@ from time import monotonic, sleep
 
 from collector.contract import ring
 from workloads.launchers import PEER_LOST_CODE, Ending, Outcome, Progress
+from workloads.resume import about
 from workloads.spec import RunSpec
 
 POLL_SECONDS = 0.1
 STARTUP_SECONDS = 60.0
 AFTERMATH_SECONDS = 3.0
 """How long the survivors of a crash are kept, so that two scrapes see who is gone."""
+FROZEN_SECONDS = 3.0
+"""A process whose heartbeat (one in half a second) is older stands still."""
 GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a rank's ring says.
+
+    Attributes:
+        steps: Completed.
+        loss: The last one; NaN = it knows none.
+        arrived: Collectives that it has arrived at.
+        waits: It is inside a collective now.
+        heartbeat_age: Seconds since its helper thread ran.
+    """
+
+    steps: int
+    loss: float
+    arrived: int
+    waits: bool
+    heartbeat_age: float
 
 
 @dataclass(slots=True)
@@ -47,8 +69,8 @@ class RankProcess:
         last = f": {lines[-1][:300]}" if lines else ""
         return f"exited with code {os.waitstatus_to_exitcode(self.status)}{last}"
 
-    def counters(self) -> tuple[int, float, int] | None:
-        """(completed steps, last loss, collectives arrived at); None before there is a ring."""
+    def told(self) -> "Told | None":
+        """What its ring says; None before there is one."""
         try:
             descriptor = os.open(self.node_dir / ring.file_name(self.rank), os.O_RDONLY)
         except FileNotFoundError:
@@ -61,7 +83,15 @@ class RankProcess:
         groups = ring.GROUP_COUNTERS.iter_unpack(
             header[ring.GROUP_COUNTERS_OFFSET :][: ring.MAX_GROUPS * ring.GROUP_COUNTERS.size]
         )
-        return totals[0], totals[7], sum(enqueued for _, _, enqueued, _ in groups)
+        live = ring.LIVE.unpack_from(header, ring.LIVE_OFFSET)
+        (beat,) = ring.HEARTBEAT.unpack_from(header, ring.HEARTBEAT_OFFSET)
+        return Told(
+            steps=totals[0],
+            loss=totals[7],
+            arrived=sum(enqueued for _, _, enqueued, _ in groups),
+            waits=live[4] != 0,
+            heartbeat_age=monotonic() - beat / 1e9,
+        )
 
 
 class Ranks:
@@ -86,6 +116,8 @@ class Ranks:
     def wait(self, on_progress: Callable[[Progress], None]) -> Outcome:
         """Watch until all ranks have ended; end them after a crash or a hang."""
         step, moved, patience = -1, monotonic(), STARTUP_SECONDS
+        resume = self._spec.training.resume
+        resumed = 0 if resume is None else about(Path(resume)).step
         while True:
             ended = [process for process in self._ranks if process.reap()]
             if self._crashed(ended):
@@ -98,7 +130,7 @@ class Ranks:
                 return Outcome(Ending.FINISHED)
             progress = self._progress()
             if progress.step > step:
-                if progress.step > 0:
+                if progress.step > resumed:
                     patience = self._spec.hang_timeout
                 step, moved = progress.step, monotonic()
                 on_progress(progress)
@@ -137,18 +169,27 @@ class Ranks:
         return by_signal or first or failed
 
     def _progress(self) -> Progress:
-        counters = [process.counters() for process in self._ranks]
-        known = [counter for counter in counters if counter is not None]
-        step = (
-            min((counter[0] for counter in known), default=0) if len(known) == len(counters) else 0
-        )
+        told = [known for process in self._ranks if (known := process.told())]
+        all_there = len(told) == len(self._ranks)
+        step = min((one.steps for one in told), default=0) if all_there else 0
         # Only the last stage knows the loss.
-        losses = [counter[1] for counter in known if not math.isnan(counter[1])]
+        losses = [one.loss for one in told if not math.isnan(one.loss)]
         return Progress(step, self._spec.steps, losses[0] if losses else None)
 
     def _laggards(self) -> tuple[int, ...]:
-        """The ranks that arrived at the fewest collectives; none if all arrived at as many."""
-        counters = {process.rank: process.counters() for process in self._ranks}
-        arrived = {rank: counter[2] for rank, counter in counters.items() if counter is not None}
-        fewest = [rank for rank, value in arrived.items() if value == min(arrived.values())]
-        return tuple(fewest) if len(fewest) < len(self._ranks) else ()
+        """The ranks that hold the others up: frozen, or not where all others wait; else unknown.
+
+        Stages of a pipeline arrive at different numbers of collectives, so the fewest arrivals
+        tell only where all ranks wait.
+        """
+        told = {process.rank: known for process in self._ranks if (known := process.told())}
+        fewest = min((one.arrived for one in told.values()), default=0)
+        for holds_up in (
+            lambda one: one.heartbeat_age > FROZEN_SECONDS,
+            lambda one: not one.waits,
+            lambda one: one.arrived == fewest,
+        ):
+            found = tuple(rank for rank, one in told.items() if holds_up(one))
+            if 0 < len(found) < len(self._ranks):
+                return found
+        return ()
