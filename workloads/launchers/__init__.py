@@ -24,7 +24,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run is: completed steps of the slowest rank, and the latest loss that a rank knows."""
+    """Where a run is: completed steps of the slowest rank, and the last loss that a rank knows."""
 
     step: int
     steps: int
