@@ -38,7 +38,8 @@ bench: setup  ## the figures of the README, measured here
 	$(BIN)/python -m tests.benchmarks
 
 bench-collector: setup  ## the collector's cost beside prometheus_client and node_exporter
-	$(BIN)/python -m tests.benchmarks collector collector_changes collector_memory collector_peers
+	$(BIN)/python -m tests.benchmarks collector collector_everything collector_changes \
+		collector_memory collector_peers
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

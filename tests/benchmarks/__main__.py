@@ -9,7 +9,8 @@ from importlib import import_module
 
 BENCHMARKS: dict[str, str] = {
     "collector": "the collector with 8 GPUs: serving, CPU, memory, throttled seconds",
-    "collector_changes": "how soon the page tells of a lost, new or partitioned GPU",
+    "collector_changes": "how soon the page tells of a lost, new or partitioned GPU, and of an XID",
+    "collector_everything": "the collector with every source on: serving, CPU, memory",
     "collector_memory": "the collector's resident memory over 100,000 scrapes",
     "collector_peers": "the page beside prometheus_client and node_exporter",
     "help_speed": "wall time of `lockstep --help`",

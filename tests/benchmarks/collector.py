@@ -61,7 +61,7 @@ def _serving() -> dict[str, float]:
             cpu, began = node.cpu(), time.monotonic()
             with ThreadPoolExecutor(SCRAPERS) as pool:
                 phases = [index / SCRAPERS for index in range(SCRAPERS)]
-                scrapes = list(chain(*pool.map(partial(_scrape, node), phases)))
+                scrapes = list(chain(*pool.map(partial(scrape, node), phases)))
             cpu, wall = node.cpu() - cpu, time.monotonic() - began
         server = json.loads(noted.read_text())[1:]  # the first was ours
     client = [seconds for seconds, _ in scrapes]
@@ -140,7 +140,7 @@ def _throttled(node: Node) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _scrape(node: Node, phase: float) -> list[tuple[float, bytes]]:
+def scrape(node: Node, phase: float) -> list[tuple[float, bytes]]:
     """One scraper's seconds and bodies."""
     found = []
     connection = node.connect()

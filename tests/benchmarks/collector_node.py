@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -54,11 +55,21 @@ class Node:
         gpus: So many are plugged in.
         times: Where the server's time of each request goes, or None to run it untimed.
         arguments: More of the collector's flags.
+        program: The module that is run, and what stands before the flags.
+
+    Attributes:
+        folder: Where the rings lie.
     """
 
-    def __init__(self, gpus: int = GPUS, times: Path | None = None, *arguments: str) -> None:
+    def __init__(
+        self,
+        gpus: int = GPUS,
+        times: Path | None = None,
+        *arguments: str,
+        program: Sequence[str] = ("collector",),
+    ) -> None:
         self._exit = contextlib.ExitStack()
-        folder = Path(self._exit.enter_context(tempfile.TemporaryDirectory()))
+        self.folder = folder = Path(self._exit.enter_context(tempfile.TemporaryDirectory()))
         module = mock_module()
         self.mock = module.NvmlMock(module.build(ROOT / ".cache/nvml_mock"), folder / "state")
         self.mock.plug(gpus)
@@ -67,9 +78,8 @@ class Node:
         self._ranks = [_rank(folder, index, gpus) for index in range(gpus)]
         self._stop = threading.Event()
         self._training = threading.Thread(target=self._train, daemon=True)
-        program = ["collector"]
         if times is not None:
-            program = ["tests.benchmarks.collector_node", str(times)]
+            program = ("tests.benchmarks.collector_node", str(times))
         announced = folder / "address"
         self.process = subprocess.Popen(
             [sys.executable, "-m", *program, "--listen", "127.0.0.1:0",

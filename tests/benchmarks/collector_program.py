@@ -1,0 +1,38 @@
+"""The collector's program among network cards that do not exist.
+
+`python -m tests.benchmarks.collector_program TABLE ...`: TABLE stands for /proc/net/dev, and the
+drivers that ethtool asks are made up, in this process: what they cost counts as the collector's.
+One port has errors, the others have none.
+"""
+
+import sys
+from pathlib import Path
+
+from collector import wiring
+from collector.__main__ import main
+from collector.sources import ethtool
+from collector.sources.netdev.devices import Devices
+from tests.collector.network_node import FakeNics, mlx5_statistics
+
+PORTS = 10
+
+
+def run(table: Path, arguments: list[str]) -> int:
+    """The collector, until it is told to stop; its exit code."""
+
+    class Table(Devices):
+        def __init__(self, proc: Path, sys: Path, *, virtual: bool = False) -> None:
+            super().__init__(proc, sys, virtual=virtual)
+            self.table = table
+
+    told = mlx5_statistics()
+    healthy = {name: 0 if name.endswith("_phy") else value for name, value in told.items()}
+    nics = FakeNics({f"eth{number}": healthy if number else told for number in range(PORTS)})
+    nics.drivers["eno1"] = {"rx_packets": 20, "rx_bytes": 2000}
+    wiring.Devices = Table  # type: ignore[misc]
+    ethtool.Kernel = nics.open  # type: ignore[misc,assignment]
+    return main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(run(Path(sys.argv[1]), sys.argv[2:]))
