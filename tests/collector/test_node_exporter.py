@@ -87,7 +87,7 @@ def pages(machine, tmp_path):
     )  # fmt: skip
     try:
         theirs = ""
-        for _ in range(100):
+        for _ in range(300):
             with contextlib.suppress(OSError):
                 with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as response:
                     theirs = response.read().decode()

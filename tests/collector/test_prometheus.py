@@ -177,13 +177,13 @@ def prometheus(machines, tmp_path):
             return json.load(response)["data"]["result"]
 
     try:
-        for _ in range(150):
+        for _ in range(300):
             with contextlib.suppress(OSError):
                 if len(ask("lockstep_build_info")) == len(machines):
                     break
             time.sleep(0.2)
         else:
-            pytest.fail("Prometheus has not scraped the machines in 30 s")
+            pytest.fail("Prometheus has not scraped the machines in 60 s")
         yield ask
     finally:
         process.terminate()

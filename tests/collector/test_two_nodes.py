@@ -47,7 +47,7 @@ RANK = """
         with socket.create_server(("10.99.0.1", 9500)) as server:
             peer, _ = server.accept()
     else:
-        for _ in range(500):
+        for _ in range(1500):
             try:
                 peer = socket.create_connection(("10.99.0.1", 9500))
                 break
