@@ -2,10 +2,10 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from workloads.spec import RunSpec
 
@@ -50,9 +50,11 @@ class Accelerator:
         """Around a forward pass: bf16 products over fp32 weights and gradients on a GPU."""
         return torch.autocast("cuda", torch.bfloat16) if self.is_cuda else nullcontext()
 
-    def batch(self, ids: NDArray[np.int64]) -> torch.Tensor:
-        """Token ids on the device; the copy waits for nothing."""
-        host = torch.from_numpy(ids)
+    def batch(self, made: Any) -> Any:
+        """An array, a tensor, or a tuple of them on the device; the copy waits for nothing."""
+        if isinstance(made, tuple):
+            return tuple(self.batch(one) for one in made)
+        host = torch.from_numpy(made) if isinstance(made, np.ndarray) else made
         return host.pin_memory().to(self.device, non_blocking=True) if self.is_cuda else host
 
     def fetched(self, value: torch.Tensor) -> torch.Tensor:

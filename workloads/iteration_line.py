@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from workloads.flops import FORMULA
 from workloads.peak import Peak
 
 
@@ -18,13 +17,15 @@ class Iteration:
         batch: Sequences of all replicas in a step.
         consumed: Sequences so far.
         seconds: Mean wall time of a step.
-        tokens: Tokens per second and device.
-        flops: Model FLOPs per second and device, by flops.FORMULA.
+        tokens: Tokens per second and device; 0 = the task has none.
+        samples: Samples per second and device.
+        flops: Model FLOPs per second and device, by `formula`.
         peak: What the device could do; None = unknown.
         loss: Mean loss of the first replica's tokens; NaN where no step had a finite one.
         norm: The gradients' norm before clipping, of the last step.
         skipped: Steps so far whose gradients were not finite, and that changed nothing.
         nans: Steps so far whose loss was not finite.
+        formula: How model FLOPs are counted.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Iteration:
     consumed: int
     seconds: float
     tokens: float
+    samples: float
     flops: float
     peak: Peak | None
     rate: float
@@ -40,6 +42,12 @@ class Iteration:
     norm: float
     skipped: int
     nans: int
+    formula: str
+
+    @property
+    def loss_name(self) -> str:
+        """As Megatron-LM calls it where tokens are predicted."""
+        return "lm loss" if self.tokens else "loss"
 
     @property
     def share(self) -> float | None:
@@ -54,7 +62,7 @@ def iteration_line(told: Iteration, at: datetime) -> str:
     iterations are of one interval; ours are of the whole run.
     """
     tera = told.flops / 1e12
-    loss = f" lm loss: {told.loss:.6E} |" if math.isfinite(told.loss) else ""
+    loss = f" {told.loss_name}: {told.loss:.6E} |" if math.isfinite(told.loss) else ""
     line = (
         f" [{at:%Y-%m-%d %H:%M:%S}] iteration {told.number:8d}/{told.of:8d} |"
         f" consumed samples: {told.consumed:12d} |"
@@ -67,4 +75,4 @@ def iteration_line(told: Iteration, at: datetime) -> str:
     )
     if told.peak is None or told.share is None:
         return line
-    return f"{line} {told.peak.words} (%, {FORMULA}): {100 * told.share:.2f} |"
+    return f"{line} {told.peak.words} (%, {told.formula}): {100 * told.share:.2f} |"

@@ -1,19 +1,23 @@
 """What a rank trains: its stages, their gradients and optimizer, how a step runs, and its data."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from workloads.comm import Comm
+from workloads.comm import Collective, Comm
 from workloads.data.indexed import IndexedDataset, IndexedError
-from workloads.data.loader import Batch
+from workloads.data.prepare import VALIDATION_SAMPLES, validation
 from workloads.data.samples import Samples
 from workloads.flops import per_token
 from workloads.mesh import Mesh
 from workloads.models.gpt import Gpt, initialize
-from workloads.optimizer import Optimizer, Rate
+from workloads.optimizer import CLIP, Optimizer, Rate
 from workloads.parallel import Segment
 from workloads.parallel.accumulation import Accumulation
 from workloads.parallel.gradients import Gradients
@@ -21,6 +25,7 @@ from workloads.parallel.pipeline import Pipeline, build
 from workloads.parallel.sharded import ShardedOptimizer
 from workloads.parallel.tensor import TensorParallel
 from workloads.spec import RunSpec
+from workloads.trainable import Counts, Update
 
 WARMUP_RATE_STEPS = 20
 CPU = torch.device("cpu")
@@ -28,13 +33,14 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True)
 class ModelParts:
-    """Everything of one rank that learns.
+    """Everything of one rank that learns; see Trainable.
 
     Attributes:
+        unseen: Validation data; None = no evaluation was asked for.
+        over_ranks: Adds the losses of the replicas up.
         tells: Whether this rank knows the loss and keeps the log: last stage, first of the rest.
-        samples: Sequences that this rank counts in a step: those of its replica, on one rank of it.
-        tokens: Tokens, likewise.
-        flops: This rank's share of its replica's model FLOPs in a step.
+        counts: Sequences and tokens of its replica, on one rank of it; and this rank's share of its
+            replica's model FLOPs.
     """
 
     chunks: Sequence[Gpt]
@@ -46,11 +52,13 @@ class ModelParts:
     first_sample: int
     replica_samples: int
     tells: bool
-    samples: int
-    tokens: int
-    flops: float
+    counts: Counts
+    unseen: Samples | None
+    over_ranks: Collective
+    replica: int
+    replicas: int
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> NDArray[np.int64]:
         """Token ids, (sequences of the replica, sequence + 1).
 
         Raises:
@@ -62,6 +70,42 @@ class ModelParts:
         if found.min() < 0 or found.max() >= vocabulary:
             raise IndexedError(f"step {step} has a token outside 0 to {vocabulary - 1}")
         return found
+
+    def train(self, batch: torch.Tensor) -> torch.Tensor | None:
+        """See Trainable."""
+        self.gradients.zero()
+        return self.execution.step(batch[:, :-1], batch[:, 1:])
+
+    def reduce(self) -> None:
+        """See Trainable."""
+        self.gradients.finish()
+
+    def update(self, step: int) -> Update:
+        """See Trainable."""
+        norm = self.gradients.clip(CLIP)
+        return Update(self.optimizer.step(step, norm), norm, self.optimizer.skipped)
+
+    def evaluate(self) -> Mapping[str, float]:
+        """See Trainable: loss and perplexity over the validation data."""
+        if self.unseen is None:
+            return {}
+        device = next(self.chunks[0].parameters()).device
+        rounds = max(1, VALIDATION_SAMPLES // (self.replica_samples * self.replicas))
+        # Sum and number of the losses; one rank of a replica knows its loss, the others add 0.
+        total = torch.zeros(2, dtype=torch.float64, device=device)
+        for index in range(rounds):
+            first = (index * self.replicas + self.replica) * self.replica_samples
+            batch = torch.from_numpy(self.unseen.batch(first, self.replica_samples)).to(device)
+            loss = self.execution.evaluate(batch[:, :-1], batch[:, 1:])
+            if loss is not None and self.counts.samples:
+                total += torch.stack((loss.double(), torch.ones_like(loss).double()))
+        self.over_ranks.all_reduce(total)
+        mean = float(total[0] / total[1])
+        return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+
+    def results(self) -> dict[str, Any]:
+        """See Trainable."""
+        return {}
 
 
 def set_up(
@@ -120,7 +164,15 @@ def set_up(
         first_sample=training.samples * dp,
         replica_samples=training.samples,
         tells=counts and dp == 0,
-        samples=training.samples if counts else 0,
-        tokens=tokens if counts else 0,
-        flops=per_token(config) * tokens / (layout.pp * layout.tp),
+        counts=Counts(
+            training.samples if counts else 0,
+            tokens if counts else 0,
+            per_token(config) * tokens / (layout.pp * layout.tp),
+        ),
+        unseen=Samples(IndexedDataset(validation(dataset)), config.sequence, spec.seed)
+        if training.eval_every
+        else None,
+        over_ranks=comm.collective("world-all-reduce", "world", "evaluation"),
+        replica=dp,
+        replicas=layout.dp,
     )

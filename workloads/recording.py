@@ -32,9 +32,13 @@ class StepRecorder:
         self.writer = writer
         self.wall_seconds = 0.0
         self.own_seconds = 0.0
+        self.last_phases: list[int] = [0] * len(PHASES)
+        """Nanoseconds of the last step, in the order of PHASES."""
         self._spans = {phase: _Span(self, phase) for phase in PHASES}
         self._phase_ns = [0] * len(PHASES)
         self._waited_ns = 0
+        self.last_tags = 0
+        """Step tags of the last step, as bits."""
         self._tags = 0
         self._start = 0
         self._cpu_start = 0
@@ -98,6 +102,8 @@ class StepRecorder:
         phases[_OTHER] = max(0, wall - sum(phases))
         self.wall_seconds = wall / 1e9
         self.own_seconds = own / 1e9
+        self.last_phases = phases
+        self.last_tags = tags
         self.writer.end_step(
             start_ns=start, wall_ns=wall, cpu_ns=cpu, own_ns=own, phase_ns=phases, tags=tags,
             samples=samples, tokens=tokens, flops=flops, loss=float(loss),

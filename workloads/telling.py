@@ -8,11 +8,12 @@ from statistics import fmean
 
 import torch
 
-from workloads.flops import per_token
 from workloads.iteration_line import Iteration, iteration_line
 from workloads.peak import Peak
 from workloads.spec import RunSpec
+from workloads.tasks import find
 from workloads.tensorboard import EventFiles
+from workloads.trainable import Counts
 
 LINE_STEPS = 10
 """Steps between two lines; only then is anything read back from the device."""
@@ -27,15 +28,18 @@ class Teller:
     """Collects steps and tells of them every LINE_STEPS.
 
     Args:
+        counts: Of this rank in a step.
         peak: Of one device; None = unknown.
         events: Folder of the TensorBoard files; None = none are written.
     """
 
     def __init__(
-        self, spec: RunSpec, peak: Peak | None, events: Path | None,
+        self, spec: RunSpec, counts: Counts, peak: Peak | None, events: Path | None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:  # fmt: skip
         self._spec = spec
+        self._counts = counts
+        self._formula = find(spec.workload).formula
         self._peak = peak
         self._events = None if events is None else EventFiles(events)
         self._now = now
@@ -68,12 +72,14 @@ class Teller:
             self._events.close()
 
     def _told(self, step: int, rate: float, norm: float, skipped: int) -> Iteration:
-        spec, config = self._spec, self._spec.training.config
-        batch, seconds = spec.batch, fmean(self._seconds)
-        tokens = batch * config.sequence / (seconds * spec.layout.world)
+        spec, counts, seconds = self._spec, self._counts, fmean(self._seconds)
+        batch = spec.batch
+        device_seconds = seconds * spec.layout.world / spec.layout.dp
         return Iteration(
             number=step + 1, of=spec.steps, batch=batch, consumed=(step + 1) * batch,
-            seconds=seconds, tokens=tokens, flops=per_token(config) * tokens, peak=self._peak,
+            seconds=seconds, tokens=counts.tokens / device_seconds,
+            samples=counts.samples / device_seconds, flops=counts.flops / seconds, peak=self._peak,
             rate=rate, loss=fmean(self._losses) if self._losses else math.nan, norm=norm,
             skipped=skipped, nans=self._nans,
+            formula=self._formula,
         )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from workloads.flops import FORMULA
 from workloads.iteration_line import Iteration
 
 FLUSH_SECONDS = 1
@@ -33,15 +32,17 @@ class EventFiles:
             at: Unix time.
         """
         values = {
-            "lm loss": told.loss,
+            told.loss_name: told.loss,
             "learning-rate": told.rate,
             "grad-norm": told.norm,
             "iteration-time": told.seconds,
-            "tokens-per-second-per-device": told.tokens,
-            f"throughput ({FORMULA} TFLOP/s per device)": told.flops / 1e12,
+            "samples-per-second-per-device": told.samples,
+            f"throughput ({told.formula} TFLOP/s per device)": told.flops / 1e12,
         }
+        if told.tokens:
+            values["tokens-per-second-per-device"] = told.tokens
         if told.peak is not None and told.share is not None:
-            values[f"{told.peak.words} ({FORMULA})"] = told.share
+            values[f"{told.peak.words} ({told.formula})"] = told.share
         summary = self._summary(
             value=[self._summary.Value(tag=tag, simple_value=one) for tag, one in values.items()]
         )

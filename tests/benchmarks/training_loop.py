@@ -26,6 +26,7 @@ from workloads.accelerator import accelerator
 from workloads.comm import Comm
 from workloads.data.loader import Loader
 from workloads.data.prepare import prepared
+from workloads.loop import Loop
 from workloads.model_setup import ModelParts
 from workloads.models.configs import CONFIGS, GptConfig, Style
 from workloads.optimizer import BETAS, CLIP, WEIGHT_DECAY
@@ -34,7 +35,6 @@ from workloads.recording import StepRecorder
 from workloads.ring import RingWriter
 from workloads.ring_file import Identity
 from workloads.spec import Layout, RunSpec, Training
-from workloads.train import _Loop
 
 NANOGPT = GptConfig("nanogpt-cpu", Style.GPT3, 4, 128, 4, 4, 512, 64, 64)
 """nanoGPT's recipe for a CPU: 4 layers of 4 heads, 128 wide, 64 tokens, batches of 12."""
@@ -129,9 +129,9 @@ def _rank(spec: RunSpec, rank: int, folder: Path, dataset: Path) -> list[tuple[f
     )
     recorder = StepRecorder(RingWriter(folder / ring.file_name(rank), _identity(rank, world)))
     groups = mesh.build(spec.layout)
-    job = RankJob(spec, rank, folder, folder / "rendezvous", dataset, folder, 2, 0)
+    job = RankJob(spec, rank, folder, f"file://{folder}/rendezvous", dataset, folder, 2, 0)
     where = accelerator(spec, rank)
-    loop = _Loop(job, where, recorder, Comm(recorder, groups.groups), groups, None)
+    loop = Loop(job, where, recorder, Comm(recorder, groups.groups), groups, None)
     parts = loop._parts
     model = copied(parts.chunks[0])
     adam = torch.optim.AdamW(

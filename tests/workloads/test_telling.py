@@ -15,11 +15,12 @@ from workloads.iteration_line import Iteration, iteration_line
 from workloads.peak import Peak
 from workloads.spec import Layout, RunSpec, Training
 from workloads.telling import LINE_STEPS, Teller
+from workloads.trainable import Counts
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 TOLD = Iteration(
-    number=20, of=250, batch=8, consumed=160, seconds=0.0625, tokens=2048.0, flops=4.5e11,
-    peak=None, rate=3e-3, loss=2.5, norm=0.75, skipped=1, nans=2,
+    number=20, of=250, batch=8, consumed=160, seconds=0.0625, tokens=2048.0, samples=32.0,
+    flops=4.5e11, peak=None, rate=3e-3, loss=2.5, norm=0.75, skipped=1, nans=2, formula="megatron",
 )  # fmt: skip
 
 
@@ -78,9 +79,13 @@ def test_the_peak_of_a_core_is_measured_quickly_and_leaves_the_threads_alone() -
     assert threads == torch.get_num_threads()
 
 
+COUNTS = Counts(2, 2 * 64, per_token(Training().config) * 2 * 64)
+"""Of one replica of two."""
+
+
 def told(folder: Path | None, losses: list[float], peak: Peak | None = None) -> None:
     spec = RunSpec("run", "gpt", Layout(2, 1, 2), 50, 0, Training())
-    teller = Teller(spec, peak, folder, now=lambda: AT)
+    teller = Teller(spec, COUNTS, peak, folder, now=lambda: AT)
     for step, loss in enumerate(losses):
         teller.step(step, 0.5, loss, 1e-3, torch.tensor(2.0), torch.tensor(3.0))
     teller.close()
@@ -129,7 +134,7 @@ def test_tensorboard_reads_what_the_line_says(tmp_path: Path) -> None:
         for step, loss in ((10, 4.0), (20, 2.0))
         for tag, value in {
             "lm loss": loss, "learning-rate": 1e-3, "grad-norm": 2.0, "iteration-time": 0.5,
-            "tokens-per-second-per-device": tokens,
+            "tokens-per-second-per-device": tokens, "samples-per-second-per-device": 4.0,
             "throughput (megatron TFLOP/s per device)": flops / 1e12,
             "share of the GEMM peak measured here (megatron)": flops / 1e9,
         }.items()
@@ -138,7 +143,7 @@ def test_tensorboard_reads_what_the_line_says(tmp_path: Path) -> None:
 
 def test_a_curve_is_on_disk_before_its_writer_is_closed(tmp_path: Path) -> None:
     spec = RunSpec("run", "gpt", Layout(2, 1, 2), 50, 0, Training())
-    teller = Teller(spec, None, tmp_path / "tensorboard", now=lambda: AT)
+    teller = Teller(spec, COUNTS, None, tmp_path / "tensorboard", now=lambda: AT)
     for step in range(2 * LINE_STEPS):
         teller.step(step, 0.5, 2.0, 1e-3, torch.tensor(2.0), torch.tensor(3.0))
     (file,) = (tmp_path / "tensorboard").iterdir()

@@ -111,6 +111,30 @@ def test_the_loss_curve_is_the_same_in_every_layout(
         assert wanted == pytest.approx(found, rel=1e-5)
 
 
+def test_an_evaluation_finds_the_same_in_every_layout_and_on_every_rank(
+    forked: Forked, tmp_path: Path
+) -> None:
+    found = []
+    for layout in [(1, 1, 1), *LAYOUTS]:
+        spec = spec_of(*layout, eval_every=10)
+        dataset = prepared(spec, tmp_path)
+
+        def work(rank: int, spec: RunSpec = spec, dataset: Path = dataset) -> dict[str, float]:
+            groups, comm = joined(spec, rank, tmp_path)
+            parts = set_up(spec, rank, groups, comm, dataset, lambda _name, _tag: nullcontext())
+            for number in range(3):
+                step(parts, number)
+            return dict(parts.evaluate())
+
+        answers = forked(spec.layout.world, work)
+        assert all(answers[0] == answer for answer in answers)
+        found.append(answers[0])
+
+    for one in found:
+        assert found[0] == pytest.approx(one, rel=1e-5)
+        assert one["perplexity"] == pytest.approx(math.exp(one["loss"]))
+
+
 @pytest.mark.parametrize(
     ("saved", "resumed"),
     [((2, 1, 2), (1, 2, 1)), ((1, 1, 1), (2, 1, 2)), ((1, 2, 2), (1, 1, 2))],

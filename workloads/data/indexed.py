@@ -13,6 +13,8 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.data import DataError
+
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
 HEADER = Struct("<9sQBQQ")
@@ -25,7 +27,7 @@ SMALL_VOCABULARY = 65500
 """Below it Megatron stores tokens in two bytes."""
 
 
-class IndexedError(ValueError):
+class IndexedError(DataError):
     """A dataset file is missing or broken; the message names the file and the field."""
 
 

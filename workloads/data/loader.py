@@ -3,18 +3,16 @@
 import threading
 from collections.abc import Callable
 from queue import Empty, Full, Queue
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Generic, TypeVar
 
 AHEAD = 2
 """Batches that are ready before they are asked for."""
 POLL_SECONDS = 0.2
 
-Batch = NDArray[np.int64]
+BatchT = TypeVar("BatchT")
 
 
-class Loader:
+class Loader(Generic[BatchT]):
     """Batches of consecutive steps.
 
     Args:
@@ -22,15 +20,15 @@ class Loader:
         first: The first step.
     """
 
-    def __init__(self, make: Callable[[int], Batch], first: int) -> None:
+    def __init__(self, make: Callable[[int], BatchT], first: int) -> None:
         self._make = make
         self._next = first
-        self._ready: Queue[Batch | BaseException] = Queue(AHEAD)
+        self._ready: Queue[BatchT | BaseException] = Queue(AHEAD)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
         self._thread.start()
 
-    def next(self) -> Batch:
+    def next(self) -> BatchT:
         """The next step's batch; waits for it where it is late.
 
         Raises:
@@ -53,7 +51,7 @@ class Loader:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            made: Batch | BaseException
+            made: BatchT | BaseException
             try:
                 made = self._make(self._next)
             except Exception as error:  # noqa: BLE001 - it is raised where the batch is asked for

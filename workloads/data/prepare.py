@@ -4,11 +4,13 @@ from pathlib import Path
 
 from workloads.data.indexed import IndexedDataset, IndexedError
 from workloads.data.samples import Samples
-from workloads.data.synthetic import SOURCES, Source, write_synthetic
+from workloads.data.synthetic import FIRST_UNSEEN, SOURCES, Source, write_synthetic
 from workloads.spec import RunSpec, Training
 
 LOOKED_AT = 1 << 20
 """Tokens of a dataset that are looked at before a run."""
+VALIDATION_SAMPLES = 64
+"""Of a synthetic dataset, kept apart from those that are trained on."""
 
 
 def prepared(spec: RunSpec, workspace: Path) -> Path:
@@ -24,7 +26,17 @@ def prepared(spec: RunSpec, workspace: Path) -> Path:
     prefix = workspace / "data" / spec.training.data
     samples = spec.steps * spec.training.samples * spec.layout.dp
     write_synthetic(prefix, source, samples, config.sequence, config.vocabulary)
+    if spec.training.eval_every:
+        write_synthetic(
+            validation(prefix), source, VALIDATION_SAMPLES, config.sequence, config.vocabulary,
+            first=FIRST_UNSEEN,
+        )  # fmt: skip
     return prefix
+
+
+def validation(prefix: Path) -> Path:
+    """Where the validation data of a dataset are, without `.bin` and `.idx`."""
+    return prefix.with_name(f"{prefix.name}-validation")
 
 
 def check(training: Training) -> None:
@@ -36,15 +48,22 @@ def check(training: Training) -> None:
     """
     if training.data in SOURCES:
         return
+    prefix = Path(training.data)
+    _check(prefix, training)
+    if training.eval_every:
+        _check(validation(prefix), training)
+
+
+def _check(prefix: Path, training: Training) -> None:
     config = training.config
-    documents = IndexedDataset(Path(training.data))
+    documents = IndexedDataset(prefix)
     Samples(documents, config.sequence, seed=0)
     tokens = documents.tokens(int(documents.lengths.argmax()), 0, LOOKED_AT)
     if tokens.min() < 0:
-        raise IndexedError(f"{training.data} has the token {tokens.min()}; the least is 0")
+        raise IndexedError(f"{prefix} has the token {tokens.min()}; the least is 0")
     if tokens.max() >= config.vocabulary:
         raise IndexedError(
-            f"{training.data} has the token {tokens.max()}, and the vocabulary of {config.name} is"
+            f"{prefix} has the token {tokens.max()}, and the vocabulary of {config.name} is"
             f" {config.vocabulary}; give --vocabulary {tokens.max() + 1} or more"
         )
 

@@ -13,6 +13,8 @@ from workloads.data.markov import MarkovSource
 MAX_SAMPLES = 16384
 """Samples of an epoch at most; a longer run sees them again in another order."""
 BLOCK_TOKENS = 1 << 16
+FIRST_UNSEEN = 1 << 32
+"""A document of this number and above is never trained on."""
 
 
 class Source(Protocol):
@@ -40,9 +42,9 @@ SOURCES: dict[str, type[MarkovSource] | type[CopySource]] = {
 
 
 def write_synthetic(
-    prefix: Path, source: Source, samples: int, sequence: int, vocabulary: int
+    prefix: Path, source: Source, samples: int, sequence: int, vocabulary: int, first: int = 0
 ) -> None:
-    """Write enough documents for so many samples, or MAX_SAMPLES.
+    """Write enough documents for so many samples, or MAX_SAMPLES, from a document on.
 
     Raises:
         OSError: The files cannot be written.
@@ -53,7 +55,7 @@ def write_synthetic(
     block = max(1, BLOCK_TOKENS // length)
     documents = (
         document
-        for first in range(0, count, block)
-        for document in source.documents(first, min(block, count - first), length)
+        for done in range(0, count, block)
+        for document in source.documents(first + done, min(block, count - done), length)
     )
     write(prefix, documents, vocabulary)

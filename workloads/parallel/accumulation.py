@@ -28,3 +28,9 @@ class Accumulation:
             with self._segment("backward", tag):
                 torch.autograd.backward(loss / self._micro_batches)
         return torch.stack(losses).mean()
+
+    @torch.no_grad()
+    def evaluate(self, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The mean loss, forward only; shapes as `step`."""
+        with self._segment("forward", "evaluation"):
+            return self._model.mean_loss(self._model(ids), targets)

@@ -87,6 +87,17 @@ class Pipeline:
         self._schedule.step(*arguments, return_outputs=False)
         return None
 
+    def evaluate(self, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor | None:
+        """The mean loss, forward only; shapes and answer as `step`."""
+        losses: list[torch.Tensor] = []
+        arguments = (ids,) if self._first else ()
+        if self._last:
+            self._stages[-1].targets = targets.chunk(self._micro_batches)
+            self._schedule.eval(*arguments, target=targets, losses=losses, return_outputs=False)
+            return torch.stack(losses).sum().detach()
+        self._schedule.eval(*arguments, return_outputs=False)
+        return None
+
     def _loss(self, _logits: torch.Tensor, _targets: torch.Tensor) -> torch.Tensor:
         """What the schedule asks for right after each forward pass of the last stage."""
         loss = self._stages[-1].loss

@@ -1,0 +1,140 @@
+"""Evaluations of a run: when they are due, what they found, and whether the run may end."""
+
+import json
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any, SupportsFloat
+
+import torch
+import torch.distributed as dist
+
+from collector.contract.words import PHASES
+from workloads.comm import Comm
+from workloads.goal_tracker import Tracker
+from workloads.goals import parse
+from workloads.recording import StepRecorder
+from workloads.spec import RunSpec
+from workloads.tasks import find
+from workloads.throughput import STEPS, measured
+from workloads.trainable import Trainable
+
+BUDGET_STEPS = 10
+"""Between two agreements of the ranks on whether the time budget is used up."""
+SCHEMA_VERSION = 1
+
+
+class Evaluation:
+    """One rank's part in the evaluations; every rank comes to the same decisions.
+
+    Args:
+        results: Where the telling rank writes what was found out; None = nowhere.
+
+    Attributes:
+        over: The run may end: its goal or its time budget is reached.
+    """
+
+    def __init__(
+        self, spec: RunSpec, parts: Trainable[Any], recorder: StepRecorder, comm: Comm,
+        results: Path | None,
+    ) -> None:  # fmt: skip
+        self.over = False
+        self._spec = spec
+        self._parts = parts
+        self._recorder = recorder
+        self._results = results if parts.tells else None
+        self._tracker = tracker(spec)
+        self._agree = comm.collective("world-all-reduce", "world", "time-budget")
+        self._began = monotonic()
+        self._in_time = True
+        self._pending: Mapping[str, float] = {}
+        self._spent_ns = [0] * len(PHASES)
+        self._plain_seconds: list[float] = []
+
+    def due(self, step: int) -> bool:
+        """Whether to evaluate in this step; the same on every rank."""
+        training = self._spec.training
+        if training.time_budget is not None and (step + 1) % BUDGET_STEPS == 0:
+            used = torch.tensor([monotonic() - self._began], dtype=torch.float64)
+            self._agree.all_reduce(used, dist.ReduceOp.MAX)
+            self._in_time = used.item() < training.time_budget
+        last = step + 1 == self._spec.steps or not self._in_time
+        every = training.eval_every
+        return every > 0 and ((step + 1) % every == 0 or last)
+
+    def run(self) -> None:
+        """Evaluate; the caller has opened the phase.
+
+        Raises:
+            PeerLostError: The connection to a peer broke.
+        """
+        self._pending = self._parts.evaluate()
+        goal = self._tracker.goal
+        if goal is not None and goal.metric in self._pending:
+            reached = goal.reached_by(self._pending[goal.metric])
+            self.over = reached and self._spec.training.stop_at_goal
+
+    def after_step(self, step: int, loss: SupportsFloat) -> None:
+        """The step has ended; its loss is NaN where this rank knows none."""
+        self.over = self.over or not self._in_time
+        metrics, self._pending = self._pending, {}
+        elapsed = monotonic() - self._began
+        self._recorder.after(partial(self._note, step, loss, metrics, elapsed))
+
+    def write(self) -> None:
+        """Leave results.json."""
+        if self._results is None:
+            return
+        tree = {
+            "schema_version": SCHEMA_VERSION,
+            "workload": self._spec.workload,
+            **self._tracker.to_json(),
+            "throughput": self._throughput(),
+            **self._parts.results(),
+        }
+        temporary = self._results.with_suffix(".new")
+        temporary.write_text(json.dumps(tree, indent=2) + "\n")
+        temporary.replace(self._results)
+
+    def _note(
+        self, step: int, loss: SupportsFloat, metrics: Mapping[str, float], elapsed: float
+    ) -> None:
+        """The step's times are known: on a GPU, later than the step's end on the host."""
+        phases = self._recorder.last_phases
+        self._spent_ns = [one + more for one, more in zip(self._spent_ns, phases, strict=True)]
+        if not self._recorder.last_tags:
+            self._plain_seconds.append(self._recorder.wall_seconds)
+        if math.isfinite(loss):
+            self._tracker.observe_training(step, {"loss": float(loss)})
+        if not metrics:
+            return
+        spent = {str(phase): ns / 1e9 for phase, ns in zip(PHASES, self._spent_ns, strict=True)}
+        reached = self._tracker.observe_evaluation(step, metrics, spent, elapsed)
+        if reached is not None and self._results is not None:
+            print(reached.text, flush=True)  # noqa: T201 - the rank's log
+
+    def _throughput(self) -> dict[str, Any] | None:
+        """Of a long enough run, by horovod's protocol."""
+        if len(self._plain_seconds) < STEPS or not self._parts.counts.samples:
+            return None
+        return measured(
+            self._plain_seconds, self._parts.counts.samples, self._spec.layout.dp,
+            gpu=self._spec.device == "cuda", sample=find(self._spec.workload).sample,
+        ).to_json()  # fmt: skip
+
+
+def tracker(spec: RunSpec) -> Tracker:
+    """What watches a run's evaluations.
+
+    Raises:
+        GoalError: The goal cannot be asked for.
+    """
+    task, wish = find(spec.workload), spec.training.goal
+    return Tracker(
+        None if wish is None else parse(wish, task.goals),
+        workers=spec.layout.dp,
+        synthetic=spec.training.is_synthetic,
+        budget=spec.training.time_budget,
+    )

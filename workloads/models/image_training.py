@@ -1,0 +1,165 @@
+"""One rank of a residual network that learns images: SGD with momentum, data parallel alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from workloads.comm import Comm
+from workloads.data.images import ImageBatch, ImageSet, ImageStream, whole_batch
+from workloads.models.image_configs import ImageConfig
+from workloads.models.resnet import ResNet, initialize
+from workloads.parallel.data import flattened, unflatten
+from workloads.parallel.replicas import Replicas
+from workloads.plateau import PlateauRate
+from workloads.trainable import Context, Counts, Update
+
+MOMENTUM = 0.9
+WEIGHT_DECAY = 1e-4
+EVALUATED_AT_ONCE = 100
+
+
+class ImageTraining:
+    """See Trainable.
+
+    Batch norm's running statistics are those of each rank's own images. An evaluation first makes
+    them the mean over all ranks (of the variances too), so that every rank has the same model; then
+    each rank evaluates its share of the validation images, and the sums are added.
+
+    Args:
+        training: Images to learn from.
+        validation: Images to evaluate on.
+        cools: Whether the learning rate goes to 0 at the end of the run.
+
+    Attributes:
+        model: The whole network.
+    """
+
+    def __init__(
+        self, context: Context, config: ImageConfig, training: ImageSet, validation: ImageSet, *,
+        cools: bool = False,
+    ) -> None:  # fmt: skip
+        spec, comm = context.spec, context.comm
+        self._context = context
+        self._validation = validation
+        self._stream = ImageStream(training, spec.seed)
+        self._images = spec.training.micro_batch
+        self.model = ResNet(config)
+        initialize(self.model, spec.seed)
+        self.model.to(context.device)
+        parameters = list(self.model.parameters())
+        self._replicas = Replicas(parameters, comm, context.computed)
+        ranks = comm.size("dp")
+        self._rate = PlateauRate(
+            spec.training.learning_rate, ranks, len(training) / (ranks * self._images),
+            cooled_by=spec.steps if cools else None,
+        )  # fmt: skip
+        self._optimizer = torch.optim.SGD(
+            parameters, lr=spec.training.learning_rate, momentum=MOMENTUM,
+            weight_decay=WEIGHT_DECAY, fused=True,
+        )  # fmt: skip
+        self._skipped = torch.zeros((), device=context.device)
+        self._averages = _Averages(self.model, comm)
+        self._evaluated = (
+            comm.collective("world-all-reduce", "world", "evaluation")
+            if comm.size("world") > 1
+            else None
+        )
+        self._last_step = 0
+        self.counts = Counts(self._images, 0, config.flops_per_image * self._images)
+        self.tells = context.rank == 0
+
+    def batch(self, step: int) -> ImageBatch:
+        """See Trainable.
+
+        Raises:
+            DataError: An image cannot be read.
+        """
+        comm = self._context.comm
+        place = step * comm.size("dp") + comm.rank("dp")
+        return self._stream.batch(place * self._images, self._images)
+
+    def train(self, batch: ImageBatch) -> torch.Tensor:
+        """See Trainable."""
+        self._replicas.zero()
+        images, labels = self._on_device(batch)
+        with self._context.segment("forward", "c0.m0"):
+            loss = functional.cross_entropy(self.model(images).float(), labels)
+        with self._context.segment("backward", "c0.m0"):
+            torch.autograd.backward(loss)
+        return loss.detach()
+
+    def reduce(self) -> None:
+        """See Trainable."""
+        self._replicas.finish()
+
+    def update(self, step: int) -> Update:
+        """See Trainable; where the norm is not finite, nothing changes."""
+        self._last_step = step
+        norm = self._replicas.norm()
+        rate = self._rate(step)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        # torch's fused optimizers skip the update where found_inf is 1 (torch.amp.GradScaler).
+        found = (~norm.isfinite()).float()
+        self._optimizer.found_inf = found  # type: ignore[attr-defined]
+        self._optimizer.step()
+        self._skipped += found
+        return Update(rate, norm, self._skipped)
+
+    @torch.no_grad()
+    def evaluate(self) -> Mapping[str, float]:
+        """See Trainable: accuracy and mean loss; the rate is told of the loss."""
+        self._averages.equalise()
+        comm, count = self._context.comm, len(self._validation)
+        ranks, rank = comm.size("world"), comm.rank("world")
+        first, last = count * rank // ranks, count * (rank + 1) // ranks
+        sums = torch.zeros(2, dtype=torch.float64, device=self._context.device)
+        self.model.eval()
+        for begin in range(first, last, EVALUATED_AT_ONCE):
+            batch = whole_batch(self._validation, begin, min(begin + EVALUATED_AT_ONCE, last))
+            images, labels = self._on_device(batch)
+            with self._context.segment("forward", "c0.m0"):
+                logits = self.model(images).float()
+                sums[0] += (logits.argmax(dim=1) == labels).sum()
+                sums[1] += functional.cross_entropy(logits, labels, reduction="sum")
+        self.model.train()
+        if self._evaluated is not None:
+            self._evaluated.all_reduce(sums)
+        accuracy, loss = (sums / count).tolist()
+        self._rate.told(self._last_step, loss)
+        return {"accuracy": accuracy, "loss": loss}
+
+    def results(self) -> dict[str, Any]:
+        """See Trainable: how often the learning rate was halved."""
+        return {"learning_rate_cuts": self._rate.cuts}
+
+    def _on_device(self, batch: ImageBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Images (count, 3, side, side) with channels last in memory, and labels."""
+        images = torch.from_numpy(batch.images).permute(0, 3, 1, 2)
+        device = self._context.device
+        return images.to(device), torch.from_numpy(batch.labels).to(device)
+
+
+class _Averages:
+    """The running statistics of all batch norms, as one tensor."""
+
+    def __init__(self, model: nn.Module, comm: Comm) -> None:
+        norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+        found = [part for norm in norms for part in (norm.running_mean, norm.running_var)]
+        self._statistics = [part for part in found if part is not None]
+        self._mean = (
+            comm.collective("world-all-reduce", "world", "batch-norm")
+            if comm.size("world") > 1
+            else None
+        )
+
+    def equalise(self) -> None:
+        """Make them their mean over the ranks; one rank alone communicates nothing."""
+        if self._mean is None:
+            return
+        flat = flattened(self._statistics)
+        self._mean.all_reduce(flat)
+        unflatten(flat / self._mean.size, self._statistics)

@@ -1,0 +1,1 @@
+"""Which link or node is slow: pairs of nodes, then matrix products of every rank."""
