@@ -1,11 +1,15 @@
-"""What dead runs left behind on this machine: ring folders and cgroups."""
+"""What dead runs left behind on this machine: ring folders, cgroups and network namespaces."""
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from workloads.faults import cgroup
+from workloads.network import namespaces
+from workloads.network.names import token
+from workloads.network.namespaces import Owner
 
 OWNER_FILE = "owner.json"
 SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of DESIGN 3.6
@@ -13,17 +17,26 @@ SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of DESIGN 3.
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """The traces of one run whose launcher is gone."""
+    """The traces of one run whose launcher is gone.
+
+    Attributes:
+        run: Run id; where only the network is left and nobody says whose it was, its token.
+        network: Token of its network namespaces.
+    """
 
     run: str
     rings: Path | None
     group: Path | None
+    network: str | None = None
 
 
 def find(
-    shared: Path = SHARED_MEMORY, cgroups: Path = cgroup.ROOT, proc: Path = Path("/proc")
+    shared: Path = SHARED_MEMORY,
+    cgroups: Path = cgroup.ROOT,
+    proc: Path = Path("/proc"),
+    networks: Callable[[], dict[str, Owner | None]] = namespaces.found,
 ) -> list[Leftover]:
-    """Every run that has ring files or cgroups and no living owner.
+    """Every run that has ring files, cgroups or namespaces and no living owner.
 
     The owner is the launcher of `owner.json`: its pid with its start time, because pids are
     reused. A folder without that file was not made by a launcher and is left alone.
@@ -31,18 +44,37 @@ def find(
     found = cgroup.cpu_root(cgroups)
     rings = _folders(shared)
     groups = _folders(found[0] / cgroup.PARENT) if found else {}
+    runs = {token(run): run for run in rings.keys() | groups.keys()}
+    nets = {}
+    for key, maker in networks().items():
+        run = runs.get(key) or (maker.run if maker else key)
+        nets[run] = _Network(key, maker)
     left = []
-    for run in sorted(rings.keys() | groups.keys()):
-        folder = rings.get(run)
-        if folder is None:
-            # No owner file to ask; nobody misses a cgroup without processes.
-            dead = not _inhabited(groups[run])
-        else:
+    for run in sorted(rings.keys() | groups.keys() | nets.keys()):
+        folder, group, net = rings.get(run), groups.get(run), nets.get(run)
+        if folder is not None:
             owner = _owner(folder)
             dead = owner is not None and not _lives(*owner, proc)
+        else:
+            # No owner file to ask; nobody misses a cgroup or a namespace without processes.
+            group_is_dead = group is None or not _inhabited(group)
+            dead = group_is_dead and (net is None or net.is_dead(proc))
         if dead:
-            left.append(Leftover(run, folder, groups.get(run)))
+            left.append(Leftover(run, folder, group, net.token if net else None))
     return left
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """A network of ours, and who says that he made it."""
+
+    token: str
+    maker: Owner | None
+
+    def is_dead(self, proc: Path) -> bool:
+        if self.maker is None:
+            return not namespaces.inhabited(self.token, proc)
+        return not _lives(self.maker.pid, self.maker.start_ticks, proc)
 
 
 def clean(leftover: Leftover, cgroups: Path = cgroup.ROOT) -> None:
@@ -51,6 +83,8 @@ def clean(leftover: Leftover, cgroups: Path = cgroup.ROOT) -> None:
     Raises:
         OSError: Something may not be removed.
     """
+    if leftover.network is not None:
+        namespaces.remove(leftover.network)
     if leftover.group is not None:
         cgroup.remove(leftover.run, cgroups)
     if leftover.rings is not None:

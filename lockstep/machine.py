@@ -12,7 +12,8 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workloads.faults import cgroup
+from workloads.faults import capabilities, cgroup
+from workloads.faults.kinds import BUILT
 
 if TYPE_CHECKING:
     from collector.check import SourceCheck
@@ -108,6 +109,14 @@ def _cgroups() -> list[Check]:
     return [Check("cgroup for cpu-quota", state, where, reason)]
 
 
+def _faults() -> list[Check]:
+    """Which kinds `lockstep run --fault` can inject here, with emulated devices."""
+    reasons = capabilities.refused(pace=True)
+    found = f"{len(BUILT) - len(reasons)} of {len(BUILT)} kinds can be injected"
+    state = State.ABSENT if reasons else State.OK
+    return [Check("faults", state, found, "; ".join(reasons.values()))]
+
+
 def _programs() -> list[Check]:
     checks = []
     for program, package, use in (
@@ -164,6 +173,7 @@ LOOKS: tuple[Callable[[], list[Check]], ...] = (
     _libraries,
     _shared_memory,
     _cgroups,
+    _faults,
     _programs,
     _gpu,
 )

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
@@ -13,6 +14,7 @@ from lockstep.output import fail
 
 if TYPE_CHECKING:
     from collector.recorder import Recorder
+    from workloads.network.emulated import EmulatedNetwork
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
@@ -24,9 +26,20 @@ class NodeCollectors:
     """Starts a collector for every node on a free port, and ends them all.
 
     Each sees its own node's rings only, and ends by itself if this process is killed.
+
+    Args:
+        nodes: Their names.
+        workspace: Folder of the run's rings.
+        logs: Folder of the run's logs.
+        network: Its nodes' namespaces, where each collector runs and listens on the management
+            network; None = all run on the loopback of this machine.
     """
 
-    def __init__(self, nodes: list[str], workspace: Path, logs: Path) -> None:
+    def __init__(
+        self, nodes: list[str], workspace: Path, logs: Path,
+        network: "EmulatedNetwork | None" = None,
+    ) -> None:  # fmt: skip
+        self._network = network
         self._nodes = nodes
         self._workspace = workspace
         self._logs = logs
@@ -34,11 +47,12 @@ class NodeCollectors:
 
     def __enter__(self) -> Self:
         self._logs.mkdir(parents=True, exist_ok=True)
-        for node in self._nodes:
+        for index, node in enumerate(self._nodes):
             (self._workspace / node).mkdir(parents=True, exist_ok=True)
             arguments = [
+                *self._place(index),
                 *(sys.executable, "-m", "collector"),
-                *("--listen", "127.0.0.1:0", "--node", node),
+                *("--listen", f"{self._host(index)}:0", "--node", node),
                 *("--die-with-parent", str(os.getpid())),
                 *("--fast-period", FAST_PERIOD),
                 *("--lockstep-dir", str(self._workspace / node)),
@@ -66,8 +80,13 @@ class NodeCollectors:
                 process.kill()
                 process.wait()
 
-    def recorder(self, archive: Path, run: str) -> "Recorder":
+    def recorder(
+        self, archive: Path, run: str, others: Mapping[str, str] | None = None
+    ) -> "Recorder":
         """A recorder of all nodes, once every collector has said where it listens.
+
+        Args:
+            others: Collectors that run already, by node.
 
         Raises:
             CommandError: 69, a collector did not start.
@@ -75,8 +94,20 @@ class NodeCollectors:
         from collector.clock import SystemClock
         from collector.recorder import Recorder
 
-        targets = {node: f"http://{self._address(node)}" for node in self._nodes}
-        return Recorder(targets, archive, run, SystemClock())
+        started = {node: f"http://{self._address(node)}" for node in self._nodes}
+        return Recorder({**started, **(others or {})}, archive, run, SystemClock())
+
+    def _host(self, index: int) -> str:
+        return "127.0.0.1" if self._network is None else self._network.collector_address(index)
+
+    def _place(self, index: int) -> list[str]:
+        """The words before a command that let it run inside a node's namespace."""
+        if self._network is None:
+            return []
+        scratch = self._workspace / f"{self._nodes[index]}.sys"
+        scratch.mkdir(exist_ok=True)
+        namespace = self._network.namespace(index)
+        return [sys.executable, "-m", "workloads.network", namespace, str(scratch), "--"]
 
     def _announcement(self, node: str) -> Path:
         return self._workspace / f"{node}.address"

@@ -69,7 +69,12 @@ def command(setting: Setting, trial: Trial, archive: Path) -> list[str]:
 
 
 def run(setting: Setting, trial: Trial, archive: Path) -> None:
-    """Runs a trial and leaves its archive; what an interrupted score left there goes first.
+    """`execute` for a trial."""
+    execute(trial.name, command(setting, trial, archive), archive)
+
+
+def execute(name: str, words: list[str], archive: Path) -> None:
+    """Runs a command that leaves an archive; what an interrupted score left there goes first.
 
     Raises:
         TrialError: The run failed.
@@ -78,7 +83,7 @@ def run(setting: Setting, trial: Trial, archive: Path) -> None:
         shutil.rmtree(archive)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with subprocess.Popen(
-        command(setting, trial, archive),
+        words,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
     ) as process:  # fmt: skip
         try:
@@ -91,11 +96,11 @@ def run(setting: Setting, trial: Trial, archive: Path) -> None:
             except subprocess.TimeoutExpired:
                 process.kill()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise TrialError(f"{trial.name} took over {LIMIT_SECONDS:.0f} s") from None
+                raise TrialError(f"{name} took over {LIMIT_SECONDS:.0f} s") from None
             raise
     if process.returncode != 0:
         last = said.strip().splitlines()[-1:] or ["it said nothing"]
-        raise TrialError(f"{trial.name} exited {process.returncode}: {last[0]}")
+        raise TrialError(f"{name} exited {process.returncode}: {last[0]}")
 
 
 def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:

@@ -20,6 +20,13 @@ that is short of time shows the scheduler instead of the device."""
 CPU_HEADROOM = 1.3
 """Device time over CPU time per step and core, so that the deadline and not the CPU decides."""
 
+Weight = Callable[[int], float]
+"""Work of the n-th micro-batch of a step over that of an ordinary one."""
+
+
+def _even(_index: int) -> float:
+    return 1.0
+
 
 def device_seconds(least: float, cpu_seconds: float, world: int, cores: int) -> float:
     """Device time of a step: at least `least`, and 1.3 x ranks x CPU per step / cores."""
@@ -48,16 +55,26 @@ class EmulatedDevice:
         self._dice = random.Random(seed)  # noqa: S311 - timing noise, not a secret
         self._scale = 1.0
         self._extra = 0.0
+        self._weight: Weight = _even
+        self._begun: dict[str, int] = dict.fromkeys(SHARES, 0)
         self._burner = torch.rand(96, 96)
         self._open: _Segment | None = None
 
-    def start_step(self, extra_seconds: float) -> None:
+    def start_step(
+        self, extra_seconds: float, work: float = 1.0, weight: Weight | None = None
+    ) -> None:
         """Draw the step's noise; a fault in force adds `extra_seconds` to the step's device time.
 
         Unpaced, that time is filled with more real arithmetic.
+
+        Args:
+            work: The step's work over that of an ordinary one, by design and not by fault.
+            weight: The same for the forward and the backward of its n-th micro-batch.
         """
-        self._scale = max(0.5, self._dice.gauss(1.0, self._noise))
+        self._scale = max(0.5, self._dice.gauss(1.0, self._noise)) * work
         self._extra = extra_seconds
+        self._weight = weight or _even
+        self._begun = dict.fromkeys(SHARES, 0)
         self.busy_seconds = 0.0
         self.cpu_seconds = dict.fromkeys(SHARES, 0.0)
 
@@ -67,7 +84,17 @@ class EmulatedDevice:
         Args:
             parts: Segments of that name in a step; each takes as long.
         """
-        return _Segment(self, name, parts)
+        weight = 1.0 if name == "optimizer" else self._weight(self._begun[name])
+        self._begun[name] += 1
+        return _Segment(self, name, parts, weight)
+
+    def compute(self, seconds: float) -> None:
+        """Compute for a time outside the segments, as an evaluation does."""
+        if self.seconds is None:
+            self._burn(seconds)
+        else:
+            sleep(seconds)
+        self.busy_seconds += seconds
 
     def reach(self, share: float) -> None:
         """Wait until the device has done a share of the segment in progress."""
@@ -76,7 +103,8 @@ class EmulatedDevice:
 
     def _wait(self, segment: "_Segment", share: float, seconds: float) -> None:
         """Until the device's time for a share of a segment is over."""
-        busy = share * SHARES[segment.name] / segment.parts * (seconds * self._scale + self._extra)
+        whole = seconds * self._scale * segment.weight + self._extra
+        busy = share * SHARES[segment.name] / segment.parts * whole
         deadline = segment.began + self._waited() - segment.waited + busy
         while (left := deadline - monotonic()) > 0:
             sleep(left)
@@ -100,12 +128,13 @@ class EmulatedDevice:
 
 
 class _Segment:
-    __slots__ = ("_device", "began", "cpu_began", "name", "parts", "waited")
+    __slots__ = ("_device", "began", "cpu_began", "name", "parts", "waited", "weight")
 
-    def __init__(self, device: EmulatedDevice, name: str, parts: int) -> None:
+    def __init__(self, device: EmulatedDevice, name: str, parts: int, weight: float) -> None:
         self._device = device
         self.name = name
         self.parts = parts
+        self.weight = weight
         self.began = self.waited = self.cpu_began = 0.0
 
     def __enter__(self) -> Self:

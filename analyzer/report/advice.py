@@ -41,6 +41,45 @@ ADVICE: dict[str, tuple[Action, ...]] = {
         DRAIN,
         Action("prevent", "Compare driver, firmware and persistence mode with a healthy node."),
     ),
+    Cause.ECC: (
+        Action("verify", "Count corrected and uncorrected errors and remapped rows.",
+               _QUERY + "ECC,ROW_REMAPPER"),
+        Action("mitigate", "Reset the GPU if a remap is pending; drain the node if it fails.",
+               "ssh {node} nvidia-smi --gpu-reset -i {gpu}"),
+        Action("prevent", "Have the GPU replaced when rows can no longer be remapped."),
+    ),
+    Cause.XID: (
+        Action("verify", "Read the driver's messages; the XID catalogue says what each wants.",
+               "ssh {node} \"dmesg -T | grep -i xid | tail\""),
+        DRAIN,
+    ),
+    Cause.PCIE: (
+        Action("verify", "Compare the link's width and generation with their maximum.",
+               "ssh {node} nvidia-smi -i {gpu}"
+               " --query-gpu=pcie.link.gen.current,pcie.link.gen.max,"
+               "pcie.link.width.current,pcie.link.width.max --format=csv"),
+        DRAIN,
+        Action("prevent", "Have the GPU and its riser reseated."),
+    ),
+    Cause.NVLINK: (
+        Action("verify", "See which links are down or count errors.",
+               "ssh {node} 'nvidia-smi nvlink -s -i {gpu}; nvidia-smi nvlink -e -i {gpu}'"),
+        DRAIN,
+    ),
+    Cause.LINK: (
+        Action("verify", "Look for drops, errors and a lower speed on the node's links.",
+               "ssh {node} 'ip -s link; ibstat'"),
+        Action("verify", "Measure the links between the nodes.",
+               "lockstep run allreduce --nodes 8 --probe"),
+        Action("mitigate", "Take the node or the link out of service; have cable and optics"
+               " checked."),
+    ),
+    Cause.GC: (
+        Action("verify", "See what the rank's Python process is doing.",
+               "ssh {node} py-spy top --pid $(pgrep -n -f train)"),
+        Action("prevent", "Collect garbage on all ranks in the same step: gc.disable(), and"
+               " gc.collect() every so many steps."),
+    ),
     Cause.HOST_CPU: (
         Action("verify", "See what else runs, and whether a quota holds the rank back.",
                "ssh {node} 'top -b -n 1 | head -20;"

@@ -8,14 +8,19 @@ from collector.contract.metrics import Sample
 from collector.contract.words import CLOCK_EVENT_REASONS
 from collector.sources.simulated import SimulatedReading
 
+SOURCE = "simulated"
+"""Who told of an XID: neither nvml nor the kernel log."""
 NOT_TOLD = ("",) * (len(m.GPU_INFO.labels) - 5)
 """Labels of the identity that a simulated GPU does not have."""
 
 
 def collect(reading: SimulatedReading) -> Iterator[Sample]:
-    """Every value of every GPU, as its state file tells it."""
+    """Every value of every GPU, as its state file tells it; XIDs also of those that are gone."""
     for state in reading.gpus:
         yield from _gpu(state)
+        yield from _memory_and_links(state)
+    for state in reading.logged:
+        yield from _xids(state)
 
 
 def _gpu(state: DeviceState) -> Iterator[Sample]:
@@ -38,3 +43,30 @@ def _gpu(state: DeviceState) -> Iterator[Sample]:
         yield m.GPU_CLOCK_EVENT_ACTIVE(int(reason in state["clock_event_active"]), *gpu, reason)
         if reason in state["clock_event_seconds"]:
             yield m.GPU_CLOCK_EVENT_SECONDS(state["clock_event_seconds"][reason], *gpu, reason)
+
+
+def _memory_and_links(state: DeviceState) -> Iterator[Sample]:
+    gpu = (str(state["gpu"]), state["uuid"])
+    for place, count in state["ecc_errors"].items():
+        yield m.GPU_ECC_ERRORS(count, *gpu, *place.split("/"))
+    for cause, rows in state["remapped_rows"].items():
+        yield m.GPU_REMAPPED_ROWS(rows, *gpu, cause)
+    yield m.GPU_ROW_REMAP_PENDING(state["row_remap_pending"], *gpu)
+    yield m.GPU_ROW_REMAP_FAILED(state["row_remap_failed"], *gpu)
+    yield m.GPU_PCIE_WIDTH(state["pcie_width"], *gpu)
+    yield m.GPU_PCIE_WIDTH_MAX(state["pcie_width_max"], *gpu)
+    yield m.GPU_PCIE_GENERATION(state["pcie_generation"], *gpu)
+    yield m.GPU_PCIE_GENERATION_MAX(state["pcie_generation_max"], *gpu)
+    yield m.GPU_PCIE_REPLAY(state["pcie_replay"], *gpu)
+    for link, up in state["nvlink_up"].items():
+        yield m.GPU_NVLINK_UP(up, *gpu, link)
+    for place, count in state["nvlink_errors"].items():
+        yield m.GPU_NVLINK_ERRORS(count, *gpu, *place.split("/"))
+
+
+def _xids(state: DeviceState) -> Iterator[Sample]:
+    """As of a real driver, but from its own mouth and without a place on the bus."""
+    who = (str(state["gpu"]), state["uuid"], "")
+    for xid, count in state["xid_errors"].items():
+        yield m.GPU_XID_ERRORS(count, *who, xid, SOURCE)
+        yield m.GPU_XID_LAST(state["xid_last"][xid], *who, xid)

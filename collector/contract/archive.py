@@ -16,6 +16,7 @@ SAMPLES_FILE = "samples.parquet"
 STEPS_FILE = "steps.parquet"
 OPS_FILE = "ops.parquet"
 TRUTH_FILE = "truth.json"
+RESULTS_FILE = "results.json"
 VERDICT_FILE = "verdict.json"
 REPORT_STEM = "report"
 PART_SECONDS = 5.0

@@ -8,21 +8,48 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from collector.clock import Clock
-from collector.contract.device import MAX_AGE_SECONDS, DeviceState, file_name
+from collector.contract.device import (
+    ECC_COUNTS,
+    MAX_AGE_SECONDS,
+    MOST_LINKS,
+    NVLINK_ERRORS,
+    REMAP_CAUSES,
+    DeviceState,
+    file_name,
+)
 from collector.contract.words import CLOCK_EVENT_REASONS
+from collector.contract.xid import XIDS
 from collector.files import find, process_lives, read_bytes
 from collector.reading import Rejected, SourceError
 
 LIMIT = 64 * 1024
 MAX_GPUS = 64
+_KNOWN: Mapping[str, frozenset[str]] = {
+    "clock_event_seconds": frozenset(CLOCK_EVENT_REASONS),
+    "clock_event_active": frozenset(CLOCK_EVENT_REASONS),
+    "ecc_errors": frozenset(ECC_COUNTS),
+    "remapped_rows": frozenset(REMAP_CAUSES),
+    "nvlink_up": frozenset(str(link) for link in range(MOST_LINKS)),
+    "nvlink_errors": frozenset(NVLINK_ERRORS),
+    "xid_errors": frozenset(str(number) for number in XIDS),
+    "xid_last": frozenset(str(number) for number in XIDS),
+}
+"""Words that may stand in a field: they become labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedReading:
-    """Fresh states of living simulated GPUs, by index and uuid."""
+    """What the simulated GPUs of this node tell, by index and uuid.
+
+    Attributes:
+        gpus: Fresh states of those whose rank lives.
+        rejected: Files that are no states.
+        logged: States of this boot that hold XIDs, also of ranks that are gone.
+    """
 
     gpus: tuple[DeviceState, ...]
     rejected: tuple[Rejected, ...]
+    logged: tuple[DeviceState, ...] = ()
 
 
 class SimulatedGpus:
@@ -51,19 +78,24 @@ class SimulatedGpus:
                 Rejected("too_many", f"{len(paths)} simulated GPUs; {MAX_GPUS} are read")
             )
         gpus: dict[tuple[int, str], DeviceState] = {}
+        logged: dict[tuple[int, str], DeviceState] = {}
         for path in paths[:MAX_GPUS]:
             try:
                 state = parse(read_bytes(path, LIMIT))
                 if path.name != file_name(state["gpu"]):
                     raise SourceError("content", f"it says that it is GPU {state['gpu']}")
                 age = self._clock.monotonic() - state["time_ns"] / 1e9
+                who = state["gpu"], state["uuid"]
                 # A time ahead of the clock is of another boot.
+                if age > -1.0 and state["xid_errors"]:
+                    logged[who] = state
                 if -1.0 < age <= MAX_AGE_SECONDS and process_lives(self._proc, state["pid"]):
-                    gpus[state["gpu"], state["uuid"]] = state
+                    gpus[who] = state
             except SourceError as error:
                 if error.reason != "missing":  # removed between listing and opening
                     rejected.append(Rejected(error.reason, f"{path}: {error}"))
-        return SimulatedReading(tuple(gpus[key] for key in sorted(gpus)), tuple(rejected))
+        fresh, told = (tuple(each[key] for key in sorted(each)) for each in (gpus, logged))
+        return SimulatedReading(fresh, tuple(rejected), told)
 
 
 def parse(raw: bytes) -> DeviceState:
@@ -83,11 +115,11 @@ def parse(raw: bytes) -> DeviceState:
             raise SourceError("content", f"field {name} is missing or is not {kind}")
     if min(data["gpu"], data["pid"], data["time_ns"]) < 0:
         raise SourceError("content", "gpu, pid or time_ns is below zero")
-    known = set(CLOCK_EVENT_REASONS)
-    if not known.issuperset(data["clock_event_seconds"]) or not known.issuperset(
-        data["clock_event_active"]
-    ):
-        raise SourceError("content", f"a clock event is none of {', '.join(CLOCK_EVENT_REASONS)}")
+    for name, known in _KNOWN.items():
+        if not known.issuperset(data[name]):
+            raise SourceError("content", f"field {name} holds a word that is none of its own")
+    if data["xid_errors"].keys() != data["xid_last"].keys():
+        raise SourceError("content", "an XID has a count or a time, not both")
     state: DeviceState = data  # type: ignore[assignment]
     return state
 

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     """What is scored: real runs, with emulated devices unless `--pace off`."""
 
     REAL = "real"
+    FAULTS = "faults"
 
 
 class Pace(StrEnum):
@@ -36,8 +37,13 @@ def score(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Results and archives.")] = Path(
         "scores"
     ),
-    nodes: Annotated[int, typer.Option(min=2, help="Emulated nodes, one rank each.")] = 4,
-    steps: Annotated[int, typer.Option(min=40, help="Steps of each run.")] = 250,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=2, help="Emulated nodes, one rank each; default 4, for faults 2."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=40, help="Steps of each run; default 250, for faults 150.")
+    ] = None,
     pace: Annotated[Pace, typer.Option(help="Emulated devices.")] = Pace.ON,
     device_noise: Annotated[
         float, typer.Option(min=0, max=0.5, help="Spread of an emulated device's step time.")
@@ -49,14 +55,21 @@ def score(
 ) -> int:
     """Run N injected and N healthy runs and say how often the verdict was right.
 
-    An interrupted score goes on where it stopped; minutes to hours.
+    `faults` runs every kind of fault at every size and every disturbance once, and says what each
+    measurably did. An interrupted score goes on where it stopped; minutes to hours.
 
     Example: lockstep score real --runs 20 --seed 100
     """
+    if kind is Kind.FAULTS:
+        from lockstep.fault_score import score_faults
+        from lockstep.fault_trials import FaultSetting
+
+        each = FaultSetting(nodes or 2, steps or 150, pace is Pace.ON, device_noise, seed)
+        return score_faults(each, out, form, reanalyze=reanalyze)
     from analyzer.score import score as figures
     from lockstep import trials
 
-    setting = trials.Setting(nodes, steps, pace is Pace.ON, device_noise)
+    setting = trials.Setting(nodes or 4, steps or 250, pace is Pace.ON, device_noise)
     try:
         out.mkdir(parents=True, exist_ok=True)
         lines, failed = _lines(setting, trials.trials(runs, seed), out, reanalyze)

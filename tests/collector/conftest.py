@@ -331,6 +331,12 @@ def gpu_state() -> Callable[..., dict[str, Any]]:
             "energy_joules": 12345.5, "sm_clock_hertz": 1.335e9, "sm_clock_max_hertz": 1.98e9,
             "clock_event_seconds": {"hw_thermal": 3.25, "sw_power_cap": 0.0},
             "clock_event_active": ["hw_thermal"],
+            "ecc_errors": {"corrected/volatile": 3.0, "uncorrected/volatile": 0.0},
+            "remapped_rows": {"uncorrectable": 1.0}, "row_remap_pending": 1.0,
+            "row_remap_failed": 0.0, "pcie_width": 4.0, "pcie_width_max": 16.0,
+            "pcie_generation": 5.0, "pcie_generation_max": 5.0, "pcie_replay": 7.0,
+            "nvlink_up": {"0": 1.0, "1": 0.0}, "nvlink_errors": {"all/replay": 12.0},
+            "xid_errors": {"63": 1.0}, "xid_last": {"63": 1.75e9},
         } | more  # fmt: skip
 
     return state

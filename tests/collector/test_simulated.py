@@ -46,6 +46,20 @@ def test_a_state_whose_process_is_gone_is_not_given(machine, gpus, gpu_state):
     assert gpus.read().gpus == ()
 
 
+def test_xids_are_told_on_when_the_rank_is_gone_as_the_kernel_log_does(machine, gpus, gpu_state):
+    machine.gpu(gpu_state(pid=101))
+
+    reading = gpus.read()
+
+    assert ((), (gpu_state(pid=101),)) == (reading.gpus, reading.logged)
+
+
+def test_xids_of_another_boot_are_not_told(machine, gpus, gpu_state):
+    machine.gpu(gpu_state(time_ns=10**15))
+
+    assert gpus.read().logged == ()
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -62,6 +76,13 @@ def test_a_state_whose_process_is_gone_is_not_given(machine, gpus, gpu_state):
         {"clock_event_active": [1]},
         {"clock_event_active": ["unheard_of"]},
         {"pid": -1},
+        {"ecc_errors": {"corrected": 1.0}},
+        {"remapped_rows": {"other": 1.0}},
+        {"nvlink_up": {"18": 1.0}},
+        {"nvlink_errors": {"0/replay": 1.0}},
+        {"xid_errors": {"9999": 1.0}},
+        {"xid_last": {}},
+        {"pcie_width": None},
     ],
 )
 def test_a_hostile_state_is_counted_and_the_others_stand(machine, gpus, gpu_state, change):

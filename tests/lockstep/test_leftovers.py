@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from lockstep import leftovers
+from workloads.network.names import token
+from workloads.network.namespaces import Owner
 
 START_TICKS = 4711
 
@@ -34,8 +36,10 @@ def rings(machine: dict[str, Path], run: str, **owner: int) -> Path:
     return folder
 
 
-def found(machine: dict[str, Path]) -> list[str]:
-    return [each.run for each in leftovers.find(*machine.values())]
+def found(machine: dict[str, Path], **networks: Owner | None) -> list[str]:
+    """Networks are given by token: those of this machine are another test's."""
+    left = leftovers.find(*machine.values(), networks=lambda: networks)
+    return [each.run for each in left]
 
 
 def test_a_clean_machine_has_none(machine: dict[str, Path]) -> None:
@@ -77,10 +81,33 @@ def test_an_empty_cgroup_is_found(machine: dict[str, Path]) -> None:
     assert found(machine) == ["run"]
 
 
+def test_a_network_lives_and_dies_with_the_launcher_that_made_it(machine: dict[str, Path]) -> None:
+    living, dead = Owner("alive", 7, START_TICKS), Owner("dead", 7, 1)
+
+    assert ["dead"] == found(machine, **{token("alive"): living, token("dead"): dead})
+
+
+def test_the_network_of_a_run_with_rings_is_judged_by_their_owner(
+    machine: dict[str, Path],
+) -> None:
+    rings(machine, "alive", pid=7, start_ticks=START_TICKS)
+    rings(machine, "dead", pid=8, start_ticks=1)
+    networks = {token(run): None for run in ("alive", "dead")}
+    left = leftovers.find(*machine.values(), networks=lambda: networks)
+
+    assert [("dead", token("dead"))] == [(each.run, each.network) for each in left]
+
+
+def test_a_network_that_nobody_owns_and_nobody_is_in_is_found_by_its_token(
+    machine: dict[str, Path],
+) -> None:
+    assert ["0badc0de"] == found(machine, **{"0badc0de": None})
+
+
 def test_cleaning_removes_rings_and_cgroups(machine: dict[str, Path]) -> None:
     rings(machine, "dead", pid=8, start_ticks=1)
     (machine["cgroups"] / "lockstep" / "dead" / "rank-0").mkdir(parents=True)
-    for leftover in leftovers.find(*machine.values()):
+    for leftover in leftovers.find(*machine.values(), networks=dict):
         leftovers.clean(leftover, machine["cgroups"])
 
     assert found(machine) == []

@@ -11,7 +11,7 @@ from collector.contract.words import FaultKind
 from workloads.device import EmulatedDevice, device_seconds
 from workloads.faults.inject import Injector
 from workloads.faults.plan import Fault
-from workloads.simulated_gpu import CLOCK_MAX_HERTZ, SLOWDOWN_CELSIUS, SimulatedGpu
+from workloads.simulated_gpu import CLOCK_MAX_HERTZ, SLOWDOWN_CELSIUS, SimulatedGpu, Trouble
 
 
 def step_seconds(device: EmulatedDevice) -> float:
@@ -63,8 +63,10 @@ def test_device_time_leaves_the_processors_headroom() -> None:
 
 def lived(kind: FaultKind | None, factor: float, seconds: float = 6.0) -> DeviceState:
     gpu = SimulatedGpu(0, "SIM-a", seed=4)
+    kinds = frozenset() if kind is None else frozenset((kind,))
+    trouble = Trouble(kinds, factor, heating=kind is FaultKind.THERMAL)
     for _ in range(int(seconds / 0.05)):
-        gpu.advance(0.05, 0.8, kind, factor, heating=kind is FaultKind.THERMAL)
+        gpu.advance(0.05, 0.8, trouble)
     return gpu.state()
 
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.contract.words import FaultKind
-from workloads.faults.plan import BUILT, Fault, FaultError, parse
+from workloads.faults.link import LINK_KINDS, LinkSetting
+from workloads.faults.plan import BUILT, DEFAULT_XID, Fault, FaultError, parse
 
 CAN = dict.fromkeys(BUILT, "")
 
@@ -48,6 +49,25 @@ def test_a_node_means_every_rank_of_it() -> None:
         ("compute:rank", "'rank' is not NAME=VALUE"),
         ("freeze:rank=1,factor=2", "takes no factor"),
         ("crash:rank=1,to=9", "takes no to=STEP"),
+        ("crash:rank=1,shape=ramp", "crash stops the rank for good and takes no shape=ramp"),
+        ("compute:rank=1,period=5", "unknown setting 'period'"),
+        ("compute:rank=1,shape=ramp,duty=0.5", "unknown setting 'duty'"),
+        ("compute:rank=1,shape=periodic,period=1", "period=1 is too short"),
+        ("compute:rank=1,shape=periodic,duty=1", "duty=1 is not a ratio between 0 and 1"),
+        ("compute:rank=1,shape=periodic,duty=nan", "duty=nan is not a ratio"),
+        ("compute:rank=1,shape=periodic,from=290", "less than one period of 20 steps"),
+        ("compute:rank=1,xid=79", "unknown setting 'xid'"),
+        ("xid:rank=1,xid=9999", "there is no XID 9999"),
+        ("xid:rank=1,xid=79,factor=2", "XID 79 stops the rank and takes no factor"),
+        ("xid:rank=1,xid=79,to=150", "XID 79 stops the rank for good and takes no to=STEP"),
+        ("gc:rank=1,peer=2", "unknown setting 'peer'"),
+        ("link-delay:rank=1", "a link belongs to a node: give node=N"),
+        ("link-delay:node=1,peer=1", "peer=1 is the node itself"),
+        ("link-delay:node=1,peer=4", "there is no peer 4; peers are 0 to 3"),
+        ("link-delay:node=1,delay=5", "delay=5 is not a number with a unit"),
+        ("link-delay:node=1,rate=5mbit", "link-delay takes no rate"),
+        ("link-delay:node=1,delay=5ms,factor=2", "a factor, or the link's own settings, not both"),
+        ("compute:rank=" + "9" * 5000, "is not a whole number"),
         ("random@", "is not a whole number"),
         ("random@x", "is not a whole number"),
     ],
@@ -57,6 +77,34 @@ def test_a_wrong_spec_is_named_with_what_would_be_right(spec: str, named: str) -
         read(spec)
 
     assert named in str(raised.value)
+
+
+def test_a_burst_has_a_length_of_its_own_unless_its_end_is_given() -> None:
+    assert (100, 120) == (lambda f: (f.from_step, f.to_step))(read("gc:rank=1,shape=transient"))
+    assert 290 == read("gc:rank=1,shape=transient,to=290").to_step
+    assert 300 == read("gc:rank=1,shape=transient,from=290").to_step
+
+
+def test_a_periodic_fault_has_a_period_and_a_duty_cycle() -> None:
+    fault = read("ecc:rank=1,shape=periodic,period=10,duty=0.3")
+
+    assert (10, 0.3) == (fault.period, fault.duty)
+    assert (20, 0.5) == (lambda f: (f.period, f.duty))(read("ecc:rank=1,shape=periodic"))
+
+
+def test_an_xid_slows_the_rank_where_work_goes_on_and_ends_it_where_a_real_one_does() -> None:
+    slow, fatal = read("xid:rank=1,factor=2"), read("xid:rank=1,xid=94")
+
+    assert (DEFAULT_XID, None, 2.0) == (slow.xid, slow.stops, slow.factor)
+    assert (94, FaultKind.CRASH, None) == (fatal.xid, fatal.stops, fatal.factor)
+
+
+def test_a_link_is_sized_by_a_factor_or_by_its_own_settings() -> None:
+    by_factor = read("link-bandwidth:node=1,peer=2,factor=2")
+    by_rate = read("link-bandwidth:node=1,rate=200mbit")
+
+    assert (2, 2.0, None) == (by_factor.peer, by_factor.factor, by_factor.link)
+    assert (None, None, LinkSetting(rate=2e8)) == (by_rate.peer, by_rate.factor, by_rate.link)
 
 
 def test_what_this_machine_cannot_do_is_refused_with_the_reason() -> None:
@@ -74,7 +122,7 @@ def test_a_draw_is_the_same_for_the_same_seed_and_says_its_pool() -> None:
     fault = read("random@7")
 
     assert fault == read("random@7")
-    assert tuple(BUILT) == fault.pool
+    assert tuple(kind for kind in BUILT if kind not in LINK_KINDS) == fault.pool
 
 
 def test_draws_stay_inside_the_pool_and_the_run() -> None:
@@ -84,7 +132,10 @@ def test_draws_stay_inside_the_pool_and_the_run() -> None:
         for seed in range(200)
     ]
 
-    assert {kind for kind in BUILT if kind is not FaultKind.CPU_QUOTA} == {f.kind for f in faults}
+    never = {FaultKind.CPU_QUOTA, *LINK_KINDS}
+    assert {kind for kind in BUILT if kind not in never} == {f.kind for f in faults}
+    assert all((f.xid == DEFAULT_XID) == (f.kind is FaultKind.XID) for f in faults)
+    assert {None, FaultKind.FREEZE, FaultKind.CRASH} == {f.stops for f in faults}
     assert {0, 1, 2, 3} == {f.rank for f in faults}
     assert all(40 <= f.from_step <= 80 and f.to_step == 160 for f in faults)
     assert all(f.factor is None or 1.2 <= f.factor <= 2.0 for f in faults)

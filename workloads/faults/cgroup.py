@@ -100,6 +100,23 @@ class CpuGroup:
         (self.path / "cpu.cfs_period_us").write_text(str(quota.period))
         (self.path / "cpu.cfs_quota_us").write_text(str(quota.quota))
 
+    def statistics(self) -> dict[str, float]:
+        """What the kernel counted so far: `periods`, `throttled_periods`, `throttled_seconds`.
+
+        `throttled_time` of v1 is in nanoseconds, `throttled_usec` of v2 in microseconds (kernel:
+        Documentation/scheduler/sched-bwc.rst).
+        """
+        told: dict[str, float] = {}
+        for line in (self.path / "cpu.stat").read_text().splitlines():
+            name, _, value = line.partition(" ")
+            told[name] = float(value)
+        seconds = told.get("throttled_time", 0.0) / 1e9 + told.get("throttled_usec", 0.0) / 1e6
+        return {
+            "periods": told.get("nr_periods", 0.0),
+            "throttled_periods": told.get("nr_throttled", 0.0),
+            "throttled_seconds": seconds,
+        }
+
     def leave(self) -> None:
         """Move the calling process back to where it came from."""
         if self._home is not None:

@@ -1,21 +1,32 @@
 """Injects the planned faults into one rank, from inside the rank."""
 
+import json
 import os
 import signal
+import sys
 from collections import deque
+from pathlib import Path
 from statistics import median
 from time import sleep
 
 from collector.contract.words import FaultKind
+from collector.contract.xid import describe
 from workloads.device import SHARES, EmulatedDevice
-from workloads.faults.cgroup import CpuGroup, Quota
-from workloads.faults.plan import DEVICE_KINDS, Fault
-from workloads.faults.quota import StepModel, corrected
-from workloads.simulated_gpu import HEATING_LEAD_SECONDS, SimulatedGpu
+from workloads.faults.cgroup import CpuGroup
+from workloads.faults.disturbances import Disturber, Kind
+from workloads.faults.kinds import COPY_KINDS, DATA_KINDS, DEVICE_KINDS, GPU_KINDS
+from workloads.faults.plan import Fault
+from workloads.faults.quota import StepModel
+from workloads.faults.sizing import Sizing
+from workloads.faults.storm import Garbage
+from workloads.faults.throttle import Throttle
+from workloads.heartbeat import HEARTBEAT_SECONDS
+from workloads.simulated_gpu import HEATING_LEAD_SECONDS, SimulatedGpu, Trouble
 
-BASELINE_STEPS = 64
-CORRECTION_STEPS = 12
-SETTLING_STEPS = 2
+CPU_STEPS = 64
+SIZED_KINDS = (*DEVICE_KINDS, *DATA_KINDS, *COPY_KINDS, FaultKind.GC)
+"""Kinds that hold the rank up for a time that this process decides."""
+XID_REPEAT_SECONDS = 2.0
 
 
 class Injector:
@@ -23,113 +34,170 @@ class Injector:
 
     A factor is of the rank's own time per step, so the healthy own time is measured first and
     the fault sized from it.
+
+    Args:
+        group: The cgroup of a cpu-quota fault; None where there is none.
+        disturber: What the run does by design.
+        proof: Where to write what the faults did, as JSON, when the rank ends; None = nowhere.
     """
 
     def __init__(
-        self, faults: tuple[Fault, ...], device: EmulatedDevice, group: CpuGroup | None
-    ) -> None:
+        self, faults: tuple[Fault, ...], device: EmulatedDevice, group: CpuGroup | None,
+        disturber: Disturber | None = None, proof: Path | None = None,
+    ) -> None:  # fmt: skip
         self._faults = faults
         self._device = device
         self._group = group
-        self._own: deque[float] = deque(maxlen=BASELINE_STEPS)
-        self._cpu: deque[tuple[float, ...]] = deque(maxlen=BASELINE_STEPS)
-        self._quota: _QuotaInForce | None = None
+        self._disturber = disturber
+        self._proof = proof
+        self._sizing = Sizing()
+        self._garbage = Garbage()
+        self._cpu: deque[tuple[float, ...]] = deque(maxlen=CPU_STEPS)
+        self._throttle: Throttle | None = None
+        self._seconds: dict[str, float] = {}
         self._device_factor = 1.0
+        self._since_xid = XID_REPEAT_SECONDS
 
     def before_step(self, step: int) -> None:
         """Stop the rank if it is time to; set the device's and the quota's slowdown."""
         for fault in self._faults:
-            if step == fault.from_step and fault.kind is FaultKind.CRASH:
-                os.kill(os.getpid(), signal.SIGKILL)
-            if step == fault.from_step and fault.kind is FaultKind.FREEZE:
-                os.kill(os.getpid(), signal.SIGSTOP)
+            if step == fault.from_step and fault.stops is not None:
+                _stop(fault)
             if fault.kind is FaultKind.CPU_QUOTA:
                 self._set_quota(fault, step)
-        extra = 0.0
-        for fault in self._active(step, DEVICE_KINDS):
-            assert fault.factor is not None
-            extra += (fault.factor - 1.0) * self._baseline()
+        extra = self._extra(step, DEVICE_KINDS)
         seconds = self._device.seconds
         self._device_factor = 1.0 + extra / seconds if seconds else 1.0
-        self._device.start_step(extra)
+        if self._disturber is None:
+            self._device.start_step(extra)
+        else:
+            weight = self._disturber.weight(step)
+            self._device.start_step(extra, self._disturber.work(step), weight)
 
     def stall_data(self, step: int) -> None:
-        """Make the loader late, as slow storage does."""
-        for fault in self._active(step, (FaultKind.DATA,)):
-            assert fault.factor is not None
-            sleep((fault.factor - 1.0) * self._baseline())
+        """Make the loader or the copy to the device late; call it in the data phase."""
+        sleep(self._extra(step, DATA_KINDS))
+
+    def stall_copies(self, step: int) -> None:
+        """Make gradients late on their way out of the device; call it before they are reduced."""
+        sleep(self._extra(step, COPY_KINDS))
+
+    def collect_garbage(self, step: int) -> None:
+        """A storm of garbage collection; call it once in a step, outside the other phases."""
+        seconds = self._extra(step, (FaultKind.GC,)) + self._by_design(Kind.GC, step)
+        if seconds > 0.0:
+            self._garbage.storm(seconds)
+
+    def evaluate(self, step: int) -> None:
+        """Compute as long as a disturbance asks; call it in the eval phase."""
+        self._device.compute(self._by_design(Kind.EVAL, step))
 
     def after_step(self, step: int, own_seconds: float) -> None:
         """Learn from the step that has ended."""
         slowing = [f for f in self._faults if f.from_step <= step < f.to_step]
         if not slowing:
-            self._own.append(own_seconds)
+            self._sizing.learn_healthy(own_seconds)
             self._cpu.append(tuple(self._device.cpu_seconds[name] for name in SHARES))
-        if self._quota is not None:
-            self._quota.observe(own_seconds)
+        elif len(slowing) == 1 and slowing[0].kind in SIZED_KINDS:
+            self._sizing.learn(slowing[0], step, own_seconds)
+        if self._throttle is not None:
+            self._throttle.observe(own_seconds)
 
     def tell(self, gpu: SimulatedGpu, step: int, wall_seconds: float) -> None:
         """Let the simulated GPU live through the step."""
-        told = self._active(step, (FaultKind.THERMAL, FaultKind.POWER))
-        kind = told[0].kind if told else None
+        kinds = {f.kind for f in self._faults if f.kind in GPU_KINDS and f.strength(step) > 0.0}
         lead = HEATING_LEAD_SECONDS / max(wall_seconds, 1e-3)
         heating = any(
             f.kind is FaultKind.THERMAL and f.from_step - lead <= step < f.to_step
             for f in self._faults
         )
         busy = min(1.0, self._device.busy_seconds / max(wall_seconds, 1e-9))
-        gpu.advance(wall_seconds, busy, kind, self._device_factor, heating)
+        xids = self._xids(step, wall_seconds)
+        gpu.advance(
+            wall_seconds, busy, Trouble(frozenset(kinds), self._device_factor, heating, xids)
+        )
 
     def close(self) -> None:
-        """Leave the cgroup."""
-        if self._quota is not None:
-            self._quota.leave()
-            self._quota = None
+        """Leave the cgroup, and write down what was done."""
+        done: dict[str, dict[str, float]] = {}
+        if self._seconds:
+            done["seconds"] = dict(self._seconds)
+        if self._garbage.collections:
+            done["garbage"] = {
+                "collections": self._garbage.collections,
+                "objects": self._garbage.objects,
+                "seconds": self._garbage.seconds,
+            }
+        if self._throttle is not None:
+            self._throttle.lift()
+            done["quota"] = self._throttle.proof()
+            self._throttle = None
+        if self._proof is not None and done:
+            self._proof.parent.mkdir(parents=True, exist_ok=True)
+            self._proof.write_text(json.dumps(done))
 
-    def _active(self, step: int, kinds: tuple[FaultKind, ...]) -> list[Fault]:
-        return [f for f in self._faults if f.kind in kinds and f.from_step <= step < f.to_step]
+    def _extra(self, step: int, kinds: tuple[FaultKind, ...]) -> float:
+        """Seconds by which faults of these kinds hold the step up."""
+        total = 0.0
+        for fault in self._faults:
+            if fault.kind in kinds and fault.factor is not None and fault.strength(step) > 0.0:
+                seconds = self._sizing.added(fault, step)
+                total += seconds
+                self._seconds[fault.kind] = self._seconds.get(fault.kind, 0.0) + seconds
+        return total
 
-    def _baseline(self) -> float:
-        """Healthy own seconds of a step."""
-        return median(self._own)
+    def _by_design(self, kind: Kind, step: int) -> float:
+        """Seconds that a disturbance takes at the end of a step."""
+        found = None if self._disturber is None else self._disturber.due(kind, step)
+        if found is None or not self._sizing.is_known:
+            return 0.0
+        assert found.factor is not None
+        return (found.factor - 1.0) * self._sizing.baseline
 
     def _set_quota(self, fault: Fault, step: int) -> None:
-        if step == fault.from_step:
-            assert fault.factor is not None
-            assert self._group is not None
-            own = self._baseline()
-            cpu = [median(column) for column in zip(*self._cpu, strict=True)]
-            device = [share * (self._device.seconds or 0.0) for share in SHARES.values()]
-            busy = sum(max(pair) for pair in zip(device, cpu, strict=True))
-            model = StepModel(device, cpu, max(0.0, own - busy))
-            self._quota = _QuotaInForce(model, fault.factor * own, self._group)
-        elif step == fault.to_step:
-            self.close()
+        if fault.strength(step) > 0.0:
+            if self._throttle is None:
+                assert self._group is not None
+                self._throttle = Throttle(self._group, self._model())
+            self._throttle.hold(self._sizing.wanted(fault, step))
+        elif self._throttle is not None:
+            self._throttle.lift()
+
+    def _model(self) -> StepModel:
+        """What a step is made of."""
+        cpu = [median(column) for column in zip(*self._cpu, strict=True)]
+        device = [share * (self._device.seconds or 0.0) for share in SHARES.values()]
+        busy = sum(max(pair) for pair in zip(device, cpu, strict=True))
+        return StepModel(device, cpu, max(0.0, self._sizing.baseline - busy))
+
+    def _xids(self, step: int, wall_seconds: float) -> tuple[int, ...]:
+        """XIDs of a step: at the onset, then every so often; a fatal one in the step before."""
+        found = []
+        for fault in self._faults:
+            if fault.xid is None:
+                continue
+            if fault.stops is not None:
+                if step == fault.from_step - 1:
+                    found.append(fault.xid)
+            elif fault.strength(step) > 0.0:
+                self._since_xid += wall_seconds
+                if self._since_xid >= XID_REPEAT_SECONDS:
+                    self._since_xid = 0.0
+                    found.append(fault.xid)
+        return tuple(found)
 
 
-class _QuotaInForce:
-    """A quota on this process that is corrected once, from the steps after it has settled."""
-
-    def __init__(self, model: StepModel, wanted: float, group: CpuGroup) -> None:
-        self._model = model
-        self._wanted = wanted
-        self._group = group
-        self._share = model.share_for(wanted)
-        self._seen: list[float] = []
-        self._corrected = False
-        group.enter(Quota.of(self._share))
-
-    def observe(self, own_seconds: float) -> None:
-        """Take a step into account; correct the quota when there are enough."""
-        self._seen.append(own_seconds)
-        if self._corrected or len(self._seen) < SETTLING_STEPS + CORRECTION_STEPS:
-            return
-        settled = self._seen[SETTLING_STEPS:]
-        measured = sum(settled) / len(settled)
-        self._share = corrected(self._model, self._share, self._wanted, measured)
-        self._group.limit(Quota.of(self._share))
-        self._corrected = True
-
-    def leave(self) -> None:
-        """Lift the quota."""
-        self._group.leave()
+def _stop(fault: Fault) -> None:
+    """End or freeze this process."""
+    if fault.kind is FaultKind.FREEZE:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault.kind is FaultKind.CRASH:
+        os.kill(os.getpid(), signal.SIGKILL)
+    else:
+        assert fault.xid is not None
+        # The driver logs the error before the application meets it at its next synchronization;
+        # the state file that tells of it is written with the heartbeat.
+        sleep(2 * HEARTBEAT_SECONDS)
+        text = describe(fault.xid).text
+        print(f"simulated GPU: XID {fault.xid}, {text}", file=sys.stderr, flush=True)  # noqa: T201
+        os._exit(1)

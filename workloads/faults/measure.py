@@ -1,6 +1,7 @@
 """What an injected fault measurably did: its factor on the culprit's own time."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,27 +11,101 @@ from workloads.warmup import WARMUP_STEPS
 
 TRIM = 0.1
 """Share of the slowest and fastest steps left out of a mean: scheduler outliers."""
+DRAWS = 1000
+BLOCK = 5
+"""Steps that are drawn together, because neighbours resemble each other."""
+INTERVAL = (0.025, 0.975)
+
+Steps = NDArray[np.int64]
+Seconds = NDArray[np.float64]
 
 
-def factor_measured(
-    fault: Fault, steps: NDArray[np.int64], own_seconds: NDArray[np.float64]
-) -> float | None:
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A fault's effect on own time, in the steps where it was in force.
+
+    Attributes:
+        factor: Own time per step over before, where all of the fault is in force: of a ramp, in
+            its last step.
+        low: Lower end of the 95 % interval of `factor`.
+        high: Upper end.
+        mean: Own time per step over before, over all steps in which it was in force.
+        against_pauses: `factor` over the steps between its bursts in place of those before; None
+            where it has none.
+        steps: Steps in force that were measured.
+    """
+
+    factor: float
+    low: float
+    high: float
+    mean: float
+    against_pauses: float | None
+    steps: int
+
+
+def factor_measured(fault: Fault, steps: Steps, own_seconds: Seconds) -> float | None:
+    """`effect`'s factor alone; None where there is none."""
+    found = effect(fault, steps, own_seconds)
+    return None if found is None else found.factor
+
+
+def effect(fault: Fault, steps: Steps, own_seconds: Seconds) -> Effect | None:
     """Own time per step during the fault over before; None where one of them is missing.
+
+    The interval is of a block bootstrap (Künsch 1989, Annals of Statistics 17): blocks of steps
+    are drawn with replacement on either side, and the percentiles of the factor are its ends.
 
     Args:
         fault: The fault; its `factor` is what was intended.
         steps: (N,) step numbers of the culprit.
         own_seconds: (N,) its own time in those steps.
     """
+    order = np.argsort(steps, kind="stable")
+    steps, own_seconds = steps[order], own_seconds[order]
+    strengths = np.array([fault.strength(int(step)) for step in steps])
+    inside = (steps >= fault.from_step) & (steps < fault.to_step)
     before = own_seconds[(steps >= WARMUP_STEPS) & (steps < fault.from_step)]
-    during = own_seconds[(steps >= fault.from_step) & (steps < fault.to_step)]
-    ratio = _trimmed_mean(during) / _trimmed_mean(before)
-    return ratio if math.isfinite(ratio) else None
+    during, strength = own_seconds[strengths > 0.0], strengths[strengths > 0.0]
+    if not before.size or not during.size:
+        return None
+    mean = float(_trimmed_mean(during) / _trimmed_mean(before))
+    if not math.isfinite(mean):
+        return None
+    dice = np.random.default_rng(before.size * 100_003 + during.size)
+    drawn_before = before[_blocks(dice, before.size)]
+    drawn = _blocks(dice, during.size)
+    ratios = _trimmed_mean(during[drawn]) / _trimmed_mean(drawn_before)
+    factors = _at_full(ratios, strength[drawn].mean(axis=-1))
+    low, high = np.quantile(factors, INTERVAL)
+    pauses = own_seconds[inside & (strengths == 0.0)]
+    return Effect(
+        factor=float(_at_full(mean, strength.mean())),
+        low=float(low),
+        high=float(high),
+        mean=mean,
+        against_pauses=float(_trimmed_mean(during) / _trimmed_mean(pauses))
+        if pauses.size
+        else None,
+        steps=int(during.size),
+    )
 
 
-def _trimmed_mean(values: NDArray[np.float64]) -> float:
-    if values.size == 0:
-        return math.nan
-    ordered = np.sort(values)
-    cut = int(TRIM * ordered.size)
-    return float(ordered[cut : ordered.size - cut].mean())
+def _at_full(ratio: float | Seconds, strength: float | Seconds) -> float | Seconds:
+    """The factor whose mean effect at these strengths is a ratio: the effect is linear in them."""
+    return 1.0 + (ratio - 1.0) / strength
+
+
+def _blocks(dice: np.random.Generator, size: int) -> NDArray[np.int64]:
+    """(DRAWS, size) indices, in blocks that wrap around (Politis and Romano 1992)."""
+    begins = dice.integers(size, size=(DRAWS, -(-size // BLOCK), 1))
+    blocks = (begins + np.arange(BLOCK)) % size
+    return blocks.reshape(DRAWS, -1)[:, :size]
+
+
+def _trimmed_mean(values: Seconds) -> Seconds:
+    """Along the last axis, without TRIM of either end."""
+    ordered = np.sort(values, axis=-1)
+    size = values.shape[-1]
+    cut = int(TRIM * size)
+    found: Seconds = ordered[..., cut : size - cut].mean(axis=-1)
+    return found

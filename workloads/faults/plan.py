@@ -1,43 +1,50 @@
-"""The fault plan: SPEC strings to faults, and faults drawn from a seed.
+"""The fault plan: SPEC strings to faults.
 
 Grammar (DESIGN 3.2): `KIND:rank=R|node=N[,factor=F][,from=STEP][,to=STEP][,shape=S]` or
-`random@SEED`.
+`random@SEED`; `shape=periodic` takes `period=STEPS` and `duty=RATIO`, xid `xid=NUMBER`, link kinds
+`peer=NODE` and what link.py says.
 """
 
-import random
 from dataclasses import dataclass
 
 from collector.contract.words import FAULT_CAUSES, FaultKind
+from collector.contract.xid import XIDS, Bucket, describe
+from workloads.faults.kinds import BUILT, STOP_KINDS
+from workloads.faults.link import LINK_KINDS, LINK_SETTINGS, LinkError, LinkSetting, parse_link
+from workloads.faults.settings import FaultError, Words
+from workloads.faults.shapes import (
+    DUTY,
+    PERIOD_STEPS,
+    SHAPES,
+    TRANSIENT_STEPS,
+    Shape,
+    strength,
+)
 from workloads.warmup import FIRST_FAULTY_STEP
 
-DEVICE_KINDS = (FaultKind.COMPUTE, FaultKind.THERMAL, FaultKind.POWER)
-STOP_KINDS = (FaultKind.FREEZE, FaultKind.CRASH)
-SHAPES = ("constant",)
-BUILT: tuple[FaultKind, ...] = (
-    FaultKind.COMPUTE,
-    FaultKind.DATA,
-    FaultKind.CPU_QUOTA,
-    FaultKind.FREEZE,
-    FaultKind.CRASH,
-    FaultKind.THERMAL,
-    FaultKind.POWER,
-)
-"""Kinds this version can inject."""
+__all__ = ["BUILT", "Fault", "FaultError", "parse"]
 
 DEFAULT_FACTOR = 1.5
-RANDOM_FACTORS = (1.2, 2.0)
-
-
-class FaultError(ValueError):
-    """A fault SPEC is wrong or cannot be injected here."""
+MOST_FACTOR = 10.0
+DEFAULT_XID = 121
+"""Corrected errors on the link between CPU and GPU: work goes on, slower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One fault on one rank, or on all ranks of a node.
 
-    `factor` is the culprit's own time per step during the fault over before; None where the kind
-    stops the rank altogether. `from_step` is inclusive, `to_step` exclusive.
+    `factor` is the culprit's own time per step during the fault over before, in a step where all
+    of it is in force; None where the kind stops the rank altogether, or where `link` sizes it.
+    `from_step` is inclusive, `to_step` exclusive.
+
+    Attributes:
+        period: Steps of a period, where the shape is periodic.
+        duty: Share of each period in which it is in force.
+        xid: The driver's number of the error, where the kind is xid.
+        peer: The node at the other end of a faulty link; None = all of them.
+        link: What happens to packets; None = `factor` decides.
+        pool: What a random one was drawn from.
     """
 
     kind: FaultKind
@@ -49,11 +56,26 @@ class Fault:
     shape: str = "constant"
     spec: str = ""
     pool: tuple[str, ...] = ()
+    period: int | None = None
+    duty: float | None = None
+    xid: int | None = None
+    peer: int | None = None
+    link: LinkSetting | None = None
 
     @property
     def cause(self) -> str:
         """The cause a verdict should name."""
         return FAULT_CAUSES[self.kind].value
+
+    @property
+    def stops(self) -> FaultKind | None:
+        """How it stops its ranks for good: `crash`, `freeze`, or None where it slows them."""
+        if self.kind in STOP_KINDS:
+            return self.kind
+        fatal = (
+            self.kind is FaultKind.XID and self.xid is not None and ends_the_application(self.xid)
+        )
+        return FaultKind.CRASH if fatal else None
 
     def ranks(self, ranks_per_node: int) -> range:
         """The ranks it is injected into."""
@@ -61,6 +83,28 @@ class Fault:
             return range(self.rank, self.rank + 1)
         assert self.node is not None
         return range(self.node * ranks_per_node, (self.node + 1) * ranks_per_node)
+
+    def strength(self, step: int) -> float:
+        """How much of it is in force in a step, 0 to 1."""
+        return strength(self.shape, self.from_step, self.to_step, step, self.period, self.duty)
+
+    @property
+    def factor_mean(self) -> float | None:
+        """Mean factor over the steps in which it is in force."""
+        if self.factor is None:
+            return None
+        strengths = [self.strength(step) for step in range(self.from_step, self.to_step)]
+        in_force = [each for each in strengths if each > 0.0]
+        return 1.0 + (self.factor - 1.0) * sum(in_force) / len(in_force)
+
+
+def ends_the_application(xid: int) -> bool:
+    """Whether the process that uses the GPU dies of an XID.
+
+    By the immediate action of NVIDIA's XID catalogue (collector.contract.xid): it lives on where
+    nothing is to be done, and where the GPU's state is only reported (154).
+    """
+    return describe(xid).bucket not in (Bucket.IGNORE, Bucket.XID_154)
 
 
 def parse(
@@ -75,98 +119,104 @@ def parse(
         FaultError: With the part that is wrong and what would be right.
     """
     if spec.startswith("random@"):
-        return _draw(spec, nodes * ranks_per_node, steps, available)
-    kind_word, colon, rest = spec.partition(":")
-    kinds = ", ".join(BUILT)
+        from workloads.faults.draw import draw  # it makes faults of this module
+
+        return draw(spec, nodes * ranks_per_node, steps, available)
+    kind_word, _, rest = spec.partition(":")
     if kind_word not in BUILT:
+        kinds = ", ".join(BUILT)
         raise FaultError(f"fault {spec!r}: unknown kind {kind_word!r}; one of {kinds}")
     kind = FaultKind(kind_word)
     if available[kind]:
         raise FaultError(f"fault {spec!r}: {available[kind]}")
-    settings = _settings(spec, rest if colon else "")
-    rank = _integer(spec, "rank", settings.pop("rank", None))
-    node = _integer(spec, "node", settings.pop("node", None))
+    words = Words("fault", FaultError, spec, rest)
+    rank = words.place("rank", nodes * ranks_per_node)
+    node = words.place("node", nodes)
     if (rank is None) == (node is None):
-        raise FaultError(f"fault {spec!r}: give exactly one of rank=R and node=N")
-    _in_range(spec, "rank", rank, nodes * ranks_per_node)
-    _in_range(spec, "node", node, nodes)
-    begin = _integer(spec, "from", settings.pop("from", None))
-    end = _integer(spec, "to", settings.pop("to", None))
-    if kind in STOP_KINDS and end is not None:
-        raise FaultError(f"fault {spec!r}: {kind} stops the rank for good and takes no to=STEP")
-    begin = steps // 3 if begin is None else begin
-    end = steps if end is None else end
-    if not FIRST_FAULTY_STEP <= begin < end <= steps:
-        raise FaultError(
-            f"fault {spec!r}: steps {begin} to {end} must lie inside {FIRST_FAULTY_STEP} to"
-            f" {steps}, from before to: the steps before show the healthy speed"
-        )
-    shape = settings.pop("shape", "constant")
-    if shape not in SHAPES:
-        raise FaultError(f"fault {spec!r}: shape {shape!r} is not one of {', '.join(SHAPES)}")
-    factor = _factor(spec, kind, settings.pop("factor", None))
-    if settings:
-        raise FaultError(
-            f"fault {spec!r}: unknown setting {next(iter(settings))!r};"
-            " one of rank, node, factor, from, to, shape"
-        )
-    return Fault(kind, rank, node, factor, begin, end, shape, spec)
+        raise words.wrong("give exactly one of rank=R and node=N")
+    peer, link = _link(kind, words, rank, node, nodes)
+    xid = _xid(kind, words)
+    stops = kind in STOP_KINDS or (xid is not None and ends_the_application(xid))
+    name = f"XID {xid}" if kind is FaultKind.XID else kind.value
+    shape, period, duty = _shape(words, name if stops else None)
+    begin, end = _span(words, steps, shape, name if stops else None)
+    if period is not None and end - begin < period:
+        raise words.wrong(f"steps {begin} to {end} are less than one period of {period} steps")
+    factor = _factor(words, name if stops else None, link)
+    words.close()
+    return Fault(
+        kind, rank, node, factor, begin, end, shape, spec,
+        period=period, duty=duty, xid=xid, peer=peer, link=link,
+    )  # fmt: skip
 
 
-def _settings(spec: str, text: str) -> dict[str, str]:
-    settings: dict[str, str] = {}
-    for part in filter(None, text.split(",")):
-        name, equals, value = part.partition("=")
-        if not equals or not value:
-            raise FaultError(f"fault {spec!r}: {part!r} is not NAME=VALUE")
-        if name in settings:
-            raise FaultError(f"fault {spec!r}: {name} is given twice")
-        settings[name] = value
-    return settings
-
-
-def _integer(spec: str, name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit():
-        raise FaultError(f"fault {spec!r}: {name}={text} is not a whole number from 0")
-    return int(text)
-
-
-def _in_range(spec: str, name: str, value: int | None, count: int) -> None:
-    if value is not None and value >= count:
-        raise FaultError(
-            f"fault {spec!r}: there is no {name} {value}; {name}s are 0 to {count - 1}"
-        )
-
-
-def _factor(spec: str, kind: FaultKind, text: str | None) -> float | None:
-    if kind in STOP_KINDS:
-        if text is not None:
-            raise FaultError(f"fault {spec!r}: {kind} stops the rank and takes no factor")
-        return None
+def _link(
+    kind: FaultKind, words: Words, rank: int | None, node: int | None, nodes: int
+) -> tuple[int | None, LinkSetting | None]:
+    if kind not in LINK_KINDS:
+        return None, None
+    if rank is not None:
+        raise words.wrong("a link belongs to a node: give node=N")
+    peer = words.place("peer", nodes)
+    if peer is not None and peer == node:
+        raise words.wrong(f"peer={peer} is the node itself; give another one")
     try:
-        factor = DEFAULT_FACTOR if text is None else float(text)
-    except ValueError:
-        raise FaultError(f"fault {spec!r}: factor={text} is not a number") from None
-    if not 1.0 < factor <= 10.0:
-        raise FaultError(f"fault {spec!r}: factor {factor:g} must be above 1 and at most 10")
-    return factor
+        return peer, parse_link(kind, words.words(LINK_SETTINGS))
+    except LinkError as error:
+        raise words.wrong(str(error)) from error
 
 
-def _draw(spec: str, world: int, steps: int, available: dict[FaultKind, str]) -> Fault:
-    """Kind, place, onset and size from the seed, among what this machine can do."""
-    seed = _integer(spec, "seed", spec.removeprefix("random@"))
-    assert seed is not None
-    if steps <= 2 * FIRST_FAULTY_STEP:
-        raise FaultError(
-            f"fault {spec!r}: {steps} steps are too few to draw from; over {2 * FIRST_FAULTY_STEP}"
+def _xid(kind: FaultKind, words: Words) -> int | None:
+    if kind is not FaultKind.XID:
+        return None
+    xid = words.integer("xid")
+    if xid is not None and xid not in XIDS:
+        raise words.wrong(f"there is no XID {xid}; the catalogue has {min(XIDS)} to {max(XIDS)}")
+    return DEFAULT_XID if xid is None else xid
+
+
+def _shape(words: Words, stopping: str | None) -> tuple[str, int | None, float | None]:
+    """Shape, period and duty."""
+    shape = words.word("shape")
+    if shape is not None and shape not in SHAPES:
+        raise words.wrong(f"shape {shape!r} is not one of {', '.join(SHAPES)}")
+    shape = Shape.CONSTANT.value if shape is None else shape
+    if stopping is not None and shape != Shape.CONSTANT:
+        raise words.wrong(f"{stopping} stops the rank for good and takes no shape={shape}")
+    if shape != Shape.PERIODIC:
+        return shape, None, None
+    period, duty = words.integer("period"), words.number("duty")
+    period, duty = PERIOD_STEPS if period is None else period, DUTY if duty is None else duty
+    if period < 2:
+        raise words.wrong(f"period={period} is too short; at least 2 steps")
+    if not 0.0 < duty < 1.0:
+        raise words.wrong(f"duty={duty:g} is not a ratio between 0 and 1")
+    return shape, period, duty
+
+
+def _span(words: Words, steps: int, shape: str, stopping: str | None) -> tuple[int, int]:
+    """First step, and the one after the last."""
+    begin, end = words.integer("from"), words.integer("to")
+    if stopping is not None and end is not None:
+        raise words.wrong(f"{stopping} stops the rank for good and takes no to=STEP")
+    begin = steps // 3 if begin is None else begin
+    if end is None:
+        end = min(steps, begin + TRANSIENT_STEPS) if shape == Shape.TRANSIENT else steps
+    if not FIRST_FAULTY_STEP <= begin < end <= steps:
+        raise words.wrong(
+            f"steps {begin} to {end} must lie inside {FIRST_FAULTY_STEP} to {steps}, from before"
+            " to: the steps before show the healthy speed"
         )
-    pool = tuple(kind for kind in BUILT if not available[kind])
-    dice = random.Random(seed)  # noqa: S311 - a seeded plan, not a secret
-    kind = dice.choice(pool)
-    rank = dice.randrange(world)
-    begin = dice.randint(max(FIRST_FAULTY_STEP, steps // 4), steps // 2)
-    low, high = RANDOM_FACTORS
-    factor = None if kind in STOP_KINDS else round(dice.uniform(low, high), 2)
-    return Fault(kind, rank, None, factor, begin, steps, "constant", spec, tuple(pool))
+    return begin, end
+
+
+def _factor(words: Words, stopping: str | None, link: LinkSetting | None) -> float | None:
+    if stopping is None and link is None:
+        return words.factor(DEFAULT_FACTOR, MOST_FACTOR)
+    if words.word("factor") is not None:
+        raise words.wrong(
+            "give a factor, or the link's own settings, not both"
+            if stopping is None
+            else f"{stopping} stops the rank and takes no factor"
+        )
+    return None

@@ -1,0 +1,124 @@
+"""Rates, delays and losses are measurable between nodes, by the kernel and in user space."""
+
+from collections.abc import Callable
+
+import pytest
+
+from workloads.faults.link import LinkSetting
+from workloads.network.capabilities import has_netem
+from workloads.network.counters import NodeCounters, round_trip
+from workloads.network.iproute import NetworkError
+from workloads.network.kernel_links import KernelLinks
+from workloads.network.names import Names
+from workloads.network.tunnel import Tunnel
+
+pytestmark = pytest.mark.root
+
+Transfer = Callable[[Names, int, int, int], float]
+MEGABYTE = 1 << 20
+SLOW = LinkSetting(rate=4e7)
+SLOW_SECONDS = 2 * MEGABYTE * 8 / 4e7
+
+
+def test_a_rate_of_the_kernel_holds_in_both_directions_and_for_this_node_only(
+    bridged: tuple[Names, KernelLinks], transfer: Transfer
+) -> None:
+    names, links = bridged
+    links.apply(1, {None: SLOW})
+
+    assert transfer(names, 0, 1, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
+    assert transfer(names, 1, 2, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
+    assert transfer(names, 0, 2, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
+
+
+def test_a_rate_towards_a_peer_leaves_the_others_alone(
+    bridged: tuple[Names, KernelLinks], transfer: Transfer
+) -> None:
+    names, links = bridged
+    links.apply(1, {2: SLOW})
+
+    assert transfer(names, 1, 2, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
+    assert transfer(names, 2, 1, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
+    assert transfer(names, 0, 1, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
+    assert transfer(names, 1, 0, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
+
+
+def test_a_rate_is_changed_and_taken_away_again(
+    bridged: tuple[Names, KernelLinks], transfer: Transfer
+) -> None:
+    names, links = bridged
+    links.apply(1, {2: LinkSetting(rate=1e9)})
+    links.apply(1, {2: SLOW})
+    assert transfer(names, 1, 2, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
+
+    links.apply(1, {2: LinkSetting()})
+    assert transfer(names, 1, 2, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
+
+
+@pytest.mark.skipif(not has_netem(), reason="this kernel has no netem (CONFIG_NET_SCH_NETEM)")
+@pytest.mark.parametrize("peer", [None, 0])
+def test_a_delay_of_the_kernel_holds_in_both_directions(
+    bridged: tuple[Names, KernelLinks], peer: int | None
+) -> None:
+    names, links = bridged
+    links.apply(1, {peer: LinkSetting(delay=0.005)})
+    seconds = round_trip(names.namespace(1), names.address(0))
+
+    assert seconds is not None
+    assert seconds >= 0.010
+
+
+@pytest.mark.parametrize("peer", [None, 0])
+def test_a_delay_in_user_space_holds_in_both_directions(
+    tunnelled: tuple[Names, Tunnel], peer: int | None
+) -> None:
+    names, links = tunnelled
+    before = round_trip(names.namespace(1), names.address(0))
+    links.apply(1, {peer: LinkSetting(delay=0.005)})
+    during = round_trip(names.namespace(1), names.address(0))
+    back = round_trip(names.namespace(0), names.address(1))
+    links.apply(1, {})
+    after = round_trip(names.namespace(1), names.address(0))
+
+    assert None not in (before, during, back, after)
+    assert min(during, back) >= 0.010 > max(before, after)  # type: ignore[type-var, operator]
+
+
+def test_a_rate_in_user_space_holds_for_this_node_only(
+    tunnelled: tuple[Names, Tunnel], transfer: Transfer
+) -> None:
+    names, links = tunnelled
+    links.apply(1, {None: SLOW})
+
+    assert transfer(names, 1, 2, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
+    assert transfer(names, 0, 1, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
+    assert transfer(names, 0, 2, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
+
+
+def test_what_the_user_space_link_loses_is_sent_again_and_arrives_whole(
+    tunnelled: tuple[Names, Tunnel], transfer: Transfer
+) -> None:
+    names, links = tunnelled
+    counters = NodeCounters(names.namespace(1))
+    links.apply(1, {None: LinkSetting(loss=0.1)})
+    before, bits = counters.retransmitted(), counters.bits()
+    transfer(names, 1, 0, 4 * MEGABYTE)  # which compares the bytes
+
+    assert counters.retransmitted() > before
+    assert counters.bits() - bits > 4 * MEGABYTE * 8
+    counters.close()
+
+
+def test_a_link_whose_process_is_gone_says_so(tunnelled: tuple[Names, Tunnel]) -> None:
+    names, links = tunnelled
+    links._helper.end()
+
+    with pytest.raises(NetworkError, match="the process that links the emulated nodes is gone"):
+        links.apply(1, {None: SLOW})
+    assert round_trip(names.namespace(0), names.address(1)) is None
+
+
+def test_all_traffic_and_a_peer_exclude_each_other(bridged: tuple[Names, KernelLinks]) -> None:
+    _, links = bridged
+    with pytest.raises(NetworkError, match="excludes one towards a peer"):
+        links.apply(1, {None: SLOW, 2: SLOW})

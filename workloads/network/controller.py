@@ -1,0 +1,169 @@
+"""Turns the knobs of a run's link faults: a process beside the launcher that follows the rings.
+
+It knows the step of each faulty node from the ring of its first rank, so the ranks themselves do
+nothing for a link fault, and it works with whatever they train. A fault begins within
+POLL_SECONDS of its first step.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic, sleep
+
+from collector.contract.ring import file_name
+from workloads.faults.link import LinkSetting
+from workloads.faults.plan import Fault
+from workloads.network.counters import NodeCounters, round_trip
+from workloads.network.iproute import NetworkError
+from workloads.network.links import Links
+from workloads.network.names import Names
+from workloads.network.observation import Observation, write
+from workloads.network.ring_steps import Place, RingSteps
+from workloads.network.steering import Steering
+from workloads.warmup import WARMUP_STEPS
+
+POLL_SECONDS = 0.004
+PROBE_STEPS = 2
+"""Steps before and after the onset at which the round trip is measured."""
+
+
+def control(
+    faults: Sequence[Fault], names: Names, links: Links, how: str, workspace: Path, logs: Path,
+    ranks_per_node: int,
+) -> None:  # fmt: skip
+    """Steer link faults until this process is ended; then say what they did.
+
+    Args:
+        faults: Of kinds of LINK_KINDS.
+        names: The network's.
+        links: What puts settings into force.
+        how: Its name, for truth.json.
+        workspace: Folder of the run's rings.
+        logs: Where to say what they did.
+        ranks_per_node: Ranks on each node.
+    """
+    steered = [_Steered(fault, names, how, workspace, ranks_per_node) for fault in faults]
+    try:
+        while True:
+            for one in steered:
+                one.follow()
+            for node in {one.node for one in steered}:
+                _apply(links, node, [one for one in steered if one.node == node])
+            sleep(POLL_SECONDS)
+    finally:
+        write(logs, [one.finished() for one in steered])
+
+
+def _apply(links: Links, node: int, here: list["_Steered"]) -> None:
+    """Let what its faults want now hold for a node, and nothing else."""
+    if not any(one.turns for one in here):
+        return
+    rules = {one.fault.peer: one.wanted for one in here if one.wanted != LinkSetting()}
+    try:
+        links.apply(node, rules)
+    except NetworkError as error:
+        for one in here:
+            one.seen.error = str(error)
+    for one in here:
+        one.turned()
+
+
+class _Steered:
+    """One fault with what is known of its node."""
+
+    def __init__(
+        self, fault: Fault, names: Names, how: str, workspace: Path, ranks_per_node: int
+    ) -> None:
+        assert fault.node is not None
+        self.fault, self.node = fault, fault.node
+        self.seen = Observation(fault, how)
+        self.wanted = LinkSetting()
+        self._in_force = LinkSetting()
+        rank = fault.node * ranks_per_node
+        self._ring = RingSteps(workspace / f"node-{fault.node}" / file_name(rank))
+        self._steering = Steering(fault)
+        self._names = names
+        self._counters = NodeCounters(names.namespace(fault.node))
+        other = (fault.node + 1) % names.nodes if fault.peer is None else fault.peer
+        self._peer = names.address(other)
+        self._peers = names.nodes - 1 if fault.peer is None else 1
+        self._last: Place | None = None
+        self._healthy_from: tuple[Place, int, int] | None = None
+        self._probed = {"before": False, "during": False}
+        self._forced_steps = 0
+        self._retransmitted = 0
+
+    @property
+    def turns(self) -> bool:
+        """Whether the link is to change now."""
+        return self.wanted != self._in_force
+
+    def turned(self) -> None:
+        """The link has changed, or could not."""
+        self._in_force = self.wanted
+        self.seen.turned(self.wanted)
+
+    def follow(self) -> None:
+        """Look where the node is, learn from the steps it has completed, decide what it gets."""
+        place = self._ring.read()
+        if place is None:
+            return
+        bits = self._counters.bits()
+        begun = self._healthy_from is not None and place.steps >= self.fault.from_step
+        if self._healthy_from is not None and place.steps < self.fault.to_step:
+            self.seen.traffic(monotonic(), bits, in_force=self._in_force != LinkSetting())
+        last, self._last = self._last, place
+        if last is None or place.steps == last.steps:
+            return
+        self._learn(last, place)
+        if self._healthy_from is None and place.steps >= WARMUP_STEPS:
+            self._healthy_from = place, bits, self._counters.retransmitted()
+        if begun and not self.seen.bits_per_step:
+            self._begin(place, bits)
+        self._probe(place.steps)
+        self.wanted = self._steering.setting(place.steps) if begun else LinkSetting()
+        strongest = self.fault.strength(place.steps)
+        if strongest and self.wanted != LinkSetting():
+            self.seen.setting = self.wanted.scaled(1.0 / strongest)
+
+    def finished(self) -> Observation:
+        """What was seen, at the end of the run."""
+        if self.seen.bits_per_step:
+            again = self._counters.retransmitted() - self._retransmitted
+            self.seen.during.retransmitted = again
+            self.seen.during.steps = self._forced_steps
+        return self.seen
+
+    def _learn(self, last: Place, place: Place) -> None:
+        completed = place.steps - last.steps
+        seconds = (place.wall_seconds - last.wall_seconds) / completed
+        for step in range(last.steps, place.steps):
+            self._steering.observe(step, seconds)
+            self._forced_steps += self.fault.strength(step) > 0.0
+
+    def _begin(self, place: Place, bits: int) -> None:
+        """The fault's first step runs: size it by the healthy ones."""
+        assert self._healthy_from is not None
+        then, bits_then, retransmitted = self._healthy_from
+        steps = max(1, place.steps - then.steps)
+        self._retransmitted = self._counters.retransmitted()
+        self.seen.bits_per_step = max(1.0, (bits - bits_then) / steps)
+        self.seen.before.steps = steps
+        self.seen.before.retransmitted = self._retransmitted - retransmitted
+        # A ring of n nodes passes a collective on 2 (n - 1) times, one after the other (gloo).
+        rounds = (place.collectives - then.collectives) / steps * 2 * max(1, self._peers)
+        self._steering.begin(self.seen.bits_per_step, rounds)
+        self.seen.healthy_step_seconds = self._steering.healthy_seconds
+
+    def _probe(self, step: int) -> None:
+        """Measure the round trip once on each side of the onset, between two steps of it."""
+        first = self.fault.from_step
+        for name, from_step, to_step in (
+            ("before", first - PROBE_STEPS, first),
+            ("during", first + PROBE_STEPS, self.fault.to_step),
+        ):
+            in_force = name == "before" or self._in_force != LinkSetting()
+            if from_step <= step < to_step and in_force and not self._probed[name]:
+                self._probed[name] = True
+                state = self.seen.before if name == "before" else self.seen.during
+                namespace = self._names.namespace(self.node)
+                state.round_trip_seconds = round_trip(namespace, self._peer)

@@ -1,0 +1,174 @@
+"""Makes and removes the namespaces of a run, their devices and the switch between them.
+
+    machine: ls-<token> ── switch: mgmt bridge ── node: mgmt0      (collectors, recorder)
+                           switch: fabric bridge ── node: eth0     (ranks; link faults)
+
+Outside our namespaces there is one device, `ls-<token>`; no rule, route or setting of the machine
+is changed. Its alias names the launcher, so that a dead run's network can be told from a living
+one's.
+"""
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads.network import iproute, netns
+from workloads.network.iproute import NetworkError
+from workloads.network.names import (
+    FABRIC,
+    MANAGEMENT,
+    MAX_NODES,
+    Names,
+    fabric_prefix,
+    free_network,
+    token_of,
+)
+from workloads.network.names import token as token_for
+
+_DEVICES = Path("/sys/class/net")
+_ALIAS = re.compile(r"lockstep (\S+) (\d+) (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who made a network: the run, and its launcher's pid with its start time in clock ticks."""
+
+    run: str
+    pid: int
+    start_ticks: int
+
+
+def create(run: str, nodes: int, *, with_fabric: bool = True) -> Names:
+    """The namespaces of a run; nothing of them is left when it fails.
+
+    Args:
+        run: Run id.
+        nodes: Emulated nodes.
+        with_fabric: Connect the nodes' `eth0` by the kernel's bridge; False where a user-space
+            link does (tunnel.py).
+
+    Raises:
+        NetworkError: With what was refused.
+    """
+    if not 1 <= nodes <= MAX_NODES:
+        raise NetworkError(f"{nodes} emulated nodes; a network has 1 to {MAX_NODES}")
+    token = token_for(run)
+    network = free_network(token, iproute.own_networks())
+    if network is None:
+        raise NetworkError("every private network of 10.0.0.0/8 is in use on this machine")
+    names = Names(token, nodes, network)
+    try:
+        # The device with the owner's name goes first: nobody takes what follows for a leftover.
+        pid, ticks = os.getpid(), start_ticks(os.getpid())
+        iproute.ip(
+            f"link add {names.station} type veth peer name {names.station}p",
+            f'link set {names.station} alias "lockstep {run} {pid} {ticks}"',
+            *(f"netns add {name}" for name in names.namespaces),
+            f"link set {names.station}p netns {names.switch} name station",
+            f"address add {names.station_address}/{network.prefixlen} dev {names.station}",
+            f"link set {names.station} up",
+        )
+        iproute.ip(*_switch_lines(names, with_fabric=with_fabric), namespace=names.switch)
+        for node in range(nodes):
+            lines = _node_lines(names, node, with_fabric=with_fabric)
+            iproute.ip(*lines, namespace=names.namespace(node))
+    except BaseException:
+        remove(token)
+        raise
+    return names
+
+
+def remove(token: str) -> None:
+    """Take away all that a run's network consists of; what is not there is no error.
+
+    Raises:
+        OSError: Something of it may not be removed.
+    """
+    for name in _folder_names(netns.FOLDER):
+        if token_of(name) == token:
+            netns.forget(name)
+    for name in _folder_names(_DEVICES):
+        if token_of(name.removesuffix("p")) == token and (_DEVICES / name).exists():
+            try:
+                iproute.ip(f"link delete {name}")
+            except NetworkError:
+                if (_DEVICES / name).exists():  # else it went with its other end
+                    raise
+
+
+def found() -> dict[str, Owner | None]:
+    """Every network of ours on this machine, by its token, with its owner where it is known."""
+    tokens = {token_of(name) for name in _folder_names(netns.FOLDER)}
+    tokens |= {token_of(name) for name in _folder_names(_DEVICES)}
+    return {token: _owner(token) for token in sorted(tokens - {None}, key=str) if token}
+
+
+def inhabited(token: str, proc: Path = Path("/proc")) -> bool:
+    """Whether a process is inside one of a network's namespaces, as far as this user may see."""
+    names = [name for name in _folder_names(netns.FOLDER) if token_of(name) == token]
+    wanted = {(netns.FOLDER / name).stat().st_ino for name in names}
+    for each in _folder_names(proc):
+        if each.isdigit():
+            with suppress(OSError):  # it has ended, or is another user's
+                if (proc / each / "ns" / "net").stat().st_ino in wanted:
+                    return True
+    return False
+
+
+def start_ticks(pid: int) -> int:
+    """Start time of a process in clock ticks (proc(5), stat field 22): pids are reused."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def _owner(token: str) -> Owner | None:
+    try:
+        match = _ALIAS.match((_DEVICES / f"ls-{token}" / "ifalias").read_text())
+    except OSError:
+        return None
+    if match is None or token_for(match[1]) != token:
+        return None
+    return Owner(match[1], int(match[2]), int(match[3]))
+
+
+def _folder_names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _switch_lines(names: Names, *, with_fabric: bool) -> list[str]:
+    bridges = ("mgmt", "fabric") if with_fabric else ("mgmt",)
+    lines = []
+    for bridge in bridges:
+        lines += [f"link add {bridge} type bridge stp_state 0", f"link set {bridge} up"]
+    lines += ["link set station master mgmt", "link set station up"]
+    for node in range(names.nodes):
+        place = f"netns {names.namespace(node)}"
+        lines.append(f"link add {port('m', node)} type veth peer name {MANAGEMENT} {place}")
+        lines.append(f"link set {port('m', node)} master mgmt up")
+        if with_fabric:
+            lines.append(f"link add {port('f', node)} type veth peer name {FABRIC} {place}")
+            lines.append(f"link set {port('f', node)} master fabric up")
+    return lines
+
+
+def port(bridge: str, node: int) -> str:
+    """The switch's end of a node's cable."""
+    return f"{bridge}{node}"
+
+
+def _node_lines(names: Names, node: int, *, with_fabric: bool) -> list[str]:
+    length = names.management.prefixlen
+    lines = [
+        "link set lo up",
+        f"address add {names.management_address(node)}/{length} dev {MANAGEMENT}",
+        f"link set {MANAGEMENT} up",
+    ]
+    if with_fabric:
+        lines.append(f"address add {names.address(node)}/{fabric_prefix()} dev {FABRIC}")
+        lines.append(f"link set {FABRIC} up")
+    return lines

@@ -1,0 +1,185 @@
+"""The user-space link: nodes are connected by TUN devices and a process that forwards.
+
+For kernels without netem (`CONFIG_NET_SCH_NETEM`). The process reads whole IP packets, asks
+schedule.py when each is due, and writes it to the device of its destination. The devices go with
+the process.
+"""
+
+import fcntl
+import heapq
+import json
+import os
+import select
+import socket
+import struct
+from dataclasses import astuple
+from ipaddress import IPv4Address
+from pathlib import Path
+from time import monotonic
+
+from workloads.faults.link import LinkSetting
+from workloads.network import iproute, netns
+from workloads.network.iproute import NetworkError
+from workloads.network.links import Rules, checked
+from workloads.network.names import FABRIC, Names, fabric_prefix
+from workloads.network.schedule import Schedule
+from workloads.network.side_process import SideProcess
+
+MTU = 65_000
+"""Bytes: as few packets as can be, for each costs this process some 10 µs."""
+HELD_BYTES = 64 * 2**20
+"""What the link holds at most, above what TCP keeps in flight; more is lost."""
+TUN = "/dev/net/tun"
+BATCH = 16
+
+# Of <linux/if_tun.h>.
+_TUNSETIFF = 0x400454CA
+_IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
+_DESTINATION = slice(16, 20)  # of an IPv4 header (RFC 791)
+
+
+class Tunnel:
+    """See links.Links: a forwarding process and the way to tell it what holds."""
+
+    def __init__(self, names: Names, log: Path, seed: int) -> None:
+        devices: list[int] = []
+        try:
+            for node in range(names.nodes):
+                devices.append(open_device(names.namespace(node), FABRIC))
+                iproute.ip(
+                    f"address add {names.address(node)}/{fabric_prefix()} dev {FABRIC}",
+                    f"link set {FABRIC} mtu {MTU} txqueuelen 1000 up",
+                    namespace=names.namespace(node),
+                )
+            self._told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            addresses = [names.address(node) for node in range(names.nodes)]
+            self._helper = SideProcess(lambda: forward(devices, addresses, theirs, seed), log)
+            theirs.close()
+        finally:
+            for device in devices:
+                os.close(device)
+
+    def apply(self, node: int, rules: Rules) -> None:
+        """From now on `rules`, and nothing else, hold for a node, in both directions.
+
+        Raises:
+            NetworkError: The process is gone.
+        """
+        listed = [[peer, *astuple(setting)] for peer, setting in checked(rules).items()]
+        self._told.settimeout(5.0)
+        try:
+            self._told.send(json.dumps([node, listed]).encode())
+            gone = not self._told.recv(16)
+        except OSError:
+            gone = True
+        if gone:
+            raise NetworkError("the process that links the emulated nodes is gone")
+
+    def close(self) -> None:
+        """End the process; its devices go with it."""
+        self._told.close()
+        self._helper.end()
+
+
+def open_device(namespace: str, name: str) -> int:
+    """A TUN device in a namespace, as a descriptor of whole IP packets.
+
+    Raises:
+        NetworkError: The kernel refused.
+    """
+    try:
+        with netns.inside(namespace):
+            return _opened(name)
+    except OSError as error:
+        raise NetworkError(f"no TUN device in {namespace}: {error.strerror}") from error
+
+
+def probe_device() -> None:
+    """Open a TUN device in the present namespace and close it.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    os.close(_opened("probe0"))
+
+
+def _opened(name: str) -> int:
+    device = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        request = struct.pack("16sH22x", name.encode(), _IFF_TUN | _IFF_NO_PI)
+        fcntl.ioctl(device, _TUNSETIFF, request)
+    except OSError:
+        os.close(device)
+        raise
+    return device
+
+
+def forward(
+    devices: list[int], addresses: list[IPv4Address], told: socket.socket, seed: int
+) -> None:  # fmt: skip
+    """Forward packets until `told` is closed.
+
+    Args:
+        devices: A TUN device for each node.
+        addresses: The address of each node.
+        told: Rules come here, each answered; see Tunnel.apply.
+        seed: Of losses and jitter.
+    """
+    node_of = {address.packed: node for node, address in enumerate(addresses)}
+    index = {device: node for node, device in enumerate(devices)}
+    schedule = Schedule(seed)
+    waiting: list[tuple[float, int, int, bytes]] = []
+    count = held = 0
+    disturbed = False
+    while True:
+        patience = max(0.0, waiting[0][0] - monotonic()) if waiting else None
+        ready, _, _ = select.select([told.fileno(), *devices], [], [], patience)
+        for each in ready:
+            if each == told.fileno():
+                message = told.recv(65536)
+                if not message:
+                    return
+                node, listed = json.loads(message)
+                schedule.set(node, {peer: LinkSetting(*rest) for peer, *rest in listed})
+                disturbed = True
+                told.send(b"held")
+                continue
+            for packet in _packets(each):
+                target = node_of.get(packet[_DESTINATION])
+                if target is None:  # IPv6, multicast
+                    continue
+                now = monotonic()
+                due: float | None = now
+                if disturbed:
+                    due = schedule.arrival(index[each], target, len(packet), now)
+                if due is None or held > HELD_BYTES:
+                    continue
+                if due <= now:
+                    _deliver(devices[target], packet)
+                    continue
+                heapq.heappush(waiting, (due, count, target, packet))
+                count += 1
+                held += len(packet)
+        now = monotonic()
+        while waiting and waiting[0][0] <= now:
+            _, _, target, packet = heapq.heappop(waiting)
+            held -= len(packet)
+            _deliver(devices[target], packet)
+
+
+def _packets(device: int) -> list[bytes]:
+    """What has come in; a bounded number, so that no node starves the others."""
+    packets = []
+    try:
+        for _ in range(BATCH):
+            packets.append(os.read(device, 65536))  # noqa: PERF401 - ends by an exception
+    except BlockingIOError:
+        pass
+    return packets
+
+
+def _deliver(device: int, packet: bytes) -> None:
+    try:
+        os.write(device, packet)
+    except OSError:  # a full queue or a node that goes: IP promises nothing
+        return
