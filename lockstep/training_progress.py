@@ -7,6 +7,7 @@ from lockstep.output import Progress as Show
 from workloads.launchers import Progress
 from workloads.resume import about
 from workloads.spec import RunSpec
+from workloads.tasks import find
 
 BAR_CELLS = 20
 
@@ -17,22 +18,24 @@ class TrainingProgress:
     def __init__(self, spec: RunSpec, show: Show) -> None:
         self._show = show
         training = spec.training
-        self._tokens = training.samples * spec.layout.dp * training.config.sequence
+        self._sample = find(spec.workload).sample
+        self._per_step = spec.batch * (training.config.sequence if self._sample == "tokens" else 1)
         self._started_at = 0 if training.resume is None else about(Path(training.resume)).step
         self._first: tuple[int, float] | None = None
 
     def __call__(self, progress: Progress) -> None:
         """Show it."""
-        parts = [f"step {progress.step} of {progress.steps}"]
-        if self._show.terminal:
+        parts = [f"step {progress.step} of {progress.steps or '?'}"]
+        if self._show.terminal and progress.steps:
             share = progress.step / progress.steps
             parts = [f"{bar(share)} {progress.step}/{progress.steps}"]
         if progress.loss is not None:
             parts.append(f"loss {progress.loss:.3f}")
         rate = self._steps_per_second(progress.step, monotonic())
         if rate is not None:
-            parts.append(f"{rate * self._tokens:,.0f} tokens/s")
-            parts.append(f"{clock((progress.steps - progress.step) / rate)} left")
+            parts.append(f"{rate * self._per_step:,.0f} {self._sample}/s")
+            if progress.steps:
+                parts.append(f"{clock((progress.steps - progress.step) / rate)} left")
         self._show("training", ", ".join(parts))
 
     def _steps_per_second(self, step: int, now: float) -> float | None:

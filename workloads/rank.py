@@ -15,22 +15,29 @@ class RankJob:
     """What one rank process needs to know.
 
     Attributes:
-        dataset: Path of the indexed dataset, without `.bin` and `.idx`.
+        rendezvous: Where the ranks meet, as torch.distributed's `init_method`.
+        dataset: What the task prepared: see tasks.Task.prepare.
         checkpoints: Folder of the run's checkpoints.
         events: Folder of the run's TensorBoard files; None = none are written.
         peak_flops: FLOP/s of one core in matrix products; None = not measured.
+        results: Where the telling rank writes what the run found out; None = nowhere.
+        node: Name of the rank's node; None = the emulated one of the layout.
+        interface: Network interface that gloo listens on.
     """
 
     spec: RunSpec
     rank: int
     node_dir: Path
-    rendezvous: Path
+    rendezvous: str
     dataset: Path
     checkpoints: Path
     cores: int
     start_wall_ns: int
     events: Path | None = None
     peak_flops: float | None = None
+    results: Path | None = None
+    node: str | None = None
+    interface: str = "lo"
 
 
 def identity(job: RankJob, where: Accelerator) -> Identity:
@@ -41,7 +48,7 @@ def identity(job: RankJob, where: Accelerator) -> Identity:
     has_gpu = spec.pace or where.is_cuda
     return Identity(
         run=spec.run,
-        node=layout.node(rank),
+        node=job.node or layout.node(rank),
         uuid=spec.gpu_uuid(rank) or where.uuid,
         rank=rank,
         world=layout.world,

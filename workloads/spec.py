@@ -1,20 +1,41 @@
 """What to run: the layout of ranks and the settings of one run."""
 
 import shlex
+from collections.abc import Container
 from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from workloads.faults.disturbances import Disturbance
 from workloads.faults.plan import Fault
 from workloads.models.configs import CONFIGS, GptConfig, resized
 
-WORKLOADS: tuple[str, ...] = ("gpt",)
-LAUNCHERS: tuple[str, ...] = ("local",)
+WORKLOADS: tuple[str, ...] = ("gpt", "resnet", "logreg", "allreduce")
+"""Names of the reference runs; one file each in workloads/tasks."""
+PROGRAM = "exec"
+"""The workload of a run of somebody else's program."""
+NETWORKS: tuple[str, ...] = ("auto", "namespaces")
+LAUNCHERS: tuple[str, ...] = ("local", "mpirun")
 MAX_LOCAL_RANKS = 8
+SYNTHETIC_DATA: tuple[str, ...] = ("markov", "copy", "synthetic", "none")
+"""What `data` can be besides a path."""
 
 
 class SpecError(ValueError):
     """A setting of the run is wrong; the message names it and what would be right."""
+
+
+def one_of(what: str, word: str, known: tuple[str, ...]) -> None:
+    """Refuse a word that is not known.
+
+    Raises:
+        SpecError: With the words that are, and the nearest of them.
+    """
+    if word not in known:
+        near = get_close_matches(word, known, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise SpecError(f"unknown {what} {word!r}; one of {', '.join(known)}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +81,27 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What is trained, and in which pieces.
+    """What is trained, and in which pieces; each task says which of these it takes.
 
     Attributes:
-        model: A name of models.configs.CONFIGS.
+        model: A name that the task knows.
         vocabulary: Another vocabulary than the model's own, as one padded for tensor parallel.
         sequence: Another sequence length than the model's own.
-        data: `markov`, `copy`, or the path of an indexed dataset without `.bin` and `.idx`.
-        micro_batch: Sequences in a micro-batch.
+        data: A synthetic source that the task knows, or a path.
+        micro_batch: Samples in a micro-batch.
         micro_batches: Micro-batches of a replica in a step.
         virtual_stages: Stages of the model on each pipeline rank; more than 1 interleaves.
         sequence_parallel: Norms and residuals split along the sequence inside a tensor group.
         recompute: Activations of a layer are made again for the backward pass.
         sharded_optimizer: AdamW's moments and updates are divided over the replicas.
+        eval_every: Steps between evaluations; 0 = none.
+        goal: `full`, `light`, or METRIC>=VALUE (goals.py); None = none.
+        stop_at_goal: The run ends once the goal is reached.
+        time_budget: Seconds of training after which the run ends with an evaluation.
+        sizes: Of all-reduces, MIN:MAX:COUNT in bytes (sweep.py).
+        repetitions: Timed all-reduces of a size in one step.
+        dtype: Of their elements.
+        probe: Whether a slow link or node is looked for.
         checkpoint_every: Steps between checkpoints; 0 = none.
         resume: Folder of the checkpoint to go on from.
     """
@@ -88,13 +117,23 @@ class Training:
     recompute: bool = False
     sharded_optimizer: bool = False
     learning_rate: float = 6e-3
+    eval_every: int = 0
+    goal: str | None = None
+    stop_at_goal: bool = False
+    time_budget: float | None = None
+    sizes: str = "1K:1M:11"
+    repetitions: int = 5
+    dtype: str = "float32"
+    probe: bool = False
     checkpoint_every: int = 0
     resume: str | None = None
 
-    def options(self) -> str:
-        """The options of `lockstep run` that differ from their defaults."""
+    def options(self, taken: Container[str]) -> str:
+        """The options of `lockstep run`, of those taken, that differ from their defaults."""
         words: list[str] = []
         for field in fields(self):
+            if field.name not in taken:
+                continue
             value = getattr(self, field.name)
             if value != field.default or field.name == "model":
                 option = f"--{field.name.replace('_', '-')}"
@@ -105,6 +144,11 @@ class Training:
     def config(self) -> GptConfig:
         """The model's sizes."""
         return resized(CONFIGS[self.model], self.vocabulary, self.sequence)
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether its data are."""
+        return self.data in SYNTHETIC_DATA
 
     @property
     def samples(self) -> int:
@@ -118,6 +162,12 @@ class RunSpec:
 
     Attributes:
         run: Run id, `<workload>-<UTC yyyymmddThhmmss>-<4 hex>`, at most 63 characters.
+        disturbances: What slows the run by design.
+        program: Somebody else's command, one process a rank; then `steps` is 0, unknown.
+        step_pattern: Finds steps in its log; None = the forms that are known.
+        hostfile: File of the hosts, for mpirun; None = this machine alone, with emulated nodes.
+        hosts: Their names, in the order of nodes; empty without a host file.
+        network: `namespaces` gives every emulated node its own; `auto` where a link fault needs it.
         device: `cpu` or `cuda`; on cuda every rank has a GPU, and no device is emulated.
         pace: Emulated devices (DESIGN 3.2); False runs at the speed of this machine.
         device_noise: Standard deviation of the emulated device's time per step, as a ratio.
@@ -132,12 +182,31 @@ class RunSpec:
     seed: int
     training: Training = Training()
     faults: tuple[Fault, ...] = ()
+    disturbances: tuple[Disturbance, ...] = ()
+    network: str = "auto"
     launcher: str = "local"
+    program: tuple[str, ...] = ()
+    step_pattern: str | None = None
+    hostfile: str | None = None
+    hosts: tuple[str, ...] = ()
     device: str = "cpu"
     pace: bool = True
     device_noise: float = 0.02
     device_seconds: float = 0.040
     hang_timeout: float = 10.0
+
+    def node(self, rank: int) -> str:
+        """Name of a rank's node: a host's, or of an emulated node."""
+        return (
+            self.hosts[rank // self.layout.ranks_per_node]
+            if self.hosts
+            else (self.layout.node(rank))
+        )
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of all nodes."""
+        return self.hosts or tuple(f"node-{index}" for index in range(self.layout.nodes))
 
     @property
     def batch(self) -> int:
@@ -148,25 +217,47 @@ class RunSpec:
         """Identity of the simulated GPU behind a rank; None without emulated devices."""
         if not self.pace:
             return None
-        node, gpu = self.layout.node(rank), self.layout.local_rank(rank)
+        node, gpu = self.node(rank), self.layout.local_rank(rank)
         return f"SIM-{uuid5(NAMESPACE_URL, f'{self.run}/{node}/{gpu}')}"
 
-    def command(self, *, faults: bool) -> str:
-        """The command line that repeats this run, with or without its faults."""
+    def command(self, *, faults: bool, taken: Container[str]) -> str:
+        """The command line that repeats this run, with or without its faults.
+
+        Args:
+            faults: Whether what is injected is told, too.
+            taken: Fields of Training that the task takes.
+        """
         layout = self.layout
+        if self.program:
+            pattern = (
+                ""
+                if self.step_pattern is None
+                else (f" --step-pattern {shlex.quote(self.step_pattern)}")
+            )
+            return (
+                f"lockstep run --exec --nodes {layout.nodes} --ranks-per-node"
+                f" {layout.ranks_per_node}{pattern} --hang-timeout {self.hang_timeout:g}"
+                f" -- {shlex.join(self.program)}"
+            )
         injected = self.faults if faults else ()
+        disturbed = self.disturbances if faults else ()
         words = [
             f"lockstep run {self.workload} --nodes {layout.nodes}",
             f"--ranks-per-node {layout.ranks_per_node} --dp {layout.dp} --tp {layout.tp}",
-            f"--pp {layout.pp} {self.training.options()}",
+            f"--pp {layout.pp} {self.training.options(taken)}",
             f"--steps {self.steps} --seed {self.seed}",
             f"--device {self.device}",
             *(f"--fault {shlex.quote(fault.spec)}" for fault in injected),
+            *(f"--disturb {shlex.quote(each.spec)}" for each in disturbed),
+            *(() if self.launcher == "local" else (f"--launcher {self.launcher}",)),
+            *(() if self.hostfile is None else (f"--hostfile {shlex.quote(self.hostfile)}",)),
+            *(() if self.network == "auto" else (f"--network {self.network}",)),
             f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",
             f"--hang-timeout {self.hang_timeout:g}",
         ]
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        """The spec as JSON types, without its faults: those are for truth.json alone."""
-        return {name: value for name, value in asdict(self).items() if name != "faults"}
+        """The spec as JSON types, without what is for truth.json alone."""
+        hidden = ("faults", "disturbances")
+        return {name: value for name, value in asdict(self).items() if name not in hidden}

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def doctor(
     clean: Annotated[
-        bool, typer.Option("--clean", help="Remove rings and cgroups that dead runs left.")
+        bool,
+        typer.Option(
+            "--clean", help="Remove rings, cgroups and network namespaces that dead runs left."
+        ),
     ] = False,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:

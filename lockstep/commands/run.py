@@ -32,42 +32,94 @@ class Pace(StrEnum):
 
 
 def run(
-    workload: Annotated[str, typer.Argument(help="gpt")],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="WORKLOAD", help="gpt, resnet, logreg or allreduce."),
+    ],
+    program: Annotated[
+        bool,
+        typer.Option("--exec", help="Run a command of yours, given after --, once a rank."),
+    ] = False,
+    step_pattern: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help=r"Steps in the log of --exec, as 'step (?P<step>\d+)'."),
+    ] = None,
     nodes: Annotated[int, typer.Option(help="Emulated nodes.")] = 4,
     ranks_per_node: Annotated[int, typer.Option(help="Ranks on each node.")] = 1,
     dp: Annotated[int | None, typer.Option(help="Data-parallel size; default all ranks.")] = None,
     tp: Annotated[int, typer.Option(help="Tensor-parallel size.")] = 1,
     pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 1,
     model: Annotated[
-        str, typer.Option(help="tiny, tiny-llama, small, demo, gpt3-125m … llama3.1-405b.")
-    ] = "tiny",
+        str | None,
+        typer.Option(
+            help="gpt: tiny, tiny-llama, small, demo, gpt3-125m … llama3.1-405b;"
+            " resnet: resnet20, 32, 44, 56, 50."
+        ),
+    ] = None,
     data: Annotated[
-        str, typer.Option(help="markov, copy, or the path of .bin and .idx files without it.")
-    ] = "markov",
+        str | None,
+        typer.Option(
+            help="gpt: markov, copy, or the path of .bin and .idx files without it;"
+            " resnet, logreg: synthetic, or a path."
+        ),
+    ] = None,
     vocabulary: Annotated[
         int | None, typer.Option(help="Another vocabulary than the model's.")
     ] = None,
     sequence: Annotated[
         int | None, typer.Option(help="Another sequence length than the model's.")
     ] = None,
-    micro_batch: Annotated[int, typer.Option(help="Sequences in a micro-batch.")] = 2,
+    micro_batch: Annotated[
+        int | None, typer.Option(help="Samples in a micro-batch: of a rank and step, without gpt.")
+    ] = None,
     micro_batches: Annotated[
-        int, typer.Option(help="Micro-batches of a replica in a step; 0 = as few as it needs.")
-    ] = 0,
+        int | None,
+        typer.Option(help="Micro-batches of a replica in a step; 0 = as few as it needs."),
+    ] = None,
     virtual_stages: Annotated[
-        int, typer.Option(help="Stages on each pipeline rank; 2 or more interleave.")
-    ] = 1,
+        int | None, typer.Option(help="Stages on each pipeline rank; 2 or more interleave.")
+    ] = None,
     sequence_parallel: Annotated[
-        bool, typer.Option("--sequence-parallel", help="Split norms along the sequence, too.")
-    ] = False,
+        bool | None,
+        typer.Option("--sequence-parallel", help="Split norms along the sequence, too."),
+    ] = None,
     recompute: Annotated[
-        bool, typer.Option("--recompute", help="Make activations again instead of keeping them.")
-    ] = False,
+        bool | None,
+        typer.Option("--recompute", help="Make activations again instead of keeping them."),
+    ] = None,
     sharded_optimizer: Annotated[
-        bool, typer.Option("--sharded-optimizer", help="Divide AdamW's state over the replicas.")
-    ] = False,
-    learning_rate: Annotated[float, typer.Option(help="After the warm-up.")] = 6e-3,
-    checkpoint_every: Annotated[int, typer.Option(help="Steps between checkpoints; 0 = none.")] = 0,
+        bool | None,
+        typer.Option("--sharded-optimizer", help="Divide AdamW's state over the replicas."),
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="After the warm-up.")] = None,
+    eval_every: Annotated[
+        int | None, typer.Option(help="Steps between evaluations; 0 = none.")
+    ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(metavar="GOAL", help="full, light (MLBench's), or METRIC>=VALUE."),
+    ] = None,
+    stop_at_goal: Annotated[
+        bool | None, typer.Option("--stop-at-goal", help="End the run once the goal is reached.")
+    ] = None,
+    time_budget: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="End the run after it, with an evaluation."),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(metavar="MIN:MAX:COUNT", help="Bytes of the all-reduces, as 1K:1M:6."),
+    ] = None,
+    repetitions: Annotated[
+        int | None, typer.Option(help="Timed all-reduces of a size in a step.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, float16 or bfloat16.")] = None,
+    probe: Annotated[
+        bool | None, typer.Option("--probe", help="Look for a slow link, node or rank.")
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Steps between checkpoints; 0 = none.")
+    ] = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on from a checkpoint, in any layout.")
     ] = None,
@@ -77,13 +129,36 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="SPEC",
-            help="KIND:rank=R|node=N[,factor=F][,from=STEP][,to=STEP], or random@SEED.",
+            help="KIND:rank=R|node=N[,factor=F][,from=STEP][,to=STEP][,shape=SHAPE], links also"
+            " [,peer=N][,rate=R][,delay=D][,jitter=J][,loss=L]; or random@SEED.",
         ),
     ] = None,
+    disturb: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="What slows a run by design: KIND[:factor=F][,every=N][,from=STEP][,to=STEP].",
+        ),
+    ] = None,
+    network: Annotated[
+        str,
+        typer.Option(help="namespaces = one for each emulated node; auto = if a fault needs it."),
+    ] = "auto",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Archive; default runs/<run>.")
     ] = None,
-    launcher: Annotated[str, typer.Option(help="local")] = "local",
+    launcher: Annotated[str, typer.Option(help="local or mpirun.")] = "local",
+    hostfile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Hosts for mpirun, one a line, as `host slots=8`."),
+    ] = None,
+    job: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Start nothing: write what `torchrun -m workloads FILE` and srun need.",
+        ),
+    ] = None,
     device: Annotated[
         Device, typer.Option(help="Where ranks compute; auto = on GPUs if each rank has one.")
     ] = Device.AUTO,
@@ -95,8 +170,12 @@ def run(
         float, typer.Option(help="Spread of an emulated device's time per step, as a ratio.")
     ] = 0.02,
     hang_timeout: Annotated[
-        float, typer.Option(help="Seconds without a step after which the run is ended.")
-    ] = 10.0,
+        float | None,
+        typer.Option(
+            help="Seconds without a step after which the run is ended; default 10, with a host"
+            " file or --exec 300."
+        ),
+    ] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
     """Run a workload of real processes under observation, and leave an archive.
@@ -105,24 +184,41 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
+    from lockstep import results
     from lockstep.observe import watched
-    from lockstep.planning import plan
-    from workloads.spec import Training
+    from lockstep.planning import plan, planned_program, trained
 
-    training = Training(
-        model=model, data=data, vocabulary=vocabulary, sequence=sequence, micro_batch=micro_batch,
-        micro_batches=micro_batches, virtual_stages=virtual_stages,
-        sequence_parallel=sequence_parallel, recompute=recompute,
-        sharded_optimizer=sharded_optimizer, learning_rate=learning_rate,
-        checkpoint_every=checkpoint_every, resume=None if resume is None else str(resume),
-    )  # fmt: skip
-    spec = plan(
-        workload, nodes=nodes, ranks_per_node=ranks_per_node, dp=dp, tp=tp, pp=pp, steps=steps,
-        seed=seed, faults=fault or [], training=training, launcher=launcher,
-        device=device, pace=None if pace is None else pace is Pace.ON,
-        device_noise=device_noise, hang_timeout=hang_timeout, token=secrets.token_hex(2),
-    )  # fmt: skip
+    wanted = {
+        "model": model, "data": data, "vocabulary": vocabulary, "sequence": sequence,
+        "micro_batch": micro_batch, "micro_batches": micro_batches,
+        "virtual_stages": virtual_stages, "sequence_parallel": sequence_parallel,
+        "recompute": recompute, "sharded_optimizer": sharded_optimizer,
+        "learning_rate": learning_rate, "eval_every": eval_every, "goal": goal,
+        "stop_at_goal": stop_at_goal, "time_budget": time_budget,
+        "sizes": sizes, "repetitions": repetitions, "dtype": dtype, "probe": probe,
+        "checkpoint_every": checkpoint_every, "resume": None if resume is None else str(resume),
+    }  # fmt: skip
+    token, elsewhere = secrets.token_hex(2), program or hostfile is not None
+    patience = (300.0 if elsewhere else 10.0) if hang_timeout is None else hang_timeout
+    if program:
+        spec = planned_program(
+            words, step_pattern, nodes=nodes, ranks_per_node=ranks_per_node,
+            hang_timeout=patience, token=token,
+        )  # fmt: skip
+    else:
+        workload = one_workload(words, step_pattern)
+        given = {name: value for name, value in wanted.items() if value is not None}
+        spec = plan(
+            workload, nodes=nodes, ranks_per_node=ranks_per_node, dp=dp, tp=tp, pp=pp, steps=steps,
+            seed=seed, faults=fault or [], disturbances=disturb or [], network=network,
+            training=trained(workload, given), launcher=launcher, hostfile=hostfile,
+            device=device, pace=None if pace is None else pace is Pace.ON,
+            device_noise=device_noise, hang_timeout=patience, token=token,
+        )  # fmt: skip
     archive = out if out is not None else Path("runs") / spec.run
+    if job is not None:
+        write_job(spec, archive, job)
+        return ExitCode.OK
     show = output.Progress()
     try:
         outcome = watched(spec, archive, show)
@@ -135,9 +231,39 @@ def run(
         "ranks": list(outcome.ranks),
         "reason": outcome.reason,
     }
+    found = results.read(archive)
     text = "\n".join(f"{name:8}{value}" for name, value in answer.items() if value not in ([], ""))
-    output.document(answer, form, text)
+    output.document({**answer, "results": found}, form, "\n".join([text, *results.lines(found)]))
     return exit_code(spec, outcome, archive)
+
+
+def one_workload(words: list[str], step_pattern: str | None) -> str:
+    """The workload, where just one was named.
+
+    Raises:
+        CommandError: 64, something else was.
+    """
+    if len(words) != 1:
+        fail(
+            ExitCode.USAGE,
+            f"{' '.join(words)!r} is not one workload; to run a command of yours: lockstep run"
+            f" --exec -- {' '.join(words)}",
+        )
+    if step_pattern is not None:
+        fail(ExitCode.USAGE, "--step-pattern is for --exec alone; leave it out")
+    return words[0]
+
+
+def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
+    """For launchers of others: torchrun, srun, a plain mpirun."""
+    from workloads.job_file import Job
+
+    archive.mkdir(parents=True, exist_ok=True)
+    Job(spec, archive.resolve()).write(path)
+    output.note(
+        f"start it with: torchrun --nnodes {spec.layout.nodes} --nproc-per-node"
+        f" {spec.layout.ranks_per_node} -m workloads {path}"
+    )
 
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
@@ -147,7 +273,7 @@ def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
     if not as_injected(spec, outcome):
-        places = [f"rank {rank} on {spec.layout.node(rank)}" for rank in outcome.ranks]
+        places = [f"rank {rank} on {spec.node(rank)}" for rank in outcome.ranks]
         fail(
             ExitCode.INTERNAL,
             f"{' and '.join(places) or 'a rank'} failed, and no fault asked for it:"

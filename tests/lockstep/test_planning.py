@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lockstep import planning
 from lockstep.output import CommandError
 from lockstep.planning import plan
 from workloads.spec import RunSpec, Training
+from workloads.tasks import gpt
 
 AUTO = Training(micro_batches=0)
 
@@ -46,7 +46,7 @@ def planned(dp: int = 1, tp: int = 1, pp: int = 1, **training: Any) -> RunSpec:
 def test_a_run_that_cannot_be_is_refused_with_what_would_do(
     arguments: dict[str, Any], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "_memory_of_a_rank", lambda _layout: 4 * 2**30)
+    monkeypatch.setattr(gpt, "memory_of_a_rank", lambda _layout: 4 * 2**30)
     with pytest.raises(CommandError) as refused:
         planned(**arguments)
 

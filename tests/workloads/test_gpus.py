@@ -63,7 +63,7 @@ def test_every_rank_of_a_gpu_run_has_its_own_gpu() -> None:
 
     assert [0, 1, 2, 3] == [accelerator(spec, rank).device.index for rank in range(4)]
     for device in ("cuda", "cpu"):
-        assert f"--device {device}" in replace(spec, device=device).command(faults=False)
+        assert f"--device {device}" in replace(spec, device=device).command(faults=False, taken=())
 
 
 def test_products_in_bf16_leave_weights_gradients_and_outputs_in_fp32() -> None:

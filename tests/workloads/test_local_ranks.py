@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from workloads import watching
 from workloads.launchers import PEER_LOST_CODE, Ending, Outcome
-from workloads.launchers.local import ranks as local
-from workloads.launchers.local.ranks import RankProcess, Ranks, Told
+from workloads.launchers.local.ranks import RankProcess, Ranks
 from workloads.spec import Layout, RunSpec
+from workloads.told import Told
 
 SIGKILL, EXIT_1, PEER_LOST = int(signal.SIGKILL), 1 << 8, PEER_LOST_CODE << 8
 
@@ -35,7 +36,7 @@ def ended(folder: Path, statuses: list[int]) -> Outcome:
 def test_the_first_cause_is_named_and_not_its_victims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statuses: list[int], first: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(local, "AFTERMATH_SECONDS", 0.0)
+    monkeypatch.setattr(watching, "AFTERMATH_SECONDS", 0.0)
     outcome = ended(tmp_path, statuses)
 
     assert (Ending.CRASH, first) == (outcome.ending, outcome.ranks)
@@ -44,7 +45,7 @@ def test_the_first_cause_is_named_and_not_its_victims(
 def test_the_reason_is_the_last_line_of_the_first_causes_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "AFTERMATH_SECONDS", 0.0)
+    monkeypatch.setattr(watching, "AFTERMATH_SECONDS", 0.0)
 
     assert "exited with code 1: Error: of rank 1" == ended(tmp_path, [PEER_LOST, EXIT_1]).reason
     assert "killed by SIGKILL" == ended(tmp_path, [PEER_LOST, SIGKILL]).reason
@@ -71,7 +72,6 @@ def test_who_holds_the_others_up_is_told_also_where_stages_differ_in_collectives
     wanted: tuple[int, ...],
 ) -> None:
     monkeypatch.setattr(RankProcess, "told", lambda self: Told(9, 1.0, *told[self.rank]))
-    spec = RunSpec("run", "gpt", Layout(4, 1, 2, 1, 2), 10, 0)
     processes = [RankProcess(rank, 1, tmp_path, tmp_path) for rank in told]
 
-    assert wanted == Ranks(spec, processes)._laggards()
+    assert wanted == watching.laggards(processes)

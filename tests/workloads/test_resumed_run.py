@@ -32,7 +32,7 @@ def ran(forked: Forked, folder: Path, one: RunSpec) -> list[Any]:
 
     def work(rank: int) -> Any:
         job = RankJob(
-            one, rank, folder, folder / "rendezvous", dataset, folder / "checkpoints", 2, 0,
+            one, rank, folder, f"file://{folder}/rendezvous", dataset, folder / "checkpoints", 2, 0,
             folder / "tensorboard", 1e9,
         )  # fmt: skip
         with (folder / f"rank-{rank}.log").open("w") as log, redirect_stderr(log):

@@ -83,7 +83,7 @@ def recorded(forked: Forked, folder: Path, layout: Layout) -> list[dict[str, Any
 
     def work(rank: int) -> Any:
         job = train.RankJob(
-            spec=spec, rank=rank, node_dir=folder, rendezvous=folder / "rendezvous",
+            spec=spec, rank=rank, node_dir=folder, rendezvous=f"file://{folder}/rendezvous",
             dataset=dataset, checkpoints=folder / "checkpoints", cores=2, start_wall_ns=0,
         )  # fmt: skip
         train.train(job)

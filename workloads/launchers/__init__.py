@@ -13,6 +13,10 @@ PEER_LOST_CODE = 75
 """Exit code of a rank that ended because it could not reach another one: never the first cause."""
 
 
+class LaunchError(RuntimeError):
+    """The ranks could not be started, or not where they were asked to be; says what to do."""
+
+
 class Ending(StrEnum):
     """How a run ended."""
 
@@ -54,7 +58,7 @@ def as_injected(spec: RunSpec, outcome: Outcome) -> bool:
     if wanted is None:
         return outcome.ending is Ending.FINISHED
     per_node = spec.layout.ranks_per_node
-    asked = {rank for f in spec.faults if f.kind is wanted for rank in f.ranks(per_node)}
+    asked = {rank for f in spec.faults if f.stops is wanted for rank in f.ranks(per_node)}
     return bool(outcome.ranks) and asked.issuperset(outcome.ranks)
 
 
@@ -62,7 +66,11 @@ class Handle(Protocol):
     """A run that has been launched."""
 
     def wait(self, on_progress: Callable[[Progress], None]) -> Outcome:
-        """Block until all ranks have ended, or end them."""
+        """Block until all ranks have ended, or end them.
+
+        Raises:
+            LaunchError: They never came together; none is left.
+        """
         ...
 
     def end(self) -> None:
@@ -74,5 +82,10 @@ class Launcher(Protocol):
     """Starts the ranks of a run."""
 
     def launch(self, spec: RunSpec, workspace: Path, logs: Path) -> Handle:
-        """Start every rank; its ring appears in `workspace/<node>/`, its output in `logs`."""
+        """Start every rank; its ring appears in `workspace/<node>/`, its output in `logs`.
+
+        Raises:
+            LaunchError: What starts them is missing or refuses.
+            OSError: A file or a process could not be made; none of the run is left.
+        """
         ...

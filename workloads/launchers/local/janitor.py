@@ -1,9 +1,9 @@
 """Cleans up after a launcher that could not: a process that waits for its end.
 
 Ranks and collectors die with the launcher by themselves (death.py); what a killed launcher
-leaves are files in shared memory and cgroups. The janitor is forked first, sleeps on a pipe, and
-wakes when the last copy of the launcher's end closes, however that came about (the ranks inherit
-a copy each, and end with the launcher).
+leaves are files in shared memory, cgroups and network namespaces. The janitor is forked first,
+sleeps on a pipe, and wakes when the last copy of the launcher's end closes, however that came
+about (the ranks inherit a copy each, and end with the launcher).
 """
 
 import os
@@ -13,6 +13,8 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from workloads.faults import cgroup
+from workloads.network import namespaces
+from workloads.network.names import token
 
 PATIENCE_SECONDS = 10.0
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -44,18 +46,21 @@ class Janitor:
 
 
 def clean(run: str, workspace: Path) -> None:
-    """Remove the run's rings and cgroups; what is busy is tried again for a while."""
+    """Remove the run's rings, cgroups and network; what is busy is tried again for a while."""
     deadline = monotonic() + PATIENCE_SECONDS
     while not _cleaned(run, workspace) and monotonic() < deadline:
         sleep(0.1)
 
 
 def _cleaned(run: str, workspace: Path) -> bool:
-    shutil.rmtree(workspace, ignore_errors=True)
     try:
+        # Before the rings: as long as they are there, they say whose namespaces these are.
+        namespaces.remove(token(run))
         cgroup.remove(run)
     except OSError:  # a process of it still ends
         return False
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
     return not workspace.exists()
 
 

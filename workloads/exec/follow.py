@@ -1,0 +1,116 @@
+"""Follows the log of a rank and records, on its behalf, the steps that it speaks of."""
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic_ns
+
+from collector.contract.words import PHASES
+from workloads.exec.patterns import Said, StepPattern
+from workloads.ring import RingWriter
+from workloads.sdk.holder import Means
+from workloads.sdk.start import UnwritableError, started
+
+MOST_BYTES = 1 << 20
+"""Read at a time; a log that grows faster is read later."""
+MOST_STEPS = 10_000
+"""Between two lines; more is another number than a step."""
+HEARTBEAT_NS = 500_000_000
+_BEFORE_OTHER = [0] * (len(PHASES) - 1)
+"""`other` is the last phase: the log tells nothing of the ones before it."""
+
+
+class Follower:
+    """The steps of one rank by its log: their wall time, and nothing of what is inside them.
+
+    The time between two lines is divided among the steps between them. A number that falls begins
+    anew (an epoch). The first line only says where the count begins.
+    """
+
+    def __init__(
+        self, log: Path, pattern: StepPattern, environment: Mapping[str, str],
+        now: Callable[[], int] = monotonic_ns,
+    ) -> None:  # fmt: skip
+        self._log = log
+        self._pattern = pattern
+        self._environment = environment
+        self._now = now
+        self._offset = 0
+        self._rest = b""
+        self._last: Said | None = None
+        self._since = 0
+        self._writer: RingWriter | None = None
+        self._inode = 0
+        self._beaten = 0
+        self._over = False
+
+    def look(self, *, alive: bool = True) -> None:
+        """Read what is new in the log.
+
+        Args:
+            alive: Whether the rank's process runs; one that is stopped has no heartbeat.
+        """
+        now = self._now()
+        for line in self._lines():
+            said = self._pattern.find(line)
+            if said is not None:
+                self._heard(said, now)
+        if self._writer is not None and alive and now - self._beaten >= HEARTBEAT_NS:
+            self._writer.heartbeat()
+            self._beaten = now
+
+    def _lines(self) -> list[str]:
+        """Whole lines since the last look; a progress bar ends its own with a carriage return."""
+        try:
+            descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return []
+        try:
+            new = os.pread(descriptor, MOST_BYTES, self._offset)
+        finally:
+            os.close(descriptor)
+        self._offset += len(new)
+        *whole, rest = (self._rest + new).replace(b"\r", b"\n").split(b"\n")
+        self._rest = rest[-MOST_BYTES:]
+        return [line.decode(errors="replace") for line in whole]
+
+    def _heard(self, said: Said, now: int) -> None:
+        last, since = self._last, self._since
+        if last is None:
+            self._last, self._since = said, now
+            return
+        steps = said.step - last.step if said.step >= last.step else said.step
+        if steps == 0 and said.step == last.step:
+            return
+        self._last, self._since = said, now
+        if 0 < steps <= MOST_STEPS and self._record(last.step):
+            self._write(steps, since, now, said.loss)
+
+    def _record(self, first_step: int) -> bool:
+        """Whether the ring is ours: taken at the first step, and left to whoever took it then."""
+        if self._over:
+            return False
+        if self._writer is None:
+            try:
+                self._writer = started(self._environment, Means.LOG, first_step=first_step)
+            except (UnwritableError, ValueError):
+                self._over = True  # a better means records this rank
+                return False
+            self._inode = self._writer.path.stat().st_ino
+        try:
+            self._over = self._writer.path.stat().st_ino != self._inode
+        except OSError:
+            self._over = True
+        return not self._over
+
+    def _write(self, steps: int, since: int, now: int, loss: float) -> None:
+        assert self._writer is not None
+        wall = (now - since) // steps
+        for index in range(steps):
+            last = index == steps - 1
+            self._writer.end_step(
+                start_ns=since + index * wall, wall_ns=wall, cpu_ns=0, own_ns=wall,
+                phase_ns=[*_BEFORE_OTHER, wall], tags=0, samples=0, tokens=0, flops=0.0,
+                loss=loss if last else math.nan,
+            )  # fmt: skip

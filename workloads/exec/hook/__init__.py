@@ -1,0 +1,1 @@
+"""The folder that goes on a foreign program's PYTHONPATH; sitecustomize.py is all that counts."""

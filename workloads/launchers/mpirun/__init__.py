@@ -1,0 +1,128 @@
+"""Ranks that mpirun starts: on this host, or on those of a host file."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from workloads import peak
+from workloads.death import die_with_parent
+from workloads.job_file import Job
+from workloads.launchers.mpirun import hostfile, words
+from workloads.launchers.mpirun.program import find
+from workloads.launchers.mpirun.ranks import MpirunRanks
+from workloads.spec import RunSpec
+from workloads.tasks import find as find_task
+
+JOB_FILE = "job.json"
+MACHINES_FILE = "machines"
+COLLECTOR_PORT = 9410
+
+
+class MpirunLauncher:
+    """Starts the ranks by mpirun.
+
+    Without a host file the ranks are on this host and their nodes are emulated, as those of the
+    local launcher. With one, each node is a host, named as in the file; Lockstep must be installed
+    there at the same place, and a collector runs there as on every node in service.
+
+    Args:
+        hosts: The host file.
+        search: Where mpirun is looked for, as in PATH; None = see program.find.
+        rank: The command of a rank.
+
+    Attributes:
+        hosts: Names of the hosts, in the order of nodes; empty without a host file.
+
+    Raises:
+        HostfileError: The host file cannot be read.
+        LaunchError: There is no mpirun.
+    """
+
+    def __init__(
+        self,
+        hosts: Path | None = None,
+        *,
+        search: str | None = None,
+        rank: Sequence[str] = (sys.executable, "-m", "workloads"),
+    ) -> None:
+        self._rank = rank
+        self._file = hosts
+        self._listed = () if hosts is None else hostfile.read(hosts)
+        self._program = find(search)
+        self.hosts: tuple[str, ...] = tuple(host.name for host in self._listed)
+
+    def check(self, nodes: int, ranks_per_node: int) -> None:
+        """Whether the hosts are as many as the run has nodes, with room for its ranks.
+
+        Raises:
+            HostfileError: They are not.
+        """
+        if self._file is not None:
+            hostfile.require(self._listed, self._file, nodes, ranks_per_node)
+
+    def targets(self) -> dict[str, str]:
+        """Address of each host's own collector, by node; empty where the roof starts them."""
+        return {host: f"http://{host}:{COLLECTOR_PORT}" for host in self.hosts}
+
+    def launch(self, spec: RunSpec, workspace: Path, logs: Path) -> MpirunRanks:
+        """Start mpirun; it dies with this process, and its ranks with it.
+
+        Its own files go into the workspace, so that a killed one leaves none elsewhere.
+
+        Raises:
+            HostfileError: The hosts do not fit the run.
+            OSError: A file could not be written or mpirun not started; none of the run is left.
+        """
+        layout = spec.layout
+        self.check(layout.nodes, layout.ranks_per_node)
+        logs.mkdir(parents=True, exist_ok=True)
+        job = Job(
+            spec=spec,
+            output=logs.parent.resolve(),
+            hosts=len(self.hosts) or 1,
+            nodes=self.hosts,
+            peak_flops=peak.measured() if spec.device == "cpu" else None,
+        )
+        machines = None
+        if self.hosts:
+            machines = workspace / MACHINES_FILE
+            machines.write_text(words.machines(self._program, self.hosts, layout.ranks_per_node))
+            told = job.text()  # the hosts need not share a file system
+        else:
+            told = str(workspace / JOB_FILE)
+            _on_this_host(job, workspace).write(Path(told))
+        variables = words.environment(self._program, os.environ)
+        scratch = workspace / "tmp"
+        scratch.mkdir(exist_ok=True)
+        arguments = words.command(
+            self._program,
+            layout.world,
+            variables,
+            [*self._rank, told, "--keep"],
+            hosts=machines,
+            root=os.geteuid() == 0,
+        )
+        log = logs / "mpirun.log"
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                arguments, env=variables | {"TMPDIR": str(scratch)},
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file,
+                process_group=0,  # Ctrl-C goes to us; we say when the ranks end
+                preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),
+            )  # fmt: skip
+        return MpirunRanks(spec, process, log, job.peak_flops)
+
+
+def _on_this_host(job: Job, workspace: Path) -> Job:
+    """With all that the launcher can make itself."""
+    return replace(
+        job,
+        directory=workspace,
+        rendezvous=f"file://{workspace}/rendezvous",
+        data=find_task(job.spec.workload).prepare(job.spec, workspace),
+    )

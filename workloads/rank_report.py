@@ -1,0 +1,48 @@
+"""What a rank's keeper tells the launcher of it: one line of JSON on standard output, all of it.
+
+Every line says everything, so that a line that mpirun tore or mixed up costs nothing.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+
+from workloads.from_json import ShapeError, built
+from workloads.told import Told
+
+MARK = "lockstep-rank "
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One rank as its keeper sees it.
+
+    Attributes:
+        pid: Of the rank's process, on its host; 0 before there is one.
+        status: How it ended, as waitpid gives it; None while it runs.
+        last: The last line of its log once it has ended.
+        told: What its ring says; None before there is one.
+        refused: Why it was not started; empty = it was.
+    """
+
+    rank: int
+    host: str
+    pid: int = 0
+    status: int | None = None
+    last: str = ""
+    told: Told | None = None
+    refused: str = ""
+
+    def line(self) -> str:
+        """The line to write."""
+        return f"{MARK}{json.dumps(asdict(self))}\n"
+
+
+def parsed(line: str) -> Report | None:
+    """The report that a line is; None for any other."""
+    _, mark, text = line.partition(MARK)
+    if not mark:
+        return None
+    try:
+        return built(Report, json.loads(text), "report")
+    except (ShapeError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,68 @@
+"""An address of this host that others can reach, and the network interface behind an address."""
+
+import array
+import fcntl
+import ipaddress
+import socket
+import struct
+from collections.abc import Iterable
+
+LOOPBACK = "127.0.0.1"
+_SIOCGIFCONF = 0x8912
+_INTERFACE_REQUEST = struct.Struct("16s24s")  # struct ifreq of netdevice(7) on 64 bits
+_SOMEWHERE = "192.0.2.1"
+"""An address of documentation (RFC 5737): connecting a datagram socket to it sends nothing, and
+finds the interface of the default route."""
+
+
+def free_port() -> int:
+    """A TCP port that nobody listened on a moment ago."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])
+
+
+def routable(peers: Iterable[str], own: str) -> str | None:
+    """An address of this host that its peers can reach, as far as this host can know.
+
+    The one that packets to a peer leave from; else what our own name means to the resolver; else
+    the one of the default route. Never a loopback address, which is what many an /etc/hosts says
+    of its own host.
+    """
+    for target in (*peers, own, _SOMEWHERE):
+        address = towards(target)
+        if address is not None and not ipaddress.ip_address(address).is_loopback:
+            return address
+    return None
+
+
+def towards(host: str) -> str | None:
+    """The IPv4 address of ours that packets to a host leave from; None where there is no way."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))  # discard (RFC 863); connecting sends nothing
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def interface_of(address: str) -> str | None:
+    """The network interface that has an IPv4 address; None where none has."""
+    if ipaddress.ip_address(address).is_loopback:
+        return "lo"
+    return _addresses().get(address)
+
+
+def _addresses() -> dict[str, str]:
+    """Interface by IPv4 address, from the kernel (netdevice(7), SIOCGIFCONF)."""
+    room = array.array("B", bytes(_INTERFACE_REQUEST.size * 256))
+    pointer, _ = room.buffer_info()
+    request = bytearray(struct.pack("iP", len(room), pointer))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        fcntl.ioctl(asker, _SIOCGIFCONF, request)
+    (length,) = struct.unpack_from("i", request)
+    found = {}
+    for name, data in _INTERFACE_REQUEST.iter_unpack(room.tobytes()[:length]):
+        # A sockaddr_in: two bytes of family, two of port, four of address.
+        found[socket.inet_ntoa(data[4:8])] = name.rstrip(b"\0").decode().partition(":")[0]
+    return found

@@ -1,0 +1,95 @@
+"""Who writes a ring, read from its header with pread."""
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+
+from collector.contract import ring
+
+FRESH_SECONDS = 3.0
+"""A heartbeat (one in half a second) that is older is of a process that is gone or stands still."""
+
+_PID = 4
+"""Place of the pid among IDENTITY's numbers after the names."""
+_FIRST_NUMBER = 6
+
+
+class Means(StrEnum):
+    """How the steps of a rank come to be known, the best first; in its ring as the first tag."""
+
+    SDK = "by the program"
+    OPTIMIZER = "by torch's optimizer"
+    LOG = "by the log"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that writes a ring.
+
+    Attributes:
+        pid: As it knows itself.
+        steps: That it has recorded.
+        means: The first tag: how it knows them.
+        inode: Of the file; another one after another writer took the place.
+        lives: Its heart beat lately.
+        waited: Somebody told how long it waited for others: its own time is known.
+    """
+
+    run: str
+    pid: int
+    steps: int
+    means: str
+    inode: int
+    lives: bool
+    waited: bool
+
+
+def holder(path: Path) -> Holder | None:
+    """Who writes the ring; None if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        header = os.pread(descriptor, ring.HEADER_BYTES, 0)
+        inode = os.fstat(descriptor).st_ino
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    if len(header) < ring.HEADER_BYTES:
+        return None
+    identity = ring.IDENTITY.unpack_from(header, ring.IDENTITY_OFFSET)
+    steps, wall, own = ring.COUNTERS.unpack_from(header, ring.COUNTERS_OFFSET)[:3]
+    (beat,) = ring.HEARTBEAT.unpack_from(header, ring.HEARTBEAT_OFFSET)
+    tag = header[ring.TAG_NAMES_OFFSET : ring.TAG_NAMES_OFFSET + ring.TAG_NAME_BYTES]
+    return Holder(
+        run=_text(identity[3]),
+        pid=identity[_FIRST_NUMBER + _PID],
+        steps=steps,
+        means=_text(tag),
+        inode=inode,
+        lives=0.0 <= monotonic() - beat / 1e9 < FRESH_SECONDS,
+        waited=own < wall,
+    )
+
+
+def may_take(other: Holder, run: str, pid: int, means: Means, *, trains: bool) -> bool:
+    """Whether the process `pid` may put its ring in the place of another one.
+
+    The better means wins. Of two that only watch torch, one that trains wins over one that has not
+    trained yet; a log counts where torch's optimizers do not.
+    """
+    if not other.lives or other.run != run:
+        return True
+    if other.means == Means.SDK:
+        return means is Means.SDK and other.pid == pid
+    if means is Means.SDK or (other.means == Means.LOG and means is Means.OPTIMIZER):
+        return trains
+    return trains and (other.pid == pid or other.steps == 0)
+
+
+def _text(padded: bytes) -> str:
+    return padded.partition(b"\0")[0].decode(errors="replace")

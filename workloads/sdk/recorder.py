@@ -1,0 +1,79 @@
+"""What a training program sees of the recording; this one records nothing."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import SupportsFloat, TypeVar
+
+ItemT = TypeVar("ItemT")
+
+_NOTHING = nullcontext()
+
+
+class Recorder:
+    """Does nothing, for programs that run without Lockstep; RingRecorder has the same methods.
+
+    Attributes:
+        active: Whether anything is recorded.
+    """
+
+    active = False
+
+    def steps(self, items: Iterable[ItemT]) -> Iterable[ItemT]:
+        """The items; each is a step, and waiting for the next one is its phase `data`.
+
+        A step ends where the loop asks for the next item, or leaves the loop after having done
+        something.
+        """
+        return items
+
+    def step(self) -> AbstractContextManager[object]:
+        """A `with` block that is one step, for programs with a loop of their own."""
+        return _NOTHING
+
+    def step_ended(
+        self, *, loss: SupportsFloat | None = None, samples: int = 0, tokens: int = 0
+    ) -> None:
+        """One step has just ended and the next begins, for callbacks of a framework.
+
+        The first step begins with the recorder. Do not mix with `steps` and `step`.
+        """
+
+    def phase(self, name: str) -> AbstractContextManager[object]:
+        """A `with` block of the step in progress; phases do not nest.
+
+        `checkpoint` and `eval` also mark the step as one that is slow by design.
+
+        Args:
+            name: data, forward, backward, grad_sync, optimizer, checkpoint, eval or other.
+        """
+        return _NOTHING
+
+    def collective(
+        self,
+        group: str = "dp",
+        *,
+        kind: str = "all-reduce",
+        bytes: int = 0,  # noqa: A002 - the word of the thing itself
+    ) -> AbstractContextManager[object]:
+        """A `with` block around a blocking collective: its time is waiting, not the rank's own.
+
+        Args:
+            group: world, dp, pp, tp, ep or cp.
+            kind: all-reduce, all-gather, reduce-scatter, broadcast or barrier.
+            bytes: What it carries.
+        """
+        return _NOTHING
+
+    def tell(
+        self, *, loss: SupportsFloat | None = None, samples: int | None = None,
+        tokens: int | None = None, flops: float | None = None,
+    ) -> None:  # fmt: skip
+        """Facts of the step in progress; a loss on a GPU is waited for when the step ends."""
+
+    def watch_torch(self) -> None:
+        """Time what torch.distributed makes this rank wait for, so that its own time is known.
+
+        On CPU (gloo): blocking collectives, `Work.wait`, and DistributedDataParallel's gradient
+        buckets. Call it before the first backward pass. On GPUs (NCCL) it does nothing: there a
+        collective runs beside the program, and host times would say nothing true.
+        """

@@ -1,0 +1,79 @@
+"""Opens the ring of a rank that somebody else's program is."""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic_ns
+
+from collector.contract import ring
+from collector.contract.words import RankState
+from workloads.clocksync import wall_minus_monotonic_ns
+from workloads.ring import RingWriter
+from workloads.ring_file import Identity
+from workloads.sdk.holder import Means, holder, may_take
+from workloads.sdk.who import who_am_i
+
+DIRECTORY_VARIABLE = "LOCKSTEP_DIR"
+NODE_VARIABLE = "LOCKSTEP_NODE"
+
+
+class UnwritableError(Exception):
+    """There is no ring for this rank; the message says why.
+
+    Attributes:
+        taken: Because another one writes it.
+    """
+
+    def __init__(self, sentence: str, *, taken: bool = False) -> None:
+        super().__init__(sentence)
+        self.taken = taken
+
+
+def started(
+    environment: Mapping[str, str], means: Means, *, rank: int | None = None,
+    world: int | None = None, dp: int | None = None, tp: int = 0, pp: int = 0,
+    trains: bool = True, first_step: int = 0,
+) -> RingWriter:  # fmt: skip
+    """The writer of this process's ring, in the folder LOCKSTEP_DIR.
+
+    Args:
+        trains: Whether it is known that this process takes steps.
+
+    Raises:
+        UnwritableError: The ring cannot be made, or another process writes it.
+        ValueError: The environment does not say which rank this is.
+    """
+    who = who_am_i(environment, Path(sys.argv[0] if sys.argv else "").stem, rank, world)
+    path = Path(environment[DIRECTORY_VARIABLE]) / ring.file_name(who.rank)
+    other = holder(path)
+    if other is not None and not may_take(other, who.run, os.getpid(), means, trains=trains):
+        raise UnwritableError(
+            f"process {other.pid} records rank {who.rank} of {who.run} already;"
+            " set RANK, and call lockstep.recorder in one process a rank",
+            taken=True,
+        )
+    offset, _ = wall_minus_monotonic_ns()
+    identity = Identity(
+        run=who.run,
+        node=environment.get(NODE_VARIABLE) or socket.gethostname(),
+        uuid="",
+        rank=who.rank,
+        world=who.world,
+        local_rank=who.local_rank,
+        attempt=who.attempt,
+        dp=who.rank if dp is None else dp,
+        pp=pp,
+        tp=tp,
+        gpu=-1,  # the collector finds the GPU by the process
+        start_wall_ns=monotonic_ns() + offset,
+        wall_minus_monotonic_ns=offset,
+    )
+    try:
+        writer = RingWriter(path, identity, first_step)
+    except OSError as error:
+        raise UnwritableError(f"{path} cannot be written ({error.strerror})") from error
+    writer.tag(means)
+    writer.state(RankState.RUNNING)
+    return writer

@@ -1,0 +1,73 @@
+"""A blocking collective that the program itself marks: what it takes is waiting, not own time."""
+
+from dataclasses import dataclass
+from time import monotonic_ns
+from types import TracebackType
+from typing import Self
+
+from collector.contract.ring import NO_TAG
+from workloads.recording import StepRecorder
+from workloads.ring import GROUP_INDEX, OP_INDEX
+from workloads.sdk.warning import warn
+
+NAMES: dict[tuple[str, str], str] = {
+    ("dp", "all-reduce"): "dp-all-reduce",
+    ("dp", "all-gather"): "params-all-gather",
+    ("dp", "reduce-scatter"): "grads-reduce-scatter",
+    ("tp", "all-reduce"): "tp-all-reduce",
+    ("tp", "all-gather"): "tp-all-gather",
+    ("tp", "reduce-scatter"): "tp-reduce-scatter",
+    ("world", "all-reduce"): "world-all-reduce",
+    ("world", "broadcast"): "world-broadcast",
+    ("world", "barrier"): "world-barrier",
+}
+"""(group, kind) -> the operation of words.OPS; for others only the waiting is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An operation and a group by their indices in the ring."""
+
+    op: int
+    group: int
+
+
+def place_of(group: str, kind: str) -> Place | None:
+    """None where the ring has no name for it; a group that does not exist is warned of."""
+    if group not in GROUP_INDEX:
+        warn(f"there is no group {group!r}; only the waiting counts: {', '.join(GROUP_INDEX)}")
+        return None
+    name = NAMES.get((group, kind))
+    return None if name is None else Place(OP_INDEX[name], GROUP_INDEX[group])
+
+
+class Waiting:
+    """A `with` block that is a blocking collective.
+
+    One that raises stays open in the ring: it says where the rank was lost.
+    """
+
+    __slots__ = ("_place", "_recorder", "_since", "_size")
+
+    def __init__(self, recorder: StepRecorder, place: Place | None, size: int) -> None:
+        self._recorder, self._place, self._size = recorder, place, max(0, int(size))
+        self._since = 0
+
+    def __enter__(self) -> Self:
+        place = self._place
+        writer = self._recorder.writer
+        self._since = monotonic_ns() if place is None else writer.begin(place.op, place.group)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        place, since = self._place, self._since
+        if place is None:
+            self._recorder.waited(monotonic_ns() - since)
+        elif error is None:
+            end = self._recorder.writer.end
+            self._recorder.waited(end(place.op, place.group, since, self._size, NO_TAG))

@@ -1,0 +1,149 @@
+"""Watches the ranks of a run, whoever started them: progress, hangs, crashes, the end."""
+
+import math
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Protocol
+
+from workloads.launchers import PEER_LOST_CODE, Ending, Outcome, Progress
+from workloads.resume import about
+from workloads.spec import RunSpec
+from workloads.told import Told
+
+POLL_SECONDS = 0.1
+STARTUP_SECONDS = 60.0
+AFTERMATH_SECONDS = 3.0
+"""How long the survivors of a crash are kept, so that two scrapes see who is gone."""
+FROZEN_SECONDS = 3.0
+"""A process whose heartbeat (one in half a second) is older stands still."""
+SHOWN_CHARACTERS = 300
+
+
+class Watched(Protocol):
+    """One rank, wherever it runs; `status` is how it ended, as waitpid gives it."""
+
+    @property
+    def rank(self) -> int:
+        """Its rank."""
+        ...
+
+    @property
+    def status(self) -> int | None:
+        """How it ended, as far as `reap` has seen it."""
+        ...
+
+    def reap(self) -> bool:
+        """Whether it has ended by now."""
+        ...
+
+    def told(self) -> Told | None:
+        """What its ring says; None before there is one."""
+        ...
+
+    def how(self) -> str:
+        """How it ended, in words."""
+        ...
+
+
+def watch(
+    spec: RunSpec,
+    ranks: Sequence[Watched],
+    end: Callable[[], None],
+    on_progress: Callable[[Progress], None],
+    lost: Callable[[], str | None] = lambda: None,
+    startup_seconds: float = STARTUP_SECONDS,
+) -> Outcome:
+    """Watch until all ranks have ended; end them after a crash or a hang.
+
+    Args:
+        end: Ends all ranks.
+        lost: Why nothing more will be heard of the ranks; None while that is not so.
+        startup_seconds: How long the first step may take.
+    """
+    step, moved, patience = -1, monotonic(), max(startup_seconds, spec.hang_timeout)
+    resume = spec.training.resume
+    resumed = 0 if resume is None else about(Path(resume)).step
+    while True:
+        why = lost()  # asked first: what was told before counts
+        ended = [one for one in ranks if one.reap()]
+        if first_to_fail(ended):
+            sleep(AFTERMATH_SECONDS)
+            failed = first_to_fail([one for one in ranks if one.reap()])
+            end()
+            return Outcome(Ending.CRASH, tuple(one.rank for one in failed), failed[0].how())
+        if len(ended) == len(ranks):
+            return Outcome(Ending.FINISHED)
+        if why is not None:
+            end()
+            return Outcome(Ending.CRASH, (), why)
+        progress = progress_of(spec, ranks)
+        if progress.step > step:
+            if progress.step > resumed:
+                patience = spec.hang_timeout
+            step, moved = progress.step, monotonic()
+            on_progress(progress)
+        elif monotonic() - moved > patience:
+            late = laggards(ranks)
+            end()
+            return Outcome(Ending.HANG, late, f"no rank completed a step for {patience:g} s")
+        sleep(POLL_SECONDS)
+
+
+def first_to_fail(ended: Sequence[Watched]) -> list[Watched]:
+    """The ranks that died by themselves.
+
+    One that a signal killed goes before the others, and those that only missed it come last.
+    """
+    failed = [one for one in ended if one.status]
+    codes = {one.rank: os.waitstatus_to_exitcode(one.status or 0) for one in failed}
+    by_signal = [one for one in failed if codes[one.rank] < 0]
+    first = [one for one in failed if codes[one.rank] != PEER_LOST_CODE]
+    return by_signal or first or failed
+
+
+def progress_of(spec: RunSpec, ranks: Sequence[Watched]) -> Progress:
+    """Where the slowest rank is; 0 until all have been heard of."""
+    told = [known for one in ranks if (known := one.told())]
+    step = min((one.steps for one in told), default=0) if len(told) == len(ranks) else 0
+    # Only the last stage knows the loss.
+    losses = [one.loss for one in told if not math.isnan(one.loss)]
+    return Progress(step, spec.steps, losses[0] if losses else None)
+
+
+def laggards(ranks: Sequence[Watched]) -> tuple[int, ...]:
+    """The ranks that hold the others up: frozen, or not where all others wait; else unknown.
+
+    Stages of a pipeline arrive at different numbers of collectives, so the fewest arrivals
+    tell only where all ranks wait.
+    """
+    told = {one.rank: known for one in ranks if (known := one.told())}
+    fewest = min((one.arrived for one in told.values()), default=0)
+    for holds_up in (
+        lambda one: one.heartbeat_age > FROZEN_SECONDS,
+        lambda one: not one.waits,
+        lambda one: one.arrived == fewest,
+    ):
+        found = tuple(rank for rank, one in told.items() if holds_up(one))
+        if 0 < len(found) < len(ranks):
+            return found
+    return ()
+
+
+def how_it_ended(status: int, last: str) -> str:
+    """How a process ended, in words, with the last line it wrote."""
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    after = f": {last}" if last else ""
+    return f"exited with code {os.waitstatus_to_exitcode(status)}{after}"
+
+
+def last_line(log: Path) -> str:
+    """The last line of a rank's log, cut; empty where there is none."""
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1][:SHOWN_CHARACTERS] if lines else ""
