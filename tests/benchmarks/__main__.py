@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, str] = {
     "collector_memory": "the collector's resident memory over 100,000 scrapes",
     "collector_peers": "the page beside prometheus_client and node_exporter",
     "help_speed": "wall time of `lockstep --help`",
+    "leftovers": "what 100 runs leave, killed ones included",
     "nccl_inspector": "10,000 lines a second of NCCL Inspector",
     "nccl_ras": "an answer of NCCL's RAS about 1,000 ranks",
     "probe": "the pairwise probe among 8 nodes with a real bad link or node",
