@@ -13,7 +13,7 @@ from typing import Any, SupportsFloat
 import torch
 import torch.distributed as dist
 
-from collector.contract.words import Phase, RankState
+from collector.contract.words import PHASES, Phase, RankState
 from workloads import mesh, peak
 from workloads.accelerator import Accelerator
 from workloads.checkpoint import Checkpoints
@@ -163,6 +163,7 @@ class Loop:
     def _segment(self, name: str, tag: str) -> Iterator[None]:
         """One micro-batch's forward or backward: a phase, an operation, and the device's pace."""
         if self._evaluating:  # the phase is eval, and phases do not nest
+            self._recorder.writer.phase(PHASES.index(Phase.EVAL))  # it gets on
             with self._device.segment(name), self._where.precision():
                 yield
             return

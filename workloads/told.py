@@ -6,6 +6,7 @@ from pathlib import Path
 from time import monotonic
 
 from collector.contract import ring
+from collector.contract.words import PHASES, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Told:
         arrived: Collectives that it has arrived at.
         waits: It is inside a collective now.
         heartbeat_age: Seconds since its helper thread ran.
+        evaluates: It is in an evaluation now.
+        progress_age: Seconds since its training thread began or ended something.
     """
 
     steps: int
@@ -25,6 +28,8 @@ class Told:
     arrived: int
     waits: bool
     heartbeat_age: float
+    evaluates: bool = False
+    progress_age: float = 0.0
 
 
 def told_by(path: Path) -> Told | None:
@@ -51,4 +56,6 @@ def told_by(path: Path) -> Told | None:
         arrived=sum(enqueued for _, _, enqueued, _ in groups),
         waits=live[4] != 0,
         heartbeat_age=monotonic() - beat / 1e9,
+        evaluates=live[3] == PHASES.index(Phase.EVAL),
+        progress_age=monotonic() - live[9] / 1e9,
     )

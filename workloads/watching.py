@@ -85,11 +85,19 @@ def watch(
                 patience = spec.hang_timeout
             step, moved = progress.step, monotonic()
             on_progress(progress)
+        elif any(_evaluates(one, patience) for one in ranks):
+            moved = monotonic()
         elif monotonic() - moved > patience:
             late = laggards(ranks)
             end()
             return Outcome(Ending.HANG, late, f"no rank completed a step for {patience:g} s")
         sleep(POLL_SECONDS)
+
+
+def _evaluates(one: Watched, patience: float) -> bool:
+    """Whether a rank gets on with an evaluation, which may take longer than many steps."""
+    told = one.told()
+    return told is not None and told.evaluates and told.progress_age < patience
 
 
 def first_to_fail(ended: Sequence[Watched]) -> list[Watched]:

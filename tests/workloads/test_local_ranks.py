@@ -1,6 +1,7 @@
 """The launcher's side of the ranks: which one failed first, in numbers of the kernel."""
 
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,40 @@ def test_who_holds_the_others_up_is_told_also_where_stages_differ_in_collectives
     processes = [RankProcess(rank, 1, tmp_path, tmp_path) for rank in told]
 
     assert wanted == watching.laggards(processes)
+
+
+@dataclass
+class Still:
+    """A rank that completes no step."""
+
+    told_now: Told
+    rank: int = 0
+    status: int | None = None
+
+    def reap(self) -> bool:
+        return False
+
+    def told(self) -> Told:
+        return self.told_now
+
+    def how(self) -> str:
+        return "it did not end"
+
+
+def test_a_long_evaluation_is_no_hang_while_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes by 1 s a poll; the evaluation gets on for 100 s, then stands still."""
+    now = [0.0]
+
+    def wait(_seconds: float) -> None:
+        now[0] += 1.0
+        if now[0] > 100:
+            rank.told_now = Told(5, 1.0, 50, True, 0.1, evaluates=True, progress_age=now[0] - 100)
+
+    rank = Still(Told(5, 1.0, 50, True, 0.1, evaluates=True, progress_age=0.5))
+    monkeypatch.setattr(watching, "monotonic", lambda: now[0])
+    monkeypatch.setattr(watching, "sleep", wait)
+    spec = RunSpec("run", "gpt", Layout(1, 1, 1), 10, 0, hang_timeout=10.0)
+    outcome = watching.watch(spec, [rank], lambda: None, lambda _progress: None)
+
+    assert Ending.HANG == outcome.ending
+    assert now[0] == pytest.approx(120, abs=3)

@@ -258,15 +258,6 @@ def test_what_is_prepared_is_what_the_ranks_read(tmp_path: Path, model: str, sid
     assert TASK.about(settings)["side"] == side
 
 
-def test_the_hang_timeout_outlasts_an_evaluation(folder: Path) -> None:
-    """31 images of 81 million FLOPs at 2 billion a second, and 50 images a second to read."""
-    wish = replace(spec(data=str(folder)), hang_timeout=1.0)
-    without = replace(wish, training=replace(wish.training, eval_every=0))
-
-    assert 31 * (0.0811 / 2 + 1 / 50) == pytest.approx(TASK.check(wish).hang_timeout, abs=0.5)
-    assert 1.0 == TASK.check(without).hang_timeout
-
-
 def test_defaults_are_of_a_model_that_is_known() -> None:
     assert TASK.defaults.model in IMAGE_CONFIGS
     assert {field for field in TASK.options if not hasattr(Training(), field)} == set()

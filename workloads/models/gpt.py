@@ -263,4 +263,5 @@ def _mine(
 
 
 def _seed(seed: int, name: str) -> int:
-    return seed * 0x1_0000_0000 + zlib.crc32(name.encode())
+    """32 bits: torch's generator on the CPU ignores all above (at/core/MT19937RNGEngine.h)."""
+    return zlib.crc32(f"{seed}/{name}".encode())

@@ -8,7 +8,6 @@ from workloads.data import cifar, gratings, imagenet
 from workloads.data.images import ImageSet
 from workloads.goals import MLBENCH
 from workloads.models.image_configs import (
-    BACKWARD_AND_FORWARD,
     IMAGE_CONFIGS,
     ImageConfig,
     resized,
@@ -25,10 +24,6 @@ MOST_BYTES = 48 << 20
 """Of synthetic images to learn from; a longer run sees them again, shifted and mirrored."""
 VALIDATION_BYTES = 8 << 20
 VALIDATION_IMAGES = 1000
-SLOWEST_FLOPS = {"cpu": 2e9, "cuda": 1e12}
-"""Of a rank in a second: a tenth and less of what a busy machine was seen to do."""
-SLOWEST_IMAGES = 50
-"""Of a rank in a second, to decode: half of what a core does."""
 MARGIN = 0.03
 """How far below the best possible accuracy 150 steps of 2 ranks and 16 images may end."""
 RECIPE = (
@@ -57,10 +52,7 @@ class ResnetTask:
     sample = "images"
 
     def check(self, spec: RunSpec) -> RunSpec:
-        """See Task; looks at the user's files, but at the first images alone of a folder.
-
-        An evaluation is part of one step, so the hang timeout is at least as long as one may take.
-        """
+        """See Task; looks at the user's files, but at the first images alone of a folder."""
         training, layout = spec.training, spec.layout
         one_of("model", training.model, tuple(IMAGE_CONFIGS))
         if layout.tp * layout.pp > 1:
@@ -68,17 +60,11 @@ class ResnetTask:
                 f"resnet is data parallel alone: --tp {layout.tp} and --pp {layout.pp} must be 1"
             )
         folder = Path(training.data)
-        if training.data == SYNTHETIC:
-            validation = VALIDATION_IMAGES
-        else:
+        if training.data != SYNTHETIC:
             if IMAGE_CONFIGS[training.model].bottleneck:
                 imagenet.check(folder)
-            validation = len(_halves(spec, folder)[1])
-        patience = spec.hang_timeout
-        if training.eval_every:
-            patience = max(patience, _evaluation_seconds(spec, validation))
-        training = replace(training, micro_batches=1)
-        return replace(spec, training=training, hang_timeout=patience)
+            _halves(spec, folder)
+        return replace(spec, training=replace(training, micro_batches=1))
 
     def prepare(self, spec: RunSpec, workspace: Path) -> Path:
         """See Task: the folder of images."""
@@ -113,13 +99,6 @@ class ResnetTask:
         training, validation = _halves(spec, context.data)
         cools = spec.training.data == SYNTHETIC
         return ImageTraining(context, _config(spec), training, validation, cools=cools)
-
-
-def _evaluation_seconds(spec: RunSpec, images: int) -> float:
-    """How long an evaluation may take on a slow machine, in whole seconds."""
-    flops = _config(spec).flops_per_image / BACKWARD_AND_FORWARD
-    each = flops / SLOWEST_FLOPS[spec.device] + 1 / SLOWEST_IMAGES
-    return float(round(images * each / spec.layout.dp))
 
 
 def _config(spec: RunSpec) -> ImageConfig:
