@@ -77,7 +77,16 @@ def _lines(
 
 
 def _table(tree: Mapping[str, Any]) -> str:
-    header = ("run", "asked", "measured", "95 % interval", "within 10 %", "named", "right")
+    header = (
+        "run",
+        "asked",
+        "measured",
+        "95 % interval",
+        "within 10 %",
+        "named",
+        "right",
+        "why not",
+    )
     rows = [_row(line) for line in tree["trials"]]
     devices = "emulated devices" if tree["emulated_devices"] else "no emulated devices"
     parts = [f"{tree['setting']}, {devices}", output.grid(header, rows), _counts(tree)]
@@ -107,6 +116,7 @@ def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
         {None: "", True: "yes", False: "no"}[line["within"]],
         " and ".join(named) or "nobody",
         right,
+        line.get("why") or "",
     )
 
 

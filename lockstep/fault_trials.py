@@ -18,6 +18,7 @@ from workloads.faults.shapes import Shape
 
 if TYPE_CHECKING:
     from analyzer.run import Verdict
+    from workloads.faults.measure import Effect
 
 FACTORS = (1.1, 1.3, 2.0)
 SHAPED_KIND = FaultKind.COMPUTE
@@ -154,7 +155,7 @@ def _effect(setting: FaultSetting, trial: FaultTrial, archive: Path) -> dict[str
 
     from workloads.faults.measure import effect
 
-    nothing = dict.fromkeys(("asked", "measured", "interval", "within"))
+    nothing = dict.fromkeys(("asked", "measured", "interval", "within", "why"))
     if trial.fault is None:
         return nothing
     fault = parse(
@@ -162,7 +163,7 @@ def _effect(setting: FaultSetting, trial: FaultTrial, archive: Path) -> dict[str
         available=dict.fromkeys(BUILT, ""),
     )  # fmt: skip
     if fault.factor is None:
-        return nothing
+        return {**nothing, "why": "it stops the rank, and has no size"}
     # A link has no own time: the step's wall time is what it lengthens.
     seconds = "wall_seconds" if fault.kind in LINK_KINDS else "own_seconds"
     table = ds.dataset(archive / contract.STEPS_FILE, format="parquet").to_table(
@@ -171,13 +172,27 @@ def _effect(setting: FaultSetting, trial: FaultTrial, archive: Path) -> dict[str
     steps, ranks, times = (table[name].to_numpy() for name in table.column_names)
     found = effect(fault, steps[ranks == RANK], times[ranks == RANK])
     if found is None:
-        return {**nothing, "asked": fault.factor, "within": False}
+        unseen = "no step before it or during it was recorded"
+        return {**nothing, "asked": fault.factor, "within": False, "why": unseen}
+    why = _why_not(fault.factor, found)
     return {
         "asked": fault.factor,
         "measured": found.factor,
         "interval": [found.low, found.high],
-        "within": abs(found.factor / fault.factor - 1.0) <= TOLERANCE and found.low > 1.0,
+        "within": why is None,
+        "why": why,
     }
+
+
+def _why_not(asked: float, found: "Effect") -> str | None:
+    """Why an effect is not what was asked; None where it is."""
+    if found.low <= 1.0:
+        return "lost in the noise of this machine: the interval includes 1"
+    off = found.factor / asked - 1.0
+    if abs(off) <= TOLERANCE:
+        return None
+    spread = "" if found.low <= asked <= found.high else ", outside its own interval"
+    return f"{off:+.0%} off{spread}: other load on this machine, or too few steps to correct"
 
 
 def _named(trial: FaultTrial, verdict: "Verdict") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from lockstep.launching import hosts_of
 from lockstep.output import fail
 from workloads.data import DataError
 from workloads.faults.capabilities import available
+from workloads.faults.disturbances import Kind as Disturbing
 from workloads.faults.disturbances import parse_disturbance
 from workloads.faults.link import LinkError
 from workloads.faults.plan import Fault, FaultError, parse
@@ -23,6 +24,7 @@ from workloads.gpus import torch_build, visible, why_not
 from workloads.models.configs import ConfigError
 from workloads.network.conflicts import check_links
 from workloads.network.emulated import needed
+from workloads.resume import about
 from workloads.spec import (
     LAUNCHERS,
     MAX_LOCAL_RANKS,
@@ -36,6 +38,7 @@ from workloads.spec import (
     one_of,
 )
 from workloads.tasks import TASKS, find
+from workloads.warmup import FIRST_FAULTY_STEP
 
 MIN_STEPS = 10
 TOO_MANY = f"{{}} ranks are too many for one machine; at most {MAX_LOCAL_RANKS}"
@@ -111,7 +114,10 @@ def plan(
             parse_disturbance(spec, dp=layout.dp, pp=layout.pp, steps=steps, pace=pace)
             for spec in disturbances
         )
-        return find(workload).check(
+        kinds = {each.kind for each in disturbed}
+        if Disturbing.CHECKPOINT in kinds and "checkpoint_every" not in find(workload).options:
+            raise SpecError(f"{workload} writes no checkpoints; leave --disturb checkpoint out")
+        checked_spec = find(workload).check(
             RunSpec(
                 run=run_id(workload, token),
                 workload=workload,
@@ -131,6 +137,8 @@ def plan(
                 hang_timeout=hang_timeout,
             )
         )
+        _check_onsets(checked_spec)
+        return checked_spec
     except (SpecError, FaultError, DisturbanceError, LinkError, ConfigError, GoalError) as error:
         fail(ExitCode.USAGE, str(error))
     except DataError as error:
@@ -147,12 +155,32 @@ def _check_launcher(
         raise SpecError("link faults and --network need --launcher local")
 
 
+def _check_onsets(spec: RunSpec) -> None:
+    """Raises SpecError for a fault before which a resumed run shows no healthy speed."""
+    if spec.training.resume is None:
+        return
+    first = about(Path(spec.training.resume)).step + FIRST_FAULTY_STEP
+    for fault in spec.faults:
+        if fault.from_step < first:
+            raise SpecError(
+                f"fault {fault.spec!r}: a run that goes on from step {first - FIRST_FAULTY_STEP}"
+                f" shows its healthy speed first; give from={first} or later"
+            )
+
+
 def _check_goal(workload: str, training: Training) -> None:
+    if training.time_budget is not None and not training.eval_every:
+        raise SpecError("a run ends its --time-budget with an evaluation; give --eval-every, too")
     if training.goal is None:
         if training.stop_at_goal:
             raise SpecError("--stop-at-goal needs a --goal")
         return
-    parse_goal(training.goal, find(workload).goals)
+    task = find(workload)
+    goal = parse_goal(training.goal, task.goals)
+    if goal.metric not in task.metrics:
+        raise SpecError(
+            f"{workload} has no {goal.metric}; give a goal of {' or '.join(sorted(task.metrics))}"
+        )
     if not training.eval_every:
         raise SpecError("a goal is reached in an evaluation; give --eval-every STEPS, too")
 

@@ -142,17 +142,6 @@ def parse(text: str, task_goals: Mapping[str, str]) -> Goal:
     return Goal(metric, threshold, higher)
 
 
-def time_to_goal(evaluations: Sequence[Evaluated], goal: Goal) -> float | None:
-    """Training seconds at the first evaluation that reached it; None = none did.
-
-    With an accuracy as the goal this is MLBench's time to accuracy.
-    """
-    for found in evaluations:
-        if goal.reached_by(found.metrics.get(goal.metric, math.nan)):
-            return found.spent.training
-    return None
-
-
 def accuracy_after_time(evaluations: Sequence[Evaluated], budget: float) -> float | None:
     """Accuracy at the last evaluation within so many training seconds; None = there was none.
 

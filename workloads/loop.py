@@ -25,6 +25,7 @@ from workloads.evaluation import Evaluation
 from workloads.faults.cgroup import CpuGroup
 from workloads.faults.disturbances import Disturber, Kind
 from workloads.faults.inject import Injector
+from workloads.garbage_watch import GarbageWatch
 from workloads.model_setup import ModelParts
 from workloads.rank import RankJob, dice_seed
 from workloads.recording import StepRecorder
@@ -89,6 +90,7 @@ class Loop:
         )
         self._slowest = comm.collective("world-all-reduce", "world", "device-time")
         self._warmup_cpu: list[float] = []
+        self._garbage = GarbageWatch(recorder.writer)
 
     def run(self, first_step: int) -> None:
         """Train from a step to the last one."""
@@ -110,6 +112,7 @@ class Loop:
         finally:
             loader.close()
             self._injector.close()
+            self._garbage.close()
             if self._teller is not None:
                 self._teller.close()
 
@@ -136,6 +139,7 @@ class Loop:
         self._maybe_evaluate(step)
         self._maybe_checkpoint(step)
         told = math.nan if loss is None else self._where.fetched(loss)
+        self._garbage.write()
         counts = parts.counts
         recorder.end_step(
             samples=counts.samples, tokens=counts.tokens, flops=counts.flops, loss=told
@@ -189,8 +193,7 @@ class Loop:
             self._recorder.tag_step("gc")
         self._injector.collect_garbage(step)
         if planned:
-            with self._recorder.local("gc"):
-                gc.collect()
+            gc.collect()
 
     def _maybe_evaluate(self, step: int) -> None:
         if self._disturber.due(Kind.EVAL, step):

@@ -108,8 +108,10 @@ def test_a_small_effect_is_recorded_and_does_not_page(synthetic, fault):
 
 def test_eight_ranks_and_400_steps_take_under_half_a_second(synthetic, fault):
     run = synthetic(world=8, steps=400, faults=[fault("thermal", 5, 1.5, 150)]).run()
-    diagnose(run)
-    begun = time.process_time()
-    diagnose(run)
+    spent = []
+    for _ in range(4):  # the least of them: CPU time, too, is longer on a busy machine
+        begun = time.process_time()
+        diagnose(run)
+        spent.append(time.process_time() - begun)
 
-    assert time.process_time() - begun < 0.5
+    assert min(spent) < 0.5

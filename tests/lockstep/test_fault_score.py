@@ -1,7 +1,8 @@
 """`lockstep score faults` runs what is missing, and says what each fault measurably did."""
 
 import json
-from collections import Counter
+import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,16 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.usefixtures("all_kinds")
 def test_every_kind_is_run_at_every_size_and_every_disturbance_once() -> None:
     wanted, refused = fault_trials.fault_trials(SETTING)
-    sizes = Counter(each.kind for each in wanted if each.fault and "factor=" in each.fault)
+    found = [re.search(r"factor=([\d.]+)", each.fault or "") for each in wanted]
+    sizes: dict[str, set[float]] = defaultdict(set)
+    for each, factor in zip(wanted, found, strict=True):
+        if factor and "shape" not in each.fault:
+            sizes[each.kind].add(float(factor[1]))
 
     assert {} == refused
     assert set(BUILT) == {each.kind for each in wanted if each.fault}
-    assert all(sizes[kind] >= 3 for kind in BUILT if kind not in ("freeze", "crash"))
+    sized = set(BUILT) - {"freeze", "crash"}
+    assert {kind: {1.1, 1.3, 2.0} for kind in sized} == sizes
     assert set(KINDS) <= {each.disturbance for each in wanted}
     assert len(wanted) == len({each.name for each in wanted})
 

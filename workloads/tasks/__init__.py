@@ -39,6 +39,11 @@ class Task(Protocol):
         ...
 
     @property
+    def metrics(self) -> frozenset[str]:
+        """What an evaluation measures, by the names of goals.METRICS."""
+        ...
+
+    @property
     def goals(self) -> Mapping[str, str]:
         """By `full` and `light`, in the words of goals.py."""
         ...

@@ -25,6 +25,7 @@ class AllreduceTask:
         model="all-reduce", data="none", micro_batch=1, sizes="1K:1M:6", repetitions=1
     )
     options = frozenset({"sizes", "repetitions", "dtype", "probe", "eval_every"})
+    metrics = frozenset[str]()
     goals: Mapping[str, str] = MappingProxyType({})
     formula = "none"
     sample = "passes"

@@ -28,6 +28,7 @@ class GptTask:
     options = frozenset(field.name for field in fields(Training)) - {
         "sizes", "repetitions", "dtype", "probe",
     }  # fmt: skip
+    metrics = frozenset({"loss", "perplexity"})
     goals: Mapping[str, str] = MappingProxyType({})
     formula = FORMULA
     sample = "tokens"

@@ -35,6 +35,7 @@ class LogregTask:
             "time_budget",
         }
     )  # fmt: skip
+    metrics = frozenset({"accuracy", "loss"})
     goals = MLBENCH["2a"]
     formula = "6N"
     sample = "rows"

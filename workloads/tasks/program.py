@@ -17,6 +17,7 @@ class ProgramTask:
     name = PROGRAM
     defaults = Training(model="its own", data="its own")
     options: frozenset[str] = frozenset()
+    metrics = frozenset[str]()
     goals: Mapping[str, str] = MappingProxyType({})
     formula = "none"
     sample = "steps"

@@ -47,6 +47,7 @@ class ResnetTask:
             "time_budget",
         }
     )  # fmt: skip
+    metrics = frozenset({"accuracy", "loss"})
     goals = MLBENCH["1a"]
     formula = "convolutions"
     sample = "images"
