@@ -60,6 +60,19 @@ def write_start(out: Path, spec: RunSpec, started: datetime) -> None:
     _write_truth(out, spec, measured={})
 
 
+def write_job(out: Path, spec: RunSpec, written: datetime) -> None:
+    """All that is known of a run which somebody else will start: no end, no effect of a fault.
+
+    Whether its nodes are emulated is null where no host file says it.
+    """
+    run = _run(spec, written, None)
+    if not spec.hosts:
+        run["emulated_nodes"] = run["clock"]["shared_monotonic_clock"] = None
+    _write_json(out / contract.RUN_FILE, {**run, "started_by": "another launcher"})
+    _write_truth(out, spec, measured={})
+    write_ranks(out, spec)
+
+
 def write_end(
     out: Path, spec: RunSpec, started: datetime, outcome: Outcome, recording: Recording
 ) -> None:
@@ -98,7 +111,9 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
             "lockstep": version("lockstep-monitor"), "python": platform.python_version(),
             "torch": _version("torch"), "kernel": platform.release(),
         },
-        "clock": {"offset_error_seconds": clock_error / 1e9, "shared_monotonic_clock": True},
+        "clock": {
+            "offset_error_seconds": clock_error / 1e9, "shared_monotonic_clock": not spec.hosts,
+        },
         "emulated_nodes": not spec.hosts,
         "emulated_network": spec.network == "namespaces" or needed(spec.faults),
         "emulated_devices": spec.pace,

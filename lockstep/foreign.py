@@ -1,8 +1,11 @@
 """What the roof does around a program of somebody else's (`lockstep run --exec`)."""
 
-from collections.abc import Callable, Mapping
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from collector.contract.archive import RUN_FILE
 from collector.contract.words import ExitCode
 from lockstep.output import fail
 from workloads.exec.patterns import PatternError
@@ -11,6 +14,43 @@ from workloads.launchers.foreign.programs import Missing
 
 DUMP_SECONDS = 3.0
 """How long a hanging rank is given to write its flight-recorder dump; it looks twice a second."""
+
+OPTIONS = frozenset(
+    {
+        "words", "program", "step_pattern", "nodes", "ranks_per_node", "out", "hang_timeout",
+        "form",
+    }
+)  # fmt: skip
+"""Parameters of `lockstep run` that --exec takes."""
+
+
+def refuse_others(given: Mapping[str, str]) -> None:
+    """Refuse what only our own workloads take.
+
+    Args:
+        given: What somebody gave, as parameter -> option.
+
+    Raises:
+        CommandError: 64, with every option that must go.
+    """
+    others = [option for name, option in given.items() if name not in OPTIONS]
+    if others:
+        are, them = ("is", "it") if len(others) == 1 else ("are", "them")
+        fail(
+            ExitCode.USAGE,
+            f"{' and '.join(others)} {are} for our own workloads, not for --exec; leave {them}"
+            f" out, or put -- before the command to give {them} to it",
+        )
+
+
+def patient(hang_timeout: float) -> None:
+    """Refuse a time-out that never comes, or at once.
+
+    Raises:
+        CommandError: 64, with what would be right.
+    """
+    if not (math.isfinite(hang_timeout) and hang_timeout >= 1.0):
+        fail(ExitCode.USAGE, f"--hang-timeout {hang_timeout:g} must be at least 1 second")
 
 
 def checked(command: tuple[str, ...], step_pattern: str | None) -> None:
@@ -64,8 +104,11 @@ def missing_ranks(workspace: Path, run: str) -> Callable[[], Missing | None]:
     return ask
 
 
-def require_steps(means: Mapping[int, str], world: int, logs: Path) -> None:
+def require_steps(means: Mapping[int, str], world: int, logs: Path, hint: str = "") -> None:
     """Refuse the result of a program of which no step was seen.
+
+    Args:
+        hint: What else would help.
 
     Raises:
         CommandError: 65, with what would help.
@@ -75,5 +118,21 @@ def require_steps(means: Mapping[int, str], world: int, logs: Path) -> None:
             ExitCode.BAD_INPUT,
             f"no step was seen of the command on any of its {world} ranks: it neither uses"
             " lockstep.recorder nor a torch optimizer, and no line of its log fits a known form;"
-            rf" give --step-pattern 'step (?P<step>\d+)' as its lines in {logs} have it",
+            rf" give --step-pattern 'step (?P<step>\d+)' as its lines in {logs} have it{hint}",
         )
+
+
+def require_steps_of_hang(ranks: Sequence[int], world: int, out: Path) -> None:
+    """Refuse a program that was ended because no step came, where none had come before.
+
+    Args:
+        ranks: Who hangs; a flight recorder can name them also before the first step.
+        out: The archive.
+
+    Raises:
+        CommandError: 65, with what would help.
+    """
+    if not ranks:
+        means = json.loads((out / RUN_FILE).read_bytes()).get("means", {})
+        longer = "; if it only takes longer to its first step, give a longer --hang-timeout"
+        require_steps(means, world, out / "logs", longer)

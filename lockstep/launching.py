@@ -7,14 +7,18 @@ from typing import TypeVar
 from collector.contract.words import ExitCode
 from lockstep import foreign
 from lockstep.output import fail
+from workloads.data import DataError
 from workloads.launchers import Handle, Launcher, LaunchError
 from workloads.launchers.local import LocalLauncher
 from workloads.launchers.mpirun import MpirunLauncher
 from workloads.launchers.mpirun.hostfile import HostfileError
 from workloads.network.emulated import EmulatedNetwork
 from workloads.spec import RunSpec
+from workloads.tasks import find
 
 T = TypeVar("T")
+SYNTHETIC = "synthetic"
+"""What run.json says of data that are made for the run; which ones may stand behind a colon."""
 
 
 def launched(
@@ -23,9 +27,35 @@ def launched(
     """Start every rank. Forks: no thread may run yet.
 
     Raises:
-        CommandError: 65, the host file does not fit; 69, the ranks cannot be started.
+        CommandError: 65, the host file does not fit or the data are wrong; 69, the ranks cannot be
+            started.
     """
     return refused(lambda: _launcher(spec, workspace, network).launch(spec, workspace, logs))
+
+
+def look_at_data(spec: RunSpec, workspace: Path, on_start: Callable[[], None]) -> None:
+    """Prepare the user's own data: what is wrong with them is found before anything starts.
+
+    The launcher prepares them once more, which takes no time then. Synthetic data are left to it,
+    and data on other hosts to their ranks.
+
+    Args:
+        on_start: Called first, where there is something to prepare.
+
+    Raises:
+        CommandError: 65, the data are wrong; 69, what is made of them cannot be written.
+    """
+    task = find(spec.workload)
+    if spec.program or spec.hosts:
+        return
+
+    def prepare() -> None:
+        kind, _, _ = str(task.about(spec)["data"]).partition(": ")
+        if kind != SYNTHETIC:
+            on_start()
+            task.prepare(spec, workspace)
+
+    refused(prepare, "the data cannot be prepared")
 
 
 def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[str, ...]:
@@ -50,20 +80,23 @@ def targets(spec: RunSpec) -> dict[str, str]:
     return refused(lambda: MpirunLauncher(Path(spec.hostfile or "")).targets())
 
 
-def refused(call: Callable[[], T]) -> T:
+def refused(call: Callable[[], T], what: str = "the ranks cannot be started") -> T:
     """What a call returns.
 
+    Args:
+        what: Begins the sentence about a file or process that could not be made.
+
     Raises:
-        CommandError: A launcher refused.
+        CommandError: A launcher refused, or the data are wrong.
     """
     try:
         return call()
-    except HostfileError as error:
+    except (HostfileError, DataError) as error:
         fail(ExitCode.BAD_INPUT, str(error))
     except LaunchError as error:
         fail(ExitCode.UNREACHABLE, str(error))
     except OSError as error:
-        fail(ExitCode.UNREACHABLE, f"the ranks cannot be started: {error}")
+        fail(ExitCode.UNREACHABLE, f"{what}: {error}")
 
 
 def _launcher(spec: RunSpec, workspace: Path, network: EmulatedNetwork | None) -> Launcher:

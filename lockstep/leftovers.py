@@ -1,6 +1,5 @@
 """What dead runs left behind on this machine: ring folders, cgroups and network namespaces."""
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +9,7 @@ from workloads.faults import cgroup
 from workloads.network import namespaces
 from workloads.network.names import token
 from workloads.network.namespaces import Owner
-
-OWNER_FILE = "owner.json"
-SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of DESIGN 3.6
+from workloads.ownership import SHARED_MEMORY, is_dead, lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +35,8 @@ def find(
 ) -> list[Leftover]:
     """Every run that has ring files, cgroups or namespaces and no living owner.
 
-    The owner is the launcher of `owner.json`: its pid with its start time, because pids are
-    reused. A folder without that file was not made by a launcher and is left alone.
+    A folder's owner is the launcher of its owner file, or any rank that has no launcher: see
+    ownership.py. A folder without that file was not made by a run and is left alone.
     """
     found = cgroup.cpu_root(cgroups)
     rings = _folders(shared)
@@ -53,8 +50,7 @@ def find(
     for run in sorted(rings.keys() | groups.keys() | nets.keys()):
         folder, group, net = rings.get(run), groups.get(run), nets.get(run)
         if folder is not None:
-            owner = _owner(folder)
-            dead = owner is not None and not _lives(*owner, proc)
+            dead = is_dead(folder, proc)
         else:
             # No owner file to ask; nobody misses a cgroup or a namespace without processes.
             group_is_dead = group is None or not _inhabited(group)
@@ -74,7 +70,7 @@ class _Network:
     def is_dead(self, proc: Path) -> bool:
         if self.maker is None:
             return not namespaces.inhabited(self.token, proc)
-        return not _lives(self.maker.pid, self.maker.start_ticks, proc)
+        return not lives(self.maker.pid, self.maker.start_ticks, proc)
 
 
 def clean(leftover: Leftover, cgroups: Path = cgroup.ROOT) -> None:
@@ -102,20 +98,3 @@ def _inhabited(group: Path) -> bool:
         (folder / "cgroup.procs").exists() and (folder / "cgroup.procs").read_text().strip()
         for folder in (group, *_folders(group).values())
     )
-
-
-def _owner(folder: Path) -> tuple[int, int] | None:
-    try:
-        owner = json.loads((folder / OWNER_FILE).read_bytes())
-        return int(owner["pid"]), int(owner["start_ticks"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # no launcher's folder, or one that is being made
-
-
-def _lives(pid: int, start_ticks: int, proc: Path) -> bool:
-    try:
-        stat = (proc / str(pid) / "stat").read_text()
-    except OSError:
-        return False
-    # proc(5): field 22 is the start time; field 2, the name, may hold spaces and brackets.
-    return int(stat.rpartition(")")[2].split()[19]) == start_ticks

@@ -1,7 +1,6 @@
 """Runs a workload under observation: collectors, ranks, recorder, and the archive they leave."""
 
 import json
-import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from collector.contract.words import ExitCode
 from lockstep import archive, foreign
 from lockstep.archive import LOGS, Recording
-from lockstep.launching import launched, refused, targets
-from lockstep.leftovers import OWNER_FILE, SHARED_MEMORY
+from lockstep.launching import launched, look_at_data, refused, targets
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import Progress as Show
 from lockstep.output import fail
@@ -26,6 +24,7 @@ from workloads.launchers.local.janitor import Janitor
 from workloads.launchers.local.ranks import Ranks
 from workloads.launchers.mpirun.ranks import MpirunRanks
 from workloads.network.emulated import EmulatedNetwork, emulated
+from workloads.ownership import OWNER_FILE, SHARED_MEMORY, owner
 from workloads.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -35,7 +34,10 @@ T = TypeVar("T")
 
 
 def execute(
-    spec: RunSpec, out: Path, on_progress: Callable[[Progress], None] = lambda progress: None
+    spec: RunSpec,
+    out: Path,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_data: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Run `spec` and leave its archive in `out`.
 
@@ -47,17 +49,21 @@ def execute(
         spec: What to run.
         out: Folder of the archive; must not exist or be empty.
         on_progress: Called whenever the slowest rank has completed another step.
+        on_data: Called before the user's own data are prepared, which may take minutes.
 
     Raises:
-        CommandError: 64, `out` is in use; 69, shared memory or a collector cannot be had;
-            70, the archive could not be written whole.
+        CommandError: 64, `out` is in use; 65, the data are wrong, and nothing is left; 69, shared
+            memory or a collector cannot be had; 70, the archive could not be written whole.
     """
     workspace = SHARED_MEMORY / spec.run
-    _prepare(out, workspace)
+    require_free(out)
+    _own(workspace)
     with ExitStack() as stack:
         stack.enter_context(_stop_on_sigterm())
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
+        look_at_data(spec, workspace, on_data)
+        _made(out)
         started = archive.now()
         _written(out, lambda: archive.write_start(out, spec, started))
         outcome, recording = _observed(spec, out, workspace, on_progress)
@@ -81,8 +87,19 @@ def watched(spec: RunSpec, out: Path, show: Show) -> Outcome:
     faults = ", ".join(fault.spec for fault in spec.faults)
     injected = f"; fault {faults}" if faults else ""
     layout = spec.layout
-    show("starting", f"{layout.world} ranks and {layout.nodes} collectors{injected}")
-    return execute(spec, out, TrainingProgress(spec, show))
+    started = f"{counted(layout.world, 'rank')} and {counted(layout.nodes, 'collector')}"
+    show("starting", f"{started}{injected}")
+    return execute(
+        spec,
+        out,
+        TrainingProgress(spec, show),
+        lambda: show("preparing data", spec.training.data),
+    )
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _observed(
@@ -157,23 +174,35 @@ def _stopped(recorder: "Recorder") -> Recording:
     return Recording(recorder.errors, recorder.lost_steps, incomplete)
 
 
-def _prepare(out: Path, workspace: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+def require_free(out: Path) -> None:
+    """Whether an archive can be made there.
+
+    Raises:
+        CommandError: 64, something is there; 69, nobody may look.
+    """
+    try:
+        free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    except OSError as error:
+        fail(ExitCode.UNREACHABLE, f"cannot read {error.filename}: {error.strerror}")
+    if not free:
         fail(ExitCode.USAGE, f"--out {out} is not an empty folder; choose another")
+
+
+def _made(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        workspace.mkdir(parents=True)
-        owner = {"pid": os.getpid(), "start_ticks": _start_ticks()}
-        (workspace / OWNER_FILE).write_text(json.dumps(owner))
     except OSError as error:
-        shutil.rmtree(workspace, ignore_errors=True)
         fail(ExitCode.UNREACHABLE, f"cannot write {error.filename}: {error.strerror}")
 
 
-def _start_ticks() -> int:
-    """Start time of this process in clock ticks (proc(5), stat field 22): pids are reused."""
-    stat = Path("/proc/self/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[19])
+def _own(workspace: Path) -> None:
+    """The run's folder in shared memory, with our name on it."""
+    try:
+        workspace.mkdir(parents=True)
+        (workspace / OWNER_FILE).write_text(json.dumps(owner()))
+    except OSError as error:
+        shutil.rmtree(workspace, ignore_errors=True)
+        fail(ExitCode.UNREACHABLE, f"cannot write {error.filename}: {error.strerror}")
 
 
 @contextmanager

@@ -11,20 +11,18 @@ from collector.contract.words import ExitCode
 from lockstep.foreign import checked
 from lockstep.launching import hosts_of
 from lockstep.output import fail
+from lockstep.plan_checks import check_goal, check_launcher, check_onsets
 from workloads.data import DataError
 from workloads.faults.capabilities import available
 from workloads.faults.disturbances import Kind as Disturbing
 from workloads.faults.disturbances import parse_disturbance
 from workloads.faults.link import LinkError
-from workloads.faults.plan import Fault, FaultError, parse
+from workloads.faults.plan import FaultError, parse
 from workloads.faults.settings import DisturbanceError
 from workloads.goals import GoalError
-from workloads.goals import parse as parse_goal
 from workloads.gpus import torch_build, visible, why_not
 from workloads.models.configs import ConfigError
 from workloads.network.conflicts import check_links
-from workloads.network.emulated import needed
-from workloads.resume import about
 from workloads.spec import (
     LAUNCHERS,
     MAX_LOCAL_RANKS,
@@ -38,7 +36,6 @@ from workloads.spec import (
     one_of,
 )
 from workloads.tasks import TASKS, find
-from workloads.warmup import FIRST_FAULTY_STEP
 
 MIN_STEPS = 10
 TOO_MANY = f"{{}} ranks are too many for one machine; at most {MAX_LOCAL_RANKS}"
@@ -98,7 +95,7 @@ def plan(
             fail(ExitCode.USAGE, TOO_MANY.format(layout.world))
         device = _device(device, layout.world, emulated=pace is True, faults=bool(faults))
         pace = device == "cpu" if pace is None else pace
-        _check_goal(workload, training)
+        check_goal(workload, training)
         hosts: tuple[str, ...] = ()
         can = available(pace=pace)
         planned = tuple(
@@ -106,7 +103,7 @@ def plan(
             for spec in faults
         )
         check_links(planned, nodes)
-        _check_launcher(launcher, hostfile, network, planned)
+        check_launcher(launcher, hostfile, network, planned)
         if launcher == "mpirun":
             hosts = hosts_of(hostfile, nodes, ranks_per_node)
         one_of("network", network, NETWORKS)
@@ -137,52 +134,12 @@ def plan(
                 hang_timeout=hang_timeout,
             )
         )
-        _check_onsets(checked_spec)
+        check_onsets(checked_spec)
         return checked_spec
     except (SpecError, FaultError, DisturbanceError, LinkError, ConfigError, GoalError) as error:
         fail(ExitCode.USAGE, str(error))
     except DataError as error:
         fail(ExitCode.BAD_INPUT, str(error))
-
-
-def _check_launcher(
-    launcher: str, hostfile: Path | None, network: str, faults: Sequence[Fault]
-) -> None:
-    """Raises SpecError where the launcher cannot do what else was asked."""
-    if hostfile is not None and launcher != "mpirun":
-        raise SpecError("--hostfile is for mpirun; give --launcher mpirun, too")
-    if launcher != "local" and (network != "auto" or needed(faults)):
-        raise SpecError("link faults and --network need --launcher local")
-
-
-def _check_onsets(spec: RunSpec) -> None:
-    """Raises SpecError for a fault before which a resumed run shows no healthy speed."""
-    if spec.training.resume is None:
-        return
-    first = about(Path(spec.training.resume)).step + FIRST_FAULTY_STEP
-    for fault in spec.faults:
-        if fault.from_step < first:
-            raise SpecError(
-                f"fault {fault.spec!r}: a run that goes on from step {first - FIRST_FAULTY_STEP}"
-                f" shows its healthy speed first; give from={first} or later"
-            )
-
-
-def _check_goal(workload: str, training: Training) -> None:
-    if training.time_budget is not None and not training.eval_every:
-        raise SpecError("a run ends its --time-budget with an evaluation; give --eval-every, too")
-    if training.goal is None:
-        if training.stop_at_goal:
-            raise SpecError("--stop-at-goal needs a --goal")
-        return
-    task = find(workload)
-    goal = parse_goal(training.goal, task.goals)
-    if goal.metric not in task.metrics:
-        raise SpecError(
-            f"{workload} has no {goal.metric}; give a goal of {' or '.join(sorted(task.metrics))}"
-        )
-    if not training.eval_every:
-        raise SpecError("a goal is reached in an evaluation; give --eval-every STEPS, too")
 
 
 def planned_program(

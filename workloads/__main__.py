@@ -19,6 +19,7 @@ from types import FrameType
 from collector.contract.ring import file_name
 from collector.contract.words import ExitCode
 from workloads import mpi_meeting, run_directory
+from workloads.data import DataError
 from workloads.death import die_with_parent
 from workloads.job_file import Job, JobError, read
 from workloads.keeper import KEPT_SECONDS, Keeper
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None, train: Train | None = None) -> int:
     signal.signal(signal.SIGTERM, _leave)
     if given.keep:
         die_with_parent(os.getppid(), signal.SIGKILL)
-    rank = -1
+    rank: int | None = None
     try:
         job = read(given.job)
         member = identify(os.environ)
@@ -54,13 +55,14 @@ def main(arguments: list[str] | None = None, train: Train | None = None) -> int:
                 job = replace(job, directory=run_directory.default(job.spec.run))
                 stack.enter_context(run_directory.shared(_directory(job)))
             return _rank(job, member, train or trained, keep=given.keep)
-    except (JobError, RendezvousError, OSError) as error:
+    except (JobError, DataError, RendezvousError, OSError) as error:
         if given.keep:
             # The launcher ends the run; if this process failed, mpirun might drop the words.
-            _tell(Report(rank, socket.gethostname(), refused=str(error)))
+            _tell(Report(-1 if rank is None else rank, socket.gethostname(), refused=str(error)))
             sleep(KEPT_SECONDS)
-        print(f"lockstep: rank {rank}: {error}", file=sys.stderr)
-        return ExitCode.BAD_INPUT if isinstance(error, JobError) else ExitCode.UNREACHABLE
+        who = "" if rank is None else f"rank {rank}: "
+        print(f"lockstep: {who}{error}", file=sys.stderr)
+        return _code(error)
 
 
 def _rank(job: Job, member: Member, train: Train, *, keep: bool) -> int:
@@ -97,9 +99,15 @@ def _met_without_torch(job: Job, member: Member) -> Meeting | None:
 def _in_child(train: Train, job: Job, member: Member, meeting: Meeting | None, hosts: int) -> int:
     try:
         return train(job, member, meeting, hosts)
-    except (RendezvousError, OSError) as error:
-        print(f"rank {member.rank}: {error}", file=sys.stderr)
-        return ExitCode.UNREACHABLE
+    except (DataError, RendezvousError, OSError) as error:
+        rank = member.rank if meeting is None else meeting.rank
+        print(f"rank {rank}: {error}", file=sys.stderr)
+        return _code(error)
+
+
+def _code(error: Exception) -> int:
+    wrong_input = isinstance(error, JobError | DataError)
+    return ExitCode.BAD_INPUT if wrong_input else ExitCode.UNREACHABLE
 
 
 def trained(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> int:
@@ -107,6 +115,7 @@ def trained(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> in
 
     Raises:
         RendezvousError: The ranks do not meet, or not where they were asked to be.
+        DataError: The user's own data are wrong.
         OSError: A folder or the data cannot be made.
     """
     from workloads.joined import rank_job

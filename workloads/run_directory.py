@@ -12,20 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from workloads.ownership import LOCK_FILE, OWNER_FILE, SHARED_MEMORY, owner
 from workloads.spec import RunSpec
 from workloads.tasks import find
 
-OWNER_FILE = "owner.json"
-"""Says whose the folder is: {"pid", "start_ticks"}, the second because pids are reused."""
-DEFAULT_DIRECTORY = "/dev/shm/lockstep"  # noqa: S108 - the place of DESIGN 3.6
-_LOCK = "ranks.lock"
 _DATA_LOCK = "data.lock"
 _DATA = "data.path"
 
 
 def default(run: str) -> Path:
     """Where the rings of a run go on this host: under LOCKSTEP_DIR, where a collector looks."""
-    return Path(os.environ.get("LOCKSTEP_DIR") or DEFAULT_DIRECTORY) / run
+    return Path(os.environ.get("LOCKSTEP_DIR") or SHARED_MEMORY) / run
 
 
 @contextmanager
@@ -36,7 +33,7 @@ def shared(folder: Path) -> Iterator[None]:
         OSError: It cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     fcntl.flock(lock, fcntl.LOCK_SH)
     try:
         with suppress(FileExistsError), (folder / OWNER_FILE).open("x") as file:
@@ -55,6 +52,7 @@ def prepared(spec: RunSpec, folder: Path) -> Path:
 
     Raises:
         OSError: It cannot be written.
+        DataError: The user's own data are wrong.
     """
     with (folder / _DATA_LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -62,9 +60,3 @@ def prepared(spec: RunSpec, folder: Path) -> Path:
         if not said.exists():
             said.write_text(str(find(spec.workload).prepare(spec, folder)))
         return Path(said.read_text())
-
-
-def owner() -> dict[str, int]:
-    """This process: its id, and its start in clock ticks (proc(5), stat field 22)."""
-    stat = Path("/proc/self/stat").read_text()
-    return {"pid": os.getpid(), "start_ticks": int(stat.rpartition(")")[2].split()[19])}

@@ -12,12 +12,13 @@ import torch.distributed as dist
 
 from collector.contract.device import file_name as device_file_name
 from collector.contract.ring import file_name as ring_file_name
-from collector.contract.words import RankState
+from collector.contract.words import ExitCode, RankState
 from workloads import mesh
 from workloads.accelerator import accelerator
 from workloads.comm import Comm, PeerLostError
 from workloads.cuda_events import cuda_timeline
 from workloads.cuda_recording import StreamComm, StreamRecorder, ToldClock
+from workloads.data import DataError
 from workloads.flight_recorder import DumpOnRequest
 from workloads.heartbeat import Heartbeat
 from workloads.launchers import PEER_LOST_CODE
@@ -51,6 +52,9 @@ def run_rank(job: RankJob) -> int:
     except CheckpointError as error:
         print(f"rank {job.rank}: {error}", file=sys.stderr)  # noqa: T201
         return 1
+    except DataError as error:
+        print(f"rank {job.rank}: {error}", file=sys.stderr)  # noqa: T201
+        return ExitCode.BAD_INPUT
     return 0
 
 
@@ -61,6 +65,7 @@ def train(job: RankJob) -> None:
         PeerLostError: A peer is gone; the ring says so and holds the collective it broke in.
         JoinError: The ranks did not come together.
         CheckpointError: A checkpoint cannot be read or written.
+        DataError: The user's own data are wrong where nobody has looked before.
     """
     spec, layout = job.spec, job.spec.layout
     torch.set_num_threads(1)

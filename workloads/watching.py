@@ -125,17 +125,22 @@ def laggards(ranks: Sequence[Watched]) -> tuple[int, ...]:
     """The ranks that hold the others up: frozen, or not where all others wait; else unknown.
 
     Stages of a pipeline arrive at different numbers of collectives, so the fewest arrivals
-    tell only where all ranks wait.
+    tell only where all ranks wait. Ranks whose steps come from their logs arrive nowhere: the
+    fewest steps tell of them, and last of all. Ranks that tell nothing are not compared.
     """
     told = {one.rank: known for one in ranks if (known := one.told())}
-    fewest = min((one.arrived for one in told.values()), default=0)
+    frozen = tuple(rank for rank, one in told.items() if one.heartbeat_age > FROZEN_SECONDS)
+    if 0 < len(frozen) < len(ranks):
+        return frozen
+    arrived = min((one.arrived for one in told.values()), default=0)
+    steps = min((one.steps for one in told.values()), default=0)
     for holds_up in (
-        lambda one: one.heartbeat_age > FROZEN_SECONDS,
         lambda one: not one.waits,
-        lambda one: one.arrived == fewest,
+        lambda one: one.arrived == arrived,
+        lambda one: one.steps == steps,
     ):
         found = tuple(rank for rank, one in told.items() if holds_up(one))
-        if 0 < len(found) < len(ranks):
+        if 0 < len(found) < len(told):
             return found
     return ()
 

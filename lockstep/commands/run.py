@@ -32,10 +32,11 @@ class Pace(StrEnum):
 
 
 def run(
+    context: typer.Context,
     words: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="WORKLOAD", help="gpt, resnet, logreg or allreduce."),
-    ],
+    ] = None,
     program: Annotated[
         bool,
         typer.Option("--exec", help="Run a command of yours, given after --, once a rank."),
@@ -173,7 +174,7 @@ def run(
         float | None,
         typer.Option(
             help="Seconds without a step after which the run is ended; default 10, with a host"
-            " file or --exec 300."
+            " file or --exec 300; with --exec the time to the first step counts, too."
         ),
     ] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
@@ -184,7 +185,7 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep import results
+    from lockstep import foreign, results
     from lockstep.observe import watched
     from lockstep.planning import plan, planned_program, trained
 
@@ -200,7 +201,10 @@ def run(
     }  # fmt: skip
     token, elsewhere = secrets.token_hex(2), program or hostfile is not None
     patience = (300.0 if elsewhere else 10.0) if hang_timeout is None else hang_timeout
+    words = words or []
     if program:
+        foreign.refuse_others(given_options(context))
+        foreign.patient(patience)
         spec = planned_program(
             words, step_pattern, nodes=nodes, ranks_per_node=ranks_per_node,
             hang_timeout=patience, token=token,
@@ -237,12 +241,30 @@ def run(
     return exit_code(spec, outcome, archive)
 
 
+def given_options(context: typer.Context) -> dict[str, str]:
+    """Parameter -> option, of those on the command line."""
+
+    def given(name: str) -> bool:
+        source = context.get_parameter_source(name)
+        return source is not None and source.name != "DEFAULT"
+
+    return {
+        each.name: each.opts[0]
+        for each in context.command.params
+        if each.name is not None and given(each.name)
+    }
+
+
 def one_workload(words: list[str], step_pattern: str | None) -> str:
     """The workload, where just one was named.
 
     Raises:
         CommandError: 64, something else was.
     """
+    from workloads.spec import WORKLOADS
+
+    if not words:
+        fail(ExitCode.USAGE, f"name what to run: {', '.join(WORKLOADS)}; or --exec -- COMMAND")
     if len(words) != 1:
         fail(
             ExitCode.USAGE,
@@ -256,22 +278,20 @@ def one_workload(words: list[str], step_pattern: str | None) -> str:
 
 def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
     """For launchers of others: torchrun, srun, a plain mpirun."""
-    from workloads.job_file import Job
+    from lockstep import other_launchers
 
-    archive.mkdir(parents=True, exist_ok=True)
-    Job(spec, archive.resolve()).write(path)
-    output.note(
-        f"start it with: torchrun --nnodes {spec.layout.nodes} --nproc-per-node"
-        f" {spec.layout.ranks_per_node} -m workloads {path}"
-    )
+    output.note(other_launchers.write_job(spec, archive, path))
 
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     """0 if the run ended as its faults said it would."""
+    from lockstep import foreign
     from workloads.launchers import Ending, as_injected
 
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
+    if spec.program and outcome.ending is Ending.HANG:
+        foreign.require_steps_of_hang(outcome.ranks, spec.layout.world, archive)
     if not as_injected(spec, outcome):
         places = [f"rank {rank} on {spec.node(rank)}" for rank in outcome.ranks]
         fail(

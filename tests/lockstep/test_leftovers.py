@@ -1,5 +1,6 @@
 """Traces of dead runs are found; those of living ones are left alone."""
 
+import fcntl
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from lockstep import leftovers
 from workloads.network.names import token
 from workloads.network.namespaces import Owner
+from workloads.ownership import LOCK_FILE, OWNER_FILE
 
 START_TICKS = 4711
 
@@ -32,7 +34,7 @@ def rings(machine: dict[str, Path], run: str, **owner: int) -> Path:
     folder.mkdir()
     (folder / "rank-0.ring").write_bytes(b"\0")
     if owner:
-        (folder / leftovers.OWNER_FILE).write_text(json.dumps(owner))
+        (folder / OWNER_FILE).write_text(json.dumps(owner))
     return folder
 
 
@@ -59,6 +61,17 @@ def test_a_dead_run_is_found_also_when_its_pid_was_reused(
     rings(machine, "dead", **owner)
 
     assert found(machine) == ["dead"]
+
+
+def test_ranks_without_a_launcher_live_while_one_of_them_holds_the_lock(
+    machine: dict[str, Path],
+) -> None:
+    folder = rings(machine, "ranks", pid=8, start_ticks=1)
+    with (folder / LOCK_FILE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert [] == found(machine)
+
+    assert ["ranks"] == found(machine)
 
 
 def test_a_folder_without_an_owner_is_not_ours_to_judge(machine: dict[str, Path]) -> None:
@@ -118,7 +131,7 @@ def test_cleaning_removes_rings_and_cgroups(machine: dict[str, Path]) -> None:
 def test_a_link_in_shared_memory_is_not_followed(machine: dict[str, Path], tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.mkdir()
-    (target / leftovers.OWNER_FILE).write_text('{"pid": 8, "start_ticks": 1}')
+    (target / OWNER_FILE).write_text('{"pid": 8, "start_ticks": 1}')
     (machine["shared"] / "link").symlink_to(target)
 
     assert found(machine) == []
@@ -135,10 +148,3 @@ def test_doctor_lists_every_extra_and_says_how_to_mend(lockstep: Callable[..., A
         assert (check["state"] == "ok") or check["fix"]
     required = [check for check in tree["checks"] if check["state"] == "missing"]
     assert answer.code == (1 if required else 0)
-
-
-def test_the_place_of_rings_is_the_launchers() -> None:
-    from lockstep import observe
-
-    assert leftovers.SHARED_MEMORY == observe.SHARED_MEMORY
-    assert leftovers.OWNER_FILE == observe.OWNER_FILE

@@ -1,10 +1,12 @@
 """What cannot be run is refused before anything starts, with the numbers and what would do."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lockstep import planning
 from lockstep.output import CommandError
 from lockstep.planning import plan
 from workloads.spec import RunSpec, Training
@@ -66,3 +68,49 @@ def test_a_dataset_that_is_not_there_is_bad_input(data: str) -> None:
         planned(data=data)
 
     assert 65 == refused.value.code
+
+
+@pytest.mark.parametrize(
+    ("workload", "arguments", "named"),
+    [
+        ("gpt", {"goal": "accuracy>=0.5", "eval_every": 5}, "gpt has no accuracy; give a goal of"),
+        ("gpt", {"goal": "loss<=2"}, "give --eval-every STEPS, too"),
+        ("gpt", {"goal": "speed"}, "goal 'speed' is not understood"),
+        ("gpt", {"stop_at_goal": True}, "--stop-at-goal needs a --goal"),
+        ("gpt", {"time_budget": 5.0}, "give --eval-every, too"),
+        ("gpt", {"time_budget": 0.0}, "--time-budget 0 must be above 0 seconds"),
+        ("logreg", {"virtual_stages": 2}, "--virtual-stages is not for logreg, only for gpt"),
+        ("resnet", {"model": "resnet21"}, "did you mean resnet"),
+        ("allreduce", {"sizes": "8:1"}, "--sizes"),
+    ],
+)
+def test_what_a_workload_cannot_do_is_refused(
+    workload: str, arguments: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(CommandError) as refused:
+        plan(
+            workload, nodes=2, ranks_per_node=1, steps=20, seed=0, faults=[],
+            training=planning.trained(workload, arguments), token="0000",
+        )  # fmt: skip
+
+    assert 64 == refused.value.code
+    assert named in refused.value.sentence
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"disturbances": ["checkpoint"]}, "logreg writes no checkpoints"),
+        ({"network": "none"}, "unknown network 'none'"),
+        ({"hostfile": Path("hosts")}, "give --launcher mpirun, too"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused(more: dict[str, Any], named: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        plan(
+            "logreg", nodes=2, ranks_per_node=1, steps=20, seed=0, faults=[],
+            training=planning.trained("logreg", {}), token="0000", **more,
+        )  # fmt: skip
+
+    assert 64 == refused.value.code
+    assert named in refused.value.sentence

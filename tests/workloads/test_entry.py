@@ -97,7 +97,7 @@ def test_one_rank_needs_nobody(environment: dict[str, str], tmp_path: Path) -> N
                 " start 2\n"
             ),
         ),
-        ({"RANK": "0"}, 69, "lockstep: rank -1: RANK is set and WORLD_SIZE is not; torchrun"),
+        ({"RANK": "0"}, 69, "lockstep: RANK is set and WORLD_SIZE is not; torchrun"),
     ],
 )
 def test_ranks_that_cannot_be_are_a_sentence(
@@ -109,6 +109,24 @@ def test_ranks_that_cannot_be_are_a_sentence(
     assert code == done.returncode
     assert done.stderr.startswith(sentence)
     assert "Traceback" not in done.stderr
+
+
+def test_wrong_data_are_a_sentence(environment: dict[str, str], tmp_path: Path) -> None:
+    """Of a job that was planned elsewhere: nobody has looked at the data of this host."""
+    rows = tmp_path / "rows"
+    rows.write_text("+1 1:1\n-1 2:x\n")
+    (tmp_path / "rows.t").write_text("+1 1:1\n")
+    training = Training(model="linear-2", data=str(rows))
+    spec = RunSpec("run", "logreg", Layout(1, 1, 1), 12, 0, training, pace=False)
+    path = tmp_path / "job.json"
+    Job(spec, tmp_path / "out").write(path)
+    done = entry(environment | {"LOCKSTEP_CACHE_DIR": str(tmp_path / "cache")}, str(path))
+
+    assert 65 == done.returncode
+    assert [
+        f"lockstep: rank 0: {rows} line 2: value 'x' of index 2 is not a finite decimal number"
+    ] == done.stderr.splitlines()
+    assert [] == list((tmp_path / "rings").iterdir())
 
 
 def test_a_job_that_is_not_there_is_a_sentence(environment: dict[str, str], tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from collector.clock import SystemClock
 from collector.sources.rank_ring import read_records, scan
+from workloads.exec.choice import Choice
 from workloads.exec.follow import MOST_STEPS, Follower
-from workloads.exec.patterns import PatternError, StepPattern, compiled
+from workloads.exec.patterns import PatternError, Said, compiled, known_forms
 from workloads.launchers.foreign.environment import HOOK, environment_of
 from workloads.sdk.holder import Means, holder
 from workloads.sdk.start import UnwritableError, started
@@ -72,7 +73,7 @@ def clock():
 
 @pytest.fixture
 def follower(tmp_path, environment, clock):
-    return Follower(tmp_path / "log", StepPattern(), environment, clock)
+    return Follower(tmp_path / "log", Choice(), environment, clock)
 
 
 @pytest.fixture
@@ -94,36 +95,108 @@ def steps(folder: Path):
     return read_records(rank.path, 0, None, clock).steps
 
 
+def said(line: str) -> Said | None:
+    """By the first form that fits."""
+    return next((found for form in known_forms() if (found := form.find(line))), None)
+
+
+def counted(choice: Choice, *lines: str) -> list[int]:
+    """The steps that lines, one a second, add to the count."""
+    return [heard.said.step for when, line in enumerate(lines) for heard in choice.find(line, when)]
+
+
 @pytest.mark.parametrize("name", LINES)
 def test_the_line_of_each_framework_is_understood(name):
     line, step, loss = LINES[name]
-    said = StepPattern().find(line)
+    found = said(line)
 
-    assert step == said.step
-    assert math.isnan(loss) == math.isnan(said.loss)
-    assert math.isnan(loss) or loss == said.loss
+    assert step == found.step
+    assert math.isnan(loss) == math.isnan(found.loss)
+    assert math.isnan(loss) or loss == found.loss
 
 
 @pytest.mark.parametrize(
     "line",
-    ["", "loading 12/40 shards", "steps: 1000", "stepping stone 3", "{'loss': 0.5, 'epoch': 1.0}"],
+    [
+        "",
+        "loading 12/40 shards",
+        "steps: 1000",
+        "stepping stone 3",
+        "{'loss': 0.5, 'epoch': 1.0}",
+        "Map: 10/500 [00:01<00:30, 9.9 examples/s]",
+        "Map (num_proc=4):   2%|▏         | 10/500 [00:01<00:30, 9.9 examples/s]",
+        "Downloading: 45/100 [00:01<00:01, 9.9MB/s]",
+        "Generating train split: 10/500 [00:01<00:30, 9.9 examples/s]",
+        "Loading checkpoint shards:  43%|████▎     | 3/7 [00:01<00:02,  2.1it/s]",
+        "Fetching 7 files:  43%|████▎     | 3/7 [00:01<00:02,  2.1it/s]",
+        "Validation 3/10 [00:01<00:02, 2.1it/s]",
+        "Validation DataLoader 0:  30%|███       | 3/10 [00:01<00:02, 2.1it/s]",
+        "Sanity Checking DataLoader 0:  50%|█████     | 1/2 [00:01<00:01, 2.1it/s]",
+        "archive: 1.5/7 [00:01<00:02]",
+        "validation step 3, loss 0.5",
+    ],
 )
 def test_other_lines_say_nothing(line):
-    assert StepPattern().find(line) is None
+    assert said(line) is None
 
 
-def test_the_form_that_fitted_first_is_kept():
-    pattern = StepPattern()
-    pattern.find(LINES["tqdm"][0])
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("step 1,200 loss 0.5", 1200),
+        ("iteration 1_200: loss 0.5", 1200),
+        ("Epoch 1: 12%|█▏| 1,234,567/9,999,999 [00:02<00:00]", 1_234_567),
+        ("step 12,loss 0.5", 12),
+        ("step 1,2000", 1),
+    ],
+)
+def test_thousands_may_be_separated(line, step):
+    assert step == said(line).step
 
-    assert pattern.find("warming up, step 5000") is None
+
+def test_a_number_that_does_not_rise_takes_no_form():
+    choice = Choice()
+    bar = "1/1 [00:00<00:00, 9.9it/s]"
+
+    assert [] == counted(choice, bar, bar)
+    assert [10, 20, 30] == counted(choice, "step 10", "step 20", "step 30")
 
 
-def test_an_expression_of_the_user_goes_alone():
-    pattern = StepPattern(r"done (?P<step>\d+) of")
+def test_the_form_that_rose_first_is_kept():
+    bar = "{}/40 [00:02<00:00, 19.51it/s, loss=0.5]"
+    lines = (bar.format(1), bar.format(2), "warming up, step 5000", "step 5001", bar.format(3))
 
-    assert 3 == pattern.find("done 3 of 9").step
-    assert pattern.find(LINES["Megatron-LM"][0]) is None
+    assert [1, 2, 3] == counted(Choice(), *lines)
+
+
+def test_a_form_that_tells_a_loss_replaces_one_that_does_not():
+    bar = "{}/9 [00:02<00:00, 19.51it/s]"
+    lines = (bar.format(1), bar.format(2), "step 1 loss 3.0", "step 2 loss 2.0", "step 3 loss 1.0")
+
+    assert [1, 2, 2, 3] == counted(Choice(), *lines, bar.format(3))
+
+
+def test_after_another_form_the_count_begins_where_it_is(tmp_path, says):
+    for number in (1, 2, 3):
+        says(f"{number}/3 [00:01<00:01, 20it/s]\n")
+    for number in (100, 101, 102):
+        says(f"step {number} loss 0.5\n")
+
+    assert [1, 2, 3] == [step.step for step in steps(tmp_path)]
+    assert {1_000_000_000} == {step.wall_ns for step in steps(tmp_path)}
+
+
+def test_the_time_before_a_bar_moves_counts_from_where_it_was_first_drawn(tmp_path, says):
+    for number in (0, 0, 0, 1):
+        says(f"{number}/40 [00:01<00:01, 20it/s]\r")
+
+    assert [3_000_000_000] == [step.wall_ns for step in steps(tmp_path)]
+
+
+def test_an_expression_of_the_user_goes_alone_and_at_once():
+    choice = Choice(r"done (?P<step>[\d,]+) of")
+
+    assert [1003] == counted(choice, "done 1,003 of 9,000", LINES["Megatron-LM"][0])
 
 
 @pytest.mark.parametrize(
@@ -136,10 +209,10 @@ def test_an_expression_that_cannot_find_steps_is_refused(expression, sentence):
 
 
 @given(st.text(max_size=200))
-def test_no_line_breaks_the_patterns(line):
-    said = StepPattern().find(line)
+def test_no_line_breaks_the_forms(line):
+    found = said(line)
 
-    assert said is None or said.step >= 0
+    assert found is None or found.step >= 0
 
 
 def test_the_time_between_lines_is_divided_among_the_steps_between(tmp_path, says):

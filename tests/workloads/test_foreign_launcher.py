@@ -121,10 +121,34 @@ def test_a_hang_is_explained_while_all_ranks_are_there(start):
     assert "; rank 1 is missing from all_reduce 7; rank 1 last wrote: step 5" in outcome.reason
 
 
-def test_a_program_that_has_not_begun_is_no_hang(start):
-    outcome, _ = wait(start("sleep 2"))
+def test_the_time_out_counts_from_the_start_and_nobody_is_late_without_a_step(start):
+    programs = start("exec sleep 60")
+    outcome, seen = wait(programs)
+
+    assert (Ending.HANG, (), []) == (outcome.ending, outcome.ranks, seen)
+    assert "no rank completed a step for 1 s" == outcome.reason
+    assert {} == programs.means
+
+
+def test_a_program_that_begins_within_the_time_out_is_no_hang(start):
+    outcome, _ = wait(start("sleep 2; " + LOOP.format(steps=5), patience=10.0))
 
     assert Ending.FINISHED is outcome.ending
+
+
+def test_the_rank_with_the_fewest_steps_in_its_log_is_the_one_that_hangs(start):
+    script = "[ $RANK = 1 ] && last=4 || last=8; for i in $(seq 1 $last); do echo step $i;"
+    outcome, _ = wait(start(script + " sleep 0.1; done; exec sleep 60", patience=2.0))
+
+    assert (Ending.HANG, (1,)) == (outcome.ending, outcome.ranks)
+    assert outcome.reason.endswith("; rank 1 last wrote: step 4")
+
+
+def test_nobody_is_named_where_one_rank_alone_writes_a_log(start):
+    script = "[ $RANK = 0 ] && { " + LOOP.format(steps=5) + "}; exec sleep 60"
+    outcome, _ = wait(start(script))
+
+    assert (Ending.HANG, ()) == (outcome.ending, outcome.ranks)
 
 
 def test_a_rank_that_stands_still_is_the_one_that_hangs(start):

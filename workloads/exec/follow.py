@@ -7,7 +7,8 @@ from pathlib import Path
 from time import monotonic_ns
 
 from collector.contract.words import PHASES
-from workloads.exec.patterns import Said, StepPattern
+from workloads.exec.choice import Choice
+from workloads.exec.patterns import Said
 from workloads.ring import RingWriter
 from workloads.sdk.holder import Means
 from workloads.sdk.start import UnwritableError, started
@@ -25,15 +26,16 @@ class Follower:
     """The steps of one rank by its log: their wall time, and nothing of what is inside them.
 
     The time between two lines is divided among the steps between them. A number that falls begins
-    anew (an epoch). The first line only says where the count begins.
+    anew (an epoch). The first line, and the first in another form, only says where the count
+    begins.
     """
 
     def __init__(
-        self, log: Path, pattern: StepPattern, environment: Mapping[str, str],
+        self, log: Path, choice: Choice, environment: Mapping[str, str],
         now: Callable[[], int] = monotonic_ns,
     ) -> None:  # fmt: skip
         self._log = log
-        self._pattern = pattern
+        self._choice = choice
         self._environment = environment
         self._now = now
         self._offset = 0
@@ -53,9 +55,8 @@ class Follower:
         """
         now = self._now()
         for line in self._lines():
-            said = self._pattern.find(line)
-            if said is not None:
-                self._heard(said, now)
+            for heard in self._choice.find(line, now):
+                self._heard(heard.said, heard.when)
         if self._writer is not None and alive and now - self._beaten >= HEARTBEAT_NS:
             self._writer.heartbeat()
             self._beaten = now
@@ -77,7 +78,7 @@ class Follower:
 
     def _heard(self, said: Said, now: int) -> None:
         last, since = self._last, self._since
-        if last is None:
+        if last is None or last.form != said.form:
             self._last, self._since = said, now
             return
         steps = said.step - last.step if said.step >= last.step else said.step

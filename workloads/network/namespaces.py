@@ -26,6 +26,7 @@ from workloads.network.names import (
     token_of,
 )
 from workloads.network.names import token as token_for
+from workloads.ownership import start_ticks
 
 _DEVICES = Path("/sys/class/net")
 _ALIAS = re.compile(r"lockstep (\S+) (\d+) (\d+)")
@@ -115,12 +116,6 @@ def inhabited(token: str, proc: Path = Path("/proc")) -> bool:
                 if (proc / each / "ns" / "net").stat().st_ino in wanted:
                     return True
     return False
-
-
-def start_ticks(pid: int) -> int:
-    """Start time of a process in clock ticks (proc(5), stat field 22): pids are reused."""
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[19])
 
 
 def _owner(token: str) -> Owner | None:

@@ -48,7 +48,7 @@ class ForeignLauncher:
 
     Args:
         command: The program and its arguments, the same for every rank.
-        step_pattern: Finds steps in its log; None = the built-in patterns.
+        step_pattern: Finds steps in its log; None = the known forms.
         explain: Asked in a hang, while all ranks are still there: who is missing, in a sentence.
     """
 

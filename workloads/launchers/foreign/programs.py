@@ -103,8 +103,8 @@ class Programs:
     def wait(self, on_progress: Callable[[Progress], None]) -> Outcome:
         """Watch until all ranks have ended; end them after a crash or a hang.
 
-        A hang is known only of a program that has shown two steps: nobody can tell how long it
-        takes to start.
+        The hang time-out counts from the start: a program that takes longer to its first step
+        needs a longer one.
         """
         outcome = self._watched(on_progress)
         known = {one.rank: by for one in self._ranks if (by := one.holder()) is not None}
@@ -143,7 +143,7 @@ class Programs:
             if pulse.moved([one.steps for one in told]):
                 on_progress(_progress(told))
             elif pulse.stopped():
-                return self._hang(pulse.patience)
+                return self._hang(pulse)
 
     def _crash(self, failed: Sequence[Watched]) -> Outcome:
         """Those seen to end first: what follows them has the same exit code in most programs."""
@@ -151,11 +151,15 @@ class Programs:
         self.end()
         return Outcome(Ending.CRASH, tuple(one.rank for one in failed), failed[0].how())
 
-    def _hang(self, seconds: float) -> Outcome:
+    def _hang(self, pulse: "_Pulse") -> Outcome:
         missing = self._explain()
-        late = laggards(self._ranks) if missing is None else missing.ranks
+        late: tuple[int, ...] = ()
+        if missing is not None:
+            late = missing.ranks
+        elif pulse.began:  # else nobody is late: perhaps its steps cannot be seen
+            late = laggards(self._ranks)
         self.end()
-        parts = [f"no rank completed a step for {seconds:.0f} s"]
+        parts = [f"no rank completed a step for {pulse.patience:.0f} s"]
         if missing is not None:
             parts.append(missing.sentence)
         # An exception does not end every program: gloo's threads can hold one that raised.
@@ -175,6 +179,11 @@ class _Pulse:
         self._hang_timeout = hang_timeout
 
     @property
+    def began(self) -> bool:
+        """Whether any step was seen."""
+        return self._seen > 0
+
+    @property
     def patience(self) -> float:
         """Seconds without a step that are a hang."""
         return max(self._hang_timeout, PATIENCE_STEPS * self._longest)
@@ -192,7 +201,7 @@ class _Pulse:
 
     def stopped(self) -> bool:
         """Whether the next step is overdue."""
-        return self._seen >= 2 and monotonic() - self._moved > self.patience
+        return monotonic() - self._moved > self.patience
 
 
 def _progress(told: list[Told]) -> Progress:

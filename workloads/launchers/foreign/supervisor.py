@@ -15,8 +15,8 @@ from time import monotonic, sleep
 from typing import NoReturn
 
 from workloads.death import die_with_parent
+from workloads.exec.choice import Choice
 from workloads.exec.follow import Follower
-from workloads.exec.patterns import StepPattern
 
 LOOK_SECONDS = 0.02
 """How finely steps in a log are timed; a look costs about 20 microseconds."""
@@ -32,7 +32,7 @@ class Program:
     """One rank's program.
 
     Attributes:
-        step_pattern: Finds steps in the log; None = the built-in patterns.
+        step_pattern: Finds steps in the log; None = the known forms.
     """
 
     command: tuple[str, ...]
@@ -72,8 +72,7 @@ class _Supervisor:
         os.dup2(log, 1)
         os.dup2(log, 2)
         pid = self._pid = _start(program)
-        pattern = StepPattern(program.step_pattern)
-        follower = Follower(program.log, pattern, program.environment)
+        follower = Follower(program.log, Choice(program.step_pattern), program.environment)
         status = None
         while status is None and not self._told_to_end:
             sleep(LOOK_SECONDS)

@@ -52,7 +52,10 @@ def find(search: str | None = None) -> Program:
     found = [one for name in NAMES if (one := shutil.which(name, path=search))]
     if not found:
         raise LaunchError(f"mpirun is not installed; {INSTALL}")
-    path = Path(found[0])
+    # Open MPI 4 takes the grandparent of its path for its prefix and refuses "/": /bin is a link to
+    # /usr/bin on many a system. The name stays: it says whose it is where several are installed.
+    named = Path(found[0])
+    path = named.parent.resolve() / named.name
     try:
         said = subprocess.run(
             [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
