@@ -9,7 +9,7 @@ from workloads.faults import cgroup
 from workloads.network import namespaces
 from workloads.network.names import token
 from workloads.network.namespaces import Owner
-from workloads.ownership import SHARED_MEMORY, is_dead, lives
+from workloads.processes.ownership import SHARED_MEMORY, is_dead, lives
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from workloads.launchers.local.janitor import Janitor
 from workloads.launchers.local.ranks import Ranks
 from workloads.launchers.mpirun.ranks import MpirunRanks
 from workloads.network.emulated import EmulatedNetwork, emulated
-from workloads.ownership import OWNER_FILE, SHARED_MEMORY, owner
+from workloads.processes.ownership import OWNER_FILE, SHARED_MEMORY, owner
 from workloads.spec import RunSpec
 
 if TYPE_CHECKING:

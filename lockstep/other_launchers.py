@@ -9,7 +9,7 @@ from collector.contract.words import ExitCode
 from lockstep import archive
 from lockstep.observe import require_free
 from lockstep.output import fail
-from workloads.job_file import Job
+from workloads.joining.job_file import Job
 from workloads.network.emulated import needed
 from workloads.spec import RunSpec
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workloads.faults.plan import Fault
-from workloads.goals import parse as parse_goal
 from workloads.network.emulated import needed
+from workloads.outcome.goals import parse as parse_goal
 from workloads.resume import about
 from workloads.spec import RunSpec, SpecError, Training
 from workloads.tasks import find

@@ -19,10 +19,10 @@ from workloads.faults.disturbances import parse_disturbance
 from workloads.faults.link import LinkError
 from workloads.faults.plan import FaultError, parse
 from workloads.faults.settings import DisturbanceError
-from workloads.goals import GoalError
 from workloads.gpus import torch_build, visible, why_not
 from workloads.models.configs import ConfigError
 from workloads.network.conflicts import check_links
+from workloads.outcome.goals import GoalError
 from workloads.spec import (
     LAUNCHERS,
     MAX_LOCAL_RANKS,

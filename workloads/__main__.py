@@ -18,14 +18,15 @@ from types import FrameType
 
 from collector.contract.ring import file_name
 from collector.contract.words import ExitCode
-from workloads import mpi_meeting, run_directory
 from workloads.data import DataError
-from workloads.death import die_with_parent
-from workloads.job_file import Job, JobError, read
-from workloads.keeper import KEPT_SECONDS, Keeper
-from workloads.meeting import Meeting, check
-from workloads.rank_report import Report
-from workloads.rendezvous import MPI_STARTERS, Member, RendezvousError, identify
+from workloads.joining import by_mpi as mpi_meeting
+from workloads.joining import run_directory
+from workloads.joining.job_file import Job, JobError, read
+from workloads.joining.meeting import Meeting, check
+from workloads.joining.rendezvous import MPI_STARTERS, Member, RendezvousError, identify
+from workloads.processes.death import die_with_parent
+from workloads.processes.keeper import KEPT_SECONDS, Keeper
+from workloads.processes.rank_report import Report
 
 Train = Callable[[Job, Member, Meeting | None, int], int]
 """What a rank does with its job: who it is, where the others are if that is known, and on how many
@@ -118,8 +119,8 @@ def trained(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> in
         DataError: The user's own data are wrong.
         OSError: A folder or the data cannot be made.
     """
-    from workloads.joined import rank_job
-    from workloads.store_meeting import meet
+    from workloads.joining.by_store import meet
+    from workloads.joining.rank_job import rank_job
     from workloads.train import run_rank
 
     if meeting is None:

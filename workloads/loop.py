@@ -14,24 +14,25 @@ import torch
 import torch.distributed as dist
 
 from collector.contract.words import PHASES, Phase, RankState
-from workloads import mesh, peak
+from workloads import mesh
 from workloads.accelerator import Accelerator
 from workloads.checkpoint import Checkpoints
 from workloads.clock_exchange import Clocks
 from workloads.comm import Comm
 from workloads.data.loader import Loader
 from workloads.device import EmulatedDevice, device_seconds
-from workloads.evaluation import Evaluation
 from workloads.faults.cgroup import CpuGroup
 from workloads.faults.disturbances import Disturber, Kind
 from workloads.faults.inject import Injector
 from workloads.garbage_watch import GarbageWatch
 from workloads.model_setup import ModelParts
+from workloads.outcome import peak
+from workloads.outcome.evaluation import Evaluation
+from workloads.outcome.telling import Teller
 from workloads.rank import RankJob, dice_seed
 from workloads.recording import StepRecorder
 from workloads.simulated_gpu import SimulatedGpu
 from workloads.tasks import find
-from workloads.telling import Teller
 from workloads.trainable import Context, Trainable, Update
 from workloads.warmup import WARMUP_STEPS
 

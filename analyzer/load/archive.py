@@ -37,7 +37,8 @@ def load(path: Path) -> Run:
     meta = _run_file(path / archive.RUN_FILE)
     missing: list[str] = []
     if "ended" not in meta or meta["ended"] is None:
-        missing.append("run.json has no end: the run still goes on or was killed")
+        why = "another launcher started it" if "started_by" in meta else "it goes on or was killed"
+        missing.append(f"run.json has no end of the run: {why}")
     lost = _object(meta, "recording", path).get("lost_steps")
     if lost:
         missing.append(f"{lost} steps of ranks were overwritten before they were recorded")

@@ -31,7 +31,7 @@ def demo(
 ) -> Callable[..., Any]:
     """`demo(verdict, ending)`: the demo with a run and an analysis of our own."""
 
-    def execute(spec: Any, out: Path, on_progress: Any) -> Outcome:
+    def execute(spec: Any, out: Path, *_: Any) -> Outcome:
         (out / "truth.json").write_text(json.dumps({"schema_version": 1, "faults": [FAULT]}))
         return Outcome(endings[0], reason="somebody tripped")
 

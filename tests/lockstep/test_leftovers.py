@@ -11,7 +11,7 @@ import pytest
 from lockstep import leftovers
 from workloads.network.names import token
 from workloads.network.namespaces import Owner
-from workloads.ownership import LOCK_FILE, OWNER_FILE
+from workloads.processes.ownership import LOCK_FILE, OWNER_FILE
 
 START_TICKS = 4711
 

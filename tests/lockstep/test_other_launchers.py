@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lockstep import archive
-from workloads import job_file
 from workloads.data import converted
+from workloads.joining import job_file
 from workloads.spec import Layout, RunSpec, Training
 
 Lockstep = Callable[..., Any]

@@ -14,9 +14,9 @@ from collector.contract import ring
 from collector.contract.words import PHASES, FaultKind
 from workloads.__main__ import main
 from workloads.heartbeat import Heartbeat
-from workloads.job_file import Job
-from workloads.meeting import Meeting
-from workloads.rendezvous import Member
+from workloads.joining.job_file import Job
+from workloads.joining.meeting import Meeting
+from workloads.joining.rendezvous import Member
 from workloads.ring import Identity, RingWriter
 
 STEP_SECONDS = 0.05

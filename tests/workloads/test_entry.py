@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from workloads.job_file import Job
-from workloads.reachable import free_port
+from workloads.joining.job_file import Job
+from workloads.joining.reachable import free_port
 from workloads.spec import Layout, RunSpec, Training
 
 TRAINING = Training(vocabulary=32, sequence=16)

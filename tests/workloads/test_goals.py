@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.contract.words import Phase
-from workloads.goal_tracker import Tracker
-from workloads.goals import MLBENCH, Goal, GoalError, accuracy_after_time, parse
+from workloads.outcome.goal_tracker import Tracker
+from workloads.outcome.goals import MLBENCH, Goal, GoalError, accuracy_after_time, parse
 
 SPENT = {
     Phase.DATA: 1.0, Phase.FORWARD: 2.0, Phase.BACKWARD: 4.0, Phase.GRAD_SYNC: 3.0,

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from collector.contract import ring
-from workloads import keeper
-from workloads.keeper import Keeper
-from workloads.rank_report import Report, parsed
+from workloads.processes import keeper
+from workloads.processes.keeper import Keeper
+from workloads.processes.rank_report import Report, parsed
 
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from workloads.keeper import Keeper
+from workloads.processes.keeper import Keeper
 folder = Path(sys.argv[1])
 tell = lambda report: os.write(1, report.line().encode())
 Keeper(2, "here", folder / "ring", folder / "log", tell).keep(lambda: time.sleep(60))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from workloads import watching
 from workloads.launchers import PEER_LOST_CODE, Ending, Outcome
 from workloads.launchers.local.ranks import RankProcess, Ranks
+from workloads.processes import watching
+from workloads.processes.told import Told
 from workloads.spec import Layout, RunSpec
-from workloads.told import Told
 
 SIGKILL, EXIT_1, PEER_LOST = int(signal.SIGKILL), 1 << 8, PEER_LOST_CODE << 8
 

@@ -21,9 +21,9 @@ from workloads.comm import Comm
 from workloads.data import DataError
 from workloads.data.epsilon import Epsilon
 from workloads.data.rows import Draws, Rows
-from workloads.goal_tracker import Tracker
-from workloads.goals import parse
 from workloads.models.logreg import PENALTY, LogisticRegression, flops
+from workloads.outcome.goal_tracker import Tracker
+from workloads.outcome.goals import parse
 from workloads.recording import StepRecorder
 from workloads.ring import Identity, RingWriter
 from workloads.spec import Layout, RunSpec, SpecError

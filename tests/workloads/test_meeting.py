@@ -4,9 +4,9 @@ import ipaddress
 
 import pytest
 
-from workloads.meeting import Meeting, check
-from workloads.reachable import free_port, interface_of, routable, towards
-from workloads.rendezvous import RendezvousError
+from workloads.joining.meeting import Meeting, check
+from workloads.joining.reachable import free_port, interface_of, routable, towards
+from workloads.joining.rendezvous import RendezvousError
 from workloads.spec import Layout
 
 LAYOUT = Layout(2, 2, 4)

@@ -20,15 +20,15 @@ from pathlib import Path
 import pytest
 
 from collector.contract.words import FaultKind
-from workloads import watching
 from workloads.faults.plan import Fault
+from workloads.joining.reachable import free_port, interface_of, routable
 from workloads.launchers import Ending, LaunchError, Outcome
 from workloads.launchers.mpirun import MpirunLauncher
 from workloads.launchers.mpirun import ranks as of_mpirun
 from workloads.launchers.mpirun.hostfile import HostfileError
 from workloads.launchers.mpirun.program import find
 from workloads.launchers.mpirun.ranks import MpirunRanks
-from workloads.reachable import free_port, interface_of, routable
+from workloads.processes import watching
 from workloads.spec import Layout, RunSpec, Training
 
 ROOT = Path(__file__).parents[2]

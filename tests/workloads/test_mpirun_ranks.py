@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads import watching
 from workloads.launchers import Ending, LaunchError, Outcome, Progress
 from workloads.launchers.mpirun.ranks import MpirunRanks, RemoteRank
-from workloads.rank_report import Report, parsed
+from workloads.processes import watching
+from workloads.processes.rank_report import Report, parsed
+from workloads.processes.told import Told
 from workloads.spec import Layout, RunSpec
-from workloads.told import Told
 
 SPEC = RunSpec("run", "gpt", Layout(2, 1, 2), 10, 0, hang_timeout=1.0)
 KILLED = int(signal.SIGKILL)

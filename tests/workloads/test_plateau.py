@@ -2,7 +2,7 @@
 
 import pytest
 
-from workloads.plateau import PlateauRate
+from workloads.models.plateau import PlateauRate
 
 
 def test_one_worker_has_one_rate() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from workloads.ownership import OWNER_FILE, owner
-from workloads.run_directory import default, prepared, shared
+from workloads.joining.run_directory import default, prepared, shared
+from workloads.processes.ownership import OWNER_FILE, owner
 from workloads.spec import Layout, RunSpec, Training
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from collector.contract import ring
 from workloads.comm import Comm
 from workloads.mesh import Mesh
+from workloads.probe.sweep import DTYPES, PATTERN, Sweep, expected, pattern, planned, table
+from workloads.probe.sweep_passes import MOST_TAGS, SweepPasses, _tags
 from workloads.recording import StepRecorder
 from workloads.ring import Identity, RingWriter
 from workloads.spec import Layout, RunSpec, SpecError
-from workloads.sweep import DTYPES, PATTERN, Sweep, expected, pattern, planned, table
-from workloads.sweep_passes import MOST_TAGS, SweepPasses, _tags
 from workloads.trainable import Context
 
 Forked = Callable[[int, Callable[[int], Any]], list[Any]]

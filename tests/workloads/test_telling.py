@@ -9,12 +9,12 @@ from time import monotonic, sleep
 import pytest
 import torch
 
-from workloads import peak
 from workloads.flops import per_token
-from workloads.iteration_line import Iteration, iteration_line
-from workloads.peak import Peak
+from workloads.outcome import peak
+from workloads.outcome.iteration_line import Iteration, iteration_line
+from workloads.outcome.peak import Peak
+from workloads.outcome.telling import LINE_STEPS, Teller
 from workloads.spec import Layout, RunSpec, Training
-from workloads.telling import LINE_STEPS, Teller
 from workloads.trainable import Counts
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from workloads.throughput import ITERATIONS, STEPS, STUDENT_T, ThroughputError, measured
+from workloads.outcome.throughput import ITERATIONS, STEPS, STUDENT_T, ThroughputError, measured
 
 WARM = [9.0] * 10
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from collector.contract import ring
 from collector.contract.words import PHASES, Phase
 from workloads import recording
+from workloads.outcome.time_split import MLBENCH_PHASES, from_mlbench, split
 from workloads.recording import StepRecorder
 from workloads.ring import Identity, RingWriter
-from workloads.time_split import MLBENCH_PHASES, from_mlbench, split
 
 HALF = 500_000_000
 MLBENCH_STEP = dict.fromkeys(MLBENCH_PHASES, 0.5)

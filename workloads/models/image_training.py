@@ -10,10 +10,10 @@ from torch.nn import functional
 from workloads.comm import Comm
 from workloads.data.images import ImageBatch, ImageSet, ImageStream, whole_batch
 from workloads.models.image_configs import ImageConfig
+from workloads.models.plateau import PlateauRate
 from workloads.models.resnet import ResNet, initialize
 from workloads.parallel.data import flattened, unflatten
 from workloads.parallel.replicas import Replicas
-from workloads.plateau import PlateauRate
 from workloads.trainable import Context, Counts, Update
 
 MOMENTUM = 0.9

@@ -26,7 +26,7 @@ from workloads.network.names import (
     token_of,
 )
 from workloads.network.names import token as token_for
-from workloads.ownership import start_ticks
+from workloads.processes.ownership import start_ticks
 
 _DEVICES = Path("/sys/class/net")
 _ALIAS = re.compile(r"lockstep (\S+) (\d+) (\d+)")

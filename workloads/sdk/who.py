@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workloads.rendezvous import identify
+from workloads.joining.rendezvous import identify
 
 RUN_CHARACTERS = 63
 

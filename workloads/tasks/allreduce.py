@@ -6,8 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from workloads.probe.sweep import Sweep, planned
 from workloads.spec import RunSpec, SpecError, Training
-from workloads.sweep import Sweep, planned
 
 if TYPE_CHECKING:
     from workloads.trainable import Context, Trainable
@@ -67,7 +67,7 @@ class AllreduceTask:
 
     def set_up(self, context: "Context") -> "Trainable[Any]":
         """See Task."""
-        from workloads.sweep_passes import SweepPasses
+        from workloads.probe.sweep_passes import SweepPasses
 
         return SweepPasses(context, _sweep(context.spec), probe=context.spec.training.probe)
 

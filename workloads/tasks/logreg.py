@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workloads.data.epsilon import Epsilon
-from workloads.goals import MLBENCH
+from workloads.outcome.goals import MLBENCH
 from workloads.spec import RunSpec, SpecError, Training
 
 if TYPE_CHECKING:

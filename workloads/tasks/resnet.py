@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from workloads.data import cifar, gratings, imagenet
 from workloads.data.images import ImageSet
-from workloads.goals import MLBENCH
 from workloads.models.image_configs import (
     IMAGE_CONFIGS,
     ImageConfig,
     resized,
 )
+from workloads.outcome.goals import MLBENCH
 from workloads.spec import RunSpec, SpecError, Training, one_of
 
 if TYPE_CHECKING:

@@ -66,10 +66,11 @@ def test_each_single_bad_node_is_named_in_at_most_two_logarithms_of_rounds(nodes
         assert found.rounds <= 2 * ceil(log2(nodes))
 
 
-@given(st.integers(3, 16), st.integers(0, 2**32), st.floats(2.3, 200.0), st.data())
+@given(st.integers(4, 16), st.integers(0, 2**32), st.floats(2.3, 200.0), st.data())
 def test_how_slow_and_in_which_probe_does_not_matter(
     nodes: int, seed: int, factor: float, data: st.DataObject
 ) -> None:
+    """Of three nodes, one link cannot always be told from its end: one in a hundred is not."""
     bad = data.draw(st.sampled_from(list(combinations(range(nodes), 2))))
     probes = data.draw(st.sampled_from(["both", "latency", "there", "back"]))
 

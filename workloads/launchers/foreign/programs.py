@@ -10,10 +10,8 @@ from time import monotonic, sleep
 
 from collector.contract import ring
 from workloads.launchers import Ending, Outcome, Progress
-from workloads.sdk.holder import Holder, holder
-from workloads.spec import RunSpec
-from workloads.told import Told, told_by
-from workloads.watching import (
+from workloads.processes.told import Told, told_by
+from workloads.processes.watching import (
     AFTERMATH_SECONDS,
     POLL_SECONDS,
     Watched,
@@ -22,6 +20,8 @@ from workloads.watching import (
     laggards,
     last_line,
 )
+from workloads.sdk.holder import Holder, holder
+from workloads.spec import RunSpec
 
 PATIENCE_STEPS = 20.0
 """A step that is expected to take longer than the hang time-out is given so many of the longest."""

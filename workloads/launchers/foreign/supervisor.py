@@ -14,9 +14,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import NoReturn
 
-from workloads.death import die_with_parent
 from workloads.exec.choice import Choice
 from workloads.exec.follow import Follower
+from workloads.processes.death import die_with_parent
 
 LOOK_SECONDS = 0.02
 """How finely steps in a log are timed; a look costs about 20 microseconds."""

@@ -7,11 +7,11 @@ from pathlib import Path
 from time import monotonic_ns
 
 from collector.contract.archive import RESULTS_FILE
-from workloads import peak
 from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.forking import forked
 from workloads.launchers.local.ranks import RankProcess, Ranks
 from workloads.network.emulated import EmulatedNetwork, in_namespace
+from workloads.outcome import peak
+from workloads.processes.forking import forked
 from workloads.spec import RunSpec
 from workloads.tasks import find
 

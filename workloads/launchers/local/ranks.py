@@ -9,9 +9,9 @@ from time import monotonic, sleep
 
 from collector.contract import ring
 from workloads.launchers import Outcome, Progress
+from workloads.processes.told import Told, told_by
+from workloads.processes.watching import POLL_SECONDS, how_it_ended, last_line, watch
 from workloads.spec import RunSpec
-from workloads.told import Told, told_by
-from workloads.watching import POLL_SECONDS, how_it_ended, last_line, watch
 
 GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL."""

@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from workloads import peak
-from workloads.death import die_with_parent
-from workloads.job_file import Job
+from workloads.joining.job_file import Job
 from workloads.launchers.mpirun import hostfile, words
 from workloads.launchers.mpirun.program import find
 from workloads.launchers.mpirun.ranks import MpirunRanks
+from workloads.outcome import peak
+from workloads.processes.death import die_with_parent
 from workloads.spec import RunSpec
 from workloads.tasks import find as find_task
 

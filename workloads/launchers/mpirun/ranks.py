@@ -10,10 +10,10 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from workloads.launchers import Ending, LaunchError, Outcome, Progress
-from workloads.rank_report import Report, parsed
+from workloads.processes.rank_report import Report, parsed
+from workloads.processes.told import Told
+from workloads.processes.watching import POLL_SECONDS, SHOWN_CHARACTERS, how_it_ended, watch
 from workloads.spec import RunSpec
-from workloads.told import Told
-from workloads.watching import POLL_SECONDS, SHOWN_CHARACTERS, how_it_ended, watch
 
 STARTUP_SECONDS = 300.0
 """Every rank imports torch for itself, maybe from a cold disk or a network's."""

@@ -6,8 +6,8 @@ Every line says everything, so that a line that mpirun tore or mixed up costs no
 import json
 from dataclasses import asdict, dataclass
 
-from workloads.from_json import ShapeError, built
-from workloads.told import Told
+from workloads.joining.from_json import ShapeError, built
+from workloads.processes.told import Told
 
 MARK = "lockstep-rank "
 

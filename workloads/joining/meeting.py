@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workloads.rendezvous import RendezvousError
+from workloads.joining.rendezvous import RendezvousError
 from workloads.spec import Layout
 
 

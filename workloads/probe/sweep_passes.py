@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from workloads.probe.network import Probe
-from workloads.sweep import PATTERN, Sweep, expected, pattern, table
+from workloads.probe.sweep import PATTERN, Sweep, expected, pattern, table
 from workloads.trainable import Context, Counts, Update
 
 MOST_TAGS = 24

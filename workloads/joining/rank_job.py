@@ -6,8 +6,8 @@ from time import monotonic_ns
 
 from collector.contract.archive import RESULTS_FILE
 from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.job_file import Job
-from workloads.meeting import Meeting
+from workloads.joining.job_file import Job
+from workloads.joining.meeting import Meeting
 from workloads.rank import RankJob
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from workloads.slurm import first_host, port_of_job
+from workloads.joining.slurm import first_host, port_of_job
 
 MAX_PORT = 65535
 

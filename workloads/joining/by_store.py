@@ -6,9 +6,9 @@ from datetime import timedelta
 from torch.distributed import DistError
 from torch.distributed.rendezvous import rendezvous
 
-from workloads.meeting import Meeting
-from workloads.reachable import interface_of, routable, towards
-from workloads.rendezvous import Member, RendezvousError
+from workloads.joining.meeting import Meeting
+from workloads.joining.reachable import interface_of, routable, towards
+from workloads.joining.rendezvous import Member, RendezvousError
 
 JOIN_SECONDS = 120.0
 """The slowest host imports torch from a cold disk first."""

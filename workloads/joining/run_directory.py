@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from workloads.ownership import LOCK_FILE, OWNER_FILE, SHARED_MEMORY, owner
+from workloads.processes.ownership import LOCK_FILE, OWNER_FILE, SHARED_MEMORY, owner
 from workloads.spec import RunSpec
 from workloads.tasks import find
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from workloads.from_json import ShapeError, built
+from workloads.joining.from_json import ShapeError, built
 from workloads.spec import RunSpec
 
 MAX_BYTES = 1 << 20

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from workloads.iteration_line import Iteration
+from workloads.outcome.iteration_line import Iteration
 
 FLUSH_SECONDS = 1
 """A rank that is ended loses no more of its curves."""

@@ -9,9 +9,9 @@ from time import monotonic, sleep
 from typing import Protocol
 
 from workloads.launchers import PEER_LOST_CODE, Ending, Outcome, Progress
+from workloads.processes.told import Told
 from workloads.resume import about
 from workloads.spec import RunSpec
-from workloads.told import Told
 
 POLL_SECONDS = 0.1
 STARTUP_SECONDS = 60.0

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workloads.goals import Evaluated, Goal, Reached, accuracy_after_time
-from workloads.time_split import split
+from workloads.outcome.goals import Evaluated, Goal, Reached, accuracy_after_time
+from workloads.outcome.time_split import split
 
 
 class Tracker:

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from workloads.death import die_with_parent
+from workloads.processes.death import die_with_parent
 
 
 def forked(run: Callable[[], int], log: Path) -> int:
@@ -22,12 +22,19 @@ def forked(run: Callable[[], int], log: Path) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
+    reading, writing = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid:
+        os.close(writing)
+        # Returns once the child is sure to die with us: one that is stopped before would stay.
+        os.read(reading, 1)
+        os.close(reading)
         return pid
     code = 1
     try:
+        os.close(reading)
         die_with_parent(parent, signal.SIGKILL)
+        os.close(writing)
         # Ctrl-C reaches the whole terminal group; the launcher alone decides what it means.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -12,10 +12,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 
-from workloads.forking import forked
-from workloads.rank_report import Report
-from workloads.told import told_by
-from workloads.watching import last_line
+from workloads.processes.forking import forked
+from workloads.processes.rank_report import Report
+from workloads.processes.told import told_by
+from workloads.processes.watching import last_line
 
 POLL_SECONDS = 0.1
 TELL_SECONDS = 0.5

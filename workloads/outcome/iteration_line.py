@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from workloads.peak import Peak
+from workloads.outcome.peak import Peak
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from statistics import fmean
 
 import torch
 
-from workloads.iteration_line import Iteration, iteration_line
-from workloads.peak import Peak
+from workloads.outcome.iteration_line import Iteration, iteration_line
+from workloads.outcome.peak import Peak
+from workloads.outcome.tensorboard import EventFiles
 from workloads.spec import RunSpec
 from workloads.tasks import find
-from workloads.tensorboard import EventFiles
 from workloads.trainable import Counts
 
 LINE_STEPS = 10

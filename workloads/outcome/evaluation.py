@@ -13,12 +13,12 @@ import torch.distributed as dist
 
 from collector.contract.words import PHASES
 from workloads.comm import Comm
-from workloads.goal_tracker import Tracker
-from workloads.goals import parse
+from workloads.outcome.goal_tracker import Tracker
+from workloads.outcome.goals import parse
+from workloads.outcome.throughput import STEPS, measured
 from workloads.recording import StepRecorder
 from workloads.spec import RunSpec
 from workloads.tasks import find
-from workloads.throughput import STEPS, measured
 from workloads.trainable import Trainable
 
 BUDGET_STEPS = 10

@@ -1,0 +1,1 @@
+"""What launchers share: starting, watching and ending the processes of ranks."""
