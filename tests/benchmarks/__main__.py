@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, str] = {
     "collector_everything": "the collector with every source on: serving, CPU, memory",
     "collector_memory": "the collector's resident memory over 100,000 scrapes",
     "collector_peers": "the page beside prometheus_client and node_exporter",
+    "diagnosis": "CPU of one diagnosis of 8 ranks and 400 steps",
     "help_speed": "wall time of `lockstep --help`",
     "leftovers": "what 100 runs leave, killed ones included",
     "nccl_inspector": "10,000 lines a second of NCCL Inspector",
