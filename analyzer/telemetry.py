@@ -69,9 +69,16 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
 
 def _keys(samples: pd.DataFrame) -> pd.Series:
     """`metric{labels}`, or the bare metric where it has no other labels."""
-    labels = samples["labels"].fillna("")
-    braced = samples["metric"] + "{" + labels + "}"
-    return braced.where(labels != "", samples["metric"])
+    # Words are joined once a series, not once a sample.
+    metric, metrics = pd.factorize(samples["metric"])
+    text, texts = pd.factorize(samples["labels"].fillna(""))
+    code, pairs = pd.factorize(metric * len(texts) + text)
+    names = [
+        f"{metrics[pair // len(texts)]}{{{label}}}" if (label := texts[pair % len(texts)]) else
+        metrics[pair // len(texts)]
+        for pair in pairs.tolist()
+    ]  # fmt: skip
+    return pd.Series(np.array(names, dtype=object)[code], index=samples.index, dtype=object)
 
 
 def _told(rows: pd.DataFrame, ranks: list[RankInfo]) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """The windows of a run (DESIGN 3.3): from its steps, or from the counters that scrapes saw."""
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -25,6 +26,7 @@ COUNTERS: Mapping[str, str] = {
     metrics.TRAIN_FLOPS.name: "flops",
 }
 """Counters of a rank -> column of the window."""
+PHASE = re.compile(r'phase="(\w+)"')
 MAX_GAP = 3.5
 """A scrape interval longer than this many median intervals is a gap: nobody knows its inside."""
 
@@ -67,14 +69,15 @@ def from_samples(samples: pd.DataFrame) -> pd.DataFrame:
 
 def _counters(samples: pd.DataFrame) -> pd.DataFrame:
     """One row a rank and scrape: `rank, time, attempt, step, <sums>, loss`."""
-    rows = samples[samples["rank"].notna() & samples["metric"].str.startswith("lockstep_train_")]
-    named = rows["metric"].map(dict(COUNTERS) | {
+    names = dict(COUNTERS) | {
         metrics.TRAIN_STEPS.name: "step", metrics.TRAIN_LOSS.name: "loss",
-    })  # fmt: skip
+    }  # fmt: skip
+    wanted = samples["metric"].isin([*names, metrics.TRAIN_PHASE.name])
+    rows = samples[wanted & samples["rank"].notna()]
     phase = rows["metric"] == metrics.TRAIN_PHASE.name
-    named = named.where(
-        ~phase, rows["labels"].str.extract(r'phase="(\w+)"', expand=False) + "_seconds"
-    )
+    texts = rows.loc[phase, "labels"].dropna().unique()
+    phases = {text: f"{found[1]}_seconds" for text in texts if (found := PHASE.search(text))}
+    named = rows["metric"].map(names).where(~phase, rows["labels"].map(phases))
     rows = rows.assign(column=named)[named.notna()]
     wide = rows.pivot_table("value", ["rank", "time"], "column", aggfunc="last").reset_index()
     if not {"step", "own_seconds", *PHASE_COLUMNS} <= set(wide):

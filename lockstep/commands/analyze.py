@@ -5,15 +5,50 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep import diagnosis, output
+from lockstep import diagnosis, output, recorded, traced
+from lockstep import timeline as timelines
 from lockstep.output import Format
 
 if TYPE_CHECKING:
+    from analyzer.attribute import Diagnosis
     from analyzer.run import Culprit, Verdict
 
 
 def analyze(
-    archive: Annotated[Path, typer.Argument(metavar="DIR", help="Archive of the run.")],
+    archive: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Archive of the run.")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="OPS.parquet", help="Operations of any run, in the public schema."),
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(metavar="dp=D,pp=P,tp=T", help="With --trace: its layout.")
+    ] = None,
+    meta: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --trace: its meta file (dp_size: 4).")
+    ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Prometheus that recorded the run.")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="ID", help="With --prometheus: the run's id.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="T", help="With --prometheus: a date, or how long ago, as 90m."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="T", help="With --prometheus: likewise.")
+    ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the operations for ui.perfetto.dev."),
+    ] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(metavar="A:B", help="With --timeline: which steps, B exclusive."),
+    ] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
     write: Annotated[
         bool, typer.Option("--write/--no-write", help="Write verdict.json into the archive.")
@@ -26,18 +61,78 @@ def analyze(
 
     Exits 0 healthy, 1 warning, 2 a culprit was named, 3 unknown or too little data.
 
+    The run is an archive, a trace of its operations, or what a Prometheus recorded: its
+    credentials come from LOCKSTEP_PROMETHEUS_TOKEN, or LOCKSTEP_PROMETHEUS_USER and
+    LOCKSTEP_PROMETHEUS_PASSWORD.
+
     Example: lockstep analyze runs/gpt-20261120T101500-3f2a -o json
     """
     from analyzer.verdict_json import verdict_json
 
-    verdict = diagnosis.diagnose(archive, gpu_hour_price).verdict
-    if write:
+    chosen = timelines.parse(steps)
+    if chosen is not None and timeline is None:
+        raise typer.BadParameter("--steps goes with --timeline FILE")
+    if trace is not None:
+        if any(each is not None for each in (archive, prometheus, run, since, until)):
+            raise typer.BadParameter("--trace goes without DIR and without --prometheus")
+        verdict = _traced(trace, layout, meta, form, gpu_hour_price)
+        if timeline is not None:
+            shown = traced.read(trace, layout, meta)
+            timelines.write(timeline, shown, chosen, verdict.culprits)
+        return diagnosis.exit_code(verdict)
+    if layout is not None or meta is not None:
+        raise typer.BadParameter("--layout and --meta go with --trace OPS.parquet")
+    if prometheus is not None:
+        diagnosed = _recorded(archive, prometheus, run, since, until, gpu_hour_price)
+    elif run is not None or since is not None or until is not None:
+        raise typer.BadParameter("--run, --since and --until go with --prometheus URL")
+    elif archive is None:
+        raise typer.BadParameter(
+            "give the archive DIR of a run, --trace FILE, or --prometheus URL --run ID"
+        )
+    else:
+        diagnosed = diagnosis.diagnose(archive, gpu_hour_price)
+    verdict = diagnosed.verdict
+    if write and archive is not None:
         try:
             diagnosis.write_verdict(verdict, archive)
         except OSError as error:
             output.note(f"lockstep: verdict.json was not written: {error}")
     output.document(verdict_json(verdict), form, table(verdict))
+    if timeline is not None:
+        timelines.write(timeline, diagnosed.run, chosen, verdict.culprits)
     return diagnosis.exit_code(verdict)
+
+
+def _traced(
+    trace: Path,
+    layout: str | None,
+    meta: Path | None,
+    form: Format,
+    gpu_hour_price: float | None,
+) -> "Verdict":
+    from analyzer.verdict_json import verdict_json
+
+    if layout is not None and meta is not None:
+        raise typer.BadParameter("give --layout or --meta, not both")
+    verdict = traced.examine(trace, layout, meta, gpu_hour_price)
+    output.document(verdict_json(verdict), form, table(verdict))
+    return verdict
+
+
+def _recorded(
+    archive: Path | None,
+    url: str,
+    run: str | None,
+    since: str | None,
+    until: str | None,
+    gpu_hour_price: float | None,
+) -> "Diagnosis":
+    if archive is not None:
+        raise typer.BadParameter("give the archive DIR or --prometheus URL, not both")
+    if run is None:
+        raise typer.BadParameter("--prometheus needs --run ID")
+    return recorded.diagnose(url, run, since, until, gpu_hour_price)
 
 
 def table(verdict: "Verdict") -> str:

@@ -17,12 +17,14 @@ BENCHMARKS: dict[str, str] = {
     "help_speed": "wall time of `lockstep --help`",
     "leftovers": "what 100 runs leave, killed ones included",
     "nccl_inspector": "10,000 lines a second of NCCL Inspector",
+    "op_detection": "slow workers found in op traces, and structure told from them",
     "nccl_ras": "an answer of NCCL's RAS about 1,000 ranks",
     "probe": "the pairwise probe among 8 nodes with a real bad link or node",
     "resnet": "ResNet-20 against the best accuracy of its synthetic images, and seconds to it",
     "sdk": "CPU of lockstep.recorder in somebody else's program",
     "tensor_parallel": "CPU of our tensor parallel, torch's DTensor and one rank",
     "training_loop": "CPU of the whole loop against plain torch",
+    "whatif": "every published quantity of an op trace; a run of 10,000 GPUs",
     "recording": "CPU that recording adds to a training step",
 }
 

@@ -1,0 +1,64 @@
+"""Operations of a run as a Trace: a foreign Parquet file, or our own archive.
+
+Only this package folds tensor-parallel ranks into workers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from analyzer.load.optrace.fold import fold
+from analyzer.load.optrace.layout import parse, read_meta
+from analyzer.load.optrace.planes import to_trace
+from analyzer.load.optrace.public import read
+from analyzer.load.optrace.windows import to_run
+from analyzer.operations import Layout, Trace
+from analyzer.run import LoadError, Run
+
+__all__ = ["from_run", "load", "parse", "read_meta", "to_run"]
+
+SLOW_BY_DESIGN = ("warmup", "checkpoint", "eval")
+"""Tags of steps that are no example of the others; garbage collection is an operation."""
+
+
+def load(path: Path, layout: Layout | None = None) -> Trace:
+    """The op trace in one Parquet file of the public schema.
+
+    Args:
+        path: The file.
+        layout: Of `parse` or `read_meta`; None = what the rows show.
+
+    Raises:
+        LoadError: The file is no op trace, or contradicts itself or the layout.
+    """
+    return to_trace(read(path), layout, str(path))
+
+
+def from_run(run: Run) -> Trace:
+    """The operations of a run archive; steps that are slow by design are left out.
+
+    Raises:
+        LoadError: The run has no operations, or no step of which every replica told all.
+    """
+    if run.ops is None or run.ops.empty:
+        raise LoadError(f"{run.name} has no operations (ops.parquet); its windows can be analyzed")
+    tags = run.windows["tags"].str.split(",").explode()
+    masked = set(run.windows["from_step"].loc[tags[tags.isin(SLOW_BY_DESIGN)].index])
+    ops = run.ops[~run.ops["step"].isin(masked)]
+    if ops.empty:
+        raise LoadError(f"{run.name} has operations only of steps that are slow by design")
+    trace = to_trace(fold(ops), _layout(run.meta, run), run.name)
+    notes = (f"{len(masked)} steps are slow by design and left out",) if masked else ()
+    wall = run.windows.groupby("from_step")["wall_seconds"].mean().reindex(trace.steps)
+    observed = None if wall.isna().any() else wall.to_numpy(dtype=float, copy=True)
+    return replace(trace, observed=observed, missing=(*trace.missing, *notes))
+
+
+def _layout(meta: Mapping[str, Any], run: Run) -> Layout | None:
+    told = meta.get("layout") or {}
+    assert run.ops is not None
+    sizes = {part: int(told[part]) for part in ("dp", "pp", "tp") if part in told}
+    if not {"dp", "pp"} <= sizes.keys():
+        return None
+    return Layout(**sizes, vpp=max(1, int(run.ops["mc"].max()) + 1))

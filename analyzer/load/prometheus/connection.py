@@ -1,0 +1,159 @@
+"""One connection to a Prometheus: prometheus-api-client's session and retries, bounded answers."""
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, Self, TypeVar
+
+import requests
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from requests.auth import AuthBase, HTTPBasicAuth
+from urllib3.exceptions import ReadTimeoutError
+from urllib3.util import Retry
+
+from analyzer.load.prometheus.access import Access
+from analyzer.load.prometheus.answers import refusal, shape
+from analyzer.load.prometheus.errors import SourceError, TooMuchError
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 60.0
+"""For a whole answer; a slow one in small pieces included."""
+MAX_BYTES = 512 * 1024 * 1024
+CHUNK = 1 << 20
+AGAIN = (429, 502, 503, 504)
+"""What a server says that may say otherwise in a moment; RFC 9110."""
+
+T = TypeVar("T")
+
+
+class Connection:
+    """Asks one Prometheus.
+
+    Args:
+        access: Where, and how to get in.
+        seconds: For a whole answer.
+        pause: Seconds before the second try; each one after takes twice as long.
+
+    Every method raises SourceError, a TooMuchError where less might be had.
+    """
+
+    def __init__(self, access: Access, seconds: float = ANSWER_SECONDS, pause: float = 0.3) -> None:
+        self.url = access.url
+        self._seconds = seconds
+        self._session = requests.Session()
+        self._session.hooks["response"].append(self._look)
+        self._auth = _auth(access)
+        # An answer that takes too long once does so again, and Retry-After may be hours.
+        retry = Retry(
+            connect=2, read=False, status=2, other=0, redirect=0, status_forcelist=AGAIN,
+            backoff_factor=pause, raise_on_status=False, respect_retry_after_header=False,
+            allowed_methods=("GET", "POST"),
+        )  # fmt: skip
+        self._client = PrometheusConnect(
+            url=self.url, session=self._session, retry=retry, auth=self._auth,
+            timeout=(CONNECT_SECONDS, seconds),
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def now(self) -> float:
+        """Unix seconds on Prometheus' clock, which dates all samples."""
+        return self._small(lambda: float(self._client.custom_query("time()")[1]))
+
+    def labels(self, name: str, match: str, start: float, end: float) -> list[str]:
+        """The values that a label has in series of a selector."""
+        params = {"match[]": match, "start": f"{start:.3f}", "end": f"{end:.3f}"}
+        values = self._small(lambda: self._client.get_label_values(name, params))
+        return [str(value) for value in values]
+
+    def instant(self, query: str, time: float) -> list[tuple[Mapping[str, str], float]]:
+        """Labels and value of each series of a query's answer at one moment."""
+        params = {"time": f"{time:.3f}"}
+
+        def ask() -> list[tuple[Mapping[str, str], float]]:
+            answer = self._client.custom_query(query, params)
+            return [(dict(one["metric"]), float(one["value"][1])) for one in answer]
+
+        return self._small(ask)
+
+    def body(self, path: str, words: Mapping[str, str]) -> bytes:
+        """The bytes of an answer to `/api/v1/<path>`, for decoding.Series."""
+        due = monotonic() + self._seconds
+        return self._asked(lambda: self._whole(path, words, due))
+
+    def _whole(self, path: str, words: Mapping[str, str], due: float) -> bytes:
+        response = self._session.post(
+            f"{self.url}/api/v1/{path}", data=dict(words), auth=self._auth, stream=True,
+            timeout=(CONNECT_SECONDS, self._seconds),
+        )  # fmt: skip
+        with response:
+            parts, size = [], 0
+            for part in response.iter_content(CHUNK):
+                parts.append(part)
+                size += len(part)
+                if size > MAX_BYTES or monotonic() > due:
+                    raise TooMuchError(f"{self.url}: an answer takes too long or is too large")
+        return b"".join(parts)
+
+    def _small(self, ask: Callable[[], T]) -> T:
+        try:
+            return self._asked(ask)
+        except (KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+            raise SourceError(shape(self.url)) from error
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except requests.exceptions.JSONDecodeError as error:
+            raise SourceError(shape(self.url)) from error
+        except requests.exceptions.SSLError as error:
+            raise SourceError(
+                f"{self.url} has a certificate that is not trusted here;"
+                " REQUESTS_CA_BUNDLE=FILE names the authority"
+            ) from error
+        except requests.exceptions.ChunkedEncodingError as error:
+            raise SourceError(f"{self.url}: an answer ends too early; try again") from error
+        except (requests.RequestException, PrometheusApiClientException, OSError) as error:
+            if isinstance(error, requests.Timeout) or _stopped(error):
+                raise TooMuchError(f"{self.url} did not answer in time; is it up?") from error
+            raise SourceError(
+                f"{self.url} cannot be reached; is that the address, and is it up?"
+            ) from error
+        except ValueError as error:  # a number that is none
+            raise SourceError(shape(self.url)) from error
+
+    def _look(self, response: requests.Response, **_: Any) -> None:
+        """Ends every request that did not succeed, the library's as well as ours."""
+        if response.status_code == requests.codes.ok:
+            return
+        start = next(response.iter_content(1 << 16), b"")
+        response.close()
+        raise refusal(self.url, response.status_code, response.headers, start)
+
+
+def _stopped(error: BaseException) -> bool:
+    """Whether the answer began and did not go on: requests calls that a broken connection."""
+    return bool(error.args) and isinstance(error.args[0], ReadTimeoutError)
+
+
+class _Bearer(AuthBase):
+    """As an `auth` and not as a header: a .netrc would replace the header."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+def _auth(access: Access) -> AuthBase | None:
+    if access.token is not None:
+        return _Bearer(access.token)
+    if access.user is not None:
+        return HTTPBasicAuth(access.user.encode(), (access.password or "").encode())
+    return None

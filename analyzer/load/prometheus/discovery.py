@@ -1,0 +1,112 @@
+"""Where and when a run is in a Prometheus: which targets showed it, from when until when."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from analyzer.load.prometheus.connection import Connection
+from analyzer.load.prometheus.decoding import decode
+from analyzer.load.prometheus.errors import RequestError
+from analyzer.load.prometheus.moments import moment, utc
+from analyzer.load.prometheus.promql import quoted
+from collector.contract.metrics import RANK_UP
+
+LOOK_BACK = 15 * 86400.0
+"""Seconds before `until` that are searched without `since`: what Prometheus keeps by default."""
+BUCKETS = 10_000
+"""Parts of the time that is searched; Prometheus answers with 11,000 points at most."""
+SHORTEST = 1.0
+"""Seconds of a part."""
+SHOWN_RUNS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run in a Prometheus.
+
+    Attributes:
+        start, end: Unix seconds around all its samples.
+        targets: job -> instances that showed ranks of it.
+    """
+
+    start: float
+    end: float
+    targets: Mapping[str, tuple[str, ...]]
+
+
+def find(connection: Connection, run: str, since: str | None, until: str | None) -> Found:
+    """The run, between two moments (as `moments.moment` reads them) or wherever it is.
+
+    Raises:
+        RequestError: There is no such run, or not then; the message says which runs there are.
+        SourceError: Prometheus does not answer.
+    """
+    now = connection.now()
+    end = now if until is None else moment(until, now, "--until")
+    start = end - LOOK_BACK if since is None else moment(since, now, "--since")
+    if start >= end:
+        raise RequestError(
+            f"--since {utc(start)} is not before --until {utc(end)}; nothing lies between"
+        )
+    targets = _targets(connection, run, start, end)
+    if not targets:
+        raise RequestError(_absent(connection, run, start, end, now))
+    first, last = _extent(connection, run, start, end)
+    return Found(first, last, targets)
+
+
+def _selector(run: str) -> str:
+    return f"{RANK_UP.name}{{run={quoted(run)}}}"
+
+
+def _targets(
+    connection: Connection, run: str, start: float, end: float
+) -> dict[str, tuple[str, ...]]:
+    span = round((end - start) * 1000)
+    query = f"count by (job, instance) (last_over_time({_selector(run)}[{span}ms]))"
+    found: dict[str, list[str]] = {}
+    for labels, _ in connection.instant(query, end):
+        found.setdefault(labels.get("job", ""), []).append(labels.get("instance", ""))
+    return {job: tuple(sorted(instances)) for job, instances in sorted(found.items())}
+
+
+def _extent(connection: Connection, run: str, start: float, end: float) -> tuple[float, float]:
+    """The time that has samples: first coarsely, then as finely as its length allows."""
+    return _parts(connection, run, *_parts(connection, run, start, end))
+
+
+def _parts(connection: Connection, run: str, start: float, end: float) -> tuple[float, float]:
+    """From the first part of the time that has samples to the last."""
+    part = max(SHORTEST, math.ceil((end - start) / BUCKETS))
+    query = f"count(count_over_time({_selector(run)}[{round(part * 1000)}ms]))"
+    # Each point tells of the part before it: the last one has to reach the end.
+    words = {"query": query, "start": f"{start:.3f}", "end": f"{end + part:.3f}",
+             "step": f"{part:.3f}"}  # fmt: skip
+    times = [
+        time / 1000
+        for series in decode(connection.body("query_range", words), connection.url)
+        for time in (series.times[0], series.times[-1])
+    ]
+    if not times:
+        return start, end
+    return max(start, min(times) - part), min(end, max(times))
+
+
+def _absent(connection: Connection, run: str, start: float, end: float, now: float) -> str:
+    runs = connection.labels("run", RANK_UP.name, min(start, now - LOOK_BACK), now)
+    if run in runs and _targets(connection, run, now - LOOK_BACK, now):
+        return _not_then(connection, run, start, end, now)
+    others = [other for other in runs if other != run]
+    if not others:
+        return f"{connection.url} has no training run; it must scrape Lockstep's collectors"
+    shown = ", ".join(others[:SHOWN_RUNS])
+    more = f" and {len(others) - SHOWN_RUNS} more" if len(others) > SHOWN_RUNS else ""
+    return f"{connection.url} has no run {run!r}; it has {shown}{more}"
+
+
+def _not_then(connection: Connection, run: str, start: float, end: float, now: float) -> str:
+    first, last = _extent(connection, run, now - LOOK_BACK, now)
+    return (
+        f"{connection.url} has nothing of run {run!r} between {utc(start)} and {utc(end)};"
+        f" it has it from {utc(first)} to {utc(last)}"
+    )

@@ -1,0 +1,45 @@
+"""Labels of a stored series, told apart: those of the page, and those of the target."""
+
+import re
+from collections.abc import Mapping
+
+from collector.contract.metrics import SAMPLES
+
+NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+COLUMNS = frozenset({"gpu", "uuid", "run", "rank"})
+"""Labels that have a column of their own, or none, in contract.archive.SAMPLES."""
+UP = "up"
+Target = tuple[str, str]
+
+
+def name_of(labels: Mapping[str, str]) -> str | None:
+    """The metric of the contract, or `up`; None = neither."""
+    name = labels.get("__name__", "")
+    return name if name in SAMPLES or name == UP else None
+
+
+def target_of(labels: Mapping[str, str]) -> Target:
+    """(job, instance) that was scraped."""
+    return labels.get("job", ""), labels.get("instance", "")
+
+
+def told(labels: Mapping[str, str], label: str) -> str:
+    """A label as the page had it, empty = not there.
+
+    Where the target has a label of that name, Prometheus calls the page's `exported_<label>`.
+    """
+    return labels.get(f"exported_{label}", labels.get(label, ""))
+
+
+def number(labels: Mapping[str, str], label: str) -> int | None:
+    """A label that is a number, or None."""
+    text = told(labels, label)
+    return int(text) if NUMBER.fullmatch(text) else None
+
+
+def text_of(labels: Mapping[str, str], name: str) -> str:
+    """The `labels` of contract.archive.SAMPLES; Prometheus forgets those that are empty."""
+    if name == UP:
+        return ""
+    mine = sorted(set(SAMPLES[name].labels) - COLUMNS)
+    return ",".join(f'{label}="{told(labels, label)}"' for label in mine)

@@ -1,0 +1,98 @@
+"""Operations as arrays: what every worker did in every step, one row an operation."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a run divides its model and its data; `rank = (pp · DP + dp) · TP + tp`.
+
+    Attributes:
+        dp: Data-parallel replicas.
+        pp: Pipeline stages.
+        tp: Ranks that a worker folds into one.
+        dsp: Extra split of data parallel.
+        vpp: Chunks (virtual stages) of the model in each stage.
+    """
+
+    dp: int = 1
+    pp: int = 1
+    tp: int = 1
+    dsp: int = 1
+    vpp: int = 1
+
+    @property
+    def world(self) -> int:
+        """All ranks."""
+        return self.dp * self.pp * self.tp * self.dsp
+
+    @property
+    def workers(self) -> int:
+        """Cells of (dp, stage)."""
+        return self.dp * self.pp
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The operations of a run, K of them in a step of one replica, on D replicas and S steps.
+
+    Every replica and step has the same K operations; steps with others were left out when it was
+    loaded (`missing` says so). Operations stand by stage, then as the first replica began them in
+    the first step.
+
+    Attributes:
+        name: The run.
+        layout: Its parts.
+        steps: (S,) numbers of the steps, rising, perhaps with gaps.
+        optype: (K,) names of contract words.OPS, as `forward-compute`.
+        seq: (K,) number among the operations of the same type, step and worker.
+        stage: (K,) pipeline stage.
+        chunk: (K,) chunk inside the stage, -1 = none.
+        global_chunk: (K,) chunk of the whole model, -1 = none.
+        micro_batch: (K,) -1 = none or not known.
+        start: (K, D, S) seconds since the step began; of a collective, the arrival.
+        duration: (K, D, S) seconds, at least 0; the end is start + duration.
+        ranks: (D, P) the first rank of each worker.
+        observed: (S,) seconds of a step as the run itself counted them; None = from the start of
+            its first operation to the end of its last. Where ranks do not begin a step together,
+            neighbouring steps overlap, and the latter is too long.
+        coverage: Share of the traced steps that are here, 0 to 1.
+        missing: What is not here, in words.
+    """
+
+    name: str
+    layout: Layout
+    steps: Ints
+    optype: NDArray[np.str_]
+    seq: Ints
+    stage: Ints
+    chunk: Ints
+    global_chunk: Ints
+    micro_batch: Ints
+    start: Floats
+    duration: Floats
+    ranks: Ints
+    observed: Floats | None = None
+    coverage: float = 1.0
+    missing: tuple[str, ...] = field(default=())
+
+    @property
+    def end(self) -> Floats:
+        """(K, D, S) seconds since the step began."""
+        return self.start + self.duration
+
+    def of(self, *optypes: str) -> Flags:
+        """(K,) which operations have one of these types."""
+        flags: Flags = np.isin(self.optype, optypes)
+        return flags
+
+    def worker(self, dp: int, stage: int) -> int:
+        """The first rank of a worker."""
+        return int(self.ranks[dp, stage])

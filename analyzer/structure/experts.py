@@ -1,0 +1,33 @@
+"""Expert imbalance: a micro-batch is long on one stage and not on the others."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analyzer.structure.facts import Facts, Structure
+from analyzer.structure.lengths import ALIKE, correlation
+from analyzer.workers.middle import median, spread
+from analyzer.workers.residuals import LENGTHS, work
+
+
+def find(facts: Facts) -> Sequence[Structure]:
+    """What is left when the work that all stages share is taken out, forward and backward alike.
+
+    Tokens that crowd on one expert lengthen a stage's forward and its backward of that micro-batch.
+    Two stages are too few to tell: what one has more, the other seems to have less.
+    """
+    ratio = facts.cells.ratio
+    if not facts.cells.cancels or ratio.shape[2] < 3:
+        return ()
+    left = ratio - work(facts.cells, facts.slow)[:, :, None]
+    left = np.where(facts.slow[:, :, None], np.nan, left)
+    left = left - median(left, 1, keepdims=True)
+    each = spread(left, (0, 1, 4))
+    wide = float(np.nanmedian(each)) if np.isfinite(each).any() else 0.0
+    if wide < LENGTHS or correlation(left[0], left[1]) < ALIKE:
+        return ()
+    text = (
+        f"the same micro-batch takes unequal time on different stages (spread {wide:.0%} beside"
+        " what its length explains, forward and backward alike): experts of unequal load"
+    )
+    return (Structure("expert-imbalance", None, text),)

@@ -1,0 +1,63 @@
+"""What the structures of a run are read from, and the shape of what is found."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzer.operations import Flags, Floats, Trace
+from analyzer.whatif.graph import Graph
+from analyzer.whatif.kinds import COMPUTE
+from analyzer.whatif.simulate import simulate
+from analyzer.workers import Cells
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """Something that costs time by the run's own design; no worker is to blame.
+
+    Attributes:
+        kind: A word of DESIGN 3.4.
+        share: Share of the step time that goes without it, simulated with nobody slow; near 0 where
+            slack hides it. None = could not be simulated.
+        text: The facts in words.
+    """
+
+    kind: str
+    share: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A trace taken apart.
+
+    Attributes:
+        trace: The operations.
+        graph: What waits for what; None where the model does not explain the trace.
+        own: (K, D, S) seconds, of whatif.work.split, slow workers mended; durations without a
+            graph.
+        cells: Its computations.
+        slow: (P, D) workers known to be slow; they tell nothing about structure.
+    """
+
+    trace: Trace
+    graph: Graph | None
+    own: Floats
+    cells: Cells
+    slow: Flags
+
+    def share_without(self, factor: Floats) -> float | None:
+        """Share of the step time that goes if every computation takes `factor` times as long.
+
+        Args:
+            factor: Broadcasts to (K, D, S); other operations stay as they are.
+        """
+        compute = self.trace.of(*COMPUTE)[:, None, None]
+        return self.share_of(np.where(compute, self.own * factor, self.own))
+
+    def share_of(self, changed: Floats) -> float | None:
+        """Share of the step time that goes with other own times."""
+        if self.graph is None:
+            return None
+        before, after = simulate(self.graph, self.own), simulate(self.graph, changed)
+        return max(1 - float(after.mean() / before.mean()), 0.0)

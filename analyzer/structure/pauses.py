@@ -1,0 +1,73 @@
+"""Periodic pauses: garbage collection, and steps that are long for all at regular distances."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analyzer.operations import Flags, Ints
+from analyzer.structure.facts import Facts, Structure
+from analyzer.whatif.kinds import GC
+
+LEAST = 0.002
+"""Seconds of collecting in a worker's step from which it counts."""
+LEAST_SHARE = 0.005
+"""Share of the step time from which pauses are worth a word."""
+LONG = 1.2
+"""Times the middle step from which a step counts as long."""
+LEAST_TURNS = 3
+REGULAR = 0.8
+"""Share of the steps on the beat that must be long."""
+
+
+def find(facts: Facts) -> Sequence[Structure]:
+    """Both kinds."""
+    return (*_collections(facts), *_beat(facts))
+
+
+def _collections(facts: Facts) -> Sequence[Structure]:
+    rows = np.flatnonzero(facts.trace.of(GC))
+    if not len(rows):
+        return ()
+    seconds = facts.own[rows]
+    due = seconds >= LEAST
+    if not due.any():
+        return ()
+    changed = facts.own.copy()
+    changed[rows] = 0.0
+    share = facts.share_of(changed)
+    of_step = float(seconds.max(axis=(0, 1)).mean() / facts.trace.end.max(axis=(0, 1)).mean())
+    if (of_step if share is None else share) < LEAST_SHARE:
+        return ()
+    workers = float(due.any(axis=2).mean())
+    text = (
+        f"garbage collection stops a worker for {np.median(seconds[due]):.2f} s in"
+        f" {due.mean():.0%} of its steps ({workers:.0%} of the workers, each in its own step)"
+    )
+    return (Structure("periodic", share, f"{text}: collect on all at once"),)
+
+
+def _beat(facts: Facts) -> Sequence[Structure]:
+    trace = facts.trace
+    wall = trace.end.max(axis=(0, 1)) if trace.observed is None else trace.observed
+    long = wall > LONG * np.median(wall)
+    period = _period(trace.steps, long)
+    if period is None:
+        return ()
+    more = float((wall[long] - np.median(wall)).sum() / wall.sum())
+    text = (
+        f"every {period} steps all ranks take {np.median(wall[long]) / np.median(wall):.1f}x as"
+        " long, as for a checkpoint or an evaluation"
+    )
+    return (Structure("periodic", more, text),)
+
+
+def _period(steps: Ints, long: Flags) -> int | None:
+    """The beat of the long steps; None where there is none."""
+    when = steps[long]
+    if len(when) < LEAST_TURNS:
+        return None
+    period = int(np.gcd.reduce(np.diff(when)))
+    if period < 2:
+        return None
+    beat = (steps - when[0]) % period == 0
+    return period if long[beat].mean() >= REGULAR else None

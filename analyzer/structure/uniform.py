@@ -1,0 +1,43 @@
+"""Uniform slowdown: from some step on all workers compute longer, by the same ratio."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analyzer.structure.facts import Facts, Structure
+from analyzer.workers.middle import median
+from analyzer.workers.spans import search
+
+CHANCE = 1e-3
+LEAST = float(np.log(1.05))
+"""The smallest one told: as of a single rank."""
+ALIKE = 0.9
+"""Share of the workers that must be slower in the span."""
+
+
+def find(facts: Facts) -> Sequence[Structure]:
+    """Own time of the middle worker, step by step, against the rest of the run."""
+    ratio = np.where(facts.slow[:, :, None], np.nan, facts.cells.ratio)
+    each = median(ratio, (0, 1))
+    common = median(each, (0, 1))
+    if not np.isfinite(common).all():
+        return ()
+    spans = search(common[None, :], CHANCE)
+    more = float(spans.inside[0] - spans.outside[0])
+    if spans.score[0] < spans.critical or more < LEAST:
+        return ()
+    steps = np.arange(len(common))
+    inside = (steps >= spans.first[0]) & (steps < spans.last[0])
+    change = median(each[..., inside], 2) - median(each[..., ~inside], 2)
+    known = change[np.isfinite(change)]
+    if (known > more / 2).mean() < ALIKE:
+        return ()
+    factor = float(np.exp(more))
+    begin = facts.trace.steps[int(spans.first[0])]
+    end = "" if inside[-1] else f" to step {facts.trace.steps[int(spans.last[0])]}"
+    text = (
+        f"all workers compute {factor:.2f}x as long from step {begin}{end}: more work or other"
+        " code, not a node"
+    )
+    share = facts.share_without(np.where(inside, 1 / factor, 1.0))
+    return (Structure("uniform", share, text),)

@@ -1,0 +1,26 @@
+"""The published trace, where it lies beside the repository."""
+
+from pathlib import Path
+
+import pytest
+
+from analyzer.load import optrace
+from analyzer.whatif.edit import healed
+
+PUBLISHED = "shared/data/bytedance"
+
+
+@pytest.fixture(scope="session")
+def published():
+    """Trace AR: 16 workers, dp 0 stage 0 slow in every step."""
+    for above in Path(__file__).resolve().parents:
+        if (folder := above / PUBLISHED).is_dir():
+            layout = optrace.read_meta(folder / "meta-AR.yaml")
+            return optrace.load(folder / "trace-AR.parquet", layout)
+    pytest.skip(f"no {PUBLISHED} beside the repository")
+
+
+@pytest.fixture(scope="session")
+def healthy_published(published):
+    """The same with its slow worker as fast as a peer."""
+    return healed(published)
