@@ -21,6 +21,7 @@ from workloads.clock_exchange import Clocks
 from workloads.comm import Comm
 from workloads.data.loader import Loader
 from workloads.device import EmulatedDevice, device_seconds
+from workloads.faults.agreement import agree
 from workloads.faults.cgroup import CpuGroup
 from workloads.faults.disturbances import Disturber, Kind
 from workloads.faults.inject import Injector
@@ -55,7 +56,12 @@ class Loop:
         self._device = EmulatedDevice(
             None, spec.device_noise, dice_seed(spec.seed, rank), lambda: recorder.waited_seconds
         )
-        mine = tuple(f for f in spec.faults if rank in f.ranks(spec.layout.ranks_per_node))
+        # First in the ring's short table: without micro-batches a trace cannot be taken apart.
+        for chunk in range(spec.training.virtual_stages):
+            for index in range(spec.training.micro_batches):
+                recorder.writer.tag(f"c{chunk}.m{index}")
+        plan = agree(comm.collective("world-broadcast", "world", "fault-plan"), rank, spec.faults)
+        mine = tuple(f for f in plan if rank in f.ranks(spec.layout.ranks_per_node))
         dp, pp, _ = spec.layout.coordinates(rank)
         self._disturber = Disturber(
             spec.disturbances, replica=dp, stage=pp, stages=spec.layout.pp, seed=spec.seed
@@ -64,10 +70,6 @@ class Loop:
             mine, self._device, CpuGroup(spec.run, rank) if mine else None, self._disturber,
             proof=job.checkpoints.parent / PROOF_FOLDER / f"rank-{rank}.json",
         )  # fmt: skip
-        # First in the ring's short table: without micro-batches a trace cannot be taken apart.
-        for chunk in range(spec.training.virtual_stages):
-            for index in range(spec.training.micro_batches):
-                recorder.writer.tag(f"c{chunk}.m{index}")
         context = Context(
             spec, rank, groups, comm, job.dataset, self._segment, self._device.reach, where.device
         )
