@@ -26,6 +26,8 @@ from workloads.network.schedule import Schedule
 from workloads.network.side_process import SideProcess
 
 MTU = 65_000
+ANSWER_SECONDS = 20.0
+"""For the process that links the nodes; it answers at once where it gets a processor."""
 """Bytes: as few packets as can be, for each costs this process some 10 µs."""
 HELD_BYTES = 64 * 2**20
 """What the link holds at most, above what TCP keeps in flight; more is lost."""
@@ -66,7 +68,7 @@ class Tunnel:
             NetworkError: The process is gone.
         """
         listed = [[peer, *astuple(setting)] for peer, setting in checked(rules).items()]
-        self._told.settimeout(5.0)
+        self._told.settimeout(ANSWER_SECONDS)
         try:
             self._told.send(json.dumps([node, listed]).encode())
             gone = not self._told.recv(16)
