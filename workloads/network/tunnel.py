@@ -26,9 +26,9 @@ from workloads.network.schedule import Schedule
 from workloads.network.side_process import SideProcess
 
 MTU = 65_000
+"""Bytes: as few packets as can be, for each costs this process some 10 µs."""
 ANSWER_SECONDS = 20.0
 """For the process that links the nodes; it answers at once where it gets a processor."""
-"""Bytes: as few packets as can be, for each costs this process some 10 µs."""
 HELD_BYTES = 64 * 2**20
 """What the link holds at most, above what TCP keeps in flight; more is lost."""
 TUN = "/dev/net/tun"
