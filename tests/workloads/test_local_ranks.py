@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from workloads.launchers import PEER_LOST_CODE, Ending, Outcome
-from workloads.launchers.local.ranks import RankProcess, Ranks
+from workloads.launchers.local.ranks import Ranks
 from workloads.processes import watching
+from workloads.processes.rank_process import RankProcess
 from workloads.processes.told import Told
 from workloads.spec import Layout, RunSpec
 

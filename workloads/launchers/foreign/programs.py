@@ -5,18 +5,17 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic, sleep
 
 from collector.contract import ring
 from workloads.launchers import Ending, Outcome, Progress
-from workloads.processes.told import Told, told_by
+from workloads.processes.rank_process import RankProcess
+from workloads.processes.told import Told
 from workloads.processes.watching import (
     AFTERMATH_SECONDS,
     POLL_SECONDS,
     Watched,
     first_to_fail,
-    how_it_ended,
     laggards,
     last_line,
 )
@@ -42,32 +41,10 @@ class Missing:
 Explain = Callable[[], Missing | None]
 
 
-@dataclass(slots=True)
-class RankProgram:
-    """One rank: its supervisor, and how the program ended (`status` as waitpid gives it)."""
+class RankProgram(RankProcess):
+    """One rank: its supervisor, and how the program ended."""
 
-    rank: int
-    pid: int
-    node_dir: Path
-    log: Path
-    status: int | None = None
-
-    def reap(self) -> bool:
-        """Whether it has ended by now."""
-        if self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.status = status
-        return self.status is not None
-
-    def how(self) -> str:
-        """How it ended, in words, with the last line it wrote."""
-        assert self.status is not None
-        return how_it_ended(self.status, last_line(self.log))
-
-    def told(self) -> Told | None:
-        """What its ring says; None before there is one."""
-        return told_by(self.node_dir / ring.file_name(self.rank))
+    __slots__ = ()
 
     def holder(self) -> Holder | None:
         """Who recorded its steps; None without a step."""

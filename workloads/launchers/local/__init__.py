@@ -8,10 +8,11 @@ from time import monotonic_ns
 
 from collector.contract.archive import RESULTS_FILE
 from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.launchers.local.ranks import RankProcess, Ranks
+from workloads.launchers.local.ranks import Ranks
 from workloads.network.emulated import EmulatedNetwork, in_namespace
 from workloads.outcome import peak
 from workloads.processes.forking import forked
+from workloads.processes.rank_process import RankProcess
 from workloads.spec import RunSpec
 from workloads.tasks import find
 

@@ -1,0 +1,37 @@
+"""One rank from the side of the process that forked it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.contract import ring
+from workloads.processes.told import Told, told_by
+from workloads.processes.watching import how_it_ended, last_line
+
+
+@dataclass(slots=True)
+class RankProcess:
+    """One rank: its process, and how it ended (`status` as waitpid gives it)."""
+
+    rank: int
+    pid: int
+    node_dir: Path
+    log: Path
+    status: int | None = None
+
+    def reap(self) -> bool:
+        """Whether the process has ended by now."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = status
+        return self.status is not None
+
+    def how(self) -> str:
+        """How it ended, in words, with the last line it wrote."""
+        assert self.status is not None
+        return how_it_ended(self.status, last_line(self.log))
+
+    def told(self) -> Told | None:
+        """What its ring says; None before there is one."""
+        return told_by(self.node_dir / ring.file_name(self.rank))
