@@ -47,6 +47,8 @@ class HeldFiles:
         while self._open:
             os.close(self._open.popitem()[1])
 
+    __del__ = close
+
     def _again(self, path: str) -> bytes | None:
         descriptor = self._open.get(path)
         if descriptor is None:

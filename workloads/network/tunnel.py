@@ -15,7 +15,7 @@ import struct
 from dataclasses import astuple
 from ipaddress import IPv4Address
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 from workloads.faults.link import LinkSetting
 from workloads.network import iproute, netns
@@ -33,6 +33,9 @@ HELD_BYTES = 64 * 2**20
 """What the link holds at most, above what TCP keeps in flight; more is lost."""
 TUN = "/dev/net/tun"
 BATCH = 16
+MILLISECOND = 1e-3
+NAP_SECONDS = 1e-4
+"""Less than what a packet takes through a process; what arrives meanwhile waits so long."""
 
 # Of <linux/if_tun.h>.
 _TUNSETIFF = 0x400454CA
@@ -133,10 +136,12 @@ def forward(
     waiting: list[tuple[float, int, int, bytes]] = []
     count = held = 0
     disturbed = False
+    poll = select.epoll()  # unlike select(), for descriptors above 1023 too
+    for each in (told.fileno(), *devices):
+        poll.register(each, select.EPOLLIN)
     while True:
         patience = max(0.0, waiting[0][0] - monotonic()) if waiting else None
-        ready, _, _ = select.select([told.fileno(), *devices], [], [], patience)
-        for each in ready:
+        for each, _ in _ready(poll, patience):
             if each == told.fileno():
                 message = told.recv(65536)
                 if not message:
@@ -167,6 +172,16 @@ def forward(
             _, _, target, packet = heapq.heappop(waiting)
             held -= len(packet)
             _deliver(devices[target], packet)
+
+
+def _ready(poll: select.epoll, patience: float | None) -> list[tuple[int, int]]:
+    """Who can be read within `patience` seconds; epoll itself rounds up to milliseconds."""
+    if patience is None:
+        return poll.poll()
+    if patience >= MILLISECOND:
+        return poll.poll((int(patience / MILLISECOND) - 0.5) * MILLISECOND)
+    sleep(min(patience, NAP_SECONDS))
+    return poll.poll(0)
 
 
 def _packets(device: int) -> list[bytes]:

@@ -1,6 +1,8 @@
 """Rates, delays and losses are measurable between nodes, by the kernel and in user space."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from workloads.network.tunnel import Tunnel
 pytestmark = pytest.mark.root
 
 Transfer = Callable[[Names, int, int, int], float]
+MakeNetwork = Callable[..., Names]
 MEGABYTE = 1 << 20
 SLOW = LinkSetting(rate=4e7)
 SLOW_SECONDS = 2 * MEGABYTE * 8 / 4e7
@@ -107,6 +110,25 @@ def test_what_the_user_space_link_loses_is_sent_again_and_arrives_whole(
     assert counters.retransmitted() > before
     assert counters.bits() - bits > 4 * MEGABYTE * 8
     counters.close()
+
+
+def test_a_launcher_with_a_thousand_open_files_links_its_nodes_in_user_space(
+    make_network: MakeNetwork, tmp_path: Path
+) -> None:
+    names = make_network(2, with_fabric=False)
+    with open(os.devnull) as null:
+        held = [os.dup(null.fileno()) for _ in range(1100)]
+    try:
+        tunnel = Tunnel(names, tmp_path / "tunnel.log", seed=0)
+        tunnel.apply(1, {None: LinkSetting(delay=0.005)})
+        seconds = round_trip(names.namespace(1), names.address(0))
+        tunnel.close()
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+    assert seconds is not None
+    assert 0.010 <= seconds < 0.020
 
 
 def test_a_link_whose_process_is_gone_says_so(tunnelled: tuple[Names, Tunnel]) -> None:
