@@ -2,31 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 
+from analyzer import from_operations
 from analyzer.align import align
 from analyzer.causes import CAUSES
 from analyzer.contrast import column_of, gpu_words
 from analyzer.cost import Cost, cost, of_change
+from analyzer.culprit import culprit
 from analyzer.detectors import DETECTORS
-from analyzer.posterior import Posterior, posterior
+from analyzer.from_operations import Look
+from analyzer.posterior import posterior
 from analyzer.rejected import rejected
-from analyzer.run import Culprit, Evidence, Fact, Finding, Grid, Run, Verdict
+from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
 from analyzer.shift import blocks
 
-PAGE_SLOWDOWN = 1.10
-PAGE_EFFECT = 0.03
-"""Page only if the run's steps are at least 3 % longer for it (reference 7, L2)."""
 BLOCKS_AT_LEAST = 6
 """Three before and three after a change are the fewest that a shift is found in."""
 COVERAGE_AT_LEAST = 0.5
-UNCONFIRMED = 0.88
-"""Confidence factor where no waiting confirms the slow rank (the peers should wait for it)."""
-CERTAIN = 0.99
-"""Nothing is known better than this."""
+NOTHING_SEEN = Look()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +43,14 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
     grid = align(run)
+    seen = from_operations.look(run)
     findings = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
+    findings += from_operations.findings(seen, grid, findings)
     evidences = tuple(
         tuple(cause.weigh(grid, finding) for cause in CAUSES) if accuses(finding) else ()
         for finding in findings
     )
-    verdict = attribute(grid, findings, evidences, gpu_hour_price=gpu_hour_price)
+    verdict = attribute(grid, findings, evidences, seen, gpu_hour_price=gpu_hour_price)
     return Diagnosis(run, grid, findings, verdict)
 
 
@@ -65,10 +63,19 @@ def attribute(
     grid: Grid,
     findings: Sequence[Finding],
     evidences: Sequence[Sequence[Evidence]],
+    seen: Look = NOTHING_SEEN,
     *,
     gpu_hour_price: float | None = None,
 ) -> Verdict:
-    """The verdict; `evidences[i]` is about `findings[i]` and empty where that accuses nobody."""
+    """The verdict.
+
+    Args:
+        grid: The run's windows.
+        findings: What was found.
+        evidences: `evidences[i]` is about `findings[i]` and empty where that accuses nobody.
+        seen: What the operations say.
+        gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
+    """
     accused = [
         (finding, posterior(evidence))
         for finding, evidence in zip(findings, evidences, strict=True)
@@ -78,7 +85,7 @@ def attribute(
     slow = [finding for finding, _ in accused if finding.kind == "slow"]
     hangs = [finding for finding, _ in accused if finding.kind == "hang"]
     whole = next((f for f in findings if f.kind in ("structure", "change")), None)
-    culprits = tuple(_culprit(grid, *pair, findings, slow) for pair in accused)
+    culprits = tuple(culprit(grid, *pair, findings, slow, seen) for pair in accused)
     bill = _bill(grid, slow, whole)
     lost = _lost(grid, bill, hangs)
     uniform = whole is not None and whole.kind == "structure"
@@ -93,97 +100,26 @@ def attribute(
         coverage=grid.coverage,
         culprits=culprits,
         hang=_hang(hangs),
-        structure=_structure(findings),
-        what_if=_what_if(grid, slow, bill),
-        rejected=rejected(grid, slow, hangs),
+        structure=(*_structure(findings), *from_operations.structure(seen)),
+        what_if=from_operations.what_if(seen, grid, slow, _what_if(grid, slow, bill)),
+        rejected=_let_go(grid, slow, hangs, seen),
         alternatives=accused[0][1].alternatives if accused else (),
-        missing=grid.missing,
+        missing=(*grid.missing, *seen.missing),
         provenance=_provenance(grid),
         lost_money=None if gpu_hour_price is None or lost is None else lost * gpu_hour_price,
     )
     return sentence(verdict, grid, why_unknown)
 
 
-def _culprit(
-    grid: Grid,
-    finding: Finding,
-    causes: Posterior,
-    findings: Sequence[Finding],
-    slow: Sequence[Finding],
-) -> Culprit:
-    column = column_of(grid, finding.rank)
-    assert column is not None
-    info = grid.ranks[column]
-    hang = finding.kind == "hang"
-    confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
-    seconds = [other for other in findings if _confirms(other, finding)]
-    if not hang and not any(other.kind == "wait" for other in seconds):
-        confidence *= UNCONFIRMED
-    facts = (
-        Fact(True, finding.text, _FIRST_QUERY[finding.kind]),
-        *(Fact(True, other.text, _SECOND_QUERY[other.kind]) for other in seconds),
-        *causes.facts,
-    )
-    if hang:
-        from_step, since = _stopped(grid, column)
-    else:
-        from_step, since = int(grid.from_step[finding.first]), float(grid.start[finding.first])
-    page = hang or _pages(grid, finding, slow)
-    return Culprit(
-        scope="rank",
-        rank=info.rank,
-        node=info.node,
-        gpu=info.gpu,
-        uuid=info.uuid,
-        dp=info.dp,
-        pp=info.pp,
-        tp=info.tp,
-        link=None,
-        from_step=from_step,
-        to_step=None if finding.last is None else int(grid.to_step[finding.last - 1]),
-        since=_utc(since),
-        slowdown=None if hang else finding.slowdown,
-        slowdown_interval=None if hang else finding.interval,
-        cause=causes.cause,
-        confidence=confidence,
-        tier="page" if page else "record",
-        evidence=facts,
-    )
-
-
-_FIRST_QUERY: Mapping[str, str] = {
-    "slow": "own_seconds of steps.parquet by rank",
-    "hang": "lockstep_train_enqueued_sequence - lockstep_train_completed_sequence",
-}
-_SECOND_QUERY: Mapping[str, str] = {
-    "wait": "wall_seconds - own_seconds of steps.parquet by rank",
-    "cpu": "cpu_seconds of steps.parquet by rank",
-}
-
-
-def _confirms(other: Finding, finding: Finding) -> bool:
-    """Whether a second signal of the same rank covers at least half of the finding's span."""
-    if other.kind not in _SECOND_QUERY or other.rank != finding.rank or finding.kind != "slow":
-        return False
-    end = 10**9 if finding.last is None else finding.last
-    other_end = 10**9 if other.last is None else other.last
-    common = min(end, other_end) - max(finding.first, other.first)
-    return 2 * common >= end - finding.first
-
-
-def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:
-    """Slow enough, and the run gains enough: by mending it, or all, as two can hide each other."""
-    bills = [cost(grid, [finding]), cost(grid, slow)]
-    effect = max((bill.slowdown - 1.0 for bill in bills if bill is not None), default=0.0)
-    return finding.slowdown >= PAGE_SLOWDOWN and effect >= PAGE_EFFECT
-
-
-def _stopped(grid: Grid, column: int) -> tuple[int | None, float]:
-    """(first step that the rank did not complete, when the last one ended)."""
-    done = np.flatnonzero(np.isfinite(grid.time["own"][:, column]))
-    if not done.size:
-        return None, float("nan")
-    return int(grid.to_step[done[-1]]), float(grid.end[done[-1]])
+def _let_go(
+    grid: Grid, slow: Sequence[Finding], hangs: Sequence[Finding], seen: Look
+) -> tuple[Rejected, ...]:
+    """By the windows, and by the operations who else."""
+    first = rejected(grid, slow, hangs)
+    named = [finding.rank for finding in (*slow, *hangs)]
+    told = {one.rank for one in first}
+    second = from_operations.rejected(seen, grid, named)
+    return (*first, *(one for one in second if one.rank not in told))
 
 
 def _bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | None:
@@ -264,10 +200,3 @@ def _provenance(grid: Grid) -> tuple[str, ...]:
     if any(gpu_words(grid, info.rank) == "the simulated GPU" for info in grid.ranks):
         words.append("simulated GPU telemetry")
     return tuple(words)
-
-
-def _utc(seconds: float) -> str | None:
-    if not np.isfinite(seconds):
-        return None
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid, Rejected
+from analyzer.strata import MAJORITY, strata
 
 SUSPICIOUS = 1.03
 """Own time over the peers' from which a rank without finding is worth a word."""
@@ -51,21 +52,26 @@ def _nearly(grid: Grid) -> tuple[Rejected, ...]:
     """In a run without culprit: ranks whose own time is visibly above their peers'."""
     own = grid.time["own"][~grid.masked]
     found = []
-    for column, info in enumerate(grid.ranks):
-        peers = [
-            c
-            for c, other in enumerate(grid.ranks)
-            if c != column and (other.pp, other.tp) == (info.pp, info.tp)
-        ]
-        ratio = _median(own[:, column]) / _median(own[:, peers]) if peers else np.nan
-        if ratio >= SUSPICIOUS:
-            why = (
-                f"its own time is {ratio:.2f}x its peers', within the noise of this run or the"
-                " spread of healthy parts"
-            )
-            found.append((ratio, Rejected(info.rank, why)))
+    for stratum in strata(grid).values():
+        for column in stratum.tolist():
+            peers = [other for other in stratum.tolist() if other != column]
+            ratio = _median(own[:, column]) / _median(own[:, peers]) if peers else np.nan
+            if ratio >= SUSPICIOUS:
+                found.append((ratio, Rejected(grid.ranks[column].rank, _why(ratio, len(peers)))))
     found.sort(key=lambda pair: -pair[0])
     return tuple(each for _, each in found[:AT_MOST])
+
+
+def _why(ratio: float, peers: int) -> str:
+    if peers + 1 < MAJORITY:
+        return (
+            f"its own time is {ratio:.2f}x its only peer's, has not changed, and nobody knows which"
+            " of the two is normal"
+        )
+    return (
+        f"its own time is {ratio:.2f}x its peers', within the noise of this run or the spread of"
+        " healthy parts"
+    )
 
 
 def _median(cells: FloatGrid | NDArray[np.float64]) -> float:

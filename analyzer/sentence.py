@@ -16,6 +16,8 @@ CAUSE_WORDS: dict[str, str] = {
     Cause.CRASH: "its process is gone",
     Cause.UNKNOWN: "the cause is not known",
 }
+STRUCTURE_WORTH_A_WORD = 0.05
+"""Share of the step."""
 CERTAINTY = ((0.9, "high"), (0.7, "fair"), (0.0, "low"))
 
 
@@ -30,13 +32,14 @@ def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
     if verdict.culprits:
         parts = [_accusation(verdict, culprit) for culprit in verdict.culprits]
         parts.append(_cost(verdict))
-    elif verdict.structure and verdict.status == "degraded":
-        parts = [f"Slower, and no node is to blame: {verdict.structure[0]['text']}."]
+    elif verdict.status == "degraded":
+        parts = [f"Slower, and no node is to blame: {_uniform(verdict)}."]
         parts += [_cost(verdict), _seen(verdict, grid)]
     elif why_unknown:
         parts = [f"Unknown: {why_unknown}.", "No rank is named.", _seen(verdict, grid)]
     else:
         parts = ["Healthy: no rank holds the run back.", _seen(verdict, grid)]
+    parts.append(_by_design(verdict))
     words = " ".join(part for part in parts if part)
     if verdict.provenance:
         words = f"{words.removesuffix('.')} ({', '.join(verdict.provenance)})."
@@ -89,7 +92,7 @@ def _certainty(confidence: float) -> str:
 def _cost(verdict: Verdict) -> str:
     parts = []
     if verdict.slowdown is not None and (
-        verdict.structure or any(c.slowdown is not None for c in verdict.culprits)
+        _uniform(verdict) or any(c.slowdown is not None for c in verdict.culprits)
     ):
         parts.append(f"the run's steps take {verdict.slowdown:.2f}x their ideal time")
     if verdict.lost_gpu_hours is not None:
@@ -99,6 +102,24 @@ def _cost(verdict: Verdict) -> str:
         parts.append(f"{_hours(verdict.lost_gpu_hours)} are lost{money}")
     words = " and ".join(parts)
     return f"{words[0].upper()}{words[1:]}." if words else ""
+
+
+def _uniform(verdict: Verdict) -> str | None:
+    """What is told of a run whose ranks all slowed alike."""
+    texts = (str(one["text"]) for one in verdict.structure if one["kind"] == "uniform")
+    return next(texts, None)
+
+
+def _by_design(verdict: Verdict) -> str:
+    """Structure that costs enough to be worth a word here; all of it stands below."""
+    told = [
+        f"{one['text']} ({one['share']:.0%} of the step)"
+        for one in verdict.structure
+        if one["kind"] != "uniform"
+        and isinstance(one["share"], float)
+        and one["share"] >= STRUCTURE_WORTH_A_WORD
+    ]
+    return f"By design, no fault: {'; '.join(told)}." if told else ""
 
 
 def _seen(verdict: Verdict, grid: Grid) -> str:

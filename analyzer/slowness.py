@@ -125,7 +125,7 @@ def slow_finding(
         slowdown=slowdown,
         interval=interval,
         score=shift.score,
-        share=_shares(grid, shift.column, peers, inside, before, throughout),
+        share=shares(grid, shift.column, peers, inside, before, throughout),
         text=_text(info, int(grid.from_step[first]), slowdown, interval, facts),
         details=facts,
     )
@@ -155,7 +155,7 @@ def _edges(
     return first, None if open_end or tail < width / 2 else stop
 
 
-def _shares(
+def shares(
     grid: Grid,
     column: int,
     peers: NDArray[np.int64],

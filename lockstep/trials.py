@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep import diagnosis, truth
+from workloads.models import configs
+from workloads.spec import Layout
 
 if TYPE_CHECKING:
     from analyzer.run import Grid
@@ -33,12 +35,35 @@ class Setting:
     steps: int
     pace: bool
     device_noise: float
+    layouts: tuple[Layout, ...] = ()
+    """The seeds take them in turn; empty = data-parallel only."""
 
     @property
     def name(self) -> str:
         """Folder of its archives."""
         devices = f"noise-{self.device_noise:g}" if self.pace else "unpaced"
-        return f"{devices}-nodes-{self.nodes}-steps-{self.steps}"
+        words = [devices, f"nodes-{self.nodes}", f"steps-{self.steps}"]
+        if self.layouts:
+            each = [f"dp{one.dp}tp{one.tp}pp{one.pp}" for one in self.layouts]
+            words.append(each[0] if len(each) == 1 else "all-layouts")
+        return "-".join(words)
+
+    def layout(self, seed: int) -> Layout:
+        """The layout of the runs with this seed."""
+        if not self.layouts:
+            return Layout(self.nodes, 1, self.nodes)
+        return self.layouts[seed % len(self.layouts)]
+
+
+def every_layout(nodes: int) -> tuple[Layout, ...]:
+    """Every split of the nodes, one rank each, into dp x tp x pp."""
+    sizes = [size for size in range(1, nodes + 1) if nodes % size == 0]
+    return tuple(
+        Layout(nodes, 1, nodes // (tp * pp), tp, pp)
+        for tp in sizes
+        for pp in sizes
+        if nodes % (tp * pp) == 0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +88,20 @@ def command(setting: Setting, trial: Trial, archive: Path) -> list[str]:
     """The words that run a trial in a process of its own."""
     words = [sys.executable, "-m", "lockstep", "run", "gpt", "--out", str(archive)]
     words += ["--nodes", str(setting.nodes), "--steps", str(setting.steps)]
+    layout = setting.layout(trial.seed)
+    if (layout.tp, layout.pp) != (1, 1):
+        words += ["--dp", str(layout.dp), "--tp", str(layout.tp), "--pp", str(layout.pp)]
+        words += ["--model", _model(layout)]
     words += ["--seed", str(trial.seed), "--pace", "on" if setting.pace else "off"]
     words += ["--device-noise", f"{setting.device_noise:g}"]
     return [*words, "--fault", f"random@{trial.seed}"] if trial.injected else words
+
+
+def _model(layout: Layout) -> str:
+    """The smallest with a layer for each stage, and a head for each tensor-parallel rank."""
+    models = (configs.TINY, configs.SMALL, configs.DEEP)
+    fits = [one for one in models if one.layers >= layout.pp and one.heads % layout.tp == 0]
+    return (fits or [configs.DEEP])[0].name
 
 
 def run(setting: Setting, trial: Trial, archive: Path) -> None:

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shift import Shift, block_means, blocks, column_medians, highest, others_median
 from analyzer.slowness import is_slow, slow_finding
+from analyzer.strata import MAJORITY, strata
 
 OWN_SHARE = 0.6
 """At least this share of the change between the ranks must be in the suspect's own past."""
 
 
 class History:
-    """Ranks whose stratum (same pp, tp) has fewer than three: the difference to the others changes.
+    """Ranks whose stratum has fewer than three: the difference to the others changes.
 
     The others are the rest of the stratum, or, for a rank alone in it, all other ranks. A
     difference from the start says nothing here: nobody knows which of two is normal.
@@ -56,14 +57,14 @@ def _own_change(own: FloatGrid, shift: Shift) -> float:
 
 def _others(grid: Grid) -> dict[int, NDArray[np.int64]]:
     """Column -> the columns to compare with, for ranks without a majority of peers."""
-    there = [c for c in range(len(grid.ranks)) if np.isfinite(grid.time["own"][:, c]).any()]
+    columns = [int(column) for stratum in strata(grid).values() for column in stratum]
     compared: dict[int, NDArray[np.int64]] = {}
-    for column in there:
-        mine = (grid.ranks[column].pp, grid.ranks[column].tp)
-        peers = [c for c in there if c != column and (grid.ranks[c].pp, grid.ranks[c].tp) == mine]
-        if len(peers) >= 2:
+    for stratum in strata(grid).values():
+        if len(stratum) >= MAJORITY:
             continue
-        rest = peers or [c for c in there if c != column]
-        if rest:
-            compared[column] = np.array(rest)
+        for column in stratum.tolist():
+            alike = [other for other in stratum.tolist() if other != column]
+            rest = alike or [other for other in columns if other != column]
+            if rest:
+                compared[column] = np.array(rest)
     return compared

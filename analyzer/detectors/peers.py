@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shift import Blocks, Shift, block_means, blocks, constant, highest, others_median
 from analyzer.slowness import is_slow, is_slow_throughout, slow_finding
+from analyzer.strata import MAJORITY, strata
 
 
 class Peers:
-    """log own time minus the leave-one-out median of the stratum (same pp, tp; reference 7, L2).
+    """log own time minus the leave-one-out median of the stratum (reference 7, L2).
 
     A rank judged slow leaves its peers' reference before the others are judged, so that its
     victims are not. At most half of a stratum can be slow; strata under three ranks have no
@@ -23,8 +24,8 @@ class Peers:
         groups = blocks(grid)
         own = np.log(block_means(grid.time["own"], groups))
         found: list[Finding] = []
-        for columns in _strata(grid).values():
-            if len(columns) >= 3:
+        for columns in strata(grid).values():
+            if len(columns) >= MAJORITY:
                 found.extend(_slow(grid, groups, own, columns))
         return sorted(found, key=lambda finding: -finding.score)
 
@@ -58,12 +59,3 @@ def _clearest(
         if slow:
             return max(slow, key=lambda shift: shift.score)
     return None
-
-
-def _strata(grid: Grid) -> Mapping[tuple[int, int], NDArray[np.int64]]:
-    """(pp, tp) -> columns of the ranks with steps."""
-    places: dict[tuple[int, int], list[int]] = {}
-    for column, info in enumerate(grid.ranks):
-        if np.isfinite(grid.time["own"][:, column]).any():
-            places.setdefault((info.pp, info.tp), []).append(column)
-    return {stratum: np.array(columns) for stratum, columns in places.items()}

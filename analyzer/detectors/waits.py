@@ -84,7 +84,7 @@ def _finding(grid: Grid, groups: Blocks, shift: Shift) -> Finding:
         share={},
         text=(
             f"rank {rank} waits for its peers {shift.inside:.0%} of the step less than they wait"
-            f" ({shift.inside - shift.effect:.0%} otherwise): they wait for it"
+            f" ({round(shift.inside - shift.effect, 2) + 0.0:.0%} otherwise): they wait for it"
         ),
         details={
             "share_of_step": shift.inside,

@@ -147,12 +147,23 @@ def table(verdict: "Verdict") -> str:
     if verdict.alternatives:
         others = (f"{each['cause']} {each['confidence']:.0%}" for each in verdict.alternatives)
         parts.append("alternatives: " + ", ".join(others))
+    fixes = verdict.what_if.get("fixes") or ()
+    if fixes:
+        lines = [f"  without {each['remove']}: steps {each['gain']:.1%} shorter" for each in fixes]
+        parts.append("\n".join([f"what if, by {verdict.what_if['method']}:", *lines]))
+    if verdict.structure:
+        lines = [f"  {_share(each['share'])}{each['text']}" for each in verdict.structure]
+        parts.append("\n".join(["by design, nobody's fault:", *lines]))
     if verdict.rejected:
         lines = [f"  rank {each.rank}: {each.why}" for each in verdict.rejected]
         parts.append("\n".join(["let go:", *lines]))
     missing = "; missing: " + ", ".join(verdict.missing) if verdict.missing else ""
     parts.append(f"coverage {verdict.coverage:.0%}{missing}")
     return "\n\n".join(parts)
+
+
+def _share(share: object) -> str:
+    return f"{share:.0%} of the step: " if isinstance(share, float) else ""
 
 
 def _row(culprit: "Culprit") -> tuple[str, ...]:

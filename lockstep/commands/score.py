@@ -14,6 +14,7 @@ from lockstep.output import Format
 
 if TYPE_CHECKING:
     from lockstep.trials import Setting, Trial
+    from workloads.spec import Layout
 
 
 class Kind(StrEnum):
@@ -40,6 +41,10 @@ def score(
     nodes: Annotated[
         int | None,
         typer.Option(min=2, help="Emulated nodes, one rank each; default 4, for faults 2."),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(metavar="all|dp=D,tp=T,pp=P", help="How the ranks are split; all = each."),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(min=40, help="Steps of each run; default 250, for faults 150.")
@@ -69,7 +74,9 @@ def score(
     from analyzer.score import score as figures
     from lockstep import trials
 
-    setting = trials.Setting(nodes or 4, steps or 250, pace is Pace.ON, device_noise)
+    setting = trials.Setting(
+        nodes or 4, steps or 250, pace is Pace.ON, device_noise, _layouts(layout, nodes or 4)
+    )
     try:
         out.mkdir(parents=True, exist_ok=True)
         lines, failed = _lines(setting, trials.trials(runs, seed), out, reanalyze)
@@ -90,6 +97,28 @@ def score(
         # Figures without the runs that failed would flatter: they are no score.
         output.fail(ExitCode.INTERNAL, f"{len(failed)} of {2 * runs} runs failed: {failed[0]}")
     return ExitCode.OK
+
+
+def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
+    """What `--layout` names.
+
+    Raises:
+        BadParameter: It is no split of the nodes.
+    """
+    from analyzer.load.optrace import parse
+    from analyzer.run import LoadError
+    from lockstep.trials import every_layout
+    from workloads.spec import Layout, SpecError
+
+    if told is None:
+        return ()
+    if told == "all":
+        return every_layout(nodes)
+    try:
+        sizes = parse(told)
+        return (Layout(nodes, 1, sizes.dp, sizes.tp, sizes.pp),)
+    except (LoadError, SpecError) as error:
+        raise typer.BadParameter(f"--layout: {error}") from None
 
 
 def _lines(

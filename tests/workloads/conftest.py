@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -31,12 +32,18 @@ def forked() -> Forked:
             os.close(writing)
             pipes.append((pid, reading))
         answers = []
-        for pid, reading in pipes:
-            with os.fdopen(reading, "rb") as pipe:
-                text = pipe.read()
-            os.waitpid(pid, 0)
-            assert text, f"process {pid} gave no answer"
-            answers.append(json.loads(text))
+        try:
+            for pid, reading in pipes:
+                with os.fdopen(reading, "rb") as pipe:
+                    text = pipe.read()
+                assert text, f"process {pid} gave no answer"
+                answers.append(json.loads(text))
+        finally:
+            for pid, _ in pipes:
+                # Who has answered ends by itself; who waits for one that failed never would.
+                if len(answers) < world:
+                    os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
         return answers
 
     return run

@@ -116,6 +116,8 @@ TINY = GptConfig("tiny", Style.GPT3, 2, 64, 4, 4, 256, 64, 64)
 TINY_LLAMA = GptConfig("tiny-llama", Style.LLAMA, 2, 64, 4, 2, 176, 64, 64)
 SMALL = GptConfig("small", Style.GPT3, 4, 64, 4, 4, 256, 512, 64)
 """0.24 M parameters in four layers: enough of them for four pipeline stages."""
+DEEP = GptConfig("deep", Style.GPT3, 8, 64, 8, 8, 256, 64, 64)
+"""0.41 M parameters in eight layers of eight heads: eight pipeline stages, or tensor parts."""
 DEMO = GptConfig("demo", Style.GPT3, 6, 384, 6, 6, 1536, 4096, 256)
 """12 M parameters: what a laptop trains in minutes."""
 
@@ -125,6 +127,7 @@ CONFIGS: dict[str, GptConfig] = {
         TINY,
         TINY_LLAMA,
         SMALL,
+        DEEP,
         DEMO,
         # Brown et al. 2020 (arXiv 2005.14165), table 2.1; 13B with Megatron's 40 heads of 128.
         _gpt3("gpt3-125m", 12, 768, 12),
@@ -141,7 +144,7 @@ CONFIGS: dict[str, GptConfig] = {
         _llama("llama3.1-405b", 126, 16384, 128, 8, 53248, 128256, 8192, theta=5e5),
     )
 }
-"""The published models and four small ones."""
+"""The published models and five small ones."""
 
 
 def resized(

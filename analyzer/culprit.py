@@ -1,0 +1,125 @@
+"""A finding with its causes -> a named culprit, and whether it wakes somebody."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from analyzer import from_operations
+from analyzer.contrast import column_of
+from analyzer.cost import cost
+from analyzer.foreign.words import LATE_QUERY
+from analyzer.from_operations import Look
+from analyzer.posterior import Posterior
+from analyzer.run import Culprit, Fact, Finding, Grid
+
+PAGE_SLOWDOWN = 1.10
+PAGE_EFFECT = 0.03
+"""Page only if the run's steps are at least 3 % longer for it (reference 7, L2)."""
+UNCONFIRMED = 0.88
+"""Confidence factor where no waiting confirms the slow rank (the peers should wait for it)."""
+CERTAIN = 0.99
+"""Nothing is known better than this."""
+
+
+def culprit(
+    grid: Grid,
+    finding: Finding,
+    causes: Posterior,
+    findings: Sequence[Finding],
+    slow: Sequence[Finding],
+    seen: Look,
+) -> Culprit:
+    """The culprit of a finding that accuses.
+
+    Args:
+        grid: The run's windows.
+        finding: Who, when and how slow.
+        causes: Why.
+        findings: All of the run; second signals of the same rank confirm.
+        slow: Those of all slow ranks.
+        seen: What the operations say.
+    """
+    column = column_of(grid, finding.rank)
+    assert column is not None
+    info = grid.ranks[column]
+    hang = finding.kind == "hang"
+    confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
+    seconds = [other for other in findings if _confirms(other, finding)]
+    told = from_operations.facts(seen, grid, finding)
+    waited_for = any(fact.supports and fact.query == LATE_QUERY for fact in told)
+    if not hang and not waited_for and not any(other.kind == "wait" for other in seconds):
+        confidence *= UNCONFIRMED
+    facts = (
+        Fact(True, finding.text, _FIRST_QUERY[finding.kind]),
+        *(Fact(True, other.text, _SECOND_QUERY[other.kind]) for other in seconds),
+        *told,
+        *causes.facts,
+    )
+    if hang:
+        from_step, since = _stopped(grid, column)
+    else:
+        from_step, since = int(grid.from_step[finding.first]), float(grid.start[finding.first])
+    page = hang or _pages(grid, finding, slow) or from_operations.pages(seen, grid, finding)
+    return Culprit(
+        scope="rank",
+        rank=info.rank,
+        node=info.node,
+        gpu=info.gpu,
+        uuid=info.uuid,
+        dp=info.dp,
+        pp=info.pp,
+        tp=info.tp,
+        link=None,
+        from_step=from_step,
+        to_step=None if finding.last is None else int(grid.to_step[finding.last - 1]),
+        since=_utc(since),
+        slowdown=None if hang else finding.slowdown,
+        slowdown_interval=None if hang else finding.interval,
+        cause=causes.cause,
+        confidence=confidence,
+        tier="page" if page else "record",
+        evidence=facts,
+    )
+
+
+_FIRST_QUERY: Mapping[str, str] = {
+    "slow": "own_seconds of steps.parquet by rank",
+    "hang": "lockstep_train_enqueued_sequence - lockstep_train_completed_sequence",
+}
+_SECOND_QUERY: Mapping[str, str] = {
+    "wait": "wall_seconds - own_seconds of steps.parquet by rank",
+    "cpu": "cpu_seconds of steps.parquet by rank",
+}
+
+
+def _confirms(other: Finding, finding: Finding) -> bool:
+    """Whether a second signal of the same rank covers at least half of the finding's span."""
+    if other.kind not in _SECOND_QUERY or other.rank != finding.rank or finding.kind != "slow":
+        return False
+    end = 10**9 if finding.last is None else finding.last
+    other_end = 10**9 if other.last is None else other.last
+    common = min(end, other_end) - max(finding.first, other.first)
+    return 2 * common >= end - finding.first
+
+
+def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:
+    """Slow enough, and the run gains enough: by mending it, or all, as two can hide each other."""
+    bills = [cost(grid, [finding]), cost(grid, slow)]
+    effect = max((bill.slowdown - 1.0 for bill in bills if bill is not None), default=0.0)
+    return finding.slowdown >= PAGE_SLOWDOWN and effect >= PAGE_EFFECT
+
+
+def _stopped(grid: Grid, column: int) -> tuple[int | None, float]:
+    """(first step that the rank did not complete, when the last one ended)."""
+    done = np.flatnonzero(np.isfinite(grid.time["own"][:, column]))
+    if not done.size:
+        return None, float("nan")
+    return int(grid.to_step[done[-1]]), float(grid.end[done[-1]])
+
+
+def _utc(seconds: float) -> str | None:
+    if not np.isfinite(seconds):
+        return None
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
