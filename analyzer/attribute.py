@@ -14,6 +14,7 @@ from analyzer.culprit import culprit
 from analyzer.detectors import DETECTORS
 from analyzer.from_operations import Look
 from analyzer.posterior import posterior
+from analyzer.power import smallest_noticed
 from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
@@ -22,6 +23,8 @@ from analyzer.shift import blocks
 BLOCKS_AT_LEAST = 6
 """Three before and three after a change are the fewest that a shift is found in."""
 COVERAGE_AT_LEAST = 0.5
+NOTICED_AT_MOST = 1.25
+"""A run in which only slower ranks than this would have been noticed is not called healthy."""
 NOTHING_SEEN = Look()
 
 
@@ -158,7 +161,15 @@ def _unknown(grid: Grid, whole: Finding | None) -> str | None:
         return f"only {grid.coverage:.0%} of the expected step times are there"
     if silent:
         return f"rank {', '.join(silent)} told no step times"
-    return None if whole is None else whole.text
+    if whole is not None:
+        return whole.text
+    noticed = smallest_noticed(grid)
+    if noticed is not None and noticed > NOTICED_AT_MOST:
+        return (
+            f"with {len(blocks(grid))} groups of steps this noisy, only a rank slower by"
+            f" {noticed:.2f}x or more would have been noticed"
+        )
+    return None
 
 
 def _hang(hangs: Sequence[Finding]) -> Mapping[str, object] | None:

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from analyzer import foreign
 from analyzer.load import optrace
 from analyzer.run import Culprit, Fact, Finding, Grid, LoadError, Rejected, Run, Verdict
-from analyzer.slowness import shares
+from analyzer.slowness import long_enough, shares
 
 DETECTOR = "operations"
 MOST_OPERATIONS = 2_000_000
 """Rows that are taken apart in some ten seconds; windows judge all steps in any case."""
+CONFIRMED = 0.5
+"""Share of the excess of its operations that a suspect's own time must show."""
 Indices = NDArray[np.int64]
 
 
@@ -70,6 +72,8 @@ def findings(seen: Look, grid: Grid, known: Sequence[Finding]) -> tuple[Finding,
         _finding(grid, culprit, columns, inside)
         for culprit, columns, inside in _placed(seen, grid)
         if not any(_same(grid, finding, columns, inside) for finding in known)
+        and _lasts(grid, culprit, inside)
+        and _confirmed(grid, culprit, columns, inside)
     )
 
 
@@ -127,7 +131,16 @@ def rejected(seen: Look, grid: Grid, named: Sequence[int | None]) -> tuple[Rejec
         return ()
     workers = {(i.dp, i.pp) for i in grid.ranks if i.rank in named}
     here = {i.rank for i in grid.ranks if (i.dp, i.pp) in workers}
-    return tuple(one for one in seen.verdict.rejected if one.rank not in here)
+    hidden = (
+        Rejected(
+            grid.ranks[_compared(grid, columns, inside)[0]].rank,
+            f"its operations take {culprit.slowdown:.2f}x what they should, but its own time did"
+            " not grow as much: they hold a wait",
+        )
+        for culprit, columns, inside in _placed(seen, grid)
+        if _lasts(grid, culprit, inside) and not _confirmed(grid, culprit, columns, inside)
+    )
+    return tuple(one for one in (*hidden, *seen.verdict.rejected) if one.rank not in here)
 
 
 def _placed(seen: Look, grid: Grid) -> Iterator[tuple[Culprit, Indices, Indices]]:
@@ -143,6 +156,12 @@ def _placed(seen: Look, grid: Grid) -> Iterator[tuple[Culprit, Indices, Indices]
             inside &= grid.from_step < culprit.to_step
         if len(columns) and inside.any():
             yield culprit, columns, np.flatnonzero(inside)
+
+
+def _lasts(grid: Grid, culprit: Culprit, inside: Indices) -> bool:
+    steps = grid.to_step - grid.from_step
+    ended = culprit.to_step is not None
+    return long_enough(float(steps[inside].sum()), float(steps[~grid.masked].sum()), ended=ended)
 
 
 def _of(seen: Look, grid: Grid, finding: Finding) -> Culprit | None:
@@ -161,17 +180,36 @@ def _same(grid: Grid, finding: Finding, columns: Indices, inside: Indices) -> bo
     return bool(((inside >= finding.first) & (inside < stop)).any())
 
 
-def _finding(grid: Grid, culprit: Culprit, columns: Indices, inside: Indices) -> Finding:
-    """Of the ranks that a worker folds, the one with the most own time is named."""
+def _confirmed(grid: Grid, culprit: Culprit, columns: Indices, inside: Indices) -> bool:
+    """Whether own time, which holds no waiting, grew as well: an operation may hide a wait."""
+    column, peers = _compared(grid, columns, inside)
+    before = np.setdiff1d(np.flatnonzero(~grid.masked), inside)
+    own = np.log(grid.time["own"])
+    excess = _middle(own[inside, column]) - _middle(own[np.ix_(inside, peers)])
+    if len(before):
+        excess -= _middle(own[before, column]) - _middle(own[np.ix_(before, peers)])
+    elif not _alike(grid, column, peers):
+        return False
+    return excess >= CONFIRMED * float(np.log(culprit.slowdown or 1.0))
+
+
+def _compared(grid: Grid, columns: Indices, inside: Indices) -> tuple[int, Indices]:
+    """The rank of a worker with the most own time, and the others of its stage, or all others."""
     own = grid.time["own"]
     column = int(columns[np.argmax(_means(own[np.ix_(inside, columns)]))])
+    others = [c for c in range(len(grid.ranks)) if c not in columns]
+    alike = [c for c in others if grid.ranks[c].pp == grid.ranks[column].pp]
+    return column, np.array(alike or others, dtype=np.int64)
+
+
+def _alike(grid: Grid, column: int, peers: Indices) -> bool:
+    return all(grid.ranks[peer].pp == grid.ranks[column].pp for peer in peers)
+
+
+def _finding(grid: Grid, culprit: Culprit, columns: Indices, inside: Indices) -> Finding:
+    """Of the ranks that a worker folds, the one with the most own time is named."""
+    column, peers = _compared(grid, columns, inside)
     info = grid.ranks[column]
-    peers = np.array(
-        [c for c, i in enumerate(grid.ranks) if i.pp == info.pp and c not in columns],
-        dtype=np.int64,
-    )
-    if not len(peers):
-        peers = np.array([c for c in range(len(grid.ranks)) if c not in columns], dtype=np.int64)
     before = np.setdiff1d(np.flatnonzero(~grid.masked), inside)
     throughout = not len(before)
     low, high = culprit.slowdown_interval or (culprit.slowdown, culprit.slowdown)
@@ -202,6 +240,11 @@ def _means(cells: NDArray[np.float64]) -> NDArray[np.float64]:
         there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), -np.inf
     )
     return means
+
+
+def _middle(cells: NDArray[np.float64]) -> float:
+    there = cells[np.isfinite(cells)]
+    return float(np.median(there)) if there.size else float("nan")
 
 
 def _node(grid: Grid, finding: Finding) -> str | None:

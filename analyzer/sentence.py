@@ -3,6 +3,7 @@
 import dataclasses
 from datetime import datetime
 
+from analyzer.power import smallest_noticed
 from analyzer.run import Culprit, Grid, Verdict
 from collector.contract.words import Cause
 
@@ -38,7 +39,7 @@ def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
     elif why_unknown:
         parts = [f"Unknown: {why_unknown}.", "No rank is named.", _seen(verdict, grid)]
     else:
-        parts = ["Healthy: no rank holds the run back.", _seen(verdict, grid)]
+        parts = ["Healthy: no rank holds the run back.", _seen(verdict, grid), _noticed(grid)]
     parts.append(_by_design(verdict))
     words = " ".join(part for part in parts if part)
     if verdict.provenance:
@@ -128,6 +129,11 @@ def _seen(verdict: Verdict, grid: Grid) -> str:
         f"Seen: {steps} steps of {len(grid.ranks)} ranks after warm-up,"
         f" {verdict.coverage:.0%} of the expected step times."
     )
+
+
+def _noticed(grid: Grid) -> str:
+    noticed = smallest_noticed(grid)
+    return "" if noticed is None else f"A rank slower by {noticed:.2f}x would have been noticed."
 
 
 def _hours(hours: float) -> str:

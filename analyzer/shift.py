@@ -156,7 +156,7 @@ def highest(series: FloatGrid, *, shortest: int = 3, baseline: int = 3) -> list[
     widenings = {c: _widening(rest) for c, rest in healthy.items()}
     typical = float(np.median(list(sigmas.values())))
     wide = float(np.median(list(widenings.values())))
-    critical = _critical(count, len(spans), len(spans) * len(within))
+    asked = critical(count, len(spans), len(spans) * len(within))
     found = []
     for column, best in spans.items():
         inside, outside = within[best] & known[:, column], ~within[best] & known[:, column]
@@ -169,7 +169,7 @@ def highest(series: FloatGrid, *, shortest: int = 3, baseline: int = 3) -> list[
         score = effect / float(np.hypot(*chance))
         span = np.flatnonzero(within[best])
         found.append(
-            Shift(column, int(span[0]), int(span[-1]) + 1, effect, error, score, critical, level)
+            Shift(column, int(span[0]), int(span[-1]) + 1, effect, error, score, asked, level)
         )
     return found
 
@@ -199,7 +199,7 @@ def constant(series: FloatGrid) -> list[Shift]:
                 level,
                 error,
                 level / error,
-                _critical(count, len(sigmas), len(sigmas)),
+                critical(count, len(sigmas), len(sigmas)),
                 level,
             )
         )
@@ -294,7 +294,7 @@ def _widening(rest: FloatGrid) -> float:
     return float(np.sqrt((1 + rho) / (1 - rho)))
 
 
-def _critical(count: int, columns: int, tests: int) -> float:
+def critical(count: int, columns: int, tests: int) -> float:
     """Student's quantile at FALSE_ALARM over all tests.
 
     The MAD of n blocks is as good as a deviation of about n / 2 (efficiency 0.37), and the median

@@ -43,18 +43,22 @@ def is_slow(
     span itself: a rank that only lost an advantage is not slow.
     """
     steps = (shift.last - shift.first) * groups.steps
-    if shift.last < len(groups):
-        total = len(groups) * groups.steps
-        if steps < max(TRANSIENT_STEPS, TRANSIENT_SHARE * total) or shift.effect < TRANSIENT_FLOOR:
-            return False
+    ended = shift.last < len(groups)
     return (
         shift.score >= shift.critical
-        and shift.effect >= FLOOR
-        and steps >= STEPS_AT_LEAST
+        and shift.effect >= (TRANSIENT_FLOOR if ended else FLOOR)
+        and long_enough(steps, len(groups) * groups.steps, ended=ended)
         and (not above_peers or shift.inside >= shift.effect / 2)
         and sustained(series, shift)
         and _steps_above(grid, groups, shift, peers) >= STEPS_ABOVE
     )
+
+
+def long_enough(steps: float, total: float, *, ended: bool) -> bool:
+    """Whether a rank was slow for long enough to be named; what came and went needs more steps."""
+    if ended:
+        return steps >= max(TRANSIENT_STEPS, TRANSIENT_SHARE * total)
+    return steps >= STEPS_AT_LEAST
 
 
 def is_slow_throughout(groups: Blocks, series: FloatGrid, shift: Shift) -> bool:

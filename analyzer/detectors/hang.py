@@ -15,6 +15,8 @@ STALL_STEPS = 10.0
 """A collective open for more than 3 s and 10 steps is stalled."""
 FROZEN_SECONDS = 3.0
 """A heartbeat (every second) older than this is a frozen process (contract TRAIN_HEARTBEAT_AGE)."""
+DIED_TOGETHER_SECONDS = 1.0
+"""What the scrapes of two nodes may lie apart."""
 NORMAL_ENDS = ("finished", "interrupted")
 GROUP = re.compile(r'group="(\w+)"')
 OPERATION = re.compile(r'op="([\w-]+)"')
@@ -43,7 +45,45 @@ class Hang:
         if not stalls:
             return ()
         stall = max(stalls, key=lambda stall: (stall.seconds, stall.sequence))
-        return [_finding(grid, stall, int(column)) for column in np.flatnonzero(stall.missing)]
+        roots = _roots(grid, stall)
+        return [_finding(grid, stall, int(column)) for column in np.flatnonzero(roots)]
+
+
+def _roots(grid: Grid, stall: _Stall) -> NDArray[np.bool_]:
+    """Who began it: a missing rank that waits for somebody in another group is a victim itself."""
+    waits = _waits(grid) & ~_frozen(grid) & ~_died_first(grid)
+    roots: NDArray[np.bool_] = stall.missing & ~waits
+    if roots.any():
+        return roots
+    near = np.zeros(len(grid.ranks), dtype=bool)
+    for group in ("dp", "pp", "tp"):
+        for members in _instances(grid.ranks, group):
+            if stall.missing[members].any():
+                near[members] = True
+    roots = near & ~waits & ~stall.waiting
+    return roots if roots.any() else stall.missing
+
+
+def _waits(grid: Grid) -> NDArray[np.bool_]:
+    """Ranks that were last seen inside an operation, of whatever group."""
+    inside = np.zeros(len(grid.ranks), dtype=bool)
+    for key, enqueued in grid.last.items():
+        if key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):
+            done = grid.last.get(key.replace("enqueued", "completed"))
+            if done is not None:
+                inside |= enqueued > done
+        elif key.startswith(metrics.TRAIN_OPEN_OP_AGE.name):
+            inside |= _now(grid, key) & (enqueued >= _step_seconds(grid))
+    return inside
+
+
+def _died_first(grid: Grid) -> NDArray[np.bool_]:
+    """Ranks whose process was gone clearly before the others'; nobody where all went together."""
+    gone = grid.down_since
+    if gone is None or not np.isfinite(gone).any():
+        return np.zeros(len(grid.ranks), dtype=bool)
+    first: NDArray[np.bool_] = gone <= np.nanmin(gone) + DIED_TOGETHER_SECONDS
+    return np.zeros_like(first) if first.all() else first
 
 
 def _ending(grid: Grid) -> object:
@@ -94,20 +134,23 @@ def _instances(ranks: tuple[RankInfo, ...], group: str) -> list[NDArray[np.int64
 
 
 def _open(grid: Grid, waiting: NDArray[np.bool_], group: str | None) -> tuple[float, str | None]:
-    """(seconds, op) of the oldest operation that the waiting ranks were last seen inside.
-
-    An operation that opened before the last step ended has ended as well.
-    """
-    ended = float(grid.end.max()) if len(grid.end) else -np.inf
+    """(seconds, op) of the oldest operation that the waiting ranks were last seen inside."""
     oldest, name = 0.0, None
     for key, age in grid.last.items():
         if not key.startswith(metrics.TRAIN_OPEN_OP_AGE.name) or _label(GROUP, key) != group:
             continue
-        opened = grid.last_time[key] - age
-        current = waiting & (opened >= ended - _step_seconds(grid) - 0.5)
+        current = waiting & _now(grid, key)
         if current.any() and float(age[current].max()) > oldest:
             oldest, name = float(age[current].max()), _label(OPERATION, key)
     return oldest, name
+
+
+def _now(grid: Grid, key: str) -> NDArray[np.bool_]:
+    """Whose open operation opened after the last step began; an earlier one has ended as well."""
+    ended = float(grid.end.max()) if len(grid.end) else -np.inf
+    opened = grid.last_time[key] - grid.last[key]
+    now: NDArray[np.bool_] = opened >= ended - _step_seconds(grid) - 0.5
+    return now
 
 
 def _dead(grid: Grid) -> NDArray[np.bool_]:
@@ -156,10 +199,7 @@ def _finding(grid: Grid, stall: _Stall, column: int) -> Finding:
         interval=(float("nan"), float("nan")),
         score=stall.seconds,
         share={},
-        text=(
-            f"rank {rank} is missing from {op} number {stall.sequence} of group {stall.group},"
-            f" in which rank {', '.join(map(str, waiting))} wait: {how}"
-        ),
+        text=f"{_missing(rank, missing, waiting, op, stall)}: {how}",
         details={
             "group": stall.group,
             "sequence": stall.sequence,
@@ -170,3 +210,16 @@ def _finding(grid: Grid, stall: _Stall, column: int) -> Finding:
             "stalled_seconds": stall.seconds,
         },
     )
+
+
+def _missing(rank: int, missing: list[int], waiting: list[int], op: str, stall: _Stall) -> str:
+    where = f"{op} number {stall.sequence} of group {stall.group}"
+    who = f"{_ranks(waiting)} wait{'s' if len(waiting) == 1 else ''}"
+    if rank in missing:
+        return f"rank {rank} is missing from {where}, in which {who}"
+    verb = "waits" if len(missing) == 1 else "wait"
+    return f"{_ranks(missing)} {verb} for rank {rank}, and for that in turn {who} in {where}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -18,6 +18,8 @@ NATURAL_SPREAD = float(np.log(1.15))
 at most (SC22, arXiv 2208.11035 v3), so that less than this, and no change, accuses nobody."""
 DESCRIBED = 4.0
 """Standard errors from which a span tells when somebody was slow who surely was."""
+FEWEST_SLOW = 3
+"""Slow steps in a row; one stall of a scheduler or a collector of garbage is no slow worker."""
 OWN_SHARE = 0.6
 """Of a change between two replicas this share must lie in the suspect's own past."""
 
@@ -206,6 +208,8 @@ def _span(row: _Row, critical: float) -> Suspect | None:
     begin, end = refine(values, outside, inside)
     if min(end, spans.last[place]) - max(begin, spans.first[place]) < 1:
         begin, end = int(spans.first[place]), int(spans.last[place])
+    if end - begin < FEWEST_SLOW:
+        return None
     if row.replicas <= 2 and begin == 0:
         return None  # Nobody knows whether it was slow then, or its only peer is now.
     shape = Shape.CONSTANT if end == len(values) else Shape.TRANSIENT

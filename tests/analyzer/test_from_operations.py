@@ -144,3 +144,19 @@ def test_of_a_long_run_the_last_operations_are_used(monkeypatch: pytest.MonkeyPa
 
     assert [(1, 1)] == named(told)
     assert "operations are used of the last 30 of 60 steps" in told.missing
+
+
+def test_operations_that_hold_a_wait_accuse_nobody() -> None:
+    healthy = dataclasses.replace(SCENE, slow=())
+    slow = dataclasses.replace(SCENE, slow=(dataclasses.replace(SLOW, factor=1.06),))
+    mixed = dataclasses.replace(run(healthy), ops=rows(synth.trace(slow)))
+    told = diagnose(mixed).verdict
+
+    assert ("healthy", []) == (told.status, named(told))
+    assert any("they hold a wait" in one.why for one in told.rejected)
+
+
+def test_a_stall_of_a_few_steps_accuses_nobody() -> None:
+    stall = synth.Slow(dp=1, stage=1, factor=3.0, from_step=20, to_step=26)
+
+    assert [] == named(verdict(dataclasses.replace(SCENE, slow=(stall,))))

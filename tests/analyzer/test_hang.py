@@ -2,9 +2,14 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
+from analyzer.align import align
 from analyzer.attribute import diagnose
+from analyzer.detectors.hang import Hang
+
+NAN = float("nan")
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -72,3 +77,43 @@ def test_a_rank_that_is_alive_and_late_is_stuck_with_unknown_cause(synthetic, fa
     verdict = diagnose(run).verdict
 
     assert [(1, "unknown")] == [(c.rank, c.cause) for c in verdict.culprits]
+
+
+def test_in_a_pipeline_the_rank_that_everybody_waits_for_in_the_end_is_named(synthetic):
+    """The last scrape of a real run (dp 2, pp 4): rank 6 was killed, rank 4 waits for it."""
+    run = synthetic(world=8, telemetry=False, outcome=None).run()
+    layout = [dataclasses.replace(i, pp=i.rank // 2, dp=i.rank % 2, tp=0) for i in run.ranks]
+    grid = align(dataclasses.replace(run, ranks=tuple(layout)))
+    last = {
+        'lockstep_train_completed_sequence{group="dp"}': [246, 246, 123, 123, 123, 123, 246, 246],
+        'lockstep_train_enqueued_sequence{group="dp"}': [246, 248, 123, 124, 123, 124, 246, 248],
+        'lockstep_train_completed_sequence{group="pp"}': [
+            1233, 1238, 2096, 2107, 2092, 2107, 1230, 1238,
+        ],
+        'lockstep_train_enqueued_sequence{group="pp"}': [
+            1235, 1238, 2096, 2107, 2093, 2107, 1230, 1238,
+        ],
+        'lockstep_train_open_operation_age_seconds{group="dp",op="dp-all-reduce"}': [
+            0, 3.57, 0, 3.63, 0, 3.85, 0, 3.69,
+        ],
+        'lockstep_train_open_operation_age_seconds{group="pp",op="forward-send"}': [
+            3.69, 0.03, 3.92, 0.02, 0, 0.01, NAN, NAN,
+        ],
+    }  # fmt: skip
+    end = grid.end.max()
+    when = {key: np.full(8, end + 4.0) for key in last}
+    for key, values in last.items():
+        # What closed long ago was last seen then.
+        when[key] = np.where(np.array(values) < 1.0, end - 9.0, when[key])
+    stopped = dataclasses.replace(
+        grid,
+        last={key: np.array(values, dtype=float) for key, values in last.items()},
+        last_time=when,
+        scraped_until=np.full(8, end + 4.0),
+        down_since=np.where(np.arange(8) == 6, end + 1.2, end + 4.0),
+    )
+    found = Hang().detect(stopped)
+
+    assert [6] == [finding.rank for finding in found]
+    assert "rank 4 waits for rank 6, and for that in turn rank 5 waits" in found[0].text
+    assert [4] == found[0].details["missing_ranks"]

@@ -4,8 +4,10 @@ import dataclasses
 
 import pytest
 
+from analyzer.align import align
 from analyzer.attribute import diagnose
 from analyzer.detectors.null import Null
+from analyzer.power import smallest_noticed
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.08])
@@ -31,7 +33,8 @@ def test_a_healthy_sentence_states_the_coverage(synthetic):
 
     assert sentence == (
         "Healthy: no rank holds the run back. Seen: 235 steps of 4 ranks after warm-up, 100% of"
-        " the expected step times (emulated devices, simulated GPU telemetry)."
+        " the expected step times. A rank slower by 1.06x would have been noticed"
+        " (emulated devices, simulated GPU telemetry)."
     )
 
 
@@ -92,3 +95,25 @@ def test_the_null_detector_never_finds_anything(synthetic, fault):
     grid = diagnose(synthetic(faults=[fault("compute", 1, 2.0)]).run()).grid
 
     assert () == Null().detect(grid)
+
+
+def test_a_run_too_noisy_to_notice_a_slow_rank_is_not_called_healthy(synthetic):
+    verdict = diagnose(synthetic(noise=0.6, steps=60, spikes=False).run()).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "would have been noticed" in verdict.sentence
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.08])
+def test_a_slowdown_that_would_be_noticed_is_noticed(synthetic, fault, noise):
+    quiet = align(synthetic(noise=noise).run())
+    noticed = smallest_noticed(quiet)
+    assert noticed is not None
+    named = [
+        diagnose(
+            synthetic(noise=noise, seed=seed, faults=[fault("compute", 1, noticed, 120)]).run()
+        ).verdict.culprits
+        for seed in range(10)
+    ]
+
+    assert 8 <= sum(1 for culprits in named if [one.rank for one in culprits] == [1])

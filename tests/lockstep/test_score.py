@@ -150,3 +150,20 @@ def test_what_an_interrupted_run_left_is_removed_first(
     trials.run(SETTING, Trial(7, True), tmp_path / "archive")
 
     assert not (tmp_path / "archive").exists()
+
+
+def test_all_layouts_are_every_split_of_the_ranks_and_seeds_take_them_in_turn() -> None:
+    splits = [(each.dp, each.tp, each.pp) for each in trials.every_layout(8)]
+    setting = Setting(8, 100, True, 0.02, trials.every_layout(8))
+    words = trials.command(setting, Trial(13, False), Path("archive"))
+
+    assert 10 == len(splits) == len(set(splits))
+    assert {8} == {dp * tp * pp for dp, tp, pp in splits}
+    assert setting.name.endswith("-all-layouts")
+    assert ["--dp", "1", "--tp", "1", "--pp", "8", "--model", "deep"] == words[9:17]
+
+
+def test_a_layout_that_is_no_split_of_the_nodes_is_refused(lockstep: Callable[..., Any]) -> None:
+    answer = lockstep("score", "real", "--nodes", 8, "--layout", "dp=3")
+
+    assert (64, True) == (answer.code, "does not match 8 nodes" in answer.err)
