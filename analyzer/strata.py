@@ -17,8 +17,8 @@ def strata(grid: Grid) -> Mapping[tuple[int, int | None], NDArray[np.int64]]:
     Where that is under three ranks, the tensor-parallel ranks of a stage stand together, as
     (pp, None): Megatron gives them equal parts of every layer.
     """
-    there: NDArray[np.bool_] = np.isfinite(grid.time["own"]).any(axis=0)
-    told = [(column, info) for column, info in enumerate(grid.ranks) if there[column]]
+    own = grid.time["own"]
+    told = [(c, info) for c, info in enumerate(grid.ranks) if np.isfinite(own[:, c]).any()]
     narrow: dict[tuple[int, int | None], list[int]] = {}
     wide: dict[tuple[int, int | None], list[int]] = {}
     for column, info in told:

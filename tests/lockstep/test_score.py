@@ -160,7 +160,7 @@ def test_all_layouts_are_every_split_of_the_ranks_and_seeds_take_them_in_turn() 
     assert 10 == len(splits) == len(set(splits))
     assert {8} == {dp * tp * pp for dp, tp, pp in splits}
     assert setting.name.endswith("-all-layouts")
-    assert ["--dp", "1", "--tp", "1", "--pp", "8", "--model", "deep"] == words[9:17]
+    assert "--dp 1 --tp 1 --pp 8 --model deep" in " ".join(words)
 
 
 def test_a_layout_that_is_no_split_of_the_nodes_is_refused(lockstep: Callable[..., Any]) -> None:
