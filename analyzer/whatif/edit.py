@@ -43,7 +43,7 @@ def healed(
 
 
 def slowed(
-    trace: Trace, dp: int, stage: int, factor: float, steps: Sequence[int] | None = None
+    trace: Trace, dp: int, stage: int, factor: float | Floats, steps: Sequence[int] | None = None
 ) -> Trace:
     """One worker whose computation takes `factor` times as long.
 
@@ -51,7 +51,7 @@ def slowed(
         trace: The operations.
         dp: The worker's replica.
         stage: Its stage.
-        factor: 1.1 = a tenth longer.
+        factor: 1.1 = a tenth longer; an array has one for each of the steps.
         steps: Numbers of the steps in which it is slow; None = all.
     """
     graph = build(trace)
