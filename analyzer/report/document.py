@@ -16,6 +16,7 @@ from analyzer.report.reasons import reasons
 from analyzer.report.spans import Spans, median, spans
 from analyzer.report.timeline import bounds, timeline
 from analyzer.report.timing import lateness
+from analyzer.report.what_if import what_if
 from analyzer.run import Culprit, Grid, Run, Verdict
 from analyzer.verdict_json import verdict_json
 
@@ -126,7 +127,7 @@ def _impact(grid: Grid, verdict: Verdict, cut: Spans) -> Block:
     if verdict.lost_money is not None:
         rows.append(["lost, at the price given", figures.cell(verdict.lost_money, "money")])
     table = blocks.table("Impact", {"what": "", "how much": ""}, rows)
-    return blocks.section("impact", "Impact and cost", [table])
+    return blocks.section("impact", "Impact and cost", [table, *what_if(verdict)])
 
 
 def _with_interval(verdict: Verdict) -> str:

@@ -53,7 +53,7 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help="gpt: tiny, tiny-llama, small, demo, gpt3-125m … llama3.1-405b;"
+            help="gpt: tiny, tiny-llama, small, deep, demo, gpt3-125m … llama3.1-405b;"
             " resnet: resnet20, 32, 44, 56, 50."
         ),
     ] = None,
