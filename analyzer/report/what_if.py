@@ -22,7 +22,7 @@ def what_if(verdict: Verdict) -> list[Block | None]:
     return [
         blocks.text(f"{method} No simulation: {why}." if why else method),
         blocks.table(
-            "What if",
+            "What if, over all steps seen",
             {"without": "", "steps shorter by": "share", "at least": "share", "at most": "share"},
             [[fix["remove"], fix["gain"], *_pair(fix["interval"])] for fix in told["fixes"]],
         ),

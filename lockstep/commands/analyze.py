@@ -150,7 +150,9 @@ def table(verdict: "Verdict") -> str:
     fixes = verdict.what_if.get("fixes") or ()
     if fixes:
         lines = [f"  without {each['remove']}: steps {each['gain']:.1%} shorter" for each in fixes]
-        parts.append("\n".join([f"what if, by {verdict.what_if['method']}:", *lines]))
+        parts.append(
+            "\n".join([f"what if, by {verdict.what_if['method']}, over all steps seen:", *lines])
+        )
     if verdict.structure:
         lines = [f"  {_share(each['share'])}{each['text']}" for each in verdict.structure]
         parts.append("\n".join(["by design, nobody's fault:", *lines]))
