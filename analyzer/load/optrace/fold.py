@@ -8,6 +8,7 @@ does. What our runs do otherwise than Megatron-LM is told in the words of the mo
 - clipping and gathering parameters happen inside `optimizer`: it is what comes after them;
 - transfers end when they probably did, not when somebody looked;
 - what the host does between two operations belongs to the local one beside it;
+- without a pipeline, clipping needs nobody of another replica: it is part of the optimizer;
 - without a pipeline nothing keeps the replicas together after the gradients: there a step begins
   with the optimizer of the step before, and ends with the gradients;
 - garbage is collected in some steps only: in the others it takes no time.
@@ -48,6 +49,8 @@ def fold(ops: pd.DataFrame) -> pd.DataFrame:
     # After a restart a step may have run twice: the later one counts.
     ops = ops.sort_values("start_ns", kind="stable")
     ops = ops.drop_duplicates([*WHO, "optype", "seq_id"], keep="last")
+    if not ops["stage"].any() and not (ops["optype"] == "params-all-gather").any():
+        ops = ops[ops["optype"] != "optimizer-clip-main-grad"]
     buckets = ops["optype"].isin(BUCKETS)
     once = ops["optype"].isin(ONCE)
     single = pd.concat(

@@ -59,7 +59,9 @@ def to_trace(frame: pd.DataFrame, layout: Layout | None, source: str) -> Trace:
 
     first = _first_rows(count, cell, ops, int(kept[0]))
     optype = np.array(OPS)[rows.kind[first]]
-    order = np.lexsort((optype, rows.seq[first], rows.start[first], rows.stage[first]))
+    # What takes no time comes before what begins with it.
+    end = rows.start[first] + rows.duration[first]
+    order = np.lexsort((optype, rows.seq[first], end, rows.start[first], rows.stage[first]))
     first, optype = first[order], optype[order]
     micro_batch = rows.micro_batch[first]
     if np.any(on_axes(rows.micro_batch, order) != micro_batch[:, None, None]):

@@ -154,6 +154,36 @@ def test_without_a_pipeline_a_step_begins_with_the_optimizer_before():
     assert (9.7, 10.01) == folded["grads-reduce-scatter", 0, 1, 1, 0]
 
 
+def test_without_a_pipeline_clipping_is_part_of_the_optimizer():
+    clip = _op("optimizer-clip-main-grad", 1.1, 1.2)
+    folded = _folded(COMPUTE, _op("optimizer", 1.0, 2.0), clip)
+
+    assert (1.0, 2.0) == _of(folded, "optimizer")
+    assert not any(name == "optimizer-clip-main-grad" for name, *_ in folded)
+
+
+def test_every_layout_without_a_pipeline_simulates_to_the_very_times_it_was_recorded_with():
+    """Garbage that takes no time stands before the loading of data that begins with it."""
+    ops = []
+    for step, dp, tp in np.ndindex(8, 2, 2):
+        late = 0.02 * dp + 0.01 * tp + 0.005 * ((step + dp) % 3)
+        last = step in (2, 5)
+        times = {
+            "data-load": (0.0, 0.1 + late), "forward-compute": (0.1 + late, 0.3 + late),
+            "backward-compute": (0.3 + late, 0.7 + late),
+            "dp-all-reduce": (0.7 + late, 0.8), "optimizer": (0.8, 0.9),
+            **({"gc": (0.9, 0.95)} if last else {}),
+        }  # fmt: skip
+        ops += [
+            _op(name, *when, step=step, dp=dp, tp=tp, mb=0 if "compute" in name else -1)
+            for name, when in times.items()
+        ]
+    trace = from_run(_run(pd.DataFrame(ops), meta={"layout": {"dp": 2, "pp": 1, "tp": 2}}))
+    found = analyze(trace)
+
+    assert found.trust.launched == pytest.approx(found.trust.traced, rel=1e-9)
+
+
 def _run(ops, tags=(), meta=None, wall=np.nan):
     steps = sorted(set(ops["step"])) if len(ops) else []
     windows = pd.DataFrame(
