@@ -106,7 +106,7 @@ def what_if(
         return bounds
     told = seen.verdict.what_if
     if told["method"] != "simulation":
-        return {**bounds, "why": told.get("why", seen.verdict.sentence)}
+        return {**bounds, "why": told["why"]}
     gains = {each["remove"]: each for each in told["fixes"]}
     fixes = []
     for fix in bounds.get("fixes", ()):

@@ -221,6 +221,7 @@ def _unknown(trace: Trace, why: str) -> Verdict:
         slowdown_interval=None,
         lost_gpu_hours=None,
         coverage=trace.coverage,
+        what_if={"method": "none", "why": why},
         missing=(*trace.missing, NO_TELEMETRY),
     )
 
