@@ -5,20 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer import from_operations
 from analyzer.align import align
 from analyzer.causes import CAUSES
 from analyzer.contrast import column_of, gpu_words
 from analyzer.cost import Cost, cost, of_change
 from analyzer.culprit import culprit
 from analyzer.detectors import DETECTORS
-from analyzer.from_operations import Look
+from analyzer.from_operations import Look, adds, look
 from analyzer.posterior import posterior
 from analyzer.power import smallest_noticed
 from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
-from analyzer.shift import blocks
+from analyzer.shift import blocks, column_medians
+from analyzer.slowness import NATURAL_SPREAD
+from analyzer.strata import strata
 
 BLOCKS_AT_LEAST = 6
 """Three before and three after a change are the fewest that a shift is found in."""
@@ -46,9 +47,9 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
     grid = align(run)
-    seen = from_operations.look(run)
+    seen = look(run, grid)
     findings = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
-    findings += from_operations.findings(seen, grid, findings)
+    findings += adds.findings(seen, grid, findings)
     evidences = tuple(
         tuple(cause.weigh(grid, finding) for cause in CAUSES) if accuses(finding) else ()
         for finding in findings
@@ -89,7 +90,9 @@ def attribute(
     hangs = [finding for finding, _ in accused if finding.kind == "hang"]
     whole = next((f for f in findings if f.kind in ("structure", "change")), None)
     culprits = tuple(culprit(grid, *pair, findings, slow, seen) for pair in accused)
-    bill = _bill(grid, slow, whole)
+    bounds = _bill(grid, slow, whole)
+    bill = adds.cost(seen, grid, slow) if slow else None
+    bill = bounds if bill is None else bill
     lost = _lost(grid, bill, hangs)
     uniform = whole is not None and whole.kind == "structure"
     why_unknown = None if culprits or uniform else _unknown(grid, whole)
@@ -103,8 +106,8 @@ def attribute(
         coverage=grid.coverage,
         culprits=culprits,
         hang=_hang(hangs),
-        structure=(*_structure(findings), *from_operations.structure(seen)),
-        what_if=from_operations.what_if(seen, grid, slow, _what_if(grid, slow, bill)),
+        structure=(*_structure(findings), *adds.structure(seen)),
+        what_if=adds.what_if(seen, grid, slow, _what_if(grid, slow, bounds)),
         rejected=_let_go(grid, slow, hangs, seen),
         alternatives=accused[0][1].alternatives if accused else (),
         missing=(*grid.missing, *seen.missing),
@@ -121,7 +124,7 @@ def _let_go(
     first = rejected(grid, slow, hangs)
     named = [finding.rank for finding in (*slow, *hangs)]
     told = {one.rank for one in first}
-    second = from_operations.rejected(seen, grid, named)
+    second = adds.rejected(seen, grid, named)
     return (*first, *(one for one in second if one.rank not in told))
 
 
@@ -161,6 +164,8 @@ def _unknown(grid: Grid, whole: Finding | None) -> str | None:
         return f"only {grid.coverage:.0%} of the expected step times are there"
     if silent:
         return f"rank {', '.join(silent)} told no step times"
+    if (apart := _nobody_knows(grid)) is not None:
+        return apart
     if whole is not None:
         return whole.text
     noticed = smallest_noticed(grid)
@@ -177,6 +182,26 @@ def _hang(hangs: Sequence[Finding]) -> Mapping[str, object] | None:
         return None
     details = hangs[0].details
     return {key: details[key] for key in ("group", "sequence", "op", "missing_ranks")}
+
+
+def _nobody_knows(grid: Grid) -> str | None:
+    """Why the ranks' own past, which shows no change, is not enough."""
+    groups = strata(grid)
+    if all(len(columns) == 1 for columns in groups.values()):
+        return (
+            "no rank became slower, but each is the only one of its stage, where one that always"
+            " was slow looks like a heavy stage"
+        )
+    own = column_medians(np.log(grid.time["own"][~grid.masked]))
+    for columns in groups.values():
+        if len(columns) == 2 and abs(np.diff(own[columns])[0]) >= NATURAL_SPREAD:
+            fast, slow = columns[np.argsort(own[columns])]
+            ratio = np.exp(own[slow] - own[fast])
+            return (
+                f"rank {grid.ranks[slow].rank} takes {ratio:.2f}x the own time of its only peer,"
+                f" rank {grid.ranks[fast].rank}, from the start, and nobody knows which is normal"
+            )
+    return None
 
 
 def _structure(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
@@ -200,7 +225,8 @@ def _what_if(grid: Grid, slow: Sequence[Finding], bill: Cost | None) -> Mapping[
         fix = cost(grid, mine)
         if fix is not None:
             low, high = fix.gain_interval
-            fixes.append({"remove": node, "gain": fix.gain, "interval": [low, high]})
+            fixes.append({"remove": node, "gain": fix.gain, "interval": [low, high],
+                          "by": "bound", "over": "the steps while it was slow"})  # fmt: skip
     return {"method": "bounds", "S": bill.slowdown, "fixes": fixes}
 
 

@@ -1,7 +1,8 @@
 """What slow ranks cost the run: step time, GPU-hours, and what a fix would give back.
 
-The counterfactual is a bound from windows: in a data-parallel step everybody waits for the largest
-own time, so a slow rank adds at most its excess over the next largest (reference 7, L5).
+The counterfactual is a bound from windows: everybody waits for the largest own time of a stage, so
+a slow rank adds at most its excess over the next largest of its stage (reference 7, L5), and slow
+ranks of several stages at most the sum.
 """
 
 from collections.abc import Sequence
@@ -91,7 +92,10 @@ def ideal(grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]) -
             # A level, not a ratio: a CPU quota makes every second step three times as long.
             level = np.mean(own[span, column], where=np.isfinite(own[span, column]))
             fixed[span, column] = np.minimum(fixed[span, column], level / max(slowdown, 1.0))
-    saved = _largest(own) - _largest(fixed)
+    stages = np.array([info.pp for info in grid.ranks])
+    saved = np.zeros(len(own))
+    for stage in np.unique(stages):
+        saved += _largest(own[:, stages == stage]) - _largest(fixed[:, stages == stage])
     times: FloatGrid = _step_times(grid) - saved
     return times
 

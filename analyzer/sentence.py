@@ -133,7 +133,9 @@ def _seen(verdict: Verdict, grid: Grid) -> str:
 
 def _noticed(grid: Grid) -> str:
     noticed = smallest_noticed(grid)
-    return "" if noticed is None else f"A rank slower by {noticed:.2f}x would have been noticed."
+    if noticed is None:
+        return ""
+    return f"A rank that became slower by {noticed:.2f}x for half of it would have been noticed."
 
 
 def _hours(hours: float) -> str:

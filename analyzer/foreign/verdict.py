@@ -148,7 +148,7 @@ def _verdict(case: _Case, gpu_hour_price: float | None) -> Verdict:
 
 def _culprit(case: _Case, number: int) -> Culprit:
     trace, one = case.trace, case.judgement.suspects[number]
-    agrees = case.late is not None and case.late.last(one.first, one.last) == one.dp
+    agrees = case.late is not None and case.late.last(during=one.by_step > 0) == one.dp
     confidence = CONFIDENCE[one.basis] * (1.0 if agrees else UNCONFIRMED)
     confidence *= 0.5 + 0.5 * min(trace.coverage, 1.0)
     page = case.charge.effects[number] >= PAGE_EFFECT and one.basis != "sign"
@@ -189,6 +189,8 @@ def _what_if(case: _Case) -> dict[str, Any]:
             "remove": f"rank {case.trace.worker(one.dp, one.stage)}",
             "gain": gain,
             "interval": None if interval is None else list(interval),
+            "by": "simulation",
+            "over": "all steps seen",
         }
         for one, gain, interval in zip(
             case.judgement.suspects, cost.gains, cost.intervals, strict=True

@@ -8,7 +8,7 @@ from analyzer.run import Verdict
 
 METHODS = {
     "simulation": "Simulated from the operations of all ranks.",
-    "bounds": "Bounds from the own time of each rank: a fix gives back this much at most.",
+    "bounds": "Bounds from the own time of each rank.",
 }
 
 
@@ -22,9 +22,13 @@ def what_if(verdict: Verdict) -> list[Block | None]:
     return [
         blocks.text(f"{method} No simulation: {why}." if why else method),
         blocks.table(
-            "What if, over all steps seen",
-            {"without": "", "steps shorter by": "share", "at least": "share", "at most": "share"},
-            [[fix["remove"], fix["gain"], *_pair(fix["interval"])] for fix in told["fixes"]],
+            "What if",
+            {"without": "", "steps shorter by": "share", "at least": "share", "at most": "share",
+             "known by": ""},
+            [
+                [fix["remove"], fix["gain"], *_pair(fix["interval"]), f"{fix['by']}, {fix['over']}"]
+                for fix in told["fixes"]
+            ],
         ),
         blocks.table("Slowdown by simulation", {"figure": "", "what": "", "value": "ratio"},
                      _figures(told)),

@@ -149,10 +149,12 @@ def table(verdict: "Verdict") -> str:
         parts.append("alternatives: " + ", ".join(others))
     fixes = verdict.what_if.get("fixes") or ()
     if fixes:
-        lines = [f"  without {each['remove']}: steps {each['gain']:.1%} shorter" for each in fixes]
-        parts.append(
-            "\n".join([f"what if, by {verdict.what_if['method']}, over all steps seen:", *lines])
-        )
+        lines = [
+            f"  without {each['remove']}: steps {each['gain']:.1%} shorter"
+            f" ({each['by']}, over {each['over']})"
+            for each in fixes
+        ]
+        parts.append("\n".join(["what if:", *lines]))
     if verdict.structure:
         lines = [f"  {_share(each['share'])}{each['text']}" for each in verdict.structure]
         parts.append("\n".join(["by design, nobody's fault:", *lines]))

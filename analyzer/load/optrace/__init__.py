@@ -18,6 +18,7 @@ from analyzer.run import LoadError, Run
 
 __all__ = ["from_run", "load", "parse", "read_meta", "to_run"]
 
+BY_DESIGN = "slow by design and left out"
 SLOW_BY_DESIGN = ("warmup", "checkpoint", "eval")
 """Tags of steps that are no example of the others; garbage collection is an operation."""
 
@@ -49,7 +50,7 @@ def from_run(run: Run) -> Trace:
     if ops.empty:
         raise LoadError(f"{run.name} has operations only of steps that are slow by design")
     trace = to_trace(fold(ops), _layout(run.meta, run), run.name)
-    notes = (f"{len(masked)} steps are slow by design and left out",) if masked else ()
+    notes = (f"{len(masked)} steps are {BY_DESIGN}",) if masked else ()
     wall = run.windows.groupby("from_step")["wall_seconds"].mean().reindex(trace.steps)
     observed = None if wall.isna().any() else wall.to_numpy(dtype=float, copy=True)
     return replace(trace, observed=observed, missing=(*trace.missing, *notes))

@@ -1,0 +1,102 @@
+"""What the operations of our own run add to its windows: simulation, structure, more suspects.
+
+Windows hold all own time of every rank and decide first; operations show who waits for whom,
+what the same micro-batch took elsewhere, and what the run would take without a suspect.
+"""
+
+from dataclasses import dataclass, replace
+
+from analyzer import foreign
+from analyzer.from_operations.placed import Own, Placed, place
+from analyzer.load import optrace
+from analyzer.run import Finding, Grid, LoadError, Run, Verdict
+from analyzer.slowness import long_enough
+
+MOST_OPERATIONS = 2_000_000
+"""Rows that are taken apart in some ten seconds; windows judge all steps in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the operations alone say.
+
+    Attributes:
+        verdict: As of a foreign trace; None without operations that can be used.
+        suspects: Its culprits among ranks and windows, but for stalls of a few steps.
+        whole: Whether all steps have operations that were used.
+        missing: What was not used, in words.
+    """
+
+    verdict: Verdict | None = None
+    suspects: tuple[Placed, ...] = ()
+    whole: bool = True
+    missing: tuple[str, ...] = ()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the simulation explains the run."""
+        return self.verdict is not None and self.verdict.what_if["method"] == "simulation"
+
+    def of(self, grid: Grid, finding: Finding) -> Placed | None:
+        """The suspect that a finding is about: one of its ranks, in some of its windows."""
+        if finding.kind != "slow":
+            return None
+        stop = len(grid.start) if finding.last is None else finding.last
+        for one in self.suspects:
+            ranks = {grid.ranks[column].rank for column in one.columns}
+            common = (one.inside >= finding.first) & (one.inside < stop)
+            if finding.rank in ranks and common.any():
+                return one
+        return None
+
+
+def look(run: Run, grid: Grid) -> Look:
+    """Examines the operations of a run, where it has some."""
+    if run.ops is None or run.ops.empty:
+        return Look()
+    latest, missing = _latest(_warm(run, grid))
+    try:
+        trace = optrace.from_run(latest)
+    except LoadError as error:
+        return Look(missing=(f"the operations are not used: {error}",))
+    verdict = foreign.examine(trace)
+    told = tuple(
+        f"operations: {words}" for words in trace.missing if optrace.BY_DESIGN not in words
+    )
+    placed = place(grid, verdict.culprits, int(trace.steps[0]))
+    suspects = tuple(one for one in placed if _lasts(grid, one))
+    return Look(verdict, suspects, not missing and not told, (*missing, *told))
+
+
+def agreed(seen: Look) -> tuple[Placed, ...]:
+    """The suspects whose own time grew as well."""
+    return tuple(one for one in seen.suspects if one.own is Own.AGREES)
+
+
+def _warm(run: Run, grid: Grid) -> Run:
+    """The run without operations of its warm-up, also where no tag tells of one."""
+    assert run.ops is not None
+    warm = grid.from_step[~grid.masked]
+    if not len(warm):
+        return run
+    return replace(run, ops=run.ops[run.ops["step"] >= int(warm.min())])
+
+
+def _latest(run: Run) -> tuple[Run, tuple[str, ...]]:
+    """The run with the operations of its last steps, if all are too many."""
+    assert run.ops is not None
+    if len(run.ops) <= MOST_OPERATIONS:
+        return run, ()
+    count = run.ops["step"].value_counts().sort_index(ascending=False)
+    kept = max(int((count.cumsum() <= MOST_OPERATIONS).sum()), 1)
+    first = int(count.index[kept - 1])
+    words = f"operations are used of the last {kept} of {len(count)} steps"
+    return replace(run, ops=run.ops[run.ops["step"] >= first]), (words,)
+
+
+def _lasts(grid: Grid, one: Placed) -> bool:
+    steps = grid.to_step - grid.from_step
+    ended = one.culprit.to_step is not None
+    return long_enough(
+        float(steps[one.inside].sum()), float(steps[~grid.masked].sum()), ended=ended
+    )
