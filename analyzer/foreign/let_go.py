@@ -40,7 +40,7 @@ def let_go(
 def _victims(trace: Trace, judgement: Judgement, late: Lateness | None) -> Iterator[Rejected]:
     """The other stages of a late replica come late because they wait for the slow one."""
     for one in judgement.suspects:
-        if late is None or late.last(one.first, one.last) != one.dp:
+        if late is None or late.last(during=one.by_step > 0) != one.dp:
             continue
         for stage in range(trace.layout.pp):
             if stage != one.stage:

@@ -62,11 +62,12 @@ def _when(trace: Trace, one: Suspect) -> str:
 
 
 def _waiting(one: Suspect, late: Lateness) -> Fact:
-    last = late.last(one.first, one.last)
+    slow = one.by_step > 0
+    last = late.last(during=slow)
     if last is None:
         return Fact(False, "no replica keeps the others waiting: its excess hides in slack",
                     LATE_QUERY)  # fmt: skip
-    seconds = float(np.median(late.late[last, one.first : one.last]))
+    seconds = float(np.median(late.late[last, slow]))
     if last == one.dp:
         text = f"the other replicas wait for replica {last}, {seconds * 1e3:.0f} ms a step"
         return Fact(True, text, LATE_QUERY)

@@ -43,8 +43,10 @@ def _by_chance(facts: Facts, long: Floats) -> float:
     if ratio.shape[2] < 3:
         return 0.0
     left = np.where(facts.slow[:, :, None], np.nan, ratio - long[:, :, None]).mean(axis=0)
-    each = float(np.nanmedian(spread_of(left, 0)))
-    return MEDIAN_EFFICIENCY * each / float(np.sqrt(ratio.shape[2]))
+    each = spread_of(left, 0)
+    if not np.isfinite(each).any():
+        return 0.0
+    return MEDIAN_EFFICIENCY * float(np.nanmedian(each)) / float(np.sqrt(ratio.shape[2]))
 
 
 def correlation(one: Floats, other: Floats) -> float:

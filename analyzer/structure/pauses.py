@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.operations import Flags, Ints
+from analyzer.operations import Flags, Floats, Ints
 from analyzer.structure.facts import Facts, Structure
 from analyzer.whatif.kinds import GC
+from analyzer.whatif.simulate import simulate
+from analyzer.whatif.work import split
 
 LEAST = 0.002
 """Seconds of collecting in a worker's step from which it counts."""
@@ -48,7 +50,9 @@ def _collections(facts: Facts) -> Sequence[Structure]:
 
 def _beat(facts: Facts) -> Sequence[Structure]:
     trace = facts.trace
-    wall = trace.end.max(axis=(0, 1)) if trace.observed is None else trace.observed
+    wall = _wall(facts)
+    if wall is None:
+        return ()
     long = wall > LONG * np.median(wall)
     period = _period(trace.steps, long)
     if period is None:
@@ -59,6 +63,23 @@ def _beat(facts: Facts) -> Sequence[Structure]:
         " long, as for a checkpoint or an evaluation"
     )
     return (Structure("periodic", more, text),)
+
+
+def _wall(facts: Facts) -> Floats | None:
+    """(S,) seconds of the steps without what slow workers cost; None where nobody can tell.
+
+    What no operation shows, as a checkpoint between steps, is in the steps alone: the simulated
+    cost is taken off them.
+    """
+    trace = facts.trace
+    wall: Floats = trace.end.max(axis=(0, 1)) if trace.observed is None else trace.observed
+    if not facts.slow.any():
+        return wall
+    if facts.graph is None:
+        return None
+    was = split(trace, facts.graph).own
+    without: Floats = wall - simulate(facts.graph, was) + simulate(facts.graph, facts.own)
+    return without
 
 
 def _period(steps: Ints, long: Flags) -> int | None:

@@ -15,8 +15,6 @@ from analyzer.whatif.kinds import MERGED
 from analyzer.whatif.scenarios import kept, of_replica
 from analyzer.whatif.simulate import simulate
 
-GATE = 1.03
-"""S from which its parts are worth a look (OSDI'25); it is no alarm."""
 WORST_SHARE = 0.03
 """Share of the workers that M_W is about."""
 

@@ -7,6 +7,7 @@ import numpy as np
 from analyzer.operations import Flags, Floats
 from analyzer.shift import MEDIAN_EFFICIENCY, refine
 from analyzer.workers.beats import Beat, beats
+from analyzer.workers.itself import of_itself
 from analyzer.workers.limits import CHANCE, RECORD, highest_healthy
 from analyzer.workers.middle import trimmed
 from analyzer.workers.residuals import Series
@@ -20,8 +21,6 @@ DESCRIBED = 4.0
 """Standard errors from which a span tells when somebody was slow who surely was."""
 FEWEST_SLOW = 3
 """Slow steps in a row; one stall of a scheduler or a collector of garbage is no slow worker."""
-OWN_SHARE = 0.6
-"""Of a change between two replicas this share must lie in the suspect's own past."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +129,7 @@ def _periodic(row: _Row, beat: Beat | None) -> Suspect | None:
     if beat is None or beat.high < (beat.high - beat.low) / 2:
         return None
     excess = beat.high - beat.low
-    if excess < RECORD or (row.replicas == 2 and _change(row, beat.on) < OWN_SHARE * excess):
+    if excess < RECORD or not of_itself(row.way, row.stage, row.dp, beat.on, excess):
         return None
     when = np.flatnonzero(beat.on)
     first, last = int(when[0]), int(when[-1]) + 1
@@ -215,7 +214,7 @@ def _span(row: _Row, critical: float) -> Suspect | None:
     shape = Shape.CONSTANT if end == len(values) else Shape.TRANSIENT
     within = np.zeros(len(values), dtype=bool)
     within[begin:end] = True
-    if row.replicas == 2 and _change(row, within) < OWN_SHARE * excess:
+    if not of_itself(row.way, row.stage, row.dp, within, excess):
         return None
     size = end - begin
     rest = max(len(values) - size, 1)
@@ -228,12 +227,3 @@ def _span(row: _Row, critical: float) -> Suspect | None:
         basis="peers" if row.replicas > 2 else "past",
         shape=shape,
     )
-
-
-def _change(row: _Row, within: Flags) -> float:
-    """Change of a worker's own series between some steps and the rest."""
-    own = row.way.own[row.stage, row.dp]
-    inside, outside = own[within & np.isfinite(own)], own[~within & np.isfinite(own)]
-    if not inside.size or not outside.size:
-        return 0.0
-    return float(np.median(inside) - np.median(outside))

@@ -60,8 +60,9 @@ def judge(found: Cells) -> Judgement:
         most = max((one.excess for one in new.values()), default=0.0)
         added = False
         for cell, one in sorted(new.items(), key=lambda item: -item[1].excess):
-            # Of a stage's replicas at most half can be slow: the others are the ruler.
-            if one.excess >= most / 2 and slow[cell[0]].sum() < max(slow.shape[1] // 2, 1):
+            # At most half of those it is compared with can be slow: the others are the ruler.
+            ruler = slow if replicas == 1 else slow[cell[0]]
+            if one.excess >= most / 2 and ruler.sum() < ruler.size // 2:
                 named[cell], slow[cell], added = one, True, True
         if not added:
             break

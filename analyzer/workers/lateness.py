@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.operations import Floats, Trace
+from analyzer.operations import Flags, Floats, Trace
 from analyzer.whatif.kinds import CLIP, OVERLAPPED, SCATTER
 from analyzer.workers.middle import mean
 from analyzer.workers.others import others_median
@@ -29,9 +29,19 @@ class Lateness:
     late: Floats
     step: float
 
-    def last(self, first: int = 0, stop: int | None = None) -> int | None:
-        """The replica that the others wait for in steps [first, stop); None = no single one."""
+    def last(
+        self, first: int = 0, stop: int | None = None, during: Flags | None = None
+    ) -> int | None:
+        """The replica that the others wait for; None = no single one.
+
+        Args:
+            first: Place of the first step that counts.
+            stop: The place after the last; None = to the end.
+            during: (S,) which of them count; None = all.
+        """
         inside = self.late[:, first:stop]
+        if during is not None:
+            inside = inside[:, during[first:stop]]
         if not inside.size or not np.isfinite(inside).all():
             return None
         often = np.bincount(np.argmax(inside, axis=0), minlength=len(inside)) / inside.shape[1]

@@ -20,8 +20,10 @@ class Series:
     """The log ratio of each worker's own time to what it should be, step by step.
 
     Attributes:
-        own: (P, D, S) beside the other stages, or as it is; its own past can be seen here.
-        peers: (P, D, S) `own` beside the other replicas of its stage; `own` with one replica.
+        own: (P, D, S) beside the other stages, or as it is; its own past can be seen here. With
+            one replica as it is: beside the other stages it moves when those do.
+        peers: (P, D, S) beside the other replicas of its stage; with one replica, beside its other
+            stages, so that what all stages do alike is no one's.
         cancelled: Whether the work of micro-batches is taken out.
     """
 
@@ -46,8 +48,12 @@ def ways(found: Cells, slow: Flags) -> list[Series]:
     trusted = ~slow[:, :, None]
     chosen = []
     if found.cancels:
-        across = found.ratio - others_median(found.ratio, 2, trusted)
-        chosen.append(_against(mean(across, (0, 1)), trusted, cancelled=True))
+        across = mean(found.ratio - others_median(found.ratio, 2, trusted), (0, 1))
+        chosen.append(
+            Series(mean(found.ratio, (0, 1)), across, cancelled=True)
+            if across.shape[1] == 1
+            else _against(across, trusted, cancelled=True)
+        )
     even = uneven(found, slow) < LENGTHS
     if even or not found.cancels:
         chosen.append(_against(mean(found.ratio, (0, 1)), trusted, cancelled=False))
@@ -59,9 +65,12 @@ def ways(found: Cells, slow: Flags) -> list[Series]:
 
 
 def _against(own: Floats, trusted: Flags, *, cancelled: bool) -> Series:
-    """Beside the other replicas: what a stage does in a step everywhere is nobody's fault."""
-    peers = own if own.shape[1] == 1 else own - others_median(own, 1, trusted)
-    return Series(own, peers, cancelled)
+    """Beside the other replicas: what a stage does in a step everywhere is nobody's fault.
+
+    With one replica beside its other stages, each of them beside its own usual time.
+    """
+    axis = 0 if own.shape[1] == 1 else 1
+    return Series(own, own - others_median(own, axis, trusted), cancelled)
 
 
 def work(found: Cells, slow: Flags) -> Floats:

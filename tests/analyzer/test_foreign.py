@@ -54,6 +54,14 @@ def test_the_replica_that_the_others_wait_for_gives_confidence():
     assert [True, False] == [one.evidence[1].supports for one in (first, second)]
 
 
+def test_a_periodic_culprit_is_waited_for_in_its_slow_steps():
+    slow = tuple(synth.Slow(1, 2, 1.4, step, step + 1) for step in range(4, 40, 5))
+    (one,) = examine(made(steps=40, slow=slow)).culprits
+
+    assert (0.95, True) == (one.confidence, one.evidence[1].supports)
+    assert "the other replicas wait for replica 1" in one.evidence[1].text
+
+
 def test_too_few_peers_are_said_and_believed_less():
     verdict = examine(made(dp=2, steps=30, slow=(synth.Slow(1, 2, 1.2, 15),)))
 

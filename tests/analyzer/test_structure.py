@@ -7,10 +7,13 @@ import pytest
 
 from analyzer import synth
 from analyzer.foreign import examine
+from analyzer.structure import lengths
+from analyzer.structure.facts import Facts
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE
 from analyzer.whatif.work import split
+from analyzer.workers import cells
 
 
 def verdict_of(**scene):
@@ -22,12 +25,23 @@ def kinds(verdict):
 
 
 def changed(trace, change):
-    """The run with other own times of computations; `change` gets (K', D, S) and the rows."""
+    """The run with other own times of computations; `change` gets the trace and K' rows."""
     graph = build(trace)
     own = split(trace, graph).own.copy()
     rows = np.flatnonzero(trace.of(*COMPUTE))
-    own[rows] *= change(rows)
+    own[rows] *= change(trace, rows)
     return retimed(trace, graph, own)
+
+
+def slow_worker(dp, stage, factor):
+    """For `changed`: one worker takes `factor` (S,) times as long."""
+
+    def change(trace, rows):
+        many = np.ones((len(rows), trace.layout.dp, len(trace.steps)))
+        many[trace.stage[rows] == stage, dp] *= factor
+        return many
+
+    return change
 
 
 @pytest.mark.parametrize("vpp", [1, 2])
@@ -61,7 +75,9 @@ def test_experts_of_unequal_load_are_named():
     trace = synth.trace(synth.Scene())
     dice = np.random.default_rng(0)
     load = 1.5 ** dice.random((4, 8, 4, 20))
-    verdict = examine(changed(trace, lambda rows: load[trace.stage[rows], trace.micro_batch[rows]]))
+    verdict = examine(
+        changed(trace, lambda run, rows: load[run.stage[rows], run.micro_batch[rows]])
+    )
 
     assert ("healthy", ["expert-imbalance"]) == (verdict.status, kinds(verdict))
 
@@ -83,12 +99,57 @@ def test_steps_that_are_long_for_all_at_a_beat_are_periodic():
     assert "every 10 steps" in verdict.structure[0]["text"]
 
 
+@pytest.mark.parametrize("dp", [2, 4])
+def test_a_worker_slow_at_a_beat_is_no_beat_by_design(dp):
+    on = np.where(np.arange(40) % 5 == 4, 1.6, 1.0)
+    verdict = examine(changed(synth.trace(synth.Scene(dp=dp, steps=40)), slow_worker(1, 2, on)))
+
+    assert [(1, 2)] == [(one.dp, one.pp) for one in verdict.culprits]
+    assert [] == kinds(verdict)
+
+
+def test_a_beat_by_design_is_told_beside_a_slow_worker_of_another_beat():
+    trace = synth.trace(synth.Scene(steps=40))
+    trace = changed(trace, slow_worker(1, 2, np.where(np.arange(40) % 4 == 1, 1.6, 1.0)))
+    wall = trace.end.max(axis=(0, 1))
+    pause = 0.5 * np.median(wall) * (np.arange(40) % 10 == 4)
+    verdict = examine(replace(trace, observed=wall + pause))
+
+    assert [(1, 2)] == [(one.dp, one.pp) for one in verdict.culprits]
+    assert ["periodic"] == kinds(verdict)
+    assert "every 10 steps" in verdict.structure[0]["text"]
+
+
+def test_without_simulation_nobody_can_tell_a_beat_by_design_from_a_slow_workers():
+    on = np.where(np.arange(40) % 5 == 4, 1.6, 1.0)
+    trace = changed(synth.trace(synth.Scene(steps=40)), slow_worker(1, 2, on))
+    verdict = examine(replace(trace, observed=1.3 * trace.end.max(axis=(0, 1))))
+
+    assert ("unknown", "none", []) == (verdict.status, verdict.what_if["method"], kinds(verdict))
+
+
 def test_a_slowdown_of_all_is_uniform_and_blames_nobody():
     slow = tuple(synth.Slow(dp, stage, 1.2, 15) for dp in range(4) for stage in range(4))
     verdict = verdict_of(steps=30, slow=slow)
 
     assert ("degraded", (), ["uniform"]) == (verdict.status, verdict.culprits, kinds(verdict))
     assert "from step 15" in verdict.sentence
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+def test_with_one_replica_a_slowdown_of_all_stages_is_uniform(pp):
+    slow = tuple(synth.Slow(0, stage, 1.3, 20) for stage in range(pp))
+    verdict = verdict_of(dp=1, pp=pp, steps=40, slow=slow)
+
+    assert ("degraded", (), ["uniform"]) == (verdict.status, verdict.culprits, kinds(verdict))
+
+
+def test_where_every_worker_is_slow_nothing_is_told_of_lengths():
+    trace = synth.trace(synth.Scene(dp=1, lengths=1.8))
+    found = cells(trace)
+    facts = Facts(trace, None, trace.duration, found, np.ones((4, 1), dtype=bool))
+
+    assert () == lengths.find(facts)
 
 
 def test_an_even_run_has_no_structure():

@@ -24,11 +24,32 @@ def named(**scene):
 
 def shaped(factor, *, dp=1, stage=2):
     """A run in which one worker's computation takes `factor` (S,) times as long."""
-    trace = synth.trace(synth.Scene(steps=STEPS))
+    return changed(synth.Scene(steps=STEPS), factor, dp=dp, stages=[stage])
+
+
+def changed(scene, factor, *, stages, dp=0):
+    """A run in which some stages' computation takes `factor` (S,) times as long on a replica."""
+    trace = synth.trace(scene)
     graph = build(trace)
     own = split(trace, graph).own.copy()
-    own[np.flatnonzero(trace.of(*COMPUTE) & (trace.stage == stage)), dp] *= factor
+    own[np.flatnonzero(trace.of(*COMPUTE) & np.isin(trace.stage, stages)), dp] *= factor
     return retimed(trace, graph, own)
+
+
+def by_stage(trace):
+    return [(one.stage, one.first, one.last, one.basis) for one in judged(trace)]
+
+
+def one_replica(pp, **scene):
+    return synth.Scene(dp=1, pp=pp, steps=STEPS, **scene)
+
+
+PLACES = np.arange(STEPS)
+SPANS = {
+    "later": PLACES >= 20,
+    "transient": (PLACES >= 10) & (PLACES < 22),
+    "periodic": PLACES % 5 == 4,
+}
 
 
 @pytest.mark.parametrize(
@@ -109,6 +130,44 @@ def test_of_two_replicas_a_constant_difference_of_30_percent_accuses_by_its_sign
     (one,) = judged(synth.trace(synth.Scene(dp=2, slow=(synth.Slow(1, 2, 1.3),))))
 
     assert (1, 2, "sign") == (one.dp, one.stage, one.basis)
+
+
+@pytest.mark.parametrize("lengths", [1.0, 2.0])
+@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize("pp", [2, 3, 4])
+def test_with_one_replica_a_change_of_all_stages_accuses_nobody(pp, span, lengths):
+    factor = np.where(SPANS[span], 1.3, 1.0)
+
+    assert [] == by_stage(changed(one_replica(pp, lengths=lengths), factor, stages=range(pp)))
+
+
+@pytest.mark.parametrize(
+    ("span", "first", "last"), [("later", 20, None), ("transient", 10, 22), ("periodic", 4, None)]
+)
+@pytest.mark.parametrize("pp", [2, 3, 4])
+def test_with_one_replica_a_stage_that_changes_alone_is_found_by_its_past(pp, span, first, last):
+    factor = np.where(SPANS[span], 1.3, 1.0)
+
+    assert [(1, first, last, "past")] == by_stage(changed(one_replica(pp), factor, stages=[1]))
+
+
+@pytest.mark.parametrize("lengths", [1.0, 2.0])
+@pytest.mark.parametrize("span", ["later", "periodic"])
+@pytest.mark.parametrize("pp", [2, 3, 4])
+def test_with_one_replica_a_stage_that_becomes_faster_accuses_no_other(pp, span, lengths):
+    factor = np.where(SPANS[span], 0.8, 1.0)
+
+    assert [] == by_stage(changed(one_replica(pp, lengths=lengths), factor, stages=[1]))
+
+
+def test_with_one_replica_at_most_half_of_the_workers_are_accused():
+    half, most = (
+        by_stage(changed(one_replica(4), np.where(SPANS["later"], 1.3, 1.0), stages=stages))
+        for stages in ([0, 2], [0, 1, 2])
+    )
+
+    assert [0, 2] == sorted(one[0] for one in half)
+    assert [] == most
 
 
 def test_identical_workers_are_silence():
