@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analyzer.load.garbage import garbage
 from analyzer.load.windows import PHASE_COLUMNS
 from analyzer.run import FloatGrid, Grid, RankInfo, Run
 from analyzer.telemetry import Telemetry, telemetry
@@ -55,6 +56,7 @@ def align(run: Run) -> Grid:
     for name in ("own", "wall"):
         # No step takes no time: a zero is a clock that did not answer.
         time[name] = np.where(time[name] > 0, time[name], np.nan)
+    time["gc"] = garbage(run.ops, run.ranks, keys[:, 1])
     start, end = _middle(grid_of("start")), _middle(grid_of("end"))
     told = telemetry(run.samples, run.ranks, (start + end) / 2)
     return Grid(
@@ -74,6 +76,7 @@ def align(run: Run) -> Grid:
         missing=(*run.missing, *_silent(time["own"], run.ranks, told)),
         meta=run.meta,
         down_since=told.down_since,
+        scrape_seconds=told.scrape_seconds,
     )
 
 

@@ -1,7 +1,7 @@
 """All Findings and Evidence -> the Verdict: culprits, causes, confidence, and who was let go."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from analyzer.cost import Cost, cost, of_change
 from analyzer.culprit import culprit
 from analyzer.detectors import DETECTORS
 from analyzer.from_operations import Look, adds, look
-from analyzer.posterior import posterior
+from analyzer.link_culprit import link_culprit
+from analyzer.posterior import Posterior, posterior
 from analyzer.power import smallest_noticed
 from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
@@ -60,7 +61,7 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
 
 def accuses(finding: Finding) -> bool:
     """Whether a finding names a culprit; the others confirm or describe."""
-    return finding.kind in ("slow", "hang")
+    return finding.kind in ("slow", "hang", "link")
 
 
 def attribute(
@@ -81,7 +82,7 @@ def attribute(
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
     accused = [
-        (finding, posterior(evidence))
+        (finding, _doubted(finding, posterior(evidence)))
         for finding, evidence in zip(findings, evidences, strict=True)
         if accuses(finding)
     ]
@@ -89,13 +90,20 @@ def attribute(
     slow = [finding for finding, _ in accused if finding.kind == "slow"]
     hangs = [finding for finding, _ in accused if finding.kind == "hang"]
     whole = next((f for f in findings if f.kind in ("structure", "change")), None)
-    culprits = tuple(culprit(grid, *pair, findings, slow, seen) for pair in accused)
-    bounds = _bill(grid, slow, whole)
+    links = [finding for finding, _ in accused if finding.kind == "link"]
+    culprits = tuple(
+        link_culprit(grid, *pair)
+        if pair[0].kind == "link"
+        else culprit(grid, *pair, findings, slow, seen)
+        for pair in accused
+    )
+    bounds = _bill(grid, slow, links[0] if links else whole)
     bill = adds.cost(seen, grid, slow) if slow else None
     bill = bounds if bill is None else bill
     lost = _lost(grid, bill, hangs)
     uniform = whole is not None and whole.kind == "structure"
-    why_unknown = None if culprits or uniform else _unknown(grid, whole)
+    network = next((f for f in findings if f.kind == "network"), None)
+    why_unknown = None if culprits or uniform else _unknown(grid, network or whole)
     verdict = Verdict(
         run=grid.run,
         status="degraded" if culprits or uniform else "unknown" if why_unknown else "healthy",
@@ -175,6 +183,12 @@ def _unknown(grid: Grid, whole: Finding | None) -> str | None:
             f" {noticed:.2f}x or more would have been noticed"
         )
     return None
+
+
+def _doubted(finding: Finding, causes: Posterior) -> Posterior:
+    """Less certain where a hang cannot tell who of several began it."""
+    certainty = float(finding.details.get("certainty", 1.0)) if finding.kind == "hang" else 1.0
+    return replace(causes, probability=causes.probability * certainty)
 
 
 def _hang(hangs: Sequence[Finding]) -> Mapping[str, object] | None:

@@ -95,6 +95,14 @@ def compute_share(finding: Finding) -> float:
     return sum(finding.share.get(phase, 0.0) for phase in COMPUTE_PHASES)
 
 
+def share_of_excess(grid: Grid, finding: Finding, name: str) -> float | None:
+    """What part of the excess own time the growth of a `Grid.time` is; None where not known."""
+    grew, own = time_contrast(grid, finding, name), time_contrast(grid, finding, "own")
+    if grew is None or own is None or own.risen <= 0:
+        return None
+    return max(grew.risen, 0.0) / own.risen
+
+
 def column_of(grid: Grid, rank: int | None) -> int | None:
     """The column of a rank in the Grid."""
     return next((c for c, info in enumerate(grid.ranks) if info.rank == rank), None)

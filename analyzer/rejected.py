@@ -10,42 +10,78 @@ from analyzer.strata import MAJORITY, strata
 
 SUSPICIOUS = 1.03
 """Own time over the peers' from which a rank without finding is worth a word."""
+WAITS_MORE = 0.01
+"""Of its step: a rank that waits longer by less than this waits as it did (reference 7, L2: from
+1 % of a worker's time something is recorded)."""
 AT_MOST = 8
 """Victims named, the most affected first; all ranks wait for a slow one."""
 
 
 def rejected(grid: Grid, slow: Sequence[Finding], hangs: Sequence[Finding]) -> tuple[Rejected, ...]:
     """Ranks with elevated step, waiting or own time that are no culprits."""
-    named = {finding.rank for finding in (*slow, *hangs)}
     if slow:
-        return _victims(grid, slow[0], named)
+        return _victims(grid, slow, {finding.rank for finding in (*slow, *hangs)})
     if hangs:
-        waiting = hangs[0].details["waiting_ranks"]
-        op = hangs[0].details["op"] or "collective"
-        missing = ", ".join(map(str, hangs[0].details["missing_ranks"]))
-        why = f"waits in {op} for rank {missing}, which never arrived"
-        return tuple(Rejected(rank, why) for rank in waiting[:AT_MOST])
+        return _held_up(hangs)
     return _nearly(grid)
 
 
-def _victims(grid: Grid, culprit: Finding, named: set[int | None]) -> tuple[Rejected, ...]:
-    windows = np.arange(len(grid.start))
-    stop = len(windows) if culprit.last is None else culprit.last
-    during = ~grid.masked & (windows >= culprit.first) & (windows < stop)
-    columns = [c for c, info in enumerate(grid.ranks) if info.rank not in named]
-    own, collective = grid.time["own"][during], grid.time["collective"][during]
+def _held_up(hangs: Sequence[Finding]) -> tuple[Rejected, ...]:
+    """Who is missing only because it waits for a culprit, and who waits for those missing."""
+    details = hangs[0].details
+    named = [finding.rank for finding in hangs]
+    op, group = details["op"] or "collective", details["group"]
+    culprits, missing = _join(named), _join(details["missing_ranks"])
+    therefore = (
+        f"waits for rank {culprits}, and is missing from {op} number {details['sequence']} of group"
+        f" {group} therefore"
+    )
+    victims = [rank for rank in details["missing_ranks"] if rank not in named]
+    waits = f"waits in {op} for rank {missing}, which never arrived"
+    waiting = [rank for rank in details["waiting_ranks"] if rank not in named]
+    told = [*((rank, therefore) for rank in victims), *((rank, waits) for rank in waiting)]
+    return tuple(Rejected(rank, why) for rank, why in told[:AT_MOST])
+
+
+def _join(ranks: Sequence[int | None]) -> str:
+    return ", ".join(map(str, ranks))
+
+
+def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tuple[Rejected, ...]:
+    """Who waits longer while the first culprit is slow than in the steps without any."""
+    first = slow[0]
+    during = ~grid.masked & _span(grid, first)
+    outside = ~grid.masked & ~np.any([_span(grid, finding) for finding in slow], axis=0)
+    own, collective, wall = (grid.time[name] for name in ("own", "collective", "wall"))
     found: list[tuple[float, Rejected]] = []
-    for column in columns:
-        others = [other for other in columns if other != column]
-        waited = _median(collective[:, column])
-        if np.isnan(waited):
-            continue
-        ratio = _median(own[:, column]) / _median(own[:, others]) if others else np.nan
-        alike = f"; its own time is {ratio:.2f}x its peers'" if np.isfinite(ratio) else ""
-        why = f"waits {waited * 1e3:.1f} ms per step for rank {culprit.rank}{alike}"
-        found.append((waited, Rejected(grid.ranks[column].rank, why)))
+    for stratum in strata(grid).values():
+        mine = [c for c in stratum.tolist() if grid.ranks[c].rank not in named]
+        for column in mine:
+            peers = [other for other in mine if other != column]
+            waited = _median(collective[during, column])
+            before = _median(collective[outside, column])
+            more = waited - before if np.isfinite(before) else waited
+            if not more >= WAITS_MORE * _median(wall[during, column]):
+                continue
+            ratio = _median(own[during, column]) / _median(own[np.ix_(during, peers)])
+            alike = f"; its own time is {ratio:.2f}x its peers'" if np.isfinite(ratio) else ""
+            why = (
+                f"waits {more * 1e3:.1f} ms more per step for rank {first.rank}{alike}"
+                if np.isfinite(before)
+                else f"waits {more * 1e3:.1f} ms per step, for rank {first.rank} or by design: no"
+                f" step without it is seen{alike}"
+            )
+            found.append((more, Rejected(grid.ranks[column].rank, why)))
     found.sort(key=lambda pair: -pair[0])
     return tuple(each for _, each in found[:AT_MOST])
+
+
+def _span(grid: Grid, finding: Finding) -> NDArray[np.bool_]:
+    """(W,) the windows of a finding."""
+    windows = np.arange(len(grid.start))
+    stop = len(windows) if finding.last is None else finding.last
+    span: NDArray[np.bool_] = (windows >= finding.first) & (windows < stop)
+    return span
 
 
 def _nearly(grid: Grid) -> tuple[Rejected, ...]:

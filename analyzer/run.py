@@ -64,7 +64,8 @@ class Grid:
         ranks: RankInfo of each column.
         from_step, to_step: (W,) steps of each window, `to_step` exclusive.
         start, end: (W,) unix seconds, median over ranks.
-        time: name -> (W, R) seconds per step: `wall, own, cpu, collective`, each phase by its name.
+        time: name -> (W, R) seconds per step: `wall, own, cpu, collective, gc`, each phase by its
+            name. `gc` is part of a phase, known only where ranks record their collections.
         signals: `metric{labels}` (labels as in contract.archive.SAMPLES) -> (W, R), the node's,
             GPU's or rank's telemetry as the window saw it: gauges as they were, counters as rate
             per second. Metrics that never answered are not keys.
@@ -77,6 +78,7 @@ class Grid:
         meta: run.json.
         down_since: (R,) unix seconds of the first scrape from which the rank's process stayed
             gone, NaN = it was there at the last scrape or nobody knows; None = not looked for.
+        scrape_seconds: Median time between two scrapes of a node; NaN = not known.
     """
 
     run: str
@@ -95,6 +97,7 @@ class Grid:
     missing: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     down_since: FloatGrid | None = None
+    scrape_seconds: float = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,9 @@ class Finding:
         detector: Name of the detector that found it.
         kind: `slow` (its own time grew), `hang` (it is missing from a collective), `structure`
             (slow, but not by a node's fault), `anomaly` (hardware deviates), `change` (the whole
-            run became slower, not all ranks alike), or a second signal that never accuses alone:
+            run became slower, not all ranks alike), `link` (transfers take longer, and it is known
+            between whom; accuses without a rank), `network` (the same, and it is not), or a second
+            signal that never accuses alone:
             `wait` (it began to wait less than its peers), `cpu` (its thread used more CPU).
         rank: The suspect, or None for findings about the whole run.
         first, last: Windows of the Grid, `last` exclusive or None = to the end.
@@ -187,6 +192,13 @@ class Culprit:
     confidence: float
     tier: str
     evidence: tuple[Fact, ...]
+
+    @property
+    def who(self) -> str:
+        """In a word or two: the rank, the link or the node."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return f"the link {self.link}" if self.scope == "link" else str(self.node)
 
 
 @dataclass(frozen=True, slots=True)

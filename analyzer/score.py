@@ -9,6 +9,8 @@ from scipy.special import gammaincinv
 
 HOURS_PER_MONTH = 730.0
 CALIBRATION_BINS = 10
+LINK = " -- "
+"""Between the two nodes of a link's name."""
 Z95 = 1.959964
 
 
@@ -118,8 +120,10 @@ def _culprits(case: Case) -> Sequence[Mapping[str, Any]]:
 
 
 def _is_right(case: Case, culprit: Mapping[str, Any]) -> bool:
-    """The injected rank, or a rank of the injected node where the whole node was hit."""
+    """The injected rank, or a rank or the link of the injected node where that was hit."""
     assert case.truth is not None
+    if culprit.get("scope") == "link":
+        return case.truth.get("node") in (culprit["node"], *(culprit["link"] or "").split(LINK))
     if case.truth.get("rank") is not None:
         return bool(culprit["rank"] == case.truth["rank"])
     return bool(culprit["node"] == case.truth.get("node"))

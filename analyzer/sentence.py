@@ -13,13 +13,23 @@ CAUSE_WORDS: dict[str, str] = {
     Cause.SLOW_GPU: "its GPU computes slowly for no reason that it tells",
     Cause.HOST_CPU: "the host does not give it the CPU it needs",
     Cause.DATA: "it waits for its input data",
+    Cause.ECC: "its GPU's memory makes errors",
+    Cause.XID: "the driver logged an error of its GPU",
+    Cause.PCIE: "the PCIe link of its GPU has become slow",
+    Cause.NVLINK: "NVLinks of its GPU are down or full of errors",
+    Cause.LINK: "the link carries less than it did",
+    Cause.CONGESTION: "the link is full",
+    Cause.GC: "it collects Python's garbage again and again",
+    Cause.CHECKPOINT: "it writes checkpoints longer than the others",
     Cause.FREEZE: "its process stands still",
     Cause.CRASH: "its process is gone",
     Cause.UNKNOWN: "the cause is not known",
 }
 STRUCTURE_WORTH_A_WORD = 0.05
 """Share of the step."""
-CERTAINTY = ((0.9, "high"), (0.7, "fair"), (0.0, "low"))
+TOLD = 0.7
+"""Below this confidence a rank only may have stopped the run."""
+CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
 
 
 def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
@@ -48,6 +58,8 @@ def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
 
 
 def _accusation(verdict: Verdict, culprit: Culprit) -> str:
+    if culprit.scope == "link":
+        return _link(culprit)
     who = f"Rank {culprit.rank} ({_place(culprit)})"
     since = f" ({_clock(culprit.since)} UTC)" if culprit.since else ""
     why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
@@ -58,6 +70,13 @@ def _accusation(verdict: Verdict, culprit: Culprit) -> str:
         hang = verdict.hang or {}
         op = hang.get("op") or "collective"
         began = f" since step {culprit.from_step}{since}" if culprit.from_step is not None else ""
+        doubted = culprit.confidence < TOLD
+        if doubted or culprit.rank not in hang.get("missing_ranks", ()):
+            stopped = "may have stopped" if doubted else "stopped"
+            # Who waits for whom, in the words of the finding; how the rank stands is told already.
+            chain = culprit.evidence[0].text.rpartition(": ")[0] or culprit.evidence[0].text
+            chain = f"{chain[0].upper()}{chain[1:]}"
+            return f"{who} {stopped} the run{began}: {why}. {chain}. {confidence}"
         others = "the other ranks wait for it"
         return (
             f"{who} stopped the run{began}: {why}, and {others} in {op} number"
@@ -72,9 +91,23 @@ def _accusation(verdict: Verdict, culprit: Culprit) -> str:
     )
 
 
+def _link(culprit: Culprit) -> str:
+    """A link has no rank and no own time: what it costs is told of the run's steps."""
+    where = f"of {culprit.node}" if culprit.node else f"{culprit.link}"
+    since = f" ({_clock(culprit.since)} UTC)" if culprit.since else ""
+    end = "" if culprit.to_step is None else f" to step {culprit.to_step}"
+    why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
+    numbers = f" ({culprit.evidence[0].text})" if culprit.evidence else ""
+    return (
+        f"The link {where} holds the run back from step {culprit.from_step}{since}{end}:"
+        f" {why}{numbers}. Confidence {_certainty(culprit.confidence)}"
+        f" ({culprit.confidence:.2f})."
+    )
+
+
 def _decides(query: str) -> bool:
     """Facts from telemetry or phases decide the cause; the finding itself is already told."""
-    return query.startswith(("rate(", "lockstep_", "phase"))
+    return query.startswith(("rate(", "sum(", "lockstep_", "phase", "operations gc"))
 
 
 def _place(culprit: Culprit) -> str:

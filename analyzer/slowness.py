@@ -26,6 +26,7 @@ STEPS_ABOVE = 0.3
 """Share of single steps that must lie above the middle between the levels: a CPU quota stops two in
 five, a few scheduler stalls in a short span are fewer."""
 OWN_PHASES: tuple[str, ...] = tuple(phase for phase in Phase if phase is not Phase.GRAD_SYNC)
+"""Phases without waiting; of grad_sync only what is outside the collectives is own time."""
 
 
 def is_slow(
@@ -169,8 +170,13 @@ def shares(
 ) -> Mapping[str, float]:
     """Phase -> share of the excess own time; what the peers gained too is no excess."""
     excess: dict[str, float] = {}
-    for phase in OWN_PHASES:
-        cells = grid.time[phase]
+    parts = {phase: grid.time[phase] for phase in OWN_PHASES}
+    copies = grid.time[Phase.GRAD_SYNC] - grid.time["collective"]
+    if _mean(copies[inside, column]) >= 0 and _mean(copies[before, column]) >= 0:
+        # Own time of the phase: gradients on their way to the collective. Below zero, collectives
+        # lie in other phases too, and nobody knows how much of each is own.
+        parts[Phase.GRAD_SYNC] = copies
+    for phase, cells in parts.items():
         if throughout:
             gain = _mean(cells[inside, column]) - _mean(cells[np.ix_(inside, peers)])
         else:

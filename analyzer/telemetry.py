@@ -28,6 +28,7 @@ class Telemetry:
     last_time: Mapping[str, FloatGrid]
     scraped_until: FloatGrid
     down_since: FloatGrid
+    scrape_seconds: float
 
 
 def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatGrid) -> Telemetry:
@@ -41,6 +42,7 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
     last: dict[str, FloatGrid] = {}
     last_time: dict[str, FloatGrid] = {}
     scraped_until = np.full(len(ranks), np.nan)
+    intervals: list[float] = []
     keyed = samples.assign(key=_keys(samples))
     for node, rows in keyed.groupby("node", sort=True):
         columns = np.array([i for i, info in enumerate(ranks) if info.node == node], dtype=int)
@@ -50,6 +52,7 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
         scraped_until[columns] = scraped.max() if len(scraped) else np.nan
         told = _told(rows, [ranks[column] for column in columns])
         times = np.unique(told["time"].to_numpy(dtype=float))
+        intervals += [_interval(times)] * (len(times) > 1)
         for key, series in told.groupby("key", sort=True):
             name = str(key)
             cells = np.full((len(times), len(columns)), np.nan)
@@ -64,7 +67,8 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
             seen = _rates if _is_counter(metric) else _gauges
             target = signals.setdefault(name, np.full((len(middle), len(ranks)), np.nan))
             target[:, columns] = seen(cells, times, middle)
-    return Telemetry(signals, last, last_time, scraped_until, _down_since(samples, ranks))
+    scrape = float(np.median(intervals)) if intervals else float("nan")
+    return Telemetry(signals, last, last_time, scraped_until, _down_since(samples, ranks), scrape)
 
 
 def _keys(samples: pd.DataFrame) -> pd.Series:

@@ -9,6 +9,10 @@ from analyzer.run import Culprit, Fact, Verdict
 VERDICT_SCHEMA_VERSION = 1
 WHAT_IF = ("method", "S", "S_t", "S_dp", "S_pp", "M_W", "M_S", "fixes")
 """Keys of DESIGN 3.4; those that need operations and a simulation are null without them."""
+DIGITS = 6
+"""Significant; no measurement here has more."""
+WHAT_IF_DIGITS = 9
+"""What is calculated from a trace is to be the published value within 1e-6 (reference 10)."""
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
@@ -29,7 +33,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         "anomalies": _plain(verdict.anomalies),
         "hang": _plain(verdict.hang),
         "structure": _plain(verdict.structure),
-        "what_if": {**dict.fromkeys(WHAT_IF), **_plain(verdict.what_if)},
+        "what_if": {**dict.fromkeys(WHAT_IF), **_plain(verdict.what_if, WHAT_IF_DIGITS)},
         "rejected": [{"rank": rejected.rank, "why": rejected.why} for rejected in verdict.rejected],
         "alternatives": _plain(verdict.alternatives),
         "missing": list(verdict.missing),
@@ -65,12 +69,12 @@ def _fact(fact: Fact) -> dict[str, Any]:
     return {"for": fact.supports, "text": fact.text, "query": fact.query}
 
 
-def _plain(value: Any) -> Any:
-    """JSON types only; numbers rounded to six significant digits, which no measurement here has."""
+def _plain(value: Any, digits: int = DIGITS) -> Any:
+    """JSON types only; numbers rounded to so many significant digits."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item, digits) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        return [_plain(item, digits) for item in value]
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value

@@ -197,7 +197,7 @@ def _why_not(asked: float, found: "Effect") -> str | None:
 
 def _named(trial: FaultTrial, verdict: "Verdict") -> dict[str, Any]:
     """Whom the verdict names, and whether that is right: nobody, without a fault."""
-    named = [{"rank": each.rank, "node": each.node, "cause": each.cause}
+    named = [{"rank": each.rank, "node": each.node or each.link, "cause": each.cause}
              for each in verdict.culprits]  # fmt: skip
     if trial.fault is None:
         return {"named": named, "cause": None, "rank_right": not named, "cause_right": None}
@@ -206,7 +206,7 @@ def _named(trial: FaultTrial, verdict: "Verdict") -> dict[str, Any]:
     return {
         "named": named,
         "cause": cause,
-        "rank_right": bool(named) and all(each["node"] == node for each in named),
+        "rank_right": bool(named) and all(node in str(each["node"]) for each in named),
         "cause_right": bool(named) and all(each["cause"] == cause for each in named),
     }
 

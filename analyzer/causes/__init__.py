@@ -2,13 +2,21 @@
 
 from typing import Protocol
 
+from analyzer.causes.checkpoint import Checkpoint
+from analyzer.causes.congestion import Congestion
 from analyzer.causes.crash import Crash
 from analyzer.causes.data import Data
+from analyzer.causes.ecc import Ecc
 from analyzer.causes.freeze import Freeze
+from analyzer.causes.garbage import Garbage
 from analyzer.causes.host_cpu import HostCpu
+from analyzer.causes.link import Link
+from analyzer.causes.nvlink import Nvlink
+from analyzer.causes.pcie import Pcie
 from analyzer.causes.power import Power
 from analyzer.causes.slow_gpu import SlowGpu
 from analyzer.causes.thermal import Thermal
+from analyzer.causes.xid import Xid
 from analyzer.run import Evidence, Finding, Grid
 
 
@@ -21,5 +29,6 @@ class Cause(Protocol):
 
 
 CAUSES: tuple[Cause, ...] = (
-    Thermal(), Power(), SlowGpu(), HostCpu(), Data(), Freeze(), Crash(),
+    Thermal(), Power(), SlowGpu(), Ecc(), Xid(), Pcie(), Nvlink(), HostCpu(), Data(), Garbage(),
+    Checkpoint(), Link(), Congestion(), Freeze(), Crash(),
 )  # fmt: skip

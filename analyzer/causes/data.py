@@ -1,5 +1,6 @@
 """The rank waits for its input data."""
 
+from analyzer import signs
 from analyzer.contrast import contrast, query
 from analyzer.run import Evidence, Fact, Finding, Grid
 from collector.contract import metrics
@@ -12,8 +13,8 @@ PARTLY = 0.4
 class Data:
     """Must see: the excess in the data phase, which the loop times around its loader.
 
-    Must not see: a CPU quota at work, which slows the loader with everything else
-    (reference 7, L6).
+    Must not see: a CPU quota at work, which slows the loader with everything else, or a PCIe link
+    that fell, which slows the copy to the device in the same phase (reference 7, L6).
     """
 
     def weigh(self, grid: Grid, finding: Finding) -> Evidence:
@@ -30,4 +31,8 @@ class Data:
             odds -= 2.0
             text = f"its CPU quota held the rank back {held.during:.0%} of the time"
             facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
+        copies = signs.pcie(grid, finding)
+        if copies is not None and copies.explains:
+            odds -= 5.0
+            facts.append(Fact(False, copies.text, copies.query))
         return Evidence(Cause.DATA, odds, tuple(facts))

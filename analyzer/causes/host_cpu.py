@@ -7,6 +7,7 @@ from analyzer.contrast import (
     contrast,
     gpu_words,
     query,
+    share_of_excess,
     throttle_rate,
     time_contrast,
 )
@@ -18,6 +19,8 @@ HELD_BACK = 0.02
 """Share of time stopped by the quota from which it can matter (5 % of a step, half seen)."""
 MOSTLY_DATA = 0.6
 MORE_CPU = 1.15
+COLLECTING = 0.35
+"""As causes.garbage: who collects wants a processor for it."""
 
 
 class HostCpu:
@@ -65,6 +68,11 @@ class HostCpu:
             odds -= 3.0
             text = f"{finding.share[Phase.DATA]:.0%} of the excess is in the data phase"
             facts.append(Fact(False, text, "phase shares of the finding"))
+        collecting = share_of_excess(grid, finding, "gc")
+        if collecting is not None and collecting >= COLLECTING:
+            odds -= 6.0
+            text = f"{collecting:.0%} of the excess is in Python's garbage collector"
+            facts.append(Fact(False, text, "operations gc of ops.parquet by rank"))
         return Evidence(Cause.HOST_CPU, odds, tuple(facts), tuple(missing))
 
 

@@ -1,5 +1,6 @@
 """The GPU computes slowly although nothing that it tells explains it."""
 
+from analyzer import signs
 from analyzer.contrast import (
     QUEUED,
     SM_CLOCK,
@@ -21,14 +22,16 @@ from collector.contract.words import CLOCK_EVENT_REASONS, Cause
 COMPUTE_AT_LEAST = 0.7
 """Share of the excess that must lie in forward, backward and optimizer."""
 MORE_CPU = 1.15
+TELLS = 5.0
+"""A GPU that tells of trouble does not compute slowly for nothing."""
 
 
 class SlowGpu:
     """Must see: the excess in the compute phases, clocks and throttle normal (reference 7, L6).
 
-    Must not see: any throttle reason, a CPU quota at work, time in the run queue, or much more
-    CPU time of the training thread (on a run without GPUs the CPU is the device, and more CPU time
-    speaks for it).
+    Must not see: any throttle reason, errors of memory, links or the driver that began with it, a
+    CPU quota at work, time in the run queue, or much more CPU time of the training thread (on a run
+    without GPUs the CPU is the device, and more CPU time speaks for it).
     """
 
     def weigh(self, grid: Grid, finding: Finding) -> Evidence:
@@ -43,6 +46,9 @@ class SlowGpu:
         facts.append(Fact(in_compute, text, "phase shares of the finding"))
         odds = 3.0 if in_compute else -4.0
         odds += _throttle(grid, finding, facts, missing)
+        for sign in signs.of_gpu(grid, finding):
+            odds -= TELLS
+            facts.append(Fact(False, sign.text, sign.query))
         held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
         if held is not None and held.during >= 0.02:
             odds -= 4.0

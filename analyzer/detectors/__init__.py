@@ -7,6 +7,7 @@ from analyzer.detectors.change import Change
 from analyzer.detectors.cpu import Cpu
 from analyzer.detectors.hang import Hang
 from analyzer.detectors.history import History
+from analyzer.detectors.links import Links
 from analyzer.detectors.peers import Peers
 from analyzer.detectors.waits import Waits
 from analyzer.run import Finding, Grid
@@ -20,4 +21,6 @@ class Detector(Protocol):
         ...
 
 
-DETECTORS: tuple[Detector, ...] = (Peers(), History(), Waits(), Cpu(), Change(), Hang())
+DETECTORS: tuple[Detector, ...] = (
+    Peers(), History(), Waits(), Cpu(), Change(), Links(), Hang(),
+)  # fmt: skip

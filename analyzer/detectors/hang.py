@@ -8,15 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid, RankInfo
+from analyzer.stopped import (
+    alive_until,
+    dead,
+    died_first,
+    frozen,
+    furthest_behind,
+    inside,
+    now,
+    step_seconds,
+    under_way,
+)
 from collector.contract import metrics
 
 STALL_SECONDS = 3.0
 STALL_STEPS = 10.0
 """A collective open for more than 3 s and 10 steps is stalled."""
-FROZEN_SECONDS = 3.0
-"""A heartbeat (every second) older than this is a frozen process (contract TRAIN_HEARTBEAT_AGE)."""
-DIED_TOGETHER_SECONDS = 1.0
-"""What the scrapes of two nodes may lie apart."""
+UNSURE = 0.6
+"""Certainty of a rank of which even this is not known: whether it waits itself. Below the 0.7 from
+which the sentence calls a confidence fair."""
 NORMAL_ENDS = ("finished", "interrupted")
 GROUP = re.compile(r'group="(\w+)"')
 OPERATION = re.compile(r'op="([\w-]+)"')
@@ -24,7 +34,10 @@ OPERATION = re.compile(r'op="([\w-]+)"')
 
 @dataclass(frozen=True, slots=True)
 class _Stall:
-    """One collective that some wait in; masks over ranks."""
+    """One collective that some wait in; masks over ranks.
+
+    `since` is when the first of them began to wait, unix seconds; NaN = nobody knows.
+    """
 
     group: str
     sequence: int
@@ -32,13 +45,26 @@ class _Stall:
     waiting: NDArray[np.bool_]
     missing: NDArray[np.bool_]
     seconds: float
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Roots:
+    """(R,) who began it; unless `told`, it cannot be told which of them."""
+
+    ranks: NDArray[np.bool_]
+    told: bool
 
 
 class Hang:
     """Sequence numbers of the last scrapes; a run that ended normally has no hang."""
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
-        """One finding of kind `hang` a missing rank; its `state` is dead, frozen or stuck."""
+        """One finding of kind `hang` a rank that began it; its `state` is dead, frozen or stuck.
+
+        Where it cannot be told who of several did, each has a finding, and `details["certainty"]`,
+        by which its confidence is to be multiplied, is low.
+        """
         if _ending(grid) in NORMAL_ENDS:
             return ()
         stalls = [stall for stall in _stalls(grid) if stall.missing.any()]
@@ -46,44 +72,34 @@ class Hang:
             return ()
         stall = max(stalls, key=lambda stall: (stall.seconds, stall.sequence))
         roots = _roots(grid, stall)
-        return [_finding(grid, stall, int(column)) for column in np.flatnonzero(roots)]
+        return [_finding(grid, stall, roots, int(c)) for c in np.flatnonzero(roots.ranks)]
 
 
-def _roots(grid: Grid, stall: _Stall) -> NDArray[np.bool_]:
-    """Who began it: a missing rank that waits for somebody in another group is a victim itself."""
-    waits = _waits(grid) & ~_frozen(grid) & ~_died_first(grid)
-    roots: NDArray[np.bool_] = stall.missing & ~waits
-    if roots.any():
-        return roots
-    near = np.zeros(len(grid.ranks), dtype=bool)
+def _roots(grid: Grid, stall: _Stall) -> _Roots:
+    """Who began it, by what is most certain.
+
+    Ranks that froze or died first; then ranks that wait for nobody, the nearest to the stall; then
+    those that may wait, as they began an operation that is not complete and are not seen inside.
+    """
+    sure = frozen(grid) | died_first(grid)
+    near = stall.missing.copy()
     for group in ("dp", "pp", "tp"):
         for members in _instances(grid.ranks, group):
             if stall.missing[members].any():
                 near[members] = True
-    roots = near & ~waits & ~stall.waiting
-    return roots if roots.any() else stall.missing
-
-
-def _waits(grid: Grid) -> NDArray[np.bool_]:
-    """Ranks that were last seen inside an operation, of whatever group."""
-    inside = np.zeros(len(grid.ranks), dtype=bool)
-    for key, enqueued in grid.last.items():
-        if key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):
-            done = grid.last.get(key.replace("enqueued", "completed"))
-            if done is not None:
-                inside |= enqueued > done
-        elif key.startswith(metrics.TRAIN_OPEN_OP_AGE.name):
-            inside |= _now(grid, key) & (enqueued >= _step_seconds(grid))
-    return inside
-
-
-def _died_first(grid: Grid) -> NDArray[np.bool_]:
-    """Ranks whose process was gone clearly before the others'; nobody where all went together."""
-    gone = grid.down_since
-    if gone is None or not np.isfinite(gone).any():
-        return np.zeros(len(grid.ranks), dtype=bool)
-    first: NDArray[np.bool_] = gone <= np.nanmin(gone) + DIED_TOGETHER_SECONDS
-    return np.zeros_like(first) if first.all() else first
+    for some in (stall.missing & sure, near & sure, sure):
+        if some.any():
+            return _Roots(some, told=True)
+    known, begun = under_way(grid)
+    free = known & ~inside(grid) & ~stall.waiting
+    idle = free & ~begun
+    if (stall.missing & idle).any():
+        return _Roots(stall.missing & idle, told=True)
+    for suspects in (near & idle, idle, near & free):
+        if suspects.any():
+            last = furthest_behind(grid, suspects)
+            return _Roots(last, told=int(last.sum()) == 1)
+    return _Roots(stall.missing, told=False)
 
 
 def _ending(grid: Grid) -> object:
@@ -95,7 +111,7 @@ def _ending(grid: Grid) -> object:
 def _stalls(grid: Grid) -> Iterator[_Stall]:
     world = len(grid.ranks)
     never = np.full(world, np.nan)
-    dead, frozen = _dead(grid), _frozen(grid)
+    gone, stands = dead(grid), frozen(grid)
     for key, enqueued in grid.last.items():
         if not key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):
             continue
@@ -105,19 +121,18 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
             if not np.isfinite(enqueued[members]).any():
                 continue
             sequence = int(np.nanmax(enqueued[members]))
-            inside = np.zeros(world, dtype=bool)
-            inside[members] = True
-            waiting = inside & (enqueued == sequence) & ~(done >= sequence)
-            absent = inside & (enqueued < sequence)
-            seconds, op = _open(grid, waiting, name)
+            among = np.zeros(world, dtype=bool)
+            among[members] = True
+            waiting = among & (enqueued == sequence) & ~(done >= sequence)
+            absent = among & (enqueued < sequence)
+            seconds, since, op = _open(grid, waiting, name)
             if not absent.any():
                 # Stopped inside the collective: everybody arrived, so only the state tells.
-                gone = dead & ~dead[members].all()
-                absent = waiting & (frozen | gone)
+                absent = waiting & (stands | (gone & ~gone[members].all()))
             waiting &= ~absent
-            stalled = seconds >= max(STALL_SECONDS, STALL_STEPS * _step_seconds(grid))
-            if waiting.any() and (stalled or bool((absent & dead).any())):
-                yield _Stall(name or "world", sequence, op, waiting, absent, seconds)
+            stalled = seconds >= max(STALL_SECONDS, STALL_STEPS * step_seconds(grid))
+            if waiting.any() and (stalled or bool((absent & gone).any())):
+                yield _Stall(name or "world", sequence, op, waiting, absent, seconds, since)
 
 
 def _instances(ranks: tuple[RankInfo, ...], group: str) -> list[NDArray[np.int64]]:
@@ -133,44 +148,19 @@ def _instances(ranks: tuple[RankInfo, ...], group: str) -> list[NDArray[np.int64
     return [np.array(columns) for columns in members.values()]
 
 
-def _open(grid: Grid, waiting: NDArray[np.bool_], group: str | None) -> tuple[float, str | None]:
-    """(seconds, op) of the oldest operation that the waiting ranks were last seen inside."""
-    oldest, name = 0.0, None
+def _open(
+    grid: Grid, waiting: NDArray[np.bool_], group: str | None
+) -> tuple[float, float, str | None]:
+    """(seconds, since, op) of the oldest operation that the waiting ranks were last seen inside."""
+    oldest, since, name = 0.0, float("nan"), None
     for key, age in grid.last.items():
         if not key.startswith(metrics.TRAIN_OPEN_OP_AGE.name) or _label(GROUP, key) != group:
             continue
-        current = waiting & _now(grid, key)
+        current = waiting & now(grid, key)
         if current.any() and float(age[current].max()) > oldest:
             oldest, name = float(age[current].max()), _label(OPERATION, key)
-    return oldest, name
-
-
-def _now(grid: Grid, key: str) -> NDArray[np.bool_]:
-    """Whose open operation opened after the last step began; an earlier one has ended as well."""
-    ended = float(grid.end.max()) if len(grid.end) else -np.inf
-    opened = grid.last_time[key] - grid.last[key]
-    now: NDArray[np.bool_] = opened >= ended - _step_seconds(grid) - 0.5
-    return now
-
-
-def _dead(grid: Grid) -> NDArray[np.bool_]:
-    down = grid.down_since
-    return np.zeros(len(grid.ranks), dtype=bool) if down is None else np.isfinite(down)
-
-
-def _frozen(grid: Grid) -> NDArray[np.bool_]:
-    """Heartbeat old when the process was last seen, older than the peers' by as much."""
-    age = grid.last.get(metrics.TRAIN_HEARTBEAT_AGE.name)
-    if age is None or not np.isfinite(age).any():
-        return np.zeros(len(grid.ranks), dtype=bool)
-    frozen: NDArray[np.bool_] = age - np.nanmin(age) >= FROZEN_SECONDS
-    return frozen
-
-
-def _step_seconds(grid: Grid) -> float:
-    wall = grid.time["wall"]
-    there = wall[np.isfinite(wall)]
-    return float(np.median(there)) if there.size else 0.0
+            since = float((grid.last_time[key] - age)[current].min())
+    return oldest, since, name
 
 
 def _label(pattern: re.Pattern[str], key: str) -> str | None:
@@ -178,17 +168,32 @@ def _label(pattern: re.Pattern[str], key: str) -> str | None:
     return found.group(1) if found else None
 
 
-def _finding(grid: Grid, stall: _Stall, column: int) -> Finding:
+def _state(grid: Grid, stall: _Stall, column: int) -> str:
+    if frozen(grid)[column]:
+        return "frozen"
+    if not dead(grid)[column]:
+        return "stuck"
+    # A launcher ends all ranks of a run that hangs: who was there while the others waited is stuck.
+    ended = _ending(grid) == "hang" or alive_until(grid)[column] >= stall.since + STALL_SECONDS
+    return "stuck" if ended and not died_first(grid)[column] else "dead"
+
+
+def _finding(grid: Grid, stall: _Stall, roots: _Roots, column: int) -> Finding:
     rank = grid.ranks[column].rank
-    state = "frozen" if _frozen(grid)[column] else "dead" if _dead(grid)[column] else "stuck"
-    missing = [grid.ranks[place].rank for place in np.flatnonzero(stall.missing)]
-    waiting = [grid.ranks[place].rank for place in np.flatnonzero(stall.waiting)]
+    state = _state(grid, stall, column)
+    missing, waiting, began = (
+        [grid.ranks[place].rank for place in np.flatnonzero(mask)]
+        for mask in (stall.missing, stall.waiting & ~roots.ranks, roots.ranks)
+    )
     how = {
         "frozen": "its process is there but its heartbeat stopped",
         "dead": "its process is gone",
         "stuck": "its process is alive and makes no progress",
     }[state]
-    op = stall.op or "collective"
+    if roots.told:
+        words, certainty = _missing(rank, missing, waiting, stall), 1.0
+    else:
+        words, certainty = _untold(began, missing, waiting, stall), min(UNSURE, 1 / len(began))
     return Finding(
         detector="hang",
         kind="hang",
@@ -199,7 +204,7 @@ def _finding(grid: Grid, stall: _Stall, column: int) -> Finding:
         interval=(float("nan"), float("nan")),
         score=stall.seconds,
         share={},
-        text=f"{_missing(rank, missing, waiting, op, stall)}: {how}",
+        text=f"{words}: {how}",
         details={
             "group": stall.group,
             "sequence": stall.sequence,
@@ -208,17 +213,34 @@ def _finding(grid: Grid, stall: _Stall, column: int) -> Finding:
             "waiting_ranks": waiting,
             "state": state,
             "stalled_seconds": stall.seconds,
+            "certainty": certainty,
         },
     )
 
 
-def _missing(rank: int, missing: list[int], waiting: list[int], op: str, stall: _Stall) -> str:
-    where = f"{op} number {stall.sequence} of group {stall.group}"
-    who = f"{_ranks(waiting)} wait{'s' if len(waiting) == 1 else ''}"
+def _missing(rank: int, missing: list[int], waiting: list[int], stall: _Stall) -> str:
     if rank in missing:
-        return f"rank {rank} is missing from {where}, in which {who}"
-    verb = "waits" if len(missing) == 1 else "wait"
-    return f"{_ranks(missing)} {verb} for rank {rank}, and for that in turn {who} in {where}"
+        return f"rank {rank} is missing from {_where(stall)}, in which {_waits(waiting)}"
+    return (
+        f"{_waits(missing)} for rank {rank}, and for that in turn {_waits(waiting)}"
+        f" in {_where(stall)}"
+    )
+
+
+def _untold(began: list[int], missing: list[int], waiting: list[int], stall: _Stall) -> str:
+    verb = "is" if len(missing) == 1 else "are"
+    there = f"{_ranks(missing)} {verb} missing from {_where(stall)}, in which {_waits(waiting)}"
+    if len(began) == 1:
+        return f"{there}, and it cannot be told whether that rank waits for another"
+    return f"{there}, and it cannot be told which of {_ranks(began)} began it"
+
+
+def _where(stall: _Stall) -> str:
+    return f"{stall.op or 'collective'} number {stall.sequence} of group {stall.group}"
+
+
+def _waits(ranks: list[int]) -> str:
+    return f"{_ranks(ranks)} wait{'s' if len(ranks) == 1 else ''}"
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -144,7 +144,7 @@ def advice(verdict: Verdict, *, emulated: bool) -> Block:
 
 
 def _place(culprit: Culprit) -> str:
-    return culprit.node or f"rank {culprit.rank}"
+    return culprit.node or culprit.link or f"rank {culprit.rank}"
 
 
 def _filled(command: str, culprit: Culprit) -> str:

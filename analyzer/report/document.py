@@ -85,7 +85,8 @@ def title(verdict: Verdict) -> str:
 
 
 def _charge(culprit: Culprit) -> str:
-    who = f"Rank {culprit.rank} on {culprit.node}" if culprit.rank is not None else culprit.node
+    who = f"{culprit.who[0].upper()}{culprit.who[1:]}"
+    who += "" if culprit.rank is None else f" on {culprit.node}"
     how = "stopped" if culprit.slowdown is None else f"is {culprit.slowdown:.2f}x slower"
     return f"{who} {how}: {culprit.cause}"
 
@@ -119,8 +120,9 @@ def _impact(grid: Grid, verdict: Verdict, cut: Spans) -> Block:
         rows.append(["step time, median", figures.cell(median(wall[cut.during]), "seconds")])
     rows.append(["slowdown of the run", _with_interval(verdict)])
     for culprit in verdict.culprits:
-        who = culprit.node if culprit.rank is None else f"rank {culprit.rank}"
-        rows.append([f"slowdown of {who} itself", figures.cell(culprit.slowdown, "ratio")])
+        if culprit.scope != "link":  # which has no time of its own
+            slowdown = figures.cell(culprit.slowdown, "ratio")
+            rows.append([f"slowdown of {culprit.who} itself", slowdown])
     if verdict.culprits:
         rows.append(["healthy ranks held up", figures.cell(len(cut.peers), "count")])
     rows.append(["lost", figures.cell(verdict.lost_gpu_hours, "gpu hours")])

@@ -14,7 +14,7 @@ def reasons(diagnosis: "Diagnosis") -> Block:
     verdict = diagnosis.verdict
     tables: list[Block | None] = []
     for culprit in verdict.culprits:
-        place = culprit.node if culprit.rank is None else f"rank {culprit.rank}"
+        place = culprit.who
         rows = [
             ["for" if fact.supports else "against", fact.text, fact.query]
             for fact in sorted(culprit.evidence, key=lambda fact: not fact.supports)

@@ -18,7 +18,7 @@ def timeline(grid: Grid, verdict: Verdict) -> Block:
     if grid.from_step.size:
         events.append((begin, int(grid.from_step[0]), "first step"))
     for culprit in verdict.culprits:
-        who = culprit.node if culprit.rank is None else f"rank {culprit.rank} ({culprit.node})"
+        who = culprit.who if culprit.rank is None else f"{culprit.who} ({culprit.node})"
         since = _since(grid, culprit)
         if since is not None:
             events.append((since, culprit.from_step, f"{who} is off: {culprit.cause} (onset)"))

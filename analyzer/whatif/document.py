@@ -17,7 +17,7 @@ def document(
     """The keys of DESIGN 3.4, and after them what the method adds.
 
     `S` and what hangs on it are as published; `S_strata` and `fixes` are ours: structure is no
-    loss there.
+    loss there. `S_steps` is S of every step.
 
     Args:
         found: Of `analyze`.
@@ -46,6 +46,7 @@ def document(
         "M_W_add": slow.worst.add,
         "M_S_add": slow.last_stage.add,
         "S_w": [[float(s) for s in stages] for stages in slow.s_workers],
+        "S_steps": [float(s) for s in slow.s_steps],
         "launch_error": found.trust.launch_error,
         "notes": list(found.notes),
     }

@@ -66,6 +66,8 @@ def score(
     Example: lockstep score real --runs 20 --seed 100
     """
     if kind is Kind.FAULTS:
+        if layout is not None:
+            output.fail(ExitCode.USAGE, "score faults has no --layout; score real splits its ranks")
         from lockstep.fault_score import score_faults
         from lockstep.fault_trials import FaultSetting
 
@@ -116,8 +118,15 @@ def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
         return every_layout(nodes)
     try:
         sizes = parse(told)
+    except LoadError as error:
+        raise typer.BadParameter(str(error)) from None
+    if (sizes.dsp, sizes.vpp) != (1, 1):
+        raise typer.BadParameter(
+            f"--layout {told}: the runs of a score have no dsp or vpp; give dp, tp and pp"
+        )
+    try:
         return (Layout(nodes, 1, sizes.dp, sizes.tp, sizes.pp),)
-    except (LoadError, SpecError) as error:
+    except SpecError as error:
         raise typer.BadParameter(f"--layout: {error}") from None
 
 

@@ -88,14 +88,16 @@ class Synthetic:
         """(steps, samples) with the columns of the contract."""
         dice = np.random.default_rng(self.seed)
         phases = self._phases(dice)
+        transfers = self._transfers()
         stop = {f.rank: f.first for f in self.faults if f.kind in ("freeze", "crash")}
         begin = np.full(self.world, EPOCH) + dice.uniform(0, 0.001, self.world)
         rows: list[dict[str, Any]] = []
         ends: list[np.ndarray] = []
         for step in range(min([self.steps, *stop.values()])):
             own = {name: cells[step] for name, cells in phases.items()}
-            late = begin + own["data"] + own["forward"] + own["backward"]
-            done = late.max() + TRANSFER * (1 + 0.1 * abs(dice.normal()))
+            copies, garbage = own.pop("copies"), own.pop("garbage")
+            late = begin + own["data"] + own["forward"] + own["backward"] + copies
+            done = late.max() + TRANSFER * (1 + 0.1 * abs(dice.normal())) + transfers[step]
             end = done + own["optimizer"] + own["other"]
             for rank in range(self.world):
                 mine = {f"{name}_seconds": own[name][rank] for name in own}
@@ -103,10 +105,10 @@ class Synthetic:
                 rows.append({
                     "step": step, "rank": rank, "attempt": 0, "start": begin[rank],
                     "wall_seconds": end[rank] - begin[rank],
-                    "cpu_seconds": 0.010 * (1 + 0.03 * dice.normal()),
+                    "cpu_seconds": 0.010 * (1 + 0.03 * dice.normal()) + garbage[rank],
                     "own_seconds": end[rank] - begin[rank] - wait,
                     **dict.fromkeys((f"{phase}_seconds" for phase in PHASES), 0.0), **mine,
-                    "grad_sync_seconds": wait, "tags": "warmup" if step < 5 else "",
+                    "grad_sync_seconds": wait + copies[rank], "tags": "warmup" if step < 5 else "",
                     "loss": 3.0 - 0.001 * step, "samples": 4, "tokens": 128, "flops": 1e9,
                 })  # fmt: skip
             ends.append(end)
@@ -122,15 +124,23 @@ class Synthetic:
         for name, seconds in BASE.items():
             scale = device if name in COMPUTE else 1.0 + 0.1 * np.abs(dice.normal(size=shape))
             phases[name] = seconds * scale
+        phases |= {"copies": np.zeros(shape), "garbage": np.zeros(shape)}
         base = sum(BASE.values())
         compute = sum(BASE[name] for name in COMPUTE)
         for fault in self.faults:
             span = slice(fault.first, fault.last)
             extra = (fault.factor - 1.0) * base
             length = len(range(*span.indices(self.steps)))
-            if fault.kind == "data":
+            if fault.kind in ("data", "pcie"):
                 phases["data"][span, fault.rank] += extra
-            elif fault.kind in ("compute", "thermal", "power", "cpu-quota", "contention"):
+            elif fault.kind == "nvlink":
+                phases["copies"][span, fault.rank] += extra
+            elif fault.kind == "gc":
+                phases["other"][span, fault.rank] += extra
+                phases["garbage"][span, fault.rank] += extra
+            elif fault.kind in (
+                "compute", "thermal", "power", "cpu-quota", "contention", "ecc", "xid",
+            ):  # fmt: skip
                 # A quota stops about every second step, for twice as long.
                 beat = np.cumsum(dice.uniform(0.8, 1.2, length)) % 2.0 < 1.0
                 bursts = np.where(beat, 2.0, 0.0) if fault.kind == "cpu-quota" else 1.0
@@ -147,6 +157,14 @@ class Synthetic:
             for name in phases:
                 phases[name][first:] *= factor
         return phases
+
+    def _transfers(self) -> np.ndarray:
+        """Seconds by which every collective takes longer, step by step."""
+        longer = np.zeros(self.steps)
+        for fault in self.faults:
+            if fault.kind in ("link", "loss", "full"):
+                longer[fault.first : fault.last] += (fault.factor - 1.0) * sum(BASE.values())
+        return longer
 
     def _samples(self, steps: pd.DataFrame, ends: np.ndarray) -> pd.DataFrame:
         stopped = [f for f in self.faults if f.kind in ("freeze", "crash")]
@@ -178,6 +196,7 @@ class Synthetic:
                 for kind, value in (("enqueued", arrived), ("completed", completed)):
                     add(f"lockstep_train_{kind}_sequence", value, 'group="dp"', rank=rank)
                 add("lockstep_host_cpu_seconds_total", 100 + time - EPOCH, 'mode="user"')
+                self._network(add, rank, ends, time)
                 if dead:
                     continue
                 frozen = any(f.kind == "freeze" for f in mine) and time > last
@@ -199,12 +218,26 @@ class Synthetic:
             {"gpu": "Int32", "rank": "Int32"}
         )
 
+    def _network(self, add: "_Adder", rank: int, ends: np.ndarray, time: float) -> None:
+        """What the node of a rank counts of its network."""
+        again, paused = 0.5 * (time - EPOCH), 0.0
+        for fault in self.faults:
+            inside = max(time - ends[min(fault.first, len(ends)) - 1, rank], 0.0)
+            if fault.rank == rank:
+                again += 20.0 * inside * (fault.kind == "loss")
+                paused += 0.4 * inside * (fault.kind == "full")
+        add("lockstep_tcp_retransmitted_segments_total", again)
+        labels = 'device="eth0",direction="receive",priority="3"'
+        add("lockstep_net_pfc_pause_seconds_total", paused, labels)
+        add("lockstep_net_speed_bytes_per_second", 1.25e9, 'device="eth0"')
+
     def _told(
         self, add: "_Adder", rank: int, mine: list[Fault], ends: np.ndarray, time: float
     ) -> None:
         """Quota and simulated GPU of one rank at one scrape."""
         events = dict.fromkeys(CLOCK_EVENT_REASONS, 0.0)
         queued = 0.03 * (time - EPOCH)
+        lanes, replays, links, errors, corrected, bad, xid = 16, 0.0, 18, 0.0, 0.0, 0, 0.0
         clock, power, limit, temperature = CLOCK, 560.0, 700.0, 64.0 + 0.5 * np.sin(rank)
         for fault in mine:
             began = ends[min(fault.first, len(ends)) - 1, rank]
@@ -226,6 +259,15 @@ class Synthetic:
                 events["sw_power_cap"] = 0.9 * inside
                 if now:
                     clock, power, limit = CLOCK / fault.factor, 398.0, 400.0
+            if fault.kind == "pcie":
+                lanes, replays = (4 if now else 16), 25.0 * inside
+            if fault.kind == "nvlink":
+                links, errors = (16 if now else 18), 400.0 * inside
+            if fault.kind == "ecc":
+                corrected, bad = 40.0 * inside, int((inside + 3.0) // 4)
+                xid = began + 1.0 + 4.0 * ((inside - 1.0) // 4) if inside >= 1.0 else 0.0
+            if fault.kind == "xid":
+                xid = began + 2.0 * (inside // 2)
         add("lockstep_rank_run_queue_seconds_total", queued, rank=rank)
         if not self.gpus:
             return
@@ -237,6 +279,21 @@ class Synthetic:
         add("lockstep_gpu_power_watts", power, gpu=0)
         add("lockstep_gpu_power_limit_watts", limit, 'kind="enforced"', gpu=0)
         add("lockstep_gpu_utilization_ratio", 0.9, gpu=0)
+        add("lockstep_gpu_pcie_link_width", lanes, gpu=0)
+        add("lockstep_gpu_pcie_link_generation", 5, gpu=0)
+        add("lockstep_gpu_pcie_replay_total", replays, gpu=0)
+        add("lockstep_source_up", 1, 'source="xid"')
+        if xid:
+            number = 63 if any(fault.kind == "ecc" for fault in mine) else 121
+            add("lockstep_gpu_xid_last_timestamp_seconds", xid, f'xid="{number}"', gpu=0)
+        for link in (0, 17):
+            up = 1 if link < links else 0
+            add("lockstep_gpu_nvlink_up", up, f'link="{link}"', gpu=0)
+        add("lockstep_gpu_nvlink_errors_total", errors, 'kind="crc_flit",link="all"', gpu=0)
+        for kind, count in (("corrected", corrected), ("uncorrected", bad)):
+            for counter in ("volatile", "aggregate"):
+                labels = f'counter="{counter}",type="{kind}"'
+                add("lockstep_gpu_ecc_errors_total", count, labels, gpu=0)
         for reason, seconds in events.items():
             add("lockstep_gpu_clock_event_seconds_total", seconds, f'reason="{reason}"', gpu=0)
 

@@ -75,7 +75,7 @@ def test_the_victims_are_let_go_with_a_reason(synthetic, fault):
     verdict = diagnose(synthetic(faults=[fault("thermal", 2)]).run()).verdict
 
     assert {0, 1, 3} == {each.rank for each in verdict.rejected}
-    assert all("per step for rank 2; its own time is" in each.why for each in verdict.rejected)
+    assert all("more per step for rank 2; its own time is" in r.why for r in verdict.rejected)
 
 
 def test_waiting_confirms_the_culprit(synthetic, fault):

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
+from analyzer.attribute import attribute, diagnose
+from analyzer.causes import CAUSES
 from analyzer.detectors.hang import Hang
+from analyzer.stopped import died_first
 
 NAN = float("nan")
 
@@ -79,41 +81,171 @@ def test_a_rank_that_is_alive_and_late_is_stuck_with_unknown_cause(synthetic, fa
     assert [(1, "unknown")] == [(c.rank, c.cause) for c in verdict.culprits]
 
 
-def test_in_a_pipeline_the_rank_that_everybody_waits_for_in_the_end_is_named(synthetic):
-    """The last scrape of a real run (dp 2, pp 4): rank 6 was killed, rank 4 waits for it."""
-    run = synthetic(world=8, telemetry=False, outcome=None).run()
-    layout = [dataclasses.replace(i, pp=i.rank // 2, dp=i.rank % 2, tp=0) for i in run.ranks]
-    grid = align(dataclasses.replace(run, ranks=tuple(layout)))
-    last = {
-        'lockstep_train_completed_sequence{group="dp"}': [246, 246, 123, 123, 123, 123, 246, 246],
-        'lockstep_train_enqueued_sequence{group="dp"}': [246, 248, 123, 124, 123, 124, 246, 248],
-        'lockstep_train_completed_sequence{group="pp"}': [
-            1233, 1238, 2096, 2107, 2092, 2107, 1230, 1238,
-        ],
-        'lockstep_train_enqueued_sequence{group="pp"}': [
-            1235, 1238, 2096, 2107, 2093, 2107, 1230, 1238,
-        ],
-        'lockstep_train_open_operation_age_seconds{group="dp",op="dp-all-reduce"}': [
-            0, 3.57, 0, 3.63, 0, 3.85, 0, 3.69,
-        ],
-        'lockstep_train_open_operation_age_seconds{group="pp",op="forward-send"}': [
-            3.69, 0.03, 3.92, 0.02, 0, 0.01, NAN, NAN,
-        ],
-    }  # fmt: skip
-    end = grid.end.max()
-    when = {key: np.full(8, end + 4.0) for key in last}
-    for key, values in last.items():
-        # What closed long ago was last seen then.
-        when[key] = np.where(np.array(values) < 1.0, end - 9.0, when[key])
-    stopped = dataclasses.replace(
-        grid,
-        last={key: np.array(values, dtype=float) for key, values in last.items()},
-        last_time=when,
-        scraped_until=np.full(8, end + 4.0),
-        down_since=np.where(np.arange(8) == 6, end + 1.2, end + 4.0),
-    )
-    found = Hang().detect(stopped)
+SEEN = {
+    'lockstep_train_completed_sequence{group="dp"}': [246, 246, 123, 123, 123, 123, 246, 246],
+    'lockstep_train_enqueued_sequence{group="dp"}': [246, 248, 123, 124, 123, 124, 246, 248],
+    'lockstep_train_completed_sequence{group="pp"}': [
+        1233, 1238, 2096, 2107, 2092, 2107, 1230, 1238,
+    ],
+    'lockstep_train_enqueued_sequence{group="pp"}': [
+        1235, 1238, 2096, 2107, 2093, 2107, 1230, 1238,
+    ],
+    'lockstep_train_open_operation_age_seconds{group="dp",op="dp-all-reduce"}': [
+        0, 3.57, 0, 3.63, 0, 3.85, 0, 3.69,
+    ],
+    'lockstep_train_open_operation_age_seconds{group="pp",op="forward-send"}': [
+        3.69, 0.03, 3.92, 0.02, 0, 0.01, NAN, NAN,
+    ],
+}  # fmt: skip
+"""The last scrape of a real run (dp 2, pp 4): rank 6 was killed, rank 4 waits for it, without an
+open operation, as it looks for a receive that it posted ahead."""
+SENT_AHEAD = {
+    'lockstep_train_enqueued_sequence{group="pp"}': [
+        1235, 1238, 2096, 2107, 2093, 2107, 1231, 1238,
+    ],
+}  # fmt: skip
+"""The same, but rank 6 sent something ahead."""
+ALIVE = [NAN] * 8
+
+
+@pytest.fixture
+def pipeline(synthetic):
+    """`pipeline(down_since=seconds after the last step, also={key: values})`."""
+
+    def grid_of(down_since, also=()):
+        run = synthetic(world=8, telemetry=False, outcome=None).run()
+        layout = [dataclasses.replace(i, pp=i.rank // 2, dp=i.rank % 2, tp=0) for i in run.ranks]
+        grid = align(dataclasses.replace(run, ranks=tuple(layout)))
+        last = {key: np.array(values, dtype=float) for key, values in (SEEN | dict(also)).items()}
+        end = grid.end.max()
+        # An operation that closed long ago was last seen then.
+        closed = {key: ("open" in key) & (values < 1.0) for key, values in last.items()}
+        return dataclasses.replace(
+            grid,
+            last=last,
+            last_time={key: np.where(old, end - 9.0, end + 4.0) for key, old in closed.items()},
+            scraped_until=np.full(8, end + 4.0),
+            down_since=end + np.array(down_since),
+        )
+
+    return grid_of
+
+
+def _verdict(grid):
+    findings = Hang().detect(grid)
+    return attribute(grid, findings, [[c.weigh(grid, f) for c in CAUSES] for f in findings])
+
+
+def _told(grid):
+    return [(one.rank, one.details["state"]) for one in Hang().detect(grid)]
+
+
+def _down(rank, seconds=1.2, others=4.0):
+    return np.where(np.arange(8) == rank, seconds, others)
+
+
+def test_in_a_pipeline_the_rank_that_everybody_waits_for_in_the_end_is_named(pipeline):
+    found = Hang().detect(pipeline(_down(6)))
 
     assert [6] == [finding.rank for finding in found]
     assert "rank 4 waits for rank 6, and for that in turn rank 5 waits" in found[0].text
     assert [4] == found[0].details["missing_ranks"]
+
+
+def test_a_culprit_that_is_missing_from_nothing_is_told_with_the_chain_to_it(pipeline):
+    verdict = _verdict(pipeline(_down(6)))
+
+    assert (
+        "its process is gone. Rank 4 waits for rank 6, and for that in turn rank 5 waits in"
+        " dp-all-reduce number 124 of group dp. Confidence high (0.99)."
+    ) in verdict.sentence
+    assert [
+        (4, "waits for rank 6, and is missing from dp-all-reduce number 124 of group dp therefore"),
+        (5, "waits in dp-all-reduce for rank 4, which never arrived"),
+    ] == [(one.rank, one.why) for one in verdict.rejected]
+
+
+def test_a_rank_that_died_is_named_whatever_it_sent_ahead(pipeline):
+    assert [(6, "dead")] == _told(pipeline(_down(6), SENT_AHEAD))
+    assert [(6, "dead")] == _told(pipeline(_down(6, others=NAN), SENT_AHEAD))
+
+
+def test_a_stuck_rank_that_sent_nothing_ahead_is_named_for_certain(pipeline):
+    verdict = _verdict(pipeline(ALIVE))
+
+    assert [(6, "unknown", True)] == [
+        (c.rank, c.cause, c.confidence > 0.9) for c in verdict.culprits
+    ]
+
+
+def test_of_ranks_that_may_all_wait_none_is_named_with_confidence(pipeline):
+    verdict = _verdict(pipeline(ALIVE, SENT_AHEAD))
+
+    assert {4, 6} == {c.rank for c in verdict.culprits}
+    assert all(c.confidence < 0.7 for c in verdict.culprits)
+    assert "Rank 6 (node-6, GPU 0) may have stopped the run since step 240" in verdict.sentence
+    assert "and it cannot be told which of ranks 4, 6 began it. Confidence low" in verdict.sentence
+    assert [5] == [one.rank for one in verdict.rejected]
+
+
+@pytest.mark.parametrize(
+    ("metric", "values"),
+    [
+        ("lockstep_train_steps_total", [123, 123, 123, 123, 123, 123, 122, 123]),
+        ("lockstep_train_progress_age_seconds", [4, 4, 4, 4, 4, 4, 6.5, 4]),
+    ],
+)
+def test_of_ranks_that_may_all_wait_the_one_furthest_behind_is_named(pipeline, metric, values):
+    verdict = _verdict(pipeline(ALIVE, SENT_AHEAD | {metric: values}))
+
+    assert [(6, True)] == [(c.rank, c.confidence > 0.9) for c in verdict.culprits]
+
+
+def test_progress_that_ended_within_one_reading_tells_nothing(pipeline):
+    age = {"lockstep_train_progress_age_seconds": [4, 4, 4, 4, 4, 4, 4.9, 4]}
+
+    assert {4, 6} == {rank for rank, _ in _told(pipeline(ALIVE, SENT_AHEAD | age))}
+
+
+def test_a_frozen_rank_is_named_wherever_it_is(pipeline):
+    heartbeat = {"lockstep_train_heartbeat_age_seconds": [0, 0, 0, 0, 0, 0, 0, 4.0]}
+
+    assert [(7, "frozen")] == _told(pipeline(ALIVE, SENT_AHEAD | heartbeat))
+
+
+def test_if_everybody_waits_it_cannot_be_told_for_whom(pipeline):
+    ages = {
+        'lockstep_train_open_operation_age_seconds{group="pp",op="backward-recv"}': [
+            NAN, NAN, NAN, NAN, 3.9, NAN, 3.8, NAN,
+        ]
+    }  # fmt: skip
+    found = Hang().detect(pipeline(ALIVE, SENT_AHEAD | ages))
+
+    assert [(4, True)] == [(one.rank, one.details["certainty"] < 0.7) for one in found]
+    assert "it cannot be told whether that rank waits for another" in found[0].text
+
+
+def test_ranks_that_the_launcher_ended_after_the_stall_did_not_die_of_themselves(pipeline):
+    hang = {"outcome": {"ending": "hang"}}
+
+    assert [(6, "stuck")] == _told(pipeline([5.0] * 8))
+    assert [(6, "dead")] == _told(pipeline([4.0] * 8))
+    assert [(6, "stuck")] == _told(dataclasses.replace(pipeline([4.0] * 8), meta=hang))
+
+
+@pytest.mark.parametrize(("alive", "first"), [(1.4, True), (0.9, False), (1.2, True)])
+def test_of_two_that_died_within_a_second_scrapes_tell_who_was_first(pipeline, alive, first):
+    """Rank 6 was gone at 1.2 s, rank 3 at 1.9 s and there at `alive`."""
+    grid = pipeline(np.where(np.arange(8) == 3, 1.9, _down(6)))
+    beat = "lockstep_train_heartbeat_age_seconds"
+    when = grid.end.max() + np.where(np.arange(8) == 3, alive, np.where(_down(6) < 4, 0.7, 3.5))
+    told = dataclasses.replace(
+        grid, last=grid.last | {beat: np.full(8, 0.3)}, last_time=grid.last_time | {beat: when}
+    )
+
+    assert [6] * first == np.flatnonzero(died_first(told)).tolist()
+
+
+def test_nobody_died_first_where_all_went_together_or_nobody_looked(pipeline):
+    for down in ([4.0] * 8, ALIVE, [1.0, *[1.4] * 7]):
+        assert not died_first(pipeline(down)).any()

@@ -30,6 +30,15 @@ def test_what_is_not_a_number_becomes_none():
     json.dumps(plain, allow_nan=False)
 
 
+def test_counterfactuals_keep_nine_digits_and_the_rest_six():
+    told = {"method": "simulation", "S": 1.973012345678, "fixes": [{"gain": 0.123456789123}]}
+    verdict = Verdict("r", "degraded", "", 1.973012345678, None, None, 1.0, what_if=told)
+    plain = verdict_json(verdict)
+
+    assert (1.97301235, 1.97301) == (plain["what_if"]["S"], plain["slowdown"])
+    assert [{"gain": 0.123456789}] == plain["what_if"]["fixes"]
+
+
 def test_the_verdict_of_one_run_is_the_same_every_time(synthetic, fault):
     recipe = synthetic(faults=[fault("thermal", 2)])
 

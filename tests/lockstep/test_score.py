@@ -167,3 +167,28 @@ def test_a_layout_that_is_no_split_of_the_nodes_is_refused(lockstep: Callable[..
     answer = lockstep("score", "real", "--nodes", 8, "--layout", "dp=3")
 
     assert (64, True) == (answer.code, "does not match 8 nodes" in answer.err)
+
+
+@pytest.mark.parametrize(
+    ("layout", "sentence"),
+    [
+        ("dp=2,pp=2,vpp=2", "--layout dp=2,pp=2,vpp=2: the runs of a score have no dsp or vpp"),
+        ("dp=4,dsp=3", "--layout dp=4,dsp=3: the runs of a score have no dsp or vpp"),
+        ("layers=4", "lockstep: Invalid value: --layout has no part 'layers'"),
+    ],
+)
+def test_a_layout_that_no_run_of_a_score_has_is_refused(
+    lockstep: Callable[..., Any], ran: list[str], layout: str, sentence: str
+) -> None:
+    answer = lockstep("score", "real", "--layout", layout)
+
+    assert (64, []) == (answer.code, ran)
+    assert sentence in answer.err
+    assert answer.err.count("--layout") == 1
+
+
+def test_faults_are_scored_without_a_layout(lockstep: Callable[..., Any]) -> None:
+    answer = lockstep("score", "faults", "--layout", "dp=2")
+
+    assert 64 == answer.code
+    assert "score faults has no --layout" in answer.err

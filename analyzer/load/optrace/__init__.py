@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analyzer.load.optrace.fold import fold
+from analyzer.load.optrace.fold import fold, timed
 from analyzer.load.optrace.layout import parse, read_meta
 from analyzer.load.optrace.planes import to_trace
 from analyzer.load.optrace.public import read
@@ -49,8 +49,15 @@ def from_run(run: Run) -> Trace:
     ops = run.ops[~run.ops["step"].isin(masked)]
     if ops.empty:
         raise LoadError(f"{run.name} has operations only of steps that are slow by design")
-    trace = to_trace(fold(ops), _layout(run.meta, run), run.name)
-    notes = (f"{len(masked)} steps are {BY_DESIGN}",) if masked else ()
+    if not (whole := len(timed(ops))):
+        raise LoadError(f"{run.name} has no operation with a start and a duration; all are NaN")
+    rows = fold(ops)
+    if rows.empty:
+        raise LoadError(f"{run.name} has no whole step of operations that the model knows")
+    trace = to_trace(rows, _layout(run.meta, run), run.name)
+    notes = [f"{len(masked)} steps are {BY_DESIGN}"] if masked else []
+    if whole < len(ops):
+        notes.append(f"{len(ops) - whole} operations have no times")
     wall = run.windows.groupby("from_step")["wall_seconds"].mean().reindex(trace.steps)
     observed = None if wall.isna().any() else wall.to_numpy(dtype=float, copy=True)
     return replace(trace, observed=observed, missing=(*trace.missing, *notes))

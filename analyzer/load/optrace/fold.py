@@ -40,9 +40,21 @@ WHO = ["rank", "step"]
 WORKER_OP = ["dp_rank", "stage", "step", "optype", "seq_id"]
 
 
+def timed(ops: pd.DataFrame) -> pd.DataFrame:
+    """The rows that have a start, a duration and a place on the run's clock."""
+    return ops[(ops[["start_ts", "duration", "start_ns"]].abs() < np.inf).all(axis=1)]
+
+
 def fold(ops: pd.DataFrame) -> pd.DataFrame:
-    """Rows of contract.archive.OPS as rows of public.COLUMNS, one a worker and operation."""
-    ops = ops[~ops["optype"].isin(UNTOLD)].assign(
+    """Rows of contract.archive.OPS as rows of public.COLUMNS, one a worker and operation.
+
+    Rows without times are left out; without any that the model knows, none come back.
+    """
+    ops = timed(ops)
+    ops = ops[~ops["optype"].isin(UNTOLD)]
+    if ops.empty:
+        return ops.reindex(columns=list(COLUMNS))
+    ops = ops.assign(
         end=lambda rows: rows["start_ts"] + rows["duration"],
         mb_id=lambda rows: _micro_batch(rows),
     )

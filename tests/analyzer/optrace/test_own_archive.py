@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from analyzer import synth
 from analyzer.load.optrace import from_run
@@ -255,3 +257,49 @@ def test_an_archive_without_usable_operations_says_so(archive, ops, tags, words)
     run = _run(archive.iloc[ops] if ops is not None else archive.iloc[:0], tags)
     with pytest.raises(LoadError, match=words):
         from_run(run)
+
+
+def _small(stages):
+    scene = synth.Scene(dp=2, pp=stages, micro_batches=2, steps=2, seed=1)
+    ops = _archive(synth.trace(scene), tp=1)
+    return ops.astype({"start_ns": float, "end_ns": float})
+
+
+SMALL = {stages: _small(stages) for stages in (1, 2)}
+TIMES = ("start_ts", "duration", "start_ns", "end_ns")
+
+
+@settings(max_examples=24)
+@given(
+    stages=st.sampled_from(sorted(SMALL)),
+    name=st.sampled_from(TIMES),
+    value=st.sampled_from((np.nan, np.inf, -np.inf)),
+    row=st.integers(0, 10_000),
+)
+def test_any_one_time_that_is_no_number_is_refused_or_left_out(stages, name, value, row):
+    ops = SMALL[stages].copy()
+    ops.loc[row % len(ops), name] = value
+    try:
+        trace = from_run(_run(ops))
+    except LoadError:
+        return
+    assert np.isfinite(trace.start).all()
+    assert np.isfinite(trace.duration).all()
+    assert name == "end_ns" or any("1 operations have no times" in one for one in trace.missing)
+
+
+def test_an_archive_without_any_time_says_so(archive):
+    with pytest.raises(LoadError, match="no operation with a start and a duration; all are NaN"):
+        from_run(_run(archive.assign(duration=np.nan)))
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [_op("tp-all-reduce", 0.0, 0.1)],
+        [COMPUTE, _op("grads-reduce-scatter", 1.0, 1.1), _op("optimizer", 1.1, 1.2)],
+    ],
+)
+def test_operations_of_no_whole_step_are_refused(ops):
+    with pytest.raises(LoadError, match="no whole step of operations that the model knows"):
+        from_run(_run(pd.DataFrame(ops)))

@@ -200,6 +200,8 @@ def test_the_document_is_plain_json():
     assert ["method", "S", "S_t", "S_dp", "S_pp", "M_W", "M_S", "fixes"] == list(told)[:8]
     assert "node-9" == told["fixes"][0]["remove"]
     assert told["M_W"] == pytest.approx(1, abs=0.1)
+    assert found.published.s_steps.tolist() == told["S_steps"]
+    assert told["S"] == pytest.approx(np.mean(told["S_steps"]))
 
 
 def test_the_document_of_a_refusal_says_why():

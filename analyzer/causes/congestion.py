@@ -1,0 +1,29 @@
+"""A link is full: its packets are told to wait and arrive."""
+
+import numpy as np
+
+from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, is_known, movements
+from analyzer.signs.series import spans
+from collector.contract.words import Cause
+
+
+class Congestion:
+    """Must see: pauses (PFC) or waiting for credit at the node, since the transfers take longer.
+
+    Must not see: errors, losses or a lower speed of its link (reference 7, L6).
+    """
+
+    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
+        """Strong with counters of the node; nothing without them."""
+        if finding.kind != "link":
+            return Evidence(Cause.CONGESTION, -8.0)
+        during, before = (np.flatnonzero(each) for each in spans(grid, finding))
+        waits = movements(grid, during, before, FULL_LINK)
+        facts = [Fact(True, each.text, each.query) for each in waits]
+        if not waits:
+            missing = () if is_known(grid, FULL_LINK) else ("pauses and credits of the links",)
+            return Evidence(Cause.CONGESTION, -4.0, (), missing)
+        bad = movements(grid, during, before, (*SPEEDS, *BAD_LINK))
+        facts += [Fact(False, each.text, each.query) for each in bad]
+        return Evidence(Cause.CONGESTION, 1.0 if bad else 6.0, tuple(facts))

@@ -1,0 +1,34 @@
+"""The GPU's memory makes errors: corrected ones cost time, uncorrectable ones cost rows."""
+
+from analyzer import signs
+from analyzer.contrast import compute_share
+from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.signs.weigh import weigh
+from analyzer.signs.xid import parts
+from collector.contract.words import Cause
+
+
+class Ecc:
+    """Must see: memory errors or replaced rows (NVML F3 to F6, F142 to F145) that began with it.
+
+    XID 48, 63, 64, 94 or 95 with it say the same. Must not see: the excess outside the compute
+    phases (reference 7, L6).
+    """
+
+    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
+        """Strong with uncorrectable errors that began with the slowdown, fair with corrected."""
+        if finding.kind != "slow":
+            return Evidence(Cause.ECC, -8.0)
+        facts: list[Fact] = []
+        missing: list[str] = []
+        odds = weigh(signs.ecc(grid, finding), "memory errors of the GPU", facts, missing)
+        logged = signs.xid(grid, finding)
+        if logged is not None and logged.explains and Cause.ECC in parts(grid, finding):
+            facts.append(Fact(True, logged.text, logged.query))
+            odds += 2.0
+        share = compute_share(finding)
+        if share < 0.5:
+            text = f"only {share:.0%} of the excess is in the compute phases"
+            facts.append(Fact(False, text, "phase shares of the finding"))
+            odds -= 4.0
+        return Evidence(Cause.ECC, odds, tuple(facts), tuple(missing))

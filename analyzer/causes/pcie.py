@@ -1,0 +1,33 @@
+"""The way between host and GPU has become narrow, or repeats itself."""
+
+from analyzer import signs
+from analyzer.contrast import compute_share
+from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.signs.weigh import weigh
+from collector.contract.words import Cause
+
+
+class Pcie:
+    """Must see: fewer lanes, a lower generation or replays (NVML F94) that began with it.
+
+    Must not see: NVLink errors, or the excess in the compute phases, where nothing is copied
+    (reference 7, L6).
+    """
+
+    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
+        """Strong with a link that fell with the slowdown."""
+        if finding.kind != "slow":
+            return Evidence(Cause.PCIE, -8.0)
+        facts: list[Fact] = []
+        missing: list[str] = []
+        odds = weigh(signs.pcie(grid, finding), "the GPU's PCIe link", facts, missing)
+        copying = 1.0 - compute_share(finding)
+        copies = copying >= 0.5
+        text = f"{copying:.0%} of the excess is where data is copied, outside the compute phases"
+        facts.append(Fact(copies, text, "phase shares of the finding"))
+        odds += 1.0 if copies else -4.0
+        other = signs.nvlink(grid, finding)
+        if other is not None and other.explains:
+            facts.append(Fact(False, other.text, other.query))
+            odds -= 3.0
+        return Evidence(Cause.PCIE, odds, tuple(facts), tuple(missing))

@@ -1,0 +1,38 @@
+"""The driver logged an error of the rank's GPU, and no part of it tells more."""
+
+from analyzer import signs
+from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.signs.weigh import weigh
+from analyzer.signs.xid import parts
+from collector.contract.words import Cause
+
+OF_A_PART = 5.0
+STOPPED = 9.0
+"""A process that ends right after its GPU's error ended for it: more than that it ended."""
+
+
+class Xid:
+    """Must see: an XID at the onset, or shortly before the rank stopped, not the application's.
+
+    Must not see: XIDs of memory or links only; those parts are causes of their own.
+    """
+
+    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
+        """Strong by the time of the event alone."""
+        if finding.kind not in ("slow", "hang"):
+            return Evidence(Cause.XID, -8.0)
+        facts: list[Fact] = []
+        missing: list[str] = []
+        logged = signs.xid(grid, finding)
+        odds = weigh(logged, "the driver's log", facts, missing)
+        if logged is None or not logged.explains:
+            return Evidence(Cause.XID, min(odds, 0.0), tuple(facts), tuple(missing))
+        if finding.kind == "hang":
+            return Evidence(Cause.XID, STOPPED, tuple(facts), tuple(missing))
+        told = parts(grid, finding)
+        if told and None not in told:
+            names = ", ".join(sorted(str(part) for part in told))
+            text = f"the XIDs are about a part that is a cause of its own: {names}"
+            facts.append(Fact(False, text, logged.query))
+            odds -= OF_A_PART
+        return Evidence(Cause.XID, odds, tuple(facts), tuple(missing))

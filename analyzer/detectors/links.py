@@ -1,0 +1,121 @@
+"""Transfers between nodes that take longer while every rank works as before: the network."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.shift import Blocks, Shift, blocks, highest, refine, sustained
+from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, movements
+from analyzer.transfers import by_block, median, transfers
+
+FLOOR = 0.10
+"""Of a usual step, by the medians of the steps."""
+TIMES = 3.0
+"""Three of four transfers take this many times the usual one, and half the floor. With a link fault
+of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to twenty processes
+wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
+STEPS_AT_LEAST = 20
+
+
+class Links:
+    """Transfer = least collective seconds in the data-parallel group: the last to come only sends.
+
+    Durations alone cannot tell which link of a ring is slow: all its ranks wait alike. So a link
+    is accused where a node's own counters moved and the others' did not, or where the group has
+    two nodes, between which there is one way. Otherwise the finding says that it is the network
+    and accuses nobody (reference 7, L4). With pipeline stages collectives hold bubbles: no finding.
+    """
+
+    def detect(self, grid: Grid) -> Sequence[Finding]:
+        """At most one finding: `link` accuses, `network` does not."""
+        if len({info.node for info in grid.ranks}) < 2 or len({i.pp for i in grid.ranks}) > 1:
+            return ()
+        groups = blocks(grid)
+        usual = median(grid.time["wall"][~grid.masked])
+        transfer = transfers(grid)
+        if not groups.members or not np.isfinite(usual):
+            return ()
+        for series in by_block(transfer, groups, usual):
+            for shift in highest(series):
+                inside = np.concatenate(groups.members[shift.first : shift.last])
+                outside = np.setdiff1d(np.concatenate(groups.members), inside)
+                now, then = median(transfer[inside]), median(transfer[outside])
+                if (
+                    shift.score >= shift.critical
+                    and now - then >= FLOOR * usual
+                    and _in_most_steps(transfer[inside]) >= max(FLOOR / 2 * usual, TIMES * then)
+                    and (shift.last - shift.first) * groups.steps >= STEPS_AT_LEAST
+                    and sustained(series, shift)
+                ):
+                    return (_finding(grid, groups, shift, transfer, (then, now), inside, outside),)
+        return ()
+
+
+def _in_most_steps(cells: FloatGrid) -> float:
+    """The lower quartile: a slow link slows every transfer, a lack of processors only some."""
+    there = cells[np.isfinite(cells)]
+    return float(np.quantile(there, 0.25)) if there.size else 0.0
+
+
+def _finding(
+    grid: Grid, groups: Blocks, shift: Shift, transfer: FloatGrid, seconds: tuple[float, float],
+    inside: NDArray[np.int64], outside: NDArray[np.int64],
+) -> Finding:  # fmt: skip
+    then, now = seconds
+    first, last = _edges(groups, shift, transfer, seconds)
+    nodes = list(dict.fromkeys(info.node for info in grid.ranks))
+    moved = movements(grid, inside, outside, (*SPEEDS, *BAD_LINK, *FULL_LINK))
+    named = list(dict.fromkeys(each.node for each in moved))
+    node = named[0] if len(named) == 1 else None
+    two = len(nodes) == 2
+    wall = median(grid.time["wall"][inside])
+    slowdown = wall / max(wall - (now - then), 1e-9)
+    margin = 1.96 * shift.error / max(shift.effect, 1e-9) * (slowdown - 1.0)
+    step = int(grid.from_step[first])
+    text = (
+        f"transfers between {_listed(nodes)} take {now * 1e3:.1f} ms a step from step {step},"
+        f" {then * 1e3:.1f} ms before; the last rank to come waits as long: it is the network"
+    )
+    if not two and node is None:
+        text += ", and no node counts what would tell whose link it is"
+    details: dict[str, Any] = {
+        "nodes": nodes,
+        "node": node,
+        "link": f"{nodes[0]} -- {nodes[1]}" if two else node,
+        "transfer_seconds": now,
+        "transfer_seconds_before": then,
+    }
+    return Finding(
+        detector="links",
+        kind="link" if two or node is not None else "network",
+        rank=None,
+        first=first,
+        last=last,
+        slowdown=slowdown,
+        interval=(max(slowdown - margin, 1.0), slowdown + margin),
+        score=shift.score,
+        share={},
+        text=text,
+        details=details,
+    )
+
+
+def _edges(
+    groups: Blocks, shift: Shift, transfer: FloatGrid, levels: tuple[float, float]
+) -> tuple[int, int | None]:
+    """First window and the one after the last (None = to the end), from blocks to windows."""
+    first = groups.first(shift.first)
+    usable = np.concatenate(groups.members)
+    begin, _ = refine(transfer[usable], *levels)
+    fine = int(usable[min(begin, len(usable) - 1)])
+    # Beyond two blocks it is another span that single steps happen to fit better.
+    near = abs(fine - first) <= 2 * groups.steps
+    last = None if shift.last == len(groups) else groups.stop(shift.last)
+    return fine if near and shift.first > 0 else first, last
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    return " and ".join(nodes) if len(nodes) < 3 else f"{len(nodes)} nodes"

@@ -1,0 +1,38 @@
+"""A finding about a link between nodes -> a named culprit without a rank."""
+
+from datetime import UTC, datetime
+
+from analyzer.posterior import Posterior
+from analyzer.run import Culprit, Fact, Finding, Grid
+
+PAGE_SLOWDOWN = 1.10
+CERTAIN = 0.99
+
+
+def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
+    """The culprit of a finding of kind `link`: the node whose link it is, or the two nodes."""
+    since = datetime.fromtimestamp(float(grid.start[finding.first]), UTC)
+    confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
+    return Culprit(
+        scope="link",
+        rank=None,
+        node=finding.details["node"],
+        gpu=None,
+        uuid=None,
+        dp=None,
+        pp=None,
+        tp=None,
+        link=finding.details["link"],
+        from_step=int(grid.from_step[finding.first]),
+        to_step=None if finding.last is None else int(grid.to_step[finding.last - 1]),
+        since=since.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        slowdown=finding.slowdown,
+        slowdown_interval=finding.interval,
+        cause=causes.cause,
+        confidence=confidence,
+        tier="page" if finding.slowdown >= PAGE_SLOWDOWN else "record",
+        evidence=(
+            Fact(True, finding.text, "wall_seconds - own_seconds of steps.parquet, least by step"),
+            *causes.facts,
+        ),
+    )

@@ -1,0 +1,50 @@
+"""A sign as log odds for the cause that it is the mark of, with its facts."""
+
+from analyzer.run import Fact
+from analyzer.signs.shape import ALIKE, UNLIKE, Sign
+
+GRAVE = 6.0
+SLIGHT = 3.5
+SILENT = -5.0
+"""The part answers and tells of no trouble."""
+NOT_TOLD = -2.5
+"""Nobody answers for the part: its troubles are rare, and nothing speaks for one."""
+ANOTHER_TIME = -5.0
+
+
+def weigh(sign: Sign | None, part: str, facts: list[Fact], missing: list[str]) -> float:
+    """Log odds of a cause by the sign that it must show.
+
+    Args:
+        sign: Of the finding's GPU; None = nobody answered.
+        part: What did not answer then, in words.
+        facts: Gets what was seen.
+        missing: Gets `part` if nobody answered.
+    """
+    if sign is None:
+        missing.append(part)
+        return NOT_TOLD
+    facts.append(Fact(sign.explains, f"{sign.text}{_when(sign)}", sign.query))
+    if not sign.seen:
+        return SILENT
+    odds = GRAVE if sign.grave else SLIGHT
+    if sign.with_onset is False:
+        return odds + ANOTHER_TIME
+    if sign.follows >= ALIKE:
+        text = f"own time follows it (Spearman's rho {sign.follows:.2f} over the steps)"
+        facts.append(Fact(True, text, sign.query))
+        odds += 1.0
+    elif sign.follows < UNLIKE:
+        text = f"own time does not follow it (Spearman's rho {sign.follows:.2f} over the steps)"
+        facts.append(Fact(False, text, sign.query))
+        odds -= 2.0
+    return odds
+
+
+def _when(sign: Sign) -> str:
+    if not sign.seen or sign.with_onset is None:
+        return ""
+    if sign.with_onset:
+        return ", since the slowdown began"
+    side = "after" if sign.began > 0 else "before"
+    return f", but that began {abs(sign.began):.0f} s {side} the slowdown"

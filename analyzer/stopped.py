@@ -1,0 +1,120 @@
+"""How ranks were last seen: gone, frozen, inside an operation, or with one under way."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import FloatGrid, Grid
+from collector.contract import metrics
+
+FROZEN_SECONDS = 3.0
+"""A heartbeat (every second) older than this is a frozen process (contract TRAIN_HEARTBEAT_AGE)."""
+SCRAPE_SECONDS = 1.0
+"""Between two scrapes of our recorder; of a rank that showed no sign of life it is assumed."""
+READ_SECONDS = 1.0
+"""How old a reading may be when it is scraped (collector.config, fast_period)."""
+ALIVE = tuple(
+    metric.name
+    for metric in (metrics.TRAIN_HEARTBEAT_AGE, metrics.TRAIN_PROGRESS_AGE, metrics.TRAIN_STEPS)
+)
+"""What only a living rank shows (collector.collectors.training)."""
+
+
+def dead(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) whose process was gone in the end."""
+    down = grid.down_since
+    return np.zeros(len(grid.ranks), dtype=bool) if down is None else np.isfinite(down)
+
+
+def alive_until(grid: Grid) -> FloatGrid:
+    """(R,) unix seconds of the last scrape that saw the rank alive; NaN = nobody knows."""
+    seen = np.full(len(grid.ranks), np.nan)
+    for key, values in grid.last.items():
+        # The dead keep their sequences: of those that are not they are a sign of life.
+        lives = ~dead(grid) if key.startswith(metrics.TRAIN_ENQUEUED.name) else key in ALIVE
+        there = lives & np.isfinite(values)
+        seen = np.fmax(seen, np.where(there, grid.last_time[key], np.nan))
+    if grid.down_since is None:
+        return seen
+    assumed: FloatGrid = np.where(np.isfinite(seen), seen, grid.down_since - SCRAPE_SECONDS)
+    return assumed
+
+
+def died_first(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) the rank that was gone before any other could be; nobody where scrapes cannot tell.
+
+    A process died between the last scrape that saw it alive and the first that did not, so one
+    died before another for certain only if these spans do not overlap.
+    """
+    gone = dead(grid)
+    nobody = np.zeros(len(grid.ranks), dtype=bool)
+    if grid.down_since is None or not gone.any():
+        return nobody
+    earliest = float(np.nanmin(grid.down_since))
+    maybe = ~(alive_until(grid) >= earliest)
+    first: NDArray[np.bool_] = gone & maybe
+    return first if first.sum() == 1 and not maybe.all() else nobody
+
+
+def frozen(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) heartbeat old when the process was last seen, older than the peers' by as much."""
+    age = grid.last.get(metrics.TRAIN_HEARTBEAT_AGE.name)
+    if age is None or not np.isfinite(age).any():
+        return np.zeros(len(grid.ranks), dtype=bool)
+    stands: NDArray[np.bool_] = age - np.nanmin(age) >= FROZEN_SECONDS
+    return stands
+
+
+def under_way(grid: Grid) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """((R,) whose sequences are known, (R,) who began an operation that is not complete).
+
+    That is no proof of waiting: a rank may send ahead and compute on.
+    """
+    known = np.zeros(len(grid.ranks), dtype=bool)
+    begun = np.zeros(len(grid.ranks), dtype=bool)
+    for key, enqueued in grid.last.items():
+        if key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):
+            done = grid.last.get(key.replace("enqueued", "completed"))
+            known |= np.isfinite(enqueued)
+            if done is not None:
+                begun |= enqueued > done
+    return known, begun
+
+
+def inside(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) who was last seen inside an operation, longer than a step takes."""
+    found = np.zeros(len(grid.ranks), dtype=bool)
+    for key, age in grid.last.items():
+        if key.startswith(metrics.TRAIN_OPEN_OP_AGE.name):
+            found |= now(grid, key) & (age >= step_seconds(grid))
+    return found
+
+
+def now(grid: Grid, key: str) -> NDArray[np.bool_]:
+    """(R,) whose open operation opened after the last step began; an earlier one has ended."""
+    ended = float(grid.end.max()) if len(grid.end) else -np.inf
+    opened = grid.last_time[key] - grid.last[key]
+    later: NDArray[np.bool_] = opened >= ended - step_seconds(grid) - 0.5
+    return later
+
+
+def furthest_behind(grid: Grid, suspects: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(R,) the suspects with the fewest steps, and of those who stopped clearly before the others.
+
+    Whoever waits went on until it needed the one that it waits for.
+    """
+    steps = grid.last.get(metrics.TRAIN_STEPS.name)
+    if steps is not None and np.isfinite(steps[suspects]).all():
+        suspects = suspects & (steps == steps[suspects].min())
+    age = grid.last.get(metrics.TRAIN_PROGRESS_AGE.name)
+    if age is None or not np.isfinite(age[suspects]).all():
+        return suspects
+    stopped = grid.last_time[metrics.TRAIN_PROGRESS_AGE.name] - age
+    earliest: NDArray[np.bool_] = suspects & (stopped <= stopped[suspects].min() + READ_SECONDS)
+    return earliest
+
+
+def step_seconds(grid: Grid) -> float:
+    """Median seconds of a step; 0 where nobody knows."""
+    wall = grid.time["wall"]
+    there = wall[np.isfinite(wall)]
+    return float(np.median(there)) if there.size else 0.0

@@ -1,0 +1,75 @@
+"""Slow links: named where it is known whose, told where it is not, and silent in healthy runs."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from analyzer.align import align
+from analyzer.attribute import diagnose
+from analyzer.detectors.links import Links
+
+
+@pytest.mark.parametrize("factor", [1.3, 2.0])
+def test_of_two_nodes_the_link_between_is_named(synthetic, fault, factor):
+    verdict = diagnose(synthetic(world=2, faults=[fault("link", 1, factor, 80)]).run()).verdict
+    (culprit,) = verdict.culprits
+
+    assert ("link", None, None, "node-0 -- node-1", "link") == (
+        culprit.scope, culprit.rank, culprit.node, culprit.link, culprit.cause
+    )  # fmt: skip
+    assert 80 == pytest.approx(culprit.from_step, abs=6)
+    assert factor == pytest.approx(culprit.slowdown, rel=0.1)
+    assert verdict.sentence.startswith("The link node-0 -- node-1 holds the run back from step ")
+
+
+@pytest.mark.parametrize(("kind", "cause"), [("loss", "link"), ("full", "congestion")])
+def test_the_node_whose_counters_moved_is_named(synthetic, fault, kind, cause):
+    verdict = diagnose(synthetic(world=4, faults=[fault(kind, 2, 1.5, 80)]).run()).verdict
+
+    assert [("link", None, "node-2", cause)] == [
+        (c.scope, c.rank, c.node, c.cause) for c in verdict.culprits
+    ]
+
+
+def test_of_a_ring_without_counters_nobody_is_named_and_the_network_is_told(synthetic, fault):
+    verdict = diagnose(synthetic(world=4, faults=[fault("link", 2, 1.5, 80)]).run()).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "it is the network, and no node counts" in verdict.sentence
+
+
+@pytest.mark.parametrize("kind", ["compute", "nvlink", "cpu-quota"])
+def test_a_slow_rank_is_no_slow_link(synthetic, fault, kind):
+    grid = align(synthetic(world=2, faults=[fault(kind, 1, 2.0)]).run())
+
+    assert () == tuple(Links().detect(grid))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_healthy_run_has_no_slow_link(synthetic, seed):
+    grid = align(synthetic(seed=seed, world=2 + seed % 3, noise=0.08, telemetry=False).run())
+
+    assert () == tuple(Links().detect(grid))
+
+
+def test_moved_counters_alone_accuse_nobody(synthetic, fault):
+    verdict = diagnose(synthetic(faults=[fault("loss", 2, 1.0, 80)]).run()).verdict
+
+    assert ("healthy", ()) == (verdict.status, verdict.culprits)
+
+
+def test_pipeline_stages_hide_transfers_in_bubbles(synthetic, fault):
+    grid = align(synthetic(world=2, faults=[fault("link", 1, 2.0)], telemetry=False).run())
+    stages = tuple(dataclasses.replace(info, dp=0, pp=info.rank) for info in grid.ranks)
+
+    assert ["link"] == [found.kind for found in Links().detect(grid)]
+    assert () == tuple(Links().detect(dataclasses.replace(grid, ranks=stages)))
+
+
+def test_transfers_that_are_slow_in_some_steps_only_are_a_lack_of_processors(synthetic):
+    grid = align(synthetic(world=2, telemetry=False).run())
+    longer = 0.04 * (np.arange(len(grid.start)) % 5 < 3)[:, None] * (grid.from_step > 80)[:, None]
+    time = {**grid.time, "collective": grid.time["collective"] + longer}
+
+    assert () == tuple(Links().detect(dataclasses.replace(grid, time=time)))
