@@ -13,9 +13,7 @@ from analyzer.rejected import rejected
 from analyzer.run import Finding
 
 CULPRIT = synth.Slow(dp=1, stage=0, factor=1.5, from_step=30)
-SCENE = synth.Scene(
-    dp=4, pp=2, micro_batches=4, steps=60, last_stage=2.0, slow=(CULPRIT,), seed=2
-)
+SCENE = synth.Scene(dp=4, pp=2, micro_batches=4, steps=60, last_stage=2.0, slow=(CULPRIT,), seed=2)
 
 
 def _grid(scene):
