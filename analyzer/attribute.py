@@ -25,7 +25,7 @@ from analyzer.strata import strata
 BLOCKS_AT_LEAST = 6
 """Three before and three after a change are the fewest that a shift is found in."""
 COVERAGE_AT_LEAST = 0.5
-NOTICED_AT_MOST = 1.25
+NOTICED_AT_MOST = 1.5
 """A run in which only slower ranks than this would have been noticed is not called healthy."""
 NOTHING_SEEN = Look()
 

@@ -33,8 +33,8 @@ def test_a_healthy_sentence_states_the_coverage(synthetic):
 
     assert sentence == (
         "Healthy: no rank holds the run back. Seen: 235 steps of 4 ranks after warm-up, 100% of"
-        " the expected step times. A rank slower by 1.06x would have been noticed"
-        " (emulated devices, simulated GPU telemetry)."
+        " the expected step times. A rank that became slower by 1.06x for half of it would have"
+        " been noticed (emulated devices, simulated GPU telemetry)."
     )
 
 

@@ -116,10 +116,14 @@ def test_a_step_communicates_as_often_as_the_arithmetic_says(tensor: Path) -> No
     assert {rank: {2} for rank in range(4)} == per_step(ops, "optimizer-clip-main-grad")
 
 
-def test_a_healthy_pipeline_is_healthy(interleaved: Path) -> None:
-    done = lockstep("analyze", interleaved)
+def test_in_a_healthy_pipeline_nobody_is_named(interleaved: Path) -> None:
+    """On a machine that does other work too, 50 steps may be too noisy to be called healthy."""
+    done = lockstep("analyze", interleaved, "-o", "json")
+    verdict: dict[str, Any] = json.loads(done.stdout)
 
-    assert 0 == done.returncode, done.stdout
+    assert [] == verdict["culprits"]
+    assert (verdict["status"], done.returncode) in {("healthy", 0), ("unknown", 3)}
+    assert 0 == done.returncode or "would have been noticed" in verdict["sentence"]
 
 
 def test_the_verdict_names_the_slow_rank_of_a_tensor_parallel_stage(tensor: Path) -> None:
