@@ -7,6 +7,7 @@ import numpy as np
 
 from analyzer.contrast import column_of
 from analyzer.cost import cost
+from analyzer.foreign.verdict import PAGE_EFFECT
 from analyzer.foreign.words import LATE_QUERY
 from analyzer.from_operations import Look
 from analyzer.from_operations.adds import DETECTOR
@@ -66,10 +67,7 @@ def culprit(
         from_step, since = _stopped(grid, column)
     else:
         from_step, since = int(grid.from_step[finding.first]), float(grid.start[finding.first])
-    if suspect is not None and seen.simulated:
-        page = suspect.culprit.tier == "page"
-    else:
-        page = hang or _pages(grid, finding, slow)
+    page = hang or _wakes(grid, finding, slow, seen)
     return Culprit(
         scope="rank",
         rank=info.rank,
@@ -118,6 +116,20 @@ def _confirms(other: Finding, finding: Finding) -> bool:
     other_end = 10**9 if other.last is None else other.last
     common = min(end, other_end) - max(finding.first, other.first)
     return 2 * common >= end - finding.first
+
+
+def _wakes(grid: Grid, finding: Finding, slow: Sequence[Finding], seen: Look) -> bool:
+    """By the bounds of the windows, and by the simulation where it knows the suspect.
+
+    Operations that cannot tell which of two workers is normal wake nobody; windows that can, do.
+    """
+    suspect = seen.of(grid, finding)
+    if suspect is None or not seen.simulated:
+        return _pages(grid, finding, slow)
+    if finding.detector == DETECTOR or suspect.culprit.tier == "page":
+        return suspect.culprit.tier == "page"
+    inside = len(suspect.inside) / max(int((~grid.masked).sum()), 1)
+    return _pages(grid, finding, slow) and seen.gain(suspect) >= PAGE_EFFECT * inside
 
 
 def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:

@@ -37,6 +37,12 @@ class Look:
         """Whether the simulation explains the run."""
         return self.verdict is not None and self.verdict.what_if["method"] == "simulation"
 
+    def gain(self, suspect: Placed) -> float:
+        """Share of all steps seen that goes with a suspect mended, simulated."""
+        fixes = () if self.verdict is None else self.verdict.what_if.get("fixes", ())
+        who = f"rank {suspect.culprit.rank}"
+        return next((float(fix["gain"]) for fix in fixes if fix["remove"] == who), 0.0)
+
     def of(self, grid: Grid, finding: Finding) -> Placed | None:
         """The suspect that a finding is about: one of its ranks, in some of its windows."""
         if finding.kind != "slow":

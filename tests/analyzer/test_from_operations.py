@@ -255,6 +255,14 @@ def test_of_two_replicas_who_is_slow_by_the_sign_alone_wakes_nobody() -> None:
     assert max(culprit.confidence for culprit in told.culprits) <= 0.5
 
 
+def test_of_two_replicas_who_became_slow_wakes_somebody() -> None:
+    slow = synth.Slow(dp=1, stage=2, factor=1.4, from_step=15)
+    told = verdict(synth.Scene(dp=2, pp=4, micro_batches=4, steps=60, slow=(slow,)))
+
+    assert [(1, 2)] == named(told)
+    assert ["page"] == [culprit.tier for culprit in told.culprits]
+
+
 def test_of_two_ranks_that_always_differed_nobody_knows_which_is_normal() -> None:
     slow = synth.Slow(dp=1, stage=0, factor=1.3)
     told = verdict(synth.Scene(dp=2, pp=1, micro_batches=4, steps=60, slow=(slow,)), ops=False)
