@@ -129,10 +129,11 @@ def _let_go(
     grid: Grid, slow: Sequence[Finding], hangs: Sequence[Finding], seen: Look
 ) -> tuple[Rejected, ...]:
     """By the windows, and by the operations who else."""
-    first = rejected(grid, slow, hangs)
     named = [finding.rank for finding in (*slow, *hangs)]
+    windows, operations = rejected(grid, slow, hangs), adds.rejected(seen, grid, named)
+    # Without culprit the operations know more of who nearly was one.
+    first, second = (windows, operations) if named else (operations, windows)
     told = {one.rank for one in first}
-    second = adds.rejected(seen, grid, named)
     return (*first, *(one for one in second if one.rank not in told))
 
 
