@@ -78,6 +78,8 @@ class Grid:
         meta: run.json.
         down_since: (R,) unix seconds of the first scrape from which the rank's process stayed
             gone, NaN = it was there at the last scrape or nobody knows; None = not looked for.
+        work: (W,) predicted work of a step, median over ranks: model FLOPs, or tokens where those
+            are not told; NaN = not known, None = never told.
         scrape_seconds: Median time between two scrapes of a node; NaN = not known.
     """
 
@@ -97,6 +99,7 @@ class Grid:
     missing: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     down_since: FloatGrid | None = None
+    work: FloatGrid | None = None
     scrape_seconds: float = float("nan")
 
 

@@ -1,6 +1,7 @@
 """The whole run against its own past: did every step become slower, and all ranks alike?"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,11 +17,16 @@ SHARE_AT_LEAST = 0.1
 
 
 class Change:
-    """Step time, the median over ranks of wall time, in log ratio to its own past."""
+    """Step time, the median over ranks of wall time, in log ratio to its own past.
+
+    Divided by the predicted work of the steps where ranks tell it (reference 7, L1): twice the
+    tokens in twice the time is no slowdown.
+    """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
         """One finding: `structure` if all ranks slowed alike (no node's fault), else `change`."""
-        groups = blocks(grid)
+        groups, seen = blocks(grid), grid
+        grid = _per_work(grid)
         wall = np.log(block_means(grid.time["wall"], groups))
         step = column_medians(wall.T)[:, None]
         for shift in highest(step):
@@ -32,6 +38,7 @@ class Change:
                 or steps < long_enough
                 or not sustained(step, shift)
                 or not _in_most_steps(grid, groups, shift)
+                or not _longer(seen, groups, shift)
             ):
                 continue
             own = _changes(np.log(block_means(grid.time["own"], groups)), shift)
@@ -62,6 +69,24 @@ class Change:
                 ),
             )
         return ()
+
+
+def _per_work(grid: Grid) -> Grid:
+    """With times per usual work of a step; as they are where nobody told it."""
+    if grid.work is None or not np.isfinite(grid.work[~grid.masked]).any():
+        return grid
+    share = grid.work / np.nanmedian(grid.work[~grid.masked])
+    share = np.where(np.isfinite(share), share, 1.0)[:, None]
+    told = {name: grid.time[name] / share for name in ("wall", "own")}
+    return replace(grid, time={**grid.time, **told})
+
+
+def _longer(grid: Grid, groups: Blocks, shift: Shift) -> bool:
+    """Whether steps took longer as they are: less work is not done faster in proportion."""
+    wall = np.log(column_medians(block_means(grid.time["wall"], groups).T))
+    inside = np.zeros(len(wall), dtype=bool)
+    inside[shift.first : shift.last] = True
+    return bool(np.nanmedian(wall[inside]) - np.nanmedian(wall[~inside]) >= FLOOR)
 
 
 def _in_most_steps(grid: Grid, groups: Blocks, shift: Shift) -> bool:

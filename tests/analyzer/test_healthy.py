@@ -56,6 +56,24 @@ def test_a_uniform_slowdown_blames_no_node(synthetic):
     assert "all ranks by the same ratio" in verdict.sentence
 
 
+@pytest.mark.parametrize(
+    ("work", "status"), [(1.0, "degraded"), (1.4, "healthy"), (0.5, "degraded")]
+)
+def test_twice_the_work_in_twice_the_time_is_no_slowdown(synthetic, work, status):
+    run = synthetic(uniform=(100, 1.4)).run()
+    later = run.windows["from_step"] >= 100
+    run.windows.loc[later, "flops"] *= work
+
+    assert status == diagnose(run).verdict.status
+
+
+def test_half_the_work_in_more_than_half_the_time_is_no_slowdown(synthetic):
+    run = synthetic().run()
+    run.windows.loc[run.windows["from_step"] >= 100, "flops"] *= 0.5
+
+    assert "healthy" == diagnose(run).verdict.status
+
+
 def test_one_rank_alone_is_unknown(synthetic):
     verdict = diagnose(synthetic(world=1).run()).verdict
 
