@@ -76,13 +76,13 @@ def align(run: Run) -> Grid:
         missing=(*run.missing, *_silent(time["own"], run.ranks, told)),
         meta=run.meta,
         down_since=told.down_since,
-        work=_work(grid_of("flops") / steps, grid_of("tokens") / steps),
+        work=_work(*(grid_of(name) / steps for name in ("flops", "tokens") if name in windows)),
         scrape_seconds=told.scrape_seconds,
     )
 
 
-def _work(flops: FloatGrid, tokens: FloatGrid) -> FloatGrid | None:
-    for told in (flops, tokens):
+def _work(*measures: FloatGrid) -> FloatGrid | None:
+    for told in measures:
         if np.nan_to_num(told).any():
             each = [row[np.isfinite(row) & (row > 0)] for row in told]
             return np.array([np.median(row) if row.size else np.nan for row in each])
