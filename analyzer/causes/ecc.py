@@ -4,7 +4,7 @@ from analyzer import signs
 from analyzer.contrast import compute_share
 from analyzer.run import Evidence, Fact, Finding, Grid
 from analyzer.signs.weigh import weigh
-from analyzer.signs.xid import parts
+from analyzer.signs.xid import logged
 from collector.contract.words import Cause
 
 
@@ -22,10 +22,7 @@ class Ecc:
         facts: list[Fact] = []
         missing: list[str] = []
         odds = weigh(signs.ecc(grid, finding), "memory errors of the GPU", facts, missing)
-        logged = signs.xid(grid, finding)
-        if logged is not None and logged.explains and Cause.ECC in parts(grid, finding):
-            facts.append(Fact(True, logged.text, logged.query))
-            odds += 2.0
+        odds += logged(grid, finding, Cause.ECC, facts)
         share = compute_share(finding)
         if share < 0.5:
             text = f"only {share:.0%} of the excess is in the compute phases"

@@ -2,8 +2,8 @@
 
 from analyzer import signs
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import weigh
-from analyzer.signs.xid import parts
+from analyzer.signs.weigh import against, weigh
+from analyzer.signs.xid import logged
 from collector.contract.words import Cause, Phase
 
 
@@ -21,17 +21,11 @@ class Nvlink:
         facts: list[Fact] = []
         missing: list[str] = []
         odds = weigh(signs.nvlink(grid, finding), "the GPU's NVLinks", facts, missing)
-        logged = signs.xid(grid, finding)
-        if logged is not None and logged.explains and Cause.NVLINK in parts(grid, finding):
-            facts.append(Fact(True, logged.text, logged.query))
-            odds += 2.0
+        odds += logged(grid, finding, Cause.NVLINK, facts)
         share = finding.share.get(Phase.GRAD_SYNC, 0.0)
         out = share >= 0.5
         text = f"{share:.0%} of the excess is where gradients leave the GPU"
         facts.append(Fact(out, text, "phase shares of the finding"))
         odds += 1.0 if out else -2.0
-        other = signs.pcie(grid, finding)
-        if other is not None and other.explains:
-            facts.append(Fact(False, other.text, other.query))
-            odds -= 3.0
+        odds += against(signs.pcie(grid, finding), facts)
         return Evidence(Cause.NVLINK, odds, tuple(facts), tuple(missing))

@@ -3,7 +3,7 @@
 from analyzer import signs
 from analyzer.contrast import compute_share
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import weigh
+from analyzer.signs.weigh import against, weigh
 from collector.contract.words import Cause
 
 
@@ -26,8 +26,5 @@ class Pcie:
         text = f"{copying:.0%} of the excess is where data is copied, outside the compute phases"
         facts.append(Fact(copies, text, "phase shares of the finding"))
         odds += 1.0 if copies else -4.0
-        other = signs.nvlink(grid, finding)
-        if other is not None and other.explains:
-            facts.append(Fact(False, other.text, other.query))
-            odds -= 3.0
+        odds += against(signs.nvlink(grid, finding), facts)
         return Evidence(Cause.PCIE, odds, tuple(facts), tuple(missing))

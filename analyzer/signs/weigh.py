@@ -41,6 +41,14 @@ def weigh(sign: Sign | None, part: str, facts: list[Fact], missing: list[str]) -
     return odds
 
 
+def against(sign: Sign | None, facts: list[Fact]) -> float:
+    """Log odds against a cause where the sign of another one explains the finding."""
+    if sign is None or not sign.explains:
+        return 0.0
+    facts.append(Fact(False, sign.text, sign.query))
+    return -3.0
+
+
 def _when(sign: Sign) -> str:
     if not sign.seen or sign.with_onset is None:
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from analyzer.contrast import column_of, gpu_words, query
-from analyzer.run import Finding, Grid
+from analyzer.run import Fact, Finding, Grid
 from analyzer.signs.series import tolerance
 from analyzer.signs.shape import Sign
 from analyzer.signs.xid_parts import APPLICATION, PART
@@ -49,6 +49,15 @@ def parts(grid: Grid, finding: Finding) -> frozenset[Cause | None]:
     return frozenset(
         PART.get(number) for _, number, _ in _events(grid, finding) if number not in APPLICATION
     )
+
+
+def logged(grid: Grid, finding: Finding, cause: Cause, facts: list[Fact]) -> float:
+    """Log odds of a cause by an XID about its part of the GPU at the finding's onset."""
+    sign = xid(grid, finding)
+    if sign is None or not sign.explains or cause not in parts(grid, finding):
+        return 0.0
+    facts.append(Fact(True, sign.text, sign.query))
+    return 2.0
 
 
 def _events(grid: Grid, finding: Finding) -> Iterator[tuple[float, int, str]]:
