@@ -1,12 +1,17 @@
-"""Verdicts made by hand, and commands run in process."""
+"""Verdicts made by hand, commands run in process, and real runs that were quiet enough to judge."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from analyzer.run import Culprit, Fact, Verdict
 from lockstep.cli import DEBUG_VARIABLE, main
+
+ATTEMPTS = 3
+"""Runs that are recorded, at most, until one can be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +63,21 @@ def verdict() -> Callable[..., Verdict]:
         )  # fmt: skip
 
     return make
+
+
+@pytest.fixture(scope="session")
+def decided() -> Callable[[Callable[[int], Sequence[str]]], Sequence[Mapping[str, Any]]]:
+    """`decided(judged)`: the verdicts that `judged(attempt)` prints as JSON, once all are decided.
+
+    Where other work disturbs a short run, "unknown" is the right verdict, and a user records a
+    longer one. Only that is tried again: a wrong name or a wrong "healthy" stands.
+    """
+
+    def again(judged: Callable[[int], Sequence[str]]) -> Sequence[Mapping[str, Any]]:
+        for attempt in range(ATTEMPTS):
+            verdicts = [json.loads(text) for text in judged(attempt)]
+            if all(verdict["status"] != "unknown" for verdict in verdicts):
+                break
+        return verdicts
+
+    return again

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,25 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tensor(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two stages of two tensor-parallel ranks; rank 3 becomes too hot."""
+def judged(
+    tmp_path_factory: pytest.TempPathFactory, decided: Callable[..., Any]
+) -> tuple[Path, Mapping[str, Any]]:
+    """(archive, verdict) of two stages of two tensor-parallel ranks; rank 3 becomes too hot."""
     fault = ("--fault", "thermal:rank=3,factor=1.6", "--steps", "80")
-    return finished(tmp_path_factory.mktemp("runs") / "tensor", *TENSOR, *fault)
+    archives: list[Path] = []
+
+    def record(_: int) -> list[str]:
+        archives.append(finished(tmp_path_factory.mktemp("runs") / "tensor", *TENSOR, *fault))
+        return [lockstep("analyze", archives[-1], "-o", "json").stdout]
+
+    (verdict,) = decided(record)
+    return archives[-1], verdict
+
+
+@pytest.fixture(scope="module")
+def tensor(judged: tuple[Path, Mapping[str, Any]]) -> Path:
+    """The archive of `judged`."""
+    return judged[0]
 
 
 def ops_of(archive: Path) -> pd.DataFrame:
@@ -126,12 +142,13 @@ def test_in_a_healthy_pipeline_nobody_is_named(interleaved: Path) -> None:
     assert 0 == done.returncode or "would have been noticed" in verdict["sentence"]
 
 
-def test_the_verdict_names_the_slow_rank_of_a_tensor_parallel_stage(tensor: Path) -> None:
-    done = lockstep("analyze", tensor, "-o", "json")
-    verdict: dict[str, Any] = json.loads(done.stdout)
-    fault = json.loads((tensor / "truth.json").read_text())["faults"][0]
+def test_the_verdict_names_the_slow_rank_of_a_tensor_parallel_stage(
+    judged: tuple[Path, Mapping[str, Any]],
+) -> None:
+    archive, verdict = judged
+    fault = json.loads((archive / "truth.json").read_text())["faults"][0]
 
-    assert 2 == done.returncode
+    assert "degraded" == verdict["status"], verdict["sentence"]
     assert [(3, "node-1", "thermal")] == [
         (one["rank"], one["node"], one["cause"]) for one in verdict["culprits"]
     ]
