@@ -123,6 +123,7 @@ def _verdict(case: _Case, gpu_hour_price: float | None) -> Verdict:
     unknown = trace.layout.dp == 1 and not culprits and uniform is None
     lost = cost.lost_seconds * trace.layout.world / 3600
     missing = [*trace.missing, NO_TELEMETRY]
+    missing += [] if case.late is None else case.late.missing
     missing += {1: [ONE_REPLICA], 2: [TWO_REPLICAS]}.get(trace.layout.dp, [])
     verdict = Verdict(
         run=trace.name,

@@ -24,12 +24,14 @@ class Trust:
         observed: As the run counted it; the traced where it did not.
         launched: Simulated with the launch delay of every operation: the self-check.
         simulated: Simulated without; everything else is compared with this.
+        clock_error: Seconds within which the clocks of the ranks agree.
     """
 
     traced: Floats
     observed: Floats
     launched: Floats
     simulated: Floats
+    clock_error: float = 0.0
 
     @property
     def launch_error(self) -> float:
@@ -50,6 +52,11 @@ class Trust:
         """Why what-if cannot be asked, or None."""
         if not (self.traced.all() and self.observed.all() and self.simulated.all()):
             return "a step of this trace takes no time; its operations must have durations"
+        if (error := self.clock_error / float(self.traced.mean())) > MOST:
+            return (
+                f"the clocks of the ranks agree only within {self.clock_error * 1e3:.3g} ms,"
+                f" {error:.0%} of a step (at most {MOST:.0%}): transfers cannot be told from waits"
+            )
         if (error := self.self_check) > MOST:
             return (
                 f"the dependency model does not fit this trace: with every delay kept, a simulated"
@@ -71,4 +78,5 @@ def compare(trace: Trace, graph: Graph, work: Work) -> Trust:
         observed=traced if trace.observed is None else trace.observed,
         launched=simulate(graph, work.own, launch_delay(trace, graph)),
         simulated=simulate(graph, work.own),
+        clock_error=trace.clock_error,
     )

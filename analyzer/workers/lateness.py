@@ -24,10 +24,29 @@ class Lateness:
     Attributes:
         late: (D, S) seconds after the middle of the other replicas, mean over stages.
         step: Seconds of a middle step.
+        clock_error: Seconds within which the clocks of the replicas agree.
     """
 
     late: Floats
     step: float
+    clock_error: float = 0.0
+
+    @property
+    def least(self) -> float:
+        """Seconds that a replica must come later than the others to be the last of them.
+
+        Of two clocks each may be wrong by the error, one early and the other late.
+        """
+        return max(LEAST * self.step, 2 * self.clock_error)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """In words, what the clocks do not tell."""
+        if self.least <= LEAST * self.step:
+            return ()
+        error, least = self.clock_error * 1e3, self.least * 1e3
+        words = f"clocks agree within {error:.3g} ms: nobody late by under {least:.3g} ms is known"
+        return (words,)
 
     def last(
         self, first: int = 0, stop: int | None = None, during: Flags | None = None
@@ -46,7 +65,7 @@ class Lateness:
             return None
         often = np.bincount(np.argmax(inside, axis=0), minlength=len(inside)) / inside.shape[1]
         latest = int(np.argmax(often))
-        if often[latest] < OFTEN or np.median(inside[latest]) < LEAST * self.step:
+        if often[latest] < OFTEN or np.median(inside[latest]) < self.least:
             return None
         return latest
 
@@ -64,5 +83,6 @@ def lateness(trace: Trace) -> Lateness | None:
         if len(rows):
             arrival = trace.start[rows]
             late = mean(arrival - others_median(arrival, 1), 0)
-            return Lateness(late, float(np.median(trace.end.max(axis=(0, 1)))))
+            step = float(np.median(trace.end.max(axis=(0, 1))))
+            return Lateness(late, step, trace.clock_error)
     return None

@@ -3,6 +3,7 @@
 Only this package folds tensor-parallel ranks into workers.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +61,18 @@ def from_run(run: Run) -> Trace:
         notes.append(f"{len(ops) - whole} operations have no times")
     wall = run.windows.groupby("from_step")["wall_seconds"].mean().reindex(trace.steps)
     observed = None if wall.isna().any() else wall.to_numpy(dtype=float, copy=True)
-    return replace(trace, observed=observed, missing=(*trace.missing, *notes))
+    return replace(
+        trace,
+        observed=observed,
+        clock_error=_clock_error(run.meta),
+        missing=(*trace.missing, *notes),
+    )
+
+
+def _clock_error(meta: Mapping[str, Any]) -> float:
+    told = (meta.get("clock") or {}).get("offset_error_seconds")
+    known = isinstance(told, int | float) and math.isfinite(told) and told > 0
+    return float(told) if known else 0.0
 
 
 def _layout(meta: Mapping[str, Any], run: Run) -> Layout | None:

@@ -303,3 +303,17 @@ def test_an_archive_without_any_time_says_so(archive):
 def test_operations_of_no_whole_step_are_refused(ops):
     with pytest.raises(LoadError, match="no whole step of operations that the model knows"):
         from_run(_run(pd.DataFrame(ops)))
+
+
+@pytest.mark.parametrize(
+    ("clock", "error"),
+    [
+        ({"offset_error_seconds": 0.002}, 0.002),
+        ({"offset_error_seconds": None}, 0.0),
+        ({"offset_error_seconds": float("nan")}, 0.0),
+        ({"offset_error_seconds": "-1"}, 0.0),
+        (None, 0.0),
+    ],
+)
+def test_how_well_the_clocks_agree_comes_with_the_archive(archive, clock, error):
+    assert error == from_run(_run(archive, meta={"clock": clock})).clock_error
