@@ -71,8 +71,9 @@ def from_run(run: Run) -> Trace:
 
 def _clock_error(meta: Mapping[str, Any]) -> float:
     told = (meta.get("clock") or {}).get("offset_error_seconds")
-    known = isinstance(told, int | float) and math.isfinite(told) and told > 0
-    return float(told) if known else 0.0
+    if isinstance(told, int | float) and math.isfinite(told) and told > 0:
+        return float(told)
+    return 0.0
 
 
 def _layout(meta: Mapping[str, Any], run: Run) -> Layout | None:
