@@ -10,6 +10,7 @@ from analyzer.load.garbage import garbage
 from analyzer.load.windows import PHASE_COLUMNS
 from analyzer.run import FloatGrid, Grid, RankInfo, Run
 from analyzer.telemetry import Telemetry, telemetry
+from analyzer.versions import versions
 
 WARMUP_SHARE = 0.02
 WARMUP_STEPS = 3
@@ -78,6 +79,7 @@ def align(run: Run) -> Grid:
         down_since=told.down_since,
         work=_work(*(grid_of(name) / steps for name in ("flops", "tokens") if name in windows)),
         scrape_seconds=told.scrape_seconds,
+        versions=versions(run.samples, run.ranks, (start + end) / 2),
     )
 
 

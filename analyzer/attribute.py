@@ -6,21 +6,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analyzer.align import align
+from analyzer.anomalies.add import with_hardware
 from analyzer.causes import CAUSES
 from analyzer.contrast import column_of, gpu_words
 from analyzer.cost import Cost, cost, of_change
 from analyzer.culprit import culprit
 from analyzer.detectors import DETECTORS
+from analyzer.doubt import believed, doubted
 from analyzer.from_operations import Look, adds, look
 from analyzer.link_culprit import link_culprit
+from analyzer.loss import charged, loss
+from analyzer.node_culprit import whole_nodes
 from analyzer.posterior import Posterior, posterior
 from analyzer.power import smallest_noticed
+from analyzer.rack import by_place
 from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
 from analyzer.shift import blocks, column_medians
+from analyzer.slow_nodes import pooled, settled
 from analyzer.slowness import NATURAL_SPREAD
 from analyzer.strata import strata
+from analyzer.uniform import alike
 
 BLOCKS_AT_LEAST = 6
 """Three before and three after a change are the fewest that a shift is found in."""
@@ -47,15 +54,20 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
         run: The run.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
-    grid = align(run)
+    grid = believed(align(run))
     seen = look(run, grid)
-    findings = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
-    findings += adds.findings(seen, grid, findings)
+    found = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
+    findings = settled(grid, found)
+    findings = settled(grid, (*findings, *adds.findings(seen, grid, findings)))
     evidences = tuple(
-        tuple(cause.weigh(grid, finding) for cause in CAUSES) if accuses(finding) else ()
+        doubted(grid, finding, [cause.weigh(grid, finding) for cause in CAUSES])
+        if accuses(finding) or finding.kind == "structure"
+        else ()
         for finding in findings
     )
+    evidences = pooled(findings, evidences)
     verdict = attribute(grid, findings, evidences, seen, gpu_hour_price=gpu_hour_price)
+    verdict = with_hardware(verdict, run)
     return Diagnosis(run, grid, findings, verdict)
 
 
@@ -77,7 +89,8 @@ def attribute(
     Args:
         grid: The run's windows.
         findings: What was found.
-        evidences: `evidences[i]` is about `findings[i]` and empty where that accuses nobody.
+        evidences: `evidences[i]` is about `findings[i]`; empty where that neither accuses nor is
+            about all ranks alike.
         seen: What the operations say.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
@@ -97,10 +110,12 @@ def attribute(
         else culprit(grid, *pair, findings, slow, seen)
         for pair in accused
     )
-    bounds = _bill(grid, slow, links[0] if links else whole)
+    culprits = by_place(grid, whole_nodes([finding for finding, _ in accused], culprits))
+    about = links[0] if links else whole
+    bounds = _bill(grid, slow, about)
     bill = adds.cost(seen, grid, slow) if slow else None
     bill = bounds if bill is None else bill
-    lost = _lost(grid, bill, hangs)
+    lost = loss(grid, bill, slow, about, hangs)
     uniform = whole is not None and whole.kind == "structure"
     network = next((f for f in findings if f.kind == "network"), None)
     why_unknown = None if culprits or uniform else _unknown(grid, network or whole)
@@ -110,19 +125,18 @@ def attribute(
         sentence="",
         slowdown=bill.slowdown if bill else None,
         slowdown_interval=bill.interval if bill else None,
-        lost_gpu_hours=lost,
+        lost_gpu_hours=None,
         coverage=grid.coverage,
         culprits=culprits,
         hang=_hang(hangs),
-        structure=(*_structure(findings), *adds.structure(seen)),
+        structure=(*alike(findings, _why_all(findings, evidences)), *adds.structure(seen)),
         what_if=adds.what_if(seen, grid, slow, _what_if(grid, slow, bounds)),
         rejected=_let_go(grid, slow, hangs, seen),
         alternatives=accused[0][1].alternatives if accused else (),
         missing=(*grid.missing, *seen.missing),
         provenance=_provenance(grid),
-        lost_money=None if gpu_hour_price is None or lost is None else lost * gpu_hour_price,
     )
-    return sentence(verdict, grid, why_unknown)
+    return sentence(charged(verdict, lost, gpu_hour_price), grid, why_unknown)
 
 
 def _let_go(
@@ -145,17 +159,6 @@ def _bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | 
     if (~grid.masked).any() and np.isfinite(grid.time["wall"]).any():
         return Cost(1.0, (1.0, 1.0), 0.0)
     return None
-
-
-def _lost(grid: Grid, bill: Cost | None, hangs: Sequence[Finding]) -> float | None:
-    """Lost GPU-hours of slow steps, and of standing still since the last completed one."""
-    if bill is None and not hangs:
-        return None
-    lost = bill.lost_gpu_hours if bill else 0.0
-    if hangs and len(grid.end) and np.isfinite(grid.scraped_until).any():
-        still = float(np.nanmax(grid.scraped_until) - grid.end.max())
-        lost += max(still, 0.0) * len(grid.ranks) / 3600.0
-    return lost
 
 
 def _unknown(grid: Grid, whole: Finding | None) -> str | None:
@@ -219,12 +222,12 @@ def _nobody_knows(grid: Grid) -> str | None:
     return None
 
 
-def _structure(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
-    return tuple(
-        {"kind": "uniform", "share": 1.0 - 1.0 / finding.slowdown, "text": finding.text}
-        for finding in findings
-        if finding.kind == "structure"
-    )
+def _why_all(
+    findings: Sequence[Finding], evidences: Sequence[Sequence[Evidence]]
+) -> Posterior | None:
+    """What the causes say of a slowdown of all ranks alike; None without one."""
+    pairs = zip(findings, evidences, strict=True)
+    return next((posterior(told) for one, told in pairs if one.kind == "structure" and told), None)
 
 
 def _what_if(grid: Grid, slow: Sequence[Finding], bill: Cost | None) -> Mapping[str, object]:

@@ -10,11 +10,14 @@ CERTAIN = 0.99
 
 
 def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
-    """The culprit of a finding of kind `link`: the node whose link it is, or the two nodes."""
+    """The culprit of a finding of kind `link`: the node whose link it is, or the two nodes.
+
+    Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`.
+    """
     since = datetime.fromtimestamp(float(grid.start[finding.first]), UTC)
     confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
     return Culprit(
-        scope="link",
+        scope="rack" if finding.details.get("part_nodes") else "link",
         rank=None,
         node=finding.details["node"],
         gpu=None,

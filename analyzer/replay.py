@@ -6,7 +6,7 @@ nothing of the run's end. A rank counts as found with its first finding, of eith
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from analyzer.align import align
 from analyzer.detectors import DETECTORS
 from analyzer.run import Run
+from analyzer.slow_nodes import settled
 from collector.contract.words import Cause
 
 EVERY_SECONDS = 0.5
@@ -21,12 +22,15 @@ ENDINGS = ("ended", "outcome", "ending")
 STOPS = (Cause.FREEZE, Cause.CRASH)
 
 
-def detection_delay(run: Run, truth: Mapping[str, Any]) -> float | None:
+def detection_delay(
+    run: Run, truth: Mapping[str, Any], after: Sequence[float] | None = None
+) -> float | None:
     """Seconds of run time from the fault's onset until its rank is accused; None = never.
 
     Args:
         run: The whole run.
         truth: The fault as in truth.json: `rank` or `node`, `cause`, `from_step`.
+        after: Seconds after the onset at which to look, ascending; None = every half second.
     """
     ranks = {
         info.rank
@@ -39,7 +43,8 @@ def detection_delay(run: Run, truth: Mapping[str, Any]) -> float | None:
     if onset is None or not moments:
         return None
     stops = truth.get("cause") in STOPS
-    for moment in np.arange(onset + EVERY_SECONDS, max(moments) + EVERY_SECONDS, EVERY_SECONDS):
+    looks = np.arange(onset + EVERY_SECONDS, max(moments) + EVERY_SECONDS, EVERY_SECONDS)
+    for moment in looks if after is None else [onset + each for each in after]:
         if _accused(prefix(run, float(moment), with_samples=stops)) & ranks:
             return float(moment - onset)
     return None
@@ -59,12 +64,8 @@ def prefix(run: Run, until: float, *, with_samples: bool = True) -> Run:
 
 def _accused(run: Run) -> set[int | None]:
     grid = align(run)
-    return {
-        finding.rank
-        for detector in DETECTORS
-        for finding in detector.detect(grid)
-        if finding.kind in ("slow", "hang")
-    }
+    found = [finding for detector in DETECTORS for finding in detector.detect(grid)]
+    return {finding.rank for finding in settled(grid, found) if finding.kind in ("slow", "hang")}
 
 
 def _onset(run: Run, ranks: set[int], step: int) -> float | None:

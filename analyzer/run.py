@@ -56,6 +56,19 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Versions:
+    """One piece of software over a run.
+
+    Attributes:
+        codes: (W, R) place in `words` of what each rank ran on; -1 = not told.
+        words: The versions.
+    """
+
+    codes: NDArray[np.int32]
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Grid:
     """A run on the axes (window, rank); NaN = did not answer.
 
@@ -81,6 +94,8 @@ class Grid:
         work: (W,) predicted work of a step, median over ranks: model FLOPs, or tokens where those
             are not told; NaN = not known, None = never told.
         scrape_seconds: Median time between two scrapes of a node; NaN = not known.
+        versions: Software (analyzer.versions.SOURCES) -> its version on each rank; what nobody told
+            is no key.
     """
 
     run: str
@@ -101,6 +116,7 @@ class Grid:
     down_since: FloatGrid | None = None
     work: FloatGrid | None = None
     scrape_seconds: float = float("nan")
+    versions: Mapping[str, Versions] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +214,11 @@ class Culprit:
 
     @property
     def who(self) -> str:
-        """In a word or two: the rank, the link or the node."""
+        """In a word or two: the rank, the link, the leaf or rack (named in `link`), or the node."""
         if self.rank is not None:
             return f"rank {self.rank}"
+        if self.scope == "rack":
+            return str(self.link)
         return f"the link {self.link}" if self.scope == "link" else str(self.node)
 
 
@@ -209,7 +227,9 @@ class Verdict:
     """The conclusion about a run; `analyzer.verdict_json` gives DESIGN 3.4 exactly.
 
     `missing` says what was not there, `provenance` what was emulated or simulated, `lost_money`
-    the lost GPU-hours at the price given (None = no price).
+    the lost GPU-hours at the price given (None = no price); `lost_per_day` is as
+    analyzer.loss.PerDay tells it, and `recurrence` how often its culprits were culprits before
+    (analyzer.recurrence).
     """
 
     run: str
@@ -229,3 +249,7 @@ class Verdict:
     missing: tuple[str, ...] = ()
     provenance: tuple[str, ...] = ()
     lost_money: float | None = None
+    lost_gpu_hours_interval: tuple[float, float] | None = None
+    lost_money_interval: tuple[float, float] | None = None
+    lost_per_day: Mapping[str, Any] | None = None
+    recurrence: tuple[Mapping[str, Any], ...] = ()

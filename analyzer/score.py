@@ -23,14 +23,21 @@ class Case:
         verdict: The verdict's JSON (DESIGN 3.4).
         delay_seconds: From the fault's onset to the detection (analyzer.replay), None = not found.
         node_hours: Nodes times hours that the run lasted; counts for healthy runs.
-        baselines: Baseline -> the rank it accuses, or None (`baseline_answers`).
+        baselines: Baseline -> the rank it accuses, the ranks, or None (`baseline_answers`).
+        more: Faults injected beside `truth`, where several were.
     """
 
     truth: Mapping[str, Any] | None
     verdict: Mapping[str, Any]
     delay_seconds: float | None
     node_hours: float
-    baselines: Mapping[str, int | None] = field(default_factory=dict)
+    baselines: Mapping[str, int | Sequence[int] | None] = field(default_factory=dict)
+    more: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def truths(self) -> tuple[Mapping[str, Any], ...]:
+        """Every injected fault; none = healthy."""
+        return () if self.truth is None else (self.truth, *self.more)
 
 
 def score(cases: Sequence[Case]) -> dict[str, Any]:
@@ -52,19 +59,20 @@ def _figures(cases: Sequence[Case]) -> dict[str, Any]:
     healthy = [case for case in cases if case.truth is None]
     named = sum(len(case.verdict["culprits"]) for case in cases)
     right = sum(_is_right(case, culprit) for case in injected for culprit in _culprits(case))
-    found = sum(any(_is_right(case, culprit) for culprit in _culprits(case)) for case in injected)
-    precision, recall = rate(right, named), rate(found, len(injected))
+    faults = sum(len(case.truths) for case in injected)
+    found = sum(is_found(fault, case.verdict) for case in injected for fault in case.truths)
+    precision, recall = rate(right, named), rate(found, faults)
     top = [(case, _culprits(case)[0]) for case in injected if _culprits(case)]
     first = [(case, culprit) for case, culprit in top if _is_right(case, culprit)]
-    cause = sum(_has_cause(case, [culprit["cause"]]) for case, culprit in first)
-    three = sum(_has_cause(case, _three_causes(case)) for case, _ in first)
+    cause = sum(_has_cause(case, culprit, [culprit["cause"]]) for case, culprit in first)
+    three = sum(_has_cause(case, culprit, _three_causes(case)) for case, culprit in first)
     delays = [case.delay_seconds for case in injected if case.delay_seconds is not None]
     return {
         "injected": len(injected),
         "healthy": len(healthy),
         "precision": precision,
         "recall": recall,
-        "f1": {"value": f1(right, named, found, len(injected))},
+        "f1": {"value": f1(right, named, found, faults)},
         "rank_top1": rate(len(first), len(injected)),
         "cause_top1": rate(cause, len(injected)),
         "cause_top3": rate(three, len(injected)),
@@ -119,19 +127,32 @@ def _culprits(case: Case) -> Sequence[Mapping[str, Any]]:
     return culprits
 
 
-def _is_right(case: Case, culprit: Mapping[str, Any]) -> bool:
-    """The injected rank, or a rank or the link of the injected node where that was hit."""
-    assert case.truth is not None
+def is_right(fault: Mapping[str, Any], culprit: Mapping[str, Any]) -> bool:
+    """The injected rank, or the node, a rank or the link of the injected node where that was hit.
+
+    truth.json has an entry a rank; of a fault of a whole node they have the scope `node`, and a
+    culprit of that scope is the place of each.
+    """
+    if culprit.get("scope") == "node" == fault.get("scope"):
+        return bool(culprit["node"] == fault["node"])
     if culprit.get("scope") == "link":
-        return case.truth.get("node") in (culprit["node"], *(culprit["link"] or "").split(LINK))
-    if case.truth.get("rank") is not None:
-        return bool(culprit["rank"] == case.truth["rank"])
-    return bool(culprit["node"] == case.truth.get("node"))
+        return fault.get("node") in (culprit["node"], *(culprit["link"] or "").split(LINK))
+    if fault.get("rank") is not None:
+        return bool(culprit["rank"] == fault["rank"])
+    return bool(culprit["node"] == fault.get("node"))
 
 
-def _has_cause(case: Case, causes: Sequence[str]) -> bool:
-    assert case.truth is not None
-    return case.truth["cause"] in causes
+def is_found(fault: Mapping[str, Any], verdict: Mapping[str, Any]) -> bool:
+    """Whether a verdict names the place of a fault."""
+    return any(is_right(fault, culprit) for culprit in verdict["culprits"])
+
+
+def _is_right(case: Case, culprit: Mapping[str, Any]) -> bool:
+    return any(is_right(fault, culprit) for fault in case.truths)
+
+
+def _has_cause(case: Case, culprit: Mapping[str, Any], causes: Sequence[str]) -> bool:
+    return any(is_right(fault, culprit) and fault["cause"] in causes for fault in case.truths)
 
 
 def _three_causes(case: Case) -> list[str]:
@@ -143,9 +164,7 @@ def _confidences(cases: Sequence[Case]) -> list[tuple[float, bool]]:
     return [
         (
             culprit["confidence"],
-            case.truth is not None
-            and _is_right(case, culprit)
-            and _has_cause(case, [culprit["cause"]]),
+            _has_cause(case, culprit, [culprit["cause"]]),
         )
         for case in cases
         for culprit in _culprits(case)
@@ -181,7 +200,11 @@ def _quantile(delays: Sequence[float], share: float) -> dict[str, Any]:
 
 def _instead(case: Case, baseline: str) -> Case:
     """The case as if a baseline had answered: a page with full confidence, no cause."""
-    rank = case.baselines.get(baseline)
-    culprit = {"rank": rank, "node": None, "cause": "unknown", "confidence": None, "tier": "page"}
-    verdict = {"culprits": [] if rank is None else [culprit], "alternatives": []}
-    return Case(case.truth, verdict, None, case.node_hours)
+    answer = case.baselines.get(baseline)
+    ranks = () if answer is None else (answer,) if isinstance(answer, int) else answer
+    culprits = [
+        {"rank": rank, "node": None, "cause": "unknown", "confidence": None, "tier": "page"}
+        for rank in ranks
+    ]
+    verdict = {"culprits": culprits, "alternatives": []}
+    return Case(case.truth, verdict, None, case.node_hours, more=case.more)

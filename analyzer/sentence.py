@@ -3,6 +3,7 @@
 import dataclasses
 from datetime import datetime
 
+from analyzer.node_words import NODE_CAUSE_WORDS
 from analyzer.power import smallest_noticed
 from analyzer.run import Culprit, Grid, Verdict
 from collector.contract.words import Cause
@@ -23,10 +24,14 @@ CAUSE_WORDS: dict[str, str] = {
     Cause.CHECKPOINT: "it writes checkpoints longer than the others",
     Cause.FREEZE: "its process stands still",
     Cause.CRASH: "its process is gone",
+    Cause.SOFTWARE: "its node runs other software than its peers",
     Cause.UNKNOWN: "the cause is not known",
 }
 STRUCTURE_WORTH_A_WORD = 0.05
 """Share of the step."""
+PROJECTED_FROM_SECONDS = 300.0
+"""Less than this of a slow span says little of a day; the JSON and the report tell it all the same,
+with its interval."""
 TOLD = 0.7
 """Below this confidence a rank only may have stopped the run."""
 CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
@@ -58,13 +63,16 @@ def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
 
 
 def _accusation(verdict: Verdict, culprit: Culprit) -> str:
-    if culprit.scope == "link":
+    if culprit.scope in ("link", "rack"):
         return _link(culprit)
     who = f"Rank {culprit.rank} ({_place(culprit)})"
     since = f" ({_clock(culprit.since)} UTC)" if culprit.since else ""
     why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
     if culprit.gpu is None and culprit.cause == Cause.SLOW_GPU:
         why = "it computes slowly for no reason that the host tells"
+    if culprit.scope == "node":
+        who = f"{culprit.node}, with all of its ranks,"
+        why = NODE_CAUSE_WORDS.get(culprit.cause, culprit.cause)
     confidence = f"Confidence {_certainty(culprit.confidence)} ({culprit.confidence:.2f})."
     if culprit.slowdown is None:
         hang = verdict.hang or {}
@@ -92,14 +100,18 @@ def _accusation(verdict: Verdict, culprit: Culprit) -> str:
 
 
 def _link(culprit: Culprit) -> str:
-    """A link has no rank and no own time: what it costs is told of the run's steps."""
-    where = f"of {culprit.node}" if culprit.node else f"{culprit.link}"
+    """A link, leaf or rack has no rank: what it costs is told of the run's steps."""
+    what = f"The link of {culprit.node}" if culprit.node else f"The link {culprit.link}"
     since = f" ({_clock(culprit.since)} UTC)" if culprit.since else ""
     end = "" if culprit.to_step is None else f" to step {culprit.to_step}"
     why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
+    if culprit.scope == "rack":
+        name = str(culprit.link)
+        what = f"{name[0].upper()}{name[1:]}"
+        why = f"{culprit.cause} on all of its nodes"
     numbers = f" ({culprit.evidence[0].text})" if culprit.evidence else ""
     return (
-        f"The link {where} holds the run back from step {culprit.from_step}{since}{end}:"
+        f"{what} holds the run back from step {culprit.from_step}{since}{end}:"
         f" {why}{numbers}. Confidence {_certainty(culprit.confidence)}"
         f" ({culprit.confidence:.2f})."
     )
@@ -107,7 +119,7 @@ def _link(culprit: Culprit) -> str:
 
 def _decides(query: str) -> bool:
     """Facts from telemetry or phases decide the cause; the finding itself is already told."""
-    return query.startswith(("rate(", "sum(", "lockstep_", "phase", "operations gc"))
+    return query.startswith(("rate(", "sum(", "count by", "lockstep_", "phase", "operations gc"))
 
 
 def _place(culprit: Culprit) -> str:
@@ -133,9 +145,18 @@ def _cost(verdict: Verdict) -> str:
         money = (
             "" if verdict.lost_money is None else f" ({verdict.lost_money:.2f} at the price given)"
         )
-        parts.append(f"{_hours(verdict.lost_gpu_hours)} are lost{money}")
+        parts.append(f"{_hours(verdict.lost_gpu_hours)} are lost{money}{_per_day(verdict)}")
     words = " and ".join(parts)
     return f"{words[0].upper()}{words[1:]}." if words else ""
+
+
+def _per_day(verdict: Verdict) -> str:
+    """What goes on costing, where enough of it was seen to speak of days."""
+    told = verdict.lost_per_day
+    if told is None or not told["goes_on"] or told["over_seconds"] < PROJECTED_FROM_SECONDS:
+        return ""
+    money = "" if told["money"] is None else f" ({told['money']:.2f})"
+    return f", {_hours(told['gpu_hours'])}{money} a day if it goes on"
 
 
 def _uniform(verdict: Verdict) -> str | None:

@@ -153,7 +153,7 @@ def highest(series: FloatGrid, *, shortest: int = 3, baseline: int = 3) -> list[
         return []
     healthy = {c: _healthy(series[:, c], known[:, c], within[best]) for c, best in spans.items()}
     sigmas = {c: MAD_TO_SIGMA * float(np.median(np.abs(rest))) for c, rest in healthy.items()}
-    widenings = {c: _widening(rest) for c, rest in healthy.items()}
+    widenings = {c: widening(rest) for c, rest in healthy.items()}
     typical = float(np.median(list(sigmas.values())))
     wide = float(np.median(list(widenings.values())))
     asked = critical(count, len(spans), len(spans) * len(within))
@@ -189,7 +189,7 @@ def constant(series: FloatGrid) -> list[Shift]:
     typical = float(np.median([sigma for _, sigma in sigmas.values()])) if sigmas else 0.0
     for column, (values, own) in sigmas.items():
         level = float(np.median(values))
-        sigma = max(own, typical, NOISE_FLOOR) * _widening(values - level)
+        sigma = max(own, typical, NOISE_FLOOR) * widening(values - level)
         error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(len(values)))
         found.append(
             Shift(
@@ -285,7 +285,7 @@ def _error(sigma: float, count: int) -> float:
     return MEDIAN_EFFICIENCY * sigma / float(np.sqrt(count))
 
 
-def _widening(rest: FloatGrid) -> float:
+def widening(rest: FloatGrid) -> float:
     """sqrt((1 + rho) / (1 - rho)): the standard error of a mean of AR(1) noise over white noise."""
     cut = np.clip(rest, *np.quantile(rest, [0.1, 0.9])) if len(rest) else rest
     power = float(np.sum(cut**2))

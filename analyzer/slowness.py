@@ -1,11 +1,14 @@
 """When a shift of a rank's own time is worth a Finding, and the Finding it makes."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.course import words
+from analyzer.excess import Excess, excess
 from analyzer.run import Finding as Found
 from analyzer.run import FloatGrid, Grid, RankInfo
 from analyzer.shift import Blocks, Shift, column_medians, refine, sustained
@@ -75,12 +78,12 @@ def is_slow_throughout(groups: Blocks, series: FloatGrid, shift: Shift) -> bool:
 def _steps_above(grid: Grid, groups: Blocks, shift: Shift, peers: NDArray[np.int64]) -> float:
     """Share of the span's windows above the middle of the two levels."""
     inside = np.concatenate(groups.members[shift.first : shift.last])
-    ratio = _log_ratio(grid, inside, shift.column, peers)
+    ratio = log_ratio(grid, inside, shift.column, peers)
     ratio = ratio[np.isfinite(ratio)]
     return float(np.mean(ratio > shift.inside - shift.effect / 2)) if ratio.size else 0.0
 
 
-def _log_ratio(
+def log_ratio(
     grid: Grid, windows: NDArray[np.int64], column: int, peers: NDArray[np.int64]
 ) -> FloatGrid:
     """(n,) log own time of a rank over the median of its peers, window by window."""
@@ -90,17 +93,28 @@ def _log_ratio(
 
 
 def slow_finding(
-    grid: Grid, groups: Blocks, shift: Shift, peers: NDArray[np.int64], detector: str
+    grid: Grid,
+    groups: Blocks,
+    shift: Shift,
+    peers: NDArray[np.int64],
+    detector: str,
+    edges: tuple[int, int | None] | None = None,
 ) -> Found:
     """The Finding of a slow rank: exact onset, slowdown with interval, phases of the excess.
 
     Args:
         peers: Columns of the ranks it was compared with.
         detector: Name of the detector, for `Finding.detector`.
+        edges: First window and the one after the last (None = to the end), where it is known
+            better than by this rank alone.
     """
-    first, last = _edges(grid, groups, shift, peers)
-    throughout = shift.first == 0 and shift.last == len(groups)
     usable = np.concatenate(groups.members)
+    ratio = log_ratio(grid, usable, shift.column, peers)
+    first, last = span_edges(groups, shift, ratio) if edges is None else edges
+    throughout = shift.first == 0 and shift.last == len(groups)
+    goes = excess(grid, groups, shift, ratio, (first, last))
+    first, last = goes.first, goes.last
+    shift = dataclasses.replace(shift, effect=goes.effect)
     stop = len(grid.start) if last is None else last
     inside = usable[(usable >= first) & (usable < stop)]
     outside = np.setdiff1d(usable, inside)
@@ -119,6 +133,8 @@ def slow_finding(
         "steps": int(np.sum(grid.to_step[inside] - grid.from_step[inside])),
         "from_start": throughout,
         "critical_score": shift.critical,
+        "shape": str(goes.shape),
+        "period_steps": goes.every,
     }
     info = grid.ranks[shift.column]
     return Found(
@@ -131,21 +147,24 @@ def slow_finding(
         interval=interval,
         score=shift.score,
         share=shares(grid, shift.column, peers, inside, before, throughout),
-        text=_text(info, int(grid.from_step[first]), slowdown, interval, facts),
+        text=_text(info, int(grid.from_step[first]), slowdown, interval, facts, goes),
         details=facts,
     )
 
 
-def _edges(
-    grid: Grid, groups: Blocks, shift: Shift, peers: NDArray[np.int64]
-) -> tuple[int, int | None]:
-    """First window and the one after the last (None = to the end), from blocks to windows."""
+def span_edges(groups: Blocks, shift: Shift, ratio: FloatGrid) -> tuple[int, int | None]:
+    """First window and the one after the last (None = to the end), from blocks to windows.
+
+    Args:
+        groups: The blocks, n windows in all.
+        shift: The span of blocks.
+        ratio: (n,) log ratio of each of those windows.
+    """
     first, stop = groups.first(shift.first), groups.stop(shift.last)
     open_end = shift.last == len(groups)
     if shift.first == 0 and open_end:
         return 0, None
     usable = np.concatenate(groups.members)
-    ratio = _log_ratio(grid, usable, shift.column, peers)
     begin, end = refine(ratio, shift.inside - shift.effect, shift.inside)
     fine_first = int(usable[min(begin, len(usable) - 1)])
     fine_stop = int(usable[max(end - 1, 0)]) + 1
@@ -195,15 +214,16 @@ def _mean(cells: FloatGrid) -> float:
 
 def _text(
     info: RankInfo, step: int, slowdown: float, interval: tuple[float, float],
-    facts: Mapping[str, Any],
+    facts: Mapping[str, Any], goes: Excess,
 ) -> str:  # fmt: skip
     low, high = interval
     own, peer = facts["own_seconds"] * 1e3, facts["peer_seconds"] * 1e3
-    words = f"rank {info.rank} took {own:.1f} ms of own time per step, its peers {peer:.1f} ms"
+    text = f"rank {info.rank} took {own:.1f} ms of own time per step, its peers {peer:.1f} ms"
+    turns = words(goes.shape, goes.share, goes.every)
     if facts["from_start"]:
-        return f"{words}: {slowdown:.2f}x ({low:.2f} to {high:.2f}) in all steps seen"
+        return f"{text}: {slowdown:.2f}x ({low:.2f} to {high:.2f}) in all steps seen{turns}"
     before = facts["own_seconds_before"] * 1e3
     return (
-        f"{words}, itself {before:.1f} ms before: {slowdown:.2f}x ({low:.2f} to {high:.2f})"
-        f" from step {step}"
+        f"{text}, itself {before:.1f} ms before: {slowdown:.2f}x ({low:.2f} to {high:.2f})"
+        f" from step {step}{turns}"
     )

@@ -91,10 +91,21 @@ def inside(grid: Grid) -> NDArray[np.bool_]:
 
 def now(grid: Grid, key: str) -> NDArray[np.bool_]:
     """(R,) whose open operation opened after the last step began; an earlier one has ended."""
-    ended = float(grid.end.max()) if len(grid.end) else -np.inf
+    ended = _last_step_ended(grid)
     opened = grid.last_time[key] - grid.last[key]
     later: NDArray[np.bool_] = opened >= ended - step_seconds(grid) - 0.5
     return later
+
+
+def _last_step_ended(grid: Grid) -> float:
+    """Unix seconds, or earlier: a window of a scrape ends later than its last step."""
+    if not len(grid.end):
+        return -np.inf
+    last = int(np.argmax(grid.end))
+    steps = int(grid.to_step[last] - grid.from_step[last])
+    if steps == 1 or not step_seconds(grid):
+        return float(grid.end[last])
+    return float(min(grid.end[last], grid.start[last] + steps * step_seconds(grid)))
 
 
 def furthest_behind(grid: Grid, suspects: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -7,20 +7,16 @@ from analyzer.shift import Blocks, block_means
 
 
 def transfers(grid: Grid) -> FloatGrid:
-    """(W,) seconds per step: the largest over groups of the least in the group."""
+    """(W,) seconds per step in collectives of the rank that spends the least there.
+
+    All ranks are in step, by one group or another, so a slow transfer reaches every rank, and a
+    slow rank every rank but itself: of its tensor-parallel peers' groups it is no member, and
+    their least waits for it as well.
+    """
     cells = grid.time["collective"]
-    groups: dict[int, list[int]] = {}
-    for column, info in enumerate(grid.ranks):
-        groups.setdefault(info.tp, []).append(column)
-    least = [
-        np.min(cells[:, columns], axis=1, initial=np.inf, where=np.isfinite(cells[:, columns]))
-        for columns in groups.values() if len({grid.ranks[c].node for c in columns}) > 1
-    ]  # fmt: skip
-    if not least:
-        return np.full(len(cells), np.nan)
-    table = np.array(least)
-    longest: FloatGrid = np.max(np.where(np.isfinite(table), table, np.nan), axis=0)
-    return longest
+    known = np.isfinite(cells)
+    least: FloatGrid = np.min(cells, axis=1, initial=np.inf, where=known)
+    return np.where(known.any(axis=1), least, np.nan)
 
 
 def by_block(transfer: FloatGrid, groups: Blocks, usual: float) -> tuple[FloatGrid, FloatGrid]:

@@ -18,7 +18,7 @@ WHAT_IF_DIGITS = 9
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
     """The verdict with the keys of DESIGN 3.4 in their order; NaN and infinity become None.
 
-    `missing`, `provenance` and `lost_money` are additions at the end.
+    What follows `alternatives` are additions, in the order in which they came.
     """
     return {
         "schema_version": VERDICT_SCHEMA_VERSION,
@@ -39,6 +39,10 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         "missing": list(verdict.missing),
         "provenance": list(verdict.provenance),
         "lost_money": _plain(verdict.lost_money),
+        "lost_gpu_hours_interval": _plain(verdict.lost_gpu_hours_interval),
+        "lost_money_interval": _plain(verdict.lost_money_interval),
+        "lost_per_day": _plain(verdict.lost_per_day),
+        "recurrence": _plain(verdict.recurrence),
     }
 
 

@@ -1,5 +1,6 @@
 """From an archive to a verdict and its files: what analyze, report, demo and score share."""
 
+import dataclasses
 import json
 import math
 import os
@@ -20,25 +21,33 @@ FORMATS: tuple[str, ...] = ("html", "md", "json")
 """Formats of a report, known here without importing what makes them."""
 
 
-def diagnose(archive: Path, gpu_hour_price: float | None = None) -> "Diagnosis":
+def diagnose(
+    archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
+) -> "Diagnosis":
     """Loads and diagnoses an archive.
 
     Args:
         archive: The folder of the run.
         gpu_hour_price: Money per GPU-hour, in any currency; None = cost in hours only.
+        topology: A topology.toml in place of the archive's own.
 
     Raises:
-        CommandError: 65, the folder is not an archive of this schema version; 64, not a price.
+        CommandError: 65, the folder is not an archive of this schema version, or the topology is
+            none; 64, not a price.
     """
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
     # pandas and numpy take most of a second: only those who diagnose pay for them.
     from analyzer import attribute
     from analyzer.load.archive import load
+    from analyzer.load.places import META_KEY, read
     from analyzer.run import LoadError
 
     try:
-        return attribute.diagnose(load(archive), gpu_hour_price=gpu_hour_price)
+        run = load(archive)
+        if topology is not None:
+            run = dataclasses.replace(run, meta={**run.meta, META_KEY: read(topology)})
+        return attribute.diagnose(run, gpu_hour_price=gpu_hour_price)
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
 

@@ -15,6 +15,7 @@ from analyzer.causes.nvlink import Nvlink
 from analyzer.causes.pcie import Pcie
 from analyzer.causes.power import Power
 from analyzer.causes.slow_gpu import SlowGpu
+from analyzer.causes.software import Software
 from analyzer.causes.thermal import Thermal
 from analyzer.causes.xid import Xid
 from analyzer.run import Evidence, Finding, Grid
@@ -30,5 +31,5 @@ class Cause(Protocol):
 
 CAUSES: tuple[Cause, ...] = (
     Thermal(), Power(), SlowGpu(), Ecc(), Xid(), Pcie(), Nvlink(), HostCpu(), Data(), Garbage(),
-    Checkpoint(), Link(), Congestion(), Freeze(), Crash(),
+    Checkpoint(), Link(), Congestion(), Freeze(), Crash(), Software(),
 )  # fmt: skip

@@ -22,6 +22,9 @@ from collector.contract.words import CLOCK_EVENT_REASONS, Cause
 COMPUTE_AT_LEAST = 0.7
 """Share of the excess that must lie in forward, backward and optimizer."""
 MORE_CPU = 1.15
+UNSEEN = -3.0
+"""A GPU of which neither clock nor throttling is known may as well be hot or capped: "unknown" is
+the likelier word. Without GPUs the CPU is the device, and nothing of the kind is missing."""
 TELLS = 5.0
 """A GPU that tells of trouble does not compute slowly for nothing."""
 
@@ -72,7 +75,9 @@ def _throttle(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str
     if clock is None:
         missing.append("SM clock")
     if rate is None and clock is None:
-        return -1.5
+        column = column_of(grid, finding.rank)
+        has_gpu = column is not None and grid.ranks[column].gpu is not None
+        return UNSEEN if has_gpu else -1.5
     odds = 0.0
     if rate is not None:
         free = rate.risen < THROTTLED

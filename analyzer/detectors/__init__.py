@@ -8,7 +8,10 @@ from analyzer.detectors.cpu import Cpu
 from analyzer.detectors.hang import Hang
 from analyzer.detectors.history import History
 from analyzer.detectors.links import Links
+from analyzer.detectors.nodes import Nodes
 from analyzer.detectors.peers import Peers
+from analyzer.detectors.ramp import Ramp
+from analyzer.detectors.rhythm import Rhythm
 from analyzer.detectors.waits import Waits
 from analyzer.run import Finding, Grid
 
@@ -22,5 +25,5 @@ class Detector(Protocol):
 
 
 DETECTORS: tuple[Detector, ...] = (
-    Peers(), History(), Waits(), Cpu(), Change(), Links(), Hang(),
+    Peers(), History(), Rhythm(), Ramp(), Nodes(), Waits(), Cpu(), Change(), Links(), Hang(),
 )  # fmt: skip

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.shift import Shift, block_means, blocks, column_medians, highest, others_median
+from analyzer.past import OWN_SHARE, own_change
+from analyzer.run import Finding, Grid
+from analyzer.shift import block_means, blocks, highest, others_median
 from analyzer.slowness import is_slow, slow_finding
 from analyzer.strata import MAJORITY, strata
-
-OWN_SHARE = 0.6
-"""At least this share of the change between the ranks must be in the suspect's own past."""
 
 
 class History:
@@ -20,51 +18,61 @@ class History:
 
     The others are the rest of the stratum, or, for a rank alone in it, all other ranks. A
     difference from the start says nothing here: nobody knows which of two is normal.
+
+    A rank judged slow leaves the others' reference, and its stratum is not asked again: of two
+    both hold the same difference. At most half of all ranks can be slow.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
-        """At most one finding of kind `slow`; its text says that the past decided."""
+        """One finding of kind `slow` a stratum at most; its text says that the past decided."""
         groups = blocks(grid)
         own = np.log(block_means(grid.time["own"], groups))
-        others = _others(grid)
-        series = own - others_median(own, others)
-        series[:, [column for column in range(own.shape[1]) if column not in others]] = np.nan
-        slow = [
-            shift
-            for shift in highest(series)
-            if is_slow(grid, groups, series, shift, others[shift.column], above_peers=False)
-            and _own_change(own, shift) >= OWN_SHARE * shift.effect
-        ]
-        if not slow:
-            return ()
-        shift = max(slow, key=lambda shift: shift.score)
-        finding = slow_finding(grid, groups, shift, others[shift.column], "history")
-        names = ", ".join(f"rank {rank}" for rank in finding.details["peers"])
-        text = (
-            f"{finding.text}; with too few peers to compare, its own past decided:"
-            f" it changed and {names} did not"
-        )
-        return (dataclasses.replace(finding, text=text),)
+        places = [columns.tolist() for columns in strata(grid).values()]
+        found: list[Finding] = []
+        accused: list[int] = []
+        while 2 * (len(accused) + 1) <= sum(map(len, places)):
+            others = _others(places, accused)
+            series = own - others_median(own, others)
+            series[:, [column for column in range(own.shape[1]) if column not in others]] = np.nan
+            slow = [
+                shift
+                for shift in highest(series)
+                if is_slow(grid, groups, series, shift, others[shift.column], above_peers=False)
+                and own_change(own, shift, shift.column) >= OWN_SHARE * shift.effect
+            ]
+            if not slow:
+                break
+            shift = max(slow, key=lambda shift: shift.score)
+            accused.append(shift.column)
+            found.append(_told(slow_finding(grid, groups, shift, others[shift.column], "history")))
+        return found
 
 
-def _own_change(own: FloatGrid, shift: Shift) -> float:
-    """Change of the rank's own log time between the span and the rest of its past."""
-    inside = np.zeros(len(own), dtype=bool)
-    inside[shift.first : shift.last] = True
-    column = own[:, [shift.column]]
-    return float((column_medians(column[inside]) - column_medians(column[~inside]))[0])
+def _told(finding: Finding) -> Finding:
+    names = ", ".join(f"rank {rank}" for rank in finding.details["peers"])
+    text = (
+        f"{finding.text}; with too few peers to compare, its own past decided:"
+        f" it changed and {names} did not"
+    )
+    return dataclasses.replace(finding, text=text)
 
 
-def _others(grid: Grid) -> dict[int, NDArray[np.int64]]:
-    """Column -> the columns to compare with, for ranks without a majority of peers."""
-    columns = [int(column) for stratum in strata(grid).values() for column in stratum]
+def _others(places: Sequence[list[int]], accused: Sequence[int]) -> dict[int, NDArray[np.int64]]:
+    """Column -> the columns to compare with, for ranks without a majority of peers.
+
+    Args:
+        places: The columns of each stratum.
+        accused: Columns known to be slow; they and their strata are not asked, and nobody is
+            compared with them.
+    """
+    trusted = [c for stratum in places for c in stratum if c not in accused]
     compared: dict[int, NDArray[np.int64]] = {}
-    for stratum in strata(grid).values():
-        if len(stratum) >= MAJORITY:
+    for stratum in places:
+        if len(stratum) >= MAJORITY or any(column in accused for column in stratum):
             continue
-        for column in stratum.tolist():
-            alike = [other for other in stratum.tolist() if other != column]
-            rest = alike or [other for other in columns if other != column]
+        for column in stratum:
+            alike = [other for other in stratum if other != column]
+            rest = alike or [other for other in trusted if other != column]
             if rest:
                 compared[column] = np.array(rest)
     return compared

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.load.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.shared_part import part_of_nodes
 from analyzer.shift import Blocks, Shift, blocks, highest, refine, sustained
 from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, movements
 from analyzer.transfers import by_block, median, transfers
@@ -18,6 +20,7 @@ TIMES = 3.0
 of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to twenty processes
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
 STEPS_AT_LEAST = 20
+COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK)
 
 
 class Links:
@@ -25,14 +28,20 @@ class Links:
 
     Durations alone cannot tell which link of a ring is slow: all its ranks wait alike. So a link
     is accused where a node's own counters moved and the others' did not, or where the group has
-    two nodes, between which there is one way. Otherwise the finding says that it is the network
-    and accuses nobody (reference 7, L4). With pipeline stages collectives hold bubbles: no finding.
+    two nodes, between which there is one way, or a leaf or rack where all of its nodes' counters
+    moved and nobody else's. Otherwise the finding says that it is the network and accuses nobody
+    (reference 7, L4).
+
+    Times alone must be far from usual, because a lack of processors lengthens transfers as well;
+    with counters that moved they must be longer in most steps. With pipeline stages collectives
+    hold bubbles, and only times with counters tell.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
         """At most one finding: `link` accuses, `network` does not."""
-        if len({info.node for info in grid.ranks}) < 2 or len({i.pp for i in grid.ranks}) > 1:
+        if len({info.node for info in grid.ranks}) < 2:
             return ()
+        stages = len({info.pp for info in grid.ranks})
         groups = blocks(grid)
         usual = median(grid.time["wall"][~grid.masked])
         transfer = transfers(grid)
@@ -44,13 +53,19 @@ class Links:
                 outside = np.setdiff1d(np.concatenate(groups.members), inside)
                 now, then = median(transfer[inside]), median(transfer[outside])
                 if (
-                    shift.score >= shift.critical
-                    and now - then >= FLOOR * usual
-                    and _in_most_steps(transfer[inside]) >= max(FLOOR / 2 * usual, TIMES * then)
-                    and (shift.last - shift.first) * groups.steps >= STEPS_AT_LEAST
-                    and sustained(series, shift)
+                    shift.score < shift.critical
+                    or now - then < FLOOR * usual
+                    or (shift.last - shift.first) * groups.steps < STEPS_AT_LEAST
+                    or not sustained(series, shift)
                 ):
-                    return (_finding(grid, groups, shift, transfer, (then, now), inside, outside),)
+                    continue
+                mostly = _in_most_steps(transfer[inside])
+                clear = stages == 1 and mostly >= max(FLOOR / 2 * usual, TIMES * then)
+                longer = mostly >= max(FLOOR / 2 * usual, (then + now) / 2)
+                if clear or (longer and movements(grid, inside, outside, COUNTERS)):
+                    found = _finding(grid, groups, shift, transfer, (then, now), inside, outside)
+                    if clear or found.kind == "link":
+                        return (found,)
         return ()
 
 
@@ -67,9 +82,10 @@ def _finding(
     then, now = seconds
     first, last = _edges(groups, shift, transfer, seconds)
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
-    moved = movements(grid, inside, outside, (*SPEEDS, *BAD_LINK, *FULL_LINK))
+    moved = movements(grid, inside, outside, COUNTERS)
     named = list(dict.fromkeys(each.node for each in moved))
     node = named[0] if len(named) == 1 else None
+    part = part_of_nodes(named, nodes, places_of(grid.meta))
     two = len(nodes) == 2
     wall = median(grid.time["wall"][inside])
     slowdown = wall / max(wall - (now - then), 1e-9)
@@ -79,18 +95,21 @@ def _finding(
         f"transfers between {_listed(nodes)} take {now * 1e3:.1f} ms a step from step {step},"
         f" {then * 1e3:.1f} ms before; the last rank to come waits as long: it is the network"
     )
-    if not two and node is None:
-        text += ", and no node counts what would tell whose link it is"
+    if part is not None:
+        text += f"; {_listed(named)} count trouble, all of {part} and nobody else: it is theirs"
+    elif not two and node is None:
+        text += f", and {_whose(grid, inside, outside, len(nodes))}"
     details: dict[str, Any] = {
         "nodes": nodes,
         "node": node,
-        "link": f"{nodes[0]} -- {nodes[1]}" if two else node,
+        "link": str(part) if part else f"{nodes[0]} -- {nodes[1]}" if two else node,
+        "part_nodes": named if part else [],
         "transfer_seconds": now,
         "transfer_seconds_before": then,
     }
     return Finding(
         detector="links",
-        kind="link" if two or node is not None else "network",
+        kind="link" if two or node is not None or part is not None else "network",
         rank=None,
         first=first,
         last=last,
@@ -101,6 +120,23 @@ def _finding(
         text=text,
         details=details,
     )
+
+
+def _whose(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], nodes: int) -> str:
+    """Why no link is accused: the fabric is full, or nobody counts what would tell.
+
+    Many nodes that wait and no link with errors are congestion (reference 7, L6).
+    """
+    bad, full = (
+        {each.node for each in movements(grid, inside, outside, wanted, beyond_others=False)}
+        for wanted in ((*SPEEDS, *BAD_LINK), FULL_LINK)
+    )
+    if 2 * len(full) >= nodes and not bad:
+        return (
+            f"packets wait on {len(full)} of {nodes} nodes while no link counts errors: the fabric"
+            " is full, not one link bad"
+        )
+    return "no node counts what would tell whose link it is"
 
 
 def _edges(

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from analyzer import course
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Fact, Verdict
 from analyzer.sentence import CERTAINTY
 from analyzer.workers import Lateness, Suspect
-from analyzer.workers.shape import Shape
 
 OWN_QUERY = "duration of forward-compute and backward-compute by dp_rank, stage, mb_id"
 LATE_QUERY = "start_ts of grads-reduce-scatter (or optimizer-clip-main-grad) by dp_rank"
@@ -55,10 +55,8 @@ def _when(trace: Trace, one: Suspect) -> str:
     else:
         end = "" if one.last is None else f" to {trace.steps[one.last]}"
         span = f"from step {trace.steps[one.first]}{end}"
-    if one.shape is Shape.PERIODIC:
-        often = (one.by_step[one.first : one.last] > 0).mean()
-        return f"{span}, on and off at regular distances ({often:.0%} of the steps)"
-    return f"{span}, ever more" if one.shape is Shape.RAMP else span
+    often = float((one.by_step[one.first : one.last] > 0).mean())
+    return span + course.words(one.shape, often)
 
 
 def _waiting(one: Suspect, late: Lateness) -> Fact:

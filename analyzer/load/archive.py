@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analyzer.load.places import META_KEY, TOPOLOGY_FILE, read
 from analyzer.load.topology import rank_infos
 from analyzer.load.windows import from_samples, from_steps
 from analyzer.run import LoadError, Run
@@ -26,7 +27,8 @@ def load(path: Path) -> Run:
     """The archive in the folder `path`.
 
     A run that still goes on or was killed loads; what it lacks stands in `Run.missing`. Without
-    steps.parquet the windows come from the scraped counters.
+    steps.parquet the windows come from the scraped counters. A topology.toml in the folder tells
+    where the nodes stand (`load.places`).
 
     Raises:
         LoadError: The folder or run.json is missing, a file is damaged, lacks columns or has
@@ -35,6 +37,8 @@ def load(path: Path) -> Run:
     if not path.is_dir():
         raise LoadError(f"{path} is not a folder; give the folder of a run archive, as runs/<run>")
     meta = _run_file(path / archive.RUN_FILE)
+    if (path / TOPOLOGY_FILE).is_file():
+        meta = {**meta, META_KEY: read(path / TOPOLOGY_FILE)}
     missing: list[str] = []
     if "ended" not in meta or meta["ended"] is None:
         why = "another launcher started it" if "started_by" in meta else "it goes on or was killed"

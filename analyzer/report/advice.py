@@ -101,6 +101,14 @@ ADVICE: dict[str, tuple[Action, ...]] = {
                "ssh {node} 'dmesg -T | grep -iE \"oom|killed|xid|segfault\" | tail'"),
         Action("mitigate", "Restart from the last checkpoint; drain the node if it crashes again."),
     ),
+    Cause.SOFTWARE: (
+        Action("verify", "Compare driver, firmware and kernel with a node that is not slow.",
+               "ssh {node} 'uname -r; nvidia-smi"
+               " --query-gpu=driver_version,vbios_version --format=csv'"),
+        Action("mitigate", "Bring the node to the image of its peers, or the peers back to the"
+               " version that was faster."),
+        Action("prevent", "Lock a baseline and compare a run before and after every update."),
+    ),
 }  # fmt: skip
 """Cause -> actions; causes without a row get `UNSURE`."""
 
@@ -128,7 +136,11 @@ def advice(verdict: Verdict, *, emulated: bool) -> Block:
             rows.append([_place(culprit), action.purpose, action.text])
             if action.command:
                 commands.append(f"# {action.purpose}\n{_filled(action.command, culprit)}")
-    if not verdict.culprits:
+    for one in verdict.structure:
+        # What all nodes share is nobody's fault, and still somebody's to mend.
+        told = ADVICE.get(str(one.get("cause")), ())
+        rows += [["all nodes", action.purpose, action.text] for action in told]
+    if not rows:
         fallback = NOTHING if verdict.status == "healthy" else TOO_LITTLE
         rows += [["", action.purpose, action.text] for action in fallback]
     note = "The nodes of this run are emulated: on a cluster the same commands apply as they stand."
@@ -151,6 +163,9 @@ def _filled(command: str, culprit: Culprit) -> str:
     # Names come from the run: quoted, they cannot smuggle in a second command. A line break would
     # end the line that people copy, quoted or not.
     node = "".join(" " if each.isspace() else each for each in culprit.node or "NODE")
+    if culprit.scope == "node":
+        # All of its GPUs are meant: nvidia-smi without -i asks all.
+        command = command.replace(" -i {gpu}", "")
     return command.format(
         node=shlex.quote(node), gpu="GPU" if culprit.gpu is None else culprit.gpu, rank=culprit.rank
     )

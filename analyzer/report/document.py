@@ -8,9 +8,11 @@ import numpy as np
 from analyzer.report import blocks, figures
 from analyzer.report.advice import advice
 from analyzer.report.blocks import Block
+from analyzer.report.deviations import deviations
 from analyzer.report.glossary import GLOSSARY
 from analyzer.report.health import health
 from analyzer.report.learning import learning
+from analyzer.report.losses import losses
 from analyzer.report.reality import reality
 from analyzer.report.reasons import reasons
 from analyzer.report.spans import Spans, median, spans
@@ -63,6 +65,7 @@ def document(diagnosis: "Diagnosis", now: float | None = None) -> dict[str, Any]
             lateness(grid, cut),
             reasons(diagnosis),
             health(grid, cut),
+            *deviations(verdict),
             learning(run, grid, cut),
             advice(verdict, emulated=emulated),
             _completeness(run, grid, verdict),
@@ -81,13 +84,15 @@ def title(verdict: Verdict) -> str:
     """The verdict as a heading: who and why, without figures that need a unit."""
     if not verdict.culprits:
         return _NOBODY[verdict.status]
-    return "; ".join(_charge(culprit) for culprit in verdict.culprits)
+    stopped = verdict.hang is not None
+    return "; ".join(_charge(culprit, stopped=stopped) for culprit in verdict.culprits)
 
 
-def _charge(culprit: Culprit) -> str:
+def _charge(culprit: Culprit, *, stopped: bool) -> str:
     who = f"{culprit.who[0].upper()}{culprit.who[1:]}"
     who += "" if culprit.rank is None else f" on {culprit.node}"
-    how = "stopped" if culprit.slowdown is None else f"is {culprit.slowdown:.2f}x slower"
+    how = "stopped" if stopped else "holds the run back"
+    how = how if culprit.slowdown is None else f"is {culprit.slowdown:.2f}x slower"
     return f"{who} {how}: {culprit.cause}"
 
 
@@ -120,14 +125,12 @@ def _impact(grid: Grid, verdict: Verdict, cut: Spans) -> Block:
         rows.append(["step time, median", figures.cell(median(wall[cut.during]), "seconds")])
     rows.append(["slowdown of the run", _with_interval(verdict)])
     for culprit in verdict.culprits:
-        if culprit.scope != "link":  # which has no time of its own
+        if culprit.scope not in ("link", "rack"):  # which have no time of their own
             slowdown = figures.cell(culprit.slowdown, "ratio")
             rows.append([f"slowdown of {culprit.who} itself", slowdown])
     if verdict.culprits:
         rows.append(["healthy ranks held up", figures.cell(len(cut.peers), "count")])
-    rows.append(["lost", figures.cell(verdict.lost_gpu_hours, "gpu hours")])
-    if verdict.lost_money is not None:
-        rows.append(["lost, at the price given", figures.cell(verdict.lost_money, "money")])
+    rows += losses(verdict)
     table = blocks.table("Impact", {"what": "", "how much": ""}, rows)
     return blocks.section("impact", "Impact and cost", [table, *what_if(verdict)])
 

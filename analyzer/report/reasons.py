@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from analyzer.report import blocks
+from analyzer.report.before import before
 from analyzer.report.blocks import Block
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def reasons(diagnosis: "Diagnosis") -> Block:
         "Why",
         [
             *tables,
+            *before(verdict),
             blocks.table("Other causes", {"cause": "", "confidence": "share"}, alternatives),
             blocks.table(
                 "Suspects that were let go",

@@ -1,5 +1,6 @@
 """What the run would take without a culprit, and how that is known."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from analyzer.report import blocks
@@ -30,9 +31,29 @@ def what_if(verdict: Verdict) -> list[Block | None]:
                 for fix in told["fixes"]
             ],
         ),
+        *(blocks.text(f"{gives_back(fix)}.") for fix in told["fixes"]),
         blocks.table("Slowdown by simulation", {"figure": "", "what": "", "value": "ratio"},
                      _figures(told)),
     ]  # fmt: skip
+
+
+def gives_back(fix: Mapping[str, Any]) -> str:
+    """A fix as steps gained in the same time: `without node-3: +22 % steps an hour (...)`.
+
+    Steps that are shorter by g are 1 / (1 - g) times as many.
+    """
+    words = f"without {fix['remove']}: {_more(fix['gain'])} steps an hour"
+    if fix["interval"] is None:
+        return words
+    low, high = (_more(each) for each in fix["interval"])
+    return f"{words} (95 % interval {low} to {high})"
+
+
+def _more(gain: float) -> str:
+    if gain >= 1.0:
+        return "any number of"
+    percent = 100.0 * gain / (1.0 - gain)
+    return f"{percent:+.0f} %" if abs(percent) >= 10.0 else f"{percent:+.1f} %"
 
 
 def _pair(interval: Any) -> list[float | None]:

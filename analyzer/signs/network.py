@@ -59,8 +59,9 @@ class Movement:
 
 
 def movements(
-    grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64], wanted: Sequence[str]
-) -> tuple[Movement, ...]:
+    grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64], wanted: Sequence[str],
+    *, beyond_others: bool = True,
+) -> tuple[Movement, ...]:  # fmt: skip
     """Counters that moved on some nodes and not on the others.
 
     Args:
@@ -68,6 +69,8 @@ def movements(
         during: Windows of the span.
         before: Windows outside.
         wanted: Metrics; of SPEEDS a fall counts, of the others a rise.
+        beyond_others: Whether a node must stand out from the others too; without, what moved on
+            all of them is found as well.
     """
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
     columns = [next(c for c, i in enumerate(grid.ranks) if i.node == node) for node in nodes]
@@ -80,7 +83,7 @@ def movements(
         for place, node in enumerate(nodes):
             others = np.delete(now, place)
             others = others[np.isfinite(others)]
-            typical = float(np.median(others)) if others.size else 0.0
+            typical = float(np.median(others)) if others.size and beyond_others else 0.0
             if _moved(metric, then[place], now[place], typical):
                 found.append(Movement(node, metric, float(then[place]), float(now[place])))
     return tuple(found)

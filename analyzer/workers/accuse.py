@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzer.course import Shape, onset, rises, smooth
 from analyzer.operations import Flags, Floats
 from analyzer.shift import MEDIAN_EFFICIENCY, refine
 from analyzer.workers.beats import Beat, beats
@@ -11,7 +12,6 @@ from analyzer.workers.itself import of_itself
 from analyzer.workers.limits import CHANCE, RECORD, highest_healthy
 from analyzer.workers.middle import trimmed
 from analyzer.workers.residuals import Series
-from analyzer.workers.shape import Shape, onset, rises, smooth
 from analyzer.workers.spans import Spans, search
 
 NATURAL_SPREAD = float(np.log(1.15))

@@ -6,15 +6,28 @@ of these files.
 
 from collections.abc import Callable
 
-from lockstep.commands import analyze, collect, demo, doctor, dump, report, run, score
+from lockstep.commands import (
+    analyze,
+    cluster,
+    collect,
+    demo,
+    doctor,
+    dump,
+    report,
+    rules,
+    run,
+    score,
+)
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
     demo.demo,
     run.run,
     collect.collect,
     analyze.analyze,
+    cluster.cluster,
     report.report,
     score.score,
     dump.dump,
+    rules.rules,
     doctor.doctor,
 )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep import diagnosis, output, recorded, traced
+from lockstep import diagnosis, output, past, recorded, traced
 from lockstep import timeline as timelines
 from lockstep.output import Format
 
@@ -41,6 +41,14 @@ def analyze(
     until: Annotated[
         str | None, typer.Option(metavar="T", help="With --prometheus: likewise.")
     ] = None,
+    topology: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With DIR: topology.toml, the leaf and rack of nodes."),
+    ] = None,
+    push_down: Annotated[
+        bool,
+        typer.Option("--push-down", help="With --prometheus: read what its rules single out only."),
+    ] = False,
     timeline: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write the operations for ui.perfetto.dev."),
@@ -69,6 +77,8 @@ def analyze(
     """
     from analyzer.verdict_json import verdict_json
 
+    if topology is not None and archive is None:
+        raise typer.BadParameter("--topology goes with the archive DIR of a run")
     chosen = timelines.parse(steps)
     if chosen is not None and timeline is None:
         raise typer.BadParameter("--steps goes with --timeline FILE")
@@ -83,15 +93,18 @@ def analyze(
     if layout is not None or meta is not None:
         raise typer.BadParameter("--layout and --meta go with --trace OPS.parquet")
     if prometheus is not None:
-        diagnosed = _recorded(archive, prometheus, run, since, until, gpu_hour_price)
+        diagnosed = _recorded(archive, prometheus, run, since, until, gpu_hour_price, push_down)
     elif run is not None or since is not None or until is not None:
         raise typer.BadParameter("--run, --since and --until go with --prometheus URL")
+    elif push_down:
+        raise typer.BadParameter("--push-down goes with --prometheus URL")
     elif archive is None:
         raise typer.BadParameter(
             "give the archive DIR of a run, --trace FILE, or --prometheus URL --run ID"
         )
     else:
-        diagnosed = diagnosis.diagnose(archive, gpu_hour_price)
+        found = diagnosis.diagnose(archive, gpu_hour_price, topology)
+        diagnosed = past.remembering(found, archive)
     verdict = diagnosed.verdict
     if write and archive is not None:
         try:
@@ -127,16 +140,19 @@ def _recorded(
     since: str | None,
     until: str | None,
     gpu_hour_price: float | None,
+    push_down: bool,
 ) -> "Diagnosis":
     if archive is not None:
         raise typer.BadParameter("give the archive DIR or --prometheus URL, not both")
     if run is None:
         raise typer.BadParameter("--prometheus needs --run ID")
-    return recorded.diagnose(url, run, since, until, gpu_hour_price)
+    return recorded.diagnose(url, run, since, until, gpu_hour_price, push_down=push_down)
 
 
 def table(verdict: "Verdict") -> str:
     """The verdict for people: the sentence, the culprits, and what speaks for and against."""
+    from analyzer.report.what_if import gives_back
+
     parts = [output.emphasis(verdict.sentence)]
     if verdict.culprits:
         header = ("rank", "node", "gpu", "from step", "slowdown", "cause", "confidence", "tier")
@@ -144,6 +160,9 @@ def table(verdict: "Verdict") -> str:
     for culprit in verdict.culprits:
         facts = [f"  {'+' if fact.supports else '-'} {fact.text}" for fact in culprit.evidence]
         parts.append("\n".join([f"evidence, {culprit.cause} (+ for, - against):", *facts]))
+    quiet = [f"  {each['text']}" for each in verdict.anomalies if not each["costs_time"]]
+    if quiet:
+        parts.append("\n".join(["hardware that deviates and costs no time yet:", *quiet]))
     if verdict.alternatives:
         others = (f"{each['cause']} {each['confidence']:.0%}" for each in verdict.alternatives)
         parts.append("alternatives: " + ", ".join(others))
@@ -151,10 +170,12 @@ def table(verdict: "Verdict") -> str:
     if fixes:
         lines = [
             f"  without {each['remove']}: steps {each['gain']:.1%} shorter"
-            f" ({each['by']}, over {each['over']})"
+            f" ({each['by']}, over {each['over']})\n  {gives_back(each)}"
             for each in fixes
         ]
         parts.append("\n".join(["what if:", *lines]))
+    if verdict.recurrence:
+        parts.append("\n".join(["before:", *(f"  {each['text']}" for each in verdict.recurrence)]))
     if verdict.structure:
         lines = [f"  {_share(each['share'])}{each['text']}" for each in verdict.structure]
         parts.append("\n".join(["by design, nobody's fault:", *lines]))

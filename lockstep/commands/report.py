@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from collector.contract.words import ExitCode
-from lockstep import diagnosis, output
+from lockstep import diagnosis, output, past
 
 
 def report(
@@ -31,7 +31,7 @@ def report(
     for each in wanted:
         if each not in diagnosis.FORMATS:
             raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
-    diagnosed = diagnosis.diagnose(archive, gpu_hour_price)
+    diagnosed = past.remembering(diagnosis.diagnose(archive, gpu_hour_price), archive)
     folder = archive if out is None else out
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -18,10 +18,19 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What is scored: real runs, with emulated devices unless `--pace off`."""
+    """What is scored: real runs, with emulated devices unless `--pace off`; or simulated ones."""
 
     REAL = "real"
     FAULTS = "faults"
+    SYNTH = "synth"
+
+
+class Variant(StrEnum):
+    """The physics of simulated fleets (analyzer.synth.variant)."""
+
+    USUAL = "usual"
+    WIDE = "wide"
+    HELD_OUT = "held-out"
 
 
 class Pace(StrEnum):
@@ -53,6 +62,9 @@ def score(
     device_noise: Annotated[
         float, typer.Option(min=0, max=0.5, help="Spread of an emulated device's step time.")
     ] = 0.02,
+    variant: Annotated[
+        Variant, typer.Option(help="Physics of simulated fleets; held-out is for evaluation only.")
+    ] = Variant.USUAL,
     reanalyze: Annotated[
         bool, typer.Option("--reanalyze", help="Diagnose the kept archives again.")
     ] = False,
@@ -61,10 +73,21 @@ def score(
     """Run N injected and N healthy runs and say how often the verdict was right.
 
     `faults` runs every kind of fault at every size and every disturbance once, and says what each
-    measurably did. An interrupted score goes on where it stopped; minutes to hours.
+    measurably did. An interrupted score goes on where it stopped; minutes to hours. `synth` makes
+    its runs up, telemetry and all, and says so wherever it prints.
 
     Example: lockstep score real --runs 20 --seed 100
     """
+    if kind is Kind.SYNTH:
+        if (nodes, layout, steps, reanalyze) != (None, None, None, False):
+            output.fail(
+                ExitCode.USAGE,
+                "score synth draws sizes, layouts and steps from the seed; leave out --nodes,"
+                " --layout, --steps and --reanalyze",
+            )
+        from lockstep.synth_score import score_synth
+
+        return score_synth(runs, seed, out, form, variant=variant.value)
     if kind is Kind.FAULTS:
         if layout is not None:
             output.fail(ExitCode.USAGE, "score faults has no --layout; score real splits its ranks")

@@ -356,7 +356,7 @@ def _uuid(rank: int) -> str:
     return f"GPU-{rank:08d}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def synthetic() -> type[Synthetic]:
     """`synthetic(seed=..., faults=[...]).run()`."""
     return Synthetic

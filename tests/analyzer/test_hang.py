@@ -10,6 +10,9 @@ from analyzer.attribute import attribute, diagnose
 from analyzer.causes import CAUSES
 from analyzer.detectors.hang import Hang
 from analyzer.stopped import died_first
+from analyzer.synth.fleet import Fault, Fleet
+from analyzer.synth.whole import labelled
+from collector.contract.words import Cause
 
 NAN = float("nan")
 
@@ -249,3 +252,12 @@ def test_of_two_that_died_within_a_second_scrapes_tell_who_was_first(pipeline, a
 def test_nobody_died_first_where_all_went_together_or_nobody_looked(pipeline):
     for down in ([4.0] * 8, ALIVE, [1.0, *[1.4] * 7]):
         assert not died_first(pipeline(down)).any()
+
+
+@pytest.mark.parametrize("from_step", [300, 305, 311, 317])
+def test_a_rank_that_froze_anywhere_between_two_scrapes_is_named(from_step):
+    fault = Fault(Cause.FREEZE, "stop", place=3, factor=float("nan"), from_step=from_step)
+    fleet = Fleet(dp=8, steps=400, step_seconds=0.5, faults=(fault,), seed=5)
+    verdict = diagnose(labelled(fleet).run).verdict
+
+    assert [(3, "freeze")] == [(one.rank, one.cause) for one in verdict.culprits]

@@ -73,3 +73,36 @@ def test_transfers_that_are_slow_in_some_steps_only_are_a_lack_of_processors(syn
     time = {**grid.time, "collective": grid.time["collective"] + longer}
 
     assert () == tuple(Links().detect(dataclasses.replace(grid, time=time)))
+
+
+def test_transfers_that_always_took_long_are_told_where_a_nodes_counters_moved(synthetic, fault):
+    """A real network's transfers are a fifth of a step: 1.6 times that is no three times."""
+    run = synthetic(world=4, faults=[fault("loss", 2, 1.3, 80)]).run()
+    grid = align(run)
+    always = {**grid.time, "collective": grid.time["collective"] + 0.02}
+    (found,) = Links().detect(dataclasses.replace(grid, time=always))
+
+    assert ("link", "node-2") == (found.kind, found.details["node"])
+    blind = {key: cells for key, cells in grid.signals.items() if "retransmitted" not in key}
+    assert () == tuple(Links().detect(dataclasses.replace(grid, time=always, signals=blind)))
+
+
+def test_with_pipeline_stages_counters_must_tell(synthetic, fault):
+    grid = align(synthetic(world=4, faults=[fault("loss", 2, 1.5, 80)]).run())
+    stages = tuple(dataclasses.replace(info, dp=0, pp=info.rank) for info in grid.ranks)
+    (found,) = Links().detect(dataclasses.replace(grid, ranks=stages))
+
+    assert ("link", "node-2") == (found.kind, found.details["node"])
+
+
+def test_a_slow_rank_of_a_tensor_parallel_pair_is_no_slow_link(synthetic, fault):
+    """Of the other half of its pair's group nobody is slow, and everybody waits for the rank."""
+    grid = align(synthetic(world=4, faults=[fault("compute", 1, 2.0)]).run())
+    ranks = tuple(
+        dataclasses.replace(
+            info, node=f"node-{info.rank // 2}", dp=info.rank // 2, tp=info.rank % 2
+        )
+        for info in grid.ranks
+    )
+
+    assert () == tuple(Links().detect(dataclasses.replace(grid, ranks=ranks)))

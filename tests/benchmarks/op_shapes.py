@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer import synth
+from analyzer.course import Shape
 from analyzer.operations import Floats, Trace
 from analyzer.whatif.edit import slowed
 from analyzer.workers import Suspect, cells, judge
-from analyzer.workers.shape import Shape
 
 RUNS = int(os.environ.get("OP_SHAPES_RUNS", "40"))
 SEED = int(os.environ.get("OP_SHAPES_SEED", "770000"))

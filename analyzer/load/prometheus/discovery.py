@@ -34,8 +34,21 @@ class Found:
     targets: Mapping[str, tuple[str, ...]]
 
 
-def find(connection: Connection, run: str, since: str | None, until: str | None) -> Found:
+def find(
+    connection: Connection,
+    run: str,
+    since: str | None,
+    until: str | None,
+    name: str = RANK_UP.name,
+) -> Found:
     """The run, between two moments (as `moments.moment` reads them) or wherever it is.
+
+    Args:
+        connection: To the Prometheus.
+        run: The run's id.
+        since: None = where it begins.
+        until: None = where it ends.
+        name: Of the series that show it; of a recorded one the targets say nothing.
 
     Raises:
         RequestError: There is no such run, or not then; the message says which runs there are.
@@ -48,37 +61,41 @@ def find(connection: Connection, run: str, since: str | None, until: str | None)
         raise RequestError(
             f"--since {utc(start)} is not before --until {utc(end)}; nothing lies between"
         )
-    targets = _targets(connection, run, start, end)
+    targets = _targets(connection, name, run, start, end)
     if not targets:
-        raise RequestError(_absent(connection, run, start, end, now))
-    first, last = _extent(connection, run, start, end)
+        raise RequestError(_absent(connection, name, run, start, end, now))
+    first, last = _extent(connection, name, run, start, end)
     return Found(first, last, targets)
 
 
-def _selector(run: str) -> str:
-    return f"{RANK_UP.name}{{run={quoted(run)}}}"
+def _selector(name: str, run: str) -> str:
+    return f"{name}{{run={quoted(run)}}}"
 
 
 def _targets(
-    connection: Connection, run: str, start: float, end: float
+    connection: Connection, name: str, run: str, start: float, end: float
 ) -> dict[str, tuple[str, ...]]:
     span = round((end - start) * 1000)
-    query = f"count by (job, instance) (last_over_time({_selector(run)}[{span}ms]))"
+    query = f"count by (job, instance) (last_over_time({_selector(name, run)}[{span}ms]))"
     found: dict[str, list[str]] = {}
     for labels, _ in connection.instant(query, end):
         found.setdefault(labels.get("job", ""), []).append(labels.get("instance", ""))
     return {job: tuple(sorted(instances)) for job, instances in sorted(found.items())}
 
 
-def _extent(connection: Connection, run: str, start: float, end: float) -> tuple[float, float]:
+def _extent(
+    connection: Connection, name: str, run: str, start: float, end: float
+) -> tuple[float, float]:
     """The time that has samples: first coarsely, then as finely as its length allows."""
-    return _parts(connection, run, *_parts(connection, run, start, end))
+    return _parts(connection, name, run, *_parts(connection, name, run, start, end))
 
 
-def _parts(connection: Connection, run: str, start: float, end: float) -> tuple[float, float]:
+def _parts(
+    connection: Connection, name: str, run: str, start: float, end: float
+) -> tuple[float, float]:
     """From the first part of the time that has samples to the last."""
     part = max(SHORTEST, math.ceil((end - start) / BUCKETS))
-    query = f"count(count_over_time({_selector(run)}[{round(part * 1000)}ms]))"
+    query = f"count(count_over_time({_selector(name, run)}[{round(part * 1000)}ms]))"
     # Each point tells of the part before it: the last one has to reach the end.
     words = {"query": query, "start": f"{start:.3f}", "end": f"{end + part:.3f}",
              "step": f"{part:.3f}"}  # fmt: skip
@@ -92,10 +109,12 @@ def _parts(connection: Connection, run: str, start: float, end: float) -> tuple[
     return max(start, min(times) - part), min(end, max(times))
 
 
-def _absent(connection: Connection, run: str, start: float, end: float, now: float) -> str:
-    runs = connection.labels("run", RANK_UP.name, min(start, now - LOOK_BACK), now)
-    if run in runs and _targets(connection, run, now - LOOK_BACK, now):
-        return _not_then(connection, run, start, end, now)
+def _absent(
+    connection: Connection, name: str, run: str, start: float, end: float, now: float
+) -> str:
+    runs = connection.labels("run", name, min(start, now - LOOK_BACK), now)
+    if run in runs and _targets(connection, name, run, now - LOOK_BACK, now):
+        return _not_then(connection, name, run, start, end, now)
     others = [other for other in runs if other != run]
     if not others:
         return f"{connection.url} has no training run; it must scrape Lockstep's collectors"
@@ -104,8 +123,10 @@ def _absent(connection: Connection, run: str, start: float, end: float, now: flo
     return f"{connection.url} has no run {run!r}; it has {shown}{more}"
 
 
-def _not_then(connection: Connection, run: str, start: float, end: float, now: float) -> str:
-    first, last = _extent(connection, run, now - LOOK_BACK, now)
+def _not_then(
+    connection: Connection, name: str, run: str, start: float, end: float, now: float
+) -> str:
+    first, last = _extent(connection, name, run, now - LOOK_BACK, now)
     return (
         f"{connection.url} has nothing of run {run!r} between {utc(start)} and {utc(end)};"
         f" it has it from {utc(first)} to {utc(last)}"

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from analyzer import synth
+from analyzer.course import Shape
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE
 from analyzer.whatif.work import split
 from analyzer.workers import cells, judge
-from analyzer.workers.shape import Shape
 
 STEPS = 40
 

@@ -1,0 +1,89 @@
+"""Hardware that deviates from its peers, whether or not it costs time yet, also without a run.
+
+Sparse and quiet: what deviates has to be several times further from its peers than healthy parts
+are from each other, and for several scrapes; only errors that no healthy part has are always told.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analyzer.anomalies import identity
+from analyzer.anomalies.counters import contradictions, counters
+from analyzer.anomalies.events import events
+from analyzer.anomalies.fleet import Fleet, fleet
+from analyzer.anomalies.gone import gone, silences
+from analyzer.anomalies.levels import levels
+from analyzer.anomalies.panel import Place
+from analyzer.anomalies.scrapes import panel
+from analyzer.anomalies.shape import Deviation, listed
+from analyzer.anomalies.told import merged, tree
+from analyzer.anomalies.trust import trusted
+from analyzer.run import Culprit, RankInfo
+
+__all__ = ["Deviation", "Judged", "anomalies", "judge"]
+
+ANSWERS = 0.75
+"""Share of the GPUs that should be there below which it is said how many answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Hardware, judged.
+
+    Attributes:
+        fleet: What was compared.
+        found: Deviations, those of one part of a GPU as one, the gravest first.
+        missing: What was not there or not to be believed, in words.
+    """
+
+    fleet: Fleet
+    found: tuple[Deviation, ...]
+    missing: tuple[str, ...]
+
+
+def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> Judged:
+    """Compare the hardware of all nodes in the samples.
+
+    Args:
+        samples: contract.archive.SAMPLES, of a run's nodes or of a whole fleet.
+        ranks: The run's ranks where there is a run: only GPUs of one stage have the same load.
+    """
+    samples, renamed = identity.one_name(samples)
+    seen = panel(samples)
+    stages: dict[Place, int] = {
+        (info.node, info.gpu): info.pp for info in ranks if info.gpu is not None
+    }
+    everything = fleet(seen, stages)
+    since, exchanged = identity.exchanged(seen)
+    everything.since[:] = since
+    believed, doubts = trusted(everything)
+    found = (*events(believed), *gone(believed), *levels(believed), *counters(believed))
+    notes = (*renamed, *exchanged, *doubts, *contradictions(believed), *silences(believed))
+    return Judged(believed, merged(found), (*notes, *_absent(stages, believed)))
+
+
+def anomalies(
+    samples: pd.DataFrame, ranks: Sequence[RankInfo], culprits: Iterable[Culprit]
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+    """(`Verdict.anomalies` as DESIGN 3.4 has them, what was missing in words).
+
+    Args:
+        samples: contract.archive.SAMPLES.
+        ranks: The run's ranks.
+        culprits: Those that the verdict names: their hardware costs time.
+    """
+    judged = judge(samples, ranks)
+    return tree(judged.found, ranks, tuple(culprits)), judged.missing
+
+
+def _absent(stages: Mapping[Place, int], seen: Fleet) -> tuple[str, ...]:
+    """How many of the run's GPUs told anything, where it is not nearly all."""
+    silent = sorted(set(stages) - set(seen.panel.places))
+    told = len(stages) - len(silent)
+    if not stages or not told or told >= ANSWERS * len(stages):
+        return ()
+    names = listed([f"{node}:{gpu}" for node, gpu in silent])
+    return (f"only {told} of {len(stages)} GPUs told of themselves, not {names}",)

@@ -1,0 +1,100 @@
+"""Which series are not to be believed, in words: they accuse nobody and are nobody's peers.
+
+Reference 7, L0: gaps, stale series and contradictions are signals of their own, and lower what is
+known; they are never evidence.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from analyzer.anomalies.fleet import Fleet
+from analyzer.anomalies.peers import LASTS_BINS, distances
+from analyzer.anomalies.robust import longest, typical
+from analyzer.anomalies.shape import who
+from collector.contract import metrics
+
+USED, POWER = metrics.GPU_UTILIZATION.name, metrics.GPU_POWER.name
+FULL = 0.95
+"""Utilisation of a GPU that always has a kernel running."""
+IDLE_SHARE = 0.2
+"""Share of its power limit that an idle GPU stays under: data sheets and `nvidia-smi` have 50 to 75
+W of 300 to 700 W, while a kernel that only waits (NCCL's spin) draws a third and more."""
+OF_PEERS = 0.5
+"""And of what its peers draw at full utilisation."""
+STANDS_BINS = 20
+"""Scrapes in which a value that is measured, with noise, does not stay the same to the last digit:
+five minutes at 15 s."""
+MOVES = {POWER: 0.02, metrics.GPU_TEMPERATURE.name: 0.05, USED: 0.05}
+"""Share of its middle by which the peers' series moves meanwhile, between its 5 % and 95 %
+quantiles. Temperatures are whole degrees, so that a steady one stands still on healthy parts."""
+
+
+def trusted(fleet: Fleet) -> tuple[Fleet, tuple[str, ...]]:
+    """The fleet with what is not to be believed marked, and why."""
+    notes: list[str] = []
+    doubted = dict(fleet.doubted)
+    for metric, column, words in (*_idle_at_work(fleet), *_stand_still(fleet)):
+        marks = doubted.setdefault(metric, np.zeros(len(fleet.panel.places), dtype=bool))
+        marks[column] = True
+        if words and words not in notes:
+            notes.append(words)
+    return replace(fleet, doubted=doubted), tuple(notes)
+
+
+def _idle_at_work(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
+    """GPUs with a kernel always running and the power of an idle one."""
+    used, power = fleet.gpus(USED), fleet.gpus(POWER)
+    if used is None or power is None:
+        return
+    limit = fleet.gpus(metrics.GPU_POWER_LIMIT.name, 'kind="enforced"')
+    full = used >= FULL
+    groups = np.where(full, fleet.kind, -1)
+    _, normal = distances(power, groups, 1.0)
+    with np.errstate(invalid="ignore"):
+        idle = full & (power < OF_PEERS * normal)
+        if limit is not None:
+            known = np.isfinite(normal)
+            idle = full & (power < IDLE_SHARE * limit) & (idle | ~known)
+    for column in np.flatnonzero(idle.sum(axis=0) >= LASTS_BINS).tolist():
+        if longest(idle[:, column])[1] < LASTS_BINS:
+            continue
+        place, watts = who(*fleet.panel.places[column]), typical(power[idle[:, column], column])
+        words = (
+            f"{place} tells {typical(used[idle[:, column], column]):.0%} utilisation and"
+            f" {watts:.0f} W, the power of an idle GPU: one of the two is wrong, and neither counts"
+        )
+        yield USED, column, words
+        yield POWER, column, words
+
+
+def _stand_still(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
+    """Measured values that never move while those of the peers do."""
+    for metric, least in MOVES.items():
+        label = ('sensor="gpu"',) if metric == metrics.GPU_TEMPERATURE.name else ()
+        cells = fleet.gpus(metric, *label)
+        if cells is None or len(cells) < STANDS_BINS:
+            continue
+        known = np.isfinite(cells).sum(axis=0) >= STANDS_BINS
+        top = np.max(cells, axis=0, initial=-np.inf, where=np.isfinite(cells))
+        bottom = np.min(cells, axis=0, initial=np.inf, where=np.isfinite(cells))
+        # A GPU without work tells 0 all the time, and rightly.
+        stands = known & (top == bottom) & (top > 0)
+        if metric != metrics.GPU_TEMPERATURE.name:
+            stands &= fleet.busy.mean(axis=0) > 0.5
+        for column in np.flatnonzero(stands).tolist():
+            peers = np.flatnonzero(known & (fleet.kind == fleet.kind[column]))
+            moved = [_moves(cells[:, each], least) for each in peers.tolist() if each != column]
+            if moved and 2 * sum(moved) > len(moved):
+                name = metric.removeprefix("lockstep_gpu_").rpartition("_")[0].replace("_", " ")
+                yield metric, column, (
+                    f"the {name} of {who(*fleet.panel.places[column])} stands at exactly"
+                    f" {top[column]:g} while that of its peers moves: it does not count"
+                )  # fmt: skip
+
+
+def _moves(series: np.ndarray, least: float) -> bool:
+    there = series[np.isfinite(series)]
+    low, middle, high = np.quantile(there, [0.05, 0.5, 0.95])
+    return bool(high - low >= least * abs(middle) and high > low)

@@ -1,0 +1,224 @@
+"""A job that tells nothing of its training: what its hardware alone says of who holds it back.
+
+A GPU with a sign of trouble that slows GPUs, whose peers in the same job began to work less when
+it began, holds them back; so does one that works on while all others wait. That is less than step
+times say, and the confidence says so: 0.7 at the most.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzer.anomalies import Judged, judge
+from analyzer.anomalies.activity import (
+    NEAR_BINS,
+    Activity,
+    Contrast,
+    activity,
+    change,
+    contrast,
+    fell,
+    slower,
+)
+from analyzer.anomalies.panel import Place
+from analyzer.anomalies.shape import Deviation, who
+from analyzer.anomalies.told import tree, utc
+from analyzer.anomalies.watched import Subject
+from analyzer.anomalies.words import charge, nobody
+from analyzer.run import Culprit, Fact, RankInfo, Verdict
+from collector.contract import metrics
+from collector.contract.words import Cause
+
+CONFIDENT = 0.7
+"""A sign of trouble, peers that wait since, and the part itself working on: the most there is."""
+SIGN, WORKS_ON = 0.6, 0.5
+"""A sign and waiting peers; the contrast of work alone."""
+DOUBTED = 0.8
+"""Factor where some of the job's series contradict each other or were not there."""
+CAUSES: Mapping[Subject, Cause] = {
+    Subject.HEAT: Cause.THERMAL,
+    Subject.POWER: Cause.POWER,
+    Subject.MEMORY: Cause.ECC,
+    Subject.DRIVER: Cause.XID,
+    Subject.PCIE: Cause.PCIE,
+    Subject.NVLINK: Cause.NVLINK,
+    Subject.CLOCK: Cause.UNKNOWN,
+}
+"""Subject -> cause, the ones that explain first: a lower clock is what heat and power do."""
+LATE_BINS = 2
+"""Scrapes by which one sign of a trouble may be seen after another (reference 7, L6)."""
+NO_SERIES = "no training series: neither step times nor collectives"
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A GPU of the job, by its number there, with what speaks against it."""
+
+    member: int
+    bin: int
+    cause: Cause
+    confidence: float
+    facts: tuple[Fact, ...]
+
+
+def uninstrumented(
+    name: str, samples: pd.DataFrame, job: Sequence[Place], ranks: Sequence[RankInfo] = ()
+) -> Verdict:
+    """The verdict about a job of which only allocation and hardware are known.
+
+    Args:
+        name: The job's name.
+        samples: contract.archive.SAMPLES, of the job's nodes or of more.
+        job: (node, gpu) of each of its GPUs: from analyzer.load.jobs, or given.
+        ranks: Who runs on them, where that is known; used for ids only.
+    """
+    judged = judge(samples, ranks)
+    places = judged.fleet.panel.places
+    members = [place for place in dict.fromkeys(job) if place in places]
+    columns = [places.index(place) for place in members]
+    seen = activity(judged.fleet, columns) if columns else None
+    coverage = _coverage(seen, len(dict.fromkeys(job)))
+    suspects = _suspects(judged, seen, members, coverage) if seen is not None else ()
+    culprits = tuple(_culprit(judged, seen, one, members, ranks) for one in suspects if seen)
+    slower = None
+    if seen is not None:
+        begin = suspects[0].bin if suspects else change(seen)
+        slower = None if begin is None else (
+            begin, fell(seen, begin, suspects[0].member if suspects else None)
+        )  # fmt: skip
+    since = None if slower is None else utc(float(judged.fleet.panel.times[slower[0]]))
+    ratio = None if slower is None else slower[1]
+    words = (
+        charge(culprits, seen, ratio)
+        if culprits and seen is not None
+        else nobody(len(members), len(dict.fromkeys(job)), seen, ratio, since)
+    )
+    return Verdict(
+        run=name,
+        status="degraded" if culprits else "unknown",
+        sentence=words,
+        slowdown=1.0 / ratio if ratio and seen is not None and seen.share else None,
+        slowdown_interval=None,
+        lost_gpu_hours=None,
+        coverage=coverage,
+        culprits=culprits,
+        anomalies=tree(judged.found, ranks, culprits),
+        missing=(NO_SERIES, *judged.missing),
+        provenance=("simulated GPU telemetry",) * bool(judged.fleet.simulated.any()),
+    )
+
+
+def _coverage(seen: Activity | None, expected: int) -> float:
+    """Share of the scrapes of all the job's GPUs that told how much they work."""
+    if seen is None or not expected:
+        return 0.0
+    rows = np.isfinite(seen.values).any(axis=1).sum()
+    return float(np.isfinite(seen.values).sum() / max(rows * expected, 1))
+
+
+def _suspects(
+    judged: Judged, seen: Activity, members: list[Place], coverage: float
+) -> tuple[_Suspect, ...]:
+    """The GPUs that the hardware accuses, at most one of each kind of evidence."""
+    if coverage < 0.5 or len(members) < 2:
+        return ()
+    works = contrast(seen)
+    signs = _signs(judged, seen, members, works)
+    trust = (0.5 + 0.5 * coverage) * (DOUBTED if judged.missing or len(members) < 3 else 1.0)
+    found = []
+    for member, (at, first, facts) in signs.items():
+        same = works is not None and works.column == member
+        if same and works is not None:
+            facts = (*facts, _works_on(works, members, seen))
+        confidence = (CONFIDENT if same else SIGN) * trust / len(signs) ** 0.5
+        found.append(_Suspect(member, at, CAUSES[first.subject], confidence, facts))
+    if not found and works is not None:
+        quiet = not any(each.node == members[works.column][0] for each in judged.found
+                        if each.gpu in (None, members[works.column][1])
+                        and each.metric != metrics.GPU_POWER.name)  # fmt: skip
+        cause = Cause.SLOW_GPU if quiet else Cause.UNKNOWN
+        fact = _works_on(works, members, seen)
+        found = [_Suspect(works.column, works.bin, cause, WORKS_ON * trust, (fact,))]
+    return tuple(sorted(found, key=lambda one: (-one.confidence, one.bin, one.member)))
+
+
+def _signs(
+    judged: Judged, seen: Activity, members: list[Place], works: Contrast | None
+) -> dict[int, tuple[int, Deviation, tuple[Fact, ...]]]:
+    """Member -> (onset, the sign that explains most, facts) where its peers wait since."""
+    order = list(CAUSES)
+    of_member: dict[int, list[Deviation]] = {}
+    for each in judged.found:
+        place = (each.node, each.gpu if each.gpu is not None else -1)
+        if each.slows and place in members and each.subject in CAUSES:
+            of_member.setdefault(members.index(place), []).append(each)
+    told = {}
+    for member, signs in of_member.items():
+        ratios = {each.subject: fell(seen, _bin(judged, each.since), member) for each in signs}
+        if works is not None and works.column == member:
+            # Its own contrast says when its peers began to wait.
+            near = [each for each in signs if _with(_bin(judged, each.since), works.bin)]
+            ratios |= {each.subject: fell(seen, works.bin, member) for each in near}
+        waited = [ratio for ratio in ratios.values() if ratio is not None]
+        if not waited:
+            continue
+        # Heat comes before the clock falls: the first explains, the later is when it costs.
+        last = max(_bin(judged, each.since) for each in signs if ratios[each.subject] is not None)
+        signs = [each for each in signs if _with(_bin(judged, each.since), last)]
+        signs.sort(key=lambda each: order.index(each.subject))
+        facts = tuple(Fact(True, each.text, _query(each)) for each in signs)
+        waits = f"the job's other GPUs fell to {min(waited):.2f}x of their {seen.name} with it"
+        fact = Fact(True, waits, f"{seen.name} by GPU")
+        told[member] = (last, signs[0], (*facts, fact))
+    return told
+
+
+def _culprit(
+    judged: Judged, seen: Activity, one: _Suspect, members: list[Place], ranks: Sequence[RankInfo]
+) -> Culprit:
+    node, gpu = members[one.member]
+    info = next((each for each in ranks if (each.node, each.gpu) == (node, gpu)), None)
+    return Culprit(
+        scope="gpu",
+        rank=None if info is None else info.rank,
+        node=node,
+        gpu=gpu,
+        uuid=None if info is None else info.uuid,
+        dp=None if info is None else info.dp,
+        pp=None if info is None else info.pp,
+        tp=None if info is None else info.tp,
+        link=None,
+        from_step=None,
+        to_step=None,
+        since=utc(float(judged.fleet.panel.times[one.bin])),
+        slowdown=slower(seen, one.bin, one.member),
+        slowdown_interval=None,
+        cause=one.cause,
+        confidence=one.confidence,
+        tier="record",
+        evidence=one.facts,
+    )
+
+
+def _works_on(works: Contrast, members: list[Place], seen: Activity) -> Fact:
+    text = (
+        f"{who(*members[works.column])} has {works.more:.2f}x the {seen.name} of the other GPUs"
+        " since, compared with before: it works while they wait"
+    )
+    return Fact(True, text, f"{seen.name} by GPU")
+
+
+def _with(sign: int, onset: int) -> bool:
+    """Whether a sign belongs to an onset: heat comes before it, and a late scrape after."""
+    return -LATE_BINS <= onset - sign <= NEAR_BINS
+
+
+def _bin(judged: Judged, since: float) -> int:
+    return int(np.searchsorted(judged.fleet.panel.times, since, side="right")) - 1
+
+
+def _query(each: Deviation) -> str:
+    gpu = "" if each.gpu is None else f',gpu="{each.gpu}"'
+    return f'{each.metric}{{node="{each.node}"{gpu}}}'

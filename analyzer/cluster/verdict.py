@@ -1,0 +1,137 @@
+"""Several runs -> the part of the cluster that holds them back, or what remains possible.
+
+Reference 7, L4: intersect what is slow over the topology; a part shared by all that is slow and by
+nothing that is healthy is the suspect.
+"""
+
+from collections.abc import Sequence
+
+from analyzer.cluster.shape import ClusterVerdict, RunView, Span
+from analyzer.cluster.together import together
+from analyzer.cluster.words import quiet, separate, shared, unknown
+from analyzer.load.places import KINDS, Places
+from analyzer.run import Culprit
+from analyzer.shared_part import NODE, Part
+from collector.contract.words import Cause
+
+WIDER = 0.8
+"""Factor of the confidence for each wider part that remains possible too: the narrower one explains
+less that was not seen."""
+NAMED = 0.5
+"""Confidence from which a run's own culprit stands for its nodes."""
+OF_PLACE = frozenset({"rank", "gpu", "node", "rack"})
+ORDER = (NODE, *KINDS)
+
+
+def cluster(views: Sequence[RunView], places: Places) -> ClusterVerdict:
+    """The verdict about runs that shared a cluster.
+
+    The confidence is a rule, not calibrated: each slow run beyond the first halves the doubt that
+    they were slow at the same time by accident; it falls with the share of nodes whose place is
+    not known and by WIDER.
+
+    Args:
+        views: The runs; of two with the same id the last counts.
+        places: node -> kind -> part, from a topology.toml; may be empty: only nodes can be shared.
+    """
+    runs = tuple({view.run: view for view in views}.values())
+    found = together(runs)
+    unjudged = tuple(view.run for view in runs if not view.known)
+    if found is None:
+        return ClusterVerdict("quiet", quiet(runs), unjudged=unjudged)
+    when, slow = found
+    healthy = tuple(view for view in runs if view.known and view not in slow and _well(view, when))
+    missing = tuple(_missing(slow, healthy, places))
+    facts = ClusterVerdict(
+        "unknown", "", when, tuple(view.run for view in slow),
+        tuple(view.run for view in healthy), unjudged, missing=missing,
+    )  # fmt: skip
+    own = [_culprit(view) for view in slow]
+    causes = {culprit.cause for culprit in own if culprit is not None}
+    if all(own) and len(causes) == len(own) and Cause.UNKNOWN not in causes:
+        return _with(facts, "separate", separate(slow))
+    possible = _possible(slow, healthy, places)
+    part = _named(possible)
+    if part is None:
+        return _with(facts, "unknown", unknown(slow, healthy, possible, missing), possible)
+    wider = len({each.kind for each in possible}) - 1
+    confidence = (1.0 - 0.5 ** (len(slow) - 1)) * WIDER**wider * _placed(slow, places)
+    words = shared(slow, healthy, part, confidence, missing)
+    return _with(facts, "shared", words, possible, part, confidence)
+
+
+def _with(
+    facts: ClusterVerdict, status: str, sentence: str, possible: tuple[Part, ...] = (),
+    part: Part | None = None, confidence: float = 0.0,
+) -> ClusterVerdict:  # fmt: skip
+    return ClusterVerdict(status, sentence, facts.when, facts.slow, facts.healthy, facts.unjudged,
+                          part, possible, confidence, facts.missing)  # fmt: skip
+
+
+def _well(view: RunView, when: Span) -> bool:
+    """Whether a run was there and not slow at that time."""
+    return view.lasted.overlap(when) is not None and not any(
+        span.overlap(when) for span in view.slow
+    )
+
+
+def _culprit(view: RunView) -> Culprit | None:
+    """Who the run itself blames, if that is a place and certain enough."""
+    named = [each for each in view.culprits if each.scope in OF_PLACE and each.node is not None]
+    return next((each for each in named if each.confidence >= NAMED), None)
+
+
+def _possible(
+    slow: Sequence[RunView], healthy: Sequence[RunView], places: Places
+) -> tuple[Part, ...]:
+    """Parts that each slow run uses and no healthy one, the narrowest kind first.
+
+    Of a run that names its culprits these are the slow nodes, and its others are healthy.
+    """
+    groups, well = [], [node for view in healthy for node in view.nodes]
+    for view in slow:
+        named = frozenset(
+            str(each.node) for each in view.culprits
+            if each.scope in OF_PLACE and each.node is not None and each.confidence >= NAMED
+        )  # fmt: skip
+        groups.append(_used(view, named or view.nodes, places))
+        if named:
+            well += view.nodes - named
+    common = frozenset.intersection(*groups)
+    cleared = {Part(kind, name) for node in well for kind, name in places.get(node, {}).items()}
+    cleared |= {Part(NODE, node) for node in well}
+    left = [part for part in common - cleared if part.kind in ORDER]
+    return tuple(sorted(left, key=lambda part: (ORDER.index(part.kind), part.name)))
+
+
+def _used(view: RunView, nodes: frozenset[str], places: Places) -> frozenset[Part]:
+    parts = {Part(kind, name) for node in nodes for kind, name in places.get(node, {}).items()}
+    # Emulated nodes of two runs have the same names and are not the same machine.
+    return frozenset(parts | (set() if view.emulated else {Part(NODE, node) for node in nodes}))
+
+
+def _named(possible: Sequence[Part]) -> Part | None:
+    """The one part of the narrowest kind; None where there is none, or several."""
+    narrow = [part for part in possible if part.kind == possible[0].kind]
+    return narrow[0] if len(narrow) == 1 else None
+
+
+def _placed(slow: Sequence[RunView], places: Places) -> float:
+    """Share of the slow runs' nodes whose place is known; 1 where no places are told at all."""
+    nodes = {node for view in slow for node in view.nodes}
+    return sum(node in places for node in nodes) / len(nodes) if places and nodes else 1.0
+
+
+def _missing(slow: Sequence[RunView], healthy: Sequence[RunView], places: Places) -> list[str]:
+    words = []
+    nodes = sorted({node for view in slow for node in view.nodes})
+    without = [node for node in nodes if node not in places]
+    if not places:
+        words.append("no topology: leaves, racks and storage are not known")
+    elif without:
+        words.append(f"the place of {len(without)} of {len(nodes)} nodes is not known")
+    if not healthy:
+        words.append("no healthy run at that time that would clear a part")
+    if any(view.emulated for view in slow):
+        words.append("emulated nodes: the same name in two runs is not the same machine")
+    return words

@@ -1,0 +1,155 @@
+"""Own time of all ranks of a node together: what slows a node a little slows each of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.past import OWN_SHARE, own_change
+from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.shift import (
+    Blocks,
+    Shift,
+    block_means,
+    blocks,
+    column_medians,
+    constant,
+    highest,
+    sustained,
+)
+from analyzer.slowness import (
+    NATURAL_SPREAD,
+    STEPS_AT_LEAST,
+    TRANSIENT_FLOOR,
+    log_ratio,
+    long_enough,
+    slow_finding,
+    span_edges,
+)
+from analyzer.strata import MAJORITY, strata
+
+FLOOR = float(np.log(1.03))
+"""The smallest slowdown of a node recorded: it is shared by several ranks, and a page needs 2 to
+3 % of the step in any case (reference 7, L2)."""
+SHARED = 0.5
+"""Share of the node's excess that a rank must show for itself ..."""
+MOST = 0.75
+"""... as so many of the node's ranks must; of two ranks that is both."""
+AT_ALL = 0.25
+"""Share of it that every rank must show: one without any has another node's pace."""
+
+Members = dict[str, NDArray[np.int64]]
+
+
+class Nodes:
+    """The host term of reference 7, L2: y = work + stage + role + node + worker + noise.
+
+    A rank's residual is its log own time minus the median of its stratum on other nodes, which
+    takes work, stage and role out; the node term is the median of the residuals of its ranks, which
+    a few slow ranks do not move (Tukey's median polish). A node whose ranks have no peers elsewhere
+    cannot be told from a stage. Of two nodes, their ranks' own past decides.
+    """
+
+    def detect(self, grid: Grid) -> Sequence[Finding]:
+        """A finding of kind `slow` for each rank of a node whose ranks are slow alike.
+
+        They are about the node, `details["node"]`, and alone they accuse no rank.
+        """
+        groups = blocks(grid)
+        own = np.log(block_means(grid.time["own"], groups))
+        peers = _peers(grid)
+        members = _members(grid, own, peers)
+        if len(members) < 2:
+            return ()
+        rest = np.full_like(own, np.nan)
+        for column, others in peers.items():
+            rest[:, column] = own[:, column] - column_medians(own[:, others].T)
+        names = list(members)
+        terms = np.column_stack([column_medians(rest[:, members[name]].T) for name in names])
+        past = np.column_stack([column_medians(own[:, members[name]].T) for name in names])
+        enough = len(members) >= MAJORITY
+        found: dict[str, Shift] = {}
+        for shift in highest(terms):
+            moved = enough or own_change(past, shift, shift.column) >= OWN_SHARE * shift.effect
+            if moved and _became(groups, terms, shift, enough):
+                found[names[shift.column]] = shift
+        for shift in constant(terms) if enough else ():
+            if _always(groups, terms, shift):
+                found.setdefault(names[shift.column], shift)
+        return [
+            finding
+            for name, shift in found.items()
+            for finding in _findings(grid, groups, rest, shift, members[name], peers, name)
+        ]
+
+
+def _peers(grid: Grid) -> dict[int, NDArray[np.int64]]:
+    """Column -> the columns of its stratum on other nodes, where it has some."""
+    nodes = np.array([info.node for info in grid.ranks])
+    found = {}
+    for columns in strata(grid).values():
+        for column in columns.tolist():
+            others = columns[nodes[columns] != nodes[column]]
+            if len(others):
+                found[column] = others
+    return found
+
+
+def _members(grid: Grid, own: FloatGrid, peers: dict[int, NDArray[np.int64]]) -> Members:
+    """Node -> its ranks that told steps, for nodes of two and more that all have peers."""
+    told: dict[str, list[int]] = {}
+    for column, info in enumerate(grid.ranks):
+        if np.isfinite(own[:, column]).any():
+            told.setdefault(info.node, []).append(column)
+    return {
+        node: np.array(columns)
+        for node, columns in told.items()
+        if len(columns) >= 2 and all(column in peers for column in columns)
+    }
+
+
+def _became(groups: Blocks, terms: FloatGrid, shift: Shift, enough: bool) -> bool:
+    ended = shift.last < len(groups)
+    steps = (shift.last - shift.first) * groups.steps
+    return (
+        shift.score >= shift.critical
+        and shift.effect >= (TRANSIENT_FLOOR if ended else FLOOR)
+        and long_enough(steps, len(groups) * groups.steps, ended=ended)
+        and (not enough or shift.inside >= shift.effect / 2)
+        and sustained(terms, shift)
+    )
+
+
+def _always(groups: Blocks, terms: FloatGrid, shift: Shift) -> bool:
+    return (
+        shift.score >= shift.critical
+        and shift.effect >= NATURAL_SPREAD
+        and len(groups) * groups.steps >= STEPS_AT_LEAST
+        and sustained(terms, shift)
+    )
+
+
+def _findings(
+    grid: Grid, groups: Blocks, rest: FloatGrid, shift: Shift, columns: NDArray[np.int64],
+    peers: dict[int, NDArray[np.int64]], node: str,
+) -> Iterator[Finding]:  # fmt: skip
+    """One a rank, if the ranks share the excess; their span is the node's."""
+    inside = np.zeros(len(rest), dtype=bool)
+    inside[shift.first : shift.last] = True
+    level = column_medians(rest[inside][:, columns])
+    effects = level - (0.0 if inside.all() else column_medians(rest[~inside][:, columns]))
+    if not (
+        np.mean(effects >= SHARED * shift.effect) >= MOST
+        and (effects >= AT_ALL * shift.effect).all()
+    ):
+        return
+    windows = np.concatenate(groups.members)
+    ratios = np.column_stack([log_ratio(grid, windows, c, peers[c]) for c in columns.tolist()])
+    edges = span_edges(groups, shift, column_medians(ratios.T))
+    for column, effect, high in zip(
+        columns.tolist(), effects.tolist(), level.tolist(), strict=True
+    ):
+        mine = replace(shift, column=column, effect=effect, inside=high)
+        finding = slow_finding(grid, groups, mine, peers[column], "nodes", edges)
+        yield replace(finding, details={**finding.details, "node": node})

@@ -1,0 +1,90 @@
+"""How the excess of a slow rank goes inside its span, by windows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzer.course import CUT, Shape, hinge, turns
+from analyzer.run import FloatGrid, Grid
+from analyzer.shift import Blocks, Shift
+
+OFF = 0.6
+"""A periodic excess falls to at most this share of its high level in every turn: a steady one with
+ripples does not. Windows that are no multiple of a turn hold parts of both levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """What windows tell of a span.
+
+    Attributes:
+        shape: How it goes.
+        first: First window; a ramp begins before it stands out.
+        last: The window after the last, None = to the end; a periodic one goes on where its next
+            turn is not overdue.
+        effect: Log excess over the span: the median, of a periodic one the mean.
+        share: Of its steps that a periodic excess is in force.
+        every: Steps from turn to turn, to the resolution of the windows; None = no turns.
+    """
+
+    shape: Shape
+    first: int
+    last: int | None
+    effect: float
+    share: float = 1.0
+    every: int | None = None
+
+
+def excess(
+    grid: Grid, groups: Blocks, shift: Shift, ratio: FloatGrid, edges: tuple[int, int | None]
+) -> Excess:
+    """How a rank's excess goes between `edges` (last None = to the end).
+
+    Args:
+        grid: The run's windows.
+        groups: The blocks, n windows in all.
+        shift: The span of blocks.
+        ratio: (n,) the rank's log own time over its peers' in each of those windows.
+        edges: First window of the span and the one after the last.
+    """
+    first, last = edges
+    stop = len(grid.start) if last is None else last
+    level = shift.inside - shift.effect
+    by_window = np.full(len(grid.start), np.nan)
+    by_window[np.concatenate(groups.members)] = ratio - level
+    seen = turns(by_window[first:stop])
+    if seen is not None and seen.high > 0 and seen.low <= OFF * seen.high:
+        steps = float(np.mean((grid.to_step - grid.from_step)[first:stop]))
+        return Excess(
+            Shape.PERIODIC,
+            first,
+            None if len(grid.start) - stop < seen.period else last,
+            _mean(by_window[first:stop]),
+            seen.share,
+            max(round(seen.period * steps), 2),
+        )
+    begun = _ramp(by_window, groups, shift.last)
+    if begun is not None:
+        climbing = by_window[begun:stop]
+        middle = float(np.median(climbing[np.isfinite(climbing)]))
+        if middle > 0:
+            return Excess(Shape.RAMP, min(begun, first), last, middle)
+    return Excess(Shape.CONSTANT if last is None else Shape.TRANSIENT, first, last, shift.effect)
+
+
+def _ramp(by_window: FloatGrid, groups: Blocks, stop: int) -> int | None:
+    """Window at which a climb up to block `stop` begins; None without one."""
+    blocks = np.array([_median(by_window[members]) for members in groups.members])
+    knee = hinge(blocks, stop)
+    return None if knee is None else groups.first(knee)
+
+
+def _median(cells: FloatGrid) -> float:
+    there = cells[np.isfinite(cells)]
+    return float(np.median(there)) if there.size else float("nan")
+
+
+def _mean(cells: FloatGrid) -> float:
+    """Without what a stall of the scheduler adds."""
+    there = cells[np.isfinite(cells)]
+    return float(np.mean(np.clip(there, *np.quantile(there, [CUT, 1 - CUT]))))

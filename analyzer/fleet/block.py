@@ -1,0 +1,93 @@
+"""Some metrics of a fleet, prepared, judged and learned together.
+
+Metrics do not know each other until it is decided what is reported, so that blocks of them fit a
+processor's cache and may be worked on by several threads.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.fleet import peers
+from analyzer.fleet.baseline import Noise, learn, noise
+from analyzer.fleet.metrics import Watched
+from analyzer.fleet.presence import Presence
+from analyzer.fleet.sequential import Limits, Samples, advance, samples
+from analyzer.fleet.streams import Streams
+
+FloatArray = NDArray[np.float32]
+
+SPREADS = 3.0
+"""An offset of up to so many robust deviations of its stratum's offsets is natural."""
+
+
+class Block:
+    """A view of some rows of a pass's arrays.
+
+    Args:
+        rows: Which metrics of the fleet.
+        metrics: Those.
+        streams: Of the fleet; changed in place.
+        presence: Of the fleet; counted in place.
+        common: Noise of the fleet; kept up to date in place.
+        groups: From `peers.same_size`.
+        nats: Evidence for an alarm.
+    """
+
+    def __init__(
+        self,
+        rows: slice,
+        metrics: Sequence[Watched],
+        streams: Streams,
+        presence: Presence,
+        common: Noise,
+        groups: Sequence[NDArray[np.intp]],
+        nats: float,
+    ) -> None:
+        self.rows = rows
+        self._streams = streams.rows(rows)
+        self._presence = presence.rows(rows)
+        self._groups = groups
+        self._worse = np.array([metric.worse for metric in metrics], dtype=np.float32)
+        self._ratio = np.array([metric.ratio for metric in metrics], dtype=np.bool_)
+        self._floor = np.array([metric.floor for metric in metrics], dtype=np.float32)
+        self._limits = self._no_change(metrics, nats)
+        self._noise = common.rows(rows)
+        self._noise.take(noise(self._streams, self._floor))
+        self._residuals = np.empty((0, *self._streams.centre.shape), dtype=np.float32)
+        self._samples: Samples | None = None
+
+    def prepare(self, told: FloatArray) -> None:
+        """Take the values of some checks, (T, M of the block, G told of).
+
+        GPUs that are remembered and not told of are silent.
+        """
+        values = peers.scaled(told, self._worse, self._ratio)
+        gone = self._streams.centre.shape[1] - values.shape[2]
+        if gone:
+            values = np.pad(values, ((0, 0), (0, 0), (0, gone)), constant_values=np.nan)
+        self._residuals = peers.residuals(values, self._streams.centre, self._groups)
+        self._noise.take(noise(self._streams, self._floor))
+        self._samples = samples(self._streams, self._residuals, self._noise, self._limits)
+        self._presence.add(values, self._residuals, self._samples.judged)
+
+    def advance(
+        self, check: int, when: float, leading: FloatArray, judged: NDArray[np.bool_]
+    ) -> None:
+        """Judge one of the prepared checks; the fleet's (M, G) arrays get this block's rows."""
+        assert self._samples is not None
+        leading[self.rows] = advance(self._streams, self._samples, check, when, self._limits)
+        judged[self.rows] = self._samples.judged[check]
+
+    def learn(self, chosen: NDArray[np.bool_]) -> None:
+        """Learn the prepared checks, of the chosen streams of the fleet."""
+        learn(self._streams, self._residuals, self._noise, chosen[self.rows])
+        for residual in self._residuals:
+            np.copyto(self._streams.last, residual, where=np.isfinite(residual))
+
+    def _no_change(self, metrics: Sequence[Watched], nats: float) -> Limits:
+        tolerance = np.array([[metric.tolerance] for metric in metrics], dtype=np.float32)
+        natural = np.array([[metric.natural] for metric in metrics], dtype=np.float32)
+        usual = peers.spread(self._streams.centre, self._groups)
+        return Limits(tolerance, np.maximum(natural, np.float32(SPREADS) * usual), nats)

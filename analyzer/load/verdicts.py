@@ -1,0 +1,160 @@
+"""Verdicts of past runs: what stands beside an archive in its folder, bounded and not trusted."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collector.contract import archive
+
+MOST_ARCHIVES = 1000
+"""The newest are read; a few milliseconds each."""
+MOST_BYTES = 16 << 20
+"""Of a JSON file or of ranks.parquet; ours are far smaller."""
+MOST_RANKS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PastCulprit:
+    """Whom a verdict named; `stopped` = it stopped the run instead of slowing it."""
+
+    node: str
+    uuid: str | None
+    cause: str
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run that took place and was judged.
+
+    Attributes:
+        run: Its id.
+        ended: Unix seconds.
+        emulated: Whether its nodes were emulated: their names are the same on every machine.
+        nodes: Who took part.
+        uuids: Their GPUs.
+        culprits: Whom its verdict named.
+    """
+
+    run: str
+    ended: float
+    emulated: bool
+    nodes: frozenset[str]
+    uuids: frozenset[str]
+    culprits: tuple[PastCulprit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Past runs, newest first; `skipped` archives could not be read, `left_out` were too many."""
+
+    runs: tuple[PastRun, ...]
+    skipped: int = 0
+    left_out: int = 0
+
+
+def siblings(path: Path) -> Past:
+    """The judged runs whose archives stand in the same folder as the archive `path`.
+
+    Folders without run.json or verdict.json are none. Symbolic links are not followed.
+    """
+    own = path.resolve()
+    try:
+        with os.scandir(own.parent) as entries:
+            folders = [
+                (entry.stat(follow_symlinks=False).st_mtime, entry.path)
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and entry.name != own.name
+            ]
+    except OSError:
+        return Past(())
+    folders.sort(reverse=True)
+    runs: dict[str, PastRun] = {}
+    skipped = 0
+    mine = _name(own)
+    for _, folder in folders[:MOST_ARCHIVES]:
+        here = Path(folder)
+        if not all((here / name).is_file() for name in (archive.RUN_FILE, archive.VERDICT_FILE)):
+            continue
+        try:
+            run = _read(here)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
+            skipped += 1
+            continue
+        if run.run != mine:
+            runs.setdefault(run.run, run)
+    return Past(tuple(runs.values()), skipped, max(len(folders) - MOST_ARCHIVES, 0))
+
+
+def _name(path: Path) -> str | None:
+    try:
+        return str(_object(path / archive.RUN_FILE)["run"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _read(folder: Path) -> PastRun:
+    meta, verdict = (_object(folder / name) for name in (archive.RUN_FILE, archive.VERDICT_FILE))
+    nodes, uuids = _ranks(folder / archive.RANKS_FILE)
+    culprits = tuple(
+        PastCulprit(
+            _text(each["node"]),
+            None if each["uuid"] is None else _text(each["uuid"]),
+            _text(each["cause"]),
+            each["slowdown"] is None,
+        )
+        for each in verdict["culprits"]
+        if each["node"] is not None
+    )
+    return PastRun(
+        _text(meta["run"]),
+        datetime.fromisoformat(meta.get("ended") or meta["started"]).timestamp(),
+        meta.get("emulated_nodes") is True,
+        nodes,
+        uuids,
+        culprits,
+    )
+
+
+def _ranks(path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    _bounded(path)
+    with pq.ParquetFile(path) as file:
+        if file.metadata.num_rows > MOST_RANKS:
+            raise ValueError(f"{path} has {file.metadata.num_rows} ranks")
+        table = file.read(columns=["node", "uuid"])
+    nodes, uuids = (
+        frozenset(_text(each) for each in table[name].unique().to_pylist() if each is not None)
+        for name in ("node", "uuid")
+    )
+    if not nodes:
+        raise ValueError(f"{path} names no node")
+    return nodes, uuids
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    _bounded(path)
+    try:
+        found = json.loads(path.read_bytes())
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise TypeError(f"{path} is no JSON object")
+    return found
+
+
+def _bounded(path: Path) -> None:
+    if path.is_symlink() or path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{path} is a link or larger than {MOST_BYTES} bytes")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 253:  # a host name's length, RFC 1035
+        raise ValueError(f"{str(value)[:40]!r} is no name")
+    return value

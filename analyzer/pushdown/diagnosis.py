@@ -1,0 +1,50 @@
+"""The verdict of a run of which only the outliers and some of their peers are read."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from analyzer.attribute import Diagnosis
+from analyzer.attribute import diagnose as diagnose_run
+from analyzer.load.prometheus.access import access
+from analyzer.load.prometheus.connection import Connection
+from analyzer.load.prometheus.discovery import find
+from analyzer.load.prometheus.errors import RequestError
+from analyzer.pushdown.narrow import narrow
+from analyzer.pushdown.rules import RANKS
+from analyzer.pushdown.survey import require_rules, survey_span
+from analyzer.pushdown.whole import of_whole_run
+
+
+def diagnose(
+    url: str,
+    run: str,
+    since: str | None = None,
+    until: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    gpu_hour_price: float | None = None,
+) -> Diagnosis:
+    """As attribute.diagnose of a full read, with the coverage and the cost of the whole run.
+
+    Args:
+        url: Of a Prometheus with the recording rules, or of what speaks its HTTP API.
+        run: The label `run` of its series.
+        since: A moment as `moments.moment` reads it; None = where the run begins.
+        until: Likewise; None = where it ends.
+        environment: Holds the credentials; None = the process'.
+        gpu_hour_price: Money per GPU-hour.
+
+    Raises:
+        RequestError: No address, no rules, no such run, no such moment.
+        SourceError: Prometheus cannot be reached, or does not answer as one.
+    """
+    if not run:
+        raise RequestError("--run is empty; give the id of a run")
+    with Connection(access(url, environment)) as connection:
+        require_rules(connection)
+        extent = find(connection, run, since, until, RANKS)
+        found = survey_span(connection, run, extent.start, extent.end)
+        read = narrow(connection, run, found, extent.start, extent.end)
+    diagnosis = diagnose_run(read, gpu_hour_price=gpu_hour_price)
+    verdict = of_whole_run(diagnosis, found.answered[run])
+    return dataclasses.replace(diagnosis, verdict=verdict)

@@ -1,0 +1,58 @@
+"""Scores by cause: who was found and why, macro accuracy, the recall of unknown, both of two."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from analyzer.score import Case, is_found, is_right, rate
+from collector.contract.words import Cause
+
+
+def score_causes(cases: Sequence[Case]) -> dict[str, Any]:
+    """Figures beside those of `analyzer.score.score`.
+
+    `cause_macro` is the mean over causes of `cause` (the fault's place was named with its cause,
+    of all faults of that cause); `unknown` is a class of its own and not among them.
+    `unknown_recall` is over faults that the telemetry cannot tell: whoever found the place said
+    "unknown", and nobody else named a cause. `both_named` is over runs with two faults.
+    """
+    faults = [(case, fault) for case in cases for fault in case.truths]
+    by_cause: dict[str, list[tuple[Case, Mapping[str, Any]]]] = {}
+    for case, fault in faults:
+        by_cause.setdefault(fault["cause"], []).append((case, fault))
+    unknown = by_cause.pop(Cause.UNKNOWN.value, [])
+    table = {cause: _row(mine) for cause, mine in sorted(by_cause.items())}
+    shares = [row["cause"]["value"] for row in table.values()]
+    pairs = [case for case in cases if len(case.truths) == 2]
+    found = [pair for pair in unknown if is_found(pair[1], pair[0].verdict)]
+    honest = sum(_said(case, fault) == Cause.UNKNOWN for case, fault in found)
+    both = sum(all(is_found(fault, case.verdict) for fault in case.truths) for case in pairs)
+    return {
+        "cause_macro": {"value": sum(shares) / len(shares) if shares else None,
+                        "causes": len(shares)},
+        "unknown_recall": rate(honest, len(unknown)),
+        "unknown_named": rate(honest, len(found)),
+        "both_named": rate(both, len(pairs)),
+        "by_cause": table,
+    }  # fmt: skip
+
+
+def _row(mine: Sequence[tuple[Case, Mapping[str, Any]]]) -> dict[str, Any]:
+    found = [pair for pair in mine if is_found(pair[1], pair[0].verdict)]
+    said = [_said(case, fault) for case, fault in found]
+    right = sum(each == fault["cause"] for each, (_, fault) in zip(said, found, strict=True))
+    wrong: dict[str, int] = {}
+    for each, (_, fault) in zip(said, found, strict=True):
+        if each != fault["cause"]:
+            wrong[each] = wrong.get(each, 0) + 1
+    return {
+        "found": rate(len(found), len(mine)),
+        "cause": rate(right, len(mine)),
+        "cause_of_found": rate(right, len(found)),
+        "instead": wrong,
+    }
+
+
+def _said(case: Case, fault: Mapping[str, Any]) -> str:
+    """The cause that the verdict gives for a fault that it found."""
+    named = [each["cause"] for each in case.verdict["culprits"] if is_right(fault, each)]
+    return str(fault["cause"] if fault["cause"] in named else named[0])

@@ -1,0 +1,152 @@
+"""Whose findings are about a whole node: all of its ranks slow, or stopped, alike."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from analyzer.run import Evidence, Finding, Grid
+
+TOGETHER = 0.5
+"""Share of all windows in which any of them is slow, that all of them must be."""
+ALIKE = 0.5
+"""Share of the middle rank's log slowdown that each must have; a rank that is slow for itself, and
+whose neighbours feel it, stays a rank."""
+TRUSTED = {"rhythm": 0, "ramp": 1, "nodes": 3}
+"""Of findings about the same windows of a rank the one that explains most of them stays: turns
+and climbs before a part of them, and a rank for itself before its share of a node."""
+OTHERS = 2
+
+Group = tuple[int, ...]
+
+
+def settled(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Each rank slow once at a time; findings of all ranks of a node say so in `details["node"]`.
+
+    A rank that is slow only by its share of a node is not accused where the node is not.
+    """
+    kept = _once(grid, findings)
+    of_node = dict(_nodes(grid, kept))
+    told: list[Finding] = []
+    for place, finding in enumerate(kept):
+        details = {key: value for key, value in finding.details.items() if key != "node"}
+        node = of_node.get(place)
+        if node is not None:
+            sure = [kept[other] for other, where in of_node.items() if where == node]
+            told.append(replace(finding, details={**details, "node": node, **_certainty(sure)}))
+        elif finding.kind not in ("slow", "hang"):
+            told.append(finding)
+        elif finding.detector != "nodes":
+            told.append(replace(finding, details=details))
+    return tuple(told)
+
+
+def _certainty(findings: Sequence[Finding]) -> dict[str, float]:
+    """Which of several ranks began a hang matters less where they are of one node."""
+    told = [float(each.details["certainty"]) for each in findings if "certainty" in each.details]
+    return {"certainty": min(sum(told), 1.0)} if told else {}
+
+
+def node_of(finding: Finding) -> str | None:
+    """The node that a rank's finding is about; None where it is about the rank."""
+    return finding.details.get("node") if finding.kind in ("slow", "hang") else None
+
+
+def pooled(
+    findings: Sequence[Finding], evidences: Sequence[Sequence[Evidence]]
+) -> tuple[tuple[Evidence, ...], ...]:
+    """The evidence about each finding; of the ranks of one node their mean log odds.
+
+    The mean, and not the sum: what the ranks of a host tell comes from the same host, and is not
+    independent (logarithmic opinion pool with equal weights; Genest and Zidek 1986). Facts stay
+    with their ranks; `analyzer.node_culprit` says them once.
+    """
+    told = [tuple(each) for each in evidences]
+    by_node: dict[tuple[str, str], list[int]] = {}
+    for place, finding in enumerate(findings):
+        node = node_of(finding)
+        if node is not None:
+            by_node.setdefault((node, finding.kind), []).append(place)
+    for places in by_node.values():
+        causes = zip(*(told[place] for place in places), strict=True)
+        means = [float(np.mean([each.log_odds for each in ranks])) for ranks in causes]
+        for place in places:
+            told[place] = tuple(
+                replace(one, log_odds=odds) for one, odds in zip(told[place], means, strict=True)
+            )
+    return tuple(told)
+
+
+def _once(grid: Grid, findings: Sequence[Finding]) -> list[Finding]:
+    kept: list[Finding] = []
+    slow = [finding for finding in findings if finding.kind == "slow"]
+    for finding in findings:
+        if finding.kind == "slow" and any(
+            other is not finding
+            and other.rank == finding.rank
+            and _together(grid, [other, finding], of_longest=False)
+            and _trust(other) < _trust(finding)
+            for other in slow
+        ):
+            continue
+        kept.append(finding)
+    return kept
+
+
+def _trust(finding: Finding) -> int:
+    return TRUSTED.get(finding.detector, OTHERS)
+
+
+def _nodes(grid: Grid, findings: Sequence[Finding]) -> Iterator[tuple[int, str]]:
+    """(place of a finding, the node it is about); nobody where that were every node."""
+    own = grid.time["own"]
+    members: dict[str, set[int]] = {}
+    for column, info in enumerate(grid.ranks):
+        if np.isfinite(own[:, column]).any():
+            members.setdefault(info.node, set()).add(info.rank)
+    whole: Mapping[str, Group] = {
+        node: group
+        for node, ranks in members.items()
+        if len(ranks) >= 2 and (group := _group(grid, findings, ranks))
+    }
+    if len(whole) < len(members):
+        for node, group in whole.items():
+            yield from ((place, node) for place in group)
+
+
+def _group(grid: Grid, findings: Sequence[Finding], ranks: set[int]) -> Group:
+    """Places of findings, one of each rank, that are alike and together; () without."""
+    for kind in ("hang", "slow"):
+        mine = [
+            (place, finding)
+            for place, finding in enumerate(findings)
+            if finding.kind == kind and finding.rank in ranks
+        ]
+        for _, first in mine:
+            chosen: dict[int | None, int] = {}
+            for place, finding in mine:
+                if finding.rank not in chosen and _together(grid, [first, finding]):
+                    chosen[finding.rank] = place
+            some = [findings[place] for place in chosen.values()]
+            if set(chosen) == ranks and _together(grid, some) and _alike(some):
+                return tuple(chosen.values())
+    return ()
+
+
+def _alike(findings: Sequence[Finding]) -> bool:
+    if findings[0].kind == "hang":
+        return len({finding.details.get("state") for finding in findings}) == 1
+    logs = np.log([finding.slowdown for finding in findings])
+    return bool((logs >= ALIKE * np.median(logs)).all())
+
+
+def _together(grid: Grid, findings: Sequence[Finding], *, of_longest: bool = True) -> bool:
+    """Whether findings share most of the windows of any, or of the shortest, of them."""
+    ends = [len(grid.start) if each.last is None else each.last for each in findings]
+    begins = [each.first for each in findings]
+    common = min(ends) - max(begins)
+    if findings[0].kind == "hang":
+        return True
+    longest = max(ends) - min(begins)
+    shortest = min(end - begin for end, begin in zip(ends, begins, strict=True))
+    return common > 0 and common >= TOGETHER * (longest if of_longest else shortest)

@@ -1,0 +1,104 @@
+"""How ranks stand in their collectives, and what is seen of one that froze or died.
+
+Who waits where follows from the layout: tensor-parallel peers in their layer, the rest of the
+pipeline for its activations, and the other replicas for the gradients.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import FloatGrid
+from analyzer.synth.block import About, Block
+from analyzer.synth.fleet import STOPS, Fault, Fleet
+from analyzer.synth.scrapes import BEGIN, Scrapes
+from analyzer.synth.training_series import COLLECTIVES
+from collector.contract import metrics
+from collector.contract.words import Cause
+
+WAITS = {"tp": "tp-all-reduce", "pp": "forward-recv", "dp": "dp-all-reduce"}
+BEAT_SECONDS = 1.0
+INTO_STEP = 0.3
+"""Of a usual step, until the rank stops."""
+KEPT = (
+    metrics.RANK_UP.name, metrics.RANK_INFO.name, metrics.TRAIN_ENQUEUED.name,
+    metrics.TRAIN_COMPLETED.name,
+)  # fmt: skip
+"""Of a rank that is gone (DESIGN 3.5)."""
+
+
+def stop_blocks(
+    fleet: Fleet, groups: list[str], seen: Scrapes, dice: np.random.Generator
+) -> list[Block]:
+    """Sequences, heartbeats, progress, open operations and whether the process is there."""
+    fault = next((each for each in fleet.faults if each.cause in STOPS), None)
+    time = seen.rank_time
+    usual, moment = _usual(fleet, seen), _moment(fleet, seen)
+    still = (time >= moment) & (fault is not None)
+    up = np.ones(time.shape)
+    beat = dice.uniform(0.0, BEAT_SECONDS, time.shape)
+    progress = dice.uniform(0.0, usual, time.shape)
+    progress = np.where(still, time - moment, progress)
+    if fault is not None:
+        gone = still[:, fault.place]
+        if fault.cause is Cause.CRASH:
+            up[gone, fault.place] = 0.0
+            beat[gone, fault.place] = progress[gone, fault.place] = np.nan
+        else:
+            beat[gone, fault.place] = time[gone, fault.place] - moment
+    told: list[tuple[str, str, FloatGrid]] = [
+        (metrics.RANK_UP.name, "", up),
+        (metrics.TRAIN_HEARTBEAT_AGE.name, "", beat),
+        (metrics.TRAIN_PROGRESS_AGE.name, "", progress),
+    ]
+    for group in groups:
+        sequence = COLLECTIVES[group] * seen.rank_done.astype(float)
+        waits = still & _waits(fleet, fault, group)
+        told += [
+            (metrics.TRAIN_ENQUEUED.name, f'group="{group}"', sequence + waits),
+            (metrics.TRAIN_COMPLETED.name, f'group="{group}"', sequence),
+            (metrics.TRAIN_OPEN_OP_AGE.name, f'group="{group}",op="{WAITS[group]}"',
+             np.where(waits, time - moment, np.nan)),
+        ]  # fmt: skip
+    return [Block(metric, labels, About.RANK, values) for metric, labels, values in told]
+
+
+def without_the_dead(fleet: Fleet, blocks: list[Block], seen: Scrapes) -> list[Block]:
+    """The exporter keeps of a rank that is gone what is evidence, and nothing that is stale."""
+    fault = next((each for each in fleet.faults if each.cause is Cause.CRASH), None)
+    if fault is None:
+        return blocks
+    gone = np.zeros(seen.rank_time.shape, dtype=bool)
+    gone[:, fault.place] = seen.rank_time[:, fault.place] >= _moment(fleet, seen)
+    return [
+        each
+        if each.about is not About.RANK or each.metric in KEPT
+        else replace(each, values=np.where(gone, np.nan, each.values))
+        for each in blocks
+    ]
+
+
+def _usual(fleet: Fleet, seen: Scrapes) -> float:
+    return float(np.median(np.diff(seen.end))) if len(seen.end) > 1 else fleet.step_seconds
+
+
+def _moment(fleet: Fleet, seen: Scrapes) -> float:
+    """When a rank stops: inside the step after the last one."""
+    begun = BEGIN if not len(seen.end) else float(seen.end[-1])
+    return begun + INTO_STEP * _usual(fleet, seen)
+
+
+def _waits(fleet: Fleet, fault: Fault | None, group: str) -> NDArray[np.bool_]:
+    """(R,) who waits in a collective of a kind once a rank has stopped."""
+    rank = np.arange(fleet.world)
+    if fault is None:
+        return np.zeros(fleet.world, dtype=bool)
+    replica, stage = rank // fleet.tp % fleet.dp, rank // (fleet.tp * fleet.dp)
+    same = replica == replica[fault.place]
+    found = {
+        "tp": same & (stage == stage[fault.place]) & (rank != fault.place),
+        "pp": same & (stage != stage[fault.place]),
+        "dp": ~same,
+    }[group]
+    return np.asarray(found)

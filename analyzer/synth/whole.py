@@ -1,0 +1,146 @@
+"""A fleet -> the run that it would have left, and its truth."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzer.load.windows import from_samples, from_steps
+from analyzer.run import RankInfo, Run
+from analyzer.synth.block import About, Block, frame
+from analyzer.synth.clocks import clocks
+from analyzer.synth.defects import with_defects
+from analyzer.synth.fleet import GPUS_PER_NODE, STOPS, Fault, Fleet, Resolution
+from analyzer.synth.gpu_errors import error_blocks
+from analyzer.synth.gpu_series import gpu_blocks
+from analyzer.synth.host_series import host_blocks
+from analyzer.synth.scrapes import Scrapes, scrapes
+from analyzer.synth.stop_series import stop_blocks, without_the_dead
+from analyzer.synth.times import Times, stage_of, times
+from analyzer.synth.training_series import FLOPS_A_TOKEN, SAMPLES, TOKENS, training_blocks
+from analyzer.synth.variant import VARIANTS
+from collector.contract import archive, metrics
+from collector.contract.words import PHASES
+
+SOURCES = ("rank_ring", "nvml", "xid", "procfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A run with what was injected into it.
+
+    Attributes:
+        run: As a loader gives it.
+        truth: Entries as in truth.json's `faults`; none = healthy.
+        node_hours: Nodes times hours of run time.
+    """
+
+    run: Run
+    truth: tuple[dict[str, Any], ...]
+    node_hours: float
+
+
+def labelled(fleet: Fleet) -> Labelled:
+    """The run; the same fleet gives the same run."""
+    dice = np.random.default_rng(fleet.seed)
+    variant = VARIANTS[fleet.variant]
+    made = times(fleet, dice)
+    seen = scrapes(fleet, made, dice)
+    state = clocks(fleet, variant, made, seen, dice)
+    blocks = [
+        Block("up", "", About.NODE, np.array([[1.0]])),
+        *(Block(metrics.SOURCE_UP.name, f'source="{s}"', About.NODE, np.array([[1.0]]))
+          for s in SOURCES),
+        *training_blocks(fleet, made, seen, dice),
+        *stop_blocks(fleet, list(made.by_group), seen, dice),
+        *gpu_blocks(fleet, variant, made, seen, state, dice),
+        *error_blocks(fleet, variant, made, seen, dice),
+        *host_blocks(fleet, variant, made, seen, dice),
+    ]  # fmt: skip
+    told = frame(without_the_dead(fleet, blocks, seen), seen)
+    samples = with_defects(fleet, told, dice)
+    by_step = fleet.resolution is Resolution.STEP
+    windows = from_steps(_steps(fleet, made, seen)) if by_step else from_samples(samples)
+    stopped = any(fault.cause in STOPS for fault in fleet.faults)
+    run = Run(
+        name=f"synthetic-{fleet.seed}",
+        meta=_meta(fleet, stopped) if by_step else {},
+        ranks=_ranks(fleet),
+        windows=windows,
+        samples=samples,
+        ops=None,
+    )
+    truth = tuple(
+        _told(fault, effect) for fault, effect in zip(fleet.faults, made.effects, strict=True)
+    )
+    hours = float(seen.end[-1] - seen.end[0]) / 3600.0 if len(seen.end) else 0.0
+    return Labelled(run, truth, hours * fleet.nodes)
+
+
+def _ranks(fleet: Fleet) -> tuple[RankInfo, ...]:
+    stage = stage_of(fleet)
+    return tuple(
+        RankInfo(
+            rank=rank, node=f"node-{rank // GPUS_PER_NODE}", gpu=rank % GPUS_PER_NODE,
+            uuid=f"SYN-{fleet.seed}-{rank}", local_rank=rank % GPUS_PER_NODE,
+            dp=rank // fleet.tp % fleet.dp, pp=int(stage[rank]), tp=rank % fleet.tp,
+        )
+        for rank in range(fleet.world)
+    )  # fmt: skip
+
+
+def _steps(fleet: Fleet, made: Times, seen: Scrapes) -> pd.DataFrame:
+    """contract.archive.STEPS."""
+    count, world = made.own.shape
+
+    def flat(cells: Any) -> Any:
+        return np.broadcast_to(cells, (count, world)).ravel()
+
+    columns = {
+        "step": flat(np.arange(count)[:, None]),
+        "rank": flat(np.arange(world)),
+        "attempt": flat(0),
+        "start": flat((seen.end - made.wall)[:, None]),
+        "wall_seconds": flat(made.wall[:, None]),
+        "cpu_seconds": flat(made.cpu),
+        "own_seconds": flat(made.own),
+        **{f"{phase}_seconds": flat(made.by_phase[phase]) for phase in PHASES},
+        "tags": flat(made.tags[:, None]),
+        "loss": flat(np.nan),
+        "samples": flat(SAMPLES),
+        "tokens": flat(TOKENS * made.work),
+        "flops": flat(FLOPS_A_TOKEN * TOKENS * made.work),
+    }
+    return pd.DataFrame(columns)
+
+
+def _meta(fleet: Fleet, stopped: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "schema_version": archive.SCHEMA_VERSION,
+        "run": f"synthetic-{fleet.seed}",
+        "layout": {
+            "world": fleet.world, "nodes": fleet.nodes, "ranks_per_node": GPUS_PER_NODE,
+            "dp": fleet.dp, "pp": fleet.pp, "tp": fleet.tp,
+        },
+        "simulated": ["everything"],
+    }  # fmt: skip
+    return told if stopped else told | {"outcome": {"ending": "finished"}}
+
+
+def _told(fault: Fault, effect: float | None) -> dict[str, Any]:
+    stops = fault.cause in STOPS
+    return {
+        "kind": fault.cause.value,
+        "form": fault.form,
+        "cause": fault.label.value,
+        "scope": "node" if fault.of_node else "rank",
+        "rank": None if fault.of_node else fault.place,
+        "node": f"node-{fault.place // GPUS_PER_NODE}",
+        "from_step": fault.from_step,
+        "to_step": fault.to_step,
+        "shape": fault.shape.value,
+        "telling": fault.telling.value,
+        "factor_intended": None if stops else fault.factor,
+        "factor_measured": effect,
+    }

@@ -1,0 +1,39 @@
+"""A slowdown of all ranks alike as structure: nobody is blamed, and its cause where one is seen."""
+
+from collections.abc import Mapping, Sequence
+
+from analyzer.posterior import Posterior
+from analyzer.run import Finding
+from collector.contract.words import Cause
+
+KIND = "uniform"
+ADVICE = "; look at "
+
+
+def alike(findings: Sequence[Finding], why: Posterior | None) -> tuple[Mapping[str, object], ...]:
+    """Structures of DESIGN 3.4 of the findings that all ranks slowed alike.
+
+    Args:
+        findings: Of the run; those of another kind than `structure` are no business here.
+        why: What the causes say of the first one; None = they were not asked. Where it names one,
+            the structure gets `cause`, `confidence` and `evidence`.
+    """
+    told: list[Mapping[str, object]] = []
+    for finding in findings:
+        if finding.kind != "structure":
+            continue
+        one: dict[str, object] = {
+            "kind": KIND,
+            "share": 1.0 - 1.0 / finding.slowdown,
+            "text": finding.text,
+        }
+        if why is not None and why.cause != Cause.UNKNOWN and not told:
+            seen = [fact.text for fact in why.facts if fact.supports]
+            where = finding.text.partition(ADVICE)[0]
+            one["text"] = "; ".join([where, *seen[:2]])
+            one |= {"cause": why.cause, "confidence": why.probability}
+            one["evidence"] = [
+                {"for": fact.supports, "text": fact.text, "query": fact.query} for fact in why.facts
+            ]
+        told.append(one)
+    return tuple(told)

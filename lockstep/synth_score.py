@@ -1,0 +1,138 @@
+"""`lockstep score synth`: verdicts over simulated fleets, and what they got wrong."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from collector.contract.words import ExitCode
+from lockstep import output, synth_trials
+from lockstep.output import Format
+
+RESULTS_FILE = "synth.jsonl"
+MISTAKES_SHOWN = 40
+COLUMNS = ("found", "cause")
+
+
+def score_synth(runs: int, seed: int, out: Path, form: Format, *, variant: str) -> int:
+    """N injected and N healthy simulated runs; the lines go to a file in `out`.
+
+    Raises:
+        CommandError: 65, the results cannot be kept; 70, a run could not be judged.
+    """
+    from analyzer.score import score
+    from analyzer.score_causes import score_causes
+
+    lines = _lines(synth_trials.trials(runs, seed, variant), out)
+    failed = [line["failed"] for line in lines if "failed" in line]
+    lines = [line for line in lines if "failed" not in line]
+    cases = [synth_trials.case(line) for line in lines]
+    tree = {
+        "schema_version": 1,
+        "kind": "synth",
+        "simulated": True,
+        "variant": variant,
+        "seed": seed,
+        "runs": runs,
+        "failed": failed,
+        **score(cases),
+        **score_causes(cases),
+    }
+    output.document(tree, form, _table(tree, lines))
+    if failed:
+        # As in score real: figures without the runs that failed would flatter.
+        output.fail(ExitCode.INTERNAL, f"{len(failed)} of {2 * runs} runs failed: {failed[0]}")
+    return ExitCode.OK
+
+
+def _lines(wanted: list[synth_trials.SynthTrial], out: Path) -> list[dict[str, Any]]:
+    show, begun = output.Progress(plain_seconds=30.0), monotonic()
+    lines = []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / RESULTS_FILE).open("w", encoding="utf-8") as kept:
+            for line in synth_trials.judged(wanted):
+                lines.append(line)
+                kept.write(json.dumps(line) + "\n")
+                kept.flush()
+                left = (monotonic() - begun) / len(lines) * (len(wanted) - len(lines))
+                show("simulating", f"run {len(lines)} of {len(wanted)}, about {left / 60:.0f} min"
+                     " left")  # fmt: skip
+    except OSError as error:
+        output.fail(ExitCode.BAD_INPUT, f"the score cannot be kept in {out}: {error}")
+    show.close()
+    return lines
+
+
+def _table(tree: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
+    rivals = tree["baselines"]
+    header = ("figure (simulated)", "lockstep", "counts", "95 % interval", *rivals)
+    rows = [
+        (
+            name,
+            _number(figure["value"]),
+            f"{figure['count']} of {figure['of']}" if "of" in figure and "count" in figure else "",
+            " to ".join(_number(bound) for bound in figure.get("interval") or ()),
+            *(_number(rivals[rival].get(name, {}).get("value")) for rival in rivals),
+        )
+        for name, figure in tree.items()
+        if isinstance(figure, dict) and "value" in figure
+    ]
+    causes = [
+        (
+            cause,
+            *(f"{row[name]['count']} of {row[name]['of']}" for name in COLUMNS),
+            ", ".join(f"{count} {said}" for said, count in sorted(row["instead"].items())),
+        )
+        for cause, row in tree["by_cause"].items()
+    ]
+    head = f"simulated fleets, variant {tree['variant']}, seeds from {tree['seed']}"
+    parts = [
+        head,
+        output.grid(header, rows),
+        output.grid(("cause (simulated)", "place named", "with its cause", "instead"), causes),
+    ]
+    wrong = [sentence for line in lines if (sentence := mistake(line))]
+    if wrong:
+        parts.append("\n".join(["wrong:", *(f"  {each}" for each in wrong[:MISTAKES_SHOWN])]))
+        if len(wrong) > MISTAKES_SHOWN:
+            parts.append(f"and {len(wrong) - MISTAKES_SHOWN} more, in {RESULTS_FILE}")
+    return "\n\n".join(parts)
+
+
+def mistake(line: Mapping[str, Any]) -> str | None:
+    """How a verdict differs from the truth, in words; None where it is right."""
+    from analyzer.score import is_found, is_right
+
+    truths, culprits = line["truths"], line["verdict"]["culprits"]
+    right = all(is_found(fault, line["verdict"]) for fault in truths) and all(
+        any(is_right(fault, each) and fault["cause"] == each["cause"] for fault in truths)
+        for each in culprits
+    )
+    if right:
+        return None
+    wanted = [_injected(fault) for fault in truths]
+    named = [f"{each['cause']} on {_place(each)}" for each in culprits]
+    words = [" and ".join(each) or "nobody" for each in (wanted, named)]
+    fleet = line["fleet"]
+    setting = f"{fleet['gpus']} GPUs, dp {fleet['dp']} pp {fleet['pp']} tp {fleet['tp']}"
+    return (
+        f"{line['trial']} ({setting}, {fleet['resolution']}): injected {words[0]}, named {words[1]}"
+    )
+
+
+def _injected(fault: Mapping[str, Any]) -> str:
+    words = f"{fault['kind']} ({fault['form']}) on {_place(fault)}"
+    if fault["telling"] != "true":
+        words += f", telemetry {fault['telling']}"
+    size = fault["factor_intended"]
+    return words if size is None else f"{words}, {size:.2f}x, {fault['shape']}"
+
+
+def _place(one: Mapping[str, Any]) -> str:
+    return str(one.get("link") or one["node"]) if one["rank"] is None else f"rank {one['rank']}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

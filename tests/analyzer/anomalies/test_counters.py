@@ -1,0 +1,176 @@
+"""Counters that run, and events that no healthy part has."""
+
+import numpy as np
+import pytest
+
+from analyzer.anomalies import judge
+from tests.analyzer.anomalies.conftest import (
+    CAPPED,
+    CLOCK,
+    CORRECTED,
+    EPOCH,
+    REPLAY,
+    SECONDS,
+    THROTTLED,
+    UNCORRECTED,
+)
+
+
+def told(fleet):
+    return [(each.subject, each.node, each.gpu) for each in judge(fleet.samples()).found]
+
+
+def rising(fleet, rate, since=30):
+    return rate * SECONDS * np.arange(fleet.bins - since)
+
+
+@pytest.mark.parametrize(("key", "rate", "subject"), [
+    (REPLAY, 20.0, "pcie"), (CORRECTED, 40.0, "memory"),
+])  # fmt: skip
+def test_errors_that_only_one_gpu_counts_deviate(hardware, key, rate, subject):
+    fleet = hardware()
+    fleet.gpus[key][30:, 6] = rising(fleet, rate)
+
+    assert [(subject, "node-1", 2)] == told(fleet)
+
+
+def test_a_few_errors_a_day_are_silent(hardware):
+    fleet = hardware()
+    fleet.gpus[CORRECTED][30:, 6] = 5.0
+    fleet.gpus[REPLAY][10:, 1] = 3.0
+
+    assert [] == told(fleet)
+
+
+def test_a_counter_that_began_anew_is_no_error(hardware):
+    fleet = hardware()
+    fleet.gpus[REPLAY][:, 3] = 9000.0
+    fleet.gpus[REPLAY][25:, 3] = 0.0
+
+    assert [] == told(fleet)
+
+
+def test_a_lone_gpu_with_errors_deviates_without_peers(hardware):
+    fleet = hardware(nodes=1, width=1)
+    fleet.gpus[REPLAY][30:, 0] = rising(fleet, 20.0)
+
+    assert [("pcie", "node-0", 0)] == told(fleet)
+
+
+def test_a_power_cap_that_all_touch_is_silent(hardware):
+    fleet = hardware()
+    fleet.gpus[CAPPED][:] = 0.9 * fleet.seconds
+
+    assert [] == told(fleet)
+
+
+def test_throttling_without_a_lower_clock_contradicts_itself(hardware):
+    fleet = hardware()
+    fleet.gpus[THROTTLED][30:, 6] = rising(fleet, 0.8)
+
+    judged = judge(fleet.samples())
+
+    assert () == judged.found
+    assert judged.missing == (
+        "GPU 2 of node-1 tells of being in thermal slowdown, and its clock is its peers'",
+    )
+
+
+def test_throttling_with_a_lower_clock_deviates(hardware):
+    fleet = hardware().hot(6, since=30)
+
+    assert {("heat", "node-1", 2), ("clock", "node-1", 2)} == set(told(fleet))
+
+
+def test_one_uncorrectable_memory_error_is_told(hardware):
+    fleet = hardware()
+    fleet.gpus[UNCORRECTED][40:, 0] = 1.0
+
+    found = judge(fleet.samples()).found
+
+    assert ["GPU 0 of node-0: 1 uncorrectable memory error"] == [each.text for each in found]
+    assert [EPOCH + 40 * SECONDS] == pytest.approx([each.since for each in found], abs=1.0)
+
+
+@pytest.mark.parametrize(("number", "expected"), [(79, 1), (95, 1), (119, 1), (31, 0), (13, 0)])
+def test_an_xid_of_the_hardware_is_told_and_one_of_the_application_is_not(
+    hardware, number, expected
+):
+    fleet = hardware()
+    logged = np.full((fleet.bins, 8), np.nan)
+    logged[20:, 3] = EPOCH + 300.0
+    fleet.gpus["lockstep_gpu_xid_last_timestamp_seconds", f'xid="{number}"'] = logged
+
+    assert expected == len(told(fleet))
+
+
+def test_an_xid_from_before_the_recording_is_not_told(hardware):
+    fleet = hardware()
+    logged = np.full((fleet.bins, 8), np.nan)
+    logged[:, 3] = EPOCH - 3600.0
+    fleet.gpus["lockstep_gpu_xid_last_timestamp_seconds", 'xid="79"'] = logged
+
+    assert [] == told(fleet)
+
+
+def test_a_link_that_flapped_is_told_of_its_node(hardware):
+    fleet = hardware()
+    changes = np.zeros((fleet.bins, 2))
+    changes[30:, 1] = 2.0
+    fleet.of_nodes["lockstep_net_carrier_changes_total", 'device="eth0"'] = changes
+
+    found = judge(fleet.samples()).found
+
+    assert ["node-1: 2 times a link came or went"] == [each.text for each in found]
+
+
+def test_a_virtual_device_that_comes_and_goes_is_no_flap(hardware):
+    fleet = hardware()
+    changes = np.full((fleet.bins, 2), np.nan)
+    changes[10:20, 1], changes[40:, 1] = 900.0, 2.0
+    steady = np.full((fleet.bins, 2), 3.0)
+    fleet.of_nodes["lockstep_net_carrier_changes_total", 'device="veth7"'] = changes
+    fleet.of_nodes["lockstep_net_carrier_changes_total", 'device="eth0"'] = steady
+
+    assert [] == told(fleet)
+
+
+def test_a_first_count_that_is_a_new_series_is_told(hardware):
+    fleet = hardware()
+    fallen = np.full((fleet.bins, 8), np.nan)
+    fallen[30:, 2] = 1.0
+    fleet.gpus["lockstep_gpu_fallen_off_bus_total", 'pci_bus_id="0"'] = fallen
+
+    assert [("gone", "node-0", 2)] == told(fleet)
+
+
+def test_errors_of_a_network_device_are_told_of_its_node(hardware):
+    fleet = hardware()
+    key = ("lockstep_net_errors_total", 'device="eth0",direction="receive"')
+    fleet.of_nodes[key][30:, 0] = rising(fleet, 30.0)
+
+    assert [("network", "node-0", None)] == told(fleet)
+
+
+def test_what_one_part_of_a_gpu_shows_in_many_series_is_told_once(hardware):
+    fleet = hardware()
+    fleet.gpus[UNCORRECTED][30:, 6] = 2.0
+    fleet.gpus[CORRECTED][30:, 6] = rising(fleet, 40.0)
+    fleet.gpus["lockstep_gpu_row_remap_pending", ""] = (np.arange(60)[:, None] >= 30) * (
+        np.arange(8) == 6
+    ).astype(float)
+
+    found = judge(fleet.samples()).found
+
+    assert 1 == len(found)
+    for words in ("2 uncorrectable memory errors", "rows wait for a reset", "corrected memory"):
+        assert words in found[0].text
+
+
+def test_a_lower_clock_alone_is_told_with_both_clocks(hardware):
+    fleet = hardware(noise=0.0)
+    fleet.gpus[CLOCK][30:, 6] = 1.2e9
+
+    assert ["GPU 2 of node-1: SM clock 1200 MHz where its peers have 1800 MHz"] == [
+        each.text for each in judge(fleet.samples()).found
+    ]

@@ -1,0 +1,134 @@
+"""A job of which only allocation and hardware are known."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from analyzer.anomalies.uninstrumented import CONFIDENT, NO_SERIES, uninstrumented
+from analyzer.attribute import diagnose
+from tests.analyzer.anomalies.conftest import POWER, THROTTLED, UTIL
+
+JOB = [(f"node-{column // 4}", column % 4) for column in range(8)]
+
+
+def verdict(fleet, job=JOB):
+    return uninstrumented("job", fleet.samples(), job)
+
+
+@pytest.mark.parametrize("culprit", [0, 5])
+def test_a_throttled_gpu_whose_peers_wait_since_is_the_culprit(hardware, culprit):
+    told = verdict(hardware().hot(culprit, since=30).wait(culprit, since=30))
+
+    assert [(*JOB[culprit], "thermal", "record")] == [
+        (each.node, each.gpu, each.cause, each.tier) for each in told.culprits
+    ]
+    assert 0.5 <= told.culprits[0].confidence <= CONFIDENT
+    assert "degraded" == told.status
+    assert 1 / 0.7 == pytest.approx(told.slowdown, rel=0.05)
+    assert "No training series were there" in told.sentence
+    assert NO_SERIES in told.missing
+
+
+def test_its_hardware_costs_time_and_that_of_another_job_does_not(hardware):
+    fleet = hardware(nodes=3).hot(5, since=30).hot(10, since=30)
+    fleet.wait(5, since=30)
+    fleet.gpus[UTIL][:, 8:] = 0.8
+
+    told = verdict(fleet)
+
+    assert [("node-1", 1)] == [(each.node, each.gpu) for each in told.culprits]
+    assert {("node-1", 1, True), ("node-2", 2, False)} == {
+        (each["node"], each["gpu"], each["costs_time"]) for each in told.anomalies
+    }
+
+
+def test_a_throttled_gpu_for_which_nobody_waits_is_an_anomaly_alone(hardware):
+    told = verdict(hardware().hot(5, since=30))
+
+    assert ("unknown", ()) == (told.status, told.culprits)
+    assert [False] * 2 == [each["costs_time"] for each in told.anomalies]
+
+
+def test_a_gpu_that_works_on_while_all_others_wait_is_slow_with_less_confidence(hardware):
+    fleet = hardware().wait(6, since=30)
+    fleet.gpus[UTIL][30:, 6] = 0.97
+
+    told = verdict(fleet)
+
+    assert [("node-1", 2, "slow-gpu")] == [(e.node, e.gpu, e.cause) for e in told.culprits]
+    assert told.culprits[0].confidence <= 0.5
+
+
+def test_a_job_whose_gpus_all_work_less_is_unknown_and_says_since_when(hardware):
+    fleet = hardware()
+    fleet.gpus[UTIL][30:] *= 0.6
+    fleet.gpus[POWER][30:] *= 0.7
+
+    told = verdict(fleet)
+
+    assert ("unknown", ()) == (told.status, told.culprits)
+    assert "0.60x their utilisation of before since 2025-10-09 09:0" in told.sentence
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_healthy_job_names_nobody(hardware, seed):
+    told = verdict(hardware(seed=seed))
+
+    assert ("unknown", (), ()) == (told.status, told.culprits, told.anomalies)
+
+
+def test_contradicting_metrics_lower_the_confidence(hardware):
+    fleet = hardware().hot(5, since=30).wait(5, since=30)
+    sure = verdict(fleet).culprits[0].confidence
+    fleet.gpus[THROTTLED][30:, 2] = 12.0 * np.arange(30)
+
+    told = verdict(fleet)
+
+    assert [("node-1", 1)] == [(each.node, each.gpu) for each in told.culprits]
+    assert told.culprits[0].confidence < sure
+    assert any("its clock is its peers'" in words for words in told.missing)
+
+
+def test_half_of_the_job_missing_names_nobody(hardware):
+    fleet = hardware().hot(1, since=30).wait(1, since=30)
+
+    told = verdict(fleet, [*JOB, *((f"gone-{number}", 0) for number in range(9))])
+
+    assert () == told.culprits
+    assert told.coverage < 0.5
+
+
+def test_a_job_that_spins_while_it_waits_is_seen_by_its_power(hardware):
+    fleet = hardware().hot(5, since=30).wait(5, since=30)
+    fleet.gpus[UTIL][:] = 1.0
+
+    told = verdict(fleet)
+
+    assert [("node-1", 1)] == [(each.node, each.gpu) for each in told.culprits]
+    assert "power" in told.sentence
+    assert told.slowdown is None
+
+
+@pytest.mark.parametrize("job", [[], [("nowhere", 0)], [("node-0", 0)]])
+def test_a_job_of_which_too_little_is_known_is_unknown(hardware, job):
+    told = verdict(hardware().hot(0, since=30), job)
+
+    assert ("unknown", ()) == (told.status, told.culprits)
+    assert "nan" not in told.sentence.lower()
+
+
+def test_a_run_that_told_no_step_times_is_judged_by_its_hardware(synthetic, fault):
+    run = synthetic(faults=[fault("thermal", 2)]).run()
+    used = run.samples["metric"] == "lockstep_gpu_utilization_ratio"
+    begins = run.samples.loc[run.samples["value"].gt(90) & run.samples["metric"].eq(
+        "lockstep_gpu_temperature_celsius"), "time"].min()  # fmt: skip
+    waits = used & (run.samples["time"] >= begins) & (run.samples["node"] != "node-2")
+    samples = run.samples.assign(value=run.samples["value"].where(~waits, 0.6))
+    samples = samples[~samples["metric"].str.startswith("lockstep_train")]
+    blind = dataclasses.replace(run, samples=samples, windows=run.windows.iloc[:0])
+
+    told = diagnose(blind).verdict
+
+    assert [(2, "gpu", "thermal")] == [(c.rank, c.scope, c.cause) for c in told.culprits]
+    assert told.culprits[0].confidence <= CONFIDENT

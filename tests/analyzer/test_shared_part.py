@@ -1,0 +1,129 @@
+"""What all slow groups use and no healthy one: the part is named, or nothing is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.load.places import KINDS, places_of, read
+from analyzer.run import LoadError
+from analyzer.shared_part import Part, part_of_nodes, shared_parts
+
+RACKS = {f"n{i}": {"leaf": f"l{i // 2}", "rack": f"r{i // 4}"} for i in range(16)}
+
+
+def _groups(*names):
+    return [frozenset(f"n{each}" for each in name) for name in names]
+
+
+def test_a_node_in_all_slow_groups_and_in_no_healthy_one_is_named():
+    found = shared_parts(_groups([0, 4], [0, 8], [0, 12]), _groups([4, 8], [1, 12]), RACKS)
+
+    assert (Part("node", "n0"),) == found
+
+
+@pytest.mark.parametrize(
+    ("slow", "healthy", "part"),
+    [
+        ([[0, 8], [1, 12]], [[8, 12], [2, 9]], Part("leaf", "l0")),
+        ([[0, 8], [2, 12]], [[8, 12], [4, 9]], Part("rack", "r0")),
+    ],
+)
+def test_the_narrowest_part_that_explains_all_slow_groups_is_named(slow, healthy, part):
+    assert (part,) == shared_parts(_groups(*slow), _groups(*healthy), RACKS)
+
+
+def test_slow_groups_without_a_common_part_name_nothing():
+    assert () == shared_parts(_groups([0, 4], [8, 12]), _groups([1, 5]), RACKS)
+
+
+def test_of_two_nodes_in_every_slow_group_both_are_possible():
+    both = (Part("node", "n0"), Part("node", "n4"))
+
+    assert both == shared_parts(_groups([0, 4]), _groups([8, 12]), RACKS)
+
+
+def test_a_part_with_a_healthy_node_is_cleared():
+    assert None is part_of_nodes(["n0", "n1"], ["n2", "n8", "n9"], {**RACKS, "n8": RACKS["n0"]})
+    assert Part("leaf", "l0") == part_of_nodes(["n0", "n1"], ["n2", "n8", "n9"], RACKS)
+
+
+@pytest.mark.parametrize(("slow", "healthy"), [(["n0"], ["n8", "n9"]), (["n0", "n1"], ["n9"])])
+def test_one_slow_or_one_healthy_node_makes_no_rack(slow, healthy):
+    assert None is part_of_nodes(slow, healthy, RACKS)
+
+
+def test_nodes_that_stand_nowhere_known_share_nothing():
+    assert None is part_of_nodes(["n0", "n1"], ["n2", "n3"], {})
+
+
+pairs = st.lists(
+    st.frozensets(st.integers(0, 15), min_size=2, max_size=3), min_size=4, max_size=40, unique=True
+)
+
+
+@given(pairs, st.sampled_from(["node", *KINDS[:2]]), st.integers(0, 15))
+def test_synthetic_transfers_over_a_bad_part_never_clear_it(groups, kind, node):
+    """Transfers of a group are slow where one of its nodes uses the bad part."""
+    bad = Part(kind, f"n{node}" if kind == "node" else RACKS[f"n{node}"][kind])
+    users = {n for n in RACKS if bad in (Part("node", n), *map(Part, RACKS[n], RACKS[n].values()))}
+    named = [frozenset(f"n{i}" for i in group) for group in groups]
+    slow = [group for group in named if group & users]
+    healthy = [group for group in named if not group & users]
+    found = shared_parts(slow, healthy, RACKS)
+
+    order = ["node", *KINDS]
+    if slow:
+        # Whatever is named explains the same groups, and is no wider than the truth.
+        assert found
+        assert order.index(found[0].kind) <= order.index(kind)
+    else:
+        assert () == found
+
+
+@given(pairs, st.permutations(range(16)))
+def test_renaming_nodes_renames_what_is_shared(groups, order):
+    renamed = {f"n{i}": f"m{order[i]:02d}" for i in range(16)}
+    half = len(groups) // 2
+    slow, healthy = _groups(*groups[:half]), _groups(*groups[half:])
+    there = {renamed[node]: places for node, places in RACKS.items()}
+
+    def again(parts):
+        return [frozenset(renamed[node] for node in group) for group in parts]
+
+    found = {str(part) for part in shared_parts(slow, healthy, RACKS)}
+    assert {renamed.get(name, name) for name in found} == {
+        str(part) for part in shared_parts(again(slow), again(healthy), there)
+    }
+
+
+def test_a_topology_file_is_read(tmp_path):
+    path = tmp_path / "topology.toml"
+    path.write_text('[rack]\nr1 = ["a", "b"]\n[leaf]\nl1 = ["a"]\n')
+    told = read(path)
+
+    assert {"a": {"leaf": "l1", "rack": "r1"}, "b": {"rack": "r1"}} == {
+        node: dict(each) for node, each in told.items()
+    }
+    assert told == places_of({"topology": told})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[rack", "is no TOML"),
+        ("[building]\nx = []", r"\[building\] is not one of the tables leaf, rack, storage"),
+        ("[rack]\nr1 = 3", "rack.r1 must be a list of node names"),
+        ('[rack]\nr1 = ["a"]\nr2 = ["a"]', "a is in rack r1 and in rack r2"),
+    ],
+)
+def test_a_file_that_is_no_topology_is_refused(tmp_path, text, words):
+    path = tmp_path / "topology.toml"
+    path.write_text(text)
+
+    with pytest.raises(LoadError, match=words):
+        read(path)
+
+
+@pytest.mark.parametrize("meta", [{}, {"topology": 3}, {"topology": {"a": 3, "b": {"rack": 4}}}])
+def test_meta_of_another_shape_places_nobody(meta):
+    assert not any(places_of(meta).values())

@@ -1,0 +1,137 @@
+"""A node whose ranks are slow alike is one culprit; a rank is never its node."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analyzer.align import align
+from analyzer.attribute import diagnose
+from analyzer.detectors.nodes import Nodes
+from analyzer.detectors.peers import Peers
+from analyzer.score import is_right
+from analyzer.slow_nodes import settled
+from analyzer.verdict_json import verdict_json
+
+FEW = settings(
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(scope="module")
+def healthy(synthetic):
+    return synthetic(seed=7, world=8, steps=200, telemetry=False).run()
+
+
+def accused(run):
+    """(node or rank) -> of slow findings, settled, by the two detectors of peers."""
+    grid = align(run)
+    found = settled(grid, [*Peers().detect(grid), *Nodes().detect(grid)])
+    return {finding.details.get("node", finding.rank) for finding in found}
+
+
+@FEW
+@given(order=st.permutations(["north", "east", "south", "west"]), slow=st.integers(0, 3))
+def test_renaming_nodes_renames_the_verdict(healthy, slowed, steadily, order, slow):
+    ranks = [2 * slow, 2 * slow + 1]
+    run = slowed(healthy, ranks, 1.3, steadily(80))
+    named = dataclasses.replace(
+        run, ranks=tuple(dataclasses.replace(i, node=order[i.rank // 2]) for i in run.ranks)
+    )
+    verdict = diagnose(named).verdict
+
+    assert [("node", order[slow], None)] == [(c.scope, c.node, c.rank) for c in verdict.culprits]
+    assert verdict.sentence.startswith(f"{order[slow]}, with all of its ranks, is 1.")
+
+
+def test_a_node_is_told_once_with_its_ranks(healthy, slowed, steadily, on_nodes):
+    verdict = diagnose(on_nodes(slowed(healthy, [2, 3], 1.3, steadily(80)), 2)).verdict
+    culprit = verdict_json(verdict)["culprits"][0]
+
+    assert ("node", "node-1", None, None, None) == tuple(
+        culprit[key] for key in ("scope", "node", "rank", "gpu", "uuid")
+    )
+    assert "page" == culprit["tier"]
+    assert abs(culprit["slowdown"] - 1.3) < 0.05
+    assert abs(culprit["from_step"] - 80) <= 3
+    assert culprit["evidence"][0]["text"].startswith(
+        "all 2 ranks of node-1 are slow in the same steps: rank 2 1."
+    )
+    assert "nan" not in str(culprit).lower()
+
+
+@pytest.mark.parametrize("per_node", [2, 4])
+def test_what_each_rank_hides_its_node_shows(healthy, slowed, steadily, on_nodes, per_node):
+    ranks = range(per_node, 2 * per_node)
+    run = on_nodes(slowed(healthy, ranks, 1.04, steadily(80)), per_node)
+
+    assert [] == Peers().detect(align(run))
+    assert {"node-1"} == accused(run)
+
+
+@FEW
+@given(rank=st.integers(0, 15), factor=st.sampled_from([1.1, 1.3, 2.0]))
+def test_one_slow_rank_on_a_node_of_eight_never_accuses_the_node(
+    synthetic, slowed, steadily, on_nodes, rank, factor
+):
+    run = synthetic(seed=9, world=16, steps=120, telemetry=False).run()
+
+    assert {rank} == accused(on_nodes(slowed(run, [rank], factor, steadily(50)), 8))
+
+
+@pytest.mark.parametrize("factor", [1.1, 1.5, 3.0])
+def test_one_slow_rank_on_a_node_of_two_never_accuses_the_node(
+    healthy, slowed, steadily, on_nodes, factor
+):
+    assert {3} == accused(on_nodes(slowed(healthy, [3], factor, steadily(80)), 2))
+
+
+def test_healthy_nodes_are_silent(healthy, on_nodes):
+    assert [set(), set()] == [accused(on_nodes(healthy, size)) for size in (2, 4)]
+
+
+def test_identical_ranks_are_silent(synthetic, on_nodes):
+    run = synthetic(noise=0.0, spikes=False, world=8, telemetry=False).run()
+    run.windows["own_seconds"] = run.windows.groupby("from_step")["own_seconds"].transform("first")
+
+    assert set() == accused(on_nodes(run, 2))
+
+
+def test_if_it_were_every_node_it_is_none(healthy, slowed, steadily, on_nodes):
+    grid = align(on_nodes(slowed(healthy, [0], 1.3, steadily(80)), 4))
+    one = Peers().detect(grid)[0]
+    some = settled(grid, [dataclasses.replace(one, rank=rank) for rank in range(4)])
+    everybody = settled(grid, [dataclasses.replace(one, rank=rank) for rank in range(8)])
+
+    assert ["node-0"] * 4 == [finding.details.get("node") for finding in some]
+    assert [None] * 8 == [finding.details.get("node") for finding in everybody]
+
+
+@FEW
+@given(lost=st.floats(0.05, 0.6), seed=st.integers(0, 99))
+def test_gaps_accuse_no_other_node_and_give_no_nan(healthy, slowed, steadily, on_nodes, lost, seed):
+    run = on_nodes(slowed(healthy, [4, 5], 1.3, steadily(80)), 2)
+    keep = np.random.default_rng(seed).random(len(run.windows)) >= lost
+    verdict = diagnose(dataclasses.replace(run, windows=run.windows[keep])).verdict
+
+    assert {"node-2"} >= {culprit.node for culprit in verdict.culprits}
+    assert "nan" not in verdict.sentence.lower()
+
+
+def test_ranks_without_peers_elsewhere_are_no_node(healthy, slowed, steadily, on_nodes):
+    run = on_nodes(slowed(healthy, [4, 5, 6, 7], 1.3, steadily(80)), 4)
+    staged = dataclasses.replace(
+        run, ranks=tuple(dataclasses.replace(i, pp=i.rank // 4, dp=i.rank % 4) for i in run.ranks)
+    )
+
+    assert [] == list(Nodes().detect(align(staged)))
+
+
+def test_a_node_is_the_place_of_a_fault_of_the_node_and_of_no_rank_of_it():
+    culprit = {"scope": "node", "rank": None, "node": "node-1"}
+    whole = {"scope": "node", "rank": 2, "node": "node-1"}
+    told = (whole, {**whole, "node": "node-0"}, {**whole, "scope": "rank"})
+
+    assert [True, False, False] == [is_right(fault, culprit) for fault in told]

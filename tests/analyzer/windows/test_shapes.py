@@ -1,0 +1,78 @@
+"""Periodic and growing slowness, from windows alone: of single steps, and of 15 as scraped."""
+
+import pytest
+
+from analyzer.attribute import diagnose
+
+
+@pytest.fixture(scope="module")
+def healthy(synthetic):
+    return synthetic(seed=5, world=4, steps=900, telemetry=False).run()
+
+
+def slow(run):
+    """(rank, shape, period) of each slow rank, and the verdict."""
+    done = diagnose(run)
+    told = [(f.rank, f.details["shape"], f.details["period_steps"])
+            for f in done.findings if f.kind == "slow"]  # fmt: skip
+    return told, done.verdict
+
+
+@pytest.mark.parametrize("factor", [1.2, 1.5])
+def test_a_rank_slow_on_and_off_is_named_with_its_period(healthy, slowed, turning, factor):
+    told, verdict = slow(slowed(healthy, [1], factor, turning(300, 60)))
+
+    assert [(1, "periodic", 60)] == told
+    assert [1] == [culprit.rank for culprit in verdict.culprits]
+    assert (
+        "on and off at regular distances, every 60 steps (5" in verdict.culprits[0].evidence[0].text
+    )
+
+
+@pytest.mark.parametrize("factor", [1.2, 1.5])
+def test_scraped_windows_show_the_turns_as_well(healthy, slowed, turning, scraped, factor):
+    told, _ = slow(scraped(slowed(healthy, [1], factor, turning(300, 60)), 15))
+
+    assert [(1, "periodic", 60)] == told
+
+
+def test_turns_shorter_than_two_windows_are_steady_in_the_mean(healthy, slowed, turning, scraped):
+    told, verdict = slow(scraped(slowed(healthy, [1], 1.5, turning(300, 10)), 15))
+
+    assert [1] == [rank for rank, _, _ in told]
+    assert 1.2 < verdict.culprits[0].slowdown < 1.3
+
+
+def test_the_slowdown_of_a_periodic_rank_is_its_mean(healthy, slowed, turning):
+    _, verdict = slow(slowed(healthy, [1], 1.5, turning(300, 60)))
+
+    assert 1.18 < verdict.culprits[0].slowdown < 1.28
+    assert abs(verdict.culprits[0].from_step - 300) <= 30
+    assert verdict.culprits[0].to_step is None
+
+
+@pytest.mark.parametrize("window", [1, 15])
+def test_a_ramp_begins_where_it_leaves_its_peers(healthy, slowed, climbing, scraped, window):
+    told, verdict = slow(scraped(slowed(healthy, [2], 1.5, climbing(300, 900)), window))
+
+    assert [(2, "ramp", None)] == told
+    assert abs(verdict.culprits[0].from_step - 300) <= 75
+    assert verdict.culprits[0].evidence[0].text.endswith(", ever more")
+
+
+def test_a_steady_rank_is_constant(healthy, slowed, steadily):
+    told, _ = slow(slowed(healthy, [3], 1.3, steadily(300)))
+
+    assert [(3, "constant", None)] == told
+
+
+def test_work_of_a_rank_now_and_then_names_nobody(healthy, slowed):
+    told, _ = slow(slowed(healthy, [0], 1.5, lambda step: (step % 20 == 0).astype(float)))
+
+    assert [] == told
+
+
+def test_turns_of_all_ranks_name_nobody(healthy, slowed, turning):
+    told, _ = slow(slowed(healthy, range(4), 1.5, turning(300, 60)))
+
+    assert [] == told
