@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from analyzer.contrast import column_of
 from analyzer.run import Finding, FloatGrid, Grid
@@ -112,7 +112,7 @@ def follows(grid: Grid, finding: Finding, cells: FloatGrid) -> float:
     if known.sum() < 8:
         return float("nan")
     ratio = own[known, column] / np.nanmedian(own[np.ix_(known, np.array(peers))], axis=1)
-    ranks = [rankdata(series) for series in (ratio, cells[known, column])]
+    ranks = [pd.Series(series).rank() for series in (ratio, cells[known, column])]
     if any(np.ptp(each) == 0 for each in ranks):
         return float("nan")
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
