@@ -42,12 +42,18 @@ class Cost:
         return 1.0 - 1.0 / low, 1.0 - 1.0 / high
 
 
-def cost(grid: Grid, findings: Sequence[Finding], seed: int = 0) -> Cost | None:
+def cost(grid: Grid, findings: Sequence[Finding], seed: int = 0, *, since: int = 0) -> Cost | None:
     """What the slow ranks in `findings` cost together; None without a measured window.
 
     The interval is a block bootstrap over windows, widened by the findings' own intervals.
+
+    Args:
+        grid: The run's windows.
+        findings: Of slow ranks.
+        seed: Of the bootstrap.
+        since: First window that counts.
     """
-    during = spans(grid, findings)
+    during = spans(grid, findings) & (np.arange(len(grid.start)) >= since)
     wall = _step_times(grid)[during]
     if not np.isfinite(wall).any():
         return None
@@ -70,9 +76,9 @@ def cost(grid: Grid, findings: Sequence[Finding], seed: int = 0) -> Cost | None:
     )
 
 
-def of_change(grid: Grid, finding: Finding) -> Cost | None:
-    """What a change of the whole run cost against its own past."""
-    during = spans(grid, [finding])
+def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
+    """What a change of the whole run cost against its own past, from the window `since` on."""
+    during = spans(grid, [finding]) & (np.arange(len(grid.start)) >= since)
     wall = _step_times(grid)[during]
     steps = (grid.to_step - grid.from_step)[during]
     if not np.isfinite(wall).any():

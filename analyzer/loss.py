@@ -135,12 +135,8 @@ def _per_day(
     seconds = stop - float(grid.start[first])
     if not seconds > 0:
         return None
-    narrowed = [
-        replace(one, first=max(one.first, first))
-        for one in about
-        if one.last is None or one.last > first
-    ]
-    latest = cost(grid, narrowed) if slow else of_change(grid, narrowed[0])
+    # The findings stay whole: their slowdown is that of their span, and so must be the level.
+    latest = cost(grid, slow, since=first) if slow else of_change(grid, about[0], since=first)
     bounds = cost(grid, slow) if slow else bill
     if latest is None or bounds is None or bounds.lost_gpu_hours <= 0:
         return None

@@ -12,6 +12,9 @@ from analyzer.load.places import KINDS, Places
 NODE = "node"
 """A group's members are parts themselves, the narrowest."""
 
+DRAINED = ("leaf", "rack")
+"""Where nodes stand. Storage slows those that use it by their data, whichever they are."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Part:
@@ -59,8 +62,12 @@ def part_of_nodes(slow: Iterable[str], healthy: Iterable[str], places: Places) -
     bad, good = sorted(set(slow)), sorted(set(healthy) - set(slow))
     if len(bad) < 2 or len(good) < 2:
         return None
+    standing = {
+        node: {kind: name for kind, name in parts.items() if kind in DRAINED}
+        for node, parts in places.items()
+    }
     found = shared_parts(
-        [frozenset({each}) for each in bad], [frozenset({each}) for each in good], places
+        [frozenset({each}) for each in bad], [frozenset({each}) for each in good], standing
     )
     return found[0] if len(found) == 1 else None
 

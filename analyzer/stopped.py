@@ -103,9 +103,9 @@ def _last_step_ended(grid: Grid) -> float:
         return -np.inf
     last = int(np.argmax(grid.end))
     steps = int(grid.to_step[last] - grid.from_step[last])
-    if steps == 1 or not step_seconds(grid):
-        return float(grid.end[last])
-    return float(min(grid.end[last], grid.start[last] + steps * step_seconds(grid)))
+    wall = grid.time["wall"][last]
+    each = float(np.median(wall[np.isfinite(wall)])) if np.isfinite(wall).any() else np.inf
+    return float(min(grid.end[last], grid.start[last] + steps * each))
 
 
 def furthest_behind(grid: Grid, suspects: NDArray[np.bool_]) -> NDArray[np.bool_]:

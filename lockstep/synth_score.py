@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,8 +16,18 @@ MISTAKES_SHOWN = 40
 COLUMNS = ("found", "cause")
 
 
-def score_synth(runs: int, seed: int, out: Path, form: Format, *, variant: str) -> int:
-    """N injected and N healthy simulated runs; the lines go to a file in `out`.
+def score_synth(
+    runs: int, seed: int, out: Path, form: Format, *, variant: str, anew: bool = False
+) -> int:
+    """N injected and N healthy simulated runs; lines that a file in `out` has are taken from there.
+
+    Args:
+        runs: N.
+        seed: Of the first run.
+        out: Folder of the results.
+        form: How to print.
+        variant: Of the physics (analyzer.synth.variant).
+        anew: Make and judge also the runs that have a line.
 
     Raises:
         CommandError: 65, the results cannot be kept; 70, a run could not be judged.
@@ -24,7 +35,7 @@ def score_synth(runs: int, seed: int, out: Path, form: Format, *, variant: str) 
     from analyzer.score import score
     from analyzer.score_causes import score_causes
 
-    lines = _lines(synth_trials.trials(runs, seed, variant), out)
+    lines = _lines(synth_trials.trials(runs, seed, variant), out, anew=anew)
     failed = [line["failed"] for line in lines if "failed" in line]
     lines = [line for line in lines if "failed" not in line]
     cases = [synth_trials.case(line) for line in lines]
@@ -46,23 +57,53 @@ def score_synth(runs: int, seed: int, out: Path, form: Format, *, variant: str) 
     return ExitCode.OK
 
 
-def _lines(wanted: list[synth_trials.SynthTrial], out: Path) -> list[dict[str, Any]]:
+def _lines(wanted: list[synth_trials.SynthTrial], out: Path, *, anew: bool) -> list[dict[str, Any]]:
     show, begun = output.Progress(plain_seconds=30.0), monotonic()
-    lines = []
+    path = out / RESULTS_FILE
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with (out / RESULTS_FILE).open("w", encoding="utf-8") as kept:
-            for line in synth_trials.judged(wanted):
-                lines.append(line)
-                kept.write(json.dumps(line) + "\n")
-                kept.flush()
-                left = (monotonic() - begun) / len(lines) * (len(wanted) - len(lines))
-                show("simulating", f"run {len(lines)} of {len(wanted)}, about {left / 60:.0f} min"
-                     " left")  # fmt: skip
+        lines = {} if anew else _read(path)
+        todo = [trial for trial in wanted if _key(asdict(trial)) not in lines]
+        if len(todo) < len(wanted):
+            output.note(
+                f"lockstep: {len(wanted) - len(todo)} of {len(wanted)} runs are in {path}"
+                " from an earlier score; --reanalyze makes and judges them again"
+            )
+        for done, line in enumerate(synth_trials.judged(todo) if todo else (), 1):
+            lines[_key(line)] = line
+            _append(path, line)
+            left = (monotonic() - begun) / done * (len(todo) - done)
+            show("simulating", f"run {done} of {len(todo)}, about {left / 60:.0f} min left")
     except OSError as error:
         output.fail(ExitCode.BAD_INPUT, f"the score cannot be kept in {out}: {error}")
     show.close()
+    return [lines[_key(asdict(trial))] for trial in wanted]
+
+
+def _key(line: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What makes two lines the same trial's."""
+    return tuple(line.get(name) for name in ("seed", "injected", "variant", "delays"))
+
+
+def _read(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Key -> line, as trials.read; that of a trial that failed is as good as none."""
+    lines: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for text in path.read_text("utf-8", "replace").splitlines() if path.exists() else ():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue  # the score was killed while it wrote; the trial is judged again
+        if isinstance(line, dict) and {"trial", "baselines"} <= line.keys():
+            lines[_key(line)] = line
     return lines
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    """Adds a line to the results, on a line of its own even after a torn one."""
+    held = path.read_bytes() if path.exists() else b""
+    torn = held != b"" and not held.endswith(b"\n")
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n" * torn + json.dumps(line) + "\n")
 
 
 def _table(tree: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:

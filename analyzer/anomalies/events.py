@@ -1,5 +1,6 @@
 """What deviates by being there: errors that no healthy part has, and states that ask for repair."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,7 +15,7 @@ from collector.contract.xid import describe
 OPEN_LINK = metrics.IB_STATE.name
 ACTIVE = 4.0
 """IB_STATE: the port carries data."""
-XID_PREFIX = 'xid="'
+XID = re.compile(r'(?:^|,)xid="(\d{1,9})"', re.ASCII)
 
 
 def events(fleet: Fleet) -> Iterator[Deviation]:
@@ -50,11 +51,13 @@ def _of(fleet: Fleet, event: Event) -> Iterator[Deviation]:
 def _xids(fleet: Fleet) -> Iterator[Deviation]:
     """XIDs of the hardware that were logged while it was recorded."""
     panel = fleet.panel
-    begin = float(panel.times[0]) if len(panel.times) else 0.0
+    if not len(panel.times):
+        return
+    begin, end = float(panel.times[0]), float(panel.times[-1]) + panel.seconds
     for told in panel.told(metrics.GPU_XID_LAST.name):
         number = _number(told.labels)
-        logged = told.first if told.first >= begin else told.last
-        if number not in HARD_XIDS or logged < begin:
+        logged = told.first if begin <= told.first <= end else told.last
+        if number not in HARD_XIDS or not begin <= logged <= end:
             continue
         node, gpu = (panel.nodes[told.node], None) if told.gpu < 0 else panel.places[told.gpu]
         text = f"{who(node, gpu)}: XID {number}, {describe(number).text}"
@@ -74,9 +77,8 @@ def _ports(fleet: Fleet) -> Iterator[Deviation]:
 
 
 def _number(labels: str) -> int:
-    begin = labels.find(XID_PREFIX)
-    digits = labels[begin + len(XID_PREFIX) :].partition('"')[0] if begin >= 0 else ""
-    return int(digits) if digits.isdigit() else 0
+    found = XID.search(labels)
+    return int(found[1]) if found else 0
 
 
 def _newest(cells: FloatGrid) -> FloatGrid:

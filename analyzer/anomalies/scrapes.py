@@ -5,6 +5,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analyzer.anomalies.panel import Panel, Place, Rows
+from analyzer.load.archive import LATEST
 from analyzer.run import FloatGrid
 
 SCRAPE_SECONDS = 15.0
@@ -14,12 +15,17 @@ LATE_SCRAPES = 0.9
 scrapes come late; where they come on time it is the interval."""
 MOST_BINS = 2_000
 """Longer recordings are looked at in wider bins: eight hours at 15 s fit as they are."""
+LARGEST = 1e30
+"""No metric of the contract comes near; below it, sums and differences stay finite too."""
 
 
 def panel(samples: pd.DataFrame) -> Panel:
-    """The panel of contract.archive.SAMPLES; of several scrapes in a bin the last one counts."""
+    """The panel of contract.archive.SAMPLES; of several scrapes in a bin the last one counts.
+
+    Values that no hardware has are dropped: NaN, infinite and beyond LARGEST.
+    """
     time = samples["time"].to_numpy(dtype=float)
-    keep = np.isfinite(time)
+    keep = (time >= 0) & (time <= LATEST)
     samples, time = samples[keep], time[keep]
     node, names = pd.factorize(samples["node"], sort=True)
     moment, moments = pd.factorize(time, sort=True)
@@ -42,7 +48,7 @@ def panel(samples: pd.DataFrame) -> Panel:
     answered = np.zeros((count, len(names)), dtype=bool)
     answered[bins[place[~failed]], node[~failed]] = True
     number, places = _places(node, gpu, names)
-    kept = np.flatnonzero(last[place] & ~failed)
+    kept = np.flatnonzero(last[place] & ~failed & (np.abs(value) <= LARGEST))
     kept = kept[np.argsort(name[kept], kind="stable")]
     edges = np.searchsorted(name[kept], np.arange(len(words) + 1))
     rows = {

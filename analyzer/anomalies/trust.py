@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from analyzer.anomalies.activity import PEGGED
 from analyzer.anomalies.fleet import Fleet
 from analyzer.anomalies.peers import LASTS_BINS, distances
 from analyzer.anomalies.robust import longest, typical
@@ -83,10 +84,19 @@ def _stand_still(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
         stands = known & (top == bottom) & (top > 0)
         if metric != metrics.GPU_TEMPERATURE.name:
             stands &= fleet.busy.mean(axis=0) > 0.5
+        if metric == USED:
+            # At its ceiling stands also a GPU that works on while its peers wait for it.
+            stands &= top < PEGGED
+        if not stands.any():
+            continue
+        moves = [
+            bool(told) and _moves(cells[:, each], least) for each, told in enumerate(known.tolist())
+        ]
+        peers = np.bincount(fleet.kind[known])
+        moved = np.bincount(fleet.kind[np.flatnonzero(moves)], minlength=len(peers))
         for column in np.flatnonzero(stands).tolist():
-            peers = np.flatnonzero(known & (fleet.kind == fleet.kind[column]))
-            moved = [_moves(cells[:, each], least) for each in peers.tolist() if each != column]
-            if moved and 2 * sum(moved) > len(moved):
+            kind = fleet.kind[column]
+            if 2 * moved[kind] > peers[kind] - 1:  # it is one of them, and does not move
                 name = metric.removeprefix("lockstep_gpu_").rpartition("_")[0].replace("_", " ")
                 yield metric, column, (
                     f"the {name} of {who(*fleet.panel.places[column])} stands at exactly"

@@ -53,7 +53,7 @@ class ClusterVerdict:
             `separate` (each slow run has a culprit of its own for a reason of its own) or
             `unknown`.
         sentence: That in words.
-        when: When the slow runs were slow together; None = never.
+        when: When the slow runs were slow together; None = never that is known.
         slow, healthy, unjudged: Run ids: slow together then, healthy then, and neither.
         part: The shared part that is named.
         possible: All parts that every slow run uses and no healthy one does.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from analyzer.cluster.shape import ClusterVerdict, RunView, Span
 from analyzer.cluster.together import together
-from analyzer.cluster.words import quiet, separate, shared, unknown
+from analyzer.cluster.words import quiet, separate, shared, unjudged, unknown
 from analyzer.load.places import KINDS, Places
 from analyzer.run import Culprit
 from analyzer.shared_part import NODE, Part
@@ -36,23 +36,30 @@ def cluster(views: Sequence[RunView], places: Places) -> ClusterVerdict:
     """
     runs = tuple({view.run: view for view in views}.values())
     found = together(runs)
-    unjudged = tuple(view.run for view in runs if not view.known)
+    dark = tuple(view.run for view in runs if not view.known)
     if found is None:
-        return ClusterVerdict("quiet", quiet(runs), unjudged=unjudged)
+        if dark and sum(bool(view.slow) or not view.known for view in runs) >= 2:
+            return ClusterVerdict("unknown", unjudged(runs), unjudged=dark)
+        return ClusterVerdict("quiet", quiet(runs), unjudged=dark)
     when, slow = found
     healthy = tuple(view for view in runs if view.known and view not in slow and _well(view, when))
+    possible, cleared = _possible(slow, healthy, places)
+    part = _named(possible)
+    apart = part is not None and _apart(part, slow, cleared)
     missing = tuple(_missing(slow, healthy, places))
+    if part is not None and healthy and not apart:
+        missing += (f"no other {part.kind} that is known to be healthy",)
     facts = ClusterVerdict(
         "unknown", "", when, tuple(view.run for view in slow),
-        tuple(view.run for view in healthy), unjudged, missing=missing,
+        tuple(view.run for view in healthy), dark, missing=missing,
     )  # fmt: skip
-    own = [_culprit(view) for view in slow]
-    causes = {culprit.cause for culprit in own if culprit is not None}
-    if all(own) and len(causes) == len(own) and Cause.UNKNOWN not in causes:
-        return _with(facts, "separate", separate(slow))
-    possible = _possible(slow, healthy, places)
-    part = _named(possible)
-    if part is None:
+    own = [named[0] for named in map(_culprits, slow) if named]
+    causes = {culprit.cause for culprit in own}
+    differ = len(own) == len(causes) == len(slow) and Cause.UNKNOWN not in causes
+    if differ and not possible:
+        return _with(facts, "separate", separate(slow, own))
+    # Runs that blame different causes are held back by one node at most, not by a leaf or storage.
+    if part is None or not apart or (differ and part.kind != NODE):
         return _with(facts, "unknown", unknown(slow, healthy, possible, missing), possible)
     wider = len({each.kind for each in possible}) - 1
     confidence = (1.0 - 0.5 ** (len(slow) - 1)) * WIDER**wider * _placed(slow, places)
@@ -75,25 +82,26 @@ def _well(view: RunView, when: Span) -> bool:
     )
 
 
-def _culprit(view: RunView) -> Culprit | None:
-    """Who the run itself blames, if that is a place and certain enough."""
+def _culprits(view: RunView) -> list[Culprit]:
+    """Whom the run itself blames, where that is a place and certain enough."""
     named = [each for each in view.culprits if each.scope in OF_PLACE and each.node is not None]
-    return next((each for each in named if each.confidence >= NAMED), None)
+    return [each for each in named if each.confidence >= NAMED]
+
+
+def _blamed(view: RunView) -> frozenset[str]:
+    return frozenset(str(each.node) for each in _culprits(view))
 
 
 def _possible(
     slow: Sequence[RunView], healthy: Sequence[RunView], places: Places
-) -> tuple[Part, ...]:
-    """Parts that each slow run uses and no healthy one, the narrowest kind first.
+) -> tuple[tuple[Part, ...], frozenset[Part]]:
+    """Parts that each slow run uses and no healthy one, the narrowest kind first; the cleared ones.
 
     Of a run that names its culprits these are the slow nodes, and its others are healthy.
     """
     groups, well = [], [node for view in healthy for node in view.nodes]
     for view in slow:
-        named = frozenset(
-            str(each.node) for each in view.culprits
-            if each.scope in OF_PLACE and each.node is not None and each.confidence >= NAMED
-        )  # fmt: skip
+        named = _blamed(view)
         groups.append(_used(view, named or view.nodes, places))
         if named:
             well += view.nodes - named
@@ -101,7 +109,17 @@ def _possible(
     cleared = {Part(kind, name) for node in well for kind, name in places.get(node, {}).items()}
     cleared |= {Part(NODE, node) for node in well}
     left = [part for part in common - cleared if part.kind in ORDER]
-    return tuple(sorted(left, key=lambda part: (ORDER.index(part.kind), part.name)))
+    order = sorted(left, key=lambda part: (ORDER.index(part.kind), part.name))
+    return tuple(order), frozenset(cleared)
+
+
+def _apart(part: Part, slow: Sequence[RunView], cleared: frozenset[Part]) -> bool:
+    """Whether anything tells a part from what all runs use.
+
+    That is another part of its kind that is healthy, or for a node that each slow run blames it.
+    """
+    blamed = part.kind == NODE and all(part.name in _blamed(view) for view in slow)
+    return blamed or any(each.kind == part.kind for each in cleared)
 
 
 def _used(view: RunView, nodes: frozenset[str], places: Places) -> frozenset[Part]:

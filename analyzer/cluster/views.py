@@ -17,8 +17,6 @@ def view(diagnosis: Diagnosis) -> RunView:
     run, verdict = diagnosis.run, diagnosis.verdict
     lasted = _lasted(diagnosis)
     slow = () if verdict.status == "healthy" else tuple(_slow(diagnosis, lasted))
-    spec = run.meta.get("spec")
-    local = isinstance(spec, dict) and spec.get("launcher") == "local"
     return RunView(
         run=run.name,
         nodes=frozenset(info.node for info in run.ranks),
@@ -26,7 +24,7 @@ def view(diagnosis: Diagnosis) -> RunView:
         slow=slow,
         known=verdict.status == "healthy" or bool(slow),
         culprits=verdict.culprits,
-        emulated=local or bool(run.meta.get("emulated_devices")),
+        emulated=run.meta.get("emulated_nodes") is True,
     )
 
 

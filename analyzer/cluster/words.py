@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from analyzer.cluster.shape import RunView
+from analyzer.run import Culprit
 from analyzer.shared_part import Part
 
 MOST = 4
@@ -19,9 +20,19 @@ def quiet(views: Sequence[RunView]) -> str:
     return f"{words}."
 
 
-def separate(slow: Sequence[RunView]) -> str:
+def unjudged(views: Sequence[RunView]) -> str:
+    """No two runs were seen slow at the same time; of some it cannot be said."""
+    slow = [view.run for view in views if view.known and view.slow]
+    dark = [view.run for view in views if not view.known]
+    words = f"Unknown: no two of {len(views)} runs were seen slow at the same time, but"
+    words += f" {listed(slow)} {'was' if len(slow) == 1 else 'were'} slow and" if slow else ""
+    return f"{words} of {listed(dark)} it cannot be said."
+
+
+def separate(slow: Sequence[RunView], culprits: Sequence[Culprit]) -> str:
     """Each run has a culprit of its own, for a reason of its own."""
-    own = [f"{view.run} by {view.culprits[0].who} ({view.culprits[0].cause})" for view in slow]
+    pairs = zip(slow, culprits, strict=True)
+    own = [f"{view.run} by {each.who} ({each.cause})" for view, each in pairs]
     return (
         f"{len(slow)} runs were slow at the same time, each for a reason of its own:"
         f" {listed(own)}. Nothing that they share is needed to explain it."
@@ -50,9 +61,10 @@ def unknown(
     begin += f" ({listed([view.run for view in slow])})"
     if possible:
         names = [str(part) for part in possible]
+        well = f" and by none of {len(healthy)} healthy runs" if healthy else ""
         return (
-            f"{begin}, and each of these parts is used by all of them and by none of"
-            f" {len(healthy)} healthy runs: {listed(names)}.{_absent(missing)}"
+            f"{begin}, and each of these parts is used by all of them{well}:"
+            f" {listed(names)}.{_absent(missing)}"
         )
     return (
         f"{begin}, and no part that is known is used by all of them and by no healthy run: what"

@@ -4,8 +4,12 @@ NumPy's zip of plain arrays with checksums, under a temporary name until it is c
 it is code: object arrays are refused.
 """
 
+import lzma
+import math
 import os
+import struct
 import zipfile
+import zlib
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,6 +21,12 @@ from analyzer.fleet.streams import Streams
 
 FORMAT = "lockstep fleet state 1"
 OF_GPUS = ("node", "uuid", "gpu", "stratum", "seen")
+TORN = (
+    OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, struct.error,
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+"""What NumPy and zipfile raise over a file of wrong bytes; RuntimeError where it seems encrypted or
+written by a later zip."""
 
 
 class StateError(ValueError):
@@ -49,7 +59,7 @@ def restore(path: Path) -> tuple[State, str | None]:
         return _read(path), None
     except FileNotFoundError:
         return State.new(), f"{path} is not there yet; every stream learns what is normal"
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except TORN as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         return State.new(), (
             f"{path} is no whole state of a fleet ({why}); every stream learns again what is normal"
@@ -68,6 +78,11 @@ def _read(path: Path) -> State:
         streams = Streams(**{field.name: file[field.name] for field in fields(Streams)})
         of = {name: file[f"of_{name}"] for name in (*OF_GPUS, "metrics")}
         state = State(**of, until=float(file["until"]), streams=streams)
+    # Minus infinity is the time of a state that has judged nothing.
+    if math.isnan(state.until) or state.until == math.inf:
+        raise StateError(f"it is of the time {state.until}")
+    if state.metrics.ndim != 1:
+        raise StateError("metrics is no list of names")
     _check_streams(state)
     _check_names(of, len(state.node))
     return state

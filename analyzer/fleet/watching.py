@@ -62,6 +62,7 @@ def watch(fleet: Fleet, state: State, budget: Budget, alpha: float = ALPHA) -> P
         state: From the last pass, `State.new()` or `state_file.restore`; it is not changed.
     """
     after, words = aligned(state, fleet)
+    words += _behind(fleet, state)
     streams = after.streams
     shape = streams.centre.shape
     presence = Presence.new(*shape)
@@ -110,6 +111,15 @@ def _judge(
         suspected |= leading >= SUSPICION
         decisions.take(leading, judged, when)
     list(pool.map(lambda block: block.learn(~suspected), blocks))
+
+
+def _behind(fleet: Fleet, state: State) -> tuple[str, ...]:
+    """That even the last check is older than the state, in words."""
+    behind = state.until - float(fleet.times[-1]) if len(fleet.times) else 0.0
+    if behind <= 0:
+        return ()
+    words = f"the last check is {behind:.0f} s older than one judged before"
+    return (f"nothing was judged: {words}, as when a clock was ahead",)
 
 
 def _groups(stratum: NDArray[np.str_]) -> list[NDArray[np.intp]]:

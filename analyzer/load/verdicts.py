@@ -15,6 +15,7 @@ from collector.contract import archive
 
 MOST_ARCHIVES = 1000
 """The newest are read; a few milliseconds each."""
+NEEDED = (archive.RUN_FILE, archive.VERDICT_FILE)
 MOST_BYTES = 16 << 20
 """Of a JSON file or of ranks.parquet; ours are far smaller."""
 MOST_RANKS = 1_000_000
@@ -81,7 +82,8 @@ def siblings(path: Path) -> Past:
     mine = _name(own)
     for _, folder in folders[:MOST_ARCHIVES]:
         here = Path(folder)
-        if not all((here / name).is_file() for name in (archive.RUN_FILE, archive.VERDICT_FILE)):
+        # Not Path.is_file: that raises where a folder of somebody else may not be looked into.
+        if not all(os.path.isfile(here / name) for name in NEEDED):
             continue
         try:
             run = _read(here)
@@ -108,7 +110,8 @@ def _read(folder: Path) -> PastRun:
             _text(each["node"]),
             None if each["uuid"] is None else _text(each["uuid"]),
             _text(each["cause"]),
-            each["slowdown"] is None,
+            # Without a hang nobody stopped: one named from hardware alone has no slowdown either.
+            each["slowdown"] is None and verdict.get("hang") is not None,
         )
         for each in verdict["culprits"]
         if each["node"] is not None

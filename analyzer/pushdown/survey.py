@@ -24,6 +24,10 @@ LIMIT = 3.0
 and a rank that is 10 % slow does pass."""
 MOST = 64
 """Suspects a run and signal: more deviate by design, not by a fault each."""
+EVERY = 1 << 24
+"""More ranks than any run has."""
+STANDSTILL = "standstill"
+"""Stands in `Survey.cut` as a signal does, for ranks that stopped."""
 PIECE = 900.0
 """Seconds that one query looks over: 100,000 ranks have 6 million samples of a signal in them, and
 Prometheus bears 50 million (`--query.max-samples`)."""
@@ -72,9 +76,10 @@ def survey(
     for name, ranks in _slow(found).items():
         query = queries.slowdowns(name, ranks, seconds)
         tell_slowdowns(found, name, connection.instant(query, time))
-    for one in _stopped(connection, run, time, seconds, answered):
+    stopped, more = _stopped(connection, run, time, seconds, answered)
+    for one in stopped:
         add(found, one)
-    return Survey(worst_first(found), levels, answered, limit, tuple(cut))
+    return Survey(worst_first(found), levels, answered, limit, (*cut, *more))
 
 
 def survey_span(connection: Connection, run: str, start: float, end: float) -> Survey:
@@ -146,16 +151,25 @@ def _stopped(
     time: float,
     seconds: float,
     answered: dict[str, Answered],
-) -> list[Suspect]:
-    """Ranks that stopped while most go on: when most have, the run ended or all wait."""
+) -> tuple[list[Suspect], list[tuple[str, str]]]:
+    """Ranks that stopped while most go on, MOST a run, and where there are more.
+
+    When most have stopped, the run ended or all wait.
+    """
     by_run: dict[str, list[Suspect]] = {}
     for labels, _ in connection.instant(queries.stopped(run, seconds, MOST), time):
         one = suspect(labels, {}, stopped=True)
         if one is not None:
             by_run.setdefault(one.run, []).append(one)
-    return [
-        one
-        for name, some in by_run.items()
-        if len(some) < MOST and name in answered and 2 * len(some) < answered[name].expected
-        for one in some
+    counts = {name: float(len(some)) for name, some in by_run.items()}
+    if max(counts.values(), default=0.0) >= MOST:
+        query = f"count by (run) ({queries.stopped(run, seconds, EVERY)})"
+        told = {labels.get("run", ""): count for labels, count in connection.instant(query, time)}
+        counts = {name: told.get(name, count) for name, count in counts.items()}
+    going = [
+        name
+        for name, count in counts.items()
+        if name in answered and 2 * count < answered[name].expected
     ]
+    cut = [(name, STANDSTILL) for name in going if counts[name] > MOST]
+    return [one for name in going for one in by_run[name]], cut

@@ -66,7 +66,7 @@ def score(
         Variant, typer.Option(help="Physics of simulated fleets; held-out is for evaluation only.")
     ] = Variant.USUAL,
     reanalyze: Annotated[
-        bool, typer.Option("--reanalyze", help="Diagnose the kept archives again.")
+        bool, typer.Option("--reanalyze", help="Diagnose what is kept again.")
     ] = False,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
@@ -79,15 +79,15 @@ def score(
     Example: lockstep score real --runs 20 --seed 100
     """
     if kind is Kind.SYNTH:
-        if (nodes, layout, steps, reanalyze) != (None, None, None, False):
+        if (nodes, layout, steps) != (None, None, None):
             output.fail(
                 ExitCode.USAGE,
                 "score synth draws sizes, layouts and steps from the seed; leave out --nodes,"
-                " --layout, --steps and --reanalyze",
+                " --layout and --steps",
             )
         from lockstep.synth_score import score_synth
 
-        return score_synth(runs, seed, out, form, variant=variant.value)
+        return score_synth(runs, seed, out, form, variant=variant.value, anew=reanalyze)
     if kind is Kind.FAULTS:
         if layout is not None:
             output.fail(ExitCode.USAGE, "score faults has no --layout; score real splits its ranks")

@@ -254,10 +254,15 @@ def test_nobody_died_first_where_all_went_together_or_nobody_looked(pipeline):
         assert not died_first(pipeline(down)).any()
 
 
-@pytest.mark.parametrize("from_step", [300, 305, 311, 317])
-def test_a_rank_that_froze_anywhere_between_two_scrapes_is_named(from_step):
+@pytest.mark.parametrize(
+    ("step_seconds", "from_step"),
+    [(0.5, step) for step in (300, 305, 311, 317, 328, 329, 330)]
+    + [(9.0, step) for step in (70, 71, 72, 73)],
+)
+def test_a_rank_that_froze_anywhere_between_two_scrapes_is_named(step_seconds, from_step):
     fault = Fault(Cause.FREEZE, "stop", place=3, factor=float("nan"), from_step=from_step)
-    fleet = Fleet(dp=8, steps=400, step_seconds=0.5, faults=(fault,), seed=5)
+    steps = round(200 / step_seconds) + 80
+    fleet = Fleet(dp=8, steps=steps, step_seconds=step_seconds, faults=(fault,), seed=5)
     verdict = diagnose(labelled(fleet).run).verdict
 
     assert [(3, "freeze")] == [(one.rank, one.cause) for one in verdict.culprits]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.attribute import attribute, diagnose
-from analyzer.cost import Cost
+from analyzer.cost import Cost, cost
 from analyzer.loss import DAY_SECONDS, LAST_SECONDS, loss, lost
 from analyzer.report.losses import losses
 from analyzer.report.what_if import gives_back
@@ -68,6 +68,30 @@ def test_a_day_is_projected_from_the_last_hour_of_the_trouble(thermal):
     told = loss(hour, bill, slow, None, []).per_day
 
     assert LAST_SECONDS == pytest.approx(told.over_seconds, rel=0.02)
+
+
+def test_a_fault_that_grows_costs_a_day_what_it_costs_now(thermal):
+    """Own time of rank 2 climbs on to three times what it was: the last hour is the dearest."""
+    hours = _stretched(thermal, 2 * LAST_SECONDS / np.ptp(thermal.grid.end[80:]))
+    slow = [each for each in thermal.findings if each.kind == "slow"]
+    own, wall = hours.time["own"].copy(), hours.time["wall"].copy()
+    more = np.linspace(0.0, 2.0, len(own) - 80)[:, None] * own[:80, [2]].mean()
+    own[80:, [2]] += more
+    wall[80:] += more
+    end = hours.start[0] + np.cumsum(np.median(wall, axis=1))
+    growing = dataclasses.replace(
+        hours,
+        start=np.append(hours.start[0], end[:-1]),
+        end=end,
+        time={**hours.time, "own": own, "wall": wall},
+    )
+    bill = cost(growing, slow)
+    told = loss(growing, bill, slow, None, []).per_day
+
+    level = own[80:, 2].mean() / slow[0].slowdown
+    last = growing.start >= growing.end[-1] - LAST_SECONDS
+    excess = np.sum(own[last, 2] - level) / np.sum(wall[last, 2])
+    assert 4 * 24 * excess == pytest.approx(told.gpu_hours, rel=0.1)
 
 
 def test_trouble_that_is_over_does_not_go_on(synthetic, fault):

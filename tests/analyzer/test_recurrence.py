@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -119,6 +121,36 @@ def _archive(folder, name, *, node="host-1", emulated=False, ended="2026-11-20T0
     pq.write_table(pa.table({"node": ["host-0", node], "uuid": ["GPU-0", "GPU-1"]}),
                    here / "ranks.parquet")  # fmt: skip
     return here
+
+
+def test_only_a_run_that_hung_was_stopped(tmp_path):
+    """A culprit out of hardware alone has no slowdown, and the run went on."""
+    mine = _archive(tmp_path, "mine")
+    for name, hang in (("hung", {"op": "dp-all-reduce"}), ("went-on", None)):
+        past = _archive(tmp_path, name)
+        culprit = {"node": "host-1", "uuid": "GPU-1", "cause": "xid", "slowdown": None}
+        (past / "verdict.json").write_text(json.dumps({"culprits": [culprit], "hang": hang}))
+
+    stopped = {run.run: run.culprits[0].stopped for run in siblings(mine).runs}
+    assert {"hung": True, "went-on": False} == stopped
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at a folder as another user")
+def test_a_folder_of_somebody_else_beside_the_archive_is_left_alone(tmp_path):
+    mine = _archive(tmp_path, "mine")
+    _archive(tmp_path, "private").chmod(0)
+    tmp_path.chmod(0o755)
+    script = f"""
+import os, sys
+from analyzer.load.verdicts import siblings
+from pathlib import Path
+if os.getuid() == 0:
+    os.seteuid(65534)
+sys.exit(len(siblings(Path({str(mine)!r})).runs))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    assert (0, "") == (done.returncode, done.stderr)
 
 
 def test_archives_beside_one_are_read_and_itself_is_not(tmp_path):

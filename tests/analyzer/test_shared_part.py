@@ -96,6 +96,13 @@ def test_renaming_nodes_renames_what_is_shared(groups, order):
     }
 
 
+def test_nodes_that_share_their_storage_alone_stand_nowhere_together():
+    """A power cap on both is no storage's doing, and they can be drained."""
+    stores = {f"n{i}": {"storage": f"nfs-{i // 2}"} for i in range(4)}
+
+    assert None is part_of_nodes(["n0", "n1"], ["n2", "n3"], stores)
+
+
 def test_a_topology_file_is_read(tmp_path):
     path = tmp_path / "topology.toml"
     path.write_text('[rack]\nr1 = ["a", "b"]\n[leaf]\nl1 = ["a"]\n')

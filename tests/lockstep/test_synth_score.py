@@ -1,5 +1,6 @@
 """`lockstep score synth`: says that it is simulated, gives the same figures again, and its keys."""
 
+import dataclasses
 import json
 
 import pytest
@@ -60,6 +61,27 @@ def test_a_run_that_cannot_be_judged_is_told_and_does_not_end_the_score(
         synth_score.score_synth(1, 5, tmp_path, Format.JSON, variant="usual")
 
     assert 2 == len(json.loads(capsys.readouterr().out)["failed"])
+
+
+def test_an_interrupted_score_goes_on_where_it_stopped(monkeypatch, tmp_path):
+    judged = []
+
+    def judge(trial):
+        judged.append(trial.name)
+        return {"trial": trial.name, **dataclasses.asdict(trial), "baselines": {}}
+
+    monkeypatch.setattr(synth_trials, "judged", lambda wanted: map(judge, wanted))
+    whole = synth_score._lines(synth_trials.trials(2, 5, "usual"), tmp_path, anew=False)
+    path = tmp_path / synth_score.RESULTS_FILE
+    path.write_bytes(path.read_bytes()[:-9])
+    judged.clear()
+    again = synth_score._lines(synth_trials.trials(2, 5, "usual"), tmp_path, anew=False)
+
+    assert (["healthy-6"], whole) == (judged, again)
+    for wanted, anew in (("wide", False), ("usual", True)):
+        judged.clear()
+        synth_score._lines(synth_trials.trials(2, 5, wanted), tmp_path, anew=anew)
+        assert 4 == len(judged)
 
 
 def test_a_mistake_is_told_with_what_was_injected_and_what_was_named():

@@ -3,7 +3,7 @@
 Only this package folds tensor-parallel ranks into workers.
 """
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -70,15 +70,18 @@ def from_run(run: Run) -> Trace:
 
 
 def _clock_error(meta: Mapping[str, Any]) -> float:
-    told = (meta.get("clock") or {}).get("offset_error_seconds")
-    if isinstance(told, int | float) and math.isfinite(told) and told > 0:
+    clock = meta.get("clock")
+    told = clock.get("offset_error_seconds") if isinstance(clock, Mapping) else None
+    if isinstance(told, int | float) and 0 < told <= sys.float_info.max:
         return float(told)
     return 0.0
 
 
 def _layout(meta: Mapping[str, Any], run: Run) -> Layout | None:
-    told = meta.get("layout") or {}
+    told = meta.get("layout")
     assert run.ops is not None
+    if not isinstance(told, Mapping):
+        return None
     sizes = {part: int(told[part]) for part in ("dp", "pp", "tp") if part in told}
     if not {"dp", "pp"} <= sizes.keys():
         return None

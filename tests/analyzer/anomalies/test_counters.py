@@ -1,6 +1,7 @@
 """Counters that run, and events that no healthy part has."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analyzer.anomalies import judge
@@ -111,6 +112,49 @@ def test_an_xid_from_before_the_recording_is_not_told(hardware):
     fleet.gpus["lockstep_gpu_xid_last_timestamp_seconds", 'xid="79"'] = logged
 
     assert [] == told(fleet)
+
+
+@pytest.mark.parametrize("odd", [float("inf"), -float("inf"), 1e308])
+def test_a_value_that_no_hardware_has_is_not_told(hardware, odd):
+    fleet = hardware()
+    for key in (UNCORRECTED, CORRECTED, REPLAY):
+        fleet.gpus[key][40:, 0] = odd
+    fleet.gpus[CLOCK][40, 1] = odd
+    fleet.gpus["lockstep_gpu_row_remap_pending", ""] = np.full((fleet.bins, 8), odd)
+
+    assert [] == told(fleet)
+
+
+@pytest.mark.parametrize("logged", [1.7e18, 1e308, float("inf"), EPOCH + 1e6])
+def test_an_xid_from_after_the_recording_is_not_told(hardware, logged):
+    fleet = hardware()
+    times = np.full((fleet.bins, 8), np.nan)
+    times[20:, 3] = logged
+    fleet.gpus["lockstep_gpu_xid_last_timestamp_seconds", 'xid="79"'] = times
+
+    assert [] == told(fleet)
+
+
+@pytest.mark.parametrize("number", ["\u00b2", "\u0667\u0669", "9" * 5000, "", "-79"])
+def test_an_xid_that_is_no_number_is_not_told(hardware, number):
+    fleet = hardware()
+    logged = np.full((fleet.bins, 8), np.nan)
+    logged[20:, 3] = EPOCH + 300.0
+    fleet.gpus["lockstep_gpu_xid_last_timestamp_seconds", f'xid="{number}"'] = logged
+
+    assert [] == told(fleet)
+
+
+@pytest.mark.parametrize("time", [1.7e18, -1e12])
+def test_a_sample_from_a_time_that_no_clock_has_is_not_told(hardware, time):
+    fleet = hardware()
+    fleet.gpus[UNCORRECTED][40:, 0] = 1.0
+    samples = fleet.samples()
+    odd = samples.iloc[:1].assign(time=time)
+
+    found = judge(pd.concat([samples, odd])).found
+
+    assert [EPOCH + 40 * SECONDS] == pytest.approx([each.since for each in found], abs=1.0)
 
 
 def test_a_link_that_flapped_is_told_of_its_node(hardware):

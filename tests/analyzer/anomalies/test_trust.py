@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.anomalies import judge
+from analyzer.anomalies import judge, trust
 from analyzer.run import RankInfo
 from tests.analyzer.anomalies.conftest import HEAT, MODEL, POWER, UTIL
 
@@ -41,6 +41,25 @@ def test_a_source_that_always_tells_the_same_is_not_believed(hardware, key, valu
         " it does not count"
     )
     assert (words,) == judged.missing
+
+
+def test_full_utilisation_that_stands_while_the_peers_wait_is_believed(hardware):
+    fleet = hardware().wait(2, since=30)
+    fleet.gpus[UTIL][:, 2] = 1.0
+
+    assert () == judge(fleet.samples()).missing
+
+
+def test_whether_a_series_moves_is_asked_once_for_all_that_stand_still(hardware, monkeypatch):
+    asked = []
+    moves = trust._moves
+    monkeypatch.setattr(trust, "_moves", lambda *given: asked.append(1) or moves(*given))
+    fleet = hardware()
+    fleet.gpus[POWER][:, :3] = 431.0
+
+    judged = judge(fleet.samples())
+
+    assert (3, 8) == (len(judged.missing), len(asked))
 
 
 def test_steady_temperatures_in_whole_degrees_are_believed(hardware):

@@ -60,6 +60,15 @@ def test_a_gpu_that_works_on_while_all_others_wait_is_slow_with_less_confidence(
     assert told.culprits[0].confidence <= 0.5
 
 
+def test_a_gpu_that_works_all_the_time_while_all_others_wait_is_named(hardware):
+    fleet = hardware().wait(6, since=30)
+    fleet.gpus[UTIL][:, 6] = 1.0
+
+    assert [("node-1", 2, "slow-gpu")] == [
+        (e.node, e.gpu, e.cause) for e in verdict(fleet).culprits
+    ]
+
+
 def test_a_job_whose_gpus_all_work_less_is_unknown_and_says_since_when(hardware):
     fleet = hardware()
     fleet.gpus[UTIL][30:] *= 0.6

@@ -50,17 +50,19 @@ def test_the_leaf_that_all_slow_runs_use_and_no_healthy_one_does_is_named():
 
 
 def test_a_node_that_two_slow_runs_share_is_narrower_than_its_leaf():
-    told = cluster([run("one", "a0 b0", (0, 9)), run("two", "a0 b1", (0, 9))], PLACES)
+    told = cluster(
+        [run("one", "a0 b0", (0, 9)), run("two", "a0 b1", (0, 9)), run("three", "c0")], PLACES
+    )
 
     assert Part("node", "a0") == told.part
     assert told.confidence < 0.5
 
 
 def test_a_healthy_run_on_the_same_storage_clears_it():
-    slow = [run("one", "a0", (0, 9)), run("two", "b0", (0, 9))]
+    views = [run("one", "a0", (0, 9)), run("two", "b0", (0, 9)), run("far", "c0")]
 
-    assert Part("rack", "r1") == cluster(slow, PLACES).part
-    cleared = cluster([*slow, run("three", "b1")], PLACES)
+    assert Part("rack", "r1") == cluster(views, PLACES).part
+    cleared = cluster([*views, run("three", "b1")], PLACES)
     assert ("unknown", None, ()) == (cleared.status, cleared.part, cleared.possible)
     assert "no part that is known is used by all of them" in cleared.sentence
 
@@ -89,6 +91,78 @@ def test_runs_with_culprits_of_their_own_and_other_causes_are_separate():
     )
 
     assert ("separate", None) == (told.status, told.part)
+
+
+def test_a_node_that_two_runs_blame_for_other_causes_is_what_they_share():
+    for nodes in (("a0 a1", "a0 a2"), ("a0", "a0")):
+        told = cluster(
+            [
+                run("one", nodes[0], (0, 9), culprits=[culprit("a0", "thermal")]),
+                run("two", nodes[1], (0, 9), culprits=[culprit("a0", "power")]),
+            ],
+            {},
+        )
+
+        assert ("shared", Part("node", "a0")) == (told.status, told.part)
+
+
+def test_runs_that_blame_other_causes_on_nodes_of_one_storage_accuse_no_storage():
+    told = cluster(
+        [
+            run("one", "a0", (0, 9), culprits=[culprit("a0", "thermal")]),
+            run("two", "b0", (0, 9), culprits=[culprit("b0", "power")]),
+            run("three", "c0"),
+        ],
+        PLACES,
+    )
+
+    assert ("unknown", None) == (told.status, told.part)
+    assert (Part("rack", "r1"), Part("storage", "nfs-a")) == told.possible
+
+
+def test_the_words_name_the_culprits_that_decided():
+    link = dataclasses.replace(
+        culprit("c8", "network"), scope="link", rank=None, node=None, link="c8--c9"
+    )
+    told = cluster(
+        [
+            run("one", "a0 a1", (0, 9), culprits=[link, culprit("a0", "thermal")]),
+            run("two", "a2 a3", (0, 9), culprits=[culprit("a3", "data")]),
+        ],
+        PLACES,
+    )
+
+    assert "separate" == told.status
+    assert "one by rank 1 (thermal), two by rank 1 (data)" in told.sentence
+    assert "c8--c9" not in told.sentence
+
+
+def test_a_storage_that_the_whole_cluster_uses_is_possible_and_not_named():
+    places = {"d0": {"storage": "nfs-a"}, "d1": {"storage": "nfs-a"}}
+    slow = [run("one", "d0", (0, 9)), run("two", "d1", (0, 9))]
+
+    for views in (slow, [*slow, run("three", "somewhere")]):
+        told = cluster(views, places)
+
+        assert ("unknown", None) == (told.status, told.part)
+        assert (Part("storage", "nfs-a"),) == told.possible
+        assert "used by all of them" in told.sentence
+        assert "0 healthy" not in told.sentence
+    assert "no other storage that is known to be healthy" in told.sentence
+
+
+def test_runs_that_cannot_be_judged_are_not_quiet():
+    dark = [dataclasses.replace(run(name, "a0"), known=False) for name in ("dark", "darker")]
+    slow, well = run("one", "a1", (0, 9)), run("three", "b0")
+
+    for views in (dark, [slow, dark[0]], [slow, well, *dark]):
+        told = cluster(views, PLACES)
+        named = tuple(view.run for view in views if not view.known)
+
+        assert ("unknown", named) == (told.status, told.unjudged)
+        assert f"of {', '.join(named)} it cannot be said" in told.sentence
+        assert ("one was slow" in told.sentence) == (slow in views)
+    assert "quiet" == cluster([well, dark[0]], PLACES).status
 
 
 def test_a_run_s_own_innocent_nodes_clear_what_they_stand_on():
@@ -165,6 +239,16 @@ def test_a_diagnosed_run_is_slow_from_its_finding_on(synthetic, fault):
 
     assert begin == pytest.approx(seen.slow[0].begin, abs=0.5)
     assert (True, 1) == (seen.known, len(seen.culprits))
+
+
+def test_only_a_run_that_says_so_has_emulated_nodes(synthetic):
+    healthy = synthetic(steps=30).run()
+    spec = {"launcher": "local"}
+
+    for said, emulated in ((True, True), (False, False), (None, False)):
+        meta = {**healthy.meta, "spec": spec, "emulated_devices": True, "emulated_nodes": said}
+        told = view(diagnose(dataclasses.replace(healthy, meta=meta)))
+        assert emulated == told.emulated
 
 
 def test_a_healthy_run_is_known_to_be_and_one_without_step_times_is_not(synthetic):

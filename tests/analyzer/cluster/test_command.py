@@ -1,14 +1,18 @@
 """`lockstep cluster` on archives."""
 
 import json
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from collector.contract import archive
 from lockstep.cli import main
 
 TOPOLOGY = """
 [leaf]
-leaf-1 = ["node-0", "node-1", "node-2", "node-3"]
+leaf-1 = ["a-0", "a-1", "a-2", "a-3", "b-0", "b-1", "b-2", "b-3"]
+leaf-2 = ["c-0", "c-1", "c-2", "c-3"]
 """
 
 
@@ -21,11 +25,21 @@ def slow(synthetic, tmp_path):
     ]
 
 
-def test_two_slow_runs_on_one_leaf_name_it(slow, tmp_path, capsys):
+def _moved(folder, letter):
+    """The archive as if its ranks had run on nodes of another letter."""
+    ranks = pd.read_parquet(Path(folder) / archive.RANKS_FILE)
+    ranks["node"] = ranks["node"].str.replace("node", letter)
+    ranks.to_parquet(Path(folder) / archive.RANKS_FILE)
+    return str(folder)
+
+
+def test_two_slow_runs_on_one_leaf_name_it(slow, synthetic, tmp_path, capsys):
     path = tmp_path / "topology.toml"
     path.write_text(TOPOLOGY)
+    runs = [*slow, synthetic(seed=3).write(tmp_path / "run-3")]
+    runs = [_moved(each, letter) for each, letter in zip(runs, "abc", strict=True)]
 
-    code = main(["cluster", *slow, "--topology", str(path), "-o", "json"])
+    code = main(["cluster", *runs, "--topology", str(path), "-o", "json"])
     told = json.loads(capsys.readouterr().out)
 
     assert (2, "shared", {"kind": "leaf", "name": "leaf-1"}) == (

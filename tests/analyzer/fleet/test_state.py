@@ -101,6 +101,32 @@ def test_state_whose_arrays_do_not_fit_is_refused(state, tmp_path):
     assert "scale is float32 of (2, 3); it must be float32 of (2, 16)" in restore(path)[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("of_metrics", np.array("own")),
+        ("of_metrics", np.array([["own"], ["clock"]])),
+        ("of_node", np.array("node-0")),
+        ("until", np.array([1.0, 2.0])),
+        ("until", np.array(np.inf)),
+        ("until", np.array(np.nan)),
+    ],
+)
+def test_array_of_another_shape_or_a_time_that_never_comes_is_refused(state, tmp_path, name, value):
+    path = tmp_path / "state.npz"
+    save(state, path)
+    with np.load(path) as file:
+        arrays = dict(file) | {name: value}
+    np.savez(path, **arrays)
+    found, why = restore(path)
+    assert (0, True) == (len(found.node), "is no whole state of a fleet" in why)
+
+
+def test_state_that_judged_nothing_yet_comes_back(tmp_path):
+    save(State.new(), tmp_path / "state.npz")
+    assert restore(tmp_path / "state.npz")[1] is None
+
+
 def test_absent_file_begins_empty_and_says_so(tmp_path):
     found, why = restore(tmp_path / "none")
     assert 0 == len(found.node)

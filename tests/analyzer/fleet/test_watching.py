@@ -83,6 +83,17 @@ def test_what_was_judged_is_not_judged_again(fleet):
     assert (0, first.state.until) == (again.judged, again.state.until)
 
 
+def test_checks_older_than_those_judged_before_say_that_a_clock_was_ahead(fleet):
+    told = fleet()
+    ahead = replace(told, times=told.times + 86_400)
+    state = watch(ahead, State.new(), BUDGET).state
+    found = watch(told, state, BUDGET)
+    words = "nothing was judged: the last check is 86400 s older than one judged before"
+    assert (0, state.until) == (found.judged, found.state.until)
+    assert any(word.startswith(words) for word in found.missing)
+    assert not any("a clock was ahead" in word for word in watch(ahead, state, BUDGET).missing)
+
+
 def test_alarm_that_is_on_stands_in_the_next_pass_with_its_time(fleet):
     told = fleet(change=slow)
     first = watch(part(told, 0, 280), State.new(), BUDGET)

@@ -312,8 +312,14 @@ def test_operations_of_no_whole_step_are_refused(ops):
         ({"offset_error_seconds": None}, 0.0),
         ({"offset_error_seconds": float("nan")}, 0.0),
         ({"offset_error_seconds": "-1"}, 0.0),
+        ({"offset_error_seconds": 10**400}, 0.0),
+        ("x", 0.0),
         (None, 0.0),
     ],
 )
 def test_how_well_the_clocks_agree_comes_with_the_archive(archive, clock, error):
     assert error == from_run(_run(archive, meta={"clock": clock})).clock_error
+
+
+def test_a_layout_that_is_no_mapping_is_as_none(archive):
+    assert from_run(_run(archive)).layout == from_run(_run(archive, meta={"layout": "dp"})).layout

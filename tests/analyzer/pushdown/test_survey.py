@@ -6,7 +6,7 @@ from analyzer.load.prometheus.errors import RequestError
 from analyzer.pushdown import queries
 from analyzer.pushdown.rules import recorded
 from analyzer.pushdown.signals import OWN, TEMPERATURE
-from analyzer.pushdown.survey import MOST, require_rules, survey, survey_span
+from analyzer.pushdown.survey import MOST, STANDSTILL, require_rules, survey, survey_span
 
 COUNT = {"run": "r", "pp": "0", "tp": "0"}
 
@@ -111,6 +111,23 @@ def test_ranks_that_stopped_are_suspects_while_most_go_on(gone, expected):
     connection = Answers(heartbeat=[(_rank(rank), 1.0) for rank in gone])
 
     assert expected == [one.rank for one in survey(connection, "r", 1000.0).suspects]
+
+
+@pytest.mark.parametrize(
+    ("stopped", "suspects", "cut"),
+    [(64, MOST, ()), (80, MOST, (("r", STANDSTILL),)), (6000, 0, ())],
+)
+def test_a_rack_that_stopped_in_a_large_run_is_suspected_and_more_than_were_asked_for_are_told(
+    stopped, suspects, cut
+):
+    connection = Answers(**{
+        "rank:count": [({"run": "r", "world_size": "10000"}, 10_000.0)],
+        "count by (run)": [({"run": "r"}, float(stopped))],
+        "heartbeat": [(_rank(rank), 1.0) for rank in range(MOST)],
+    })  # fmt: skip
+    found = survey(connection, "r", 1000.0)
+
+    assert (suspects, cut) == (len(found.suspects), found.cut)
 
 
 def test_a_span_without_records_says_what_the_rules_need():
