@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from collector.contract.words import ExitCode
-from lockstep import output, synth_trials
+from lockstep import output, score_lines, synth_trials
 from lockstep.output import Format
 
 RESULTS_FILE = "synth.jsonl"
@@ -71,7 +71,7 @@ def _lines(wanted: list[synth_trials.SynthTrial], out: Path, *, anew: bool) -> l
             )
         for done, line in enumerate(synth_trials.judged(todo) if todo else (), 1):
             lines[_key(line)] = line
-            _append(path, line)
+            score_lines.append(path, line)
             left = (monotonic() - begun) / done * (len(todo) - done)
             show("simulating", f"run {done} of {len(todo)}, about {left / 60:.0f} min left")
     except OSError as error:
@@ -98,28 +98,7 @@ def _read(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
     return lines
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
-    """Adds a line to the results, on a line of its own even after a torn one."""
-    held = path.read_bytes() if path.exists() else b""
-    torn = held != b"" and not held.endswith(b"\n")
-    with path.open("a", encoding="utf-8") as file:
-        file.write("\n" * torn + json.dumps(line) + "\n")
-
-
 def _table(tree: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
-    rivals = tree["baselines"]
-    header = ("figure (simulated)", "lockstep", "counts", "95 % interval", *rivals)
-    rows = [
-        (
-            name,
-            _number(figure["value"]),
-            f"{figure['count']} of {figure['of']}" if "of" in figure and "count" in figure else "",
-            " to ".join(_number(bound) for bound in figure.get("interval") or ()),
-            *(_number(rivals[rival].get(name, {}).get("value")) for rival in rivals),
-        )
-        for name, figure in tree.items()
-        if isinstance(figure, dict) and "value" in figure
-    ]
     causes = [
         (
             cause,
@@ -131,7 +110,7 @@ def _table(tree: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
     head = f"simulated fleets, variant {tree['variant']}, seeds from {tree['seed']}"
     parts = [
         head,
-        output.grid(header, rows),
+        score_lines.figures(tree, "figure (simulated)"),
         output.grid(("cause (simulated)", "place named", "with its cause", "instead"), causes),
     ]
     wrong = [sentence for line in lines if (sentence := mistake(line))]
@@ -173,7 +152,3 @@ def _injected(fault: Mapping[str, Any]) -> str:
 
 def _place(one: Mapping[str, Any]) -> str:
     return str(one.get("link") or one["node"]) if one["rank"] is None else f"rank {one['rank']}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep import diagnosis, truth
+from lockstep import diagnosis, score_lines, truth
 from workloads.models import configs
 from workloads.spec import Layout
 
@@ -189,11 +189,7 @@ def read(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 def append(folder: Path, line: Mapping[str, Any]) -> None:
     """Adds a line to the results, on a line of its own even after a torn one."""
-    path = folder / RESULTS_FILE
-    held = path.read_bytes() if path.exists() else b""
-    torn = held != b"" and not held.endswith(b"\n")
-    with path.open("a", encoding="utf-8") as file:
-        file.write("\n" * torn + json.dumps(line, allow_nan=False) + "\n")
+    score_lines.append(folder / RESULTS_FILE, line)
 
 
 def _node_hours(grid: "Grid") -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collector.contract.words import ExitCode
-from lockstep import output
+from lockstep import output, score_lines
 from lockstep.output import Format
 
 if TYPE_CHECKING:
@@ -187,21 +187,11 @@ def _lines(
 
 
 def _table(tree: Mapping[str, Any], lines: list[dict[str, Any]]) -> str:
-    rivals = tree["baselines"]
-    header = ("figure", "lockstep", "counts", "95 % interval", *rivals)
-    rows = [
-        (
-            name,
-            _number(figure["value"]),
-            f"{figure['count']} of {figure['of']}" if "of" in figure and "count" in figure else "",
-            " to ".join(_number(bound) for bound in figure.get("interval") or ()),
-            *(_number(rivals[rival][name]["value"]) for rival in rivals),
-        )
-        for name, figure in tree.items()
-        if isinstance(figure, dict) and "value" in figure
-    ]
     devices = "emulated devices" if tree["emulated_devices"] else "no emulated devices"
-    parts = [f"{tree['setting']}, {devices}, seeds from {tree['seed']}", output.grid(header, rows)]
+    parts = [
+        f"{tree['setting']}, {devices}, seeds from {tree['seed']}",
+        score_lines.figures(tree, "figure"),
+    ]
     wrong = [sentence for line in lines if (sentence := _mistake(line))]
     if wrong:
         parts.append("\n".join(["wrong:", *(f"  {each}" for each in wrong)]))
@@ -223,7 +213,3 @@ def _mistake(line: Mapping[str, Any]) -> str | None:
     ]
     factor = "" if size is None else f" ({size:.2f}x)"
     return f"{line['trial']}: injected {words[0]}{factor}, named {words[1]}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
