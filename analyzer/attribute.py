@@ -8,26 +8,26 @@ import numpy as np
 from analyzer.align import align
 from analyzer.anomalies.add import with_hardware
 from analyzer.causes import CAUSES
-from analyzer.contrast import column_of, gpu_words
-from analyzer.cost import Cost, cost, of_change
-from analyzer.culprit import culprit
+from analyzer.cost.loss import charged, loss
+from analyzer.cost.step_time import Cost, cost, of_change
+from analyzer.culprits.link import link_culprit
+from analyzer.culprits.node import whole_nodes
+from analyzer.culprits.rack import by_place
+from analyzer.culprits.rank import culprit
+from analyzer.culprits.slow_nodes import pooled, settled
+from analyzer.culprits.uniform import alike
 from analyzer.detectors import DETECTORS
 from analyzer.doubt import believed, doubted
 from analyzer.from_operations import Look, adds, look
-from analyzer.link_culprit import link_culprit
-from analyzer.loss import charged, loss
-from analyzer.node_culprit import whole_nodes
 from analyzer.posterior import Posterior, posterior
-from analyzer.power import smallest_noticed
-from analyzer.rack import by_place
 from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
-from analyzer.shift import blocks, column_medians
-from analyzer.slow_nodes import pooled, settled
-from analyzer.slowness import NATURAL_SPREAD
-from analyzer.strata import strata
-from analyzer.uniform import alike
+from analyzer.slowness.contrast import column_of, gpu_words
+from analyzer.slowness.power import smallest_noticed
+from analyzer.slowness.shift import blocks, column_medians
+from analyzer.slowness.strata import strata
+from analyzer.slowness.worth import NATURAL_SPREAD
 
 BLOCKS_AT_LEAST = 6
 """Three before and three after a change are the fewest that a shift is found in."""

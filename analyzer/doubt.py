@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.contrast import contrast, gpu_words, query
 from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
 from analyzer.signs.series import SCRAPE_SECONDS
+from analyzer.slowness.contrast import contrast, gpu_words, query
 from collector.contract import metrics
 from collector.contract.words import Cause
 

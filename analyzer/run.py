@@ -228,8 +228,8 @@ class Verdict:
 
     `missing` says what was not there, `provenance` what was emulated or simulated, `lost_money`
     the lost GPU-hours at the price given (None = no price); `lost_per_day` is as
-    analyzer.loss.PerDay tells it, and `recurrence` how often its culprits were culprits before
-    (analyzer.recurrence).
+    analyzer.cost.loss.PerDay tells it, and `recurrence` how often its culprits were culprits before
+    (analyzer.cost.recurrence).
     """
 
     run: str

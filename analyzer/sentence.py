@@ -4,8 +4,8 @@ import dataclasses
 from datetime import datetime
 
 from analyzer.node_words import NODE_CAUSE_WORDS
-from analyzer.power import smallest_noticed
 from analyzer.run import Culprit, Grid, Verdict
+from analyzer.slowness.power import smallest_noticed
 from collector.contract.words import Cause
 
 CAUSE_WORDS: dict[str, str] = {

@@ -15,8 +15,8 @@ def remembering(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":
     """
     import numpy as np
 
+    from analyzer.cost.recurrence import recurrence
     from analyzer.load.verdicts import siblings
-    from analyzer.recurrence import recurrence
 
     verdict, grid = diagnosed.verdict, diagnosed.grid
     ends = grid.end[np.isfinite(grid.end)]

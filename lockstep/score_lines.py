@@ -17,7 +17,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def figures(tree: Mapping[str, Any], title: str) -> str:
-    """The figures of `analyzer.score`, with their counts and intervals, beside all baselines."""
+    """What `analyzer.scoring.score` counted, with intervals, beside all baselines."""
     rivals = tree["baselines"]
     rows = [
         (

@@ -32,8 +32,8 @@ def score_synth(
     Raises:
         CommandError: 65, the results cannot be kept; 70, a run could not be judged.
     """
-    from analyzer.score import score
-    from analyzer.score_causes import score_causes
+    from analyzer.scoring.by_cause import score_causes
+    from analyzer.scoring.score import score
 
     lines = _lines(synth_trials.trials(runs, seed, variant), out, anew=anew)
     failed = [line["failed"] for line in lines if "failed" in line]
@@ -123,7 +123,7 @@ def _table(tree: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
 
 def mistake(line: Mapping[str, Any]) -> str | None:
     """How a verdict differs from the truth, in words; None where it is right."""
-    from analyzer.score import is_found, is_right
+    from analyzer.scoring.score import is_found, is_right
 
     truths, culprits = line["truths"], line["verdict"]["culprits"]
     right = all(is_found(fault, line["verdict"]) for fault in truths) and all(

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analyzer.score import Case
+    from analyzer.scoring.score import Case
 
 PROCESSES = 2
 RUNS_PER_PROCESS = 25
@@ -80,9 +80,9 @@ def judge(trial: SynthTrial) -> dict[str, Any]:
 def _line(trial: SynthTrial) -> dict[str, Any]:
     """Makes and diagnoses one run."""
     from analyzer.attribute import diagnose
-    from analyzer.baselines import baseline_answers
-    from analyzer.replay import detection_delay
     from analyzer.rivals import rival_answers
+    from analyzer.scoring.baselines import baseline_answers
+    from analyzer.scoring.replay import detection_delay
     from analyzer.synth.draw import drawn
     from analyzer.synth.whole import labelled
     from analyzer.verdict_json import verdict_json
@@ -117,7 +117,7 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
 
 def case(line: Mapping[str, Any]) -> "Case":
     """A line of the results as the analyzer scores it."""
-    from analyzer.score import Case
+    from analyzer.scoring.score import Case
 
     first, *more = line["truths"] or [None]
     keys = ("verdict", "delay_seconds", "node_hours", "baselines")

@@ -15,7 +15,7 @@ from workloads.spec import Layout
 
 if TYPE_CHECKING:
     from analyzer.run import Grid
-    from analyzer.score import Case
+    from analyzer.scoring.score import Case
 
 RESULTS_FILE = "results.jsonl"
 END_SECONDS = 20.0
@@ -145,8 +145,8 @@ def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:
     Raises:
         CommandError: 65, the archive cannot be read.
     """
-    from analyzer.baselines import baseline_answers
-    from analyzer.replay import detection_delay
+    from analyzer.scoring.baselines import baseline_answers
+    from analyzer.scoring.replay import detection_delay
     from analyzer.verdict_json import verdict_json
 
     diagnosed = diagnosis.diagnose(archive)
@@ -167,7 +167,7 @@ def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:
 
 def case(line: Mapping[str, Any]) -> "Case":
     """A line of the results as the analyzer scores it."""
-    from analyzer.score import Case
+    from analyzer.scoring.score import Case
 
     keys = ("truth", "verdict", "delay_seconds", "node_hours", "baselines")
     return Case(**{key: line[key] for key in keys})

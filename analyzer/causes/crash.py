@@ -1,8 +1,8 @@
 """The rank's process is gone."""
 
 from analyzer import signs
-from analyzer.contrast import query
 from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.slowness.contrast import query
 from collector.contract import metrics
 from collector.contract.words import Cause
 

@@ -1,8 +1,8 @@
 """The rank waits for its input data."""
 
 from analyzer import signs
-from analyzer.contrast import contrast, query
 from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.slowness.contrast import contrast, query
 from collector.contract import metrics
 from collector.contract.words import Cause, Phase
 

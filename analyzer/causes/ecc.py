@@ -1,10 +1,10 @@
 """The GPU's memory makes errors: corrected ones cost time, uncorrectable ones cost rows."""
 
 from analyzer import signs
-from analyzer.contrast import compute_share
 from analyzer.run import Evidence, Fact, Finding, Grid
 from analyzer.signs.weigh import weigh
 from analyzer.signs.xid import logged
+from analyzer.slowness.contrast import compute_share
 from collector.contract.words import Cause
 
 

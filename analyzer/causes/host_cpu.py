@@ -1,6 +1,7 @@
 """The host does not give the rank the CPU it needs."""
 
-from analyzer.contrast import (
+from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.slowness.contrast import (
     QUEUED,
     THROTTLED,
     clock_event,
@@ -11,7 +12,6 @@ from analyzer.contrast import (
     throttle_rate,
     time_contrast,
 )
-from analyzer.run import Evidence, Fact, Finding, Grid
 from collector.contract import metrics
 from collector.contract.words import CLOCK_EVENT_REASONS, Cause, Phase
 

@@ -1,9 +1,9 @@
 """The way between host and GPU has become narrow, or repeats itself."""
 
 from analyzer import signs
-from analyzer.contrast import compute_share
 from analyzer.run import Evidence, Fact, Finding, Grid
 from analyzer.signs.weigh import against, weigh
+from analyzer.slowness.contrast import compute_share
 from collector.contract.words import Cause
 
 

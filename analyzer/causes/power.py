@@ -1,6 +1,7 @@
 """The GPU is held at a power cap, or braked from outside, and lowers its clock."""
 
-from analyzer.contrast import (
+from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.slowness.contrast import (
     SM_CLOCK,
     THROTTLED,
     clock_event,
@@ -11,7 +12,6 @@ from analyzer.contrast import (
     query,
     throttle_rate,
 )
-from analyzer.run import Evidence, Fact, Finding, Grid
 from collector.contract import metrics
 from collector.contract.words import Cause
 

@@ -1,7 +1,8 @@
 """The GPU computes slowly although nothing that it tells explains it."""
 
 from analyzer import signs
-from analyzer.contrast import (
+from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.slowness.contrast import (
     QUEUED,
     SM_CLOCK,
     THROTTLED,
@@ -15,7 +16,6 @@ from analyzer.contrast import (
     throttle_rate,
     time_contrast,
 )
-from analyzer.run import Evidence, Fact, Finding, Grid
 from collector.contract import metrics
 from collector.contract.words import CLOCK_EVENT_REASONS, Cause
 

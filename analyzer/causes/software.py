@@ -3,7 +3,12 @@
 import numpy as np
 
 from analyzer import signs
-from analyzer.contrast import (
+from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
+from analyzer.signs.series import spans
+from analyzer.signs.software import Change, changes, mates, software
+from analyzer.signs.software import query as software_query
+from analyzer.signs.weigh import against, weigh
+from analyzer.slowness.contrast import (
     THROTTLED,
     clock_event,
     column_of,
@@ -12,11 +17,6 @@ from analyzer.contrast import (
     query,
     throttle_rate,
 )
-from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
-from analyzer.signs.series import spans
-from analyzer.signs.software import Change, changes, mates, software
-from analyzer.signs.software import query as software_query
-from analyzer.signs.weigh import against, weigh
 from collector.contract import metrics
 from collector.contract.words import CLOCK_EVENT_REASONS, Cause
 

@@ -6,7 +6,15 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.shift import Blocks, Shift, block_means, blocks, column_medians, highest, sustained
+from analyzer.slowness.shift import (
+    Blocks,
+    Shift,
+    block_means,
+    blocks,
+    column_medians,
+    highest,
+    sustained,
+)
 
 FLOOR = float(np.log(1.10))
 """As GREYHOUND's verification (ATC'25): less is drift of the machine, not a change of the run."""

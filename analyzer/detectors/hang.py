@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid, RankInfo
-from analyzer.stopped import (
+from analyzer.slowness.stopped import (
     alive_until,
     dead,
     died_first,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.past import OWN_SHARE, own_change
 from analyzer.run import Finding, Grid
-from analyzer.shift import block_means, blocks, highest, others_median
-from analyzer.slowness import is_slow, slow_finding
-from analyzer.strata import MAJORITY, strata
+from analyzer.slowness.past import OWN_SHARE, own_change
+from analyzer.slowness.shift import block_means, blocks, highest, others_median
+from analyzer.slowness.strata import MAJORITY, strata
+from analyzer.slowness.worth import is_slow, slow_finding
 
 
 class History:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from analyzer.load.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import part_of_nodes
-from analyzer.shift import Blocks, Shift, blocks, highest, refine, sustained
 from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, movements
-from analyzer.transfers import by_block, median, transfers
+from analyzer.slowness.shift import Blocks, Shift, blocks, highest, refine, sustained
+from analyzer.slowness.transfers import by_block, median, transfers
 
 FLOOR = 0.10
 """Of a usual step, by the medians of the steps."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.past import OWN_SHARE, own_change
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.shift import (
+from analyzer.slowness.past import OWN_SHARE, own_change
+from analyzer.slowness.shift import (
     Blocks,
     Shift,
     block_means,
@@ -18,7 +18,8 @@ from analyzer.shift import (
     highest,
     sustained,
 )
-from analyzer.slowness import (
+from analyzer.slowness.strata import MAJORITY, strata
+from analyzer.slowness.worth import (
     NATURAL_SPREAD,
     STEPS_AT_LEAST,
     TRANSIENT_FLOOR,
@@ -27,7 +28,6 @@ from analyzer.slowness import (
     slow_finding,
     span_edges,
 )
-from analyzer.strata import MAJORITY, strata
 
 FLOOR = float(np.log(1.03))
 """The smallest slowdown of a node recorded: it is shared by several ranks, and a page needs 2 to

@@ -6,9 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.shift import Blocks, Shift, block_means, blocks, constant, highest, others_median
-from analyzer.slowness import is_slow, is_slow_throughout, slow_finding
-from analyzer.strata import MAJORITY, strata
+from analyzer.slowness.shift import (
+    Blocks,
+    Shift,
+    block_means,
+    blocks,
+    constant,
+    highest,
+    others_median,
+)
+from analyzer.slowness.strata import MAJORITY, strata
+from analyzer.slowness.worth import is_slow, is_slow_throughout, slow_finding
 
 
 class Peers:

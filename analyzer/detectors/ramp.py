@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.course import Shape, hinge
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.shift import (
+from analyzer.slowness.course import Shape, hinge
+from analyzer.slowness.shift import (
     MAD_TO_SIGMA,
     MEDIAN_EFFICIENCY,
     NOISE_FLOOR,
@@ -19,8 +19,8 @@ from analyzer.shift import (
     others_median,
     widening,
 )
-from analyzer.slowness import FLOOR, long_enough, slow_finding
-from analyzer.strata import MAJORITY, strata
+from analyzer.slowness.strata import MAJORITY, strata
+from analyzer.slowness.worth import FLOOR, long_enough, slow_finding
 
 LEVEL_SHARE = 4
 """The level before a ramp is that of the first fourth of the blocks."""

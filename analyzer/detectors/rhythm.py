@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from analyzer.course import Shape
 from analyzer.run import Finding, Grid
-from analyzer.shift import (
+from analyzer.slowness.course import Shape
+from analyzer.slowness.shift import (
     Blocks,
     block_means,
     blocks,
@@ -15,14 +15,14 @@ from analyzer.shift import (
     highest,
     others_median,
 )
-from analyzer.slowness import (
+from analyzer.slowness.strata import MAJORITY, strata
+from analyzer.slowness.worth import (
     FLOOR,
     NATURAL_SPREAD,
     TRANSIENT_FLOOR,
     long_enough,
     slow_finding,
 )
-from analyzer.strata import MAJORITY, strata
 
 SCALES = (2, 3, 4)
 """Blocks that are joined into one. An excess in half of the steps is on and off between short

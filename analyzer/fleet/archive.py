@@ -17,7 +17,7 @@ from analyzer.fleet.arrays import Fleet
 from analyzer.fleet.metrics import Watched
 from analyzer.fleet.placing import Placing, Ranks
 from analyzer.run import LoadError
-from analyzer.strata import MAJORITY
+from analyzer.slowness.strata import MAJORITY
 from collector.contract import archive
 
 FloatArray = NDArray[np.float32]
@@ -110,7 +110,7 @@ def _ranks(file: Path) -> Ranks:
 
 
 def _strata(stages: Sequence[int], parts: Sequence[int]) -> NDArray[np.str_]:
-    """As analyzer.strata: where a tensor-parallel part has too few ranks, the whole stage."""
+    """As slowness.strata: where a tensor-parallel part has too few ranks, the whole stage."""
     places = list(zip(stages, parts, strict=True))
     ranks = Counter(places)
     small = {stage for (stage, _), count in ranks.items() if count < MAJORITY}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analyzer.fleet.peers import middle
 from analyzer.fleet.streams import Streams, before
-from analyzer.shift import MAD_TO_SIGMA
+from analyzer.slowness.shift import MAD_TO_SIGMA
 
 FloatArray = NDArray[np.float32]
 
@@ -56,7 +56,7 @@ class Noise:
 
 
 def noise(streams: Streams, floor: FloatArray) -> Noise:
-    """The noise of all streams; typical is what those that have learned have (analyzer.shift).
+    """The noise of all streams; typical is what those that learned have (slowness.shift).
 
     Args:
         streams: Of (M, G).

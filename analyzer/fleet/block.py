@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from analyzer.fleet import peers
 from analyzer.fleet.baseline import Noise, learn, noise
+from analyzer.fleet.decisions import has_recovered, may_be_reported
 from analyzer.fleet.metrics import Watched
 from analyzer.fleet.presence import Presence
-from analyzer.fleet.sequential import Limits, Samples, advance, samples
-from analyzer.fleet.streams import Streams
+from analyzer.fleet.sequential import SUSPICION, Limits, Samples, advance, samples
+from analyzer.fleet.streams import Streams, Test
 
 FloatArray = NDArray[np.float32]
 
@@ -57,6 +58,7 @@ class Block:
         self._noise.take(noise(self._streams, self._floor))
         self._residuals = np.empty((0, *self._streams.centre.shape), dtype=np.float32)
         self._samples: Samples | None = None
+        self._before: Test | None = None
 
     def prepare(self, told: FloatArray) -> None:
         """Take the values of some checks, (T, M of the block, G told of).
@@ -79,6 +81,41 @@ class Block:
         assert self._samples is not None
         leading[self.rows] = advance(self._streams, self._samples, check, when, self._limits)
         judged[self.rows] = self._samples.judged[check]
+
+    def run_ahead(self, times: Sequence[float], suspected: NDArray[np.bool_]) -> bool:
+        """Judge all prepared checks as if nothing were decided in between.
+
+        That is right where nothing is, and most checks are so. Whoever has a decision to take takes
+        the block `back` and goes check by check.
+
+        Args:
+            times: Unix seconds of the checks.
+            suspected: (M, G) of the fleet; this block's rows become those that must not learn.
+
+        Returns:
+            Whether a check has something to decide (`decisions.Decisions.take`).
+        """
+        assert self._samples is not None
+        self._before = self._streams.test()
+        on = np.isfinite(self._streams.alarmed)
+        some_on = bool(on.any())
+        for check, when in enumerate(times):
+            leading = advance(self._streams, self._samples, check, when, self._limits)
+            highest = leading.max(initial=0)
+            if some_on and has_recovered(on, leading, self._limits.nats).any():
+                return True
+            if highest >= self._limits.nats:
+                judged = self._samples.judged[check]
+                if may_be_reported(on, leading, judged, self._limits.nats).any():
+                    return True
+            if highest >= SUSPICION:
+                suspected[self.rows] |= leading >= SUSPICION
+        return False
+
+    def back(self) -> None:
+        """Be as before `run_ahead`."""
+        assert self._before is not None
+        self._streams.put_test(self._before)
 
     def learn(self, chosen: NDArray[np.bool_]) -> None:
         """Learn the prepared checks, of the chosen streams of the fleet."""

@@ -41,8 +41,8 @@ class Decisions:
         on = np.isfinite(self.streams.alarmed)
         if not on.any() and leading.max(initial=0) < self.nats:
             return
-        self._recover(on & (leading < RECOVERED * self.nats), when)
-        self._report(judged & ~on & (leading >= self.nats), leading, judged, when)
+        self._recover(has_recovered(on, leading, self.nats), when)
+        self._report(may_be_reported(on, leading, judged, self.nats), leading, judged, when)
 
     def readings(self) -> list[tuple[Reading, float | None]]:
         """Every alarm of the pass, and when it ended; None = it is on."""
@@ -86,6 +86,20 @@ class Decisions:
             self.streams.alarmed[place] = when
         for one in read(self.streams, chosen, self.noise):
             self._begun[one.metric, one.gpu] = one
+
+
+def has_recovered(
+    on: NDArray[np.bool_], leading: FloatArray, nats: float
+) -> NDArray[np.bool_]:
+    """Which of the streams that are on have recovered."""
+    return on & (leading < RECOVERED * nats)
+
+
+def may_be_reported(
+    on: NDArray[np.bool_], leading: FloatArray, judged: NDArray[np.bool_], nats: float
+) -> NDArray[np.bool_]:
+    """Which streams have the evidence for an alarm; e-BH has the last word."""
+    return judged & ~on & (leading >= nats)
 
 
 def _places(chosen: NDArray[np.bool_]) -> list[Place]:

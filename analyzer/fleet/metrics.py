@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from analyzer.slowness import NATURAL_SPREAD
+from analyzer.slowness.worth import NATURAL_SPREAD
 from collector.contract.metrics import (
     GPU_CLOCK,
     GPU_POWER,

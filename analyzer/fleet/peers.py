@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.shift import MAD_TO_SIGMA
-from analyzer.strata import MAJORITY
+from analyzer.slowness.shift import MAD_TO_SIGMA
+from analyzer.slowness.strata import MAJORITY
 
 FloatArray = NDArray[np.float32]
 

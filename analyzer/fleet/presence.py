@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.strata import MAJORITY
+from analyzer.slowness.strata import MAJORITY
 
 FloatArray = NDArray[np.float32]
 

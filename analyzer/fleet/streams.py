@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from analyzer.fleet.likelihood import SHIFTS
 
 FloatArray = NDArray[np.float32]
+Test = tuple[FloatArray, FloatArray, FloatArray, NDArray[np.float64]]
+"""Evidence, length, excess and onset: what one check of the test changes."""
 
 
 @dataclass(slots=True)
@@ -73,6 +75,14 @@ class Streams:
         for field in fields(self):
             getattr(found, field.name)[(..., *here)] = getattr(self, field.name)[(..., *there)]
         return found
+
+    def test(self) -> Test:
+        """A copy of what the test changes."""
+        return self.evidence.copy(), self.length.copy(), self.excess.copy(), self.onset.copy()
+
+    def put_test(self, before: Test) -> None:
+        """Be again as when `before` was copied."""
+        self.evidence[...], self.length[...], self.excess[...], self.onset[...] = before
 
     def clear(self, chosen: NDArray[np.bool_]) -> None:
         """Drop the evidence of the chosen streams, (M, G); what was learned of them stays."""

@@ -100,17 +100,36 @@ def _judge(
     decisions: Decisions,
     pool: ThreadPoolExecutor,
 ) -> None:
-    """Some checks: prepared and learned metric by metric, decided on check by check."""
+    """Some checks: prepared, judged and learned metric by metric, decided on check by check."""
     values = fleet.values[some]
-    list(pool.map(lambda block: block.prepare(values[:, block.rows]), blocks))
-    shape = decisions.streams.centre.shape
-    leading, judged, suspected = (np.zeros(shape, dtype) for dtype in (np.float32, bool, bool))
-    for check, when in enumerate(fleet.times[some].tolist()):
+    times = fleet.times[some].tolist()
+    suspected = np.zeros(decisions.streams.centre.shape, dtype=np.bool_)
+
+    def ahead(block: Block) -> bool:
+        block.prepare(values[:, block.rows])
+        return block.run_ahead(times, suspected)
+
+    if any(list(pool.map(ahead, blocks))):
+        _decide(times, blocks, decisions, suspected)
+    list(pool.map(lambda block: block.learn(~suspected), blocks))
+
+
+def _decide(
+    times: Sequence[float],
+    blocks: Sequence[Block],
+    decisions: Decisions,
+    suspected: NDArray[np.bool_],
+) -> None:
+    """Check by check, because a decision is over all metrics and changes what follows."""
+    leading, judged = (np.zeros(suspected.shape, dtype) for dtype in (np.float32, np.bool_))
+    suspected[...] = False
+    for block in blocks:
+        block.back()
+    for check, when in enumerate(times):
         for block in blocks:
             block.advance(check, when, leading, judged)
         suspected |= leading >= SUSPICION
         decisions.take(leading, judged, when)
-    list(pool.map(lambda block: block.learn(~suspected), blocks))
 
 
 def _behind(fleet: Fleet, state: State) -> tuple[str, ...]:

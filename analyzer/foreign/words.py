@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from analyzer import course
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Fact, Verdict
 from analyzer.sentence import CERTAINTY
+from analyzer.slowness import course
 from analyzer.workers import Lateness, Suspect
 
 OWN_QUERY = "duration of forward-compute and backward-compute by dp_rank, stage, mb_id"

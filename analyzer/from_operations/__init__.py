@@ -10,7 +10,7 @@ from analyzer import foreign
 from analyzer.from_operations.placed import Own, Placed, place
 from analyzer.load import optrace
 from analyzer.run import Finding, Grid, LoadError, Run, Verdict
-from analyzer.slowness import long_enough
+from analyzer.slowness.worth import long_enough
 
 MOST_OPERATIONS = 2_000_000
 """Rows that are taken apart in some ten seconds; windows judge all steps in any case."""

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.cost import Cost, spans
+from analyzer.cost.step_time import Cost, spans
 from analyzer.from_operations import Look, agreed
 from analyzer.from_operations.placed import Own, Placed
 from analyzer.run import Finding, Grid, Rejected
-from analyzer.slowness import shares
+from analyzer.slowness.worth import shares
 
 DETECTOR = "operations"
 REFUTED = {

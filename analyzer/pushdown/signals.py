@@ -14,7 +14,7 @@ less."""
 PLACE = "lockstep:rank:place"
 PLACE_LABELS = ("world_size", "dp", "pp", "tp", "node", "gpu", "uuid")
 STRATUM = ("run", "pp", "tp")
-"""Ranks that must behave alike (analyzer.strata; reference 7, L2)."""
+"""Ranks that must behave alike (analyzer.slowness.strata; reference 7, L2)."""
 ABSOLUTE_ZERO = -273.15
 """In Celsius. A comparison is never true of NaN: it keeps every reading and drops none-readings."""
 

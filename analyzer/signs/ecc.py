@@ -4,11 +4,11 @@ As NVIDIA's "GPU Memory Error Management" has it of A100 and later: single-bit e
 and counted; an uncorrectable one is contained and its row put down for replacement at a reset.
 """
 
-from analyzer.contrast import gpu_words, query
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.signs.make import sign
 from analyzer.signs.series import Level, level, total
 from analyzer.signs.shape import Sign
+from analyzer.slowness.contrast import gpu_words, query
 from collector.contract import metrics
 
 CORRECTED_PER_SECOND = 1.0

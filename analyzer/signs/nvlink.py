@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from analyzer.contrast import gpu_words, query
 from analyzer.run import Finding, Grid
 from analyzer.signs.make import sign
 from analyzer.signs.series import Level, level, total
 from analyzer.signs.shape import Sign
+from analyzer.slowness.contrast import gpu_words, query
 from collector.contract import metrics
 
 ERRORS_PER_SECOND = 1.0

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.contrast import column_of
 from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.slowness.contrast import column_of
 
 SCRAPES = 2.0
 """Evidence is aligned to the onset within so many scrapes (reference 7, L6)."""

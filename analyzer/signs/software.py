@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.contrast import column_of
 from analyzer.run import Finding, Grid, Versions
 from analyzer.signs.series import tolerance
 from analyzer.signs.shape import Sign
+from analyzer.slowness.contrast import column_of
 from analyzer.versions import SOURCES
 
 MOST = 0.9

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analyzer.contrast import column_of, gpu_words, query
 from analyzer.run import Fact, Finding, Grid
 from analyzer.signs.series import tolerance
 from analyzer.signs.shape import Sign
 from analyzer.signs.xid_parts import APPLICATION, PART
+from analyzer.slowness.contrast import column_of, gpu_words, query
 from collector.contract import metrics
 from collector.contract.words import Cause
 from collector.contract.xid import describe

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.operations import Floats
-from analyzer.shift import MEDIAN_EFFICIENCY
+from analyzer.slowness.shift import MEDIAN_EFFICIENCY
 from analyzer.structure.facts import Facts, Structure
 from analyzer.whatif.kinds import COMPUTE
 from analyzer.workers.middle import mean

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.course import Shape, onset, rises, smooth
 from analyzer.operations import Flags, Floats
-from analyzer.shift import MEDIAN_EFFICIENCY, refine
+from analyzer.slowness.course import Shape, onset, rises, smooth
+from analyzer.slowness.shift import MEDIAN_EFFICIENCY, refine
 from analyzer.workers.beats import Beat, beats
 from analyzer.workers.itself import of_itself
 from analyzer.workers.limits import CHANCE, RECORD, highest_healthy

@@ -3,7 +3,7 @@
 import numpy as np
 
 from analyzer.operations import Flags, Floats
-from analyzer.shift import MAD_TO_SIGMA, MEDIAN_EFFICIENCY
+from analyzer.slowness.shift import MAD_TO_SIGMA, MEDIAN_EFFICIENCY
 from analyzer.workers.residuals import Series
 
 OWN_SHARE = 0.6

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.operations import Flags, Floats
-from analyzer.shift import MAD_TO_SIGMA
+from analyzer.slowness.shift import MAD_TO_SIGMA
 from analyzer.workers.cells import Cells
 from analyzer.workers.middle import mean, median
 from analyzer.workers.others import others_median

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from analyzer.operations import Floats, Ints
-from analyzer.shift import MAD_TO_SIGMA, MEDIAN_EFFICIENCY
+from analyzer.slowness.shift import MAD_TO_SIGMA, MEDIAN_EFFICIENCY
 from analyzer.workers.middle import median, spread
 
 MOST_BLOCKS = 48

@@ -96,7 +96,7 @@ def score(
 
         each = FaultSetting(nodes or 2, steps or 150, pace is Pace.ON, device_noise, seed)
         return score_faults(each, out, form, reanalyze=reanalyze)
-    from analyzer.score import score as figures
+    from analyzer.scoring.score import score as figures
     from lockstep import trials
 
     setting = trials.Setting(

@@ -9,7 +9,7 @@ from analyzer.align import align
 from analyzer.attribute import attribute, diagnose
 from analyzer.causes import CAUSES
 from analyzer.detectors.hang import Hang
-from analyzer.stopped import died_first
+from analyzer.slowness.stopped import died_first
 from analyzer.synth.fleet import Fault, Fleet
 from analyzer.synth.whole import labelled
 from collector.contract.words import Cause

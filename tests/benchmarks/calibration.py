@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from analyzer.calibration import CalibrationError, Pairs, Scaling, brier, platt, temperature
-from analyzer.score import LINK, calibration_error
+from analyzer.scoring.calibration import CalibrationError, Pairs, Scaling, brier, platt, temperature
+from analyzer.scoring.score import LINK, calibration_error
 
 Line = Mapping[str, Any]
 
@@ -66,7 +66,7 @@ def pairs(lines: Mapping[tuple[str, str], Line]) -> Pairs:
 
 
 def _is_right(truth: Mapping[str, Any] | None, culprit: Mapping[str, Any]) -> bool:
-    """As analyzer.score judges it."""
+    """As analyzer.scoring.score judges it."""
     if truth is None or culprit["cause"] != truth["cause"]:
         return False
     if culprit["scope"] == "link":

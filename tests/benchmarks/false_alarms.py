@@ -24,7 +24,7 @@ from analyzer.fleet.budget import NODE_MONTH_SECONDS, Budget
 from analyzer.fleet.metrics import QUIETEST, STEADY, Watched
 from analyzer.fleet.state import State
 from analyzer.fleet.watching import Pass, watch
-from analyzer.slowness import NATURAL_SPREAD
+from analyzer.slowness.worth import NATURAL_SPREAD
 from tests.benchmarks.fleet_noise import PERIOD, RECORDED_RHO, Noise
 
 NODE_MONTHS = float(os.environ.get("FALSE_ALARMS_NODE_MONTHS", "1000"))

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer import synth
-from analyzer.course import Shape
 from analyzer.operations import Floats, Trace
+from analyzer.slowness.course import Shape
 from analyzer.whatif.edit import slowed
 from analyzer.workers import Suspect, cells, judge
 

@@ -42,7 +42,7 @@ class Connection:
         self._seconds = seconds
         self._session = requests.Session()
         self._session.hooks["response"].append(self._look)
-        self._auth = _auth(access)
+        self._auth = authentication(access)
         # An answer that takes too long once does so again, and Retry-After may be hours.
         retry = Retry(
             connect=2, read=False, status=2, other=0, redirect=0, status_forcelist=AGAIN,
@@ -151,7 +151,8 @@ class _Bearer(AuthBase):
         return request
 
 
-def _auth(access: Access) -> AuthBase | None:
+def authentication(access: Access) -> AuthBase | None:
+    """How requests says who asks; a token goes before user and password."""
     if access.token is not None:
         return _Bearer(access.token)
     if access.user is not None:

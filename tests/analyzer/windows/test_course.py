@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.course import Shape, hinge, turns, words
+from analyzer.slowness.course import Shape, hinge, turns, words
 
 
 def noise(seed, count, size=0.05):

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from analyzer.align import align
 from analyzer.attribute import diagnose
+from analyzer.culprits.slow_nodes import settled
 from analyzer.detectors.nodes import Nodes
 from analyzer.detectors.peers import Peers
-from analyzer.score import is_right
-from analyzer.slow_nodes import settled
+from analyzer.scoring.score import is_right
 from analyzer.verdict_json import verdict_json
 
 FEW = settings(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analyzer import synth
-from analyzer.course import Shape
+from analyzer.slowness.course import Shape
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE

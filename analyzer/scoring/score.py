@@ -21,7 +21,7 @@ class Case:
     Attributes:
         truth: The injected fault as in truth.json (`rank`, `node`, `cause`), None = healthy.
         verdict: The verdict's JSON (DESIGN 3.4).
-        delay_seconds: From the fault's onset to the detection (analyzer.replay), None = not found.
+        delay_seconds: From onset to detection (analyzer.scoring.replay), None = not found.
         node_hours: Nodes times hours that the run lasted; counts for healthy runs.
         baselines: Baseline -> the rank it accuses, the ranks, or None (`baseline_answers`).
         more: Faults injected beside `truth`, where several were.

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from analyzer.contrast import column_of
-from analyzer.cost import cost
+from analyzer.cost.step_time import cost
 from analyzer.foreign.verdict import PAGE_EFFECT
 from analyzer.foreign.words import LATE_QUERY
 from analyzer.from_operations import Look
@@ -14,6 +13,7 @@ from analyzer.from_operations.adds import DETECTOR
 from analyzer.from_operations.placed import Placed
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
+from analyzer.slowness.contrast import column_of
 
 PAGE_SLOWDOWN = 1.10
 PAGE_BOUND = 0.03

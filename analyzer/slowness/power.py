@@ -3,7 +3,7 @@
 import numpy as np
 
 from analyzer.run import Grid
-from analyzer.shift import (
+from analyzer.slowness.shift import (
     MAD_TO_SIGMA,
     MEDIAN_EFFICIENCY,
     NOISE_FLOOR,
@@ -12,8 +12,8 @@ from analyzer.shift import (
     critical,
     others_median,
 )
-from analyzer.slowness import FLOOR
-from analyzer.strata import strata
+from analyzer.slowness.strata import strata
+from analyzer.slowness.worth import FLOOR
 
 SURELY = 3.0
 """Standard errors above what is asked for, so that nine in ten are noticed (see the tests): chance

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzer.cost import Cost, cost, of_change, spans
+from analyzer.cost.step_time import Cost, cost, of_change, spans
 from analyzer.run import Finding, Grid, Verdict
 
 LAST_SECONDS = 3600.0

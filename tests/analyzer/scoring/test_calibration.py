@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.calibration import CalibrationError, Scaling, brier, platt, temperature
-from analyzer.score import calibration_error
+from analyzer.scoring.calibration import CalibrationError, Scaling, brier, platt, temperature
+from analyzer.scoring.score import calibration_error
 
 
 def _told(seed, count=3000, *, by):

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.course import words
-from analyzer.excess import Excess, excess
 from analyzer.run import Finding as Found
 from analyzer.run import FloatGrid, Grid, RankInfo
-from analyzer.shift import Blocks, Shift, column_medians, refine, sustained
+from analyzer.slowness.course import words
+from analyzer.slowness.excess import Excess, excess
+from analyzer.slowness.shift import Blocks, Shift, column_medians, refine, sustained
 from collector.contract.words import Phase
 
 FLOOR = float(np.log(1.05))

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.score import Case, is_found, is_right, rate
+from analyzer.scoring.score import Case, is_found, is_right, rate
 from collector.contract.words import Cause
 
 
 def score_causes(cases: Sequence[Case]) -> dict[str, Any]:
-    """Figures beside those of `analyzer.score.score`.
+    """Figures beside those of `analyzer.scoring.score.score`.
 
     `cause_macro` is the mean over causes of `cause` (the fault's place was named with its cause,
     of all faults of that cause); `unknown` is a class of its own and not among them.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analyzer.attribute import attribute, diagnose
-from analyzer.cost import Cost, cost
-from analyzer.loss import DAY_SECONDS, LAST_SECONDS, loss, lost
+from analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss, lost
+from analyzer.cost.step_time import Cost, cost
 from analyzer.report.losses import losses
 from analyzer.report.what_if import gives_back
 from analyzer.verdict_json import verdict_json

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.course import CUT, Shape, hinge, turns
 from analyzer.run import FloatGrid, Grid
-from analyzer.shift import Blocks, Shift
+from analyzer.slowness.course import CUT, Shape, hinge, turns
+from analyzer.slowness.shift import Blocks, Shift
 
 OFF = 0.6
 """A periodic excess falls to at most this share of its high level in every turn: a steady one with

@@ -59,7 +59,7 @@ def pooled(
 
     The mean, and not the sum: what the ranks of a host tell comes from the same host, and is not
     independent (logarithmic opinion pool with equal weights; Genest and Zidek 1986). Facts stay
-    with their ranks; `analyzer.node_culprit` says them once.
+    with their ranks; `analyzer.culprits.node` says them once.
     """
     told = [tuple(each) for each in evidences]
     by_node: dict[tuple[str, str], list[int]] = {}

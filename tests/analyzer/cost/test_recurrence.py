@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzer.cost.recurrence import recurrence
 from analyzer.load.verdicts import Past, PastCulprit, PastRun, siblings
-from analyzer.recurrence import recurrence
 from analyzer.run import Culprit, Verdict
 
 NOW = 1_760_000_000.0

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.contrast import column_of
 from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.slowness.contrast import column_of
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10

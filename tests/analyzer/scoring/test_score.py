@@ -4,9 +4,9 @@ import pytest
 
 from analyzer.align import align
 from analyzer.attribute import diagnose
-from analyzer.baselines import baseline_answers
-from analyzer.replay import detection_delay, prefix
-from analyzer.score import Case, calibration_error, poisson_upper, rate, score
+from analyzer.scoring.baselines import baseline_answers
+from analyzer.scoring.replay import detection_delay, prefix
+from analyzer.scoring.score import Case, calibration_error, poisson_upper, rate, score
 from analyzer.verdict_json import verdict_json
 
 TRUTH = {"rank": 2, "node": None, "cause": "thermal", "from_step": 80}

@@ -1,7 +1,7 @@
 """Scores by cause: macro accuracy, recall of unknown, two faults in one run."""
 
-from analyzer.score import Case, score
-from analyzer.score_causes import score_causes
+from analyzer.scoring.by_cause import score_causes
+from analyzer.scoring.score import Case, score
 
 
 def _fault(rank, cause):

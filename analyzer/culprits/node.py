@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from analyzer.culprits.slow_nodes import node_of
 from analyzer.foreign.words import LATE_QUERY
 from analyzer.run import Culprit, Fact, Finding
-from analyzer.slow_nodes import node_of
 
 PLACE = re.compile(r'(rank|gpu|uuid|node)="[^"]*"')
 OWN_QUERY = "own_seconds of steps.parquet by rank, median by node"

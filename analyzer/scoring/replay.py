@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from analyzer.align import align
+from analyzer.culprits.slow_nodes import settled
 from analyzer.detectors import DETECTORS
 from analyzer.run import Run
-from analyzer.slow_nodes import settled
 from collector.contract.words import Cause
 
 EVERY_SECONDS = 0.5

@@ -1,0 +1,1 @@
+"""What slowness costs: step time, GPU-hours, money, and how often it came back."""

@@ -1,0 +1,1 @@
+"""Findings -> named culprits: a rank, a node, a link, a leaf or rack, or all alike."""

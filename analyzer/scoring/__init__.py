@@ -1,0 +1,1 @@
+"""How good verdicts are against labelled truth, and beside trivial answers."""

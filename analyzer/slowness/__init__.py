@@ -1,0 +1,1 @@
+"""How slow, since when and how certainly: statistics of ranks over windows."""
