@@ -43,23 +43,29 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
     last_time: dict[str, FloatGrid] = {}
     scraped_until = np.full(len(ranks), np.nan)
     intervals: list[float] = []
-    keyed = samples.assign(key=_keys(samples))
-    for node, rows in keyed.groupby("node", sort=True):
+    codes, names = _keys(samples)
+    time, value = (samples[name].to_numpy(dtype=float) for name in ("time", "value"))
+    rank, gpu = (_numbers(samples[name]) for name in ("rank", "gpu"))
+    down = (samples["metric"] == "up").to_numpy(dtype=bool) & ~(value > 0)
+    for node, of_node in sorted(samples.groupby("node").indices.items()):
+        rows = np.asarray(of_node, dtype=np.int64)
         columns = np.array([i for i, info in enumerate(ranks) if info.node == node], dtype=int)
         if columns.size == 0:
             continue
-        scraped = rows.loc[(rows["metric"] != "up") | (rows["value"] > 0), "time"]
+        scraped = time[rows[~down[rows]]]
         scraped_until[columns] = scraped.max() if len(scraped) else np.nan
-        told = _told(rows, [ranks[column] for column in columns])
-        times = np.unique(told["time"].to_numpy(dtype=float))
+        told, about = _told(rank[rows], gpu[rows], [ranks[column] for column in columns])
+        if not len(told):
+            continue
+        told = rows[told]
+        times, place = np.unique(time[told], return_inverse=True)
         intervals += [_interval(times)] * (len(times) > 1)
-        for key, series in told.groupby("key", sort=True):
-            name = str(key)
+        order = np.argsort(codes[told], kind="stable")
+        edges = np.flatnonzero(np.diff(codes[told][order])) + 1
+        for series in sorted(np.split(order, edges), key=lambda some: names[codes[told[some[0]]]]):
+            name = names[codes[told[series[0]]]]
             cells = np.full((len(times), len(columns)), np.nan)
-            place = np.searchsorted(times, series["time"].to_numpy(dtype=float))
-            cells[place, series["column"].to_numpy(dtype=int)] = series["value"].to_numpy(
-                dtype=float
-            )
+            cells[place[series], about[series]] = value[told[series]]
             _remember(last, last_time, name, cells, times, columns, len(ranks))
             metric = name.partition("{")[0]
             if metric == "up" or metric.endswith("_info"):
@@ -71,40 +77,41 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
     return Telemetry(signals, last, last_time, scraped_until, _down_since(samples, ranks), scrape)
 
 
-def _keys(samples: pd.DataFrame) -> pd.Series:
-    """`metric{labels}`, or the bare metric where it has no other labels."""
+def _keys(samples: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
+    """(samples,) code of each; code -> `metric{labels}`, or the metric without other labels."""
     # Words are joined once a series, not once a sample.
     metric, metrics = pd.factorize(samples["metric"])
     text, texts = pd.factorize(samples["labels"].fillna(""))
     code, pairs = pd.factorize(metric * len(texts) + text)
     names = [
         f"{metrics[pair // len(texts)]}{{{label}}}" if (label := texts[pair % len(texts)]) else
-        metrics[pair // len(texts)]
+        str(metrics[pair // len(texts)])
         for pair in pairs.tolist()
     ]  # fmt: skip
-    return pd.Series(np.array(names, dtype=object)[code], index=samples.index, dtype=object)
+    return np.asarray(code, dtype=np.int64), names
 
 
-def _told(rows: pd.DataFrame, ranks: list[RankInfo]) -> pd.DataFrame:
-    """Rows with the `column` in `ranks` they are about; a node's go to each of its ranks."""
-    targets = pd.DataFrame(
-        {
-            "rank": pd.array([info.rank for info in ranks], dtype="Int64"),
-            "gpu": pd.array([info.gpu for info in ranks], dtype="Int64"),
-            "column": range(len(ranks)),
-        }
-    )
-    rows = rows.astype({"rank": "Int64", "gpu": "Int64"})
-    of_rank, of_gpu = rows["rank"].notna(), rows["gpu"].notna()
-    about = rows[["time", "key", "value"]]
-    parts = [
-        about.assign(rank=rows["rank"])[of_rank].merge(targets, on="rank"),
-        about.assign(gpu=rows["gpu"])[~of_rank & of_gpu].merge(
-            targets[targets["gpu"].notna()], on="gpu"
-        ),
-        about[~of_rank & ~of_gpu].merge(targets, how="cross"),
-    ]
-    return pd.concat([part[["time", "key", "value", "column"]] for part in parts])
+def _numbers(cells: pd.Series) -> FloatGrid:
+    """Whole numbers as floats; NaN where there is none."""
+    return np.asarray(cells.astype("Int64").to_numpy(dtype=np.float64, na_value=np.nan), float)
+
+
+def _told(
+    rank: FloatGrid, gpu: FloatGrid, ranks: list[RankInfo]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of a node and the place in `ranks` that each is about; a node's go to each of its ranks.
+
+    A row with a rank is about that rank, one with a GPU alone about all ranks of the GPU.
+    """
+    of_node = np.isnan(rank) & np.isnan(gpu)
+    rows = []
+    for info in ranks:
+        mine = (rank == info.rank) | of_node
+        if info.gpu is not None:
+            mine |= np.isnan(rank) & (gpu == info.gpu)
+        rows.append(np.flatnonzero(mine))
+    places = np.repeat(np.arange(len(ranks)), [len(some) for some in rows])
+    return np.concatenate(rows), places
 
 
 def _is_counter(metric: str) -> bool:

@@ -12,7 +12,7 @@ TOGETHER = 0.5
 ALIKE = 0.5
 """Share of the middle rank's log slowdown that each must have; a rank that is slow for itself, and
 whose neighbours feel it, stays a rank."""
-TRUSTED = {"rhythm": 0, "ramp": 1, "nodes": 3}
+TRUSTED = {"rhythm": 0, "ramp": 1, "recent": 3, "nodes": 4}
 """Of findings about the same windows of a rank the one that explains most of them stays: turns
 and climbs before a part of them, and a rank for itself before its share of a node."""
 OTHERS = 2

@@ -11,6 +11,7 @@ from analyzer.detectors.links import Links
 from analyzer.detectors.nodes import Nodes
 from analyzer.detectors.peers import Peers
 from analyzer.detectors.ramp import Ramp
+from analyzer.detectors.recent import Recent
 from analyzer.detectors.rhythm import Rhythm
 from analyzer.detectors.waits import Waits
 from analyzer.run import Finding, Grid
@@ -25,5 +26,6 @@ class Detector(Protocol):
 
 
 DETECTORS: tuple[Detector, ...] = (
-    Peers(), History(), Rhythm(), Ramp(), Nodes(), Waits(), Cpu(), Change(), Links(), Hang(),
+    Peers(), History(), Rhythm(), Ramp(), Recent(), Nodes(), Waits(), Cpu(), Change(), Links(),
+    Hang(),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from analyzer.load.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.shared_part import part_of_nodes
+from analyzer.shared_part import parts_of_nodes
 from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, movements
 from analyzer.slowness.shift import Blocks, Shift, blocks, highest, refine, sustained
 from analyzer.slowness.transfers import by_block, median, transfers
@@ -85,7 +85,8 @@ def _finding(
     moved = movements(grid, inside, outside, COUNTERS)
     named = list(dict.fromkeys(each.node for each in moved))
     node = named[0] if len(named) == 1 else None
-    part = part_of_nodes(named, nodes, places_of(grid.meta))
+    parts = parts_of_nodes(named, nodes, places_of(grid.meta))
+    part = " and ".join(map(str, parts)) or None
     two = len(nodes) == 2
     wall = median(grid.time["wall"][inside])
     slowdown = wall / max(wall - (now - then), 1e-9)
@@ -102,7 +103,7 @@ def _finding(
     details: dict[str, Any] = {
         "nodes": nodes,
         "node": node,
-        "link": str(part) if part else f"{nodes[0]} -- {nodes[1]}" if two else node,
+        "link": part if part else f"{nodes[0]} -- {nodes[1]}" if two else node,
         "part_nodes": named if part else [],
         "transfer_seconds": now,
         "transfer_seconds_before": then,

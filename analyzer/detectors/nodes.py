@@ -9,18 +9,20 @@ from numpy.typing import NDArray
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.past import OWN_SHARE, own_change
 from analyzer.slowness.shift import (
+    MAD_TO_SIGMA,
+    MEDIAN_EFFICIENCY,
     Blocks,
     Shift,
     block_means,
     blocks,
     column_medians,
     constant,
+    critical,
     highest,
     sustained,
 )
 from analyzer.slowness.strata import MAJORITY, strata
 from analyzer.slowness.worth import (
-    NATURAL_SPREAD,
     STEPS_AT_LEAST,
     TRANSIENT_FLOOR,
     log_ratio,
@@ -36,6 +38,9 @@ SHARED = 0.5
 """Share of the node's excess that a rank must show for itself ..."""
 MOST = 0.75
 """... as so many of the node's ranks must; of two ranks that is both."""
+APART = float(np.log(1.08))
+"""The smallest excess of a node from the first step on: by that much single parts differ on average
+(SC22, arXiv 2208.11035 v3), the middle of a node's parts by less."""
 AT_ALL = 0.25
 """Share of it that every rank must show: one without any has another node's pace."""
 
@@ -48,7 +53,8 @@ class Nodes:
     A rank's residual is its log own time minus the median of its stratum on other nodes, which
     takes work, stage and role out; the node term is the median of the residuals of its ranks, which
     a few slow ranks do not move (Tukey's median polish). A node whose ranks have no peers elsewhere
-    cannot be told from a stage. Of two nodes, their ranks' own past decides.
+    cannot be told from a stage. Of two nodes that begin to differ, their ranks' own past decides;
+    a node that always was slower must be so beyond what the parts of one node differ.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
@@ -74,8 +80,9 @@ class Nodes:
             moved = enough or own_change(past, shift, shift.column) >= OWN_SHARE * shift.effect
             if moved and _became(groups, terms, shift, enough):
                 found[names[shift.column]] = shift
-        for shift in constant(terms) if enough else ():
-            if _always(groups, terms, shift):
+        spread = _spread(rest, [members[name] for name in names])
+        for shift in constant(terms):
+            if _always(groups, terms, shift, spread[shift.column]):
                 found.setdefault(names[shift.column], shift)
         return [
             finding
@@ -121,10 +128,26 @@ def _became(groups: Blocks, terms: FloatGrid, shift: Shift, enough: bool) -> boo
     )
 
 
-def _always(groups: Blocks, terms: FloatGrid, shift: Shift) -> bool:
+def _spread(rest: FloatGrid, nodes: list[NDArray[np.int64]]) -> list[float]:
+    """Of each node the term that parts which differ at random reach with a chance of FALSE_ALARM.
+
+    How parts differ is seen inside the nodes: the middle of n of them is off by a median's standard
+    error.
+    """
+    levels = [column_medians(rest[:, columns]) for columns in nodes]
+    apart = np.concatenate([each - np.nanmedian(each) for each in levels])
+    sigma = MAD_TO_SIGMA * float(np.nanmedian(np.abs(apart)))
+    asked = critical(len(apart), 1, len(nodes))
+    return [
+        asked * MEDIAN_EFFICIENCY * sigma * float(np.sqrt(1 / n + 1 / (len(apart) - n)))
+        for n in map(len, levels)
+    ]
+
+
+def _always(groups: Blocks, terms: FloatGrid, shift: Shift, spread: float) -> bool:
     return (
         shift.score >= shift.critical
-        and shift.effect >= NATURAL_SPREAD
+        and shift.effect >= max(APART, spread)
         and len(groups) * groups.steps >= STEPS_AT_LEAST
         and sustained(terms, shift)
     )

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from analyzer.run import Finding, Grid
+from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.course import Shape
 from analyzer.slowness.shift import (
+    SPIKE,
     Blocks,
     block_means,
     blocks,
@@ -18,10 +19,12 @@ from analyzer.slowness.shift import (
 from analyzer.slowness.strata import MAJORITY, strata
 from analyzer.slowness.worth import (
     FLOOR,
-    NATURAL_SPREAD,
+    PARTS_AT_MOST,
     TRANSIENT_FLOOR,
+    log_ratio,
     long_enough,
     slow_finding,
+    span_edges,
 )
 
 SCALES = (2, 3, 4)
@@ -41,7 +44,7 @@ class Rhythm:
         fine = blocks(grid)
         best: dict[int | None, Finding] = {}
         for scale in SCALES:
-            for finding in _slow(grid, _wider(fine, scale)):
+            for finding in _slow(grid, fine, _wider(fine, scale)):
                 known = best.get(finding.rank)
                 if known is None or finding.score > known.score:
                     best[finding.rank] = finding
@@ -61,7 +64,16 @@ def _wider(groups: Blocks, scale: int) -> Blocks:
     return Blocks(tuple(members), groups.steps * len(groups) / max(len(members), 1))
 
 
-def _slow(grid: Grid, groups: Blocks) -> Iterator[Finding]:
+def _smooth(ratio: FloatGrid, fine: Blocks) -> FloatGrid:
+    """(n,) log of the mean ratio over a block around each: single steps are now on, now off."""
+    there = np.isfinite(ratio)
+    kernel = np.ones(max(len(ratio) // len(fine), 1))
+    total = np.convolve(np.where(there, np.minimum(np.exp(ratio), SPIKE), 0.0), kernel, "same")
+    count = np.convolve(there.astype(float), kernel, "same")
+    return np.log(np.where(count > 0, total / np.maximum(count, 1.0), np.nan))
+
+
+def _slow(grid: Grid, fine: Blocks, groups: Blocks) -> Iterator[Finding]:
     if not len(groups):
         return
     own = np.log(block_means(grid.time["own"], groups))
@@ -74,7 +86,12 @@ def _slow(grid: Grid, groups: Blocks) -> Iterator[Finding]:
         asked = critical(len(groups), len(columns), len(SCALES) * len(columns) * len(groups) ** 2)
         shifts = [shift for shift in (*highest(series), *constant(series)) if shift.score >= asked]
         for shift in shifts:
-            finding = slow_finding(grid, groups, shift, others[shift.column], "rhythm")
+            peers = others[shift.column]
+            finding = slow_finding(grid, groups, shift, peers, "rhythm")
+            if (finding.details["period_steps"] or np.inf) <= fine.steps:
+                ratio = log_ratio(grid, np.concatenate(groups.members), shift.column, peers)
+                edges = span_edges(groups, shift, _smooth(ratio, fine))
+                finding = slow_finding(grid, groups, shift, peers, "rhythm", edges)
             if finding.details["shape"] == Shape.PERIODIC and _counts(grid, finding):
                 yield finding
 
@@ -89,7 +106,7 @@ def _counts(grid: Grid, finding: Finding) -> bool:
     ended = finding.last is not None
     floor = TRANSIENT_FLOOR if ended else FLOOR
     if finding.details["from_start"]:
-        floor = NATURAL_SPREAD
+        floor = PARTS_AT_MOST
     return bool(np.log(finding.slowdown) >= floor) and long_enough(
         float(finding.details["steps"]), total, ended=ended
     )

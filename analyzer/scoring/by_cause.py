@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.scoring.score import Case, is_found, is_right, rate
+from analyzer.scoring.score import Z95, Case, is_found, is_right, rate
 from collector.contract.words import Cause
 
 
 def score_causes(cases: Sequence[Case]) -> dict[str, Any]:
     """Figures beside those of `analyzer.scoring.score.score`.
 
-    `cause_macro` is the mean over causes of `cause` (the fault's place was named with its cause,
+    `cause_macro` is the `macro` over causes of `cause` (the fault's place was named with its cause,
     of all faults of that cause); `unknown` is a class of its own and not among them.
     `unknown_recall` is over faults that the telemetry cannot tell: whoever found the place said
     "unknown", and nobody else named a cause. `both_named` is over runs with two faults.
@@ -21,19 +21,32 @@ def score_causes(cases: Sequence[Case]) -> dict[str, Any]:
         by_cause.setdefault(fault["cause"], []).append((case, fault))
     unknown = by_cause.pop(Cause.UNKNOWN.value, [])
     table = {cause: _row(mine) for cause, mine in sorted(by_cause.items())}
-    shares = [row["cause"]["value"] for row in table.values()]
     pairs = [case for case in cases if len(case.truths) == 2]
     found = [pair for pair in unknown if is_found(pair[1], pair[0].verdict)]
     honest = sum(_said(case, fault) == Cause.UNKNOWN for case, fault in found)
     both = sum(all(is_found(fault, case.verdict) for fault in case.truths) for case in pairs)
     return {
-        "cause_macro": {"value": sum(shares) / len(shares) if shares else None,
-                        "causes": len(shares)},
+        "cause_macro": macro([row["cause"] for row in table.values()]),
         "unknown_recall": rate(honest, len(unknown)),
         "unknown_named": rate(honest, len(found)),
         "both_named": rate(both, len(pairs)),
         "by_cause": table,
-    }  # fmt: skip
+    }
+
+
+def macro(rates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean of several rates (`analyzer.scoring.score.rate`), each counting alike.
+
+    Its 95 % interval adds up their variances, of two more successes and two more failures each
+    (Agresti and Coull 1998): a rate of 3 of 3 is not certain.
+    """
+    if not rates:
+        return {"value": None, "causes": 0, "interval": None}
+    value = sum(one["value"] for one in rates) / len(rates)
+    shares = [((one["count"] + 2) / (one["of"] + 4), one["of"] + 4) for one in rates]
+    half = Z95 * sum(share * (1 - share) / of for share, of in shares) ** 0.5 / len(rates)
+    interval = [max(0.0, value - half), min(1.0, value + half)]
+    return {"value": value, "causes": len(rates), "interval": interval}
 
 
 def _row(mine: Sequence[tuple[Case, Mapping[str, Any]]]) -> dict[str, Any]:

@@ -39,11 +39,11 @@ def detection_delay(
             else info.node == truth.get("node"))
     }  # fmt: skip
     onset = _onset(run, ranks, int(truth["from_step"]))
-    moments = [*run.windows["end"], *run.samples["time"]]
-    if onset is None or not moments:
+    moments = np.concatenate([run.windows["end"], run.samples["time"]])
+    if onset is None or not moments.size:
         return None
     stops = truth.get("cause") in STOPS
-    looks = np.arange(onset + EVERY_SECONDS, max(moments) + EVERY_SECONDS, EVERY_SECONDS)
+    looks = np.arange(onset + EVERY_SECONDS, moments.max() + EVERY_SECONDS, EVERY_SECONDS)
     for moment in looks if after is None else [onset + each for each in after]:
         if _accused(prefix(run, float(moment), with_samples=stops)) & ranks:
             return float(moment - onset)

@@ -14,7 +14,8 @@ from analyzer.versions import SOURCES
 MOST = 0.9
 """Share of the nodes that agree from which it is "all": one may have missed its scrapes."""
 PEERS_AT_LEAST = 2
-"""Other nodes that must agree before a node is the odd one: of two, nobody knows which is odd."""
+"""Other nodes that must agree before a node is the odd one: of two nobody knows which is odd,
+unless all ranks of the one are slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +134,14 @@ def _odd(grid: Grid, finding: Finding, column: int) -> tuple[str, str, str] | No
     """(what, the rank's version, everybody else's) where all other nodes agree on another one."""
     place = min(finding.first, len(grid.start) - 1)
     node = grid.ranks[column].node
+    asked = 1 if finding.details.get("node") else PEERS_AT_LEAST
     for what, told in grid.versions.items():
         codes = told.codes[place]
         others = {
             info.node: int(codes[c]) for c, info in enumerate(grid.ranks)
             if info.node != node and codes[c] >= 0
         }  # fmt: skip
-        if codes[column] < 0 or len(others) < PEERS_AT_LEAST or len(set(others.values())) > 1:
+        if codes[column] < 0 or len(others) < asked or len(set(others.values())) > 1:
             continue
         theirs = next(iter(others.values()))
         if codes[column] != theirs:

@@ -1,6 +1,8 @@
 """A signal in a finding's span against before and against the peers: the look causes share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +11,8 @@ from analyzer.run import Finding, FloatGrid, Grid, RankInfo
 from collector.contract import metrics
 from collector.contract.metrics import METRICS, Kind
 from collector.contract.words import Phase
+
+Middle = Callable[[NDArray[np.float64]], Any]
 
 COMPUTE_PHASES: tuple[str, ...] = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 THROTTLED = 0.1
@@ -44,7 +48,9 @@ def time_contrast(grid: Grid, finding: Finding, name: str) -> Contrast | None:
     return _contrast(grid, finding, grid.time[name])
 
 
-def _contrast(grid: Grid, finding: Finding, cells: FloatGrid) -> Contrast | None:
+def _contrast(
+    grid: Grid, finding: Finding, cells: FloatGrid, middle: Middle = np.median
+) -> Contrast | None:
     column = column_of(grid, finding.rank)
     if column is None:
         return None
@@ -56,10 +62,9 @@ def _contrast(grid: Grid, finding: Finding, cells: FloatGrid) -> Contrast | None
     if not before.any():
         before = usable & (windows >= stop)
     peers = np.array([c for c in range(len(grid.ranks)) if c != column], dtype=int)
-    value = _median(cells[during, column])
-    if np.isnan(value):
-        return None
-    return Contrast(_median(cells[before, column]), value, _median(cells[np.ix_(during, peers)]))
+    spans = (cells[before, column], cells[during, column], cells[np.ix_(during, peers)])
+    told = Contrast(*(_over(span, middle) for span in spans))
+    return None if np.isnan(told.during) else told
 
 
 def throttle_rate(grid: Grid, finding: Finding, reasons: tuple[str, ...]) -> Contrast | None:
@@ -97,7 +102,8 @@ def compute_share(finding: Finding) -> float:
 
 def share_of_excess(grid: Grid, finding: Finding, name: str) -> float | None:
     """What part of the excess own time the growth of a `Grid.time` is; None where not known."""
-    grew, own = time_contrast(grid, finding, name), time_contrast(grid, finding, "own")
+    # Means, as of all shares: what takes time in one step of five is in no median.
+    grew, own = (_contrast(grid, finding, grid.time[each], np.mean) for each in (name, "own"))
     if grew is None or own is None or own.risen <= 0:
         return None
     return max(grew.risen, 0.0) / own.risen
@@ -138,6 +144,6 @@ def _place(info: RankInfo, labels: tuple[str, ...], run: str) -> list[str]:
     return [f'node="{info.node}"', *gpu]
 
 
-def _median(cells: NDArray[np.float64]) -> float:
+def _over(cells: NDArray[np.float64], middle: Middle) -> float:
     there = cells[np.isfinite(cells)]
-    return float(np.median(there)) if there.size else float("nan")
+    return float(middle(there)) if there.size else float("nan")

@@ -15,6 +15,13 @@ RAMP_TURN = 0.25
 """Each third of a ramp rises by this share of the whole rise at least; a jump rises in one."""
 RAMP_FIT = 0.8
 """A ramp leaves less than this share of the absolute deviation that two levels leave."""
+FLAT_AT_LEAST = 3
+"""Values before a climb that tell the level which it leaves."""
+CLIMB_AT_LEAST = 2
+"""Values; a jump inside one looks like a climb of that length."""
+LIKELIER = 4.0
+"""Log of the ratio of the likelihoods of a climb and a jump: noise reaches it one time in 200
+(Wilks, one parameter more)."""
 SMOOTH = 3
 FEWEST = 12
 """Values that tell of regular turns: four times a period of three."""
@@ -129,6 +136,26 @@ def hinge(values: FloatGrid, stop: int) -> int | None:
     if not climbing[knee] <= RAMP_FIT * jumping.min():
         return None
     return knee if rises(series[knee:]) else None
+
+
+def plateau(values: FloatGrid, high: float) -> int | None:
+    """Where (n,) leaves zero in a line to the level `high`, where it stays; None where it jumps.
+
+    The knee and the top of the least absolute deviation, as of `hinge`. It must be clearly
+    likelier than the best jump.
+    """
+    known = np.flatnonzero(np.isfinite(values))
+    if len(known) < RAMP_STEPS or not high > 0:
+        return None
+    knee, top = np.triu_indices(len(values) + 1)
+    share = (known + 0.5 - knee[:, None]) / np.maximum(top - knee, 1e-9)[:, None]
+    left = np.abs(values[known] - high * np.clip(share, 0.0, 1.0)).sum(axis=1)
+    jumps = top == knee
+    best = int(np.argmin(left))
+    # The likelihood of Laplace noise, of which the absolute deviation is the scale.
+    likelier = len(known) * float(np.log(left[jumps].min() / max(left[best], 1e-9)))
+    climbs = knee[best] >= FLAT_AT_LEAST and top[best] - knee[best] >= CLIMB_AT_LEAST
+    return int(knee[best]) if climbs and likelier >= LIKELIER else None
 
 
 def turns(values: FloatGrid) -> Turns | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.course import CUT, Shape, hinge, turns
+from analyzer.slowness.course import CUT, Shape, hinge, plateau, turns
 from analyzer.slowness.shift import Blocks, Shift
 
 OFF = 0.6
@@ -69,6 +69,8 @@ def excess(
         middle = float(np.median(climbing[np.isfinite(climbing)]))
         if middle > 0:
             return Excess(Shape.RAMP, min(begun, first), last, middle)
+    climb = _climb(by_window, groups, shift)
+    first = first if climb is None else min(climb, first)
     return Excess(Shape.CONSTANT if last is None else Shape.TRANSIENT, first, last, shift.effect)
 
 
@@ -76,6 +78,13 @@ def _ramp(by_window: FloatGrid, groups: Blocks, stop: int) -> int | None:
     """Window at which a climb up to block `stop` begins; None without one."""
     blocks = np.array([_median(by_window[members]) for members in groups.members])
     knee = hinge(blocks, stop)
+    return None if knee is None else groups.first(knee)
+
+
+def _climb(by_window: FloatGrid, groups: Blocks, shift: Shift) -> int | None:
+    """Window at which a climb to a level that stays begins; None where it is a jump."""
+    blocks = np.array([_median(by_window[members]) for members in groups.members])
+    knee = plateau(blocks[: shift.last], shift.effect)
     return None if knee is None else groups.first(knee)
 
 

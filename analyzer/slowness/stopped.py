@@ -98,14 +98,18 @@ def now(grid: Grid, key: str) -> NDArray[np.bool_]:
 
 
 def _last_step_ended(grid: Grid) -> float:
-    """Unix seconds, or earlier: a window of a scrape ends later than its last step."""
+    """Unix seconds, or earlier: a window of a scrape ends later than its last step.
+
+    It begins between two steps of its own node, which other nodes are not scraped with.
+    """
     if not len(grid.end):
         return -np.inf
     last = int(np.argmax(grid.end))
     steps = int(grid.to_step[last] - grid.from_step[last])
     wall = grid.time["wall"][last]
     each = float(np.median(wall[np.isfinite(wall)])) if np.isfinite(wall).any() else np.inf
-    return float(min(grid.end[last], grid.start[last] + steps * each))
+    apart = float(np.nan_to_num(grid.scrape_seconds)) if steps > 1 else 0.0
+    return float(min(grid.end[last], grid.start[last] + steps * each)) - apart
 
 
 def furthest_behind(grid: Grid, suspects: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -5,18 +5,23 @@ import numpy as np
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.shift import Blocks, block_means
 
+MOSTLY = 0.5
+"""Share of the windows in which a rank answers, from which the others are not asked without it."""
+
 
 def transfers(grid: Grid) -> FloatGrid:
     """(W,) seconds per step in collectives of the rank that spends the least there.
 
     All ranks are in step, by one group or another, so a slow transfer reaches every rank, and a
     slow rank every rank but itself: of its tensor-parallel peers' groups it is no member, and
-    their least waits for it as well.
+    their least waits for it as well. So a window in which a rank is missing that mostly answers
+    tells nothing: it may be the one that the others wait for.
     """
     cells = grid.time["collective"]
     known = np.isfinite(cells)
+    usual = known.mean(axis=0) >= MOSTLY if len(known) else known.any(axis=0)
     least: FloatGrid = np.min(cells, axis=1, initial=np.inf, where=known)
-    return np.where(known.any(axis=1), least, np.nan)
+    return np.where(usual.any() & known[:, usual].all(axis=1), least, np.nan)
 
 
 def by_block(transfer: FloatGrid, groups: Blocks, usual: float) -> tuple[FloatGrid, FloatGrid]:

@@ -21,6 +21,8 @@ TRANSIENT_FLOOR = float(np.log(1.10))
 NATURAL_SPREAD = float(np.log(1.15))
 """Identical parts differ by 8 % on average and 22 % at most (SC22, arXiv 2208.11035 v3): without a
 healthy baseline less than this is the part itself."""
+PARTS_AT_MOST = float(np.log(1.22))
+"""That most: a single part that was slow from the first step seen is named beyond it only."""
 STEPS_AT_LEAST = 10
 """As GREYHOUND's verification (ATC'25): change points at least 10 iterations apart."""
 TRANSIENT_STEPS = 20
@@ -54,7 +56,7 @@ def is_slow(
         and long_enough(steps, len(groups) * groups.steps, ended=ended)
         and (not above_peers or shift.inside >= shift.effect / 2)
         and sustained(series, shift)
-        and _steps_above(grid, groups, shift, peers) >= STEPS_ABOVE
+        and steps_above(grid, groups, shift, peers) >= STEPS_ABOVE
     )
 
 
@@ -69,13 +71,13 @@ def is_slow_throughout(groups: Blocks, series: FloatGrid, shift: Shift) -> bool:
     """Whether a rank above its peers from the start is beyond the natural spread of parts."""
     return (
         shift.score >= shift.critical
-        and shift.effect >= NATURAL_SPREAD
+        and shift.effect >= PARTS_AT_MOST
         and len(groups) * groups.steps >= STEPS_AT_LEAST
         and sustained(series, shift)
     )
 
 
-def _steps_above(grid: Grid, groups: Blocks, shift: Shift, peers: NDArray[np.int64]) -> float:
+def steps_above(grid: Grid, groups: Blocks, shift: Shift, peers: NDArray[np.int64]) -> float:
     """Share of the span's windows above the middle of the two levels."""
     inside = np.concatenate(groups.members[shift.first : shift.last])
     ratio = log_ratio(grid, inside, shift.column, peers)

@@ -10,6 +10,7 @@ from analyzer.attribute import attribute, diagnose
 from analyzer.causes import CAUSES
 from analyzer.detectors.hang import Hang
 from analyzer.slowness.stopped import died_first
+from analyzer.synth.draw import drawn
 from analyzer.synth.fleet import Fault, Fleet
 from analyzer.synth.whole import labelled
 from collector.contract.words import Cause
@@ -266,3 +267,10 @@ def test_a_rank_that_froze_anywhere_between_two_scrapes_is_named(step_seconds, f
     verdict = diagnose(labelled(fleet).run).verdict
 
     assert [(3, "freeze")] == [(one.rank, one.cause) for one in verdict.culprits]
+
+
+def test_a_freeze_is_found_where_nodes_are_scraped_seconds_apart():
+    # Of this run the last window begins on one node before, on the other after the step it holds.
+    verdict = diagnose(labelled(drawn(234, injected=True)).run).verdict
+
+    assert [(4, "freeze")] == [(each.rank, each.cause) for each in verdict.culprits]

@@ -106,3 +106,11 @@ def test_a_slow_rank_of_a_tensor_parallel_pair_is_no_slow_link(synthetic, fault)
     )
 
     assert () == tuple(Links().detect(dataclasses.replace(grid, ranks=ranks)))
+
+
+def test_windows_without_the_rank_that_all_wait_for_are_no_slow_link(synthetic, fault):
+    run = synthetic(world=2, faults=[fault("compute", 1, 2.0, 80)]).run()
+    gone = (run.windows["rank"] == 1) & run.windows["from_step"].between(120, 170)
+    grid = align(dataclasses.replace(run, windows=run.windows[~gone]))
+
+    assert () == tuple(Links().detect(grid))

@@ -10,6 +10,7 @@ from analyzer.align import align
 from analyzer.attribute import diagnose
 from analyzer.causes.software import Software
 from analyzer.run import RankInfo
+from analyzer.signs.software import software
 from analyzer.versions import versions
 
 
@@ -157,3 +158,15 @@ def test_the_versions_of_several_nics_of_a_node_are_told_together():
     assert ["28.39, 28.40", "28.39, 28.40", "28.41, 28.42"] == [
         found.words[code] for code in found.codes[:, 0]
     ]
+
+
+@pytest.mark.parametrize(("details", "explains"), [({}, False), ({"node": "node-1"}, True)])
+def test_of_two_nodes_the_odd_one_is_the_one_that_is_slow_as_a_whole(
+    synthetic, fault, details, explains
+):
+    recipe = synthetic(world=2, faults=[fault("compute", 1, 1.5)], drop=_driver(["node-1"], 0))
+    done = diagnose(recipe.run())
+    found = next(each for each in done.findings if each.kind == "slow")
+    always = dataclasses.replace(found, first=0, details={"from_start": True, **details})
+
+    assert explains == software(done.grid, always).explains

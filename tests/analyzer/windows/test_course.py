@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.slowness.course import Shape, hinge, turns, words
+from analyzer.slowness.course import Shape, hinge, plateau, turns, words
 
 
 def noise(seed, count, size=0.05):
@@ -54,6 +54,19 @@ def test_a_climb_begins_at_its_knee():
     climb = 0.5 * np.maximum(np.arange(40) - 12, 0) / 27
 
     assert abs(hinge(climb + noise(4, 40, 0.01), 40) - 12) <= 2
+
+
+@pytest.mark.parametrize("top", [16, 20, 30])
+def test_a_climb_to_a_level_that_stays_begins_at_its_knee(top):
+    climb = 0.4 * np.clip((np.arange(40) - 12) / (top - 12), 0.0, 1.0)
+
+    assert abs(plateau(climb + noise(4, 40, 0.01), 0.4) - 12) <= 2
+
+
+def test_a_jump_is_no_climb_to_a_level():
+    found = [plateau(0.4 * (np.arange(40) >= 13) + noise(seed, 40), 0.4) for seed in range(100)]
+
+    assert len([knee for knee in found if knee is not None]) <= 5
 
 
 def test_a_jump_is_no_climb():

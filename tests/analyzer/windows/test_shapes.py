@@ -3,6 +3,7 @@
 import pytest
 
 from analyzer.attribute import diagnose
+from analyzer.slowness.contrast import share_of_excess
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +77,13 @@ def test_turns_of_all_ranks_name_nobody(healthy, slowed, turning):
     told, _ = slow(slowed(healthy, range(4), 1.5, turning(300, 60)))
 
     assert [] == told
+
+
+def test_what_takes_time_in_one_step_of_five_has_its_share_of_the_excess(healthy, slowed):
+    run = slowed(healthy, [1], 2.5, lambda step: ((step >= 300) & (step % 5 == 0)).astype(float))
+    run.windows["cpu_seconds"] += run.windows["own_seconds"] - healthy.windows["own_seconds"]
+    done = diagnose(run)
+    (finding,) = (each for each in done.findings if each.kind == "slow")
+
+    assert "periodic" == finding.details["shape"]
+    assert share_of_excess(done.grid, finding, "cpu") == pytest.approx(1.0, abs=0.15)

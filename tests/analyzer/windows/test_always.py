@@ -1,0 +1,46 @@
+"""Slow from the first step seen: beyond what identical parts differ, or nobody."""
+
+import dataclasses
+
+import pytest
+
+from analyzer.align import align
+from analyzer.culprits.slow_nodes import settled
+from analyzer.detectors.nodes import Nodes
+from analyzer.detectors.peers import Peers
+
+PARTS = (1.0, 1.13, 1.04, 1.17, 1.06, 1.0, 1.15, 1.09)
+"""Factors of parts of which none is broken."""
+
+
+@pytest.fixture(scope="module")
+def healthy(synthetic):
+    return synthetic(seed=7, world=8, steps=200, telemetry=False).run()
+
+
+def accused(run):
+    grid = align(run)
+    found = settled(grid, [*Peers().detect(grid), *Nodes().detect(grid)])
+    return {finding.details.get("node", finding.rank) for finding in found}
+
+
+@pytest.mark.parametrize(("factor", "named"), [(1.18, set()), (1.35, {2})])
+def test_a_part_is_named_beyond_the_spread_of_parts(healthy, slowed, steadily, factor, named):
+    assert named == accused(slowed(healthy, [2], factor, steadily(0)))
+
+
+def test_of_two_nodes_the_one_that_always_was_slower_is_named(healthy, slowed, steadily, on_nodes):
+    run = on_nodes(slowed(healthy, [4, 5, 6, 7], 1.12, steadily(0)), 4)
+
+    assert {"node-1"} == accused(run)
+
+
+@pytest.mark.parametrize("per_node", [2, 4])
+def test_nodes_of_parts_that_differ_are_no_slow_nodes(
+    healthy, slowed, steadily, on_nodes, per_node
+):
+    run = healthy
+    for rank, factor in enumerate(PARTS):
+        run = slowed(run, [rank], factor, steadily(0))
+
+    assert set() == accused(on_nodes(dataclasses.replace(run), per_node))
