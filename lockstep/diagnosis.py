@@ -70,28 +70,52 @@ def write_verdict(verdict: "Verdict", folder: Path) -> Path:
     from analyzer.verdict_json import verdict_json
 
     text = json.dumps(verdict_json(verdict), indent=2, ensure_ascii=False, allow_nan=False)
-    return _write(folder / VERDICT_FILE, text + "\n")
+    return write_whole(folder / VERDICT_FILE, text + "\n")
 
 
-def write_reports(diagnosis: "Diagnosis", folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Writes the report in each of the formats (analyzer.report.FORMATS).
+def write_reports(
+    diagnosis: "Diagnosis",
+    folder: Path,
+    formats: Sequence[str],
+    archive: Path | None = None,
+    baseline: "Diagnosis | None" = None,
+) -> list[Path]:
+    """Writes the report in each of the formats (analyzer.report.FORMATS), and the timeline.
+
+    What people wrote into an earlier report.md in the folder stays.
+
+    Args:
+        diagnosis: What was found.
+        folder: Where to write.
+        formats: Which.
+        archive: The run's archive; None = the folder.
+        baseline: The run to compare with.
 
     Raises:
         OSError: The folder cannot be written.
+        CommandError: 65, the report.md that is there cannot be kept.
     """
     from analyzer.report import render
     from analyzer.report.document import document
+    from lockstep import report_inputs
 
-    tree = document(diagnosis)
-    return [_write(folder / f"{REPORT_STEM}.{form}", render(tree, form)) for form in formats]
+    archive = folder if archive is None else archive
+    beside = report_inputs.beside(diagnosis, archive, folder, baseline)
+    tree = document(diagnosis, beside)
+    paths = [write_whole(folder / f"{REPORT_STEM}.{form}", render(tree, form)) for form in formats]
+    return paths if beside.trace is None else [*paths, folder / beside.trace.name]
 
 
-def _write(path: Path, text: str) -> Path:
-    # Whole or not at all: a reader, or a full disk, never leaves half a file under the name.
+def write_whole(path: Path, text: str | bytes) -> Path:
+    """Writes a file whole or not at all: no reader, and no full disk, ever sees half of it.
+
+    Raises:
+        OSError: It cannot be written; what was there stays.
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:

@@ -1,8 +1,11 @@
-"""What every test may use: golden files and the option that renews them."""
+"""What every test may use: golden files, the option that renews them, and who yields to whom."""
 
 import difflib
+import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -13,6 +16,9 @@ hypothesis.settings.load_profile("lockstep")
 
 GOLDEN = Path(__file__).parent / "golden"
 SHOWN_LINES = 60
+YIELDING = 10
+"""Niceness of a worker beside the timed tests: it has what they leave, or else a tenth."""
+FIRST = pytest.StashKey[pytest.Item]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,6 +27,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the golden files under tests/golden instead of comparing with them",
     )
+
+
+@functools.cache
+def is_timed(file: Path) -> bool:
+    """Whether a test file judges how long something real takes."""
+    return "pytest.mark.timed" in file.read_text()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Timed files come first: see `pytest_xdist_make_scheduler`."""
+    items.sort(key=lambda item: not is_timed(item.path))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With --dist loadfile, one worker has all timed files, so that no two of them run at once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class TimedFilesTogether(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "timed" if is_timed(config.rootpath / file) else file
+
+    config.option.loadscopereorder = False
+    return TimedFilesTogether(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A worker that does not begin with the timed files never has them, and yields to them."""
+    if FIRST in item.config.stash:
+        return
+    item.config.stash[FIRST] = item
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
+    if beside and not is_timed(item.path):
+        os.nice(YIELDING)
 
 
 @pytest.fixture

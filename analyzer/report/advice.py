@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
+from analyzer.report.runbooks import runbooks
 from analyzer.run import Culprit, Verdict
 from collector.contract.words import Cause
 
@@ -122,37 +123,57 @@ TOO_LITTLE = (
 )
 
 
-def advice(verdict: Verdict, *, emulated: bool) -> Block:
+def advice(verdict: Verdict, *, emulated: bool, owners: str) -> Block:
     """The section on what to do.
 
     Args:
         verdict: Its culprits decide the actions.
         emulated: The nodes exist on one machine only, so the commands are examples.
+        owners: What people wrote on who does what (report.human).
     """
     rows: list[list[str]] = []
     commands: list[str] = []
+    told: set[tuple[str, Action]] = set()
     for culprit in verdict.culprits:
         for action in ADVICE.get(culprit.cause, UNSURE):
-            rows.append([_place(culprit), action.purpose, action.text])
+            # Several ranks of a node need one visit.
+            if (_place(culprit), action) in told and culprit.gpu is None:
+                continue
+            told.add((_place(culprit), action))
+            rows.append([_priority(action, culprit), _place(culprit), action.purpose, action.text])
             if action.command:
-                commands.append(f"# {action.purpose}\n{_filled(action.command, culprit)}")
+                comment = f"# {_line(_place(culprit))}: {action.purpose}"
+                command = f"{comment}\n{_filled(action.command, culprit)}"
+                commands += [command] * (command not in commands)
     for one in verdict.structure:
         # What all nodes share is nobody's fault, and still somebody's to mend.
-        told = ADVICE.get(str(one.get("cause")), ())
-        rows += [["all nodes", action.purpose, action.text] for action in told]
+        shared = ADVICE.get(str(one.get("cause")), ())
+        rows += [["2", "all nodes", action.purpose, action.text] for action in shared]
     if not rows:
         fallback = NOTHING if verdict.status == "healthy" else TOO_LITTLE
-        rows += [["", action.purpose, action.text] for action in fallback]
+        rows += [["–", "", action.purpose, action.text] for action in fallback]
+        commands += [action.command for action in fallback if action.command]
+    rows.sort(key=lambda row: row[0])
+    columns = {"priority": "", "where": "", "purpose": "", "action": ""}
     note = "The nodes of this run are emulated: on a cluster the same commands apply as they stand."
     return blocks.section(
         "actions",
         "What to do",
         [
-            blocks.table("Actions", {"where": "", "purpose": "", "action": ""}, rows),
+            blocks.table("Actions", columns, rows),
             blocks.text(note) if emulated and commands else None,
             blocks.code("\n".join(commands)) if commands else None,
+            blocks.links(runbooks(verdict.culprits)),
+            blocks.human("actions", owners),
         ],
     )
+
+
+def _priority(action: Action, culprit: Culprit) -> str:
+    """1 now, 2 today, 3 when there is time."""
+    if action.purpose == "prevent":
+        return "3"
+    return "1" if culprit.tier == "page" else "2"
 
 
 def _place(culprit: Culprit) -> str:
@@ -160,12 +181,23 @@ def _place(culprit: Culprit) -> str:
 
 
 def _filled(command: str, culprit: Culprit) -> str:
-    # Names come from the run: quoted, they cannot smuggle in a second command. A line break would
-    # end the line that people copy, quoted or not.
-    node = "".join(" " if each.isspace() else each for each in culprit.node or "NODE")
     if culprit.scope == "node":
         # All of its GPUs are meant: nvidia-smi without -i asks all.
         command = command.replace(" -i {gpu}", "")
     return command.format(
-        node=shlex.quote(node), gpu="GPU" if culprit.gpu is None else culprit.gpu, rank=culprit.rank
+        node=_argument(culprit.node),
+        gpu="GPU" if culprit.gpu is None else culprit.gpu,
+        rank=culprit.rank,
     )
+
+
+def _argument(name: str | None) -> str:
+    # Names come from the run: quoted, they cannot smuggle in a second command, and a name that
+    # begins as an option does is not written at all.
+    line = _line(name or "NODE")
+    return "NODE" if line.startswith("-") else shlex.quote(line)
+
+
+def _line(text: str) -> str:
+    # A line break would end the line that people copy, quoted or not.
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -20,6 +20,21 @@ def text(words: str) -> Block:
     return {"block": "text", "text": words}
 
 
+def links(named: Mapping[str, str]) -> Block | None:
+    """Words -> https address, to follow; or None without any."""
+    if not named:
+        return None
+    return {
+        "block": "links",
+        "links": [{"text": words, "url": url} for words, url in named.items()],
+    }
+
+
+def human(name: str, words: str) -> Block:
+    """What people wrote (report.human): it survives a new rendering of the report."""
+    return {"block": "human", "name": name, "text": words}
+
+
 def callout(label: str, words: str) -> Block:
     """A boxed remark that must not be overlooked; the label is one word."""
     return {"block": "callout", "label": label, "text": words}
@@ -36,6 +51,7 @@ def table(
     rows: Sequence[Sequence[Any]],
     *,
     collapsed: bool = False,
+    source: str = "",
 ) -> Block | None:
     """A table, or None without rows.
 
@@ -44,6 +60,7 @@ def table(
         columns: Heading -> unit (see figures.cell).
         rows: Values in base units, None = not known.
         collapsed: For the twin of a chart: closed at first on a page, left out of Markdown.
+        source: Where the numbers come from (report.queries); empty where the rows say it.
     """
     if not rows:
         return None
@@ -53,6 +70,7 @@ def table(
         "columns": [{"name": name, "unit": unit} for name, unit in columns.items()],
         "rows": [[_plain(value) for value in row] for row in rows],
         "collapsed": collapsed,
+        "source": source,
     }
 
 
@@ -75,6 +93,7 @@ def lines(
     *,
     band: Block | None = None,
     marks: Sequence[Mapping[str, Any]] = (),
+    source: str = "",
 ) -> Block:
     """A chart of values over steps.
 
@@ -85,6 +104,7 @@ def lines(
         drawn: From `line`.
         band: `label, x, low, high`: the range of the peers.
         marks: `step, label` of vertical marks.
+        source: As for `table`.
     """
     return {
         "block": "lines",
@@ -94,6 +114,7 @@ def lines(
         "lines": list(drawn),
         "band": band,
         "marks": [dict(mark) for mark in marks],
+        "source": source,
     }
 
 
@@ -103,6 +124,8 @@ def bars(
     unit: str,
     series: Mapping[str, str],
     rows: Mapping[str, Sequence[float | None]],
+    *,
+    source: str = "",
 ) -> Block | None:
     """A chart of horizontal bars, or None without rows.
 
@@ -112,6 +135,7 @@ def bars(
         unit: Unit of the values.
         series: Name -> role of each bar of a row.
         rows: Label -> one value a series.
+        source: As for `table`.
     """
     if not rows:
         return None
@@ -122,4 +146,41 @@ def bars(
         "unit": unit,
         "series": [{"label": label, "role": role} for label, role in series.items()],
         "rows": [{"label": label, "values": list(values)} for label, values in rows.items()],
+        "source": source,
+    }
+
+
+def cells(
+    title: str,
+    alt: str,
+    unit: str,
+    rows: Mapping[str, Sequence[float | None]],
+    columns: Sequence[str],
+    *,
+    across: str,
+    marked: Sequence[tuple[int, int]] = (),
+    source: str = "",
+) -> Block:
+    """A heat map.
+
+    Args:
+        title: What is drawn.
+        alt: The map in words.
+        unit: Unit of the values.
+        rows: Label -> one value a column, None = nobody there.
+        columns: Labels of the columns.
+        across: What the columns are.
+        marked: (row, column) of cells to outline.
+        source: As for `table`.
+    """
+    return {
+        "block": "cells",
+        "title": title,
+        "alt": alt,
+        "unit": unit,
+        "rows": [{"label": label, "values": list(values)} for label, values in rows.items()],
+        "columns": list(columns),
+        "across": across,
+        "marked": [list(place) for place in marked],
+        "source": source,
     }

@@ -2,26 +2,35 @@
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analyzer.report.figures import cell
 
 COLOURS = {"culprit": "#D55E00", "peers": "#0072B2", "reference": "#009E73", "other": "#CC79A7"}
 """Okabe-Ito colours that reach 3:1 on white; never the only difference between two things."""
+HATCHES = {"culprit": "", "peers": "////", "reference": "\\\\\\\\", "other": "xxxx"}
+MARKERS = "os^D"
+"""Of the culprits' lines: they tell them apart, and from the peers, without colours."""
 DASHES = {"culprit": "-", "peers": "-", "reference": "--", "other": ":"}
 INK = "#010203"
 """Stands for the page's text colour, which differs between light and dark."""
 WIDTH_INCHES = 8.6
 BULK, OUTLIER = 0.95, 1.6
 """An axis is cut when its highest value is OUTLIER times the BULK quantile."""
+
+CELLS_WITH_FIGURES = 64
+COLOURS_OF_CELLS = 16
+TICKS = 16
 
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -51,14 +60,9 @@ def chart(block: Mapping[str, Any], name: str) -> str:
         name: Unique on the page; the prefix of the element's ids.
     """
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
-        rows = len(block.get("rows", ())) * len(block.get("series", ()))
-        height = 2.9 if block["block"] == "lines" else 0.55 + 0.24 * max(rows, 2)
-        figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, _height(block)), layout="constrained")
         axes = figure.add_subplot()
-        if block["block"] == "lines":
-            _lines(axes, block)
-        else:
-            _bars(axes, block)
+        _DRAWN[block["block"]](axes, block)
         drawn = io.StringIO()
         figure.savefig(
             drawn,
@@ -68,6 +72,16 @@ def chart(block: Mapping[str, Any], name: str) -> str:
     return _inline(drawn.getvalue(), f"{block['title']}. {block['alt']}", name)
 
 
+def _height(block: Mapping[str, Any]) -> float:
+    """Inches."""
+    rows = len(block.get("rows", ()))
+    if block["block"] == "lines":
+        return 2.9
+    if block["block"] == "bars":
+        return 0.55 + 0.24 * max(rows * len(block["series"]), 2)
+    return 0.9 + min(0.3 * rows, 6.0)
+
+
 def _lines(axes: Axes, block: Mapping[str, Any]) -> None:
     if band := block["band"]:
         axes.fill_between(
@@ -75,12 +89,14 @@ def _lines(axes: Axes, block: Mapping[str, Any]) -> None:
             step="mid" if len(band["x"]) > 1 else None,
             color=COLOURS["peers"], alpha=0.22, linewidth=0, label=band["label"],
         )  # fmt: skip
-    for line in block["lines"]:
+    for number, line in enumerate(block["lines"]):
         role = line["role"]
+        guilty = role == "culprit"
         axes.plot(
             line["x"], _numbers(line["y"]), color=COLOURS[role], linestyle=DASHES[role],
-            linewidth=1.6 if role == "culprit" else 1.2, label=line["label"],
-            zorder=3 if role == "culprit" else 2,
+            linewidth=1.8 if guilty else 1.1, label=line["label"], zorder=3 if guilty else 2,
+            marker=MARKERS[number % len(MARKERS)] if guilty else "", markersize=4.5,
+            markevery=max(1, len(line["x"]) // 12),
         )  # fmt: skip
     for mark in block["marks"]:
         axes.axvline(mark["step"], color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
@@ -89,7 +105,8 @@ def _lines(axes: Axes, block: Mapping[str, Any]) -> None:
             xycoords=("data", "axes fraction"), textcoords="offset points",
             va="bottom", ha="left", fontsize=9,
         )  # fmt: skip
-    beyond = _cut(axes, [value for line in block["lines"] for value in line["y"]], block["unit"])
+    drawn = [line["y"] for line in block["lines"]] + ([band["high"]] if band else [])
+    beyond = _cut(axes, [value for values in drawn for value in values], block["unit"])
     axes.set_xlabel(f"step{beyond}")
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -123,7 +140,7 @@ def _bars(axes: Axes, block: Mapping[str, Any]) -> None:
         places = np.arange(len(rows)) + (index - (len(series) - 1) / 2) * thickness
         bars = axes.barh(
             places, values, thickness * 0.9, color=COLOURS[one["role"]], label=one["label"],
-            hatch="" if one["role"] == "culprit" else "////", edgecolor="white", linewidth=0,
+            hatch=HATCHES[one["role"]], edgecolor="white", linewidth=0,
         )  # fmt: skip
         labels = [cell(row["values"][index], block["unit"]) for row in rows]
         axes.bar_label(bars, labels=labels, padding=3, fontsize=8.5)
@@ -138,8 +155,48 @@ def _bars(axes: Axes, block: Mapping[str, Any]) -> None:
     )
 
 
+def _cells(axes: Axes, block: Mapping[str, Any]) -> None:
+    values = np.array([_numbers(row["values"]) for row in block["rows"]], dtype=float)
+    unit = block["unit"]
+    low, high = min(1.0, float(np.nanmin(values))), max(1.1, float(np.nanmax(values)))
+    # Few colours, so that matplotlib draws the bar beside the map and embeds no image.
+    colours = mpl.colormaps["cividis"].resampled(COLOURS_OF_CELLS)
+    drawn = axes.pcolormesh(values, cmap=colours, vmin=low, vmax=high, linewidth=0)
+    for row, column in block["marked"]:
+        # Black in white: seen on every colour of the map.
+        for colour, width in (("#ffffff", 3.2), ("#000000", 1.4)):
+            axes.add_patch(
+                Rectangle((column, row), 1, 1, fill=False, edgecolor=colour, linewidth=width)
+            )
+    if values.size <= CELLS_WITH_FIGURES:
+        for (row, column), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                dark = value < low + 0.6 * (high - low)
+                axes.text(column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center",
+                          fontsize=8, color="#ffffff" if dark else "#000000")  # fmt: skip
+    axes.invert_yaxis()
+    _ticks(axes.xaxis, block["columns"])
+    _ticks(axes.yaxis, [row["label"] for row in block["rows"]])
+    axes.set_xlabel(block["across"])
+    axes.tick_params(length=0)
+    assert axes.figure is not None
+    bar = axes.figure.colorbar(drawn, ax=axes, aspect=12, pad=0.02)
+    bar.formatter = FuncFormatter(lambda value, _: cell(float(value), unit))
+    bar.outline.set_visible(False)
+
+
+def _ticks(axis: Axis, labels: Sequence[str]) -> None:
+    """At most TICKS of them, in the middle of their cells."""
+    every = -(-len(labels) // TICKS)
+    places = range(0, len(labels), every)
+    axis.set_ticks([place + 0.5 for place in places], [labels[place] for place in places])
+
+
 def _numbers(values: list[float | None]) -> list[float]:
     return [np.nan if value is None else value for value in values]
+
+
+_DRAWN = {"lines": _lines, "bars": _bars, "cells": _cells}
 
 
 def _inline(svg: str, alternative: str, name: str) -> str:

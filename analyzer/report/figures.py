@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 UNKNOWN = "–"
+TEXTUAL = ("", "time")
+"""Units of cells that are read as words; the others stand right-aligned."""
 
 
 def cell(value: Any, unit: str) -> str:
@@ -25,12 +27,14 @@ def cell(value: Any, unit: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration: "41.2 ms", "3.4 s", "12 min 30 s", "2.3 h"."""
+    """A duration: "41.2 ms", "3.44 s", "12 min 30 s", "2.3 h"."""
     size = abs(value)
     if size == 0.0:
         return "0 s"
     if size < 1.0:
         return f"{value * 1e3:.1f} ms"
+    if size < 10.0:
+        return f"{value:.2f} s"
     if size < 120.0:
         return f"{value:.1f} s"
     if size < 3 * 3600.0:
@@ -55,17 +59,28 @@ def hours(value: float) -> str:
     return f"{value:.3g} GPU-h"
 
 
+def prefixed(value: float) -> str:
+    """Three significant digits and a decimal prefix: "92.9 G", "512 "."""
+    for size, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {prefix}"
+    return f"{value:.3g} "
+
+
 _UNITS: dict[str, Callable[[float], str]] = {
     "seconds": seconds,
     "ratio": lambda value: f"{value:.2f}x",
     "share": lambda value: f"{value * 100:.0f} %",
     "time": utc,
-    "since": lambda value: f"t+{value:.1f} s",
+    "since": lambda value: f"t{'-' if value < 0 else '+'}{seconds(abs(value))}",
     "celsius": lambda value: f"{value:.1f} °C",
     "hertz": lambda value: f"{value / 1e6:.0f} MHz",
     "watts": lambda value: f"{value:.0f} W",
     "nats": lambda value: f"{value:.3f} nats",
     "per second": lambda value: f"{value:,.0f} /s",
+    "flops": lambda value: f"{prefixed(value)}FLOP/s",
+    "bytes": lambda value: f"{prefixed(value)}B",
+    "percentage": lambda value: f"{value * 100:+.1f} %",
     "gpu hours": hours,
     "money": lambda value: f"{value:,.2f}",
     "count": lambda value: f"{value:,.0f}",

@@ -7,10 +7,14 @@ from numpy.typing import NDArray
 
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
+from analyzer.report.checks import checks
+from analyzer.report.queries import samples
 from analyzer.report.series import against_peers
-from analyzer.report.spans import Spans, medians
+from analyzer.report.shown import rest, shown
+from analyzer.report.spans import Spans, by_row, medians
 from analyzer.run import FloatGrid, Grid
 from collector.contract import metrics
+from collector.contract.archive import SAMPLES_FILE
 from collector.contract.metrics import Metric
 
 
@@ -43,14 +47,14 @@ READINGS: tuple[Reading, ...] = (
 
 def health(grid: Grid, cut: Spans) -> Block:
     """The section on node health."""
-    answered = [(each, values) for each in READINGS if (values := _signal(grid, each)) is not None]
+    answered = [(each, values) for each in READINGS if (values := signal(grid, each)) is not None]
     charts = [
         block
         for reading, values in answered
         if reading.drawn
         for block in against_peers(
             grid, cut, values, title=f"GPU {reading.heading}", unit=reading.unit,
-            what=f"GPU {reading.heading}",
+            what=f"GPU {reading.heading}", source=_source(reading),
         )
     ]  # fmt: skip
     return blocks.section(
@@ -58,13 +62,25 @@ def health(grid: Grid, cut: Spans) -> Block:
         "Node health",
         [
             blocks.text("No hardware telemetry answered.") if not answered else None,
-            _table(grid, cut, answered),
+            *checks(grid),
             *charts,
+            *_table(grid, cut, answered),
         ],
     )
 
 
-def _table(grid: Grid, cut: Spans, answered: list[tuple[Reading, FloatGrid]]) -> Block | None:
+def _source(reading: Reading) -> str:
+    return f"{SAMPLES_FILE}: {samples(reading.metric, reading.label)}"
+
+
+def _table(
+    grid: Grid, cut: Spans, answered: list[tuple[Reading, FloatGrid]]
+) -> tuple[Block | None, Block | None]:
+    # What never throttled stands in the checks.
+    answered = [(r, values) for r, values in answered
+                if not r.accumulates or np.nan_to_num(values).any()]  # fmt: skip
+    if not answered:
+        return None, None
     spans = {"whole run": cut.during} if cut.onset is None else None
     spans = spans or {"before": cut.before, "during": cut.during}
     columns = {"rank": "", "node": "", "gpu": "", "when": ""}
@@ -76,22 +92,30 @@ def _table(grid: Grid, cut: Spans, answered: list[tuple[Reading, FloatGrid]]) ->
         ]
         for when, windows in spans.items()
     }
+    by = cells[next(reversed(spans))][0]
+    picked = shown(cut, by)
     rows = [
         [info.rank, info.node, info.gpu, when, *(column[position] for column in cells[when])]
-        for position, info in enumerate(grid.ranks)
+        for position, info in ((position, grid.ranks[position]) for position in picked)
         for when in spans
     ]
-    return blocks.table("Medians, and totals of throttled time", columns, rows if answered else [])
+    source = ", ".join(dict.fromkeys(reading.metric.name for reading, _ in answered))
+    over = rest(cut, picked, by, answered[0][0].unit)
+    return (
+        blocks.table("Medians, and totals of throttled time", columns, rows,
+                     source=f"{SAMPLES_FILE}: {source}"),
+        blocks.text(f"By {answered[0][0].heading}: {over}") if over else None,
+    )  # fmt: skip
 
 
 def _totals(grid: Grid, rates: FloatGrid, windows: NDArray[np.bool_]) -> list[float | None]:
     """Rate per second times window length, summed; None where nothing answered."""
     durations = (grid.end - grid.start)[windows, np.newaxis]
-    parts = rates[windows] * durations
-    return [float(np.nansum(part)) if np.isfinite(part).any() else None for part in parts.T]
+    totals = by_row((rates[windows] * durations).T, np.nansum)
+    return [float(each) if np.isfinite(each) else None for each in totals]
 
 
-def _signal(grid: Grid, reading: Reading) -> FloatGrid | None:
+def signal(grid: Grid, reading: Reading) -> FloatGrid | None:
     """The metric's values summed over the label sets that were asked for, if any answered."""
     found = [
         values

@@ -1,4 +1,4 @@
-"""Does the model still learn, and how fast: loss against its floor, tokens per second."""
+"""Does the model still learn: loss against its floor."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
+from analyzer.report.queries import Sources
 from analyzer.report.series import known, thinned
-from analyzer.report.spans import Spans, median
+from analyzer.report.spans import Spans
+from analyzer.report.speed import speed
 from analyzer.run import FloatGrid, Grid, Run
 
 
-def learning(run: Run, grid: Grid, cut: Spans) -> Block:
+def learning(run: Run, grid: Grid, cut: Spans, sources: Sources) -> Block:
     """The section on the model."""
     losses = run.windows.groupby("from_step")["loss"].mean().dropna()
     step, loss = losses.index.to_numpy(np.int64), losses.to_numpy(np.float64)
@@ -22,9 +24,9 @@ def learning(run: Run, grid: Grid, cut: Spans) -> Block:
         "model",
         "Model",
         [
-            _loss_chart(step, loss, floor, cut),
-            _loss_table(step, loss, floor),
-            _throughput(run, grid, cut),
+            _loss_chart(step, loss, floor, cut, sources.loss()),
+            _loss_table(step, loss, floor, sources.loss()),
+            *speed(run, grid, cut, sources),
         ],
     )
 
@@ -35,7 +37,7 @@ def _floor(meta: Mapping[str, Any]) -> float | None:
 
 
 def _loss_chart(
-    step: NDArray[np.int64], loss: FloatGrid, floor: float | None, cut: Spans
+    step: NDArray[np.int64], loss: FloatGrid, floor: float | None, cut: Spans, source: str
 ) -> Block | None:
     if not loss.size:
         return None
@@ -47,33 +49,19 @@ def _loss_chart(
         drawn.append(blocks.line("entropy rate of the data", "reference", ends, [floor, floor]))
         alt += f" The entropy rate of the data, {floor:.3f} nats, is the lowest honest loss."
     marks = () if cut.onset is None else ({"step": cut.onset, "label": "onset"},)
-    return blocks.lines("Training loss", alt, "nats", drawn, marks=marks)
+    return blocks.lines("Training loss", alt, "nats", drawn, marks=marks, source=source)
 
 
-def _loss_table(step: NDArray[np.int64], loss: FloatGrid, floor: float | None) -> Block | None:
+def _loss_table(
+    step: NDArray[np.int64], loss: FloatGrid, floor: float | None, source: str
+) -> Block | None:
     picked = np.unique(np.linspace(0, len(loss) - 1, min(len(loss), 6)).astype(int))
     rows = [
         [int(step[i]), float(loss[i]), None if floor is None else float(loss[i]) - floor]
         for i in picked
     ]
     columns = {"step": "count", "loss": "nats", "above the entropy rate": "nats"}
-    return blocks.table("Training loss at steps", columns, rows)
-
-
-def _throughput(run: Run, grid: Grid, cut: Spans) -> Block | None:
-    tokens = run.windows.groupby("from_step")["tokens"].sum().reindex(grid.from_step)
-    steps = grid.to_step - grid.from_step
-    wall = np.array([_or_nan(median(row)) for row in grid.time["wall"]]) * steps
-    rate = tokens.to_numpy(np.float64) / wall
-    spans = {"whole run": ~grid.masked} if cut.onset is None else None
-    spans = spans or {"before": cut.before, "during": cut.during}
-    rows = [
-        [name, median(rate[windows]), median(wall[windows] / steps[windows])]
-        for name, windows in spans.items()
-    ]
-    columns = {"": "", "tokens": "per second", "step": "seconds"}
-    return blocks.table("Throughput of the run, medians", columns, rows)
-
-
-def _or_nan(value: float | None) -> float:
-    return np.nan if value is None else value
+    if floor is None:
+        columns.popitem()
+        rows = [row[:2] for row in rows]
+    return blocks.table("Training loss at steps", columns, rows, source=source)

@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from analyzer.report.figures import cell
+from analyzer.report import human
+from analyzer.report.figures import TEXTUAL, cell
 
 _ESCAPED = str.maketrans(
     {each: f"\\{each}" for each in "\\`*[]#|~$"}
@@ -12,6 +13,7 @@ _ESCAPED = str.maketrans(
 )
 _EDGE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 """An underscore inside a word, as in metric names, is no emphasis and stays readable."""
+_OPEN = re.compile(r"[`<>&|\\]")
 
 
 def escape(text: str) -> str:
@@ -23,8 +25,8 @@ def escape(text: str) -> str:
 def markdown(tree: Mapping[str, Any]) -> str:
     """The report as Markdown."""
     lines = [f"# {escape(tree['title'])}", ""]
-    lines += [f"Run **{escape(tree['run'])}**: {escape(tree['status'])}.", ""]
-    lines += [escape(tree["sentence"]), ""]
+    lines += [f"Run **{escape(tree['run'])}**: {escape(tree['status'])}. Report: {tree['review']}."]
+    lines += ["", escape(" ".join(tree["summary"])), ""]
     lines += [
         "· ".join(
             f"{escape(each['name'])} {escape(cell(each['value'], each['unit']))} "
@@ -47,6 +49,10 @@ def _block(block: Mapping[str, Any]) -> list[str]:
             return [escape(block["text"]), ""]
         case "callout":
             return [f"> **{escape(block['label'])}**: {escape(block['text'])}", ""]
+        case "links":
+            return [*(f"- [{escape(one['text'])}]({one['url']})" for one in block["links"]), ""]
+        case "human":
+            return human.lines(block["name"], block["text"])
         case "code":
             # Indented, not fenced: no content can end it.
             return [*(f"    {line}" for line in block["text"].splitlines()), ""]
@@ -59,10 +65,20 @@ def _block(block: Mapping[str, Any]) -> list[str]:
 def _table(block: Mapping[str, Any]) -> list[str]:
     columns = block["columns"]
     rows = [
-        [escape(cell(value, column["unit"])) for value, column in zip(row, columns, strict=True)]
+        [
+            _code(str(value)) if column["name"] == "query" else escape(cell(value, column["unit"]))
+            for value, column in zip(row, columns, strict=True)
+        ]
         for row in block["rows"]
     ]
     header = [escape(column["name"]) for column in columns]
-    rule = ["---:" if column["unit"] else "---" for column in columns]
+    rule = ["---" if column["unit"] in TEXTUAL else "---:" for column in columns]
     title = f"*{escape(block['title'])}*"
-    return [title, "", *(f"| {' | '.join(row)} |" for row in (header, rule, *rows)), ""]
+    lines = [title, "", *(f"| {' | '.join(row)} |" for row in (header, rule, *rows)), ""]
+    return [*lines, f"Source: {_code(block['source'])}", ""] if block["source"] else lines
+
+
+def _code(text: str) -> str:
+    """A query verbatim on one line; what could end the span or the cell is escaped instead."""
+    line = " ".join(text.split())
+    return escape(line) if not line or _OPEN.search(line) else f"`{line}`"

@@ -8,7 +8,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from analyzer.report.charts import chart
-from analyzer.report.figures import cell
+from analyzer.report.figures import TEXTUAL, cell
 
 BADGES = {"healthy": "✓", "degraded": "▲", "unknown": "?"}
 """Severity is an icon and a word, never a colour alone."""
@@ -21,6 +21,7 @@ def page(tree: Mapping[str, Any]) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["cell"] = cell
+    environment.globals["textual"] = TEXTUAL
     template = environment.from_string((here / "page.html.j2").read_text("utf-8"))
     # The style sheet and the charts are made here, not input: they alone are not escaped.
     return template.render(
@@ -37,5 +38,5 @@ def _charts(tree: Mapping[str, Any]) -> dict[tuple[int, int], Markup]:
         (i, j): Markup(chart(block, f"chart-{i}-{j}"))  # noqa: S704
         for i, section in enumerate(tree["sections"])
         for j, block in enumerate(section["blocks"])
-        if block["block"] in ("lines", "bars")
+        if block["block"] in ("lines", "bars", "cells")
     }

@@ -1,20 +1,16 @@
 """Why: the evidence for and against each cause, the alternatives, and who was let go."""
 
-from typing import TYPE_CHECKING
-
 from analyzer.report import blocks
 from analyzer.report.before import before
 from analyzer.report.blocks import Block
+from analyzer.report.shown import MOST_CULPRITS, MOST_ROWS
+from analyzer.run import Verdict
 
-if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
 
-
-def reasons(diagnosis: "Diagnosis") -> Block:
+def reasons(verdict: Verdict) -> Block:
     """The section on why."""
-    verdict = diagnosis.verdict
-    tables: list[Block | None] = []
-    for culprit in verdict.culprits:
+    tables: list[Block | None] = [blocks.text(verdict.sentence)]
+    for culprit in verdict.culprits[:MOST_CULPRITS]:
         place = culprit.who
         rows = [
             ["for" if fact.supports else "against", fact.text, fact.query]
@@ -41,15 +37,7 @@ def reasons(diagnosis: "Diagnosis") -> Block:
             blocks.table(
                 "Suspects that were let go",
                 {"rank": "", "why": ""},
-                [[each.rank, each.why] for each in verdict.rejected],
-            ),
-            blocks.table(
-                "Unusual hardware",
-                {"node": "", "gpu": "", "metric": "", "what": "", "costs time": ""},
-                [
-                    [each.get(key) for key in ("node", "gpu", "metric", "text", "costs_time")]
-                    for each in verdict.anomalies
-                ],
+                [[each.rank, each.why] for each in verdict.rejected[:MOST_ROWS]],
             ),
             blocks.table(
                 "Slow by structure, not by a node's fault",
@@ -59,14 +47,5 @@ def reasons(diagnosis: "Diagnosis") -> Block:
                     for each in verdict.structure
                 ],
             ),
-            blocks.table(
-                "What the detectors found",
-                {"detector": "", "kind": "", "rank": "", "slowdown": "ratio", "score": "score",
-                 "what": ""},
-                [
-                    [each.detector, each.kind, each.rank, each.slowdown, each.score, each.text]
-                    for each in diagnosis.findings
-                ],
-            ),
         ],
-    )  # fmt: skip
+    )

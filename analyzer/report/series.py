@@ -8,15 +8,17 @@ from numpy.typing import NDArray
 
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
-from analyzer.report.spans import Spans
+from analyzer.report.spans import Spans, by_row
 from analyzer.run import FloatGrid, Grid
 
 MAX_BUCKETS = 200
 TWIN_ROWS = 24
+MOST_LINES = 4
+"""Culprits that are drawn; more lines cannot be told apart."""
 
 
 def against_peers(
-    grid: Grid, cut: Spans, values: FloatGrid, *, title: str, unit: str, what: str
+    grid: Grid, cut: Spans, values: FloatGrid, *, title: str, unit: str, what: str, source: str
 ) -> tuple[Block | None, Block | None]:
     """Culprits as lines over the band of their peers, and the table twin.
 
@@ -27,6 +29,7 @@ def against_peers(
         title: Of the chart.
         unit: Of the values.
         what: What the values are, as the subject of the text alternative.
+        source: Where they come from (report.queries).
 
     Returns:
         Chart and table, None where nothing answered.
@@ -36,18 +39,17 @@ def against_peers(
     if not answered.any():
         return None, None
     step, shown = grid.from_step[answered], values[answered]
-    middle = _by_row(shown[:, list(cut.peers)], np.nanmedian)
-    names = [f"rank {grid.ranks[column].rank}" for column in cut.culprits]
+    middle = by_row(shown[:, list(cut.peers)], np.nanmedian)
+    culprits = list(cut.culprits[:MOST_LINES])
+    names = [f"rank {grid.ranks[column].rank}" for column in culprits]
     drawn = [
-        *(
-            _line(name, "culprit", step, shown[:, column])
-            for name, column in zip(names, cut.culprits, strict=True)
-        ),
+        _line(name, "culprit", step, shown[:, column])
+        for name, column in zip(names, culprits, strict=True)
     ]
     if cut.peers:
         drawn.append(_line("median of peers" if names else "median", "peers", step, middle))
-    low = _by_row(shown[:, list(cut.peers)], np.nanmin)
-    high = _by_row(shown[:, list(cut.peers)], np.nanmax)
+    low = by_row(shown[:, list(cut.peers)], np.nanmin)
+    high = by_row(shown[:, list(cut.peers)], np.nanmax)
     marks = () if cut.onset is None else ({"step": cut.onset, "label": "onset"},)
     chart = blocks.lines(
         title,
@@ -57,6 +59,7 @@ def against_peers(
         drawn,
         band=_band("range of peers" if names else "range of ranks", step, low, high),
         marks=marks,
+        source=source,
     )
     columns = {"step": "count", **dict.fromkeys(names, unit)}
     columns |= {"peers' median": unit, "peers' lowest": unit, "peers' highest": unit}
@@ -64,7 +67,7 @@ def against_peers(
     rows = [
         [
             int(step[i]),
-            *known(shown[i, list(cut.culprits)]),
+            *known(shown[i, culprits]),
             *known(np.array([middle[i], low[i], high[i]])),
         ]
         for i in picked
@@ -111,10 +114,6 @@ def thinned(values: FloatGrid) -> list[int]:
         else:
             picked.add(begin)  # a gap stays a gap
     return sorted(picked)
-
-
-def _by_row(values: FloatGrid, reduce: Callable[[FloatGrid], Any]) -> FloatGrid:
-    return np.array([_extreme(row, reduce) for row in values], dtype=np.float64)
 
 
 def _extreme(row: FloatGrid, reduce: Callable[[FloatGrid], Any]) -> float:

@@ -1,5 +1,6 @@
 """Which windows of a Grid lie before and during the trouble, and medians over them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +61,22 @@ def median(values: FloatGrid) -> float | None:
     return float(np.median(answered)) if answered.size else None
 
 
+def by_row(values: FloatGrid, reduce: Callable[..., FloatGrid]) -> FloatGrid:
+    """(W, R) values reduced over the ranks that answered, NaN where none did.
+
+    Args:
+        values: NaN = did not answer.
+        reduce: A function of numpy that leaves NaN out, such as `np.nanmedian`.
+    """
+    told = np.isfinite(values).any(axis=1)
+    reduced = np.full(len(values), np.nan)
+    # numpy warns about rows in which nothing answered; here that is an ordinary gap.
+    if told.any():
+        reduced[told] = reduce(values[told], axis=1)
+    return reduced
+
+
 def medians(values: FloatGrid, windows: NDArray[np.bool_]) -> list[float | None]:
     """(W, R) values -> the median of each rank over the chosen windows."""
-    return [median(values[windows, column]) for column in range(values.shape[1])]
+    chosen = by_row(values[windows].T, np.nanmedian)
+    return [float(each) if np.isfinite(each) else None for each in chosen]

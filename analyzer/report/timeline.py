@@ -6,11 +6,18 @@ import numpy as np
 
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
+from analyzer.report.watched import Watched
 from analyzer.run import Culprit, Grid, Verdict
 
 
-def timeline(grid: Grid, verdict: Verdict) -> Block:
-    """The section with one table of events, in order of time."""
+def timeline(grid: Grid, verdict: Verdict, seen: Watched | None = None) -> Block:
+    """The section with one table of events, in order of time.
+
+    Args:
+        grid: The run's windows.
+        verdict: Who was off from when to when.
+        seen: When a watcher saw it; None = nobody watched.
+    """
     begin, end = bounds(grid)
     if begin is None or end is None:
         return blocks.section("timeline", "Timeline", [blocks.text("No window answered.")])
@@ -19,9 +26,9 @@ def timeline(grid: Grid, verdict: Verdict) -> Block:
         events.append((begin, int(grid.from_step[0]), "first step"))
     for culprit in verdict.culprits:
         who = culprit.who if culprit.rank is None else f"{culprit.who} ({culprit.node})"
-        since = _since(grid, culprit)
-        if since is not None:
-            events.append((since, culprit.from_step, f"{who} is off: {culprit.cause} (onset)"))
+        began = since(grid, culprit)
+        if began is not None:
+            events.append((began, culprit.from_step, f"{who} is off: {culprit.cause} (onset)"))
         if culprit.to_step is not None:
             until = _start_of(grid, culprit.to_step)
             if until is not None:
@@ -33,10 +40,34 @@ def timeline(grid: Grid, verdict: Verdict) -> Block:
         events.append((end, int(grid.to_step[-1]), words))
     else:
         events.append((end, int(grid.to_step[-1]), "last step ends"))
+    events += _live(seen) if seen is not None else []
     events.sort(key=lambda event: event[0])
     rows = [[time, time - begin, step, words] for time, step, words in events]
     columns = {"time": "time", "since start": "since", "step": "count", "event": ""}
-    return blocks.section("timeline", "Timeline", [blocks.table("Events", columns, rows)])
+    return blocks.section(
+        "timeline",
+        "Timeline",
+        [
+            blocks.table(
+                "Events",
+                columns,
+                rows,
+                source="steps.parquet: start" + ("; finding.json" if seen else ""),
+            )
+        ],
+    )
+
+
+def _live(seen: Watched) -> list[tuple[float, int | None, str]]:
+    """What happened outside the run: who noticed, and who was told."""
+    moments = [
+        (seen.first_seen, "lockstep watch sees the first sign"),
+        (seen.opened, "the finding is opened"),
+        (seen.closed, "the finding is closed"),
+        *((alert.fired, f"{alert.name} fires") for alert in seen.alerts),
+        *((alert.received, f"{alert.name} is received") for alert in seen.alerts),
+    ]
+    return [(time, None, words) for time, words in moments if time is not None]
 
 
 def bounds(grid: Grid) -> tuple[float | None, float | None]:
@@ -47,7 +78,8 @@ def bounds(grid: Grid) -> tuple[float | None, float | None]:
     return float(starts.min()), float(ends.max())
 
 
-def _since(grid: Grid, culprit: Culprit) -> float | None:
+def since(grid: Grid, culprit: Culprit) -> float | None:
+    """Unix seconds of a culprit's onset; None = not known."""
     if culprit.from_step is not None:
         start = _start_of(grid, culprit.from_step)
         if start is not None:

@@ -2,21 +2,26 @@
 
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
+from analyzer.report.heat import against_stratum, heat
+from analyzer.report.queries import Sources
 from analyzer.report.series import against_peers
+from analyzer.report.shown import rest, shown
 from analyzer.report.spans import Spans, median, medians
 from analyzer.run import Grid
 from collector.contract.words import PHASES
 
 
-def lateness(grid: Grid, cut: Spans) -> Block:
+def lateness(grid: Grid, cut: Spans, sources: Sources) -> Block:
     """The section on who is late."""
     own = grid.time["own"]
+    picked = _picked(grid, cut)
     chart, twin = against_peers(
         grid, cut, own, title="Own time per step", unit="seconds",
-        what="Own time per step, without waiting in collectives,",
+        what="Own time per step, without waiting in collectives,", source=sources.own(),
     )  # fmt: skip
-    phases = _phases(grid, cut)
-    waits = _waits(grid, cut)
+    over = rest(cut, picked, medians(own, cut.during), "seconds")
+    phases = _phases(grid, cut, sources.phases())
+    waits = _waits(grid, cut, picked, sources.waits())
     return blocks.section(
         "lateness",
         "Who is late",
@@ -27,15 +32,21 @@ def lateness(grid: Grid, cut: Spans) -> Block:
                 " rank's. The late rank has the longest own time and waits least."
             ),
             chart,
-            _by_rank(grid, cut),
             twin,
+            *heat(grid, cut, sources.own()),
+            _by_rank(grid, cut, picked, sources.own()),
+            blocks.text(over) if over else None,
             *phases,
             *waits,
         ],
     )
 
 
-def _by_rank(grid: Grid, cut: Spans) -> Block | None:
+def _picked(grid: Grid, cut: Spans) -> list[int]:
+    return shown(cut, against_stratum(grid, cut))
+
+
+def _by_rank(grid: Grid, cut: Spans, picked: list[int], source: str) -> Block | None:
     own, wait = grid.time["own"], grid.time.get("collective")
     before, during = medians(own, cut.before), medians(own, cut.during)
     waits: list[float | None] = [None] * len(grid.ranks)
@@ -54,7 +65,7 @@ def _by_rank(grid: Grid, cut: Spans) -> Block | None:
             waits[column],
             "culprit" if column in cut.culprits else "",
         ]
-        for column, info in enumerate(grid.ranks)
+        for column, info in ((column, grid.ranks[column]) for column in picked)
     ]
     if cut.onset is None:
         # Without an onset there is no before.
@@ -62,10 +73,10 @@ def _by_rank(grid: Grid, cut: Spans) -> Block | None:
         names = list(columns.items())
         columns = {"own time" if i == 4 else names[i][0]: names[i][1] for i in kept}
         rows = [[row[i] for i in kept] for row in rows]
-    return blocks.table("Ranks, medians per step", columns, rows)
+    return blocks.table("Ranks, medians per step", columns, rows, source=source)
 
 
-def _phases(grid: Grid, cut: Spans) -> tuple[Block | None, Block | None]:
+def _phases(grid: Grid, cut: Spans, source: str) -> tuple[Block | None, Block | None]:
     if not cut.culprits or not cut.peers:
         return None, None
     column = cut.culprits[0]
@@ -88,13 +99,16 @@ def _phases(grid: Grid, cut: Spans) -> tuple[Block | None, Block | None]:
         "seconds",
         dict(zip(names, ("culprit", "peers"), strict=True)),
         rows,
+        source=source,
     )
     columns = {"phase": "", **dict.fromkeys(names, "seconds"), "ratio": "ratio"}
     twin = [[phase, *pair, _over(*pair)] for phase, pair in rows.items()]
     return chart, blocks.table(f"{title}, medians", columns, twin)
 
 
-def _waits(grid: Grid, cut: Spans) -> tuple[Block | None, Block | None]:
+def _waits(
+    grid: Grid, cut: Spans, picked: list[int], source: str
+) -> tuple[Block | None, Block | None]:
     wait = grid.time.get("collective")
     if wait is None:
         return None, None
@@ -105,7 +119,7 @@ def _waits(grid: Grid, cut: Spans) -> tuple[Block | None, Block | None]:
         f"rank {info.rank}" + " (culprit)" * (column in cut.culprits): [
             values[column] for values in by_span
         ]
-        for column, info in enumerate(grid.ranks)
+        for column, info in ((column, grid.ranks[column]) for column in picked)
     }
     if not any(value is not None for values in rows.values() for value in values):
         return None, None
@@ -117,6 +131,7 @@ def _waits(grid: Grid, cut: Spans) -> tuple[Block | None, Block | None]:
         "seconds",
         {name: roles[name] for name in spans},
         rows,
+        source=source,
     )
     columns = {"rank": "", **dict.fromkeys(spans, "seconds")}
     twin = [[label.removeprefix("rank "), *values] for label, values in rows.items()]

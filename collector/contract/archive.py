@@ -19,6 +19,8 @@ TRUTH_FILE = "truth.json"
 RESULTS_FILE = "results.json"
 VERDICT_FILE = "verdict.json"
 REPORT_STEM = "report"
+FINDING_FILE = "finding.json"
+TRACE_FILE = "trace.perfetto.json.gz"
 PART_SECONDS = 5.0
 """A writer closes one part file this often."""
 

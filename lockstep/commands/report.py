@@ -17,13 +17,19 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the files; default: the archive.")
     ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Archive of a run to compare with; only differences."),
+    ] = None,
     gpu_hour_price: Annotated[
         float | None, typer.Option(min=0, help="Price of a GPU-hour, for the cost.")
     ] = None,
 ) -> None:
     """Write the post-mortem of a run: what happened, why, at what cost, what to do.
 
-    Prints the path of each file.
+    Prints the path of each file. Beside the report stands a timeline of the operations for
+    ui.perfetto.dev. What people write into report.md, between its comments `human:begin` and
+    `human:end`, stays when the report is made again, and is in the page.
 
     Example: lockstep report runs/gpt-20261120T101500-3f2a --format html
     """
@@ -32,10 +38,11 @@ def report(
         if each not in diagnosis.FORMATS:
             raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
     diagnosed = past.remembering(diagnosis.diagnose(archive, gpu_hour_price), archive)
+    compared = None if baseline is None else diagnosis.diagnose(baseline)
     folder = archive if out is None else out
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        paths = diagnosis.write_reports(diagnosed, folder, wanted)
+        paths = diagnosis.write_reports(diagnosed, folder, wanted, archive, compared)
     except OSError as error:
         output.fail(
             ExitCode.BAD_INPUT,

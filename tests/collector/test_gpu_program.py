@@ -17,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collector.contract import metrics as m
 
+pytestmark = pytest.mark.timed
+
 pytest.importorskip("pynvml")
 SLACK = 1.5
 """Seconds that this machine may be late because others use it."""

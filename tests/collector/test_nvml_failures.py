@@ -14,6 +14,8 @@ from collector.reading import SourceError
 from collector.sources.nvml import Limits, Nvml
 from collector.sources.nvml.roster import MAX_KNOWN, Roster
 
+pytestmark = pytest.mark.timed
+
 pytest.importorskip("pynvml")
 FIRST = ("0", "GPU-0")
 UNKNOWN, NOT_FOUND, COUNT, TRANSMIT = 999, 28, 91, 138

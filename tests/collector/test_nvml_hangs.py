@@ -11,6 +11,8 @@ from collector.contract import metrics as m
 from collector.sources.nvml import Limits, Nvml
 from collector.sources.nvml import process as nvml_process
 
+pytestmark = pytest.mark.timed
+
 pytest.importorskip("pynvml")
 SHORT = Limits(answer=0.2, start=10.0, stall=0.4, kill=0.8, attach=1.5)
 """The same order as the real ones, sooner."""

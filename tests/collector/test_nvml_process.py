@@ -16,6 +16,8 @@ from collector.sources.nvml import Limits, Nvml
 from collector.sources.nvml import process as nvml_process
 from collector.sources.nvml.process import Child, spawn
 
+pytestmark = pytest.mark.timed
+
 pytest.importorskip("pynvml")
 SHORT = Limits(answer=0.3, start=10.0, stall=0.4, kill=0.8, attach=2.0)
 

@@ -50,7 +50,7 @@ ASKED_FOR_ELSEWHERE = {
     },
 }
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
+pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timed]
 
 
 class Served(NamedTuple):

@@ -166,6 +166,7 @@ def _ends(answer: RankAnswer, starts: dict[int, int]) -> list[int]:
 
 @pytest.mark.root
 @pytest.mark.distributed
+@pytest.mark.timed
 def test_the_same_steps_of_two_nodes_with_shifted_clocks_are_aligned(nodes, tmp_path):
     folders = [tmp_path / node.address for node in nodes]
     for folder in folders:

@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.prometheus,
     pytest.mark.slow,
     pytest.mark.distributed,
+    pytest.mark.timed,
     pytest.mark.timeout(900),
 ]
 

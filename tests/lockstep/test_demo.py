@@ -83,6 +83,7 @@ def test_a_demo_whose_run_broke_says_why(
 
 @pytest.mark.distributed
 @pytest.mark.slow
+@pytest.mark.timed
 def test_the_demo_finds_its_straggler(tmp_path: Path, decided: Callable[..., Any]) -> None:
     answers: list[subprocess.CompletedProcess[str]] = []
     archives: list[Path] = []

@@ -219,6 +219,7 @@ def test_a_rank_of_nccl_is_asked_through_its_pipe(ranks, tmp_path):
 
 
 @pytest.mark.distributed
+@pytest.mark.timed
 def test_a_stopped_rank_of_a_real_run_is_the_one_that_is_missing(lockstep, tmp_path):
     """The ranks are those of `lockstep run`; rank 1 is stopped as a debugger would stop it."""
     spec = RunSpec("gpt-1", "gpt", Layout(dp=2, nodes=2, ranks_per_node=1), 100_000, 0)

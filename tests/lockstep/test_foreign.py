@@ -67,6 +67,7 @@ def observed(out: Path, workspace: Path, *arguments: str, patience: float):
 
 @pytest.mark.distributed
 @pytest.mark.slow
+@pytest.mark.timed
 def test_a_slow_rank_of_a_program_that_was_not_changed_is_named(tmp_path):
     out = tmp_path / "archive"
     outcome, programs = observed(out, tmp_path / "rings", "80", NEVER, patience=60.0)
@@ -80,6 +81,7 @@ def test_a_slow_rank_of_a_program_that_was_not_changed_is_named(tmp_path):
 
 @pytest.mark.distributed
 @pytest.mark.slow
+@pytest.mark.timed
 def test_the_rank_that_is_missing_in_a_hang_is_named_by_the_flight_recorder(tmp_path):
     out = tmp_path / "archive"
     outcome, _ = observed(out, tmp_path / "rings", "80", "20", patience=30.0)

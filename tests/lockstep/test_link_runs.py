@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.distributed,
     pytest.mark.slow,
+    pytest.mark.timed,
     pytest.mark.skipif(no_namespaces() != "", reason=f"an emulated network {no_namespaces()}"),
 ]
 

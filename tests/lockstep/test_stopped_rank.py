@@ -136,6 +136,7 @@ def trained(seen: dict[str, dict[tuple[int, str], float]]) -> list[float]:
 
 @pytest.mark.distributed
 @pytest.mark.slow
+@pytest.mark.timed
 def test_a_stopped_rank_is_shown_as_the_missing_one_within_two_heartbeats(pages: Pages) -> None:
     assert set() == missing(pages.ask())
     stopped = pages.process(1)

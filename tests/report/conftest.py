@@ -1,7 +1,9 @@
 """Diagnoses made by hand: a thermal straggler, a healthy run, a hang, hostile names."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pandas as pd
 import pytest
 
 from analyzer.attribute import Diagnosis
+from analyzer.report import render
 from analyzer.run import Culprit, Fact, Finding, Grid, RankInfo, Rejected, Run, Verdict
 from collector.contract.words import PHASES
 
@@ -71,7 +74,12 @@ def grid(nodes: list[str], slow: int | None) -> Grid:
 def run(shape: Grid) -> Run:
     steps = np.repeat(np.arange(STEPS), RANKS)
     loss = 1.2 + 2.5 * np.exp(-steps / 30)
-    windows = pd.DataFrame({"from_step": steps, "loss": loss, "tokens": 512})
+    ranks = np.tile(np.arange(RANKS), STEPS)
+    begin = np.repeat(shape.start, RANKS) if len(shape.start) == STEPS else START
+    windows = pd.DataFrame({
+        "rank": ranks, "attempt": 0, "from_step": steps, "to_step": steps + 1, "steps": 1,
+        "start": begin, "wall_seconds": 0.06, "tags": "", "loss": loss, "tokens": 512,
+    })  # fmt: skip
     return Run(shape.run, META, shape.ranks, windows, pd.DataFrame(), None, ())
 
 
@@ -89,6 +97,17 @@ def culprit(shape: Grid, rank: int, text: str) -> Culprit:
 
 def diagnosed(shape: Grid, verdict: Verdict, findings: tuple[Finding, ...]) -> Diagnosis:
     return Diagnosis(run(shape), shape, findings, verdict)
+
+
+@cache
+def _page(tree: str) -> str:
+    return render(json.loads(tree), "html")
+
+
+@pytest.fixture
+def page() -> Callable[[dict[str, Any]], str]:
+    """`page(tree)`: the page made of what report.json holds, once a tree: charts take long."""
+    return lambda tree: _page(render(tree, "json"))
 
 
 @pytest.fixture
@@ -155,7 +174,7 @@ def empty() -> Diagnosis:
         masked=none.astype(bool), coverage=0.0,
     )  # fmt: skip
     verdict = Verdict(shape.run, "unknown", "No step answered.", None, None, None, 0.0)
-    windows = pd.DataFrame({"from_step": [], "loss": [], "tokens": []})
+    windows = pd.DataFrame({"from_step": [], "attempt": [], "loss": [], "tokens": []})
     return Diagnosis(
         Run(shape.run, {}, shape.ranks, windows, pd.DataFrame(), None), shape, (), verdict
     )

@@ -82,7 +82,7 @@ def test_a_hang_names_the_missing_rank_and_the_collective(hang: Diagnosis) -> No
 def test_a_healthy_run_asks_for_nothing(healthy: Diagnosis) -> None:
     rows = table(document(healthy), "actions", "Actions")
 
-    assert rows == [["", "none", "Nothing to do."]]
+    assert rows == [["–", "", "none", "Nothing to do."]]
 
 
 def test_the_loss_is_shown_against_the_entropy_rate(straggler: Callable[..., Diagnosis]) -> None:
@@ -120,7 +120,7 @@ def test_every_cause_that_can_be_injected_has_its_own_advice() -> None:
 def test_a_cause_without_a_row_still_gets_advice(straggler: Callable[..., Diagnosis]) -> None:
     verdict = straggler().verdict
     unknown = replace(verdict.culprits[0], cause=Cause.UNKNOWN)
-    blocks = advice(replace(verdict, culprits=(unknown,)), emulated=False)["blocks"]
+    blocks = advice(replace(verdict, culprits=(unknown,)), emulated=False, owners="")["blocks"]
 
     assert blocks[0]["rows"]
 
@@ -140,7 +140,7 @@ def test_the_command_that_repeats_the_run_can_be_copied(
         (float("nan"), "ratio", figures.UNKNOWN),
         (0.0, "seconds", "0 s"),
         (0.0412, "seconds", "41.2 ms"),
-        (3.44, "seconds", "3.4 s"),
+        (3.44, "seconds", "3.44 s"),
         (750.0, "seconds", "12 min 30 s"),
         (1.314, "ratio", "1.31x"),
         (0, "share", "0 %"),

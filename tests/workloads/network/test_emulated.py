@@ -64,6 +64,7 @@ def test_without_root_a_network_is_refused_with_the_reason(
 
 @pytest.mark.root
 @pytest.mark.distributed
+@pytest.mark.timed
 def test_a_delay_is_in_force_from_its_first_step_to_its_last(
     opened: Callable[..., Any], forked: Callable[..., list[Any]], tmp_path: Path
 ) -> None:

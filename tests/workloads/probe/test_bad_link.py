@@ -15,6 +15,7 @@ NODES, MOST_ROUNDS = 4, 4
 
 @pytest.mark.root
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.distributed
 def test_a_late_link_of_a_run_is_named_by_its_probe(tmp_path: Path) -> None:
     if reason := why_not(FaultKind.LINK_DELAY):

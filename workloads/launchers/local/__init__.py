@@ -1,10 +1,13 @@
 """Ranks as processes of this machine, forked from one that has imported torch."""
 
+import gc
 import importlib
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from time import monotonic_ns
+from types import ModuleType
 
 from collector.contract.archive import RESULTS_FILE
 from workloads.clocksync import wall_minus_monotonic_ns
@@ -38,7 +41,7 @@ class LocalLauncher:
         Raises:
             OSError: A process could not be started; none of the run is left.
         """
-        training = importlib.import_module("workloads.train")
+        training = _imported("workloads.train")
         offset, _ = wall_minus_monotonic_ns()
         start = monotonic_ns() + offset
         logs.mkdir(parents=True, exist_ok=True)
@@ -73,3 +76,19 @@ class LocalLauncher:
                 Ranks(spec, ranks).end()
                 raise
         return Ranks(spec, ranks, peak_flops)
+
+
+def _imported(name: str) -> ModuleType:
+    """A module, with what its import makes left out of every collection: none of it is garbage.
+
+    Torch makes a million objects. To look through them took 0.4 s of CPU while it was imported,
+    0.15 s in each rank, and 0.8 s when the launcher ended.
+    """
+    if name not in sys.modules:
+        gc.disable()
+        try:
+            importlib.import_module(name)
+        finally:
+            gc.enable()
+        gc.freeze()
+    return sys.modules[name]

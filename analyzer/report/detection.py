@@ -1,0 +1,108 @@
+"""How it was found: the delay until somebody knew, which detectors spoke, and their thresholds."""
+
+import math
+from collections.abc import Sequence
+
+from analyzer.detectors import DETECTORS
+from analyzer.report import blocks, figures
+from analyzer.report.blocks import Block
+from analyzer.report.shown import MOST_ROWS
+from analyzer.report.timeline import since
+from analyzer.report.watched import Watched
+from analyzer.run import Finding, Grid, Verdict
+from analyzer.slowness import shift, worth
+
+NOT_WATCHED = (
+    "No finding.json stands beside the archive: nobody watched this run live, so there is no"
+    " detection delay to tell. The command lockstep watch measures it."
+)
+
+
+def _percent(log_ratio: float) -> str:
+    return f"at least {100 * math.expm1(log_ratio):.0f} %"
+
+
+SECOND = ("wait", "cpu")
+"""Kinds of findings that confirm and never accuse."""
+THRESHOLDS: tuple[tuple[str, str, str], ...] = (
+    (
+        "a rank is slow",
+        f"{_percent(worth.FLOOR)} slower than its peers or its own past, beyond chance",
+        "analyzer/slowness/worth.py",
+    ),
+    (
+        "it came and went",
+        f"{_percent(worth.TRANSIENT_FLOOR)} slower for {worth.TRANSIENT_STEPS} steps",
+        "analyzer/slowness/worth.py",
+    ),
+    (
+        "it always was slow",
+        f"{_percent(worth.NATURAL_SPREAD)} slower: identical parts differ by less",
+        "SC22, arXiv 2208.11035",
+    ),
+    ("long enough", f"at least {worth.STEPS_AT_LEAST} steps", "GREYHOUND, ATC'25"),
+    (
+        "compared in",
+        f"{shift.BLOCKS_AT_MOST} groups at most, of {shift.BLOCK_STEPS_AT_LEAST} steps at least",
+        "analyzer/slowness/shift.py",
+    ),
+)
+"""What is judged, the limit in force, and where it comes from."""
+
+
+def detection(
+    grid: Grid, verdict: Verdict, findings: Sequence[Finding], seen: Watched | None
+) -> Block:
+    """The section on detection."""
+    # Those that accuse first: on many ranks the second signals are hundreds.
+    told = sorted(findings, key=lambda each: each.kind in SECOND)
+    rows = [
+        [each.detector, each.kind, each.rank, each.slowdown, each.score, each.text]
+        for each in told[:MOST_ROWS]
+    ]
+    more = len(told) - len(rows)
+    columns = {"detector": "", "kind": "", "rank": "", "slowdown": "ratio", "score": "score",
+               "what": ""}  # fmt: skip
+    return blocks.section(
+        "detection",
+        "Detection",
+        [
+            blocks.text(NOT_WATCHED) if seen is None else _delays(grid, verdict, seen),
+            blocks.table("What the detectors found", columns, rows,
+                         source="lockstep analyze DIR -o json; score in standard errors"),
+            blocks.text(f"{more} more findings are not listed.") if more > 0 else None,
+            blocks.text(_silent(findings)),
+            blocks.table("Thresholds in force", {"what": "", "limit": "", "from": ""}, THRESHOLDS,
+                         collapsed=True),
+        ],
+    )  # fmt: skip
+
+
+def _delays(grid: Grid, verdict: Verdict, seen: Watched) -> Block | None:
+    """From the onset, as the data have it, to each moment after it."""
+    onsets = [at for culprit in verdict.culprits if (at := since(grid, culprit)) is not None]
+    onset = min(onsets) if onsets else seen.onset
+    fired = [alert.fired for alert in seen.alerts if alert.fired is not None]
+    received = [alert.received for alert in seen.alerts if alert.received is not None]
+    moments = {
+        "onset in the data": onset,
+        "first sign seen": seen.first_seen,
+        "finding opened": seen.opened,
+        "alert fired": min(fired, default=None),
+        "alert received": min(received, default=None),
+    }
+    rows = [
+        [what, at, None if at is None or onset is None else at - onset]
+        for what, at in moments.items()
+    ]
+    columns = {"moment": "", "time": "time", "after the onset": "seconds"}
+    return blocks.table("Detection delay", columns, rows, source="finding.json; steps.parquet")
+
+
+def _silent(findings: Sequence[Finding]) -> str:
+    """The detectors that looked and found nothing: another answer would have been possible."""
+    spoke = {finding.detector for finding in findings}
+    names = [type(each).__name__.lower() for each in DETECTORS]
+    silent = [name for name in names if name not in spoke]
+    words = f"{figures.cell(len(names), 'count')} detectors looked"
+    return f"{words}; silent: {', '.join(silent)}." if silent else f"{words}, and all spoke."

@@ -1,0 +1,83 @@
+"""What it cost: time, GPU-hours, money, steps done twice, and what would give it back."""
+
+import numpy as np
+
+from analyzer.report import blocks, figures
+from analyzer.report.blocks import Block
+from analyzer.report.losses import losses
+from analyzer.report.queries import Sources
+from analyzer.report.shown import MOST_CULPRITS
+from analyzer.report.spans import Spans, median
+from analyzer.report.what_if import what_if
+from analyzer.run import Grid, Run, Verdict
+
+
+def impact(run: Run, grid: Grid, verdict: Verdict, cut: Spans, sources: Sources) -> Block:
+    """The section on impact and cost."""
+    wall, step_query = grid.time["wall"], sources.wall()
+    rows: list[list[str]] = []
+    if cut.onset is not None:
+        before, during = (_step_time(wall[windows]) for windows in (cut.before, cut.during))
+        rows.append(["step time before the onset, median", before, step_query])
+        rows.append(["step time during the trouble, median", during, step_query])
+    else:
+        rows.append(["step time, median", _step_time(wall[cut.during]), step_query])
+    rows.append(["slowdown of the run", _with_interval(verdict), _verdict("slowdown")])
+    for culprit in verdict.culprits[:MOST_CULPRITS]:
+        # Links and racks have no time of their own, and who stopped is not slow.
+        if culprit.scope not in ("link", "rack") and culprit.slowdown is not None:
+            slowdown = figures.cell(culprit.slowdown, "ratio")
+            rows.append([f"slowdown of {culprit.who} itself", slowdown, sources.own()])
+    if verdict.culprits:
+        held = figures.cell(len(cut.peers), "count")
+        rows.append(["healthy ranks held up", held, _verdict("culprits")])
+    rows += [[*pair, _verdict("lost_gpu_hours")] for pair in losses(verdict)]
+    rows += _whole_run(grid, verdict)
+    if replayed := _replayed(run):
+        again = figures.cell(replayed, "count")
+        rows.append(["steps done again after restarts", again, "steps.parquet: step by attempt"])
+    columns = {"what": "", "how much": "", "query": ""}
+    table = blocks.table("Impact", columns, rows)
+    return blocks.section("impact", "Impact and cost", [table, *what_if(verdict)])
+
+
+def _step_time(wall: np.ndarray) -> str:
+    return figures.cell(median(wall), "seconds")
+
+
+def _verdict(key: str) -> str:
+    return f"verdict.json: {key}"
+
+
+def _with_interval(verdict: Verdict) -> str:
+    words = figures.cell(verdict.slowdown, "ratio")
+    if verdict.slowdown_interval is None or not np.isfinite(verdict.slowdown_interval).all():
+        return words
+    low, high = verdict.slowdown_interval
+    return f"{words} (95 % interval {low:.2f} to {high:.2f})"
+
+
+def _whole_run(grid: Grid, verdict: Verdict) -> list[list[str]]:
+    """Wall time lost, and goodput: the share of the rank time that was not lost."""
+    ended, began = grid.end[np.isfinite(grid.end)], grid.start[np.isfinite(grid.start)]
+    if verdict.lost_gpu_hours is None or not ended.size or not began.size or not grid.ranks:
+        return []
+    lost = verdict.lost_gpu_hours * 3600.0 / len(grid.ranks)
+    # A stop comes after the last step.
+    lasted = float(ended.max() - began.min()) + (lost if verdict.hang is not None else 0.0)
+    if lasted <= 0 or not 0 <= lost <= lasted:
+        return []
+    query = "verdict.json: lost_gpu_hours over ranks; steps.parquet: start, wall_seconds"
+    return [
+        ["wall time lost", figures.cell(lost, "seconds"), query],
+        ["goodput: time that was not lost", figures.cell(1 - lost / lasted, "share"), query],
+    ]
+
+
+def _replayed(run: Run) -> int:
+    """Steps that more than one attempt did."""
+    if run.windows.empty or run.windows["attempt"].nunique() < 2:
+        return 0
+    step, attempt = run.windows["from_step"], run.windows["attempt"]
+    attempts = run.windows.assign(step=step, attempt=attempt).groupby("step")["attempt"].nunique()
+    return int((attempts - 1).clip(lower=0).sum())

@@ -1,0 +1,30 @@
+"""Cause -> the runbook that says more than a report can."""
+
+from collections.abc import Iterable
+
+from analyzer.alert_rules.shape import runbook_url
+from analyzer.run import Culprit
+from collector.contract.words import Cause
+
+RUNBOOK: dict[str, str] = {
+    Cause.THERMAL: "LockstepGpuThermalViolation",
+    Cause.POWER: "LockstepGpuPowerBrake",
+    Cause.SLOW_GPU: "LockstepGpuClockBelowPeers",
+    Cause.ECC: "LockstepGpuEccUncorrectable",
+    Cause.XID: "LockstepGpuXidFatal",
+    Cause.PCIE: "LockstepPcieDowntrained",
+    Cause.NVLINK: "LockstepNvlinkDown",
+    Cause.LINK: "LockstepIbLinkDown",
+    Cause.CONGESTION: "LockstepRoceCongestionDiscards",
+    Cause.FREEZE: "LockstepRunStalled",
+    Cause.CRASH: "LockstepRankGone",
+    Cause.SOFTWARE: "LockstepRunSlowVsBaseline",
+}
+"""Cause -> the alert whose runbook tells more; the others get that of a straggling node."""
+STRAGGLER_RUNBOOK = "LockstepStragglerNode"
+
+
+def runbooks(culprits: Iterable[Culprit]) -> dict[str, str]:
+    """Words -> address, one a runbook."""
+    names = dict.fromkeys(RUNBOOK.get(one.cause, STRAGGLER_RUNBOOK) for one in culprits)
+    return {f"Runbook {name}": runbook_url(name) for name in names}

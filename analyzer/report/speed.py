@@ -1,0 +1,100 @@
+"""How fast the model trains: throughput, step times, model FLOPs, and where a step goes."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.report import blocks
+from analyzer.report.blocks import Block
+from analyzer.report.queries import Sources
+from analyzer.report.spans import Spans, by_row, median
+from analyzer.run import FloatGrid, Grid, Run
+from collector.contract.words import PHASES
+
+QUANTILES = (0.05, 0.5, 0.95)
+Masks = dict[str, NDArray[np.bool_]]
+
+
+def speed(run: Run, grid: Grid, cut: Spans, sources: Sources) -> list[Block | None]:
+    """Tables of throughput, step times and phases, before and during the trouble."""
+    spans: Masks = {"before": cut.before, "during": cut.during}
+    spans = {"whole run": ~grid.masked} if cut.onset is None else spans
+    return [
+        _throughput(run, grid, spans, sources),
+        _percentiles(grid, spans, sources.wall()),
+        _phases(grid, spans, sources.phases()),
+        _lines(run),
+    ]
+
+
+def per_second(run: Run, grid: Grid, column: str) -> FloatGrid:
+    """(W,) a column of the windows, summed over ranks, per second of the window."""
+    frame = run.windows[["from_step", "attempt", column]].dropna(subset=[column])
+    # A step that was done again counts with its last attempt, as in the Grid's later windows.
+    sums = frame.groupby(["attempt", "from_step"])[column].sum().groupby("from_step").last()
+    steps = grid.to_step - grid.from_step
+    seconds = by_row(grid.time["wall"], np.nanmedian) * steps
+    rate: FloatGrid = sums.reindex(grid.from_step).to_numpy(np.float64) / seconds
+    return rate
+
+
+def _throughput(run: Run, grid: Grid, spans: Masks, sources: Sources) -> Block | None:
+    tokens = per_second(run, grid, "tokens")
+    columns = {"": "", "tokens": "per second"}
+    rows: list[list[object]] = [[name, median(tokens[mask])] for name, mask in spans.items()]
+    source = sources.tokens()
+    flops = per_second(run, grid, "flops") if "flops" in run.windows else np.zeros(0)
+    if np.nan_to_num(flops).any():
+        columns |= {"model FLOPs": "flops", "a rank": "flops"}
+        source += f" · {sources.flops()}"
+        peak = run.meta.get("measured_peak_flops")
+        if isinstance(peak, int | float) and peak > 0:
+            # Against a measured peak it is no MFU: PaLM's appendix B takes the data sheet's.
+            columns["of the GEMM peak measured here"] = "share"
+        for row, mask in zip(rows, spans.values(), strict=True):
+            whole = median(flops[mask])
+            rank = None if whole is None else whole / len(grid.ranks)
+            row += [whole, rank]
+            if len(columns) > len(row):
+                row.append(None if rank is None else rank / float(str(peak)))
+    return blocks.table("Throughput of the run, medians", columns, rows, source=source)
+
+
+def _percentiles(grid: Grid, spans: Masks, source: str) -> Block | None:
+    """Quantiles over steps of the step time, which is the same for all ranks."""
+    wall = by_row(grid.time["wall"], np.nanmedian)
+    rows: list[list[object]] = []
+    for name, mask in spans.items():
+        told = wall[mask & np.isfinite(wall)]
+        if told.size:
+            rows.append([name, *np.quantile(told, QUANTILES).tolist(), float(told.max())])
+    columns = {"": "", **{f"p{100 * q:.0f}": "seconds" for q in QUANTILES}, "longest": "seconds"}
+    return blocks.table("Step time over steps", columns, rows, source=source)
+
+
+def _phases(grid: Grid, spans: Masks, source: str) -> Block | None:
+    rows = []
+    for phase in PHASES:
+        values = grid.time.get(phase)
+        if values is None or not np.nan_to_num(values).any():
+            continue
+        shares = values / grid.time["wall"]
+        rows.append([phase, *(median(shares[mask]) for mask in spans.values())])
+    columns = {"phase": "", **dict.fromkeys(spans, "share")}
+    return blocks.table("Where a step goes, median over ranks and steps", columns, rows,
+                        source=source)  # fmt: skip
+
+
+def _lines(run: Run) -> Block | None:
+    """What happened to the training itself, where anything did."""
+    windows = run.windows
+    if windows.empty or "attempt" not in windows:
+        return None
+    attempts = int(windows["attempt"].nunique())
+    words = [f"{attempts - 1} restarts"] if attempts > 1 else []
+    tags = windows.get("tags")
+    for tag in ("checkpoint", "eval", "gc"):
+        if tags is not None:
+            mine = tags.astype(str).str.contains(tag, regex=False)
+            count = int(windows.loc[mine, "from_step"].nunique())
+            words += [f"{count} steps with {tag}"] if count else []
+    return blocks.text(f"In this run: {', '.join(words)}.") if words else None

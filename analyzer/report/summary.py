@@ -1,0 +1,86 @@
+"""The verdict in at most three sentences: who and why, how much, how sure."""
+
+from analyzer.report import figures
+from analyzer.run import Culprit, Verdict
+from analyzer.sentence import CAUSE_WORDS
+
+NAMED_AT_MOST = 3
+"""Culprits in the first sentence; the others are counted."""
+NOBODY = {
+    "healthy": "Nobody holds this run back",
+    "degraded": "The run is slow, and no rank is to blame",
+    "unknown": "Nobody can be named",
+}
+
+
+def title(verdict: Verdict) -> str:
+    """The verdict as a heading: who and why, without figures that need a unit."""
+    if not verdict.culprits:
+        return NOBODY[verdict.status]
+    stopped = verdict.hang is not None
+    named = verdict.culprits[:NAMED_AT_MOST]
+    words = "; ".join(_charge(culprit, stopped=stopped) for culprit in named)
+    return words + _more(verdict)
+
+
+def summary(verdict: Verdict) -> list[str]:
+    """One to three sentences, each with its full stop."""
+    if not verdict.culprits and verdict.status == "unknown":
+        # Why nobody can be named is the verdict's own sentence.
+        return [verdict.sentence]
+    sure = [f"coverage {figures.cell(verdict.coverage, 'share')}"]
+    if verdict.culprits:
+        lowest = min(culprit.confidence for culprit in verdict.culprits)
+        each = "at least " if len(verdict.culprits) > 1 else ""
+        sure.insert(0, f"confidence {each}{figures.cell(lowest, 'share')}")
+    sure += verdict.provenance
+    told = ", ".join(sure)
+    return [f"{_who(verdict)}.", f"{_how_much(verdict)}.", f"{told[0].upper()}{told[1:]}."]
+
+
+def _who(verdict: Verdict) -> str:
+    if not verdict.culprits:
+        return NOBODY[verdict.status]
+    stopped = verdict.hang is not None
+    named = [_accused(culprit, stopped=stopped) for culprit in verdict.culprits[:NAMED_AT_MOST]]
+    words = "; ".join(named) + _more(verdict)
+    return f"{words[0].upper()}{words[1:]}"
+
+
+def _accused(culprit: Culprit, *, stopped: bool) -> str:
+    where = [culprit.node] if culprit.rank is not None and culprit.node else []
+    where += [] if culprit.gpu is None else [f"GPU {culprit.gpu}"]
+    words = culprit.who + (f" ({', '.join(where)})" if where else "")
+    if culprit.slowdown is not None:
+        words += f" is {figures.cell(culprit.slowdown, 'ratio')} slower than it should be"
+    else:
+        words += " stopped the run" if stopped else " holds the run back"
+    if culprit.from_step is not None:
+        words += f" from step {culprit.from_step}"
+        words += "" if culprit.to_step is None else f" to {culprit.to_step}"
+    return f"{words}: {CAUSE_WORDS.get(culprit.cause, culprit.cause)}"
+
+
+def _how_much(verdict: Verdict) -> str:
+    lost = figures.cell(verdict.lost_gpu_hours, "gpu hours")
+    money = f", {figures.cell(verdict.lost_money, 'money')} at the price given"
+    money = "" if verdict.lost_money is None else money
+    if verdict.hang is not None:
+        return f"The run stands still, and {lost} are lost{money}"
+    if verdict.slowdown is None:
+        return f"The run lost {lost}{money}"
+    slow = figures.cell(verdict.slowdown, "ratio")
+    return f"The run's steps take {slow} their ideal time, and {lost} are lost{money}"
+
+
+def _charge(culprit: Culprit, *, stopped: bool) -> str:
+    who = f"{culprit.who[0].upper()}{culprit.who[1:]}"
+    who += "" if culprit.rank is None else f" on {culprit.node}"
+    how = "stopped" if stopped else "holds the run back"
+    how = how if culprit.slowdown is None else f"is {culprit.slowdown:.2f}x slower"
+    return f"{who} {how}: {culprit.cause}"
+
+
+def _more(verdict: Verdict) -> str:
+    count = len(verdict.culprits) - NAMED_AT_MOST
+    return f"; and {count} more" if count > 0 else ""
