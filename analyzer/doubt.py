@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
+from analyzer.signs.idle import BUSY, IDLE
 from analyzer.signs.series import SCRAPE_SECONDS
 from analyzer.slowness.contrast import contrast, gpu_words, query
 from collector.contract import metrics
@@ -25,11 +26,6 @@ SCRAPES = 10
 as this is a value that nobody reads any more."""
 MOVES = 3
 """Different values from which a peer's power moves."""
-BUSY = 0.5
-"""Share of time with a kernel running, from which the mean power is far above idle."""
-IDLE = 0.2
-"""Of the power limit: twice what an idle part draws, 64 of 700 W in the example of NVIDIA's DGX
-B200 user guide (power capping); kernels that compute draw far more."""
 PEERS_DRAW = 2.0
 """Times as much, at least: where all draw little, the work is light."""
 RESTS_ON_GPU = (Cause.THERMAL, Cause.POWER, Cause.SLOW_GPU)

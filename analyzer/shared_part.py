@@ -12,6 +12,8 @@ from analyzer.load.places import KINDS, Places
 NODE = "node"
 """A group's members are parts themselves, the narrowest."""
 
+ORDER = (NODE, *KINDS)
+"""The narrowest kind first."""
 DRAINED = ("leaf", "rack")
 """Where nodes stand. Storage slows those that use it by their data, whichever they are."""
 
@@ -46,29 +48,67 @@ def shared_parts(
     common = frozenset.intersection(*(_used(group, places) for group in slow))
     cleared = frozenset[Part]().union(*(_used(group, places) for group in healthy))
     left = common - cleared
-    for kind in (NODE, *KINDS):
+    for kind in ORDER:
         found = sorted(part for part in left if part.kind == kind)
         if found:
             return tuple(found)
     return ()
 
 
-def part_of_nodes(slow: Iterable[str], healthy: Iterable[str], places: Places) -> Part | None:
-    """The one leaf or rack that all slow nodes share and no healthy node has.
+def fewest_parts(
+    slow: Sequence[frozenset[str]], healthy: Sequence[frozenset[str]], places: Places
+) -> tuple[tuple[Part, ...], ...]:
+    """The fewest parts that explain all slow groups: each with those that might be it as well.
 
-    None with fewer than two slow or two healthy nodes: a single node is its own culprit, and where
-    nearly all are slow it is no part of them.
+    Greedy set cover (Chvatal 1979): the part that most unexplained groups use and no healthy one
+    does, the narrowest of those; and again. Parts of one kind that explain the same groups are
+    alternatives. Empty where a group has no such part: then nothing is explained.
+
+    Args:
+        slow, healthy, places: As `shared_parts`.
+    """
+    cleared = frozenset[Part]().union(*(_used(group, places) for group in healthy))
+    left = [_used(group, places) - cleared for group in slow]
+    found = []
+    while left:
+        explained = {
+            part: tuple(number for number, parts in enumerate(left) if part in parts)
+            for part in sorted(frozenset().union(*left))
+        }
+        if not explained:
+            return ()
+        best = min(explained, key=lambda part: (-len(explained[part]), ORDER.index(part.kind)))
+        found.append(tuple(
+            part for part, groups in explained.items()
+            if part.kind == best.kind and groups == explained[best]
+        ))  # fmt: skip
+        left = [parts for parts in left if best not in parts]
+    return tuple(found)
+
+
+def parts_of_nodes(slow: Iterable[str], healthy: Iterable[str], places: Places) -> tuple[Part, ...]:
+    """The fewest leaves or racks that the slow nodes are, two or more of each, and no healthy one.
+
+    Empty with fewer than two slow or two healthy nodes: a single node is its own culprit, and where
+    nearly all are slow it is no part of them. So too where a slow node stands alone in its part.
     """
     bad, good = sorted(set(slow)), sorted(set(healthy) - set(slow))
     if len(bad) < 2 or len(good) < 2:
-        return None
+        return ()
     standing = {
         node: {kind: name for kind, name in parts.items() if kind in DRAINED}
         for node, parts in places.items()
     }
-    found = shared_parts(
-        [frozenset({each}) for each in bad], [frozenset({each}) for each in good], standing
-    )
+    groups = [[frozenset({each}) for each in some] for some in (bad, good)]
+    found = fewest_parts(groups[0], groups[1], standing)
+    if any(len(each) > 1 or each[0].kind == NODE for each in found):
+        return ()
+    return tuple(sorted(each[0] for each in found))
+
+
+def part_of_nodes(slow: Iterable[str], healthy: Iterable[str], places: Places) -> Part | None:
+    """The one leaf or rack that all slow nodes share and no healthy node has (parts_of_nodes)."""
+    found = parts_of_nodes(slow, healthy, places)
     return found[0] if len(found) == 1 else None
 
 

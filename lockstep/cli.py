@@ -14,7 +14,7 @@ from lockstep import output
 from lockstep.commands import COMMANDS
 
 DISTRIBUTION = "lockstep-monitor"
-DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
+DEBUG_VARIABLE = output.DEBUG_VARIABLE
 
 EPILOG = """\b
 Exit codes: 0 healthy or done; 1 warning; 2 a culprit was named; 3 unknown or too little data;

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from collector.contract.words import ExitCode
-from lockstep import fault_trials, output, traces, trials
+from lockstep import fault_trials, output, score_tables, traces, trials
 from lockstep.fault_trials import FaultSetting, FaultTrial
 from lockstep.output import Format
 
@@ -32,6 +32,7 @@ def score_faults(setting: FaultSetting, out: Path, form: Format, *, reanalyze: b
         "seed": setting.seed,
         "tolerance": fault_trials.TOLERANCE,
         **fault_trials.summary(lines),
+        "tables": score_tables.of_faults(lines),
         "trials": lines,
         "refused": refused,
         "failed": failed,
@@ -90,6 +91,7 @@ def _table(tree: Mapping[str, Any]) -> str:
     rows = [_row(line) for line in tree["trials"]]
     devices = "emulated devices" if tree["emulated_devices"] else "no emulated devices"
     parts = [f"{tree['setting']}, {devices}", output.grid(header, rows), _counts(tree)]
+    parts += score_tables.printed(tree["tables"])
     for title, entries in (
         ("cannot be injected here:", [f"{kind}: {why}" for kind, why in tree["refused"].items()]),
         ("failed:", tree["failed"]),
@@ -128,8 +130,6 @@ def _place(culprit: Mapping[str, Any]) -> str:
 def _counts(tree: Mapping[str, Any]) -> str:
     words = {
         "within_tolerance": "effects within 10 % of what was asked",
-        "rank_right": "faults whose place was named",
-        "cause_right": "faults whose cause was named",
         "nobody_blamed": "runs without a fault in which nobody was named",
     }
     return "\n".join(

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 
 JSON_SEPARATORS = (",", ":")
 MIN_REDRAW_SECONDS = 0.1
+DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
+"""Set in the environment: tracebacks are shown."""
 
 
 class Format(StrEnum):

@@ -23,14 +23,46 @@ def figures(tree: Mapping[str, Any], title: str) -> str:
         (
             name,
             number(figure["value"]),
-            f"{figure['count']} of {figure['of']}" if "of" in figure and "count" in figure else "",
+            _counts(figure),
             " to ".join(number(bound) for bound in figure.get("interval") or ()),
             *(number(rivals[rival].get(name, {}).get("value")) for rival in rivals),
         )
         for name, figure in tree.items()
-        if isinstance(figure, dict) and "value" in figure
+        if isinstance(figure, dict) and "value" in figure and not _is_unasked(figure)
     ]
     return output.grid((title, "lockstep", "counts", "95 % interval", *rivals), rows)
+
+
+def _is_unasked(figure: Mapping[str, Any]) -> bool:
+    """A share of nothing."""
+    return figure.get("of") == 0 and "count" in figure
+
+
+def _counts(figure: Mapping[str, Any]) -> str:
+    if "causes" in figure:
+        return f"mean of {figure['causes']}"
+    return f"{figure['count']} of {figure['of']}" if {"count", "of"} <= figure.keys() else ""
+
+
+def causes(by_cause: Mapping[str, Any], title: str) -> str:
+    """How often each cause's place was named, and with its cause; with 95 % intervals."""
+    rows = [
+        (
+            cause,
+            *(words for name in ("found", "cause") for words in _counted(row[name])),
+            ", ".join(f"{count} {said}" for said, count in sorted(row["instead"].items())),
+        )
+        for cause, row in by_cause.items()
+    ]
+    interval = "95 % interval"
+    return output.grid(
+        (title, "place named", interval, "with its cause", interval, "instead"), rows
+    )
+
+
+def _counted(rate: Mapping[str, Any]) -> tuple[str, str]:
+    interval = " to ".join(number(bound) for bound in rate["interval"] or ())
+    return f"{rate['count']} of {rate['of']}", interval
 
 
 def number(value: float | None) -> str:

@@ -13,11 +13,17 @@ from lockstep.output import Format
 
 RESULTS_FILE = "synth.jsonl"
 MISTAKES_SHOWN = 40
-COLUMNS = ("found", "cause")
 
 
 def score_synth(
-    runs: int, seed: int, out: Path, form: Format, *, variant: str, anew: bool = False
+    runs: int,
+    seed: int,
+    out: Path,
+    form: Format,
+    *,
+    variant: str,
+    anew: bool = False,
+    uninstrumented: bool = False,
 ) -> int:
     """N injected and N healthy simulated runs; lines that a file in `out` has are taken from there.
 
@@ -28,6 +34,7 @@ def score_synth(
         form: How to print.
         variant: Of the physics (analyzer.synth.variant).
         anew: Make and judge also the runs that have a line.
+        uninstrumented: Judge them by their hardware alone: another score, with its own table.
 
     Raises:
         CommandError: 65, the results cannot be kept; 70, a run could not be judged.
@@ -35,7 +42,8 @@ def score_synth(
     from analyzer.scoring.by_cause import score_causes
     from analyzer.scoring.score import score
 
-    lines = _lines(synth_trials.trials(runs, seed, variant), out, anew=anew)
+    wanted = synth_trials.trials(runs, seed, variant, uninstrumented=uninstrumented)
+    lines = _lines(wanted, out, anew=anew)
     failed = [line["failed"] for line in lines if "failed" in line]
     lines = [line for line in lines if "failed" not in line]
     cases = [synth_trials.case(line) for line in lines]
@@ -43,6 +51,7 @@ def score_synth(
         "schema_version": 1,
         "kind": "synth",
         "simulated": True,
+        "uninstrumented": uninstrumented,
         "variant": variant,
         "seed": seed,
         "runs": runs,
@@ -82,7 +91,8 @@ def _lines(wanted: list[synth_trials.SynthTrial], out: Path, *, anew: bool) -> l
 
 def _key(line: Mapping[str, Any]) -> tuple[Any, ...]:
     """What makes two lines the same trial's."""
-    return tuple(line.get(name) for name in ("seed", "injected", "variant", "delays"))
+    named = tuple(line.get(name) for name in ("seed", "injected", "variant", "delays"))
+    return (*named, bool(line.get("uninstrumented")))
 
 
 def _read(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -99,19 +109,13 @@ def _read(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 
 def _table(tree: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
-    causes = [
-        (
-            cause,
-            *(f"{row[name]['count']} of {row[name]['of']}" for name in COLUMNS),
-            ", ".join(f"{count} {said}" for said, count in sorted(row["instead"].items())),
-        )
-        for cause, row in tree["by_cause"].items()
-    ]
     head = f"simulated fleets, variant {tree['variant']}, seeds from {tree['seed']}"
+    if tree["uninstrumented"]:
+        head += "; without their training series: hardware and allocation only"
     parts = [
         head,
         score_lines.figures(tree, "figure (simulated)"),
-        output.grid(("cause (simulated)", "place named", "with its cause", "instead"), causes),
+        score_lines.causes(tree["by_cause"], "cause (simulated)"),
     ]
     wrong = [sentence for line in lines if (sentence := mistake(line))]
     if wrong:

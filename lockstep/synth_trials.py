@@ -5,10 +5,11 @@ Two processes share the work; each holds one run at a time, and only its line co
 
 import multiprocessing
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from analyzer.run import Run, Verdict
     from analyzer.scoring.score import Case
 
 PROCESSES = 2
@@ -23,6 +24,8 @@ LOOKS = (15.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 450.0, 600.0)
 so never too short. Beyond the last it counts as not found in time."""
 BUGS = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 """What a mistake in a detector or a cause raises; one must not end the score of all others."""
+TRAINING = ("lockstep_train_", "lockstep_rank_")
+"""Beginnings of the names of series that a job tells of its training."""
 KEPT = ("rank", "node", "scope", "link", "cause", "confidence", "tier", "slowdown", "from_step")
 """Of a culprit; its evidence stays behind."""
 
@@ -36,12 +39,14 @@ class SynthTrial:
         injected: With faults, or healthy.
         variant: Of the physics (analyzer.synth.variant).
         delays: Whether to replay it for its detection delay.
+        uninstrumented: Whether its training series are taken away: hardware and allocation only.
     """
 
     seed: int
     injected: bool
     variant: str
     delays: bool
+    uninstrumented: bool = False
 
     @property
     def name(self) -> str:
@@ -49,12 +54,20 @@ class SynthTrial:
         return f"{'injected' if self.injected else 'healthy'}-{self.seed}"
 
 
-def trials(count: int, seed: int, variant: str) -> list[SynthTrial]:
+def trials(
+    count: int, seed: int, variant: str, *, uninstrumented: bool = False
+) -> list[SynthTrial]:
     """`count` injected and as many healthy runs in turn, with seeds from `seed` on."""
     from analyzer.synth.draw import TURNS
 
     return [
-        SynthTrial(seed + i, injected, variant, i // len(TURNS) % DELAY_EVERY == 0)
+        SynthTrial(
+            seed=seed + i,
+            injected=injected,
+            variant=variant,
+            delays=not uninstrumented and i // len(TURNS) % DELAY_EVERY == 0,
+            uninstrumented=uninstrumented,
+        )
         for i in range(count)
         for injected in (True, False)
     ]
@@ -89,9 +102,15 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
 
     fleet = drawn(trial.seed, injected=trial.injected, variant=trial.variant)
     made = labelled(fleet)
-    diagnosed = diagnose(made.run)
-    verdict = verdict_json(diagnosed.verdict)
     delay = None
+    baselines: dict[str, Any] = {}
+    if trial.uninstrumented:
+        verdict = verdict_json(by_hardware(made.run))
+    else:
+        diagnosed = diagnose(made.run)
+        verdict = verdict_json(diagnosed.verdict)
+        grid = diagnosed.grid
+        baselines = baseline_answers(grid, trial.seed) | rival_answers(grid)
     if trial.delays and made.truth and fleet.world <= DELAY_RANKS:
         delay = detection_delay(made.run, made.truth[0], LOOKS)
     return {
@@ -111,8 +130,25 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
         },
         "delay_seconds": delay,
         "node_hours": made.node_hours,
-        "baselines": baseline_answers(diagnosed.grid, trial.seed) | rival_answers(diagnosed.grid),
+        "baselines": baselines,
     }  # fmt: skip
+
+
+def by_hardware(run: "Run") -> "Verdict":
+    """The verdict of a run of which nothing is left but hardware, and which GPUs are the job's.
+
+    Ranks give the named GPUs their numbers afterwards, because the truth is told in these.
+    """
+    from analyzer.anomalies.uninstrumented import uninstrumented
+
+    at = {(info.node, info.gpu): info.rank for info in run.ranks if info.gpu is not None}
+    of_ranks = run.samples["rank"].notna() | run.samples["metric"].str.startswith(TRAINING)
+    verdict = uninstrumented(run.name, run.samples[~of_ranks], tuple(at))
+    culprits = tuple(
+        replace(each, rank=at.get((str(each.node), -1 if each.gpu is None else each.gpu)))
+        for each in verdict.culprits
+    )
+    return replace(verdict, culprits=culprits)
 
 
 def case(line: Mapping[str, Any]) -> "Case":

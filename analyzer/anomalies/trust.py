@@ -14,14 +14,10 @@ from analyzer.anomalies.fleet import Fleet
 from analyzer.anomalies.peers import LASTS_BINS, distances
 from analyzer.anomalies.robust import longest, typical
 from analyzer.anomalies.shape import who
+from analyzer.signs.idle import BUSY, IDLE
 from collector.contract import metrics
 
 USED, POWER = metrics.GPU_UTILIZATION.name, metrics.GPU_POWER.name
-FULL = 0.95
-"""Utilisation of a GPU that always has a kernel running."""
-IDLE_SHARE = 0.2
-"""Share of its power limit that an idle GPU stays under: data sheets and `nvidia-smi` have 50 to 75
-W of 300 to 700 W, while a kernel that only waits (NCCL's spin) draws a third and more."""
 OF_PEERS = 0.5
 """And of what its peers draw at full utilisation."""
 STANDS_BINS = 20
@@ -45,19 +41,19 @@ def trusted(fleet: Fleet) -> tuple[Fleet, tuple[str, ...]]:
 
 
 def _idle_at_work(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
-    """GPUs with a kernel always running and the power of an idle one."""
+    """GPUs with a kernel running nearly always and the power of an idle one."""
     used, power = fleet.gpus(USED), fleet.gpus(POWER)
     if used is None or power is None:
         return
     limit = fleet.gpus(metrics.GPU_POWER_LIMIT.name, 'kind="enforced"')
-    full = used >= FULL
+    full = used >= BUSY
     groups = np.where(full, fleet.kind, -1)
     _, normal = distances(power, groups, 1.0)
     with np.errstate(invalid="ignore"):
         idle = full & (power < OF_PEERS * normal)
         if limit is not None:
             known = np.isfinite(normal)
-            idle = full & (power < IDLE_SHARE * limit) & (idle | ~known)
+            idle = full & (power < IDLE * limit) & (idle | ~known)
     for column in np.flatnonzero(idle.sum(axis=0) >= LASTS_BINS).tolist():
         if longest(idle[:, column])[1] < LASTS_BINS:
             continue

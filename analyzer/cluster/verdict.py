@@ -5,10 +5,11 @@ nothing that is healthy is the suspect.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from analyzer.cluster.shape import ClusterVerdict, RunView, Span
 from analyzer.cluster.together import together
-from analyzer.cluster.words import quiet, separate, shared, unjudged, unknown
+from analyzer.cluster.words import left_out, quiet, separate, shared, unjudged, unknown
 from analyzer.load.places import KINDS, Places
 from analyzer.run import Culprit
 from analyzer.shared_part import NODE, Part
@@ -34,7 +35,30 @@ def cluster(views: Sequence[RunView], places: Places) -> ClusterVerdict:
         views: The runs; of two with the same id the last counts.
         places: node -> kind -> part, from a topology.toml; may be empty: only nodes can be shared.
     """
+    runs, others = comparable(views)
+    verdict = _of_comparable(runs, places)
+    if not others:
+        return verdict
+    return replace(
+        verdict,
+        sentence=f"{verdict.sentence} {left_out(others)}",
+        unjudged=(*verdict.unjudged, *(view.run for view in others)),
+    )
+
+
+def comparable(views: Sequence[RunView]) -> tuple[tuple[RunView, ...], tuple[RunView, ...]]:
+    """(runs whose nodes can be the same machines, those left out).
+
+    An emulated node has the name of a real one by accident: the real runs are judged, or the
+    emulated ones where only those are two or more.
+    """
     runs = tuple({view.run: view for view in views}.values())
+    real = tuple(view for view in runs if not view.emulated)
+    emulated = tuple(view for view in runs if view.emulated)
+    return (emulated, real) if len(real) < 2 <= len(emulated) or not real else (real, emulated)
+
+
+def _of_comparable(runs: Sequence[RunView], places: Places) -> ClusterVerdict:
     found = together(runs)
     dark = tuple(view.run for view in runs if not view.known)
     if found is None:

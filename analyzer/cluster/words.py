@@ -80,3 +80,13 @@ def listed(names: Sequence[str]) -> str:
 
 def _absent(missing: Sequence[str]) -> str:
     return f" Missing: {'; '.join(missing)}." if missing else ""
+
+
+def left_out(others: Sequence[RunView]) -> str:
+    """That emulated and real nodes are not compared."""
+    each = "run is" if len(others) == 1 else "runs are"
+    kind, other = ("emulated", "real") if others[0].emulated else ("real", "emulated")
+    return (
+        f"{len(others)} {each} left out ({listed([view.run for view in others])}): of {kind} nodes,"
+        f" and {other} ones of the same names are other machines."
+    )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.fleet.peers import middle
-from analyzer.fleet.streams import Streams, before
+from analyzer.fleet.streams import Streams
 from analyzer.slowness.shift import MAD_TO_SIGMA
 
 FloatArray = NDArray[np.float32]
@@ -75,40 +75,50 @@ def noise(streams: Streams, floor: FloatArray) -> Noise:
 
 
 def learn(
-    streams: Streams, residuals: FloatArray, common: Noise, chosen: NDArray[np.bool_]
+    streams: Streams,
+    residuals: FloatArray,
+    earlier: FloatArray,
+    common: Noise,
+    chosen: NDArray[np.bool_],
 ) -> None:
     """Let the chosen streams learn some checks; NaN teaches nothing.
 
     Args:
-        streams: Of (M, G); `last` is still that before the first of the checks.
+        streams: Of (M, G).
         residuals: (T, M, G).
+        earlier: (T, M, G) what was told before each, from `streams.before`.
         common: From `noise`.
         chosen: (M, G).
     """
     _begin(streams, residuals, chosen)
     reach = np.float32(CUT) * common.scale
-    away = residuals - streams.centre
-    earlier = before(away, streams.last - streams.centre)
-    innovation = np.abs(away - common.rho * earlier)
+    away, earlier = residuals - streams.centre, earlier - streams.centre
+    innovation = common.rho * earlier
+    np.abs(np.subtract(away, innovation, out=innovation), out=innovation)
     follows = np.isfinite(innovation)
     taught = np.isfinite(away)
-    np.clip(away, -reach, reach, out=away)
-    np.clip(earlier, -reach, reach, out=earlier)
+    for values, known in ((away, taught), (earlier, follows)):
+        np.minimum(np.maximum(values, -reach, out=values), reach, out=values)
+        np.copyto(values, 0, where=~known)
     samples = taught.sum(axis=0, dtype=np.float32) * chosen
     pairs = follows.sum(axis=0, dtype=np.float32) * chosen
     streams.count += samples
     gain = chosen / np.clip(streams.count, 1, MEMORY)
     hasty = HASTE / (streams.count + np.float32(HASTE - 1))
     hasty = np.minimum(np.maximum(hasty, gain), 1 / np.maximum(samples, 1))
-    streams.centre += chosen * hasty * _sum(away, taught)
-    streams.lag += gain * (_sum(away * earlier, follows) - pairs * streams.lag)
-    streams.power += gain * (_sum(earlier * earlier, follows) - pairs * streams.power)
+    streams.centre += chosen * hasty * away.sum(axis=0)
+    away *= earlier
+    streams.lag += gain * (away.sum(axis=0) - pairs * streams.lag)
+    earlier *= earlier
+    streams.power += gain * (earlier.sum(axis=0) - pairs * streams.power)
     # A running median of |innovation|: up where it is larger, down where it is smaller.
     above = (innovation > streams.scale / np.float32(MAD_TO_SIGMA)).sum(axis=0, dtype=np.float32)
     turn = np.float32(QUANTILE_STEP) * gain * (2 * above - pairs)
     begins = (streams.scale == 0) & (pairs > 0)
-    first = _sum(innovation, follows) / np.maximum(pairs, 1)
-    streams.scale[...] = np.where(begins, first, streams.scale * np.exp(turn))
+    streams.scale *= np.exp(turn)
+    if begins.any():
+        np.copyto(innovation, 0, where=~follows)
+        np.copyto(streams.scale, innovation.sum(axis=0) / np.maximum(pairs, 1), where=begins)
 
 
 def known_from(count: FloatArray) -> FloatArray:
@@ -122,8 +132,3 @@ def _begin(streams: Streams, residuals: FloatArray, chosen: NDArray[np.bool_]) -
     new = chosen & (streams.count == 0)
     if new.any():
         streams.centre[new] = np.nan_to_num(middle(residuals[:, new].T)[:, 0])
-
-
-def _sum(values: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
-    """(T, M, G) -> (M, G), of those that are known."""
-    return np.asarray(np.where(known, values, np.float32(0)).sum(axis=0))

@@ -15,7 +15,7 @@ from analyzer.fleet.decisions import has_recovered, may_be_reported
 from analyzer.fleet.metrics import Watched
 from analyzer.fleet.presence import Presence
 from analyzer.fleet.sequential import SUSPICION, Limits, Samples, advance, samples
-from analyzer.fleet.streams import Streams, Test
+from analyzer.fleet.streams import Streams, Test, before
 
 FloatArray = NDArray[np.float32]
 
@@ -56,7 +56,7 @@ class Block:
         self._limits = self._no_change(metrics, nats)
         self._noise = common.rows(rows)
         self._noise.take(noise(self._streams, self._floor))
-        self._residuals = np.empty((0, *self._streams.centre.shape), dtype=np.float32)
+        self._residuals = self._earlier = np.empty((0, *self._streams.centre.shape), np.float32)
         self._samples: Samples | None = None
         self._before: Test | None = None
 
@@ -71,7 +71,10 @@ class Block:
             values = np.pad(values, ((0, 0), (0, 0), (0, gone)), constant_values=np.nan)
         self._residuals = peers.residuals(values, self._streams.centre, self._groups)
         self._noise.take(noise(self._streams, self._floor))
-        self._samples = samples(self._streams, self._residuals, self._noise, self._limits)
+        self._earlier = before(self._residuals, self._streams.last)
+        self._samples = samples(
+            self._streams, self._residuals, self._earlier, self._noise, self._limits
+        )
         self._presence.add(values, self._residuals, self._samples.judged)
 
     def advance(
@@ -119,7 +122,7 @@ class Block:
 
     def learn(self, chosen: NDArray[np.bool_]) -> None:
         """Learn the prepared checks, of the chosen streams of the fleet."""
-        learn(self._streams, self._residuals, self._noise, chosen[self.rows])
+        learn(self._streams, self._residuals, self._earlier, self._noise, chosen[self.rows])
         for residual in self._residuals:
             np.copyto(self._streams.last, residual, where=np.isfinite(residual))
 

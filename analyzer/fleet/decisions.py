@@ -88,9 +88,7 @@ class Decisions:
             self._begun[one.metric, one.gpu] = one
 
 
-def has_recovered(
-    on: NDArray[np.bool_], leading: FloatArray, nats: float
-) -> NDArray[np.bool_]:
+def has_recovered(on: NDArray[np.bool_], leading: FloatArray, nats: float) -> NDArray[np.bool_]:
     """Which of the streams that are on have recovered."""
     return on & (leading < RECOVERED * nats)
 

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtr  # Student's distribution; scipy.stats would take 60 MB more
 
 FloatArray = NDArray[np.float32]
 
@@ -59,8 +59,8 @@ def _score(z: NDArray[np.float64], shift: float) -> NDArray[np.float64]:
     low, high = middle - reach, middle + reach
     held = np.clip(z, low, high)
     ends = np.exp(_ratio(np.array([low, high]), shift))
-    between = student.cdf(high - shift, FREEDOM) - student.cdf(low - shift, FREEDOM)
-    expected = between + ends[0] * student.cdf(low, FREEDOM) + ends[1] * student.sf(high, FREEDOM)
+    between = stdtr(FREEDOM, high - shift) - stdtr(FREEDOM, low - shift)
+    expected = between + ends[0] * stdtr(FREEDOM, low) + ends[1] * stdtr(FREEDOM, -high)
     return np.asarray(_ratio(held, shift) - np.log(expected))
 
 

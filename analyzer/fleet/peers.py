@@ -27,11 +27,13 @@ def scaled(values: FloatArray, worse: NDArray[np.float32], ratio: NDArray[np.boo
         ratio: (M,) whether logarithms are taken; then what is not above 0 is no value.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(values[:, ratio])
-    found = values.copy()
-    found[:, ratio] = np.where(np.isfinite(logs), logs, np.nan)
+        if ratio.all():
+            found = np.log(values)
+        else:
+            found = values.copy()
+            found[:, ratio] = np.log(values[:, ratio])
     found *= worse[:, None]
-    found[~np.isfinite(found)] = np.nan
+    np.copyto(found, np.nan, where=~np.isfinite(found))
     return found
 
 
@@ -71,7 +73,8 @@ def residuals(
         middle, answered = _others_median(own)
         own -= middle
         own[(answered < MAJORITY) | (2 * answered <= columns.shape[1])] = np.nan
-        found[:, :, columns] = own + offset[:, columns]
+        own += offset[:, columns]
+        found[:, :, columns] = own
     return found
 
 

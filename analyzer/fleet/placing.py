@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as compute
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
@@ -49,8 +50,8 @@ class Placing:
         # Places in one check; far below 0 for what nobody asked for.
         self._nowhere = -(told[0].size + 1)
         self._rows = {name: row * self._gpus for row, name in enumerate(names)}
-        self._nodes = {name: place for place, name in enumerate(dict.fromkeys(ranks.node.tolist()))}
-        code = np.array([self._nodes[name] for name in ranks.node.tolist()], dtype=np.int64)
+        names_of_nodes, code = np.unique(ranks.node, return_inverse=True)
+        self._nodes = pa.array(names_of_nodes.tolist(), type=pa.string())
         # One more row and column, for nodes and GPUs that nobody knows.
         shape = len(self._nodes) + 1, MOST_GPUS + 1
         of_gpu = np.full(shape, self._nowhere, dtype=np.int64)
@@ -70,8 +71,12 @@ class Placing:
         since /= self._period
         check = since.astype(np.int64)
         value = batch.column("value").to_numpy(zero_copy_only=False)
-        # Mostly all are: three numbers tell sooner than a mask.
-        if place.min(initial=0) < 0 or check.min(initial=0) < 0 or check.max() >= len(self._told):
+        # Mostly all are: three extremes tell sooner than a mask.
+        if (
+            place.min(initial=0) < 0
+            or check.min(initial=0) < 0
+            or check.max(initial=0) >= len(self._told)
+        ):
             known = (place >= 0) & (check >= 0) & (check < len(self._told))
             place, check, value = place[known], check[known], value[known]
         check *= self._series * self._gpus
@@ -81,28 +86,33 @@ class Placing:
     def _row(self, batch: pa.RecordBatch) -> Integers:
         """Where in a check each row's series begins."""
         metric, labels = batch.column("metric"), batch.column("labels")
-        texts = [text or "" for text in labels.dictionary.to_pylist()] + [""]
-        table = np.array(
-            [
-                self._rows.get(f"{name}{{{text}}}" if text else name, self._nowhere)
-                for name in metric.dictionary.to_pylist()
-                for text in texts
-            ],
-            dtype=np.int64,
-        )
-        code = _integers(metric.indices, 0) * len(texts)
-        code += _integers(labels.indices, len(texts) - 1)
-        return table.take(code)
+        metrics = {name: code for code, name in enumerate(metric.dictionary.to_pylist())}
+        texts = {text or "": code for code, text in enumerate(labels.dictionary.to_pylist())}
+        # One more of both, for rows without.
+        table = np.full((len(metrics) + 1, len(texts) + 1), self._nowhere, dtype=np.int64)
+        for name, row in self._rows.items():
+            plain, _, text = name.removesuffix("}").partition("{")
+            if plain in metrics and text in texts:
+                table[metrics[plain], texts[text]] = row
+            if plain in metrics and not text:
+                table[metrics[plain], -1] = row
+        code = _integers(metric.indices, len(metrics))
+        if labels.null_count or table.shape[1] > 2:
+            code *= table.shape[1]
+            code += _integers(labels.indices, len(texts))
+            return table.reshape(-1).take(code)
+        return table[:, 0].take(code)
 
     def _column(self, batch: pa.RecordBatch) -> Integers:
         node = batch.column("node")
-        unknown = len(self._nodes)
-        names = [self._nodes.get(name, unknown) for name in node.dictionary.to_pylist()]
-        table = np.array(names, dtype=np.int64) * (MOST_GPUS + 1)
+        known = compute.index_in(node.dictionary, value_set=self._nodes)
+        table = _integers(known, len(self._nodes)) * (MOST_GPUS + 1)
         gpu = _integers(batch.column("gpu"), MOST_GPUS)
         if gpu.min(initial=0) < 0 or gpu.max(initial=0) > MOST_GPUS:
             gpu = np.where((gpu < 0) | (gpu > MOST_GPUS), MOST_GPUS, gpu)
-        column = self._of_gpu.take(table.take(_integers(node.indices, 0)) + gpu)
+        place = table.take(_integers(node.indices, 0))
+        place += gpu
+        column = self._of_gpu.take(place)
         rank = batch.column("rank")
         if rank.null_count < len(rank):
             number = _integers(rank, -1)

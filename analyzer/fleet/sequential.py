@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from analyzer.fleet.baseline import LEARN_AT_LEAST, Noise, known_from
 from analyzer.fleet.likelihood import NO_SAMPLE, WEIGHTS, cells, scores
-from analyzer.fleet.streams import Streams, before
+from analyzer.fleet.streams import Streams
 
 FloatArray = NDArray[np.float32]
 
@@ -53,7 +53,7 @@ class Samples:
 
     Attributes:
         cell: Place in `likelihood.scores`.
-        away: Residual above the stream's past.
+        away: Residual above the stream's past; 0 where it is no evidence.
         judged: Whether it is evidence: told, compared, and of a stream that has learned.
     """
 
@@ -62,18 +62,24 @@ class Samples:
     judged: NDArray[np.bool_]
 
 
-def samples(streams: Streams, residuals: FloatArray, noise: Noise, limits: Limits) -> Samples:
-    """What (T, M, G) residuals after the streams' last ones mean to the test."""
+def samples(
+    streams: Streams, residuals: FloatArray, earlier: FloatArray, noise: Noise, limits: Limits
+) -> Samples:
+    """What (T, M, G) residuals mean to the test; `earlier` is what was told before each."""
     centre = np.clip(streams.centre, -limits.natural, limits.natural)
     away = residuals - centre
-    z = away - noise.rho * before(away, streams.last - centre)
+    z = earlier - centre
+    z *= noise.rho
+    np.subtract(away, z, out=z)
     z /= noise.scale
     healthy = limits.tolerance * (1 - noise.rho) / noise.scale
     healthy += np.float32(SURE) / np.sqrt(known_from(streams.count))
     # What has not learned is not judged.
     z -= np.where(streams.count >= LEARN_AT_LEAST, healthy, np.float32(np.nan))
     cell = cells(z)
-    return Samples(cell, away, cell != NO_SAMPLE)
+    judged = cell != NO_SAMPLE
+    np.copyto(away, 0, where=~judged)
+    return Samples(cell, away, judged)
 
 
 def advance(streams: Streams, some: Samples, check: int, when: float, limits: Limits) -> FloatArray:
@@ -98,7 +104,7 @@ def advance(streams: Streams, some: Samples, check: int, when: float, limits: Li
     rising = leading > 0
     streams.length += judged
     streams.length *= rising
-    streams.excess += np.where(judged, some.away[check], np.float32(0))
+    streams.excess += some.away[check]
     streams.excess *= rising
     np.copyto(streams.onset, when, where=judged & (streams.length == 1))
     return leading

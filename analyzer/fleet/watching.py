@@ -121,7 +121,8 @@ def _decide(
     suspected: NDArray[np.bool_],
 ) -> None:
     """Check by check, because a decision is over all metrics and changes what follows."""
-    leading, judged = (np.zeros(suspected.shape, dtype) for dtype in (np.float32, np.bool_))
+    leading = np.zeros(suspected.shape, dtype=np.float32)
+    judged = np.zeros(suspected.shape, dtype=np.bool_)
     suspected[...] = False
     for block in blocks:
         block.back()

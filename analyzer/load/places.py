@@ -59,6 +59,14 @@ def read(path: Path) -> Places:
     return places
 
 
+def merged(some: Places, others: Places) -> Places:
+    """Both; where they differ of a node, the others count."""
+    return {
+        node: {**some.get(node, {}), **others.get(node, {})}
+        for node in dict.fromkeys((*some, *others))
+    }
+
+
 def places_of(meta: Mapping[str, Any]) -> Places:
     """The places in a Run's or Grid's meta; none where they are absent or of another shape."""
     told = meta.get(META_KEY)

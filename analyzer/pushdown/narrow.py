@@ -12,6 +12,8 @@ from analyzer.load.topology import rank_infos
 from analyzer.load.windows import from_samples
 from analyzer.pushdown import queries
 from analyzer.pushdown.answers import suspect
+from analyzer.pushdown.signals import CLOCK, OWN, POWER, TEMPERATURE, WAIT
+from analyzer.pushdown.survey import MOST, STANDSTILL
 from analyzer.pushdown.suspects import Place, Survey, Suspect
 from analyzer.run import Run
 
@@ -26,6 +28,21 @@ ASKED = 4 * PEERS
 """Peers to choose from, so that they stand on different nodes."""
 PEER_SECONDS = 900.0
 """Before the end, over which peers were nearest the median."""
+
+CUT = {
+    STANDSTILL: f"more than {MOST} ranks stopped at once; of the others nothing more was read",
+    **{
+        name: f"{MOST} ranks or more differ from their peers in {what}; only the worst were read"
+        for name, what in (
+            (OWN.name, "own time per step"),
+            (WAIT.name, "how long they wait in collectives"),
+            (TEMPERATURE.name, "GPU temperature"),
+            (CLOCK.name, "SM clock"),
+            (POWER.name, "GPU power"),
+        )
+    },
+}
+"""Why not every suspect was read, by `Survey.cut`."""
 
 
 def narrow(connection: Connection, run: str, found: Survey, start: float, end: float) -> Run:
@@ -154,5 +171,5 @@ def _told(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[str]:
     if unseen is not None:
         words.append(f"a rank less than {unseen:.2f}x as slow as its peers is no suspect")
     for _, signal in found.cut:
-        words.append(f"the rules single out too many ranks by {signal} to read all")
+        words.append(CUT[signal])
     return words

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from collector.contract import metrics as m
+from collector.contract.alerted import XIDS
 from collector.contract.device import DeviceState
 from collector.contract.metrics import Sample
 from collector.contract.words import CLOCK_EVENT_REASONS
@@ -19,6 +20,10 @@ def collect(reading: SimulatedReading) -> Iterator[Sample]:
     for state in reading.gpus:
         yield from _gpu(state)
         yield from _memory_and_links(state)
+        who = (str(state["gpu"]), state["uuid"], "")
+        for xid in XIDS:
+            if xid not in state["xid_errors"]:
+                yield m.GPU_XID_ERRORS(0, *who, xid, SOURCE)
     for state in reading.logged:
         yield from _xids(state)
 

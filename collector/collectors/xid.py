@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 
 from collector.contract import metrics as m
+from collector.contract.alerted import XIDS
 from collector.contract.metrics import Sample
 from collector.sources.kmsg import KernelLog
 from collector.sources.xid import Errors, Name
+
+ZERO_FROM = "nvml"
+"""Who tells of XIDs that nobody has told of: alerts add up both, so one of them is enough."""
 
 
 def collect(errors: Errors) -> Iterator[Sample]:
@@ -17,6 +21,7 @@ def collect(errors: Errors) -> Iterator[Sample]:
 
     for (place, xid, source), count in errors.xids.items():
         yield m.GPU_XID_ERRORS(count, *who(place), xid, source)
+    yield from _zeros(errors)
     for (place, xid), unix in errors.last.items():
         yield m.GPU_XID_LAST(unix, *who(place), xid)
     for place, count in errors.falls.items():
@@ -24,6 +29,19 @@ def collect(errors: Errors) -> Iterator[Sample]:
     for (place, sxid, severity), count in errors.switches.items():
         yield m.NVSWITCH_SXID_ERRORS(count, place, sxid, severity)
     yield m.EVENTS_DROPPED(errors.dropped, "xid")
+
+
+def _zeros(errors: Errors) -> Iterator[Sample]:
+    """What an alert waits for and has not happened, of each GPU that has its name.
+
+    Not before the log is heard: what it still holds would be a rise then.
+    """
+    if not errors.whole:
+        return
+    for place, name in errors.names.items():
+        for xid in XIDS if name.gpu else ():
+            if (place, xid, ZERO_FROM) not in errors.xids:
+                yield m.GPU_XID_ERRORS(0, *name, place, xid, ZERO_FROM)
 
 
 def collect_log(log: KernelLog) -> Iterator[Sample]:

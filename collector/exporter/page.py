@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from collector.contract.metrics import METRICS, Kind, Metric, Sample
+from collector.contract.metrics import EVERY, Kind, Metric, Sample
 
 
 class Form(Enum):
@@ -17,7 +17,7 @@ class Form(Enum):
 SPARE_STARTS = 1000
 """Series beyond twice a page whose text is remembered before all of it is forgotten."""
 
-_ORDER = {name: index for index, name in enumerate(METRICS)}
+_ORDER = {name: index for index, name in enumerate(EVERY)}
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP_ESCAPES = {
     Form.TEXT: str.maketrans({"\\": r"\\", "\n": r"\n"}),
@@ -48,7 +48,7 @@ class Renderer:
         self._rendered: dict[int, _Part] = {}
 
     def render(self, parts: Sequence[Sequence[Sample]], form: Form = Form.TEXT) -> str:
-        """The page: families in the order of METRICS, samples in their own order inside a family.
+        """The page: families in the order of the contract, samples in their own inside a family.
 
         A NaN is an absent value and is left out; of two equal series the first stands.
 
@@ -102,7 +102,7 @@ class Renderer:
     def _head(self, name: str, form: Form) -> str:
         head = self._heads.get((name, form))
         if head is None:
-            head = self._heads[name, form] = _head(METRICS[name], form)
+            head = self._heads[name, form] = _head(EVERY[name], form)
         return head
 
 

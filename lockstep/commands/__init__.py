@@ -17,6 +17,7 @@ from lockstep.commands import (
     rules,
     run,
     score,
+    watch,
 )
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
@@ -26,6 +27,7 @@ COMMANDS: tuple[Callable[..., int | None], ...] = (
     analyze.analyze,
     cluster.cluster,
     report.report,
+    watch.watch,
     score.score,
     dump.dump,
     rules.rules,

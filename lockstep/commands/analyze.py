@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep import diagnosis, output, past, recorded, traced
+from lockstep import diagnosis, hardware_only, output, past, recorded, traced
 from lockstep import timeline as timelines
 from lockstep.output import Format
 
 if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
     from analyzer.run import Culprit, Verdict
 
 
@@ -34,6 +33,12 @@ def analyze(
     run: Annotated[
         str | None, typer.Option(metavar="ID", help="With --prometheus: the run's id.")
     ] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NODE:0-7,...", help="With --prometheus, instead of --run: a job's GPUs."
+        ),
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option(metavar="T", help="With --prometheus: a date, or how long ago, as 90m."),
@@ -43,12 +48,21 @@ def analyze(
     ] = None,
     topology: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With DIR: topology.toml, the leaf and rack of nodes."),
+        typer.Option(metavar="FILE", help="topology.toml, the leaf and rack of nodes."),
+    ] = None,
+    node_label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=LABEL", help="With --prometheus: node label that is the leaf or the rack."
+        ),
     ] = None,
     push_down: Annotated[
-        bool,
-        typer.Option("--push-down", help="With --prometheus: read what its rules single out only."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--push-down/--no-push-down",
+            help="With --prometheus: read what its rules single out only; default for large runs.",
+        ),
+    ] = None,
     timeline: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write the operations for ui.perfetto.dev."),
@@ -77,13 +91,13 @@ def analyze(
     """
     from analyzer.verdict_json import verdict_json
 
-    if topology is not None and archive is None:
-        raise typer.BadParameter("--topology goes with the archive DIR of a run")
+    if topology is not None and archive is None and prometheus is None:
+        raise typer.BadParameter("--topology goes with the archive DIR of a run, or --prometheus")
     chosen = timelines.parse(steps)
     if chosen is not None and timeline is None:
         raise typer.BadParameter("--steps goes with --timeline FILE")
     if trace is not None:
-        if any(each is not None for each in (archive, prometheus, run, since, until)):
+        if any(each is not None for each in (archive, prometheus, run, gpus, since, until)):
             raise typer.BadParameter("--trace goes without DIR and without --prometheus")
         verdict = _traced(trace, layout, meta, form, gpu_hour_price)
         if timeline is not None:
@@ -93,11 +107,24 @@ def analyze(
     if layout is not None or meta is not None:
         raise typer.BadParameter("--layout and --meta go with --trace OPS.parquet")
     if prometheus is not None:
-        diagnosed = _recorded(archive, prometheus, run, since, until, gpu_hour_price, push_down)
-    elif run is not None or since is not None or until is not None:
-        raise typer.BadParameter("--run, --since and --until go with --prometheus URL")
-    elif push_down:
-        raise typer.BadParameter("--push-down goes with --prometheus URL")
+        if archive is not None:
+            raise typer.BadParameter("give the archive DIR or --prometheus URL, not both")
+        if gpus is not None:
+            if run is not None or timeline is not None:
+                raise typer.BadParameter("--gpus goes without --run and without --timeline")
+            alone = hardware_only.diagnose(prometheus, gpus, since, until)
+            output.document(verdict_json(alone), form, table(alone))
+            return diagnosis.exit_code(alone)
+        if run is None:
+            raise typer.BadParameter("--prometheus needs --run ID, or --gpus")
+        diagnosed = recorded.diagnose(
+            prometheus, run, since, until, gpu_hour_price,
+            push_down=push_down, topology=topology, node_labels=node_label or (),
+        )  # fmt: skip
+    elif any(each is not None for each in (run, gpus, since, until)):
+        raise typer.BadParameter("--run, --gpus, --since and --until go with --prometheus URL")
+    elif push_down is not None or node_label:
+        raise typer.BadParameter("--push-down and --node-label go with --prometheus URL")
     elif archive is None:
         raise typer.BadParameter(
             "give the archive DIR of a run, --trace FILE, or --prometheus URL --run ID"
@@ -131,22 +158,6 @@ def _traced(
     verdict = traced.examine(trace, layout, meta, gpu_hour_price)
     output.document(verdict_json(verdict), form, table(verdict))
     return verdict
-
-
-def _recorded(
-    archive: Path | None,
-    url: str,
-    run: str | None,
-    since: str | None,
-    until: str | None,
-    gpu_hour_price: float | None,
-    push_down: bool,
-) -> "Diagnosis":
-    if archive is not None:
-        raise typer.BadParameter("give the archive DIR or --prometheus URL, not both")
-    if run is None:
-        raise typer.BadParameter("--prometheus needs --run ID")
-    return recorded.diagnose(url, run, since, until, gpu_hour_price, push_down=push_down)
 
 
 def table(verdict: "Verdict") -> str:

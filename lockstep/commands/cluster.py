@@ -31,7 +31,7 @@ def cluster(
     Example: lockstep cluster runs/a runs/b runs/c --topology topology.toml
     """
     from analyzer.cluster import cluster as conclude
-    from analyzer.cluster import cluster_json, view
+    from analyzer.cluster import cluster_json, comparable, view
     from analyzer.load.places import places_of, read
     from analyzer.run import LoadError
 
@@ -41,12 +41,15 @@ def cluster(
         places = {} if topology is None else read(topology)
     except LoadError as error:
         output.fail(ExitCode.BAD_INPUT, str(error))
-    views = []
+    views, own = [], []
     for archive in archives:
         diagnosed = diagnosis.diagnose(archive, topology=topology)
-        # What each archive says of its own nodes counts where no file says otherwise.
-        places = {**places_of(diagnosed.run.meta), **places}
         views.append(view(diagnosed))
+        own.append(places_of(diagnosed.run.meta))
+    judged, _ = comparable(views)
+    for seen, told in zip(views, own, strict=True):
+        # What each archive says of its own nodes counts where no file says otherwise.
+        places = {**told, **places} if seen in judged else places
     verdict = conclude(views, places)
     output.document(cluster_json(verdict), form, _table(verdict, views))
     return EXIT[verdict.status]

@@ -1,4 +1,4 @@
-"""`lockstep rules`: peer statistics as recording rules of Prometheus, Thanos or Mimir."""
+"""`lockstep rules`: recording rules and alerts for Prometheus, Thanos or Mimir."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,30 +10,58 @@ from lockstep import output
 
 
 def rules(
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the alerts too: all rule files, into this folder."),
+    ] = None,
     check: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Instead say whether FILE is what would be printed."),
+        typer.Option(
+            metavar="PATH",
+            help="Instead say whether this file, or each file of this folder, is what would be"
+            " written.",
+        ),
     ] = None,
 ) -> int:
     """Print recording rules that compare ranks with their peers inside Prometheus.
 
-    With them `lockstep analyze --prometheus` need not read every rank of a large run.
+    With them `lockstep analyze --prometheus` need not read every rank of a large run. With --out,
+    write them and the alerts as rule files, and both as PrometheusRule objects.
 
-    Example: lockstep rules > /etc/prometheus/rules/lockstep-peers.rules.yml
+    Example: lockstep rules --out /etc/prometheus/rules
     """
-    from analyzer.pushdown.rules import rules as generated
+    from lockstep import rule_files
 
-    if check is None:
-        output.data(generated().removesuffix("\n"))
+    if out is not None and check is not None:
+        output.fail(ExitCode.USAGE, "--out and --check exclude each other")
+    if check is not None:
+        return _check(check)
+    if out is None:
+        output.data(rule_files.rule_files()["lockstep-peers.rules.yml"].removesuffix("\n"))
         return ExitCode.OK
     try:
-        same = check.read_text(encoding="utf-8") == generated()
+        rule_files.write(out)
+    except OSError as error:
+        output.fail(ExitCode.BAD_INPUT, f"{out} cannot be written: {error.strerror}")
+    return ExitCode.OK
+
+
+def _check(path: Path) -> int:
+    from lockstep import rule_files
+
+    try:
+        if path.is_dir():
+            stale = [str(path / name) for name in rule_files.stale(path)]
+        else:
+            same = path.read_text(encoding="utf-8") in rule_files.rule_files().values()
+            stale = [] if same else [str(path)]
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        output.fail(ExitCode.BAD_INPUT, f"{check} cannot be read: {reason}")
-    if not same:
+        output.fail(ExitCode.BAD_INPUT, f"{path} cannot be read: {reason}")
+    if stale:
+        renew = "`lockstep rules --out DIR`" if path.is_dir() else "`lockstep rules`"
         output.fail(
             ExitCode.BAD_INPUT,
-            f"{check} is not what this version generates; renew it with `lockstep rules`",
+            f"{', '.join(stale)} is not what this version generates; renew it with {renew}",
         )
     return ExitCode.OK

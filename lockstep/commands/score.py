@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from collector.contract.words import ExitCode
-from lockstep import output, score_lines
+from lockstep import output
 from lockstep.output import Format
 
 if TYPE_CHECKING:
@@ -65,6 +65,9 @@ def score(
     variant: Annotated[
         Variant, typer.Option(help="Physics of simulated fleets; held-out is for evaluation only.")
     ] = Variant.USUAL,
+    uninstrumented: Annotated[
+        bool, typer.Option("--uninstrumented", help="With synth: judge by hardware alone.")
+    ] = False,
     reanalyze: Annotated[
         bool, typer.Option("--reanalyze", help="Diagnose what is kept again.")
     ] = False,
@@ -87,7 +90,12 @@ def score(
             )
         from lockstep.synth_score import score_synth
 
-        return score_synth(runs, seed, out, form, variant=variant.value, anew=reanalyze)
+        return score_synth(
+            runs, seed, out, form,
+            variant=variant.value, anew=reanalyze, uninstrumented=uninstrumented,
+        )  # fmt: skip
+    if uninstrumented:
+        output.fail(ExitCode.USAGE, "--uninstrumented goes with score synth")
     if kind is Kind.FAULTS:
         if layout is not None:
             output.fail(ExitCode.USAGE, "score faults has no --layout; score real splits its ranks")
@@ -97,7 +105,7 @@ def score(
         each = FaultSetting(nodes or 2, steps or 150, pace is Pace.ON, device_noise, seed)
         return score_faults(each, out, form, reanalyze=reanalyze)
     from analyzer.scoring.score import score as figures
-    from lockstep import trials
+    from lockstep import score_tables, trials
 
     setting = trials.Setting(
         nodes or 4, steps or 250, pace is Pace.ON, device_noise, _layouts(layout, nodes or 4)
@@ -116,6 +124,7 @@ def score(
         "runs": runs,
         "failed": failed,
         **figures([trials.case(line) for line in lines]),
+        "tables": score_tables.of_runs(lines),
     }
     output.document(tree, form, _table(tree, lines))
     if failed:
@@ -187,11 +196,12 @@ def _lines(
 
 
 def _table(tree: Mapping[str, Any], lines: list[dict[str, Any]]) -> str:
+    from lockstep import score_tables
+
     devices = "emulated devices" if tree["emulated_devices"] else "no emulated devices"
-    parts = [
-        f"{tree['setting']}, {devices}, seeds from {tree['seed']}",
-        score_lines.figures(tree, "figure"),
-    ]
+    head = f"{tree['setting']}, {devices}, seeds from {tree['seed']}"
+    parts = [f"{head}; two tables, and the {tree['healthy']} healthy runs stand in both"]
+    parts += score_tables.printed(tree["tables"])
     wrong = [sentence for line in lines if (sentence := _mistake(line))]
     if wrong:
         parts.append("\n".join(["wrong:", *(f"  {each}" for each in wrong)]))

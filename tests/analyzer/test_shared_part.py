@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 
 from analyzer.load.places import KINDS, places_of, read
 from analyzer.run import LoadError
-from analyzer.shared_part import Part, part_of_nodes, shared_parts
+from analyzer.shared_part import (
+    Part,
+    fewest_parts,
+    part_of_nodes,
+    parts_of_nodes,
+    shared_parts,
+)
 
 RACKS = {f"n{i}": {"leaf": f"l{i // 2}", "rack": f"r{i // 4}"} for i in range(16)}
 
@@ -54,6 +60,29 @@ def test_one_slow_or_one_healthy_node_makes_no_rack(slow, healthy):
 
 def test_nodes_that_stand_nowhere_known_share_nothing():
     assert None is part_of_nodes(["n0", "n1"], ["n2", "n3"], {})
+
+
+def test_two_bad_leaves_are_both_named_and_not_each_of_their_nodes():
+    slow, healthy = ["n0", "n1", "n8", "n9"], ["n2", "n3", "n10", "n11"]
+
+    assert (Part("leaf", "l0"), Part("leaf", "l4")) == parts_of_nodes(slow, healthy, RACKS)
+    assert None is part_of_nodes(slow, healthy, RACKS)
+
+
+def test_a_slow_node_alone_in_its_leaf_leaves_the_others_unnamed():
+    assert () == parts_of_nodes(["n0", "n1", "n8"], ["n2", "n9", "n10"], RACKS)
+
+
+def test_groups_that_one_rack_explains_need_no_two_leaves():
+    found = fewest_parts(_groups([0, 8], [2, 12]), _groups([8, 12], [4, 9]), RACKS)
+
+    assert ((Part("rack", "r0"),),) == found
+
+
+def test_two_faults_at_once_are_two_parts_and_what_cannot_be_told_apart_stands_together():
+    found = fewest_parts(_groups([0, 4], [0, 8], [12, 13]), _groups([4, 8]), {})
+
+    assert ((Part("node", "n0"),), (Part("node", "n12"), Part("node", "n13"))) == found
 
 
 pairs = st.lists(
@@ -134,3 +163,16 @@ def test_a_file_that_is_no_topology_is_refused(tmp_path, text, words):
 @pytest.mark.parametrize("meta", [{}, {"topology": 3}, {"topology": {"a": 3, "b": {"rack": 4}}}])
 def test_meta_of_another_shape_places_nobody(meta):
     assert not any(places_of(meta).values())
+
+
+@given(slow=pairs, healthy=pairs)
+def test_whatever_is_found_explains_every_slow_group_and_touches_no_healthy_one(slow, healthy):
+    bad, good = (_groups(*some) for some in (slow, healthy))
+    found = fewest_parts(bad, good, RACKS)
+    used = [{Part("node", n), *(Part(k, v) for k, v in RACKS[n].items())} for g in good for n in g]
+
+    assert not [part for each in found for part in each if any(part in one for one in used)]
+    for group in bad if found else ():
+        mine = {part for n in group for part in (Part("node", n), *(
+            Part(kind, name) for kind, name in RACKS[n].items()))}  # fmt: skip
+        assert any(mine & set(each) for each in found)

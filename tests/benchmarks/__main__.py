@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 
 BENCHMARKS: dict[str, str] = {
+    "alert_delay": "from an XID, and from a straggler's first slow step, to the webhook",
     "collector": "the collector with 8 GPUs: serving, CPU, memory, throttled seconds",
     "collector_changes": "how soon the page tells of a lost, new or partitioned GPU, and of an XID",
     "collector_everything": "the collector with every source on: serving, CPU, memory",
@@ -25,10 +26,12 @@ BENCHMARKS: dict[str, str] = {
     "probe": "the pairwise probe among 8 nodes with a real bad link or node",
     "prometheus_decoding": "CPU of an answer of Prometheus beside json and float",
     "pushdown": "recording rules in a real Prometheus, and their reader at 100,000 GPUs",
+    "report_speed": "`lockstep report` on an hour of 64 and of 512 ranks",
     "resnet": "ResNet-20 against the best accuracy of its synthetic images, and seconds to it",
     "sdk": "CPU of lockstep.recorder in somebody else's program",
     "tensor_parallel": "CPU of our tensor parallel, torch's DTensor and one rank",
     "training_loop": "CPU of the whole loop against plain torch",
+    "watch_fleet": "cycles and memory of `lockstep watch` over 500 nodes of 8 GPUs, on one core",
     "whatif": "every published quantity of an op trace; a run of 10,000 GPUs",
     "recording": "CPU that recording adds to a training step",
 }

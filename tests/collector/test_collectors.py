@@ -6,6 +6,7 @@ import pytest
 
 from collector.collectors import simulated_gpu, training
 from collector.contract import metrics as m
+from collector.contract.alerted import XIDS
 from collector.contract.metrics import MAX_SERIES_PER_RANK
 from collector.contract.words import GROUPS
 from collector.sources.rank_ring import RankRings
@@ -142,3 +143,11 @@ def test_what_procfs_did_not_answer_is_absent(machine):
     assert m.HOST_CPU.name not in names
     assert m.HOST_MEMORY_TOTAL.name not in names
     assert m.HOST_LOAD.name in names
+
+
+def test_a_simulated_gpu_tells_0_of_each_xid_that_an_alert_waits_for(gpu_state):
+    state = gpu_state(xid_errors={"79": 1.0}, xid_last={"79": 1.75e9})
+    samples = simulated_gpu.collect(SimulatedReading((state,), (), (state,)))
+    told = {s.labels[3]: s.value for s in samples if s.metric is m.GPU_XID_ERRORS}
+
+    assert dict.fromkeys(XIDS, 0) | {"79": 1.0} == told

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from collector.collectors.xid import collect
 from collector.contract import metrics as m
+from collector.contract.alerted import XIDS, XIDS_FATAL
 from collector.gpu_reading import Gpu
 from collector.kernel_event import Fall, KernelEvents, SwitchError
 from collector.sources.kmsg import Kmsg
@@ -81,6 +82,37 @@ def node(clock):
 
 def test_a_healthy_node_has_no_series_of_errors(node):
     assert {} == node.values()
+
+
+def test_each_xid_that_an_alert_waits_for_is_0_once_the_log_was_heard(node):
+    before = node.values()
+    node.log.sequence = 7
+    zeros = {(m.GPU_XID_ERRORS.name, "3", UUID, BUS, xid, "nvml"): 0 for xid in XIDS}
+
+    assert ({}, zeros) == (before, node.values())
+
+
+def test_a_first_xid_is_a_rise_of_the_gpu_s_sum_whoever_tells_of_it(node, clock):
+    node.log.sequence = 7
+    before = node.count()
+    node.log.events = [event(clock.now)]
+    node.nvml = [event(clock.now, "nvml", 48)]
+
+    assert (0, 2) == (before, node.count())
+
+
+def test_a_gpu_without_a_name_has_no_zeros(node):
+    node.log.sequence = 7
+    node.gpus = (Gpu(0, "", info={"pci_bus_id": BUS}),)
+
+    assert {} == node.values()
+
+
+def test_an_xid_that_an_alert_waits_for_keeps_its_number_in_a_flood(node, clock):
+    flood = [event(clock.now, xid=200 + number) for number in range(MAX_NUMBERS + 5)]
+    node.log.events = [*flood, *(event(clock.now, xid=number) for number in XIDS_FATAL)]
+
+    assert {str(number) for number in XIDS_FATAL} < {key[4] for key in node.values() if key[4:]}
 
 
 def test_an_xid_is_on_the_page_with_the_gpu_s_name_and_time(node, clock):

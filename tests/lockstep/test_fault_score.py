@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collector.contract.words import ExitCode, FaultKind
+from collector.contract.words import FAULT_CAUSES, ExitCode, FaultKind
 from lockstep import fault_score, fault_trials, traces, trials
 from lockstep.fault_score import score_faults
 from lockstep.fault_trials import FaultSetting, FaultTrial
@@ -42,7 +42,8 @@ def line(trial: FaultTrial, measured: float | None = None) -> dict[str, Any]:
         "setting": SETTING.name, "trial": trial.name, "kind": trial.kind, "fault": trial.fault,
         "disturbance": trial.disturbance, "asked": asked, "measured": measured or asked,
         "interval": None if asked is None else [1.45, 1.55],
-        "within": None if asked is None else measured is None, "named": [], "cause": None,
+        "within": None if asked is None else measured is None, "named": [],
+        "cause": None if trial.fault is None else FAULT_CAUSES[FaultKind(trial.kind)].value,
         "rank_right": trial.fault is None, "cause_right": None,
     }  # fmt: skip
 

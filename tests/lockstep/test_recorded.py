@@ -9,12 +9,17 @@ import pytest
     ("arguments", "expected"),
     [
         ([], "give the archive DIR of a run"),
-        (["--run", "x"], "--run, --since and --until go with --prometheus URL"),
-        (["runs/x", "--since", "1h"], "--run, --since and --until go with --prometheus URL"),
+        (["--run", "x"], "--run, --gpus, --since and --until go with --prometheus URL"),
+        (
+            ["runs/x", "--since", "1h"],
+            "--run, --gpus, --since and --until go with --prometheus URL",
+        ),
         (["--prometheus", "http://h:1"], "--prometheus needs --run ID"),
         (["runs/x", "--prometheus", "http://h:1", "--run", "x"], "not both"),
         (["--prometheus", "h:1", "--run", "x"], "is no address"),
         (["--prometheus", "http://h:1", "--run", ""], "--run is empty"),
+        (["--prometheus", "http://h:1", "--run", "x", "--gpus", "a:0"], "--gpus goes without"),
+        (["--prometheus", "http://h:1", "--gpus", "node-1"], "write them as node-1:0-7"),
         (["--prometheus", "http://h:1", "--run", "x", "--gpu-hour-price", "inf"], "is not a price"),
     ],
 )

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-FILE = Path(__file__).parents[2] / "deploy" / "rules" / "lockstep-peers.rules.yml"
+FOLDER = Path(__file__).parents[2] / "deploy" / "rules"
+FILE = FOLDER / "lockstep-peers.rules.yml"
 
 
 def test_the_rules_are_those_of_the_committed_file(lockstep):
@@ -37,4 +38,39 @@ def test_a_read_through_the_rules_goes_with_a_prometheus(lockstep):
     answer = lockstep("analyze", "runs/x", "--push-down")
 
     assert (64, "") == (answer.code, answer.out)
-    assert "--push-down goes with --prometheus URL" in answer.err
+    assert "--push-down and --node-label go with --prometheus URL" in answer.err
+
+
+def test_all_rule_files_are_written_and_checked_by_folder(lockstep, tmp_path):
+    written = lockstep("rules", "--out", tmp_path / "new" / "rules")
+    checked = lockstep("rules", "--check", tmp_path / "new" / "rules")
+
+    assert (0, "") == (written.code, written.err)
+    assert (0, "", "") == (checked.code, checked.out, checked.err)
+    assert {path.name for path in FOLDER.iterdir()} == {
+        path.name for path in (tmp_path / "new" / "rules").iterdir()
+    }
+
+
+def test_a_folder_with_an_old_or_missing_file_is_bad_input_and_names_it(lockstep, tmp_path):
+    lockstep("rules", "--out", tmp_path)
+    (tmp_path / "lockstep-alerts.rules.yml").write_text("groups: []\n")
+    (tmp_path / "lockstep-peers.prometheusrule.yaml").unlink()
+    answer = lockstep("rules", "--check", tmp_path)
+
+    assert 65 == answer.code
+    assert "lockstep-alerts.rules.yml" in answer.err
+    assert "lockstep-peers.prometheusrule.yaml" in answer.err
+    assert "lockstep-alerts.prometheusrule.yaml" not in answer.err
+
+
+def test_a_folder_that_cannot_be_written_is_bad_input(lockstep, tmp_path):
+    (tmp_path / "file").write_text("")
+    answer = lockstep("rules", "--out", tmp_path / "file")
+
+    assert (65, "") == (answer.code, answer.out)
+    assert "cannot be written" in answer.err
+
+
+def test_writing_and_checking_exclude_each_other(lockstep, tmp_path):
+    assert 64 == lockstep("rules", "--out", tmp_path, "--check", FILE).code

@@ -17,7 +17,9 @@ SETTING = Setting(nodes=4, steps=100, pace=True, device_noise=0.02)
 def line(setting: Setting, trial: Trial, named: bool) -> dict[str, Any]:
     """A result: the fault is on rank 1; `named` says whether the verdict has it."""
     culprit = {"rank": 1, "node": "node-1", "cause": "thermal", "confidence": 0.9, "tier": "page"}
-    truth = {"rank": 1, "node": "node-1", "cause": "thermal", "factor_intended": 1.5}
+    truth = {
+        "kind": "thermal", "rank": 1, "node": "node-1", "cause": "thermal", "factor_intended": 1.5,
+    }  # fmt: skip
     return {
         "setting": setting.name,
         "trial": trial.name,

@@ -99,3 +99,32 @@ def test_a_mistake_is_told_with_what_was_injected_and_what_was_named():
 def test_a_size_of_simulated_fleets_cannot_be_asked_for(tmp_path, capsys):
     with pytest.raises(CommandError, match="score synth draws sizes, layouts and steps"):
         score(Kind.SYNTH, nodes=4, out=tmp_path)
+
+
+def test_without_training_series_it_is_another_score_that_takes_no_line_of_the_first(
+    monkeypatch, tmp_path
+):
+    judged = []
+
+    def judge(trial):
+        judged.append(trial.uninstrumented)
+        return {"trial": trial.name, **dataclasses.asdict(trial), "baselines": {}}
+
+    monkeypatch.setattr(synth_trials, "judged", lambda wanted: map(judge, wanted))
+    for alone in (False, True):
+        wanted = synth_trials.trials(1, 5, "usual", uninstrumented=alone)
+        synth_score._lines(wanted, tmp_path, anew=False)
+
+    assert [False, False, True, True] == judged
+
+
+@pytest.mark.slow
+def test_by_hardware_alone_confidence_stays_low_and_ranks_are_told():
+    trial = SynthTrial(5, injected=True, variant="usual", delays=False, uninstrumented=True)
+    line = synth_trials.judge(trial)
+
+    assert "failed" not in line
+    assert all(
+        each["confidence"] <= 0.7 and each["rank"] is not None
+        for each in line["verdict"]["culprits"]
+    )

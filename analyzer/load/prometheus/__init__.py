@@ -1,20 +1,32 @@
 """A run as a Prometheus recorded it, as the same Run that an archive without steps gives."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 
+from analyzer.load.places import META_KEY
 from analyzer.load.prometheus.access import PASSWORD, TOKEN, USER, access
 from analyzer.load.prometheus.connection import Connection
 from analyzer.load.prometheus.discovery import find
 from analyzer.load.prometheus.errors import RequestError, SourceError, TooMuchError
-from analyzer.load.prometheus.frames import ranks_frame, samples_frame
+from analyzer.load.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
 from analyzer.load.prometheus.gaps import gaps
 from analyzer.load.prometheus.moments import utc
-from analyzer.load.prometheus.ranges import fetch
+from analyzer.load.prometheus.node_labels import LABELS, NodeLabels, places
+from analyzer.load.prometheus.ranges import MOST_SAMPLES, fetch
 from analyzer.load.topology import rank_infos
 from analyzer.load.windows import from_samples
 from analyzer.run import Run
 
-__all__ = ["PASSWORD", "TOKEN", "USER", "RequestError", "SourceError", "TooMuchError", "load"]
+__all__ = [
+    "PASSWORD",
+    "TOKEN",
+    "USER",
+    "RequestError",
+    "SourceError",
+    "TooMuchError",
+    "load",
+    "read",
+]
 
 
 def load(
@@ -23,6 +35,8 @@ def load(
     since: str | None = None,
     until: str | None = None,
     environment: Mapping[str, str] | None = None,
+    *,
+    node_labels: NodeLabels = LABELS,
 ) -> Run:
     """The run with this id, or its part between two moments.
 
@@ -35,6 +49,7 @@ def load(
         since: A moment as `moments.moment` reads it; None = where the run begins.
         until: Likewise; None = where it ends.
         environment: Holds the credentials (access.TOKEN, USER, PASSWORD); None = the process'.
+        node_labels: Kubernetes labels that say where nodes stand (node_labels.places).
 
     Raises:
         RequestError: No address, no such run, no such moment.
@@ -44,9 +59,38 @@ def load(
         raise RequestError("--run is empty; give the id of a run")
     with Connection(access(url, environment)) as connection:
         found = find(connection, run, since, until)
-        fetched = fetch(connection, run, found.targets, found.start, found.end)
+        whole = read(connection, run, found.targets, found.start, found.end)
+        where = places(connection, found.end, node_labels)
+    return dataclasses.replace(whole, meta={**whole.meta, META_KEY: where}) if where else whole
+
+
+def read(
+    connection: Connection,
+    run: str,
+    targets: Mapping[str, Sequence[str]],
+    start: float,
+    end: float,
+    most: int = MOST_SAMPLES,
+    *,
+    part: bool = False,
+) -> Run:
+    """The run as some targets' pages told of it.
+
+    Args:
+        connection: To the Prometheus.
+        run: The run's id.
+        targets: job -> instances.
+        start: Unix seconds.
+        end: Likewise.
+        most: Samples to read at most: of more, the last.
+        part: The targets are some of the run's: other ranks are not silent, they were not asked.
+
+    Raises:
+        SourceError: Prometheus does not answer.
+    """
+    fetched = fetch(connection, run, targets, start, end, most)
     missing = ["no operations: Prometheus has scrapes only"]
-    if fetched.start > found.start + 1.0:
+    if fetched.start > start + 1.0:
         missing.append(
             f"too much for one analysis: read from {utc(fetched.start)} only;"
             " --until gives earlier parts"
@@ -55,10 +99,13 @@ def load(
     windows = from_samples(samples)
     if windows.empty:
         missing.append("no training series of this run with two scrapes")
+    table = ranks_frame(fetched.series, [] if part else missing)
+    if part:
+        table = table[table["node"] != UNKNOWN_NODE]
     return Run(
         name=run,
         meta={},
-        ranks=rank_infos(ranks_frame(fetched.series, missing), samples, None, missing),
+        ranks=rank_infos(table, samples, None, missing),
         windows=windows,
         samples=samples,
         ops=None,

@@ -1,5 +1,6 @@
 """One connection to a Prometheus: prometheus-api-client's session and retries, bounded answers."""
 
+import json
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Self, TypeVar
@@ -14,12 +15,14 @@ from urllib3.util import Retry
 from analyzer.load.prometheus.access import Access
 from analyzer.load.prometheus.answers import refusal, shape
 from analyzer.load.prometheus.errors import SourceError, TooMuchError
+from analyzer.load.prometheus.partial import warning
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
 """For a whole answer; a slow one in small pieces included."""
 MAX_BYTES = 512 * 1024 * 1024
 CHUNK = 1 << 20
+SCRAPE_URL = "__scrape_url__"
 AGAIN = (429, 502, 503, 504)
 """What a server says that may say otherwise in a moment; RFC 9110."""
 
@@ -33,12 +36,20 @@ class Connection:
         access: Where, and how to get in.
         seconds: For a whole answer.
         pause: Seconds before the second try; each one after takes twice as long.
+        whole: Refuse answers that the server itself calls incomplete (partial.warning).
 
     Every method raises SourceError, a TooMuchError where less might be had.
     """
 
-    def __init__(self, access: Access, seconds: float = ANSWER_SECONDS, pause: float = 0.3) -> None:
+    def __init__(
+        self,
+        access: Access,
+        seconds: float = ANSWER_SECONDS,
+        pause: float = 0.3,
+        whole: bool = False,
+    ) -> None:
         self.url = access.url
+        self._refuses_parts = whole
         self._seconds = seconds
         self._session = requests.Session()
         self._session.hooks["response"].append(self._look)
@@ -85,9 +96,13 @@ class Connection:
         due = monotonic() + self._seconds
         return self._asked(lambda: self._whole(path, words, due))
 
-    def _whole(self, path: str, words: Mapping[str, str], due: float) -> bytes:
-        response = self._session.post(
-            f"{self.url}/api/v1/{path}", data=dict(words), auth=self._auth, stream=True,
+    def _whole(
+        self, path: str, words: Mapping[str, str], due: float, method: str = "POST"
+    ) -> bytes:
+        asked = dict(words)
+        response = self._session.request(
+            method, f"{self.url}/api/v1/{path}", auth=self._auth, stream=True,
+            params=asked if method == "GET" else None, data=None if method == "GET" else asked,
             timeout=(CONNECT_SECONDS, self._seconds),
         )  # fmt: skip
         with response:
@@ -97,7 +112,7 @@ class Connection:
                 size += len(part)
                 if size > MAX_BYTES or monotonic() > due:
                     raise TooMuchError(f"{self.url}: an answer takes too long or is too large")
-        return b"".join(parts)
+        return self._checked(b"".join(parts))
 
     def _small(self, ask: Callable[[], T]) -> T:
         try:
@@ -126,9 +141,27 @@ class Connection:
         except ValueError as error:  # a number that is none
             raise SourceError(shape(self.url)) from error
 
-    def _look(self, response: requests.Response, **_: Any) -> None:
+    def targets(self) -> list[Mapping[str, str]]:
+        """Labels of each active target, with the address that is scraped as `__scrape_url__`."""
+
+        def ask() -> list[Mapping[str, str]]:
+            words = {"state": "active"}
+            body = json.loads(self._whole("targets", words, monotonic() + self._seconds, "GET"))
+            active = body["data"]["activeTargets"]
+            return [{**one["labels"], SCRAPE_URL: str(one["scrapeUrl"])} for one in active]
+
+        return self._small(ask)
+
+    def _checked(self, body: bytes) -> bytes:
+        if self._refuses_parts and (said := warning(body)):
+            raise SourceError(f"{self.url} answers only in part: {said}")
+        return body
+
+    def _look(self, response: requests.Response, **asked: Any) -> None:
         """Ends every request that did not succeed, the library's as well as ours."""
         if response.status_code == requests.codes.ok:
+            if not asked.get("stream"):
+                self._checked(response.content)
             return
         start = next(response.iter_content(1 << 16), b"")
         response.close()

@@ -1,37 +1,59 @@
-"""Every metric on the collector's page: name, type, labels, help. One row a metric.
+"""Every metric that Lockstep exports: name, type, labels, help. One row a metric.
 
 A row lies in the file of its subject; all are reached as `metrics.NAME`.
 """
 
 from collector.contract.metrics import (
     allocation,
+    analyzer,
+    delivery,
     events,
     gpu,
     host,
     monitor,
     nccl,
     network,
+    reference,
+    remediation,
     training,
 )
 from collector.contract.metrics.allocation import *
+from collector.contract.metrics.analyzer import *
+from collector.contract.metrics.delivery import *
 from collector.contract.metrics.events import *
 from collector.contract.metrics.gpu import *
 from collector.contract.metrics.host import *
 from collector.contract.metrics.monitor import *
 from collector.contract.metrics.nccl import *
 from collector.contract.metrics.network import *
+from collector.contract.metrics.reference import *
+from collector.contract.metrics.remediation import *
 from collector.contract.metrics.shape import Kind as Kind
 from collector.contract.metrics.shape import Metric as Metric
 from collector.contract.metrics.shape import Sample as Sample
 from collector.contract.metrics.training import *
 
-METRICS: dict[str, Metric] = {
-    value.name: value
-    for subject in (monitor, host, network, gpu, events, allocation, nccl, training)
-    for value in vars(subject).values()
-    if isinstance(value, Metric)
+EXPORTERS = {
+    "collector": (monitor, host, network, gpu, events, allocation, nccl, training),
+    "analyzer": (analyzer, delivery),
+    "reference runs": (reference,),
+    "remediator": (remediation,),
 }
-"""Every metric by name, in the order of the page."""
+"""Who exports which subjects."""
+EXPORTED: dict[str, dict[str, Metric]] = {
+    exporter: {
+        value.name: value
+        for subject in subjects
+        for value in vars(subject).values()
+        if isinstance(value, Metric)
+    }
+    for exporter, subjects in EXPORTERS.items()
+}
+"""Exporter -> its metrics by name, in the order of its page."""
+METRICS = EXPORTED["collector"]
+"""Those of the collector's page."""
+EVERY: dict[str, Metric] = {name: one for rows in EXPORTED.values() for name, one in rows.items()}
+"""Those of all pages."""
 SAMPLES: dict[str, Metric] = {
     one.name: one for metric in METRICS.values() for one in metric.parts or (metric,)
 }

@@ -8,8 +8,9 @@ _PLACE = ("gpu", "uuid", "pci_bus_id")
 GPU_XID_ERRORS = Metric(
     "lockstep_gpu_xid_errors_total", _C, (*_PLACE, "xid", "source"),
     "XID events since boot, repeats included, each counted once; source = nvml or kmsg, whoever"
-    " told of it first, or simulated; beyond 32 different ones xid = other. gpu and uuid are empty"
-    " while no source of GPUs has told them.",
+    " told of it first, or simulated; beyond 32 different ones xid = other. Those that an alert"
+    " waits for are told as 0 from the start. gpu and uuid are empty while no source of GPUs has"
+    " told them.",
 )  # fmt: skip
 GPU_XID_LAST = Metric(
     "lockstep_gpu_xid_last_timestamp_seconds", _G, (*_PLACE, "xid"),

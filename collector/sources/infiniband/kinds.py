@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from collector.contract import alerted
+
 PORT_ERRORS = (
     "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
     "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_discards",
@@ -14,9 +16,7 @@ PORT_ERRORS_OF_ETHERNET = frozenset((
 ))  # fmt: skip
 """Those of PORT_ERRORS that mean something on a RoCE port; its PHY is told by ethtool."""
 ALONE = frozenset((
-    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_xmit_discards",
-    "local_link_integrity_errors", "excessive_buffer_overrun_errors", "rnr_nak_retry_err",
-    "max_retry_exceeded",
+    *alerted.PORT_ERRORS, *alerted.RDMA_ERRORS_FATAL, "port_rcv_errors", "max_retry_exceeded",
 ))  # fmt: skip
 """Errors whose first count matters (NVSentinel's rules for NICs): told on their own also at 0."""
 

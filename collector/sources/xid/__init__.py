@@ -60,6 +60,7 @@ class Errors:
         falls: How often a GPU fell off the bus.
         switches: SXIDs.
         dropped: Events of more places than are counted, since the start.
+        whole: Whether all that the kernel log held was heard: what is not counted is 0 then.
     """
 
     names: dict[str, Name]
@@ -68,6 +69,7 @@ class Errors:
     falls: dict[str, int]
     switches: dict[SwitchKey, int]
     dropped: int
+    whole: bool
 
 
 class Xids:
@@ -158,6 +160,7 @@ class Xids:
             falls={place: falls.times for place, falls in ledger.falls.items()},
             switches=dict(ledger.switches),
             dropped=ledger.dropped,
+            whole=self._sequence is not None or not self._has_log(),
         )
 
     def _tell(self, event: KernelEvent) -> None:

@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+from collector.contract.alerted import XIDS
 from collector.kernel_event import Fall, KernelEvent, SwitchError
 from collector.sources.xid.twins import WINDOW_SECONDS, Twins
 from collector.xid_event import XidEvent
 
 MAX_NUMBERS = 32
-"""Different XIDs (or SXIDs) of one place that are counted under their own number."""
+"""Different XIDs (or SXIDs) of one place that are counted under their own number; those that an
+alert waits for always are."""
 OTHER = "other"
 """The number under which all further ones are counted."""
 MAX_PLACES = 64
@@ -113,7 +115,9 @@ class Ledger:
         if isinstance(event, Fall):
             return ""
         number = str(event.xid if isinstance(event, XidEvent) else event.sxid)
-        if number not in numbers and len(numbers - {OTHER}) >= MAX_NUMBERS:
+        waited_for = isinstance(event, XidEvent) and number in XIDS
+        full = len(numbers - {OTHER}) >= MAX_NUMBERS
+        if number not in numbers and full and not waited_for:
             number = OTHER
         numbers.add(number)
         return number

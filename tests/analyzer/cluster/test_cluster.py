@@ -178,6 +178,31 @@ def test_a_run_s_own_innocent_nodes_clear_what_they_stand_on():
     assert ("unknown", None) == (told.status, told.part)
 
 
+def test_a_healthy_emulated_run_clears_no_real_node_of_the_same_name():
+    real = [run("one", "a0 b0", (0, 9)), run("two", "a0 c0", (0, 9)), run("three", "b1 c1")]
+    told = cluster([*real, run("emulated", "a0 a1", emulated=True)], PLACES)
+
+    assert ("shared", Part("node", "a0")) == (told.status, told.part)
+    assert ("emulated",) == told.unjudged
+    assert told.sentence.endswith(
+        " 1 run is left out (emulated): of emulated nodes, and real ones of the same names are"
+        " other machines."
+    )
+
+
+def test_a_slow_emulated_run_shares_no_leaf_with_a_real_one():
+    told = cluster([run("one", "a0", (0, 9)), run("two", "a0", (0, 9), emulated=True)], PLACES)
+
+    assert ("quiet", None) == (told.status, told.part)
+
+
+def test_emulated_runs_are_compared_with_each_other_where_only_those_are_two():
+    emulated = [run(name, "a0", (0, 9), emulated=True) for name in ("one", "two")]
+    told = cluster([*emulated, run("three", "b0")], {})
+
+    assert (("one", "two"), ("three",)) == (told.slow, told.unjudged)
+
+
 def test_emulated_nodes_of_two_runs_are_never_one_machine():
     told = cluster(
         [run("one", "node-0", (0, 9), emulated=True), run("two", "node-0", (0, 9), emulated=True)],

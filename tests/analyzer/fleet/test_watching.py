@@ -1,11 +1,12 @@
 """One pass, or many, over a small fleet."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from analyzer.fleet.arrays import FleetError
+from analyzer.fleet.block import Block
 from analyzer.fleet.budget import Budget
 from analyzer.fleet.state import State
 from analyzer.fleet.state_file import restore, save
@@ -195,3 +196,23 @@ def test_arrays_that_do_not_belong_together_are_refused(fleet, wrong, words):
     with pytest.raises(FleetError) as caught:
         replace(fleet(), **wrong)
     assert words in str(caught.value)
+
+
+def test_judging_ahead_gives_the_very_same_as_check_by_check(fleet, monkeypatch):
+    def slow_for_a_while(values):
+        values[150:220, 0, 3] *= 1.15
+        values[160:165, 1, 9] /= 1.3
+        values[200:, 1, 12] /= 1.1
+
+    told = fleet(checks=300, change=slow_for_a_while)
+    ahead = watch(told, State.new(), BUDGET)
+    monkeypatch.setattr(Block, "run_ahead", lambda *_: True)
+    monkeypatch.setattr(Block, "back", lambda _: None)
+    by_check = watch(told, State.new(), BUDGET)
+
+    assert {("node-0", 3, "own"), ("node-1", 1, "clock"), ("node-1", 4, "clock")} == {*named(ahead)}
+    assert by_check.alarms == ahead.alarms
+    for field in fields(ahead.state.streams):
+        np.testing.assert_array_equal(
+            getattr(by_check.state.streams, field.name), getattr(ahead.state.streams, field.name)
+        )

@@ -68,8 +68,12 @@ class Fake:
         end = round(float(words["time"]) * 1000)
         found = self._inside(query, end - span, end)
         if query.startswith("count by"):
-            pairs = {(labels["job"], labels["instance"]) for labels, *_ in found}
-            return _good(_vector([({"job": j, "instance": i}, 1) for j, i in sorted(pairs)]))
+            names = re.search(r"\((.*?)\)", query)[1].split(", ")
+            told = {
+                tuple((name, labels[name]) for name in names if name in labels)
+                for labels, *_ in found
+            }
+            return _good(_vector([(dict(each), 1) for each in sorted(told)]))
         if query.startswith("count("):
             return _good(_vector([({}, len(found))] if found else []))
         if query.startswith("max("):
@@ -102,7 +106,7 @@ class Fake:
 
 
 def _matches(query: str, labels: dict[str, str]) -> bool:
-    name = re.search(r"(lockstep_\w+)\{", query)
+    name = re.search(r"((?:lockstep|kube)_\w+)[{\[]", query)
     if name and name[1] != labels["__name__"]:
         return False
     for label, how, text in re.findall(r'(\w+)(=~?)"((?:[^"\\]|\\.)*)"', query):

@@ -80,7 +80,7 @@ def test_an_answer_that_prometheus_finds_too_large_is_asked_for_in_halves(both, 
 
 
 def test_of_a_run_too_long_to_hold_the_end_is_read_and_told(both, monkeypatch):
-    monkeypatch.setattr(ranges.fetch, "__defaults__", (1000,))
+    monkeypatch.setattr(prometheus.read, "__defaults__", (1000,))
     _, recorded = both()
 
     assert 0 < len(recorded.samples) < 2000

@@ -9,6 +9,7 @@ from analyzer.attribute import diagnose as diagnose_run
 from analyzer.load import prometheus
 from analyzer.load.prometheus.access import access
 from analyzer.load.prometheus.connection import Connection
+from analyzer.pushdown.choice import choose
 from analyzer.pushdown.diagnosis import diagnose
 from analyzer.pushdown.survey import survey
 from lockstep.cli import main
@@ -48,6 +49,14 @@ def frozen(recorded):
     fleet = Fleet(slow=None, frozen=38)
     with recorded(fleet) as url:
         yield fleet, url
+
+
+def test_the_rules_know_how_large_a_run_is(slow):
+    fleet, url = slow
+    with Connection(access(url, {})) as connection:
+        chosen = choose(connection, fleet.run, None, None)
+
+    assert (False, "64 ranks: all are read") == (chosen.push_down, chosen.why)
 
 
 def test_both_ways_name_the_same_culprit_and_cause(slow):

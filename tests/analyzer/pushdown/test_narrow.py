@@ -5,6 +5,8 @@ import pytest
 from analyzer.load.prometheus.errors import RequestError
 from analyzer.pushdown import narrow as narrowing
 from analyzer.pushdown.narrow import PEERS, STRATA, SUSPECT_NODES, narrow
+from analyzer.pushdown.signals import SIGNALS
+from analyzer.pushdown.survey import STANDSTILL
 from analyzer.pushdown.suspects import Answered, Level, Survey, Suspect
 
 LEVELS = {"train_own_seconds": {("r", str(pp), "0"): Level(99, 1.0, 0.01) for pp in range(16)}}
@@ -71,3 +73,10 @@ def test_each_stage_has_peers_before_a_second_stratum_of_one_has():
 
 def test_of_a_run_without_suspects_some_strata_are_read():
     assert STRATA == len(narrowing._strata("r", _survey(), []))
+
+
+def test_what_was_cut_off_is_told_in_words_for_every_signal():
+    signals = {signal.name for signal in SIGNALS}
+
+    assert signals | {STANDSTILL} == set(narrowing.CUT)
+    assert not [words for words in narrowing.CUT.values() if "_" in words]

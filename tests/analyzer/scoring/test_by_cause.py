@@ -1,6 +1,6 @@
 """Scores by cause: macro accuracy, recall of unknown, two faults in one run."""
 
-from analyzer.scoring.by_cause import score_causes
+from analyzer.scoring.by_cause import macro, score_causes
 from analyzer.scoring.score import Case, score
 
 
@@ -25,7 +25,7 @@ def test_macro_accuracy_weighs_causes_alike_however_often_they_come():
     cases = [_case([_fault(1, "ecc")], (1, "ecc"))] * 3 + [_case([_fault(1, "xid")], (1, "ecc"))]
     result = score_causes(cases)
 
-    assert {"value": 0.5, "causes": 2} == result["cause_macro"]
+    assert (0.5, 2) == (result["cause_macro"]["value"], result["cause_macro"]["causes"])
     assert {"ecc": 1} == result["by_cause"]["xid"]["instead"]
 
 
@@ -70,3 +70,11 @@ def test_a_rule_may_accuse_several_ranks():
 
     assert (1, 2) == tuple(rules["rule"]["precision"][key] for key in ("count", "of"))
     assert 0.0 == rules["quiet"]["recall"]["value"]
+
+
+def test_the_mean_of_few_right_answers_has_a_wide_interval():
+    few, many = ({"value": 1.0, "count": n, "of": n} for n in (3, 300))
+
+    assert 0.75 < macro([few, few])["interval"][0] < 0.85
+    assert 0.99 < macro([many, many])["interval"][0] < 1.0
+    assert {"value": None, "causes": 0, "interval": None} == macro([])

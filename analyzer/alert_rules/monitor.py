@@ -1,0 +1,144 @@
+"""Alerts about the monitor itself, and about what it does to nodes."""
+
+from analyzer.alert_rules.shape import Alert, Severity
+
+MONITOR = (
+    # Not `up == 0`: a pod that vanishes from service discovery has no `up`.
+    Alert(
+        "CollectorDown",
+        """\
+max by (node) (lockstep_node_expected) == 1
+unless on (node)
+up{job="lockstep-collector"} == 1""",
+        Severity.WARNING, "collector",
+        summary="{{ $labels.node }}: its collector is not scraped",
+        description=(
+            "Nothing is known of this node: neither its hardware nor its ranks are watched. If it"
+            " answers otherwise, only the collector is gone."
+        ),
+        source="Crusoe's \"loss of telemetry\"; five minutes are a choice of ours.",
+        wait="5m",
+    ),
+    Alert(
+        "CollectorStale",
+        """\
+time() - max by (node, source) (lockstep_source_last_success_timestamp_seconds) > 120
+and on (node, source)
+max by (node, source) (lockstep_source_available) == 1""",
+        Severity.WARNING, "collector",
+        summary=(
+            '{{ $labels.node }}: source {{ $labels.source }} has not answered for {{ printf "%.0f"'
+            " $value }} s"
+        ),
+        description=(
+            "The collector lives, but this source hangs or fails; its series are absent, and alerts"
+            " on them are blind. A driver that hangs hangs NVML first."
+        ),
+        source="NVSentinel's DCGM watchdog (three polls); 120 s are four of our slow readings.",
+        wait="2m",
+    ),
+    Alert(
+        "AnalyzerNotRunning",
+        """\
+absent(lockstep_analyzer_last_evaluation_timestamp_seconds)
+or
+time() - max(lockstep_analyzer_last_evaluation_timestamp_seconds) > 300""",
+        Severity.CRITICAL, "platform",
+        summary="lockstep watch judges nothing",
+        description=(
+            "No cycle in the last five minutes, or no page at all: no straggler, hang or crash will"
+            " be found, and alerts that read its series are silent."
+        ),
+        source="kube-prometheus' absent() pattern; 300 s are twenty cycles.",
+        wait="5m",
+        dashboard="monitor",
+    ),
+    Alert(
+        "AnalyzerBlind",
+        """\
+min(lockstep_analyzer_prometheus_up) == 0
+or
+max(lockstep_analyzer_data_age_seconds) > 120""",
+        Severity.CRITICAL, "platform",
+        summary="lockstep watch gets no fresh data from its Prometheus",
+        description=(
+            "The Prometheus that it asks is away, answers in part, or has no scrapes of the last"
+            " two minutes. Findings neither open nor close."
+        ),
+        source="120 s are eight cycles; a choice of ours.",
+        wait="5m",
+        dashboard="monitor",
+    ),
+    # Undelivered says itself that it has lasted two minutes.
+    Alert(
+        "FindingsUndelivered",
+        """\
+max by (alertmanager) (lockstep_analyzer_alerts_undelivered) > 0
+or
+max by (alertmanager) (increase(lockstep_analyzer_alerts_dropped_total[15m])) > 0
+or
+max by (alertmanager) (increase(lockstep_analyzer_alerts_rejected_total[15m])) > 0""",
+        Severity.CRITICAL, "platform",
+        summary="Alertmanager {{ $labels.alertmanager }} does not take findings of lockstep watch",
+        description=(
+            "Findings wait, were refused as wrong, or were dropped before it answered; the log of"
+            " watch names them."
+        ),
+        source="One finding is one too many: it is what the monitor is for.",
+        dashboard="monitor",
+    ),
+    Alert(
+        "AnalyzerWriteFailed",
+        """\
+max(increase(lockstep_analyzer_archive_write_failures_total[15m])) > 0
+or
+max(increase(lockstep_analyzer_state_write_failures_total[15m])) > 0""",
+        Severity.WARNING, "platform",
+        summary="lockstep watch cannot write archives or its state",
+        description=(
+            "Evidence of a finding is lost, or a restart will open findings twice: the disk is"
+            " full, or read-only, or not its own."
+        ),
+        source="One lost archive is one too many.",
+        dashboard="monitor",
+    ),
+    Alert(
+        "RemediationBreakerTripped",
+        "max(lockstep_remediation_breaker_open) == 1",
+        Severity.CRITICAL, "human",
+        summary="Too many nodes seem degraded at once: remediation has stopped itself",
+        description=(
+            "Rather the check, a driver roll-out or the fabric than so many nodes. No node is"
+            " touched until a human resets the breaker."
+        ),
+        source="NVSentinel's breaker, which is reset by hand.",
+        dashboard="monitor",
+    ),
+    Alert(
+        "QuarantineStuck",
+        """\
+max by (node) (lockstep_node_quarantined) == 1
+and on (node)
+max by (node) (lockstep_node_health_score) > 0.9""",
+        Severity.WARNING, "human",
+        summary="{{ $labels.node }} is kept out of work and looks healthy",
+        description=(
+            "The node has carried our taint for an hour without an open finding: it costs money and"
+            " does nothing."
+        ),
+        source="NVSentinel #458, #1299 and #753: nodes that nobody released.",
+        wait="1h",
+    ),
+    # Fires always: whoever waits for it outside knows that the chain to them works.
+    Alert(
+        "Watchdog",
+        "vector(1)",
+        Severity.NONE, "",
+        summary="Alerts of Lockstep reach you",
+        description=(
+            "Route it to a dead man's switch: when it stops, Prometheus or Alertmanager is down."
+        ),
+        source="kube-prometheus' Watchdog.",
+        dashboard="monitor",
+    ),
+)  # fmt: skip

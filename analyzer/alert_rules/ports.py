@@ -1,0 +1,116 @@
+"""Alerts about InfiniBand and RoCE ports; rates as of `links`."""
+
+from analyzer.alert_rules.shape import Alert, Recording, Severity
+from collector.contract.alerted import PORT_ERRORS_FATAL, RDMA_ERRORS_FATAL
+
+_PORT = "{{ $labels.device }} port {{ $labels.port }} on {{ $labels.node }}"
+_ACTIVE = "node_device_port:lockstep_ib_port_active:bool"
+_FATAL = (
+    f'lockstep_ib_port_errors_total{{kind=~"{"|".join(PORT_ERRORS_FATAL)}"}}',
+    f'lockstep_rdma_hw_counters_total{{kind="{"|".join(RDMA_ERRORS_FATAL)}"}}',
+)
+
+PORT = (
+    # A port passes down, init, armed on its way up: changes of the state itself count too many.
+    Recording(_ACTIVE, "max by (node, device, port) (lockstep_ib_port_state_id) == bool 4"),
+    # The second part: the adapter itself is gone, while its node still tells of itself.
+    Alert(
+        "IbLinkDown",
+        f"""\
+{_ACTIVE} == 0 and on (node, device, port)
+max by (node, device, port) (lockstep_ib_port_expected) == 1
+or
+(
+  max by (node, device, port) (lockstep_ib_port_expected) == 1
+  unless on (node, device, port) {_ACTIVE}
+  and on (node) up{{job="lockstep-collector"}} == 1
+)""",
+        Severity.CRITICAL, "quarantine",
+        summary=_PORT + " is down",
+        description=(
+            "The port was active in the last day and is not, or its adapter is gone. Runs over it"
+            " hang or go the long way round."
+        ),
+        source="gpud: 4 minutes (NVSentinel acts at once).",
+        wait="4m",
+    ),
+    # The second and fourth part see what was counted while nobody scraped. A first sight of an old
+    # count is no event: these registers count from the last reset of the port.
+    Alert(
+        "IbLinkDownedCounter",
+        "\nor\n".join(
+            f"max by (node, device, port, kind) (increase({series}[5m])) > 0\nor\n"
+            f"max by (node, device, port, kind) ({series})\n"
+            "> on (node, device, port, kind)\n"
+            f"max by (node, device, port, kind) (last_over_time({series}[1h] offset 5m))"
+            for series in _FATAL
+        ),
+        Severity.CRITICAL, "quarantine",
+        summary=_PORT + ": {{ $labels.kind }}",
+        description=(
+            "The link was lost or lost data for good: operations in flight failed or will time out."
+        ),
+        source="NVSentinel's fatal delta counters for NICs.",
+    ),
+    Alert(
+        "IbSymbolErrorsFatal",
+        """\
+max by (node, device, port)
+(increase(lockstep_ib_port_errors_total{kind="symbol_error"}[1h])) > 120""",
+        Severity.CRITICAL, "quarantine",
+        summary=_PORT + ': {{ printf "%.0f" $value }} symbol errors in an hour',
+        description="The bit error rate of cable or optics is above what the standard allows.",
+        source="NVSentinel symbol_error_fatal, from the InfiniBand standard's bit error rate.",
+    ),
+    Alert(
+        "IbSymbolErrorRate",
+        """\
+max by (node, device, port)
+(rate(lockstep_ib_port_errors_total{kind="symbol_error"}[2m])) > 10""",
+        Severity.WARNING, "diag",
+        summary=_PORT + ': {{ printf "%.0f" $value }} symbol errors a second',
+        description=(
+            "Cable or optics are going bad now: clean or replace them before the link goes down."
+        ),
+        source="NVSentinel symbol_error.",
+        wait="1m",
+    ),
+    Alert(
+        "IbLinkErrorRecovery",
+        """\
+max by (node, device, port)
+(rate(lockstep_ib_port_errors_total{kind="link_error_recovery"}[5m])) * 60 > 5""",
+        Severity.WARNING, "diag",
+        summary=_PORT + ': trains itself anew {{ printf "%.0f" $value }} times a minute',
+        description="The link recovers from errors again and again, and carries nothing meanwhile.",
+        source="NVSentinel link_error_recovery.",
+        wait="1m",
+    ),
+    Alert(
+        "RoceCongestionDiscards",
+        """\
+max by (node, device, port)
+(rate(lockstep_ib_port_errors_total{kind="port_xmit_discards"}[2m])) > 100""",
+        Severity.WARNING, "fabric",
+        summary=_PORT + ': {{ printf "%.0f" $value }} packets thrown away a second',
+        description=(
+            "The network does not take what the port sends: congestion, or flow control (PFC, ECN)"
+            " that is set wrongly. Many ports at once: the fabric, not the node."
+        ),
+        source="NVSentinel port_xmit_discards.",
+        wait="5m",
+    ),
+)  # fmt: skip
+
+FLAPPING = (
+    Alert(
+        "IbLinkFlapping",
+        f"changes({_ACTIVE}[12h]) >= 6",
+        Severity.WARNING, "taint_noschedule",
+        summary=_PORT + ": changed between up and down {{ $value }} times in 12 hours",
+        description=(
+            "The link comes and goes: cable, optics or switch port. Each time runs over it stall."
+        ),
+        source="gpud: 3 flaps in 12 hours; a flap is two changes.",
+    ),
+)  # fmt: skip

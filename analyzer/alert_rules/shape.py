@@ -1,0 +1,96 @@
+"""What an alert is made of, and where its texts point to."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+PREFIX = "Lockstep"
+"""Begins the name of every alert."""
+RUNBOOKS = "https://lockstep.example/runbooks"
+"""Placeholder: where deploy/runbooks/ is served; a runbook is `<alert>.md` there."""
+DASHBOARDS = "https://grafana.lockstep.example/d"
+"""Placeholder: where Grafana shows the dashboards; `<uid>?var-<label>=<value>` there."""
+GPU = "GPU {{ $labels.gpu }} ({{ $labels.uuid }}) on {{ $labels.node }}"
+"""A GPU in a text."""
+
+
+class Severity(StrEnum):
+    """Who is told: critical wakes someone, warning is for working hours, info for the record."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+    NONE = "none"
+
+
+BY_TIER = '{{ if eq $labels.tier "page" }}critical{{ else }}warning{{ end }}'
+"""Severity of a finding, as a template: what is told over the API says the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert.
+
+    Attributes:
+        name: Without the prefix.
+        expression: PromQL.
+        severity: A Severity, or BY_TIER.
+        action: What a machine may do about it, or who is to look; empty = nothing.
+        summary: One line, with node and GPU where there are such; a template.
+        description: What it means and what to do first; a template.
+        source: Where the threshold comes from.
+        wait: How long the expression must hold (`for`).
+        dashboard: Which one shows it: node, run or monitor.
+    """
+
+    name: str
+    expression: str
+    severity: str
+    action: str
+    summary: str
+    description: str
+    source: str
+    wait: str = ""
+    dashboard: str = "node"
+
+    @property
+    def full_name(self) -> str:
+        """As it is called everywhere."""
+        return PREFIX + self.name
+
+    @property
+    def runbook_url(self) -> str:
+        """What to do about it."""
+        return runbook_url(self.full_name)
+
+    @property
+    def dashboard_url(self) -> str:
+        """Where to look at it, as a template."""
+        return f"{DASHBOARDS}/lockstep-{self.dashboard}{VARIABLES.get(self.dashboard, '')}"
+
+
+VARIABLES = {
+    label: f"?var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in ("node", "run")
+}
+"""What a dashboard is told: names may hold anything, and are quoted for a URL."""
+
+
+def runbook_url(name: str) -> str:
+    """The runbook of an alert, by its full name."""
+    return f"{RUNBOOKS}/{name}.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A series that alerts behind it in the same group read."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rules that are evaluated one after the other; by default as often as Prometheus is told."""
+
+    name: str
+    rules: tuple[Alert | Recording, ...]
+    interval: str = ""

@@ -1,0 +1,90 @@
+"""Findings as alerts, and alerts as findings.
+
+An alert has the labels of the rule on `lockstep_finding_active`, so that an Alertmanager that is
+told by both has one, and the words of the verdict.
+"""
+
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from analyzer.act.alert import Alert
+from analyzer.act.matching import FINDING_ALERT
+from analyzer.act.webhook import Told
+from analyzer.alert_rules.shape import DASHBOARDS, runbook_url
+from analyzer.run import Fact
+from analyzer.watch.course import folder_of
+from analyzer.watch.finding import Finding, Kind, Tier, Who
+from collector.contract.words import Cause
+
+MOST_FACTS = 3
+"""For and against, each: a message on a telephone."""
+LONGEST_FACT = 300
+
+
+def alerts(findings: Iterable[Finding]) -> list[Alert]:
+    """The alerts of open findings, the most important first."""
+    ordered = sorted(findings, key=lambda one: (one.tier is not Tier.PAGE, one.opened))
+    return [alert(finding) for finding in ordered]
+
+
+def alert(finding: Finding) -> Alert:
+    """The alert of a finding."""
+    run = finding.who.run
+    return Alert(
+        labels={
+            "alertname": FINDING_ALERT, **finding.labels, "severity": finding.severity,
+        },
+        annotations={
+            "summary": finding.sentence,
+            "description": description(finding.facts),
+            "runbook_url": runbook_url(FINDING_ALERT),
+            "dashboard_url": f"{DASHBOARDS}/lockstep-run?var-run={_quoted(run)}",
+            "archive": finding.folder,
+        },
+        starts_at=finding.opened,
+    )  # fmt: skip
+
+
+def of_alert(alert: Told, run: str, received: float) -> Finding:
+    """The finding that an archive is written about when the alert of a rule has none.
+
+    It is closed at once: another alert about the same place within ten minutes still belongs to it
+    (act.matching), a later one is about something else.
+
+    Args:
+        alert: Of a rule.
+        run: The run that it is about.
+        received: Unix seconds.
+    """
+    name = alert.labels.get("alertname", "")
+    return Finding(
+        who=Who(
+            run, alert.labels.get("node"), _number(alert.labels.get("rank")),
+            _number(alert.labels.get("gpu")), None,
+        ),
+        kind=Kind.EVENT, scope="alert", attempt=None, cause=Cause.UNKNOWN, tier=Tier.PAGE,
+        confidence=0.0, slowdown=None, onset=alert.starts_at, first_seen=received,
+        opened=received, seen=received, closed=received,
+        sentence=alert.annotations.get("summary") or f"The alert {name} fires.", facts=(),
+        folder=folder_of(run, received, name), uuid=alert.labels.get("uuid"),
+    )  # fmt: skip
+
+
+def description(facts: Iterable[Fact]) -> str:
+    """The first facts for and against, a line each."""
+    by_side: dict[bool, list[str]] = {True: [], False: []}
+    for fact in facts:
+        by_side[fact.supports].append(fact.text)
+    return "\n".join(
+        f"{'for' if supports else 'against'}: {text[:LONGEST_FACT]}"
+        for supports, texts in by_side.items()
+        for text in texts[:MOST_FACTS]
+    )
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="", errors="replace")
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,199 @@
+"""A finding: something that is wrong now, from the moment it opened until it closed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from analyzer.run import Culprit, Fact
+
+FINDING_SCHEMA_VERSION = 1
+
+
+class Kind(StrEnum):
+    """What sort of thing it is; it decides how it is confirmed."""
+
+    SLOW = "slow"
+    STOP = "stop"
+    EVENT = "event"
+    HARDWARE = "hardware"
+
+
+class Tier(StrEnum):
+    """Whom it concerns now: somebody on call, or the record."""
+
+    PAGE = "page"
+    RECORD = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whom a finding is about; what does not apply is None. `run` is empty without a run."""
+
+    run: str
+    node: str | None
+    rank: int | None
+    gpu: int | None
+    link: str | None
+
+    def covers(self, other: "Who") -> bool:
+        """Whether what is wrong with `other` is part of what is wrong here."""
+        if self.run != other.run:
+            return False
+        if self == other:
+            return True
+        if self.link is not None or other.link is not None:
+            return False
+        if self.rank is None and self.gpu is None:
+            return self.node is None or self.node == other.node
+        same_rank = self.rank is not None and self.rank == other.rank
+        same_gpu = self.gpu is not None and self.gpu == other.gpu
+        return self.node == other.node and (same_rank or same_gpu)
+
+    @property
+    def words(self) -> str:
+        """In a word or two, the most exact that is known."""
+        if self.link is not None:
+            return f"the link {self.link}"
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        if self.gpu is not None:
+            return f"GPU {self.gpu} of {self.node}"
+        return self.node if self.node is not None else f"run {self.run}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An open or closed finding.
+
+    Attributes:
+        who: Whom it is about.
+        kind: How it was confirmed.
+        scope: As analyzer.run.Culprit.scope; `run` where nobody in it is named.
+        attempt: Restart count of the run, None = not known.
+        cause: A word of contract.words.Cause, as it was when it opened.
+        tier: Likewise.
+        confidence: 0 to 1.
+        slowdown: Own time over expected own time; None where it does not apply.
+        onset: Unix seconds at which it began, as far as is known.
+        first_seen: Unix seconds of the first cycle that saw it.
+        opened: Unix seconds of the cycle that was sure.
+        seen: Unix seconds of the last cycle that saw it.
+        closed: Unix seconds; None = it is open.
+        sentence: For people.
+        facts: For and against.
+        folder: Of its archive, below the folder of all archives: `<run>/<moment>-<culprit>`.
+        uuid: Of the GPU.
+        from_step: First slow step; None = not known.
+    """
+
+    who: Who
+    kind: Kind
+    scope: str
+    attempt: int | None
+    cause: str
+    tier: Tier
+    confidence: float
+    slowdown: float | None
+    onset: float
+    first_seen: float
+    opened: float
+    seen: float
+    closed: float | None
+    sentence: str
+    facts: tuple[Fact, ...]
+    folder: str
+    uuid: str | None = None
+    from_step: int | None = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Those of `lockstep_finding_active`, in their order; empty = does not apply."""
+        return {
+            "run": self.who.run,
+            "node": self.who.node or "",
+            "rank": _text(self.who.rank),
+            "gpu": _text(self.who.gpu),
+            "cause": self.cause,
+            "tier": self.tier,
+        }
+
+    @property
+    def severity(self) -> str:
+        """Of its alert: a page is critical, what is for the record a warning."""
+        return "critical" if self.tier is Tier.PAGE else "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one cycle did to the findings; `still` are open since before."""
+
+    opened: tuple[Finding, ...] = ()
+    closed: tuple[Finding, ...] = ()
+    still: tuple[Finding, ...] = ()
+
+    @property
+    def open(self) -> tuple[Finding, ...]:
+        """All that are open now."""
+        return (*self.still, *self.opened)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What one cycle knows of something wrong, before anybody is told of it.
+
+    Attributes:
+        sure: Whether it opens a finding at once: its evidence has crossed the budget, or it is a
+            hard event. Others must be seen for as long as the diagnosis looks back.
+        Others as in Finding.
+    """
+
+    who: Who
+    kind: Kind
+    scope: str
+    cause: str
+    tier: Tier
+    confidence: float
+    sentence: str
+    onset: float
+    sure: bool
+    slowdown: float | None = None
+    facts: tuple[Fact, ...] = ()
+    attempt: int | None = None
+    uuid: str | None = None
+    from_step: int | None = None
+
+
+def who_of(run: str, culprit: Culprit) -> Who:
+    """Whom a verdict names."""
+    return Who(run, culprit.node, culprit.rank, culprit.gpu, culprit.link)
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """`finding.json` without the alerts that matched it (times in unix seconds)."""
+    who = finding.who
+    return {
+        "schema_version": FINDING_SCHEMA_VERSION,
+        "run": who.run,
+        "attempt": finding.attempt,
+        "key": {
+            "run": who.run, "scope": finding.scope, "node": who.node, "rank": who.rank,
+            "gpu": who.gpu, "link": who.link, "cause": finding.cause, "tier": finding.tier.value,
+        },
+        "opened": finding.opened,
+        "closed": finding.closed,
+        "onset": finding.onset,
+        "first_seen": finding.first_seen,
+        "sentence": finding.sentence,
+        "verdict": "verdict.json",
+        "alerts": [],
+        "kind": finding.kind.value,
+        "confidence": finding.confidence,
+        "slowdown": finding.slowdown,
+        "uuid": finding.uuid,
+        "from_step": finding.from_step,
+    }  # fmt: skip
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)

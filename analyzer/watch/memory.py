@@ -1,0 +1,103 @@
+"""What `lockstep watch` remembers beside the streams of the sequential test, as JSON."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from analyzer.run import Fact
+from analyzer.watch.course import Course
+from analyzer.watch.finding import Finding, Kind, Tier, Who
+from analyzer.watch.inventory import Inventory, Seen
+from analyzer.watch.progress import Progress
+
+FORMAT = "lockstep watch memory 1"
+
+
+class MemoryFileError(ValueError):
+    """A text is no memory; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Findings, how runs go, and what should be there.
+
+    Attributes:
+        unwritten: Folders of findings whose archive is not written yet.
+    """
+
+    course: Course = field(default_factory=lambda: Course({}, {}))
+    runs: Mapping[str, Progress] = field(default_factory=dict)
+    inventory: Inventory = field(default_factory=Inventory)
+    unwritten: frozenset[str] = frozenset()
+
+
+def to_json(memory: Memory) -> str:
+    """The text; `from_json` reads it back."""
+    course, inventory = memory.course, memory.inventory
+    tree = {
+        "format": FORMAT,
+        "open": [asdict(one) for one in course.open.values()],
+        "waiting": [
+            {"who": asdict(who), "tier": tier, "first": first, "last": last}
+            for (who, tier), (first, last) in course.waiting.items()
+        ],
+        "runs": {run: asdict(one) for run, one in memory.runs.items()},
+        "inventory": {
+            name: [[list(names), *one] for names, one in getattr(inventory, name).items()]
+            for name in ("nodes", "links", "ports")
+        },
+        "unwritten": sorted(memory.unwritten),
+    }
+    return json.dumps(_plain(tree), allow_nan=False)
+
+
+def from_json(text: str) -> Memory:
+    """What `to_json` wrote.
+
+    Raises:
+        MemoryFileError: It is something else.
+    """
+    try:
+        tree = json.loads(text)
+        if tree["format"] != FORMAT:
+            raise MemoryFileError(f"it says {str(tree['format'])[:40]!r}, not {FORMAT!r}")
+        findings = [_finding(one) for one in tree["open"]]
+        waiting = {
+            (Who(**one["who"]), Tier(one["tier"])): (float(one["first"]), float(one["last"]))
+            for one in tree["waiting"]
+        }
+        inventory = {name: _seen(rows) for name, rows in tree["inventory"].items()}
+        return Memory(
+            course=Course({(one.who, one.tier): one for one in findings}, waiting),
+            runs={str(run): Progress(**one) for run, one in tree["runs"].items()},
+            inventory=Inventory(**inventory),
+            unwritten=frozenset(map(str, tree["unwritten"])),
+        )
+    except MemoryFileError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise MemoryFileError(f"it is torn, or of another kind ({type(error).__name__})") from error
+
+
+def _finding(tree: Mapping[str, Any]) -> Finding:
+    own = dict(tree)
+    own["who"], own["kind"], own["tier"] = Who(**own["who"]), Kind(own["kind"]), Tier(own["tier"])
+    own["facts"] = tuple(Fact(**fact) for fact in own["facts"])
+    return Finding(**own)
+
+
+def _seen(rows: list[Any]) -> Seen:
+    return {tuple(map(str, names)): (float(most), float(last)) for names, most, last in rows}
+
+
+def _plain(value: Any) -> Any:
+    """Without numbers that JSON cannot say: nothing is known of them."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

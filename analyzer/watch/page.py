@@ -1,0 +1,93 @@
+"""What the page says of runs, nodes and findings (contract.metrics.analyzer)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.watch.finding import Finding, Tier
+from analyzer.watch.inventory import Inventory
+from analyzer.watch.members import Members
+from analyzer.watch.progress import Progress
+from analyzer.watch.ratios import Speed, slowest_of_nodes
+from collector.contract import metrics as m
+from collector.contract.metrics import Sample
+
+Floats = NDArray[np.float64]
+
+SLOWEST = 256
+"""Ranks of a run whose ratio is told: more are no straggler, and would be most of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the last cycle knew.
+
+    Attributes:
+        own, clock: (R,) over the peers' median.
+        slowdown: run -> as its last verdict has it.
+        living: Runs of which a rank lives.
+        baselines: run -> steps per second that it is compared with, where they were given.
+    """
+
+    members: Members
+    own: Floats
+    clock: Floats
+    speeds: Mapping[str, Speed] = field(default_factory=dict)
+    slowdown: Mapping[str, float] = field(default_factory=dict)
+    living: frozenset[str] = frozenset()
+    baselines: Mapping[str, float] = field(default_factory=dict)
+
+
+def of_runs(known: Known, progress: Mapping[str, Progress]) -> Iterator[Sample]:
+    """What is said of runs, their ranks and their GPUs."""
+    members = known.members
+    for run in members.runs:
+        if run in known.living:
+            yield m.RUN_ACTIVE(1, run)
+        if (slowdown := known.slowdown.get(run)) is not None:
+            yield m.RUN_SLOWDOWN(slowdown, run)
+        if (speed := known.speeds.get(run)) is not None:
+            yield m.RUN_COVERAGE(speed.coverage, run)
+        if (pace := progress.get(run)) is None:
+            continue
+        if pace.step_seconds is not None:
+            yield m.RUN_STEP_MEDIAN(pace.step_seconds, run)
+        if (ratio := pace.ratio(known.baselines.get(run))) is not None:
+            yield m.RUN_BASELINE_RATIO(ratio, run)
+    for run, columns in members.columns_of_run.items():
+        own = known.own[columns]
+        told = columns[np.isfinite(own)]
+        for column in told[np.argsort(-known.own[told], kind="stable")][:SLOWEST].tolist():
+            yield m.RANK_STRAGGLER(float(known.own[column]), run, str(members.rank[column]))
+    for (run, node), worst in slowest_of_nodes(known.own, members).items():
+        yield m.NODE_STRAGGLER(worst, run, node)
+    for column in np.flatnonzero(np.isfinite(known.clock)).tolist():
+        yield m.GPU_CLOCK_PEER_RATIO(
+            float(known.clock[column]), str(members.run[column]), str(members.node[column]),
+            str(members.gpu[column]), str(members.uuid[column]),
+        )  # fmt: skip
+
+
+def of_inventory(inventory: Inventory) -> Iterator[Sample]:
+    """What should be there."""
+    for names in inventory.nodes:
+        yield m.NODE_EXPECTED(1, *names)
+    for names, (most, _) in inventory.links.items():
+        yield m.GPU_NVLINK_EXPECTED(most, *names)
+    for names in inventory.ports:
+        yield m.IB_PORT_EXPECTED(1, *names)
+
+
+def of_findings(findings: Sequence[Finding], nodes: Iterable[str]) -> Iterator[Sample]:
+    """The open findings, and what they mean for the nodes."""
+    score = dict.fromkeys(nodes, 1.0)
+    for finding in findings:
+        yield m.FINDING_ACTIVE(1, *finding.labels.values())
+        node = finding.who.node
+        if node is not None:
+            weight = 1.0 if finding.tier is Tier.PAGE else 0.5
+            score[node] = score.get(node, 1.0) * (1.0 - weight * finding.confidence)
+    for node, value in score.items():
+        yield m.NODE_HEALTH(value, node)

@@ -1,0 +1,50 @@
+"""What is asked of Prometheus in every cycle: answers of one number a rank, a GPU or a node."""
+
+from analyzer.anomalies.watched import HARD_XIDS
+from collector.contract import metrics as m
+
+FROZEN_SECONDS = 3.0
+"""contract.metrics.TRAIN_HEARTBEAT_AGE."""
+STUCK_SECONDS = 30.0
+"""As pushdown.queries.STUCK_SECONDS: a checkpoint may take longer; it only costs a diagnosis."""
+MOST_STOPPED = 64
+OF_RANK = "max by (run, rank)"
+INFOS = m.RANK_INFO.name
+LIVING = f"{OF_RANK} ({m.RANK_UP.name})"
+TOLD = f"max by (run) (timestamp({m.RANK_UP.name}))"
+STEPS = f"{OF_RANK} ({m.TRAIN_STEPS.name})"
+OWN = f"{OF_RANK} ({m.TRAIN_OWN.name})"
+OPEN = f"max by (run) ({m.TRAIN_OPEN_OP_AGE.name})"
+STOPPED = (
+    f"topk by (run) ({MOST_STOPPED}, {OF_RANK} ({m.TRAIN_HEARTBEAT_AGE.name}) > {FROZEN_SECONDS}"
+    f" or {OF_RANK} ({m.TRAIN_PROGRESS_AGE.name}) > {STUCK_SECONDS}"
+    f" unless {OF_RANK} ({m.TRAIN_OPEN_OP_AGE.name}))"
+)
+"""Ranks that are frozen, or that make no progress and wait in no collective."""
+PAGES = f"max by (job, instance, node) (timestamp({m.BUILD_INFO.name}))"
+LOST = (
+    f"max by (job, instance, node) ({m.GPU_EXPECTED.name})"
+    f" - on (job, instance, node) max by (job, instance, node) ({m.GPU_PRESENT.name}) > 0"
+)
+XIDS = '{}{{xid=~"{}"}}'.format(m.GPU_XID_LAST.name, "|".join(map(str, sorted(HARD_XIDS))))
+LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
+PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
+"""4 = active (contract.metrics.IB_STATE)."""
+
+
+def rate(metric: m.Metric, seconds: float) -> str:
+    """Rise per second of a rank's counter."""
+    return f"{OF_RANK} (rate({metric.name}{span(seconds)}))"
+
+
+def gauge(metric: m.Metric, selector: str, seconds: float) -> str:
+    """A GPU's gauge: the mean of what was scraped since the check before, nothing where none was.
+
+    A value that Prometheus only repeats would count as evidence again.
+    """
+    return f'max by (uuid) (avg_over_time({metric.name}{{{selector}uuid!=""}}{span(seconds)}))'
+
+
+def span(seconds: float) -> str:
+    """A range of PromQL."""
+    return f"[{round(seconds * 1000)}ms]"

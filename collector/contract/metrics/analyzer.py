@@ -1,0 +1,109 @@
+"""What the page of `lockstep watch` says about runs, nodes, findings and itself. One row a metric.
+
+`node` is a label of these series themselves: the target of `watch` must not have one.
+"""
+
+from collector.contract.metrics.shape import Kind, Metric
+
+_C, _G = Kind.COUNTER, Kind.GAUGE
+_RUN = ("run",)
+
+RUN_ACTIVE = Metric(
+    "lockstep_run_active", _G, _RUN, "1 while a rank of the run lives; absent once none is told of."
+)
+RUN_SLOWDOWN = Metric(
+    "lockstep_run_slowdown_ratio", _G, _RUN,
+    "Step time over what it would be without its culprits, by the last diagnosis of the run.",
+)  # fmt: skip
+RUN_COVERAGE = Metric(
+    "lockstep_run_coverage_ratio", _G, _RUN,
+    "Share of the run's ranks that told how long their steps took in the last minutes, 0 to 1.",
+)  # fmt: skip
+RUN_STEP_MEDIAN = Metric(
+    "lockstep_run_step_duration_median_seconds", _G, _RUN,
+    "Wall time of a step over the last minutes, median over ranks; of a run that stands still, the"
+    " last that was known.",
+)  # fmt: skip
+RUN_BASELINE_RATIO = Metric(
+    "lockstep_run_throughput_baseline_ratio", _G, _RUN,
+    "Steps per second over the baseline's: the archive of the same workload and world size given"
+    " with --baseline, else the run's own best hour without a finding.",
+)  # fmt: skip
+RANK_STRAGGLER = Metric(
+    "lockstep_rank_straggler_ratio", _G, ("run", "rank"),
+    "Own time of a step over the median of the rank's peers (same stage and tensor part) in the"
+    " last minutes, 1 = like them; of the 256 slowest ranks of a run.",
+)  # fmt: skip
+NODE_STRAGGLER = Metric(
+    "lockstep_node_straggler_ratio", _G, ("run", "node"),
+    "The same of the node's slowest rank, for every node of the run.",
+)  # fmt: skip
+GPU_CLOCK_PEER_RATIO = Metric(
+    "lockstep_gpu_sm_clock_peer_ratio", _G, ("run", "node", "gpu", "uuid"),
+    "SM clock over the median of the run's other GPUs of the same stage and tensor part.",
+)  # fmt: skip
+NODE_EXPECTED = Metric(
+    "lockstep_node_expected", _G, ("node",),
+    "1 for each node whose collector was scraped in the last day.",
+)  # fmt: skip
+GPU_NVLINK_EXPECTED = Metric(
+    "lockstep_gpu_nvlink_expected", _G, ("node", "gpu", "uuid"),
+    "The most NVLinks of the GPU that were up at once in the last day; absent where none was.",
+)  # fmt: skip
+IB_PORT_EXPECTED = Metric(
+    "lockstep_ib_port_expected", _G, ("node", "device", "port"),
+    "1 for each InfiniBand or RoCE port that was active in the last day.",
+)  # fmt: skip
+NODE_HEALTH = Metric(
+    "lockstep_node_health_score", _G, ("node",),
+    "0 to 1, 1 = healthy: the product of 1 - confidence of the node's open findings, a finding of"
+    " tier record counting half.",
+)  # fmt: skip
+FINDING_ACTIVE = Metric(
+    "lockstep_finding_active", _G, ("run", "node", "rank", "gpu", "cause", "tier"),
+    "1 for each open finding; labels that do not apply are empty; tier = page or record.",
+)  # fmt: skip
+
+LAST_EVALUATION = Metric(
+    "lockstep_analyzer_last_evaluation_timestamp_seconds", _G, (),
+    "Unix time, on Prometheus' clock, of the last cycle that judged what Prometheus told.",
+)  # fmt: skip
+CYCLE_DURATION = Metric(
+    "lockstep_analyzer_cycle_duration_seconds", _G, (), "Duration of the last cycle."
+)
+CYCLES = Metric("lockstep_analyzer_cycles_total", _C, (), "Cycles begun.")
+DATA_AGE = Metric(
+    "lockstep_analyzer_data_age_seconds", _G, (),
+    "Age of the newest scrape that the last cycle judged, on Prometheus' clock.",
+)  # fmt: skip
+PROMETHEUS_UP = Metric(
+    "lockstep_analyzer_prometheus_up", _G, (), "1 if Prometheus answered the last cycle whole."
+)
+QUERY_FAILURES = Metric(
+    "lockstep_analyzer_query_failures_total", _C, (),
+    "Cycles and diagnoses that Prometheus did not answer, or not whole.",
+)  # fmt: skip
+DIAGNOSES = Metric("lockstep_analyzer_diagnoses_total", _C, (), "Runs diagnosed in full.")
+DIAGNOSIS_FAILURES = Metric(
+    "lockstep_analyzer_diagnosis_failures_total", _C, (), "Diagnoses of a run that gave no verdict."
+)
+FINDINGS_OPEN = Metric("lockstep_analyzer_findings_open", _G, (), "Findings open now.")
+FINDINGS_OPENED = Metric("lockstep_analyzer_findings_opened_total", _C, (), "Findings opened.")
+OPERATION_FETCH_FAILURES = Metric(
+    "lockstep_analyzer_operation_fetch_failures_total", _C, (),
+    "Collectors that did not give the operations of a finding's steps.",
+)  # fmt: skip
+ARCHIVE_FAILURES = Metric(
+    "lockstep_analyzer_archive_write_failures_total", _C, (),
+    "Archives of findings that could not be written.",
+)  # fmt: skip
+STATE_FAILURES = Metric(
+    "lockstep_analyzer_state_write_failures_total", _C, (),
+    "Cycles whose state could not be saved.",
+)  # fmt: skip
+ANALYZER_CPU = Metric(
+    "lockstep_analyzer_cpu_seconds_total", _C, (), "CPU time of the analyzer's process."
+)
+ANALYZER_RSS = Metric(
+    "lockstep_analyzer_resident_memory_bytes", _G, (), "Resident memory of the analyzer's process."
+)

@@ -1,0 +1,82 @@
+"""One alert: the archive that it belongs to, which says so from then on, or a fresh one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analyzer.act.matching import FINDING_ALERT, best, noted
+from analyzer.act.webhook import Told
+from analyzer.watch.alerts import of_alert
+from analyzer.watch.finding import Finding
+from collector.contract.archive import REPORT_STEM
+from lockstep import finding_folders
+
+PAGE = f"{REPORT_STEM}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the watching part knows and does for post-mortems; called from another thread.
+
+    Attributes:
+        out: Folder of all archives.
+        live: Runs that live now, by the node if one is given.
+        archive: Writes the archive of a finding that watch itself did not find; its folder.
+    """
+
+    out: Path
+    live: Callable[[str | None], Sequence[str]]
+    archive: Callable[[Finding], Path]
+
+
+class EarlyError(Exception):
+    """The alert is one of a finding whose archive is not there yet."""
+
+
+class UnmatchedError(Exception):
+    """The alert is about no run that is known here; the message says what it is about."""
+
+
+def noted_in(alert: Told, received: float, watched: Watched, *, early: bool) -> list[Path]:
+    """Archives whose post-mortem is to be written now, since an alert is new in them.
+
+    Args:
+        alert: Firing or resolved.
+        received: When we heard of it, unix seconds.
+        watched: The watching part.
+        early: Whether the archive of a finding may still be on its way.
+
+    Raises:
+        EarlyError: It is to be tried again.
+        UnmatchedError: There is nothing to be done about it.
+        OSError: The archive cannot be written.
+    """
+    run, node = alert.labels.get("run", ""), alert.labels.get("node", "")
+    own = alert.labels.get("alertname") == FINDING_ALERT
+    # Hardware may be found to deviate without a run.
+    runs = [run] if run or own else list(watched.live(node)) if node else []
+    known = finding_folders.findings(watched.out, runs)
+    place = best(alert, runs, [finding for _, finding in known])
+    if place is not None:
+        folder, _ = known[place]
+        new = _note(folder, alert, received)
+        return [folder] if alert.firing and (new or not (folder / PAGE).exists()) else []
+    if not alert.firing:
+        return []
+    if early and own:
+        raise EarlyError
+    lives = [one for one in runs if one in watched.live(node or None)]
+    if not lives:
+        raise UnmatchedError(f"{'run' if run else 'node'} {run or node!r}")
+    return [_fresh(alert, one, received, watched) for one in lives]
+
+
+def _fresh(alert: Told, run: str, received: float, watched: Watched) -> Path:
+    folder = watched.archive(of_alert(alert, run, received))
+    _note(folder, alert, received)
+    return folder
+
+
+def _note(folder: Path, alert: Told, received: float) -> bool:
+    """Note an alert in finding.json; whether it is new there."""
+    return finding_folders.update(folder, lambda finding: noted(finding, alert, received))

@@ -1,0 +1,76 @@
+"""What the archives of findings on disk say: `OUT/<run>/<moment>-<culprit>/finding.json`."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from analyzer.watch.course import folder_of_run
+from lockstep.diagnosis import write_whole
+
+FINDING_FILE = "finding.json"
+MOST_FINDINGS = 200
+"""Of a run, the newest, that are looked through for one alert."""
+MAX_BYTES = 4 << 20
+_CHANGING = threading.Lock()
+"""Alerts are noted, and findings closed, by different threads."""
+
+
+def findings(out: Path, runs: Sequence[str]) -> list[tuple[Path, Mapping[str, Any]]]:
+    """Folder and finding of each archive of these runs; what is torn or not whole is left out."""
+    found = []
+    for run in runs:
+        place = out / folder_of_run(run)
+        try:
+            names = sorted((each.name for each in place.iterdir()), reverse=True)
+        except OSError:
+            continue  # of this run nothing was found yet
+        for name in [each for each in names if not each.startswith(".")][:MOST_FINDINGS]:
+            folder = place / name
+            if (tree := read(folder)) is not None:
+                found.append((folder, tree))
+    return found
+
+
+def read(folder: Path) -> Mapping[str, Any] | None:
+    """What finding.json of an archive says; None where there is none that is whole."""
+    try:
+        with (folder / FINDING_FILE).open("rb") as file:
+            tree = json.loads(file.read(MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(tree, dict) or not isinstance(tree.get("alerts"), list):
+        return None
+    return tree
+
+
+def update(folder: Path, change: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]) -> bool:
+    """Change finding.json; whoever else changes it in this process waits until it is written.
+
+    Args:
+        folder: Of the archive.
+        change: What it says -> what it is to say; None = it stays.
+
+    Returns:
+        Whether it was changed; False also where there is none.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    with _CHANGING:
+        before = read(folder)
+        after = None if before is None else change(before)
+        if after is not None:
+            write(folder, after)
+        return after is not None
+
+
+def write(folder: Path, finding: Mapping[str, Any]) -> None:
+    """Write finding.json.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    text = json.dumps(finding, indent=2, allow_nan=False)
+    write_whole(folder / FINDING_FILE, text + "\n")

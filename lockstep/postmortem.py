@@ -1,0 +1,173 @@
+"""The post-mortems of alerts: a thread of its own writes them, one at a time.
+
+Neither who tells of an alert nor the cycle that watches waits for it.
+"""
+
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from analyzer.act.webhook import Notification, Told
+from collector.contract import metrics as m
+from collector.contract.metrics import Sample
+from lockstep import diagnosis, past
+from lockstep.alert_archives import EarlyError, UnmatchedError, Watched, noted_in
+from lockstep.output import CommandError
+
+LOG = logging.getLogger(__name__)
+
+MAX_WAITING = 1000
+"""Alerts; a notification that does not fit is refused, and its Alertmanager tries again."""
+MAX_REMEMBERED = 10_000
+PATIENCE_SECONDS = 60.0
+"""For the archive of a finding: its alert may be here first."""
+LOOK_SECONDS = 0.5
+STOP_SECONDS = 0.5
+RESULTS = ("written", "failed", "unmatched")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    alert: Told
+    received: float
+    patience: float
+
+
+def write_report(archive: Path) -> None:
+    """Diagnose an archive and write its report in every format.
+
+    Raises:
+        CommandError: It is no archive.
+        OSError: The files cannot be written.
+    """
+    diagnosed = past.remembering(diagnosis.diagnose(archive), archive)
+    diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
+
+
+class PostMortems:
+    """Takes alerts, and writes the post-mortems of the archives that they belong to.
+
+    Args:
+        watched: The watching part.
+        unix: Unix seconds.
+        report: Writes the report of an archive.
+    """
+
+    def __init__(
+        self, watched: Watched, unix: Callable[[], float],
+        report: Callable[[Path], None] = write_report,
+    ) -> None:  # fmt: skip
+        self._watched = watched
+        self._unix = unix
+        self._report = report
+        self._change = threading.Condition()
+        self._jobs: list[_Job] = []
+        self._fresh = False
+        self._known: OrderedDict[tuple[object, ...], None] = OrderedDict()
+        self._counts: Counter[str] = Counter()
+        self._seconds = float("nan")
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="post-mortems", daemon=True)
+
+    def start(self) -> None:
+        """Work from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take up nothing more; a report under way is left, as each file is whole or not there."""
+        with self._change:
+            self._ending = True
+            self._change.notify()
+        if self._thread.ident is not None:
+            self._thread.join(STOP_SECONDS)
+
+    def take(self, notification: Notification) -> bool:
+        """Take the alerts that are new; False if there is no room for them."""
+        received, patience = self._unix(), monotonic() + PATIENCE_SECONDS
+        with self._change:
+            new = {
+                key: _Job(alert, received, patience)
+                for alert in notification.alerts
+                if (key := (*alert.key, alert.firing)) not in self._known
+            }
+            if len(self._jobs) + len(new) > MAX_WAITING:
+                return False
+            self._jobs += new.values()
+            self._fresh |= bool(new)
+            self._known.update(dict.fromkeys(new))
+            while len(self._known) > MAX_REMEMBERED:
+                self._known.popitem(last=False)
+            self._change.notify()
+        return True
+
+    def samples(self) -> Iterator[Sample]:
+        """What the page says about post-mortems."""
+        with self._change:
+            for result in RESULTS:
+                yield m.POST_MORTEMS(self._counts[result], result)
+            yield m.POST_MORTEMS_WAITING(len(self._jobs))
+            yield m.POST_MORTEM_DURATION(self._seconds)
+
+    def work(self) -> None:
+        """Do what can be done now: note all alerts, then write each archive's report once."""
+        with self._change:
+            jobs, self._fresh = list(self._jobs), False
+        folders: dict[Path, None] = {}
+        early = {id(job) for job in jobs if not self._noted(job, folders)}
+        for folder in folders:
+            self._write(folder)
+        done = {id(job) for job in jobs} - early
+        with self._change:
+            self._jobs = [job for job in self._jobs if id(job) not in done]
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                if not self._fresh and not self._ending:
+                    self._change.wait(LOOK_SECONDS if self._jobs else None)
+                if self._ending:
+                    return
+            self.work()
+
+    def _noted(self, job: _Job, folders: dict[Path, None]) -> bool:
+        """Whether the alert is settled; the archives to be told of are put into `folders`."""
+        name = job.alert.labels.get("alertname", "")
+        early = monotonic() < job.patience
+        try:
+            found = noted_in(job.alert, job.received, self._watched, early=early)
+        except EarlyError:
+            return False
+        except UnmatchedError as error:
+            LOG.warning("no post-mortem of alert %r: %s is not watched here", name, error)
+            self._count("unmatched")
+        except Exception as error:  # noqa: BLE001 - one alert must not end those after it
+            LOG.error("no post-mortem of alert %r: %s", name, _sentence(error))
+            self._count("failed")
+        else:
+            folders.update(dict.fromkeys(found))
+        return True
+
+    def _write(self, folder: Path) -> None:
+        begin = monotonic()
+        try:
+            self._report(folder)
+        except Exception as error:  # noqa: BLE001 - as above
+            LOG.error("the post-mortem %s was not written: %s", folder, _sentence(error))
+            self._count("failed")
+        else:
+            self._seconds = monotonic() - begin
+            self._count("written")
+
+    def _count(self, result: str) -> None:
+        with self._change:
+            self._counts[result] += 1
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, CommandError):
+        return error.sentence
+    return f"{type(error).__name__}: {error}".partition("\n")[0]

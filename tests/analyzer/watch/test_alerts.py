@@ -1,0 +1,85 @@
+"""Findings as alerts: the labels of the rule, the words of the verdict, hostile names and all."""
+
+import re
+from dataclasses import replace
+
+from analyzer.act.alert import postable
+from analyzer.act.webhook import Told
+from analyzer.alert_rules.groups import GROUPS
+from analyzer.alert_rules.shape import BY_TIER
+from analyzer.run import Fact
+from analyzer.watch.alerts import alert, alerts, of_alert
+from analyzer.watch.finding import Finding, Kind, Tier, Who
+
+FACTS = tuple(Fact(number % 2 == 0, f"fact {number}", "query") for number in range(12))
+SLOW = Finding(
+    who=Who("gpt", "node-2", 5, 1, None), kind=Kind.SLOW, scope="gpu", attempt=0, cause="thermal",
+    tier=Tier.PAGE, confidence=0.9, slowdown=1.5, onset=990.0, first_seen=995.0, opened=1000.0,
+    seen=1000.0, closed=None, sentence="Rank 5 is slow.", facts=FACTS,
+    folder="gpt/19700101T001640Z-rank-5",
+)  # fmt: skip
+
+
+def test_an_alert_has_the_labels_and_the_severity_of_the_rule() -> None:
+    [rule] = [
+        one for group in GROUPS for one in group.rules
+        if getattr(one, "full_name", "") == "LockstepFinding"
+    ]  # fmt: skip
+    [by] = re.findall(r"max by \(([^)]*)\)", rule.expression)
+    told = alert(SLOW)
+
+    assert {"alertname", "severity", *by.split(", ")} == told.labels.keys()
+    assert "LockstepFinding" == told.labels["alertname"]
+    assert (BY_TIER, "") == (rule.severity, rule.action)
+    assert ["critical", "warning"] == [
+        alert(replace(SLOW, tier=tier)).labels["severity"] for tier in (Tier.PAGE, Tier.RECORD)
+    ]
+
+
+def test_people_read_the_sentence_and_three_facts_of_each_side() -> None:
+    told = alert(SLOW).annotations
+
+    assert "Rank 5 is slow." == told["summary"]
+    assert (
+        "for: fact 0\nfor: fact 2\nfor: fact 4\nagainst: fact 1\nagainst: fact 3\nagainst: fact 5"
+        == told["description"]
+    )
+    assert "gpt/19700101T001640Z-rank-5" == told["archive"]
+    assert told["runbook_url"].endswith("/LockstepFinding.md")
+
+
+def test_what_does_not_apply_is_no_label() -> None:
+    sent = postable(alert(replace(SLOW, who=Who("", "node-2", None, None, None))), 2000.0)
+
+    assert {
+        "alertname": "LockstepFinding", "node": "node-2", "cause": "thermal", "tier": "page",
+        "severity": "critical",
+    } == sent["labels"]  # fmt: skip
+
+
+def test_hostile_names_stay_one_part_of_an_address() -> None:
+    hostile = "<script>&var-x=1#'\"\n\ud83d🦀"
+    told = alert(replace(SLOW, who=replace(SLOW.who, run=hostile)))
+
+    assert hostile == told.labels["run"]
+    assert re.fullmatch(
+        r"https://[^?]+\?var-run=[A-Za-z0-9%._~-]+", told.annotations["dashboard_url"]
+    )
+
+
+def test_pages_come_before_records_and_older_ones_first() -> None:
+    record, late = replace(SLOW, tier=Tier.RECORD, opened=1.0), replace(SLOW, opened=2000.0)
+
+    assert [1000.0, 2000.0, 1.0] == [one.starts_at for one in alerts([record, late, SLOW])]
+
+
+def test_an_alert_of_a_rule_becomes_a_finding_that_is_closed() -> None:
+    labels = {"alertname": "LockstepGpuXidFatal", "node": "n", "gpu": "3", "rank": "many"}
+    told = Told("f", True, labels, {}, 5000.0, None)
+    finding = of_alert(told, "../gpt", 5001.0)
+
+    assert (Who("../gpt", "n", None, 3, None), 5000.0, 5001.0, 5001.0) == (
+        finding.who, finding.onset, finding.opened, finding.closed,
+    )  # fmt: skip
+    assert "The alert LockstepGpuXidFatal fires." == finding.sentence
+    assert ".." not in finding.folder.split("/")

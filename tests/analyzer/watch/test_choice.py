@@ -1,0 +1,49 @@
+"""What is read of a run, and which runs are diagnosed first."""
+
+import numpy as np
+
+from analyzer.watch.choice import MOST_PAGES, Wish, due, pages, reach
+
+
+def test_of_a_small_run_every_page_is_read(ranks):
+    found = pages(ranks(4, 2), "gpt-1", [], np.ones(8))
+
+    assert (4, False) == (len(found.targets["lockstep"]), found.part)
+
+
+def test_of_a_large_run_the_suspects_and_ordinary_peers_are_read(ranks):
+    who = ranks(40, 2)
+    ratio = np.ones(80)
+    ratio[[6, 50]] = 1.3, 0.7
+
+    found = pages(who, "gpt-1", [6], ratio)
+
+    instances = found.targets["lockstep"]
+    assert (MOST_PAGES, True) == (len(instances), found.part)
+    assert "10.0.0.3:9410" in instances
+    assert "10.0.0.25:9410" not in instances
+
+
+def test_without_suspects_the_slowest_are_read(ranks):
+    ratio = np.full(80, np.nan)
+    ratio[40] = 1.2
+
+    assert "10.0.0.20:9410" in pages(ranks(40, 2), "gpt-1", [], ratio).targets["lockstep"]
+
+
+def test_what_is_new_goes_first_and_what_was_never_diagnosed_next():
+    wishes = [
+        Wish("fresh", urgent=False, watched=False, age=10.0),
+        Wish("old", urgent=False, watched=False, age=400.0),
+        Wish("never", urgent=False, watched=False, age=float("inf")),
+        Wish("open", urgent=False, watched=True, age=60.0),
+        Wish("new", urgent=True, watched=True, age=0.0),
+    ]
+
+    assert ["new", "never", "old", "open"] == [one.run for one in due(wishes, 15.0, 600.0)]
+
+
+def test_what_just_began_is_looked_at_closely():
+    assert 300.0 == reach(1000.0, 1030.0, 15.0, 600.0)
+    assert 450.0 == reach(1000.0, 1090.0, 15.0, 600.0)
+    assert 600.0 == reach(None, 1090.0, 15.0, 600.0) == reach(1000.0, 9000.0, 15.0, 600.0)

@@ -1,0 +1,127 @@
+"""Alerts about the monitor itself."""
+
+from tests.deploy.cases.shape import Case, page, watch
+
+DOWN = Case(
+    "CollectorDown", {"node": "a"}, "a: its collector is not scraped",
+    {
+        "a": (watch("lockstep_node_expected", node="a"), "1x80"),
+        "b": (watch("lockstep_node_expected", node="b"), "1x80"),
+        "a up": ('up{job="lockstep-collector",instance="a",node="a"}', "1x80"),
+        "b up": ('up{job="lockstep-collector",instance="b",node="b"}', "1x80"),
+        "other": ('up{job="node-exporter",instance="a",node="a"}', "1x80"),
+    },
+    fires=[({"a up": "1x8 stale"}, "+8m"), ({"a up": "1x8 0x70"}, "+8m")],
+    silent=[({}, "-15m"), ({"a": "_x80", "a up": "0x80"}, "-15m")],
+    boundary=[({"a up": "1x19 0x19 1x30"}, "-9m45s -10m"),
+              ({"a up": "1x19 0x20 1x30"}, "-9m45s +10m")],
+    clears=[({"a up": "1x8 0x32 1x30"}, "+9m -11m")],
+)  # fmt: skip
+
+_SUCCESS = "lockstep_source_last_success_timestamp_seconds"
+
+STALE = Case(
+    "CollectorStale", {"node": "a", "source": "nvml"},
+    "a: source nvml has not answered for 330 s",
+    {
+        "success": (page(_SUCCESS, source="nvml"), "0+15x80"),
+        "available": (page("lockstep_source_available", source="nvml"), "1x80"),
+        "other": (page(_SUCCESS, source="procfs"), "0+15x80"),
+    },
+    fires=[({"success": "0+15x10 150x70"}, "-4m +8m")],
+    silent=[({}, "-15m"), ({"success": "0+15x10 150x70", "available": "1x10 0x70"}, "-8m")],
+    boundary=[({"success": "-120+15x80"}, "-15m"), ({"success": "-121+15x80"}, "-1m45s +2m")],
+    clears=[({"success": "0+15x10 150x30 615+15x40"}, "+9m -12m")],
+)  # fmt: skip
+
+_EVALUATED = "lockstep_analyzer_last_evaluation_timestamp_seconds"
+
+NOT_RUNNING = Case(
+    "AnalyzerNotRunning", {}, "lockstep watch judges nothing",
+    {"evaluated": (watch(_EVALUATED), "0+15x100"),
+     "replica": (watch(_EVALUATED).replace("z:9411", "y:9411"), "_x100")},
+    fires=[({"evaluated": "0+15x10 150x90"}, "-12m30s +14m"), ({"evaluated": "_x100"}, "-4m +6m")],
+    silent=[({}, "-20m"), ({"evaluated": "0x100", "replica": "0+15x100"}, "-20m")],
+    boundary=[({"evaluated": "-300+15x100"}, "-20m"), ({"evaluated": "-301+15x100"}, "-4m45s +5m")],
+    clears=[({"evaluated": "_x40 600+15x60"}, "+9m -11m")],
+)  # fmt: skip
+
+BLIND = Case(
+    "AnalyzerBlind", {}, "lockstep watch gets no fresh data from its Prometheus",
+    {"up": (watch("lockstep_analyzer_prometheus_up"), "1x100"),
+     "age": (watch("lockstep_analyzer_data_age_seconds"), "12x100")},
+    fires=[({"up": "0x100"}, "+6m"), ({"age": "200x100"}, "+6m")],
+    silent=[({}, "-20m"), ({"up": "1x8 0x10 1x40"}, "-3m -4m -5m")],
+    boundary=[({"age": "120x100"}, "-20m"), ({"age": "121x100"}, "-4m45s +5m"),
+              ({"up": "1x19 0x19 1x40"}, "-9m45s -10m"), ({"up": "1x19 0x20 1x40"}, "+10m")],
+    clears=[({"up": "0x40 1x40"}, "+10m -11m")],
+)  # fmt: skip
+
+_TO = {"alertmanager": "http://am:9093"}
+
+UNDELIVERED = Case(
+    "FindingsUndelivered", _TO,
+    "Alertmanager http://am:9093 does not take findings of lockstep watch",
+    {
+        "waiting": (watch("lockstep_analyzer_alerts_undelivered", **_TO), "0x120"),
+        "dropped": (watch("lockstep_analyzer_alerts_dropped_total", **_TO), "0x120"),
+        "rejected": (watch("lockstep_analyzer_alerts_rejected_total", **_TO), "0x120"),
+        "other": (watch("lockstep_analyzer_alerts_undelivered", alertmanager="http://b"), "0x120"),
+    },
+    fires=[({"waiting": "2x60"}, "+0s"), ({"dropped": "0x20 1x60"}, "+5m15s"),
+           ({"rejected": "0x20 1x60"}, "+5m15s")],
+    silent=[({}, "-5m"), ({"dropped": "7x60", "rejected": "7x60"}, "-5m")],
+    boundary=[({"waiting": "0x60"}, "-5m"), ({"waiting": "0x19 1x60"}, "-4m45s +5m")],
+    clears=[({"waiting": "1x20 0x40"}, "+5m -6m"), ({"dropped": "0x20 1x100"}, "+19m -21m")],
+)  # fmt: skip
+
+WRITE = Case(
+    "AnalyzerWriteFailed", {}, "lockstep watch cannot write archives or its state",
+    {"archive": (watch("lockstep_analyzer_archive_write_failures_total"), "0x120"),
+     "state": (watch("lockstep_analyzer_state_write_failures_total"), "0x120")},
+    fires=[({"archive": "0x20 1x60"}, "+5m15s"), ({"state": "0x20 1x60"}, "+5m15s")],
+    silent=[({}, "-5m"), ({"archive": "7x60", "state": "9x60"}, "-5m")],
+    boundary=[({"archive": "3x60"}, "-10m"), ({"archive": "3x20 4x40"}, "-5m +5m15s")],
+    clears=[({"archive": "0x20 1x100"}, "+19m -21m")],
+)  # fmt: skip
+
+
+def _remediator(metric: str, **labels: str) -> str:
+    pairs = "".join(f',{name}="{value}"' for name, value in labels.items())
+    return f'{metric}{{job="lockstep-remediator",instance="x:9413"{pairs}}}'
+
+
+BREAKER = Case(
+    "RemediationBreakerTripped", {},
+    "Too many nodes seem degraded at once: remediation has stopped itself",
+    {"open": (_remediator("lockstep_remediation_breaker_open"), "0x60")},
+    fires=[({"open": "1x60"}, "+0s +5m")], silent=[({}, "-5m"), ({"open": "_x60"}, "-5m")],
+    boundary=[({"open": "0x60"}, "-9m"), ({"open": "0x19 1x40"}, "-4m45s +5m")],
+    clears=[({"open": "1x20 0x40"}, "+5m -6m")],
+)  # fmt: skip
+
+STUCK = Case(
+    "QuarantineStuck", {"node": "a"}, "a is kept out of work and looks healthy",
+    {
+        "a": (_remediator("lockstep_node_quarantined", node="a"), "0x100"),
+        "score": (watch("lockstep_node_health_score", node="a"), "1x100"),
+        "b": (_remediator("lockstep_node_quarantined", node="b"), "1x100"),
+        "b score": (watch("lockstep_node_health_score", node="b"), "0.2x100"),
+    },
+    fires=[({"a": "1x100"}, "+1h5m")],
+    silent=[({}, "-1h10m"), ({"a": "1x100", "score": "0.5x100"}, "-1h10m")],
+    boundary=[({"a": "1x100", "score": "0.9x100"}, "-1h10m"),
+              ({"a": "1x100", "score": "0.91x100"}, "-59m +1h")],
+    clears=[({"a": "1x70 0x30"}, "+1h5m -1h15m")],
+    interval="1m",
+)  # fmt: skip
+
+WATCHDOG = Case(
+    "Watchdog", {}, "Alerts of Lockstep reach you", {},
+    # It knows no threshold, is never silent and never clears.
+    fires=[({}, "+0s +1m")], silent=[], boundary=[], clears=[],
+)  # fmt: skip
+
+CASES = (
+    DOWN, STALE, NOT_RUNNING, BLIND, UNDELIVERED, WRITE, BREAKER, STUCK, WATCHDOG,
+)  # fmt: skip

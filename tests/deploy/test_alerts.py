@@ -1,0 +1,86 @@
+"""Every alert by Prometheus' own tool: it fires, is silent, knows its threshold, and clears."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from analyzer.alert_rules.groups import ALERTS, GROUPS
+from analyzer.alert_rules.shape import BY_TIER, Alert, Recording, Severity
+from collector.contract.metrics import EVERY
+from tests.deploy.cases import CASES
+from tests.deploy.cases.shape import Case, moments
+from tests.deploy.promtool import verdicts
+
+ALWAYS = "Watchdog"
+TARGET = {"node", "job", "instance"}
+"""Labels that Prometheus adds to a series."""
+FOREIGN = {"up": {"job", "instance", "node"}}
+RECORDED = {
+    rule.name: rule.expression
+    for group in GROUPS
+    for rule in group.rules
+    if isinstance(rule, Recording)
+}
+EXPRESSIONS = {alert.name: alert.expression for alert in ALERTS} | RECORDED
+_SERIES = re.compile(r"\b([a-z_]+:[\w:]+|lockstep_\w+|up(?=\{))(?:\{([^}]*)\})?")
+_LISTS = re.compile(r"\b(?:by|on|group_left|group_right|ignoring|without) \(([^)]*)\)")
+
+
+def test_every_alert_has_its_tests_and_no_test_is_of_none() -> None:
+    assert {alert.name for alert in ALERTS} == {case.alert for case in CASES}
+    assert len(ALERTS) == len({alert.name for alert in ALERTS})
+
+
+@pytest.mark.parametrize("case", [one for one in CASES if one.alert != ALWAYS], ids=lambda c: c.key)
+def test_the_four_tests_of_an_alert_kill_what_always_or_never_fires(case: Case) -> None:
+    seen = {
+        kind: [[fires for _, fires in moments(probe)] for probe in getattr(case, kind)]
+        for kind in ("fires", "silent", "boundary", "clears")
+    }
+
+    assert all(any(one) for one in seen["fires"])
+    assert seen["silent"]
+    assert not any(any(one) for one in seen["silent"])
+    assert {True, False} == {fires for one in seen["boundary"] for fires in one}
+    assert all(one[0] and not one[-1] for one in seen["clears"])
+    assert seen["clears"]
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_every_metric_and_label_of_an_expression_is_in_the_contract(name: str) -> None:
+    expression = EXPRESSIONS[name]
+    series = _SERIES.findall(expression)
+    known = {metric: set(EVERY[metric].labels) | TARGET for metric in EVERY} | FOREIGN
+    known |= {name: set(name.split(":")[0].split("_")) for name in RECORDED}
+    labels = {word.strip() for words in _LISTS.findall(expression) for word in words.split(",")}
+
+    assert {metric for metric, _ in series} <= known.keys()
+    for metric, matchers in series:
+        assert set(re.findall(r"(\w+)=", matchers)) <= known[metric]
+    assert labels - {""} <= set().union(*(known[metric] for metric, _ in series))
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_an_alert_says_whom_it_is_about_and_where_to_read_on(alert: Alert) -> None:
+    case = next(one for one in CASES if one.alert == alert.name)
+    texts = f"{alert.summary} {alert.description} {alert.dashboard_url} {alert.severity}"
+    told = set(re.findall(r"\$labels\.(\w+)", texts))
+    lists = re.findall(r"by \(([^)]*)\)", " ".join([alert.expression, *RECORDED.values()]))
+
+    assert told <= {word.strip() for words in lists for word in words.split(",")}
+    assert case.labels.keys() & {"node", "gpu", "run"} <= set(
+        re.findall(r"\$labels\.(\w+)", alert.summary)
+    )
+    assert "humanize" not in texts  # it prints 0.2 as 200m
+    assert alert.source
+    assert bool(alert.action) == (alert.name not in ("Finding", ALWAYS))
+    assert alert.severity in (*Severity, BY_TIER)
+
+
+@pytest.mark.prometheus
+@pytest.mark.slow
+def test_every_alert_passes_its_tests(tmp_path: Path) -> None:
+    wrong = verdicts(tmp_path, CASES)
+
+    assert {} == {key: words for key, words in wrong.items() if words}

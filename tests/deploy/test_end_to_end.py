@@ -1,0 +1,68 @@
+"""A real run with a slow rank, watched by the standalone set-up, until its post-mortem is written.
+
+Prometheus and Alertmanager are Debian's, the collectors, `lockstep watch` and the run are real;
+every command and file is the one of deploy/standalone but for its documented values.
+"""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from lockstep import finding_folders
+from tests.deploy.real_run import real_run
+from tests.deploy.standalone import Standalone
+
+pytestmark = [
+    pytest.mark.prometheus,
+    pytest.mark.slow,
+    pytest.mark.distributed,
+    pytest.mark.timed,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        not (shutil.which("prometheus") and shutil.which("prometheus-alertmanager")),
+        reason="prometheus or prometheus-alertmanager is not installed",
+    ),
+]
+SLOW = 2
+# Some seconds of healthy steps: so long a stream learns what is normal.
+RUN = ["gpt", "--steps", "5000", "--fault", f"compute:rank={SLOW},factor=1.5,from=500"]
+PATIENCE_SECONDS = 300.0
+
+
+def test_the_post_mortem_of_a_slow_rank_is_written_from_its_alert(tmp_path) -> None:
+    there = Standalone(tmp_path)
+    with (
+        there.running("prometheus", "alertmanager", "watch"),
+        real_run(tmp_path / "run", RUN, 4, there.targets) as run,
+    ):
+        folder = reported(there, run.name)
+    finding = json.loads((folder / "finding.json").read_text())
+    [alert] = [each for each in finding["alerts"] if each["name"] == "LockstepFinding"]
+    verdict = json.loads((folder / "verdict.json").read_text())
+    page = (folder / "report.html").read_text()
+
+    assert (run.name, SLOW, f"node-{SLOW}") == tuple(
+        finding["key"][name] for name in ("run", "rank", "node")
+    )
+    assert (run.name, str(SLOW), "critical") == tuple(
+        alert["labels"][name] for name in ("run", "rank", "severity")
+    )
+    assert finding["onset"] <= finding["opened"] <= alert["starts_at"] + 0.001 <= alert["received"]
+    assert [SLOW] == [culprit["rank"] for culprit in verdict["culprits"]]
+    assert f"ank {SLOW}" in page
+    assert (folder / "report.md").exists()
+    assert (folder / "ops.parquet").exists()
+
+
+def reported(there: Standalone, run: str) -> Path:
+    """The archive of the first page about the run, once its post-mortem is there."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        for folder, finding in finding_folders.findings(there.archives, [run]):
+            if finding["key"]["tier"] == "page" and (folder / "report.html").exists():
+                return folder
+        time.sleep(0.2)
+    raise AssertionError(f"no post-mortem; watch said:\n{there.log('watch')}")

@@ -1,0 +1,84 @@
+"""The committed rule files: generated, valid, and the same rules in both forms."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from analyzer.alert_rules.groups import ALERTS, GROUPS
+from analyzer.alert_rules.render import annotations, labels
+from analyzer.alert_rules.shape import DASHBOARDS, RUNBOOKS
+from collector.contract import alerted
+from lockstep.rule_files import rule_files
+from tests.deploy.promtool import program
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "rules"
+MATCHERS = re.compile(r'\b(\w+)=~?"([^"]*)"')
+
+
+def groups(name: str) -> list[dict]:
+    tree = yaml.safe_load((FOLDER / name).read_text("utf-8"))
+    return tree["spec"]["groups"] if name.endswith(".prometheusrule.yaml") else tree["groups"]
+
+
+def test_the_committed_files_are_what_is_generated():
+    assert rule_files() == {path.name: path.read_text("utf-8") for path in FOLDER.iterdir()}
+
+
+def test_the_file_says_what_the_entries_say():
+    written = [rule for group in groups("lockstep-alerts.rules.yml") for rule in group["rules"]]
+
+    assert {
+        alert.full_name: (alert.expression, alert.wait, labels(alert), annotations(alert))
+        for alert in ALERTS
+    } == {
+        rule["alert"]: (rule["expr"], rule.get("for", ""), rule["labels"], rule["annotations"])
+        for rule in written
+        if "alert" in rule
+    }
+    assert sum(len(group.rules) for group in GROUPS) == len(written)
+
+
+@pytest.mark.parametrize("name", ["lockstep-alerts", "lockstep-peers"])
+def test_the_object_has_the_groups_of_the_plain_file(name: str):
+    tree = yaml.safe_load((FOLDER / f"{name}.prometheusrule.yaml").read_text("utf-8"))
+
+    assert groups(f"{name}.rules.yml") == tree["spec"]["groups"]
+    assert ("monitoring.coreos.com/v1", "PrometheusRule", name) == (
+        tree["apiVersion"], tree["kind"], tree["metadata"]["name"],
+    )  # fmt: skip
+
+
+def test_every_alert_points_to_its_runbook_and_a_dashboard():
+    for alert in ALERTS:
+        told = annotations(alert)
+
+        assert f"{RUNBOOKS}/{alert.full_name}.md" == told["runbook_url"]
+        assert told["dashboard_url"].startswith(f"{DASHBOARDS}/lockstep-")
+        assert told["threshold_source"]
+
+
+def test_counters_whose_first_count_fires_are_told_as_0_by_the_collector():
+    named = {
+        (label, word)
+        for alert in ALERTS
+        for label, words in MATCHERS.findall(alert.expression)
+        if "lockstep_ib_" in alert.expression or "xid" in alert.expression
+        for word in words.split("|")
+        if label in ("xid", "kind")
+    }
+    told = {("xid", xid) for xid in alerted.XIDS} | {
+        ("kind", kind) for kind in (*alerted.PORT_ERRORS, *alerted.RDMA_ERRORS_FATAL)
+    }
+
+    assert told == named
+
+
+@pytest.mark.prometheus
+def test_prometheus_takes_the_plain_files():
+    files = sorted(FOLDER.glob("*.rules.yml"))
+    answer = subprocess.run([program(), "check", "rules", *files], capture_output=True, text=True)
+
+    assert (0, 2) == (answer.returncode, answer.stdout.count("SUCCESS")), answer.stderr

@@ -1,0 +1,74 @@
+"""Every alert has a runbook that can be followed, and every runbook an alert."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from analyzer.alert_rules.groups import ALERTS, GROUPS
+from analyzer.alert_rules.shape import Alert, Recording
+from collector.contract.metrics import EVERY
+from lockstep.commands import COMMANDS
+from tests.deploy.promtool import program
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "runbooks"
+PARTS = (
+    "What it does to a synchronous run", "Confirm", "Likely causes, the most likely first",
+    "What to do, and who", "How it clears", "False positives", "Where the threshold comes from",
+)  # fmt: skip
+RECORDED = {rule.name for group in GROUPS for rule in group.rules if isinstance(rule, Recording)}
+
+
+def queries(text: str) -> list[str]:
+    """Every query of a runbook."""
+    blocks = re.findall(r"^```promql\n(.*?)^```", text, re.M | re.S)
+    return [query.strip() for block in blocks for query in block.split("\n\n")]
+
+
+def test_runbooks_and_alerts_are_the_same_both_ways() -> None:
+    assert {f"{alert.full_name}.md" for alert in ALERTS} == {path.name for path in FOLDER.iterdir()}
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.full_name)
+def test_a_runbook_has_all_its_parts_and_says_what_the_rule_says(alert: Alert) -> None:
+    text = (FOLDER / f"{alert.full_name}.md").read_text("utf-8")
+    title, facts, *_ = [line for line in text.splitlines() if line]
+    parts = dict(re.findall(r"^## ([^\n]+)\n\n(.*?)(?=^## |\Z)", text, re.M | re.S))
+
+    assert f"# {alert.full_name}" == title
+    assert list(PARTS) == list(parts)
+    assert all(part.strip() for part in parts.values())
+    assert alert.name == "Finding" or f"Severity {alert.severity}" in facts
+    assert f"action {alert.action}" in facts or not alert.action
+    assert f"after {alert.wait}" in facts or not alert.wait
+    assert alert.source == " ".join(parts[PARTS[-1]].split())
+    assert queries(text)
+    assert "```sh\n" in parts["Confirm"]
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.full_name)
+def test_a_runbook_names_only_what_exists(alert: Alert) -> None:
+    text = (FOLDER / f"{alert.full_name}.md").read_text("utf-8")
+    names = set(re.findall(r"[\w:]*\blockstep_\w+[\w:]*", text))
+    commands = set(re.findall(r"(?:^|`)lockstep ([a-z]+)", text, re.M))
+
+    assert names <= EVERY.keys() | RECORDED
+    assert commands <= {command.__name__ for command in COMMANDS}
+    assert set(re.findall(r"Lockstep[A-Z]\w+", text)) <= {one.full_name for one in ALERTS}
+
+
+@pytest.mark.prometheus
+def test_every_query_of_the_runbooks_is_promql(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"runbook:query:{number}", "expr": query}
+        for number, query in enumerate(
+            query for path in sorted(FOLDER.iterdir()) for query in queries(path.read_text("utf-8"))
+        )
+    ]
+    file = tmp_path / "queries.yml"
+    file.write_text(json.dumps({"groups": [{"name": "runbooks", "rules": rules}]}))
+    answer = subprocess.run([program(), "check", "rules", file], capture_output=True, text=True)
+
+    assert 0 == answer.returncode, answer.stdout + answer.stderr

@@ -1,0 +1,281 @@
+"""A Prometheus that answers what a simulated run would have told, at whatever time it is."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import numpy as np
+import pytest
+
+from analyzer.load.prometheus.access import access
+from analyzer.watch import questions as ask
+from collector.contract import metrics as m
+from lockstep.watching.loop import Watch
+from lockstep.watching.settings import Settings
+
+STEP, OWN, SCRAPE = 0.5, 0.4, 15.0
+START = 1_790_000_000.0
+RANGE = re.compile(r"^\{__name__=~.*instance=~\"(?P<instance>.*?)\".*\}\[(?P<ms>\d+)ms\]$")
+
+
+class FakePrometheus:
+    """One run of four ranks on four nodes.
+
+    Attributes:
+        now: Its clock, unix seconds.
+        slow: (rank, factor, from when) or None.
+        gone: (rank, from when) or None: all others wait then.
+        stopped: From when on no page is scraped, or None.
+        run: The run's id.
+        reply: Replaces every answer by a status and a body.
+        warning: Is added to every answer.
+        xids: Labels and unix seconds.
+    """
+
+    def __init__(self) -> None:
+        self.now = START + 1200.0
+        self.slow: tuple[int, float, float] | None = None
+        self.gone: tuple[int, float] | None = None
+        self.stopped: float | None = None
+        self.run = "gpt-1"
+        self.node = "node-{}"
+        self.reply: tuple[int, bytes] | None = None
+        self.warning = ""
+        self.xids: list[tuple[dict[str, str], float]] = []
+        self._noise = np.cumsum(0.01 * np.random.default_rng(5).standard_normal((4, 4000)), axis=1)
+
+    def answer(self, path: str, words: dict[str, str]) -> tuple[int, bytes]:
+        if self.reply is not None:
+            return self.reply
+        if path.endswith("/targets"):
+            return 200, b'{"status":"success","data":{"activeTargets":[]}}'
+        query = words["query"]
+        if path.endswith("/query_range"):
+            data = self._matrix(self._ranged(query, words))
+        elif found := RANGE.match(query):
+            time, seconds = float(words["time"]), int(found["ms"]) / 1000
+            data = self._matrix(self._raw(found["instance"], time - seconds, time))
+        elif query == "time()":
+            data = {"resultType": "scalar", "result": [self.now, str(self.now)]}
+        else:
+            told = self._instant(query, float(words["time"]))
+            result = [
+                {"metric": labels, "value": [self.now, repr(float(value))]}
+                for labels, value in told
+            ]
+            data = {"resultType": "vector", "result": result}
+        tree = {"status": "success", "data": data}
+        if self.warning:
+            tree["warnings"] = [self.warning]
+        return 200, json.dumps(tree).encode()
+
+    def scraped(self, time: float) -> float:
+        """The last scrape up to a moment."""
+        last = time if self.stopped is None else min(time, self.stopped)
+        return START + SCRAPE * np.floor((last - START) / SCRAPE)
+
+    def dead(self, time: float, rank: int | None = None) -> bool:
+        if self.gone is None or time < self.gone[1]:
+            return False
+        return rank is None or rank == self.gone[0]
+
+    def steps(self, time: float) -> float:
+        running = time if self.gone is None else min(time, self.gone[1])
+        begun = running if self.slow is None else min(running, self.slow[2])
+        step = STEP if self.slow is None else max(STEP, OWN * self.slow[1] + 0.1)
+        return float(np.floor((begun - START) / STEP) + np.floor((running - begun) / step))
+
+    def own(self, time: float, rank: int) -> float:
+        steps = self.steps(time)
+        own = OWN * (steps + self._noise[rank, int(steps) % 4000])
+        if self.slow is not None and self.slow[0] == rank and time > self.slow[2]:
+            own += OWN * (self.slow[1] - 1) * (steps - self.steps(self.slow[2]))
+        return own
+
+    def _who(self, rank: int) -> dict[str, str]:
+        return {"run": self.run, "rank": str(rank)}
+
+    def _target(self, rank: int) -> dict[str, str]:
+        return {"job": "lockstep", "instance": f"127.0.0.{rank + 1}:9"}
+
+    def _info(self, rank: int) -> dict[str, str]:
+        return {
+            **self._who(rank), **self._target(rank), "attempt": "0", "local_rank": "0",
+            "world_size": "4", "dp": str(rank), "pp": "0", "tp": "0", "gpu": "0",
+            "uuid": f"GPU-{rank}", "node": self.node.format(rank),
+        }  # fmt: skip
+
+    def _fresh(self, time: float) -> bool:
+        return time - self.scraped(time) < 300.0
+
+    def _instant(self, query: str, time: float) -> list[tuple[dict[str, str], float]]:
+        at, every = self.scraped(time), range(4)
+        if not self._fresh(time):
+            return []
+        rate = {ask.rate(m.TRAIN_OWN, 300.0): self.own, ask.rate(m.TRAIN_STEPS, 300.0): self._steps}
+        if query in rate:
+            return [
+                (self._who(r), (rate[query](at, r) - rate[query](at - 285.0, r)) / 285.0)
+                for r in every
+                if not self.dead(at, r)
+            ]
+        open_now = [({"run": self.run}, at - self.gone[1])] if self.gone and self.dead(at) else []
+        answers: dict[str, Callable[[], list[tuple[dict[str, str], float]]]] = {
+            ask.INFOS: lambda: [({"__name__": "x", **self._info(r)}, 1.0) for r in every],
+            ask.LIVING: lambda: [(self._who(r), float(not self.dead(at, r))) for r in every],
+            ask.TOLD: lambda: [({"run": self.run}, at)],
+            ask.PAGES: lambda: [(self._target(r), at) for r in every],
+            ask.OPEN: lambda: open_now,
+            ask.XIDS: lambda: self.xids,
+        }
+        return answers.get(query, list)()
+
+    def _steps(self, time: float, rank: int) -> float:
+        return self.steps(time)
+
+    def _ranged(self, query: str, words: dict[str, str]):
+        start, end, step = (float(words[name]) for name in ("start", "end", "step"))
+        times = start + step * np.arange(int((end - start) / step + 1e-6) + 1)
+        times = times[[self._fresh(time) for time in times]]
+        of = {ask.OWN: self.own, ask.STEPS: self._steps}.get(query)
+        if of is None or not len(times):
+            return []
+        return [
+            (self._who(r), times, [of(self.scraped(time), r) for time in times]) for r in range(4)
+        ]
+
+    def _raw(self, instances: str, start: float, end: float):
+        """All series of some targets in a span."""
+        first = START + SCRAPE * np.ceil((max(start, START) - START) / SCRAPE)
+        times = np.arange(first, self.scraped(end) + 1, SCRAPE)
+        for rank in range(4):
+            if not re.fullmatch(instances.replace("\\\\", "\\"), self._target(rank)["instance"]):
+                continue
+            for name, labels, value in self._page(rank):
+                kept = [(t, v) for t in times if (v := value(t)) is not None]
+                if kept:
+                    own = {"__name__": name, **self._target(rank), **labels}
+                    yield own, [t for t, _ in kept], [v for _, v in kept]
+
+    def _page(self, rank: int):
+        who = self._who(rank)
+
+        def living(value):
+            return lambda t: None if self.dead(t, rank) else value(t)
+
+        wall = living(lambda t: (t - START) if not self.dead(t) else self.gone[1] - START)
+        yield m.BUILD_INFO.name, {"version": "1"}, lambda t: 1.0
+        yield m.RANK_INFO.name, self._info(rank), lambda t: 1.0
+        yield m.RANK_UP.name, who, lambda t: float(not self.dead(t, rank))
+        yield m.TRAIN_STEPS.name, who, living(self.steps)
+        yield m.TRAIN_OWN.name, who, living(lambda t: self.own(t, rank))
+        yield m.TRAIN_CPU.name, who, living(lambda t: self.own(t, rank))
+        for phase in ("data", "backward", "optimizer", "checkpoint", "eval", "other"):
+            yield m.TRAIN_PHASE.name, {**who, "phase": phase}, living(lambda t: 0.0)
+        own = living(lambda t: self.own(t, rank))
+        yield m.TRAIN_PHASE.name, {**who, "phase": "forward"}, own
+        rest = living(lambda t: wall(t) - self.own(t, rank))
+        yield m.TRAIN_PHASE.name, {**who, "phase": "grad_sync"}, rest
+        group = {**who, "group": "dp"}
+        missing = self.gone is not None and self.gone[0] == rank
+        yield m.TRAIN_COLLECTIVE.name, group, rest
+        yield m.TRAIN_COLLECTIVES.name, group, living(self.steps)
+        late = 0 if missing else 1
+        yield m.TRAIN_ENQUEUED.name, group, lambda t: self.steps(t) + (late if self.dead(t) else 0)
+        yield m.TRAIN_COMPLETED.name, group, self.steps
+        inside = {**group, "op": "dp-all-reduce"}
+        yield (
+            m.TRAIN_OPEN_OP_AGE.name, inside,
+            living(lambda t: t - self.gone[1] if self.dead(t) else None),
+        )  # fmt: skip
+        yield m.TRAIN_HEARTBEAT_AGE.name, who, living(lambda t: 0.3)
+
+    def _matrix(self, series):
+        return {
+            "resultType": "matrix",
+            "result": [
+                {
+                    "metric": labels,
+                    "values": [
+                        [float(t), repr(float(v))] for t, v in zip(times, values, strict=True)
+                    ],
+                }
+                for labels, times, values in series
+            ],
+        }
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[tuple[str, list[FakePrometheus]]]:
+    """URL of a server, and the one that it asks in a list."""
+    asked: list[FakePrometheus] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            self._send(self.path.partition("?")[0], body)
+
+        def do_GET(self) -> None:
+            self._send(*self.path.split("?", 1))
+
+        def _send(self, path: str, query: str = "") -> None:
+            words = {name: values[0] for name, values in parse_qs(query).items()}
+            status, answer = asked[-1].answer(path, words)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}", asked
+        listening.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def prometheus(server) -> Iterator[FakePrometheus]:
+    fake = FakePrometheus()
+    server[1].append(fake)
+    yield fake
+    server[1].remove(fake)
+
+
+@pytest.fixture
+def watching(server, prometheus, tmp_path) -> Callable[..., Watch]:
+    """`watching()`: a Watch over the fake, with archives and state in the test's folder."""
+
+    def make(out: Path | None = tmp_path / "out", state: Path | None = tmp_path / "state") -> Watch:
+        watch = Watch(Settings(access(server[0], {}), out, state))
+        if out is not None:
+            watch.start()
+        return watch
+
+    return make
+
+
+@pytest.fixture
+def cycles(prometheus) -> Callable[..., list]:
+    """`cycles(watch, n)`: what opened, closed and stayed in n cycles, 15 s apart."""
+
+    def run(watch: Watch, count: int) -> list:
+        changes: list = []
+        hook = lambda *change: changes.append(change)  # noqa: E731
+        watch.on_change.append(hook)
+        for _ in range(count):
+            prometheus.now += 15.0
+            watch.cycle()
+        watch.on_change.remove(hook)
+        return changes
+
+    return run

@@ -1,0 +1,73 @@
+"""`lockstep watch` from outside: exit codes, signals, words."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def test_one_cycle_without_a_prometheus_is_source_unreachable(lockstep, tmp_path):
+    found = lockstep("watch", "--prometheus", "http://127.0.0.1:9", "--once")
+
+    assert 69 == found.code
+    assert "cannot be reached" in found.err
+    assert "Traceback" not in found.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--prometheus", "localhost"], "is no address"),
+        (["--prometheus", "http://x", "--interval", "0"], "is not from 0.2 to 3600 seconds"),
+        (["--prometheus", "http://x", "--false-alarms", "0"], "is not above 0"),
+        (["--prometheus", "http://x", "--listen", "x"], "it must be HOST:PORT"),
+        (["--prometheus", "http://x", "--interval", "nan"], "is not from 0.2 to 3600 seconds"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_usage(words, said, lockstep):
+    found = lockstep("watch", *words)
+
+    assert 64 == found.code
+    assert said in found.err
+
+
+def test_a_baseline_that_is_no_archive_is_bad_input(lockstep, tmp_path):
+    found = lockstep("watch", "--prometheus", "http://x", "--baseline", str(tmp_path))
+
+    assert 65 == found.code
+
+
+def test_one_cycle_over_a_healthy_run_exits_as_analyze_does(server, prometheus, lockstep):
+    found = lockstep("watch", "--prometheus", server[0], "--once")
+
+    assert (0, "gpt-1: Healthy") == (found.code, found.out[:14])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_in_a_second_with_its_state_saved(
+    number, code, server, prometheus, tmp_path
+):
+    address, state = tmp_path / "address", tmp_path / "state"
+    command = [
+        sys.executable, "-m", "lockstep", "watch", "--prometheus", server[0], "--interval", "0.5",
+        "--listen", "127.0.0.1:0", "--announce", str(address), "--state", str(state),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 120.0
+            while not (state / "memory.json").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(number)
+            begin = time.monotonic()
+            assert code == process.wait(30.0)
+            seconds = time.monotonic() - begin
+        finally:
+            process.kill()
+        told = process.stderr.read()
+    assert "Traceback" not in told
+    assert seconds < 10.0  # a second on an idle machine
+    assert "lockstep watch memory 1" == json.loads((state / "memory.json").read_text())["format"]

@@ -1,0 +1,94 @@
+"""`POST /alertmanager` over HTTP, and findings handed to Alertmanagers."""
+
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from analyzer.act.webhook import MAX_BYTES
+from analyzer.watch.finding import Finding
+from collector.config import Address
+from lockstep.output import CommandError
+from lockstep.watching import program
+from lockstep.watching.delivery import Delivery
+from lockstep.watching.server import Server
+
+BODY = json.dumps({"version": "4", "alerts": []}).encode()
+
+
+class FakeWatch:
+    """What a delivery needs of a watch."""
+
+    def __init__(self) -> None:
+        self.on_change: list[Callable[..., None]] = []
+        self.more_samples: list[Callable[..., object]] = []
+
+    def findings(self) -> tuple[Finding, ...]:
+        return ()
+
+    def live(self, node: str | None) -> tuple[str, ...]:
+        return ()
+
+    def archive(self, finding: Finding) -> Path:
+        raise OSError(finding.folder)
+
+
+@pytest.fixture
+def post(tmp_path) -> Iterator[Callable[..., tuple[int, str]]]:
+    """`post(body, header=value)`: status and sentence."""
+    (tmp_path / "token").write_text("secret")
+    delivery = Delivery(FakeWatch(), (), tmp_path, tmp_path / "token")  # type: ignore[arg-type]
+    server = Server(Address("127.0.0.1", 0), delivery.routes, program.MOST_BYTES)
+    server.start()
+
+    def ask(body: bytes, method: str = "POST", **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(*server.address, timeout=20)
+        connection.request(method, "/alertmanager", body, headers)
+        answer = connection.getresponse()
+        said = answer.read().decode()
+        connection.close()
+        return answer.status, said.strip()
+
+    yield ask
+    server.stop()
+
+
+def test_a_webhook_is_taken_with_its_token_only(post) -> None:
+    assert (200, "took 0 alerts") == post(BODY, Authorization="Bearer secret")
+    assert (401, "a bearer token is needed") == post(BODY)
+
+
+def test_a_body_that_is_too_large_or_wrong_is_refused(post) -> None:
+    right = {"Authorization": "Bearer secret"}
+
+    assert 413 == post(b" " * (MAX_BYTES + 1), **right)[0]
+    assert (400, 'version is "3"; it must be "4"') == post(b'{"version": "3"}', **right)
+    assert 405 == post(b"", "GET", **right)[0]
+
+
+def test_the_server_reads_as_much_as_a_webhook_may_have() -> None:
+    assert program.MOST_BYTES == MAX_BYTES
+
+
+def test_without_a_folder_there_are_no_post_mortems() -> None:
+    assert () == Delivery(FakeWatch(), (), None, None).routes  # type: ignore[arg-type]
+
+
+def test_an_address_that_is_none_ends_the_start() -> None:
+    with pytest.raises(CommandError, match="--alertmanager nowhere is no address") as refused:
+        Delivery(FakeWatch(), ("nowhere",), None, None)  # type: ignore[arg-type]
+
+    assert 64 == refused.value.code
+
+
+def test_every_metric_of_delivery_is_a_row_and_every_row_is_on_the_page(tmp_path) -> None:
+    from collector.contract.metrics import delivery as rows
+    from collector.contract.metrics.shape import Metric
+
+    watch = FakeWatch()
+    Delivery(watch, ("http://127.0.0.1:9",), tmp_path, None)  # type: ignore[arg-type]
+    shown = {sample.metric.name for sample in watch.more_samples[0]()}
+
+    assert {one.name for one in vars(rows).values() if isinstance(one, Metric)} == shown

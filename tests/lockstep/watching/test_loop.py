@@ -1,0 +1,257 @@
+"""Cycle after cycle over a Prometheus that may be slow, wrong, or away."""
+
+import json
+import threading
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from collector.contract.metrics import Metric, analyzer
+from collector.exporter.page import render
+from lockstep import diagnosis
+
+HTML = (200, b"<html>Login</html>")
+
+
+@pytest.fixture
+def xid(prometheus) -> Callable[[int], None]:
+    """`xid(rank)`: the driver logs that a rank's GPU fell off the bus."""
+
+    def log(rank):
+        labels = {**prometheus._target(rank), "gpu": "0", "uuid": f"GPU-{rank}", "xid": "79"}
+        prometheus.xids = [(labels, prometheus.now)]
+
+    return log
+
+
+def opened(changes):
+    return [finding for new, _, _ in changes for finding in new]
+
+
+def closed(changes):
+    return [finding for _, old, _ in changes for finding in old]
+
+
+def test_a_healthy_run_has_no_finding(watching, cycles, prometheus):
+    changes = cycles(watching(None), 12)
+
+    assert 12 == len(changes)
+    assert [] == opened(changes)
+
+
+def test_a_slow_rank_is_a_page_with_an_archive_that_names_it(
+    watching, cycles, prometheus, tmp_path
+):
+    watch = watching()
+    prometheus.slow = (2, 1.5, prometheus.now)
+
+    found = opened(cycles(watch, 9))
+
+    assert [("gpt-1", "node-2", 2, "page")] == [
+        (one.who.run, one.who.node, one.who.rank, one.tier) for one in found
+    ]
+    assert watch.wait(30.0)
+    folder = tmp_path / "out" / found[0].folder
+    finding = json.loads((folder / "finding.json").read_text())
+    assert (1, 2, None) == (finding["schema_version"], finding["key"]["rank"], finding["closed"])
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert [2] == [each["rank"] for each in verdict["culprits"]]
+    assert 4 == sum("no operations of" in words for words in verdict["missing"])
+    assert [2] == [each.rank for each in diagnosis.diagnose(folder).verdict.culprits]
+    assert [] == list(folder.parent.glob(".*"))
+
+
+def test_a_finding_is_open_once_across_kills(watching, cycles, prometheus):
+    prometheus.slow = (1, 1.5, prometheus.now)
+    found = opened(cycles(watching(None), 9))
+
+    again = [change for _ in range(2) for change in cycles(watching(None), 1)]
+
+    assert 1 == len(found)
+    assert [] == opened(again)
+    assert [[found[0].folder]] * 2 == [[one.folder for one in still] for _, _, still in again]
+
+
+def test_a_finding_closes_when_it_is_over_and_its_archive_says_so(
+    watching, cycles, prometheus, xid, tmp_path
+):
+    watch = watching()
+    xid(1)
+    found = opened(cycles(watch, 1))
+    prometheus.xids = []
+
+    over = closed(cycles(watch, 21))
+
+    assert [found[0].folder] == [one.folder for one in over]
+    assert watch.wait(30.0)
+    told = json.loads((tmp_path / "out" / found[0].folder / "finding.json").read_text())
+    assert over[0].closed == told["closed"]
+    assert found[0].opened + 300.0 == over[0].closed
+
+
+def test_a_rank_that_is_gone_opens_at_once(watching, cycles, prometheus):
+    watch = watching(None)
+    cycles(watch, 2)
+    prometheus.gone = (3, prometheus.now + 1.0)
+
+    found = opened(cycles(watch, 3))
+
+    assert [(3, "crash", "page")] == [(one.who.rank, one.cause, one.tier) for one in found]
+    assert [] == opened(cycles(watch, 4))
+
+
+def test_an_error_that_the_driver_logged_opens_at_once(watching, cycles, xid):
+    watch = watching(None)
+    xid(1)
+
+    found = opened(cycles(watch, 1))
+
+    assert [("node-1", 1, 0, "xid")] == [
+        (one.who.node, one.who.rank, one.who.gpu, one.cause) for one in found
+    ]
+    assert "XID 79" in found[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("reply", "warning", "words"),
+    [
+        (HTML, "", "does not answer as a Prometheus does"),
+        ((200, b""), "", "does not answer as a Prometheus does"),
+        ((200, b'{"status":"success","da'), "", "does not answer as a Prometheus does"),
+        ((500, b"oops"), "", "answers 500"),
+        (None, "No StoreAPIs matched", "answers only in part: No StoreAPIs matched"),
+    ],
+)
+def test_what_is_no_whole_answer_changes_nothing_and_is_said_once(
+    reply, warning, words, watching, cycles, prometheus, xid, caplog
+):
+    watch = watching(None)
+    xid(1)
+    before = opened(cycles(watch, 1))
+    prometheus.reply, prometheus.warning = reply, warning
+    caplog.clear()
+
+    assert [] == cycles(watch, 3)
+    assert [one.folder for one in before] == [one.folder for one in watch.findings()]
+    said = [record.getMessage() for record in caplog.records]
+    assert [True] == [words in each for each in said]
+    page = {sample.metric.name: sample.value for sample in watch.samples()}
+    assert 0 == page["lockstep_analyzer_prometheus_up"]
+    assert 3 == page["lockstep_analyzer_query_failures_total"]
+    assert 1 == page["lockstep_analyzer_findings_open"]
+
+    prometheus.reply, prometheus.warning = None, ""
+    caplog.clear()
+    after = cycles(watch, 2)
+    assert ([], []) == (opened(after), closed(after))
+    assert 1 == sum("answers again" in record.getMessage() for record in caplog.records)
+
+
+def test_what_happened_while_prometheus_was_away_is_judged_afterwards(watching, cycles, prometheus):
+    watch = watching(None)
+    cycles(watch, 2)
+    prometheus.reply = HTML
+    prometheus.slow = (2, 1.5, prometheus.now)
+    cycles(watch, 10)
+    prometheus.reply = None
+
+    assert [2] == [one.who.rank for one in opened(cycles(watch, 2))]
+
+
+def test_nodes_that_are_silent_close_nothing_and_crash_nobody(watching, cycles, prometheus, xid):
+    watch = watching(None)
+    xid(1)
+    cycles(watch, 2)
+    prometheus.stopped, prometheus.xids = prometheus.now, []
+
+    changes = cycles(watch, 30)
+
+    assert ([], []) == (opened(changes), closed(changes))
+    assert 1 == len(watch.findings())
+
+
+@pytest.mark.parametrize("name", ['<script>"\\\n🔥', "../../x"])
+def test_hostile_names_stay_inside_the_folder_and_the_page(
+    name, watching, cycles, prometheus, xid, tmp_path
+):
+    prometheus.run, prometheus.node = name, name + " {}"
+    watch = watching()
+    xid(2)
+
+    found = opened(cycles(watch, 1))
+
+    assert [name] == [one.who.run for one in found]
+    assert watch.wait(30.0)
+    folder = (tmp_path / "out" / found[0].folder).resolve()
+    assert (tmp_path / "out").resolve() == folder.parent.parent
+    assert (folder / "verdict.json").exists()
+    families = text_string_to_metric_families(render(watch.samples()))
+    runs = {
+        sample.labels["run"]
+        for family in families
+        for sample in family.samples
+        if sample.name == "lockstep_finding_active"
+    }
+    assert {name} == runs
+
+
+def test_the_page_has_the_rows_of_the_contract_and_no_others(watching, cycles, xid):
+    watch = watching(None)
+    xid(2)
+    cycles(watch, 1)
+
+    names = {sample.metric.name for sample in watch.samples()}
+
+    hardware = {"gpu_sm_clock_peer_ratio", "gpu_nvlink_expected", "ib_port_expected"}
+    not_here = {f"lockstep_{name}" for name in (*hardware, "run_throughput_baseline_ratio")}
+    rows = {one.name for one in vars(analyzer).values() if isinstance(one, Metric)}
+    assert rows - not_here == names
+
+
+def test_a_state_that_cannot_be_saved_is_counted_and_said_once(
+    watching, cycles, prometheus, tmp_path, caplog
+):
+    (tmp_path / "file").write_text("")
+    watch = watching(None, tmp_path / "file" / "state")
+
+    cycles(watch, 3)
+
+    page = {sample.metric.name: sample.value for sample in watch.samples()}
+    assert 3 == page["lockstep_analyzer_state_write_failures_total"]
+    assert 1 == sum("cannot be saved" in record.getMessage() for record in caplog.records)
+
+
+def test_an_archive_that_an_earlier_process_owes_is_written_by_the_next(
+    watching, cycles, xid, tmp_path
+):
+    xid(2)
+    found = opened(cycles(watching(None), 1))
+    memory = json.loads((tmp_path / "state" / "memory.json").read_text())
+    memory["unwritten"] = [found[0].folder]
+    (tmp_path / "state" / "memory.json").write_text(json.dumps(memory))
+
+    watch = watching()
+    cycles(watch, 1)
+
+    assert watch.wait(30.0)
+    assert (tmp_path / "out" / found[0].folder / "finding.json").exists()
+
+
+def test_hooks_that_fail_do_not_end_the_watching(watching, cycles, prometheus, caplog):
+    watch = watching(None)
+    watch.on_change.append(lambda *_: 1 / 0)
+
+    assert 3 == len(cycles(watch, 3))
+    assert 3 == sum("not handed on" in record.getMessage() for record in caplog.records)
+
+
+def test_the_loop_ends_when_it_is_told(watching, prometheus):
+    watch, ended = watching(None), threading.Event()
+    thread = threading.Thread(target=watch.run, args=(ended,))
+    watch.on_change.append(lambda *_: ended.set())
+
+    thread.start()
+    thread.join(30.0)
+
+    assert not thread.is_alive()

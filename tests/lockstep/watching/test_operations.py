@@ -1,0 +1,68 @@
+"""Operations of a finding: from every collector that answers in time, and nothing from the rest."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from lockstep.watching.operations import fetch
+
+SLOW = 3.0
+
+
+@pytest.fixture
+def collector() -> Iterator[Callable[..., str]]:
+    """`collector(status, body, seconds)`: page of one that answers so; `.asked` are its paths."""
+    servers = []
+
+    def make(status: int = 200, body: bytes = b"", seconds: float = 0.0) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                time.sleep(seconds)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body if "?run=a%22b&from_step=7" in self.path else b"?")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        server.block_on_close = False
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}/metrics"
+
+    yield make
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_who_does_not_answer_is_named_and_waited_for_no_longer_than_told(collector):
+    empty = b'{"schema_version": 1, "run": "a\\"b", "ranks": []}'
+    pages = {
+        collector(body=empty): None,
+        collector(status=404): "it has no rank of this run any more",
+        collector(status=401): "it answers 401",
+        collector(body=b"<html>"): "its answer is not as agreed",
+        collector(seconds=SLOW): "it did not answer in time",
+        "http://127.0.0.1:9/metrics": "it cannot be asked (ConnectionError)",
+        "http://[::1/metrics": "it cannot be asked (RequestError)",
+    }
+    begin = time.monotonic()
+
+    given = fetch(list(pages), 'a"b', 7, seconds=1.0)
+
+    assert time.monotonic() - begin < SLOW
+    assert {page: why for page, why in pages.items() if why} == given.silent
+    assert len(pages) == given.asked
+    assert ([], []) == (given.steps, given.ops)
+
+
+def test_a_run_without_collectors_is_no_error():
+    given = fetch([], "run", 0)
+
+    assert (0, {}) == (given.asked, given.silent)
