@@ -60,7 +60,8 @@ def _lines(
         if line is None or (reanalyze and archive.is_dir()):
             eta = (monotonic() - begun) / done * (len(todo) - done) if done else None
             left = "" if eta is None else f", about {eta / 60:.0f} min left"
-            show("injecting", f"{trial.name}, run {done + 1} of {len(todo)}{left}")
+            which = f"run {done + 1} of {len(todo)}{left}" if line is None else "diagnosed again"
+            show("injecting", f"{trial.name}, {which}")
             try:
                 if line is None:
                     done += 1

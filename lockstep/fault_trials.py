@@ -101,7 +101,12 @@ def _disturbed(setting: FaultSetting, refused: dict[str, str]) -> list[FaultTria
     for kind in DisturbanceKind:
         options: tuple[str, ...] = ()
         if kind is DisturbanceKind.STAGE:
-            options = ("--pp", str(setting.nodes))
+            # The usual model has two layers; more stages need a deeper one.
+            options = (
+                "--pp",
+                str(setting.nodes),
+                *(("--model", "deep") if setting.nodes > 2 else ()),
+            )
         elif kind is DisturbanceKind.SEQUENCES:
             options = ("--micro-batches", "4")
         if setting.pace or kind in (

@@ -143,10 +143,10 @@ class PostMortems:
             return False
         except UnmatchedError as error:
             LOG.warning("no post-mortem of alert %r: %s is not watched here", name, error)
-            self._count("unmatched")
+            self._count("unmatched", job)
         except Exception as error:  # noqa: BLE001 - one alert must not end those after it
             LOG.error("no post-mortem of alert %r: %s", name, _sentence(error))
-            self._count("failed")
+            self._count("failed", job)
         else:
             folders.update(dict.fromkeys(found))
         return True
@@ -162,9 +162,12 @@ class PostMortems:
             self._seconds = monotonic() - begin
             self._count("written")
 
-    def _count(self, result: str) -> None:
+    def _count(self, result: str, job: _Job | None = None) -> None:
+        """Count; an alert that came to nothing is tried again when it is told again."""
         with self._change:
             self._counts[result] += 1
+            if job is not None:
+                self._known.pop((*job.alert.key, job.alert.firing), None)
 
 
 def _sentence(error: Exception) -> str:

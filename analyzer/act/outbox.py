@@ -44,6 +44,7 @@ class _Firing:
     heard: float
     lapses: float = float("-inf")
     taken: bool = False
+    refused: bool = False
 
 
 @dataclass(slots=True)
@@ -94,8 +95,11 @@ class Outbox:
         """What is to be sent now."""
         if now < self._not_before:
             return ()
-        firing = [Owed(each.alert, None) for each in self._firing.values() if each.due <= now]
-        return (*firing, *(Owed(each.alert, each.unix) for each in self._over.values()))
+        waiting = [each for each in self._firing.values() if each.due <= now]
+        ended = [Owed(each.alert, each.unix) for each in self._over.values()]
+        # What was called wrong goes after the others, or they would be refused with it.
+        right = [Owed(each.alert, None) for each in waiting if not each.refused]
+        return (*right, *ended) or tuple(Owed(each.alert, None) for each in waiting)
 
     def seconds(self, now: float) -> float | None:
         """How long nothing is due; None = until something else fires or ends."""
@@ -135,6 +139,6 @@ class Outbox:
                 del self._over[key]
             return
         if (firing := self._firing.get(key)) is not None:
-            firing.due = now + RESEND_SECONDS
+            firing.due, firing.refused = now + RESEND_SECONDS, not taken
             if taken:
                 firing.taken, firing.heard, firing.lapses = True, now, now + FIRING_SECONDS

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any
 
@@ -33,10 +34,16 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request, and why in words where it was not taken."""
+    """What became of a request.
+
+    Attributes:
+        why: In words, where it was not taken.
+        date: When the server answered, by its own clock: unix seconds; None = it does not say.
+    """
 
     result: Result
     why: str = ""
+    date: float | None = None
 
 
 def post(session: requests.Session, access: Access, alerts: Sequence[dict[str, Any]]) -> Answer:
@@ -47,9 +54,9 @@ def post(session: requests.Session, access: Access, alerts: Sequence[dict[str, A
             headers={"Content-Type": "application/json"}, auth=authentication(access),
             timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False, stream=True,
         ) as response:  # fmt: skip
-            status = response.status_code
+            status, date = response.status_code, _date(response.headers.get("Date"))
             if status == requests.codes.ok:
-                return Answer(Result.TAKEN)
+                return Answer(Result.TAKEN, date=date)
             reason = _reason(next(response.iter_content(MAX_REASON_BYTES), b""))
     except requests.Timeout:
         return Answer(Result.TIMEOUT, "it did not answer in time")
@@ -57,12 +64,19 @@ def post(session: requests.Session, access: Access, alerts: Sequence[dict[str, A
         return Answer(Result.UNREACHABLE, _cause(error))
     said = f"it answers {status}" + (f": {reason}" if reason else "")
     if status in WRONG:
-        return Answer(Result.WRONG, said)
+        return Answer(Result.WRONG, said, date)
     if status in (401, 403):
         said += "; set LOCKSTEP_ALERTMANAGER_TOKEN, or _USER and _PASSWORD"
     elif status in (404, 405) or 300 <= status < 400:
         said += "; is that the address of an Alertmanager, with its path prefix?"
     return Answer(Result.STATUS, said)
+
+
+def _date(header: str | None) -> float | None:
+    try:
+        return parsedate_to_datetime(header or "").timestamp()
+    except ValueError:
+        return None
 
 
 def _reason(start: bytes) -> str:

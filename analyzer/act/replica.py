@@ -15,6 +15,8 @@ from analyzer.load.prometheus.access import Access
 
 LOG = logging.getLogger(__name__)
 
+SKEW_SECONDS = 30.0
+"""Clocks that differ by less need no correction: an alert fires for FIRING_SECONDS."""
 STOP_SECONDS = 0.5
 """A request under way may take longer; it ends with the process."""
 
@@ -46,6 +48,7 @@ class Replica:
         self._outbox = Outbox()
         self._change = threading.Condition()
         self._ending = False
+        self._skew = 0.0
         self._trouble = ""
         self._wrong: dict[Key, str] = {}
         self._session = requests.Session()
@@ -108,12 +111,28 @@ class Replica:
             self._settled(due, answer)
 
     def _post(self, sent: Sequence[Owed]) -> Answer:
-        fires_until = self._unix() + FIRING_SECONDS
+        answer = self._told(sent)
+        if answer.date is None or abs(answer.date - self._unix() - self._skew) < SKEW_SECONDS:
+            return answer
+        self._skew = answer.date - self._unix()
+        LOG.warning(
+            "the clock of Alertmanager %s is %+.0f s from ours; it is told times of its own",
+            self.url, self._skew,
+        )  # fmt: skip
+        return self._told(sent)
+
+    def _told(self, sent: Sequence[Owed]) -> Answer:
+        # On the other side's clock: one that is ahead of ours would end at once what fires.
+        now = self._unix() + self._skew
         return self._send(
             self._session,
             self._access,
-            [postable(one.alert, fires_until if one.over is None else one.over) for one in sent],
-        )
+            [
+                postable(one.alert, now + FIRING_SECONDS if one.over is None
+                         else one.over + self._skew)
+                for one in sent
+            ],
+        )  # fmt: skip
 
     def _settled(self, sent: Sequence[Owed], answer: Answer) -> bool:
         """Whether it answered, so that more may be sent."""

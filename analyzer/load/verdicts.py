@@ -64,18 +64,14 @@ class Past:
 def siblings(path: Path) -> Past:
     """The judged runs whose archives stand in the same folder as the archive `path`.
 
+    Of a finding's archive, `OUT/<run>/<finding>`, these are the findings of all other runs.
     Folders without run.json or verdict.json are none. Symbolic links are not followed.
     """
     own = path.resolve()
-    try:
-        with os.scandir(own.parent) as entries:
-            folders = [
-                (entry.stat(follow_symlinks=False).st_mtime, entry.path)
-                for entry in entries
-                if entry.is_dir(follow_symlinks=False) and entry.name != own.name
-            ]
-    except OSError:
-        return Past(())
+    beside = [own.parent]
+    if os.path.isfile(own / archive.FINDING_FILE):
+        beside = [Path(folder) for _, folder in _folders(own.parent.parent)]
+    folders = [found for place in beside for found in _folders(place) if found[1] != str(own)]
     folders.sort(reverse=True)
     runs: dict[str, PastRun] = {}
     skipped = 0
@@ -93,6 +89,19 @@ def siblings(path: Path) -> Past:
         if run.run != mine:
             runs.setdefault(run.run, run)
     return Past(tuple(runs.values()), skipped, max(len(folders) - MOST_ARCHIVES, 0))
+
+
+def _folders(place: Path) -> list[tuple[float, str]]:
+    """When each folder in `place` was last changed, and its path; none where nobody may look."""
+    try:
+        with os.scandir(place) as entries:
+            return [
+                (entry.stat(follow_symlinks=False).st_mtime, entry.path)
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False)
+            ]
+    except OSError:
+        return []
 
 
 def _name(path: Path) -> str | None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from analyzer.load.prometheus.connection import Connection
 from analyzer.load.prometheus.discovery import LOOK_BACK
+from analyzer.load.prometheus.labels import number
 from analyzer.load.prometheus.moments import moment
 from analyzer.pushdown import queries
 
@@ -37,8 +38,7 @@ def choose(connection: Connection, run: str, since: str | None, until: str | Non
     start = end - LOOK_BACK if since is None else moment(since, now, "--since")
     seconds = max(1.0, end - start)
     counted = connection.instant(queries.expected(run, seconds), end)
-    sizes = [labels.get("world_size", "") for labels, _ in counted]
-    ranks = max((int(size) for size in sizes if size.isdecimal()), default=0)
+    ranks = max((number(labels, "world_size") or 0 for labels, _ in counted), default=0)
     if ranks > LARGE:
         return Choice(True, f"{ranks} ranks: those that the recording rules single out are read")
     if ranks:

@@ -190,6 +190,15 @@ def test_a_report_that_fails_is_said_and_the_next_is_written(
     assert (1, 1) == (scene.counts["failed"], scene.counts["written"])
 
 
+def test_an_alert_that_came_to_nothing_is_tried_again_when_it_is_told_again(scene) -> None:
+    scene.live = {}
+    scene.told(XID)
+    scene.live = {"node-2": ["gpt"]}
+    scene.told(XID)
+
+    assert [FRESH] == scene.reports
+
+
 def test_what_does_not_fit_is_refused_whole(scene) -> None:
     many = [replace(SLOW, fingerprint=f"{number}") for number in range(postmortem.MAX_WAITING)]
 

@@ -1,5 +1,7 @@
 """Alerts made by hand, a clock that is set by hand, and an HTTP server that answers as told."""
 
+import contextlib
+import email.utils
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -40,9 +42,10 @@ def clock() -> Clock:
 
 @dataclass
 class Server:
-    """Answers every POST with the next of `answers`, the last one for ever."""
+    """Answers every POST with the next of `answers`, the last one for ever, at `clock`."""
 
     url: str = ""
+    clock: float = 1_800_000_000.0
     answers: list[tuple[int, bytes]] = field(default_factory=lambda: [(200, b"")])
     bodies: list[list[dict[str, object]]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -69,10 +72,12 @@ def server() -> Iterator[Callable[[], Server]]:
                 told.came.release()
                 told.hold.wait(20)
                 status, text = told.answers.pop(0) if len(told.answers) > 1 else told.answers[0]
-                self.send_response(status)
+                self.send_response_only(status)
+                self.send_header("Date", email.utils.formatdate(told.clock, usegmt=True))
                 self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
+                with contextlib.suppress(OSError):  # who asked may be gone
+                    self.end_headers()
+                    self.wfile.write(text)
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -85,6 +85,19 @@ def test_an_alert_that_was_refused_is_tried_again_when_it_would_be_sent_again(al
     assert (1, 0) == (box.undelivered(120.0), box.undelivered(119.0))
 
 
+def test_what_was_refused_is_sent_after_the_others(alert) -> None:
+    box = Outbox()
+    box.want([alert("node-1"), alert("node-2")], 0.0, 5.0)
+    first, second = box.due(0.0)
+    box.refused(first, 0.0)
+    box.taken([second], 0.0)
+
+    again = box.due(RESEND_SECONDS)
+    assert [("node-2", None)] == names(again)
+    box.taken(again, RESEND_SECONDS)
+    assert [("node-1", None)] == names(box.due(RESEND_SECONDS))
+
+
 def test_what_was_taken_lately_is_not_undelivered(alert) -> None:
     box = Outbox()
     box.want([alert("node-1"), alert("node-2")], 0.0, 5.0)

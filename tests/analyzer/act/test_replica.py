@@ -168,3 +168,18 @@ def test_text_that_utf_8_cannot_say_is_sent_all_the_same(server, replica) -> Non
     to.work()
 
     assert [{"run": "half ?"}] == [body[0]["labels"] for body in there.bodies]
+
+
+def test_an_alertmanager_with_another_clock_is_told_its_own_times(
+    replica, server, alert, clock, caplog
+) -> None:
+    there = server()
+    there.clock = clock.unix() - 600.0
+    to = replica(there.url)
+    to.want([alert()])
+    to.work()
+    ends = [body[0]["endsAt"] for body in there.bodies]
+
+    assert ["2027-01-15T08:04:00.000+00:00", "2027-01-15T07:54:00.000+00:00"] == ends
+    assert 1 == to.counts["delivered"]
+    assert f"the clock of Alertmanager {there.url} is -600 s from ours" in caplog.text

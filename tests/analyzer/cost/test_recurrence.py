@@ -164,6 +164,16 @@ def test_archives_beside_one_are_read_and_itself_is_not(tmp_path):
     )  # fmt: skip
 
 
+def test_of_a_finding_the_findings_of_other_runs_are_read(tmp_path):
+    for run in ("mine", "other"):
+        (tmp_path / run).mkdir()
+    mine = _archive(tmp_path / "mine", "20261120T000000Z-rank-1")
+    (mine / "finding.json").write_text("{}")
+    _archive(tmp_path / "other", "20261119T000000Z-rank-3")
+
+    assert ["20261119T000000Z-rank-3"] == [run.run for run in siblings(mine).runs]
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

@@ -30,6 +30,7 @@ class FakePrometheus:
         slow: (rank, factor, from when) or None.
         gone: (rank, from when) or None: all others wait then.
         stopped: From when on no page is scraped, or None.
+        ended: When the run ended as it should, or None.
         run: The run's id.
         reply: Replaces every answer by a status and a body.
         warning: Is added to every answer.
@@ -41,6 +42,7 @@ class FakePrometheus:
         self.slow: tuple[int, float, float] | None = None
         self.gone: tuple[int, float] | None = None
         self.stopped: float | None = None
+        self.ended: float | None = None
         self.run = "gpt-1"
         self.node = "node-{}"
         self.reply: tuple[int, bytes] | None = None
@@ -79,12 +81,15 @@ class FakePrometheus:
         return START + SCRAPE * np.floor((last - START) / SCRAPE)
 
     def dead(self, time: float, rank: int | None = None) -> bool:
+        if self.ended is not None and time >= self.ended:
+            return rank is not None
         if self.gone is None or time < self.gone[1]:
             return False
         return rank is None or rank == self.gone[0]
 
     def steps(self, time: float) -> float:
         running = time if self.gone is None else min(time, self.gone[1])
+        running = running if self.ended is None else min(running, self.ended)
         begun = running if self.slow is None else min(running, self.slow[2])
         step = STEP if self.slow is None else max(STEP, OWN * self.slow[1] + 0.1)
         return float(np.floor((begun - START) / STEP) + np.floor((running - begun) / step))
@@ -266,14 +271,14 @@ def watching(server, prometheus, tmp_path) -> Callable[..., Watch]:
 
 @pytest.fixture
 def cycles(prometheus) -> Callable[..., list]:
-    """`cycles(watch, n)`: what opened, closed and stayed in n cycles, 15 s apart."""
+    """`cycles(watch, n, seconds)`: what opened, closed and stayed in n cycles."""
 
-    def run(watch: Watch, count: int) -> list:
+    def run(watch: Watch, count: int, seconds: float = 15.0) -> list:
         changes: list = []
         hook = lambda *change: changes.append(change)  # noqa: E731
         watch.on_change.append(hook)
         for _ in range(count):
-            prometheus.now += 15.0
+            prometheus.now += seconds
             watch.cycle()
         watch.on_change.remove(hook)
         return changes

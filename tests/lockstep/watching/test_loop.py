@@ -81,7 +81,7 @@ def test_a_finding_closes_when_it_is_over_and_its_archive_says_so(
     found = opened(cycles(watch, 1))
     prometheus.xids = []
 
-    over = closed(cycles(watch, 21))
+    over = closed(cycles(watch, 4, 100.0))
 
     assert [found[0].folder] == [one.folder for one in over]
     assert watch.wait(30.0)
@@ -99,6 +99,15 @@ def test_a_rank_that_is_gone_opens_at_once(watching, cycles, prometheus):
 
     assert [(3, "crash", "page")] == [(one.who.rank, one.cause, one.tier) for one in found]
     assert [] == opened(cycles(watch, 4))
+
+
+def test_a_run_that_ends_as_it_should_is_no_finding(watching, cycles, prometheus):
+    watch = watching(None)
+    cycles(watch, 2)
+    prometheus.ended = prometheus.now + 20.0
+
+    assert [] == opened(cycles(watch, 8))
+    assert () == watch.live(None)
 
 
 def test_an_error_that_the_driver_logged_opens_at_once(watching, cycles, xid):
@@ -165,7 +174,7 @@ def test_nodes_that_are_silent_close_nothing_and_crash_nobody(watching, cycles, 
     cycles(watch, 2)
     prometheus.stopped, prometheus.xids = prometheus.now, []
 
-    changes = cycles(watch, 30)
+    changes = cycles(watch, 5, 100.0)
 
     assert ([], []) == (opened(changes), closed(changes))
     assert 1 == len(watch.findings())
