@@ -30,7 +30,7 @@ class Watched:
 
 
 class EarlyError(Exception):
-    """The alert is one of a finding whose archive is not there yet."""
+    """The archive that the alert belongs to may not be there yet."""
 
 
 class UnmatchedError(Exception):
@@ -44,7 +44,7 @@ def noted_in(alert: Told, received: float, watched: Watched, *, early: bool) -> 
         alert: Firing or resolved.
         received: When we heard of it, unix seconds.
         watched: The watching part.
-        early: Whether the archive of a finding may still be on its way.
+        early: Whether the archive of a finding about it may still be on its way.
 
     Raises:
         EarlyError: It is to be tried again.
@@ -63,9 +63,9 @@ def noted_in(alert: Told, received: float, watched: Watched, *, early: bool) -> 
         return [folder] if alert.firing and (new or not (folder / PAGE).exists()) else []
     if not alert.firing:
         return []
-    if early and own:
-        raise EarlyError
     lives = [one for one in runs if one in watched.live(node or None)]
+    if early and (own or lives):
+        raise EarlyError
     if not lives:
         raise UnmatchedError(f"{'run' if run else 'node'} {run or node!r}")
     return [_fresh(alert, one, received, watched) for one in lives]

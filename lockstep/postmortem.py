@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from analyzer.act.matching import FINDING_ALERT
 from analyzer.act.webhook import Notification, Told
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
@@ -25,6 +26,8 @@ MAX_WAITING = 1000
 MAX_REMEMBERED = 10_000
 PATIENCE_SECONDS = 60.0
 """For the archive of a finding: its alert may be here first."""
+RULE_PATIENCE_SECONDS = 2.0
+"""What a rule tells of is mostly found by `watch` too: then one archive is enough."""
 LOOK_SECONDS = 0.5
 STOP_SECONDS = 0.5
 RESULTS = ("written", "failed", "unmatched")
@@ -87,10 +90,10 @@ class PostMortems:
 
     def take(self, notification: Notification) -> bool:
         """Take the alerts that are new; False if there is no room for them."""
-        received, patience = self._unix(), monotonic() + PATIENCE_SECONDS
+        received = self._unix()
         with self._change:
             new = {
-                key: _Job(alert, received, patience)
+                key: _Job(alert, received, _patience(alert))
                 for alert in notification.alerts
                 if (key := (*alert.key, alert.firing)) not in self._known
             }
@@ -168,6 +171,12 @@ class PostMortems:
             self._counts[result] += 1
             if job is not None:
                 self._known.pop((*job.alert.key, job.alert.firing), None)
+
+
+def _patience(alert: Told) -> float:
+    """Until when, by the monotonic clock, the archive that an alert belongs to may be missing."""
+    own = alert.labels.get("alertname") == FINDING_ALERT
+    return monotonic() + (PATIENCE_SECONDS if own else RULE_PATIENCE_SECONDS)
 
 
 def _sentence(error: Exception) -> str:

@@ -2,14 +2,14 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from collector.contract import archive, words
 from collector.contract.archive import Column
-from collector.contract.metrics import METRICS
+from collector.contract.metrics import EXPORTED, METRICS, Metric
 from lockstep.commands import COMMANDS
 from workloads.faults.plan import BUILT
 
@@ -27,13 +27,15 @@ OTHER_FILES = {
     archive.RESULTS_FILE: "evaluations, goal, throughput, sweep and probe, where a run has them",
     archive.VERDICT_FILE: "the verdict",
     f"{archive.REPORT_STEM}.{{html,md,json}}": "the report",
+    archive.TRACE_FILE: "some steps around the onset, for ui.perfetto.dev",
+    archive.FINDING_FILE: "of `lockstep watch`: what was found, when, and which alerts told of it",
 }
 
 
-def metric_table() -> str:
+def metric_table(metrics: Iterable[Metric]) -> str:
     rows = [
         f"| `{metric.name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.help} |"
-        for metric in METRICS.values()
+        for metric in metrics
     ]
     return "\n".join(["| metric | type | labels | what |", "|---|---|---|---|", *rows])
 
@@ -48,7 +50,12 @@ def archive_table() -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "table"), [("metrics", metric_table()), ("archive", archive_table())]
+    ("name", "table"),
+    [
+        ("metrics", metric_table(METRICS.values())),
+        ("watch-metrics", metric_table(EXPORTED["analyzer"].values())),
+        ("archive", archive_table()),
+    ],
 )
 def test_a_table_of_the_readme_is_the_contract(
     name: str, table: str, request: pytest.FixtureRequest

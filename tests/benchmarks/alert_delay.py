@@ -41,7 +41,7 @@ APART_SECONDS = (20.0, 25.0)
 REAL_TRIALS = 5
 RANKS = 4
 FACTOR = 1.5
-STEP_SECONDS = 0.1
+STEP_SECONDS = 0.065
 """About, of the real run."""
 LEARN_CHECKS = 75
 """Before the onset: 40 in which a stream learns, the run's start, and some that are judged."""

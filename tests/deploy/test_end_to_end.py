@@ -27,8 +27,8 @@ pytestmark = [
     ),
 ]
 SLOW = 2
-# Three quarters of a minute of healthy steps: so long a stream learns what is normal.
-RUN = ["gpt", "--steps", "5000", "--fault", f"compute:rank={SLOW},factor=1.5,from=700"]
+# A minute of healthy steps: so long a stream learns what is normal.
+RUN = ["gpt", "--steps", "5000", "--fault", f"compute:rank={SLOW},factor=1.5,from=900"]
 PATIENCE_SECONDS = 600.0
 """Steps of a machine that does other work are several times longer."""
 

@@ -72,7 +72,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path) -> Scene:
+def scene(tmp_path, monkeypatch) -> Scene:
+    monkeypatch.setattr(postmortem, "RULE_PATIENCE_SECONDS", 0.0)
     return Scene(tmp_path)
 
 
@@ -149,6 +150,16 @@ def test_the_alert_of_a_finding_waits_for_its_archive(scene, monkeypatch) -> Non
     scene.finding("ours", node="node-2", rank=2, cause="thermal", tier="page")
     scene.post_mortems.work()
     assert (["ours"], 0) == (scene.reports, scene.counts["waiting"])
+
+
+def test_the_alert_of_a_rule_waits_a_moment_for_a_finding_about_it(scene, monkeypatch) -> None:
+    monkeypatch.setattr(postmortem, "RULE_PATIENCE_SECONDS", 60.0)
+    scene.told(XID)
+    assert ([], 1) == (scene.reports, scene.counts["waiting"])
+
+    scene.finding("ours", node="node-2", gpu=0)
+    scene.post_mortems.work()
+    assert ["ours"] == scene.reports
 
 
 def test_a_finding_whose_archive_never_comes_gets_one_of_its_alert(scene, monkeypatch) -> None:

@@ -1,0 +1,83 @@
+"""Findings on their way to Alertmanager, and alerts on their way to post-mortems."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from analyzer.act.alertmanager import Alertmanagers
+from analyzer.load.prometheus import RequestError
+from analyzer.watch.alerts import alerts
+from analyzer.watch.finding import Finding
+from collector.clock import SystemClock
+from collector.contract.metrics import Sample
+from collector.contract.words import ExitCode
+from lockstep.alert_archives import Watched
+from lockstep.output import fail
+from lockstep.postmortem import PostMortems
+from lockstep.watching.loop import Watch
+from lockstep.watching.server import Reply, Request, Route, text
+from lockstep.webhook import Webhook
+
+
+class Delivery:
+    """Wires a watch with Alertmanagers, both ways.
+
+    Args:
+        watch: Whose findings are told, and that writes archives.
+        alertmanagers: URLs of every replica; none = findings are told to nobody.
+        out: Folder of the archives; None = there are none, and no post-mortems.
+        token_file: As Webhook.
+
+    Attributes:
+        routes: What is served for Alertmanagers.
+
+    Raises:
+        CommandError: 64, a URL is none; 65, the file of the token cannot be read.
+    """
+
+    def __init__(
+        self, watch: Watch, alertmanagers: Sequence[str], out: Path | None, token_file: Path | None
+    ) -> None:
+        unix = SystemClock().wall
+        self._watch = watch
+        try:
+            self._alertmanagers = Alertmanagers(alertmanagers, unix)
+        except RequestError as error:
+            fail(ExitCode.USAGE, str(error))
+        self._post_mortems: PostMortems | None = None
+        self._webhook: Webhook | None = None
+        self.routes: tuple[Route, ...] = ()
+        if out is not None:
+            self._post_mortems = PostMortems(Watched(out, watch.live, watch.archive), unix)
+            self._webhook = Webhook(self._post_mortems.take, token_file)
+            self.routes = (Route("POST", "/alertmanager", self._told),)
+        watch.on_change.append(self._changed)
+        watch.more_samples.append(self._samples)
+
+    def start(self) -> None:
+        """Deliver from now on; what an earlier process left open is told again at once."""
+        self._alertmanagers.start()
+        self._alertmanagers.want(alerts(self._watch.findings()))
+        if self._post_mortems is not None:
+            self._post_mortems.start()
+
+    def stop(self) -> None:
+        """End. Open findings are not resolved: whoever watches next goes on with them."""
+        self._alertmanagers.stop()
+        if self._post_mortems is not None:
+            self._post_mortems.stop()
+
+    def _changed(
+        self, opened: Sequence[Finding], closed: Sequence[Finding], still: Sequence[Finding]
+    ) -> None:
+        del closed  # what is no more wanted is resolved
+        self._alertmanagers.want(alerts([*still, *opened]))
+
+    def _told(self, request: Request) -> Reply:
+        assert self._webhook is not None
+        return text(*self._webhook.answer(request.body, request.headers.get("authorization")))
+
+    def _samples(self) -> Iterator[Sample]:
+        yield from self._alertmanagers.samples()
+        if self._webhook is not None and self._post_mortems is not None:
+            yield from self._webhook.samples()
+            yield from self._post_mortems.samples()

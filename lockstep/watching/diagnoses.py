@@ -1,0 +1,169 @@
+"""Full diagnoses of runs: the most important first, for as long as a cycle may take."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.attribute import diagnose
+from analyzer.load.prometheus import SourceError, read
+from analyzer.load.prometheus.connection import Connection
+from analyzer.pushdown.suspects import Answered
+from analyzer.pushdown.whole import of_whole_run
+from analyzer.run import Verdict
+from analyzer.watch.choice import Wish, due, pages, reach
+from analyzer.watch.progress import STALL_STEPS, Progress
+from collector.contract import metrics as m
+from collector.contract.metrics import Sample
+from lockstep.watching.look import Look
+from lockstep.watching.memory_of_process import ONE_DIAGNOSIS
+from lockstep.watching.settings import Settings
+from lockstep.watching.trouble import bug
+
+LOG = logging.getLogger(__name__)
+
+MOST_SAMPLES = 400_000
+"""Of one diagnosis in a cycle: a second and 100 MB; the last are read."""
+SHARE_OF_CYCLE = 0.4
+OPEN_SECONDS = 3.0
+"""As detectors.hang.STALL_SECONDS."""
+NEW_CYCLES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The last verdict about a run, and unix seconds of the moment that it is about."""
+
+    at: float
+    verdict: Verdict
+
+
+class Diagnoses:
+    """The last verdict of each run.
+
+    Attributes:
+        last: run -> that verdict.
+        failed_queries: Diagnoses that Prometheus did not answer.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.last: dict[str, Judged] = {}
+        self.failed_queries = 0
+        self._settings = settings
+        self._tried: dict[str, float] = {}
+        self._troubled: dict[str, float] = {}
+        self._made = 0
+        self._failed = 0
+
+    def work(
+        self,
+        connection: Connection,
+        look: Look,
+        ratio: NDArray[np.float64],
+        progress: Mapping[str, Progress],
+        alarmed: Mapping[str, Mapping[int, float]],
+        watched: frozenset[str],
+    ) -> None:
+        """Diagnose what is due.
+
+        Args:
+            connection: To the Prometheus.
+            look: Of this cycle.
+            ratio: (R,) own time over the peers' median.
+            progress: How each run goes.
+            alarmed: run -> rank -> unix seconds since which the sequential test reports it.
+            watched: Runs of which a finding is open or nearly.
+        """
+        self.last = {run: one for run, one in self.last.items() if run in progress}
+        wishes = list(self._wishes(look, progress, alarmed, watched))
+        until = monotonic() + SHARE_OF_CYCLE * self._settings.interval
+        for wish in due(wishes, self._settings.interval, self._settings.window):
+            suspects = [*sorted(_down(look, wish.run)), *sorted(look.stopped.get(wish.run, ())),
+                        *sorted(alarmed.get(wish.run, {}))]  # fmt: skip
+            # An archive is being diagnosed: this run's turn comes in the next cycle.
+            if not ONE_DIAGNOSIS.acquire(blocking=False):
+                return
+            try:
+                self._tried[wish.run] = look.now
+                self._one(connection, look, wish, suspects, ratio)
+            finally:
+                ONE_DIAGNOSIS.release()
+            if monotonic() >= until:
+                return
+
+    def samples(self) -> tuple[Sample, ...]:
+        """What the page says of diagnoses."""
+        return m.DIAGNOSES(self._made), m.DIAGNOSIS_FAILURES(self._failed)
+
+    def _wishes(
+        self,
+        look: Look,
+        progress: Mapping[str, Progress],
+        alarmed: Mapping[str, Mapping[int, float]],
+        watched: frozenset[str],
+    ) -> Iterator[Wish]:
+        interval = self._settings.interval
+        for run, columns in look.members.columns_of_run.items():
+            if not look.living[columns].any() and run not in watched and run in self.last:
+                continue  # it ended
+            onsets = list(alarmed.get(run, {}).values())
+            if _stands(look, run, progress[run]):
+                onsets.append(max(progress[run].since, look.now - self._settings.window))
+            if not onsets:
+                self._troubled.pop(run, None)
+            since = self._troubled.setdefault(run, look.now) if onsets else look.now
+            yield Wish(
+                run=run,
+                urgent=bool(onsets) and look.now - since <= NEW_CYCLES * interval,
+                watched=bool(onsets) or run in watched,
+                age=look.now - self._tried.get(run, float("-inf")),
+                onset=min(onsets, default=None),
+            )
+
+    def _one(
+        self, connection: Connection, look: Look, wish: Wish, suspects: list[int],
+        ratio: NDArray[np.float64],
+    ) -> None:  # fmt: skip
+        run, members = wish.run, look.members
+        chosen = pages(members, run, suspects, ratio)
+        back = reach(wish.onset, look.now, self._settings.interval, self._settings.window)
+        try:
+            recorded = read(
+                connection, run, chosen.targets, look.now - back, look.now, MOST_SAMPLES,
+                part=chosen.part,
+            )  # fmt: skip
+            found = diagnose(recorded)
+        except SourceError as error:
+            self.failed_queries += 1
+            LOG.warning("run %r was not diagnosed: %s", run, error)
+            return
+        except Exception as error:  # noqa: BLE001 - one run must not hide the others
+            self._failed += 1
+            bug(f"run {run!r} was not diagnosed", error)
+            return
+        self._made += 1
+        verdict = found.verdict
+        if chosen.part:
+            columns = members.columns_of_run[run]
+            told = int(np.isfinite(look.step_rate[columns]).sum())
+            world = max(len(columns), int(members.world[columns].max()))
+            verdict = of_whole_run(found, Answered(told, world))
+        self.last[run] = Judged(look.now, verdict)
+
+
+def _down(look: Look, run: str) -> list[int]:
+    """Ranks that are gone while others of the run live."""
+    columns = look.members.columns_of_run[run]
+    living = look.living[columns]
+    return look.members.rank[columns[~living]].tolist() if living.any() else []
+
+
+def _stands(look: Look, run: str, progress: Progress) -> bool:
+    """Whether it looks as if the run waits for somebody."""
+    longest = max(OPEN_SECONDS, STALL_STEPS * (progress.step_seconds or 0.0))
+    waits = look.open.get(run, 0.0) > longest or run in look.stopped or bool(_down(look, run))
+    living = bool(look.living[look.members.columns_of_run[run]].any())
+    return living and (waits or progress.stalled(look.now))

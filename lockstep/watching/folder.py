@@ -1,0 +1,106 @@
+"""The archive of a finding: a folder that `lockstep analyze` and `report` read as any other.
+
+It appears whole, under a temporary name until it is.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analyzer.run import Run
+from analyzer.watch.finding import Finding, finding_json
+from collector.contract import archive as contract
+from collector.recorder.parts import Row, arrow_schema
+from lockstep import finding_folders
+from lockstep.diagnosis import write_whole
+from lockstep.watching.operations import Operations
+
+UNDER_WAY = ".under-way-"
+"""How the name of a folder begins that is not whole yet."""
+
+
+def write(
+    out: Path, finding: Finding, run: Run | None, operations: Operations, begin: float
+) -> Path:
+    """Write everything but the verdict under a temporary name, and return that folder.
+
+    Args:
+        out: Folder of all archives.
+        finding: What it is about.
+        run: As Prometheus recorded it; None = nothing of it could be read.
+        operations: What the collectors gave.
+        begin: Unix seconds at which the record begins.
+
+    Raises:
+        OSError: The disk is full or not writable.
+    """
+    place = out / finding.folder
+    place.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=UNDER_WAY, dir=place.parent))
+    folder.chmod(0o755)
+    if run is not None:
+        samples = pa.Table.from_pandas(
+            run.samples, arrow_schema(contract.SAMPLES), preserve_index=False
+        )
+        pq.write_table(samples, folder / contract.SAMPLES_FILE, compression="zstd")
+        ranks = [{**asdict(info), "pod": None} for info in run.ranks]
+        table = pa.Table.from_pylist(ranks, arrow_schema(contract.RANKS))
+        pq.write_table(table, folder / contract.RANKS_FILE)
+    for name, columns, rows in (
+        (contract.STEPS_FILE, contract.STEPS, operations.steps),
+        (contract.OPS_FILE, contract.OPS, operations.ops),
+    ):
+        if rows:
+            pq.write_table(_table(rows, columns), folder / name, compression="zstd")
+    about = json.dumps(_about(finding, operations, begin), indent=2, ensure_ascii=False)
+    write_whole(folder / contract.RUN_FILE, about + "\n")
+    finding_folders.write(folder, finding_json(finding))
+    return folder
+
+
+def publish(folder: Path, out: Path, finding: Finding) -> Path:
+    """Give a complete folder its name; where it has been written before, that one stays.
+
+    Raises:
+        OSError: It cannot be renamed.
+    """
+    place = out / finding.folder
+    if place.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        folder.rename(place)
+    return place
+
+
+def clean(out: Path) -> None:
+    """Remove what an earlier process left unfinished."""
+    for folder in out.glob(f"*/{UNDER_WAY}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _about(finding: Finding, operations: Operations, begin: float) -> dict[str, Any]:
+    return {
+        "schema_version": contract.SCHEMA_VERSION,
+        "run": finding.who.run,
+        "source": "prometheus",
+        # What is recorded begins here; when the run did is not known.
+        "started": datetime.fromtimestamp(begin, UTC).isoformat(),
+        "ended": None,
+        "finding": finding_folders.FINDING_FILE,
+        "operations": {"collectors_asked": operations.asked, "silent": dict(operations.silent)},
+    }
+
+
+def _table(rows: Sequence[Row], columns: Sequence[contract.Column]) -> pa.Table:
+    schema = arrow_schema(columns)
+    values = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)

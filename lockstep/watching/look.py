@@ -1,0 +1,183 @@
+"""One look at everything that lives, through Prometheus."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.load.prometheus.connection import Connection
+from analyzer.load.prometheus.decoding import Series, decode
+from analyzer.load.prometheus.labels import number
+from analyzer.watch import questions as ask
+from analyzer.watch.members import Members, members
+from analyzer.watch.panel import (
+    CLOCK,
+    OWN,
+    POWER,
+    STEPS,
+    TEMPERATURE,
+    Panel,
+    of_gpus,
+    of_ranks,
+)
+from collector.contract import metrics as m
+
+Floats = NDArray[np.float64]
+Answer = list[tuple[Mapping[str, str], float]]
+
+RATE_CHECKS = 20
+LEAST_RATE_SECONDS = 60.0
+"""A rate needs two scrapes: 15 s apart, as a rule, however often this looks."""
+XID_SECONDS = 3600.0
+"""An XID is a finding for so long."""
+INVENTORY_EVERY = 20
+"""Looks: links and ports are counted once in so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What Prometheus told at one moment.
+
+    Attributes:
+        now: Unix seconds on its clock.
+        members: Every rank that is told of, also those that are gone since at most ten minutes.
+        panel: The checks since the last look, its last one first.
+        living: (R,) bool, whether the rank's process is there.
+        told: run -> unix seconds of the newest scrape that tells of it.
+        own_rate, step_rate: (R,) own seconds and steps per second in the last minutes.
+        clock: (R,) SM clock of the rank's GPU.
+        open: run -> seconds since its oldest collective under way began.
+        stopped: run -> ranks that are frozen, or stuck outside every collective.
+        pages: Of each collector that was scraped: labels and unix seconds.
+        lost: Labels of targets, and how many GPUs the driver no longer counts.
+        xids: Labels and unix seconds of the hardware's errors, those of the last hour.
+        links, ports: Labels and how many NVLinks are up, and whether the port is active; None =
+            not asked this time.
+    """
+
+    now: float
+    members: Members
+    panel: Panel
+    living: NDArray[np.bool_]
+    told: Mapping[str, float]
+    own_rate: Floats
+    step_rate: Floats
+    clock: Floats
+    open: Mapping[str, float]
+    stopped: Mapping[str, frozenset[int]]
+    pages: Answer
+    lost: Answer
+    xids: Answer
+    links: Answer | None
+    ports: Answer | None
+
+
+def look(
+    connection: Connection, since: float, interval: float, most: int, *, inventory: bool
+) -> Look:
+    """Ask.
+
+    Args:
+        connection: To the Prometheus.
+        since: Unix seconds of the last check that was judged; -inf = none was.
+        interval: Seconds between two checks.
+        most: Checks to look back at most.
+        inventory: Whether to count links and ports.
+
+    Raises:
+        SourceError: Prometheus does not answer, or not whole.
+    """
+    now = connection.now()
+    who = members(connection.instant(ask.INFOS, now))
+    times = _times(since, now, interval, most)
+
+    def told(query: str) -> Answer:
+        return connection.instant(query, now)
+
+    def by_rank(query: str) -> Floats:
+        return of_answer(told(query), who)
+
+    def over(query: str) -> list[Series]:
+        words = {"query": query, "start": f"{times[0]:.3f}", "end": f"{times[-1]:.3f}",
+                 "step": f"{interval:.3f}"}  # fmt: skip
+        return decode(connection.body("query_range", words), connection.url)
+
+    seconds = max(LEAST_RATE_SECONDS, RATE_CHECKS * interval)
+    panel = Panel(
+        times,
+        who,
+        {
+            OWN: of_ranks(over(ask.OWN), times, who),
+            STEPS: of_ranks(over(ask.STEPS), times, who),
+            CLOCK: of_gpus(over(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)), times, who),
+            TEMPERATURE: of_gpus(
+                over(ask.gauge(m.GPU_TEMPERATURE, 'sensor="gpu",', interval)), times, who
+            ),
+            POWER: of_gpus(over(ask.gauge(m.GPU_POWER, "", interval)), times, who),
+        },
+    )
+    return Look(
+        now=now,
+        members=who,
+        panel=panel,
+        living=by_rank(ask.LIVING) == 1,
+        told=by_run(told(ask.TOLD)),
+        own_rate=by_rank(ask.rate(m.TRAIN_OWN, seconds)),
+        step_rate=by_rank(ask.rate(m.TRAIN_STEPS, seconds)),
+        clock=_last(panel.told[CLOCK]),
+        open=by_run(told(ask.OPEN)),
+        stopped=ranks_by_run(told(ask.STOPPED)),
+        pages=told(ask.PAGES),
+        lost=told(ask.LOST),
+        xids=[(labels, when) for labels, when in told(ask.XIDS) if now - when < XID_SECONDS],
+        links=told(ask.LINKS) if inventory else None,
+        ports=told(ask.PORTS) if inventory else None,
+    )
+
+
+def of_answer(answer: Answer, who: Members) -> Floats:
+    """(R,) of an answer by run and rank."""
+    found = np.full(len(who), np.nan)
+    for labels, value in answer:
+        rank = number(labels, "rank")
+        column = None if rank is None else who.column.get((labels.get("run", ""), rank))
+        if column is not None:
+            found[column] = value
+    return found
+
+
+def by_run(answer: Answer) -> dict[str, float]:
+    """By run."""
+    return {
+        run: value
+        for labels, value in answer
+        if (run := labels.get("run", "")) and math.isfinite(value)
+    }
+
+
+def ranks_by_run(answer: Answer) -> dict[str, frozenset[int]]:
+    """The ranks of an answer, by run."""
+    found: dict[str, set[int]] = {}
+    for labels, _ in answer:
+        rank = number(labels, "rank")
+        if rank is not None:
+            found.setdefault(labels.get("run", ""), set()).add(rank)
+    return {run: frozenset(ranks) for run, ranks in found.items()}
+
+
+def _times(since: float, now: float, interval: float, most: int) -> Floats:
+    """The checks up to now; the first is the last one that was judged, or lies before them."""
+    back = now - most * interval
+    count = int((now - since) / interval + 1e-6) if since > back else most
+    first = since if since > back else now - count * interval
+    return np.asarray(first + interval * np.arange(max(count, 0) + 1), dtype=np.float64)
+
+
+def _last(told: Floats) -> Floats:
+    """(R,) the newest value of each column."""
+    found: Floats = told[0].copy()
+    for row in told[1:]:
+        np.copyto(found, row, where=np.isfinite(row))
+    return found

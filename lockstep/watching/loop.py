@@ -1,0 +1,272 @@
+"""Cycle after cycle, whatever Prometheus does; what is known in between is on the page."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, process_time
+
+from analyzer.load.prometheus import SourceError
+from analyzer.load.prometheus.connection import Connection
+from analyzer.run import Verdict
+from analyzer.watch import page
+from analyzer.watch.finding import Change, Finding, Tier
+from collector.contract import metrics as m
+from collector.contract.metrics import Sample
+from collector.contract.words import ExitCode
+from lockstep.diagnosis import exit_code
+from lockstep.watching import memory_files
+from lockstep.watching.archivist import Archivist
+from lockstep.watching.cycle import Cycles, Outcome
+from lockstep.watching.memory_of_process import resident_bytes
+from lockstep.watching.settings import Settings
+from lockstep.watching.trouble import bug
+
+LOG = logging.getLogger(__name__)
+
+LONGEST_PAUSE_SECONDS = 120.0
+LONGEST_PAUSE_CYCLES = 20
+"""After failures pauses double up to the shorter of both."""
+LEAST_ANSWER_SECONDS = 30.0
+ANSWER_CYCLES = 2.0
+"""An answer may take so many intervals: then a cycle is missed, and that is said."""
+
+OnChange = Callable[[Sequence[Finding], Sequence[Finding], Sequence[Finding]], None]
+"""Called after every cycle with what opened, what closed, and what is open since before."""
+
+
+class Watch:
+    """The loop.
+
+    Args:
+        settings: How to work.
+
+    Attributes:
+        on_change: Hooks; they return soon, since a cycle waits for them.
+        more_samples: What others add to the page.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.on_change: list[OnChange] = []
+        self.more_samples: list[Callable[[], Iterable[Sample]]] = []
+        self._settings = settings
+        self._archivist = Archivist(settings)
+        self._cycles = _restored(settings)
+        self._last: Outcome | None = None
+        self._trouble = ""
+        self._failures = 0
+        self._begun = 0
+        self._failed_cycles = 0
+        self._opened = 0
+        self._state_failures = 0
+        self._seconds = float("nan")
+        self._lock = threading.Lock()
+        self._saving = threading.Lock()
+
+    @property
+    def trouble(self) -> str:
+        """Why the last cycle got no answer; empty = it got one."""
+        return self._trouble
+
+    @property
+    def url(self) -> str:
+        """Of the Prometheus."""
+        return self._settings.access.url
+
+    def start(self) -> None:
+        """Write archives from now on; those that an earlier process owes are written again."""
+        self._archivist.start()
+
+    def stop(self) -> None:
+        """Save and end; an archive under way is written by the next process."""
+        self._archivist.stop()
+        self._save()
+
+    def run(self, ended: threading.Event) -> None:
+        """Cycles until `ended` is set."""
+        due = monotonic()
+        while not ended.is_set():
+            self.cycle()
+            longest = min(LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_CYCLES * self._settings.interval)
+            pause = self._settings.interval * 2 ** min(self._failures, 6)
+            pause = max(self._settings.interval, min(pause, longest))
+            due = max(due + pause, monotonic())
+            ended.wait(due - monotonic())
+
+    def cycle(self) -> bool:
+        """One cycle; whether Prometheus answered."""
+        begin = monotonic()
+        self._begun += 1
+        answer_seconds = max(LEAST_ANSWER_SECONDS, ANSWER_CYCLES * self._settings.interval)
+        try:
+            access = self._settings.access
+            with Connection(access, answer_seconds, whole=True) as connection:
+                outcome = self._cycles.one(connection, min(self._failures, 4))
+        except SourceError as error:
+            self._failures += 1
+            self._failed_cycles += 1
+            self._say(str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - one cycle must not end the others
+            self._failures += 1
+            self._failed_cycles += 1
+            bug("a cycle failed", error)
+            return False
+        finally:
+            self._seconds = monotonic() - begin
+        self._failures = 0
+        self._say("")
+        with self._lock:
+            self._last = outcome
+        self._tell(outcome)
+        return True
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The last verdict of each run that lives."""
+        return tuple(one.verdict for one in self._cycles.diagnoses.last.values())
+
+    def findings(self) -> tuple[Finding, ...]:
+        """All that are open."""
+        return tuple(self._cycles.memory.course.open.values())
+
+    def report(self) -> list[str]:
+        """A line for each open finding, or for each run where none is open."""
+        open_now = [f"{one.tier.value}: {one.sentence}" for one in self.findings()]
+        lines = open_now or [f"{one.run}: {one.sentence}" for one in self.verdicts()]
+        return [shown(line) for line in lines] or ["no run is live"]
+
+    def live(self, node: str | None) -> tuple[str, ...]:
+        """Runs that live; those on a node, if one is given."""
+        with self._lock:
+            last = self._last
+        if last is None:
+            return ()
+        members, living = last.look.members, last.look.living
+        here = living if node is None else living & (members.node == node)
+        return tuple(dict.fromkeys(members.run[here].tolist()))
+
+    def archive(self, finding: Finding) -> Path:
+        """Write the archive of a finding that this watch did not find: of somebody else's alert.
+
+        Args:
+            finding: Of a live run.
+
+        Raises:
+            OSError: It cannot be written, or there is no folder for archives.
+        """
+        with self._lock:
+            last = self._last
+        if last is None or self._settings.out is None:
+            raise OSError("no archives are written; give --out DIR")
+        return self._archivist.write(finding, self._cycles.plan(finding, last.look, last.known.own))
+
+    def wait(self, seconds: float) -> bool:
+        """Until all archives are written; whether it was in time."""
+        done = self._archivist.wait(seconds)
+        self._settle()
+        return done
+
+    def samples(self) -> list[Sample]:
+        """The page."""
+        with self._lock:
+            last = self._last
+        memory = self._cycles.memory
+        found: list[Sample] = []
+        if last is not None:
+            found += page.of_runs(last.known, memory.runs)
+            found += page.of_inventory(memory.inventory)
+            nodes = (name for (name,) in memory.inventory.nodes)
+            found += page.of_findings(self.findings(), nodes)
+            newest = max((when for _, when in last.look.pages), default=float("nan"))
+            found += (m.LAST_EVALUATION(last.look.now), m.DATA_AGE(last.look.now - newest))
+        diagnoses = self._cycles.diagnoses
+        found += (
+            m.CYCLE_DURATION(self._seconds),
+            m.CYCLES(self._begun),
+            m.PROMETHEUS_UP(int(last is not None and not self._failures)),
+            m.QUERY_FAILURES(self._failed_cycles + diagnoses.failed_queries),
+            *diagnoses.samples(),
+            m.FINDINGS_OPEN(len(memory.course.open)),
+            m.FINDINGS_OPENED(self._opened),
+            *self._archivist.samples(),
+            m.STATE_FAILURES(self._state_failures),
+            m.ANALYZER_CPU(process_time()),
+            m.ANALYZER_RSS(resident_bytes()),
+        )
+        for more in self.more_samples:
+            found += more()
+        return found
+
+    def exit_code(self) -> int:
+        """Of one cycle, as of `analyze`; 69 where Prometheus did not answer."""
+        if self._last is None:
+            return ExitCode.UNREACHABLE
+        if any(one.tier is Tier.PAGE for one in self.findings()):
+            return ExitCode.CULPRIT
+        return max((exit_code(one) for one in self.verdicts()), default=ExitCode.OK)
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Remember first, then write and tell: who is killed in between tells again."""
+        change = outcome.change
+        self._opened += len(change.opened)
+        self._settle()
+        self._save()
+        for finding in change.opened:
+            LOG.warning("opened %r: %s", finding.folder, shown(finding.sentence))
+            self._archivist.opened(finding, outcome.plans[finding.folder])
+        for finding in change.closed:
+            LOG.warning("closed %r", finding.folder)
+            self._archivist.closed(finding)
+        self._owed(change, outcome)
+        for hook in self.on_change:
+            try:
+                hook(change.opened, change.closed, change.still)
+            except Exception as error:  # noqa: BLE001 - who is told must not end who watches
+                bug("a finding was not handed on", error)
+
+    def _owed(self, change: Change, outcome: Outcome) -> None:
+        """Archives that an earlier process did not get to: begun anew in the first cycle."""
+        if self._begun - self._failed_cycles > 1 or self._settings.out is None:
+            return
+        for finding in change.still:
+            if finding.folder in self._cycles.memory.unwritten:
+                plan = self._cycles.plan(finding, outcome.look, outcome.known.own)
+                self._archivist.opened(finding, plan)
+
+    def _settle(self) -> None:
+        memory, written = self._cycles.memory, self._archivist.done()
+        if written:
+            self._cycles.memory = replace(memory, unwritten=memory.unwritten - written)
+
+    def _save(self) -> None:
+        folder = self._settings.state
+        if folder is None:
+            return
+        try:
+            with self._saving:
+                memory_files.store(folder, self._cycles.state, self._cycles.memory)
+        except OSError as error:
+            self._state_failures += 1
+            if self._state_failures == 1:
+                LOG.error("the state cannot be saved in %s: %s", folder, error.strerror or error)
+
+    def _say(self, trouble: str) -> None:
+        """Once for each change of what is wrong."""
+        if trouble and trouble != self._trouble:
+            LOG.warning("%s; findings stay as they are, and it is asked again", trouble)
+        elif self._trouble and not trouble:
+            LOG.warning("%s answers again", self._settings.access.url)
+        self._trouble = trouble
+
+
+def shown(text: str) -> str:
+    """A text with names in it, on one line of a log."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _restored(settings: Settings) -> Cycles:
+    state, memory, words = memory_files.load(settings.state)
+    for each in words:
+        LOG.warning("%s", each)
+    return Cycles(settings, state, memory)

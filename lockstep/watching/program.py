@@ -1,0 +1,185 @@
+"""`lockstep watch` as a process: its parts wired together, its signals, its end."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from types import FrameType
+
+from analyzer.fleet.budget import BudgetError
+from analyzer.load.prometheus import RequestError
+from analyzer.load.prometheus.access import access
+from collector.config import ConfigError
+from collector.config.values import address
+from collector.contract.words import ExitCode
+from collector.exporter.page import Form, render
+from lockstep.output import data, fail, note
+from lockstep.watching.baselines import steps_per_second
+from lockstep.watching.delivery import Delivery
+from lockstep.watching.loop import Watch
+from lockstep.watching.server import ListenError, Reply, Request, Route, Server, text
+from lockstep.watching.settings import Settings
+
+MOST_BYTES = 4 << 20
+STOP_SECONDS = 0.5
+"""For a cycle under way; the process ends in a second."""
+WORKERS = ("cycles", "archivist", "post-mortems")
+"""Names of threads that may be under way when the process ends; what they write is whole or not
+there."""
+ONCE_SECONDS = 60.0
+"""For the archives of one cycle."""
+LEAST_INTERVAL = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The words of the command line."""
+
+    prometheus: str
+    out: Path | None
+    state: Path | None
+    interval: float
+    listen: str
+    baselines: tuple[Path, ...]
+    false_alarms: float
+    announce: Path | None
+    alertmanagers: tuple[str, ...] = ()
+    webhook_token: Path | None = None
+
+
+def serve(asked: Asked) -> int:
+    """Watch until a signal comes; 130 for Ctrl-C, 0 for SIGTERM.
+
+    Raises:
+        CommandError: 64, a setting is wrong; 65, a baseline is no archive; 69, the address or a
+            folder cannot be used.
+    """
+    _log()
+    watch = Watch(_settings(asked))
+    delivery = Delivery(watch, asked.alertmanagers, asked.out, asked.webhook_token)
+    server = _server(asked.listen, [*_routes(watch), *delivery.routes])
+    ended = threading.Event()
+    # A daemon: a cycle that waits for a slow Prometheus must not keep the process.
+    cycles = threading.Thread(target=watch.run, args=(ended,), name="cycles", daemon=True)
+    with _signals(ended) as came:
+        watch.start()
+        delivery.start()
+        server.start()
+        if asked.announce is not None:
+            asked.announce.write_text(f"{server.address}\n")
+        note(f"watching {watch.url}; http://{server.address}/metrics")
+        cycles.start()
+        ended.wait()
+        cycles.join(STOP_SECONDS)
+        delivery.stop()
+        watch.stop()
+        server.stop()
+    return _ended(ExitCode.INTERRUPTED if signal.SIGINT in came else ExitCode.OK)
+
+
+def _ended(code: int) -> int:
+    """The exit code; threads that are inside a library of C++ abort an interpreter that ends."""
+    if any(thread.daemon and thread.name in WORKERS for thread in threading.enumerate()):
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+def once(asked: Asked) -> int:
+    """One cycle; sentences of what is open on stdout."""
+    _log()
+    watch = Watch(_settings(asked))
+    watch.start()
+    answered = watch.cycle()
+    if not watch.wait(ONCE_SECONDS):
+        note("lockstep: an archive is not written yet; the next process writes it")
+    watch.stop()
+    if not answered:
+        fail(ExitCode.UNREACHABLE, watch.trouble or "the cycle failed; the log says why")
+    for line in watch.report():
+        data(line)
+    return watch.exit_code()
+
+
+def _settings(asked: Asked) -> Settings:
+    if not LEAST_INTERVAL <= asked.interval <= 3600:
+        fail(
+            ExitCode.USAGE,
+            f"--interval {asked.interval:g} is not from {LEAST_INTERVAL:g} to 3600 seconds",
+        )
+    try:
+        where = access(asked.prometheus)
+        settings = Settings(
+            access=where, out=asked.out, state=asked.state, interval=asked.interval,
+            false_alarms=asked.false_alarms,
+            baselines=dict(map(steps_per_second, asked.baselines)),
+        )  # fmt: skip
+        settings.budget(1)
+    except RequestError as error:
+        fail(ExitCode.USAGE, str(error))
+    except BudgetError:
+        fail(ExitCode.USAGE, f"--false-alarms {asked.false_alarms:g} is not above 0")
+    for option, folder in (("--out", asked.out), ("--state", asked.state)):
+        if folder is not None:
+            _usable(option, folder)
+    return settings
+
+
+def _usable(option: str, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(ExitCode.UNREACHABLE, f"{option} {folder} cannot be used: {error.strerror}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        fail(ExitCode.UNREACHABLE, f"{option} {folder} cannot be written to")
+
+
+def _server(listen: str, routes: Sequence[Route]) -> Server:
+    try:
+        return Server(address("--listen", listen), routes, MOST_BYTES)
+    except ConfigError as error:
+        fail(ExitCode.USAGE, str(error))
+    except ListenError as error:
+        fail(ExitCode.UNREACHABLE, str(error))
+
+
+def _routes(watch: Watch) -> tuple[Route, ...]:
+    def metrics(_: Request) -> Reply:
+        return HTTPStatus.OK, Form.TEXT.value, render(watch.samples()).encode("utf-8", "replace")
+
+    def healthy(_: Request) -> Reply:
+        return text(HTTPStatus.OK, "alive")
+
+    return Route("GET", "/metrics", metrics), Route("GET", "/-/healthy", healthy)
+
+
+@contextmanager
+def _signals(ended: threading.Event) -> Iterator[set[int]]:
+    """Ctrl-C and SIGTERM end it; which of them came."""
+    came: set[int] = set()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        came.add(number)
+        ended.set()
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _log() -> None:
+    """Warnings as lines on stderr."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S",
+    )  # fmt: skip

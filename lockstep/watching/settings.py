@@ -1,0 +1,51 @@
+"""How `lockstep watch` was asked to work."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analyzer.fleet.budget import Budget
+from analyzer.load.prometheus.access import Access
+from analyzer.watch.course import Pace
+
+WINDOW_CHECKS = 40
+LEAST_WINDOW_SECONDS = 120.0
+CLOSE_CHECKS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one `watch`.
+
+    Attributes:
+        access: To the Prometheus.
+        out: Folder of the archives; None = none are written.
+        state: Folder of what is remembered; None = nothing is.
+        interval: Seconds between two cycles.
+        false_alarms: Per node and month, as fleet.budget.
+        baselines: (workload, ranks) -> steps per second.
+    """
+
+    access: Access
+    out: Path | None
+    state: Path | None
+    interval: float = 15.0
+    false_alarms: float = 0.01
+    baselines: Mapping[tuple[str, int], float] = field(default_factory=dict)
+
+    @property
+    def window(self) -> float:
+        """Seconds that a diagnosis looks back: ten minutes at 15 s."""
+        return max(LEAST_WINDOW_SECONDS, WINDOW_CHECKS * self.interval)
+
+    @property
+    def pace(self) -> Pace:
+        """What is not sure must be seen for a whole window.
+
+        A finding that was not seen for five minutes at 15 s is over.
+        """
+        return Pace(confirm=self.window, close=CLOSE_CHECKS * self.interval)
+
+    def budget(self, streams: int) -> Budget:
+        """Of the sequential test, for nodes with so many streams."""
+        return Budget(self.false_alarms, self.interval, max(1, streams))
