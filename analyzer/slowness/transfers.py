@@ -17,11 +17,15 @@ def transfers(grid: Grid) -> FloatGrid:
     their least waits for it as well. So a window in which a rank is missing that mostly answers
     tells nothing: it may be the one that the others wait for.
     """
-    cells = grid.time["collective"]
+    return least(grid.time["collective"])
+
+
+def least(cells: FloatGrid) -> FloatGrid:
+    """(W,) the least of (W, R) cells; NaN where a rank is missing that mostly answers."""
     known = np.isfinite(cells)
     usual = known.mean(axis=0) >= MOSTLY if len(known) else known.any(axis=0)
-    least: FloatGrid = np.min(cells, axis=1, initial=np.inf, where=known)
-    return np.where(usual.any() & known[:, usual].all(axis=1), least, np.nan)
+    lowest: FloatGrid = np.min(cells, axis=1, initial=np.inf, where=known)
+    return np.where(usual.any() & known[:, usual].all(axis=1), lowest, np.nan)
 
 
 def by_block(transfer: FloatGrid, groups: Blocks, usual: float) -> tuple[FloatGrid, FloatGrid]:
