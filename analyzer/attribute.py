@@ -10,7 +10,7 @@ from analyzer.anomalies.add import with_hardware
 from analyzer.causes import CAUSES
 from analyzer.cost.loss import charged, loss
 from analyzer.cost.step_time import Cost, cost, of_change
-from analyzer.culprits.link import link_culprit
+from analyzer.culprits.link import link_culprit, modest
 from analyzer.culprits.node import whole_nodes
 from analyzer.culprits.rack import by_place
 from analyzer.culprits.rank import culprit
@@ -58,7 +58,7 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
     seen = look(run, grid)
     found = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
     findings = settled(grid, found)
-    findings = settled(grid, (*findings, *adds.findings(seen, grid, findings)))
+    findings = modest(settled(grid, (*findings, *adds.findings(seen, grid, findings))))
     evidences = tuple(
         doubted(grid, finding, [cause.weigh(grid, finding) for cause in CAUSES])
         if accuses(finding) or finding.kind == "structure"

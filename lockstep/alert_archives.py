@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from analyzer.act.matching import FINDING_ALERT, best, noted
@@ -12,6 +13,8 @@ from collector.contract.archive import REPORT_STEM
 from lockstep import finding_folders
 
 PAGE = f"{REPORT_STEM}.html"
+MOST_OWED = 100
+"""Reports that a new process writes for the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ def noted_in(alert: Told, received: float, watched: Watched, *, early: bool) -> 
     if place is not None:
         folder, _ = known[place]
         new = _note(folder, alert, received)
-        return [folder] if alert.firing and (new or not (folder / PAGE).exists()) else []
+        return [folder] if alert.firing and (new or not reported(folder)) else []
     if not alert.firing:
         return []
     lives = [one for one in runs if one in watched.live(node or None)]
@@ -69,6 +72,18 @@ def noted_in(alert: Told, received: float, watched: Watched, *, early: bool) -> 
     if not lives:
         raise UnmatchedError(f"{'run' if run else 'node'} {run or node!r}")
     return [_fresh(alert, one, received, watched) for one in lives]
+
+
+def reported(folder: Path) -> bool:
+    """Whether an archive has its report."""
+    return (folder / PAGE).exists()
+
+
+def unreported(out: Path) -> list[Path]:
+    """Archives with alerts and without a report, the newest first."""
+    wanted = [folder for folder in finding_folders.newest(out) if not reported(folder)]
+    told = (folder for folder in wanted if (finding_folders.read(folder) or {}).get("alerts"))
+    return list(islice(told, MOST_OWED))
 
 
 def _fresh(alert: Told, run: str, received: float, watched: Watched) -> Path:

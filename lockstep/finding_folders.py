@@ -33,6 +33,13 @@ def findings(out: Path, runs: Sequence[str]) -> list[tuple[Path, Mapping[str, An
     return found
 
 
+def newest(out: Path) -> list[Path]:
+    """The archives of all runs, the newest first; none where nobody may look."""
+    # Names begin with a full stop while an archive is under way.
+    found = [each for each in out.glob("*/*/") if not each.name.startswith(".")]
+    return sorted(found, key=lambda each: each.name, reverse=True)
+
+
 def read(folder: Path) -> Mapping[str, Any] | None:
     """What finding.json of an archive says; None where there is none that is whole."""
     try:

@@ -5,8 +5,8 @@ Neither who tells of an alert nor the cycle that watches waits for it.
 
 import logging
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -15,8 +15,15 @@ from analyzer.act.matching import FINDING_ALERT
 from analyzer.act.webhook import Notification, Told
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
-from lockstep import diagnosis, past
-from lockstep.alert_archives import EarlyError, UnmatchedError, Watched, noted_in
+from lockstep import diagnosis, past, watched
+from lockstep.alert_archives import (
+    EarlyError,
+    UnmatchedError,
+    Watched,
+    noted_in,
+    reported,
+    unreported,
+)
 from lockstep.output import CommandError
 
 LOG = logging.getLogger(__name__)
@@ -30,6 +37,8 @@ RULE_PATIENCE_SECONDS = 2.0
 """What a rule tells of is mostly found by `watch` too: then one archive is enough."""
 LOOK_SECONDS = 0.5
 STOP_SECONDS = 0.5
+MOST_NAMES = 10
+"""In a sentence."""
 RESULTS = ("written", "failed", "unmatched")
 
 
@@ -47,7 +56,7 @@ def write_report(archive: Path) -> None:
         CommandError: It is no archive.
         OSError: The files cannot be written.
     """
-    diagnosed = past.remembering(diagnosis.diagnose(archive), archive)
+    diagnosed = past.remembering(watched.upheld(diagnosis.diagnose(archive), archive), archive)
     diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
 
 
@@ -55,20 +64,21 @@ class PostMortems:
     """Takes alerts, and writes the post-mortems of the archives that they belong to.
 
     Args:
-        watched: The watching part.
+        watching: The watching part.
         unix: Unix seconds.
         report: Writes the report of an archive.
     """
 
     def __init__(
-        self, watched: Watched, unix: Callable[[], float],
+        self, watching: Watched, unix: Callable[[], float],
         report: Callable[[Path], None] = write_report,
     ) -> None:  # fmt: skip
-        self._watched = watched
+        self._watching = watching
         self._unix = unix
         self._report = report
         self._change = threading.Condition()
         self._jobs: list[_Job] = []
+        self._owed: deque[Path] = deque()
         self._fresh = False
         self._known: OrderedDict[tuple[object, ...], None] = OrderedDict()
         self._counts: Counter[str] = Counter()
@@ -77,16 +87,28 @@ class PostMortems:
         self._thread = threading.Thread(target=self._run, name="post-mortems", daemon=True)
 
     def start(self) -> None:
-        """Work from now on."""
+        """Work from now on, and write what an earlier process noted and did not write."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take up nothing more; a report under way is left, as each file is whole or not there."""
+        """Take up nothing more; a report under way is left, as each file is whole or not there.
+
+        The next process writes what is noted in a finding.json. What is not, is said here: an
+        Alertmanager tells of it again only after its `repeat_interval`.
+        """
         with self._change:
             self._ending = True
             self._change.notify()
         if self._thread.ident is not None:
             self._thread.join(STOP_SECONDS)
+        with self._change:
+            names = sorted({job.alert.labels.get("alertname", "") for job in self._jobs})
+            count = len(self._jobs)
+        if count:
+            LOG.warning(
+                "%d alerts have no post-mortem yet, and this process ends: %s%s", count,
+                ", ".join(map(repr, names[:MOST_NAMES])), ", …" if names[MOST_NAMES:] else "",
+            )  # fmt: skip
 
     def take(self, notification: Notification) -> bool:
         """Take the alerts that are new; False if there is no room for them."""
@@ -119,57 +141,62 @@ class PostMortems:
         """Do what can be done now: note all alerts, then write each archive's report once."""
         with self._change:
             jobs, self._fresh = list(self._jobs), False
-        folders: dict[Path, None] = {}
+        folders: dict[Path, list[_Job]] = {}
         early = {id(job) for job in jobs if not self._noted(job, folders)}
-        for folder in folders:
-            self._write(folder)
+        for folder, told in folders.items():
+            self._write(folder, told)
         done = {id(job) for job in jobs} - early
         with self._change:
             self._jobs = [job for job in self._jobs if id(job) not in done]
 
     def _run(self) -> None:
+        self._owed.extend(unreported(self._watching.out))
         while True:
             with self._change:
-                if not self._fresh and not self._ending:
+                if not self._fresh and not self._ending and not self._owed:
                     self._change.wait(LOOK_SECONDS if self._jobs else None)
                 if self._ending:
                     return
             self.work()
+            # After what is told now: people wait for that.
+            if self._owed and not reported(folder := self._owed.popleft()):
+                self._write(folder)
 
-    def _noted(self, job: _Job, folders: dict[Path, None]) -> bool:
+    def _noted(self, job: _Job, folders: dict[Path, list[_Job]]) -> bool:
         """Whether the alert is settled; the archives to be told of are put into `folders`."""
         name = job.alert.labels.get("alertname", "")
         early = monotonic() < job.patience
         try:
-            found = noted_in(job.alert, job.received, self._watched, early=early)
+            found = noted_in(job.alert, job.received, self._watching, early=early)
         except EarlyError:
             return False
         except UnmatchedError as error:
             LOG.warning("no post-mortem of alert %r: %s is not watched here", name, error)
-            self._count("unmatched", job)
+            self._count("unmatched", [job])
         except Exception as error:  # noqa: BLE001 - one alert must not end those after it
             LOG.error("no post-mortem of alert %r: %s", name, _sentence(error))
-            self._count("failed", job)
+            self._count("failed", [job])
         else:
-            folders.update(dict.fromkeys(found))
+            for folder in found:
+                folders.setdefault(folder, []).append(job)
         return True
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path, told: Sequence[_Job] = ()) -> None:
         begin = monotonic()
         try:
             self._report(folder)
         except Exception as error:  # noqa: BLE001 - as above
             LOG.error("the post-mortem %s was not written: %s", folder, _sentence(error))
-            self._count("failed")
+            self._count("failed", told)
         else:
             self._seconds = monotonic() - begin
             self._count("written")
 
-    def _count(self, result: str, job: _Job | None = None) -> None:
-        """Count; an alert that came to nothing is tried again when it is told again."""
+    def _count(self, result: str, nothing: Sequence[_Job] = ()) -> None:
+        """Count; alerts that came to nothing are tried again when they are told again."""
         with self._change:
             self._counts[result] += 1
-            if job is not None:
+            for job in nothing:
                 self._known.pop((*job.alert.key, job.alert.firing), None)
 
 

@@ -17,6 +17,9 @@ from collector.contract.metrics import Sample
 
 LOG = logging.getLogger(__name__)
 
+STOP_SECONDS = 0.5
+"""For all replicas together; a request under way may take longer, and ends with the process."""
+
 
 class Alertmanagers:
     """All replicas of the Alertmanager.
@@ -44,7 +47,10 @@ class Alertmanagers:
     def stop(self) -> None:
         """Send no more: alerts of open findings lapse after four minutes, if nobody sends them."""
         for replica in self._replicas:
-            replica.stop()
+            replica.end()
+        deadline = time.monotonic() + STOP_SECONDS
+        for replica in self._replicas:
+            replica.join(max(0.0, deadline - time.monotonic()))
 
     def want(self, alerts: Sequence[Alert]) -> None:
         """Take all that fires now, the most important first; what is no more there is resolved."""

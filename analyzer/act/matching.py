@@ -12,7 +12,7 @@ from analyzer.act.webhook import Told
 FINDING_ALERT = "LockstepFinding"
 PLACES = ("run", "node", "rank", "gpu")
 """Labels that mean the same in alerts of rules; `cause` may be another thing there."""
-OF_FINDING = (*PLACES, "cause", "tier")
+OF_FINDING = (*PLACES, "link", "cause", "tier")
 AFTERWARDS_SECONDS = 600.0
 """A rule may notice when its finding is over: one of ten minutes is still evaluated."""
 
@@ -67,9 +67,11 @@ def _shared(alert: Told, runs: Sequence[str], finding: Mapping[str, Any]) -> flo
     if not isinstance(key, dict) or str(key.get("run") or "") not in runs:
         return None
     closed = _number(finding.get("closed"))
-    if closed is not None and closed < alert.starts_at - AFTERWARDS_SECONDS:
-        return None
     own = alert.labels.get("alertname") == FINDING_ALERT
+    # Ours begins when its finding opens: what closed before is an earlier finding of that place.
+    afterwards = 0.0 if own else AFTERWARDS_SECONDS
+    if closed is not None and closed < alert.starts_at - afterwards:
+        return None
     shared = 0.0
     for name in OF_FINDING if own else PLACES:
         theirs = "" if key.get(name) is None else str(key[name])

@@ -17,8 +17,6 @@ LOG = logging.getLogger(__name__)
 
 SKEW_SECONDS = 30.0
 """Clocks that differ by less need no correction: an alert fires for FIRING_SECONDS."""
-STOP_SECONDS = 0.5
-"""A request under way may take longer; it ends with the process."""
 
 Send = Callable[[requests.Session, Access, Sequence[dict[str, Any]]], Answer]
 Clock = Callable[[], float]
@@ -58,13 +56,16 @@ class Replica:
         """Send from now on."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Send no more; what fires then lapses at the other side."""
+    def end(self) -> None:
+        """Send no more; what fires then lapses at the other side. Returns at once."""
         with self._change:
             self._ending = True
             self._change.notify()
+
+    def join(self, seconds: float) -> None:
+        """Wait for a request under way, at most so long; it may end with the process."""
         if self._thread.ident is not None:
-            self._thread.join(STOP_SECONDS)
+            self._thread.join(seconds)
 
     def want(self, alerts: Sequence[Alert]) -> None:
         """Take what fires now; returns at once."""

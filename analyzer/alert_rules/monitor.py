@@ -3,13 +3,14 @@
 from analyzer.alert_rules.shape import Alert, Severity
 
 MONITOR = (
-    # Not `up == 0`: a pod that vanishes from service discovery has no `up`.
+    # Not `up == 0`: a pod that vanishes from service discovery has no `up`. And not `up` at all: a
+    # series of the page itself needs no certain name of the job. A failed scrape ends it at once.
     Alert(
         "CollectorDown",
         """\
 max by (node) (lockstep_node_expected) == 1
 unless on (node)
-up{job="lockstep-collector"} == 1""",
+lockstep_build_info""",
         Severity.WARNING, "collector",
         summary="{{ $labels.node }}: its collector is not scraped",
         description=(

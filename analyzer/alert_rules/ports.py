@@ -23,7 +23,7 @@ or
 (
   max by (node, device, port) (lockstep_ib_port_expected) == 1
   unless on (node, device, port) {_ACTIVE}
-  and on (node) up{{job="lockstep-collector"}} == 1
+  and on (node) lockstep_build_info
 )""",
         Severity.CRITICAL, "quarantine",
         summary=_PORT + " is down",

@@ -7,15 +7,15 @@ JSON's strings are strings of YAML.
 import json
 from collections.abc import Iterable, Iterator
 
-from analyzer.alert_rules.shape import Alert, Group, Recording
+from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses, Alert, Group, Recording
 
 SELECTED_BY = {"release": "kube-prometheus-stack"}
 """The Prometheus operator takes the objects with these labels."""
 
 
-def plain(groups: Iterable[Group], head: str = "") -> str:
+def plain(groups: Iterable[Group], head: str = "", addresses: Addresses = PLACEHOLDERS) -> str:
     """A rule file; `head` says what it is, in lines of comment."""
-    lines = [line for group in groups for line in _group(group)]
+    lines = [line for group in groups for line in _group(group, addresses)]
     return f"{head}groups:\n" + "".join(f"{line}\n" for line in lines)
 
 
@@ -30,13 +30,13 @@ def prometheus_rule(name: str, rule_file: str) -> str:
     )
 
 
-def _group(group: Group) -> Iterator[str]:
+def _group(group: Group, addresses: Addresses) -> Iterator[str]:
     yield f"- name: {group.name}"
     if group.interval:
         yield f"  interval: {group.interval}"
     yield "  rules:"
     for rule in group.rules:
-        yield from _recording(rule) if isinstance(rule, Recording) else _alert(rule)
+        yield from _recording(rule) if isinstance(rule, Recording) else _alert(rule, addresses)
 
 
 def _recording(rule: Recording) -> Iterator[str]:
@@ -44,12 +44,15 @@ def _recording(rule: Recording) -> Iterator[str]:
     yield from _expression(rule.expression)
 
 
-def _alert(rule: Alert) -> Iterator[str]:
+def _alert(rule: Alert, addresses: Addresses) -> Iterator[str]:
     yield f"  - alert: {rule.full_name}"
     yield from _expression(rule.expression)
     if rule.wait:
         yield f"    for: {rule.wait}"
-    for title, words in (("labels", labels(rule)), ("annotations", annotations(rule))):
+    if rule.keep:
+        yield f"    keep_firing_for: {rule.keep}"
+    parts = {"labels": labels(rule), "annotations": annotations(rule, addresses)}
+    for title, words in parts.items():
         yield f"    {title}:"
         for name, text in words.items():
             yield f"      {name}: {json.dumps(text, ensure_ascii=False)}"
@@ -67,12 +70,12 @@ def labels(alert: Alert) -> dict[str, str]:
     return {name: text for name, text in added.items() if text}
 
 
-def annotations(alert: Alert) -> dict[str, str]:
+def annotations(alert: Alert, addresses: Addresses = PLACEHOLDERS) -> dict[str, str]:
     """What people read of it; templates."""
     return {
         "summary": alert.summary,
         "description": alert.description,
-        "runbook_url": alert.runbook_url,
-        "dashboard_url": alert.dashboard_url,
+        "runbook_url": addresses.runbook(alert.full_name),
+        "dashboard_url": f"{addresses.dashboards}/{alert.dashboard_path}",
         "threshold_source": alert.source,
     }

@@ -5,12 +5,31 @@ from enum import StrEnum
 
 PREFIX = "Lockstep"
 """Begins the name of every alert."""
-RUNBOOKS = "https://lockstep.example/runbooks"
-"""Placeholder: where deploy/runbooks/ is served; a runbook is `<alert>.md` there."""
-DASHBOARDS = "https://grafana.lockstep.example/d"
-"""Placeholder: where Grafana shows the dashboards; `<uid>?var-<label>=<value>` there."""
 GPU = "GPU {{ $labels.gpu }} ({{ $labels.uuid }}) on {{ $labels.node }}"
 """A GPU in a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where texts of alerts point to, without a slash at the end.
+
+    Attributes:
+        runbooks: Where deploy/runbooks/ is served; a runbook is `<alert>.md` there.
+        dashboards: Where Grafana shows the dashboards; `<uid>?var-<label>=<value>` there.
+    """
+
+    runbooks: str
+    dashboards: str
+
+    def runbook(self, alert: str) -> str:
+        """The runbook of an alert, by its full name."""
+        return f"{self.runbooks}/{alert}.md"
+
+
+PLACEHOLDERS = Addresses(
+    runbooks="https://lockstep.example/runbooks", dashboards="https://grafana.lockstep.example/d"
+)
+"""Of a user who named none: nothing is there."""
 
 
 class Severity(StrEnum):
@@ -39,6 +58,7 @@ class Alert:
         description: What it means and what to do first; a template.
         source: Where the threshold comes from.
         wait: How long the expression must hold (`for`).
+        keep: How long it goes on after the expression held last (`keep_firing_for`).
         dashboard: Which one shows it: node, run or monitor.
     """
 
@@ -50,6 +70,7 @@ class Alert:
     description: str
     source: str
     wait: str = ""
+    keep: str = ""
     dashboard: str = "node"
 
     @property
@@ -58,25 +79,15 @@ class Alert:
         return PREFIX + self.name
 
     @property
-    def runbook_url(self) -> str:
-        """What to do about it."""
-        return runbook_url(self.full_name)
-
-    @property
-    def dashboard_url(self) -> str:
-        """Where to look at it, as a template."""
-        return f"{DASHBOARDS}/lockstep-{self.dashboard}{VARIABLES.get(self.dashboard, '')}"
+    def dashboard_path(self) -> str:
+        """Where to look at it, below Addresses.dashboards; a template."""
+        return f"lockstep-{self.dashboard}{VARIABLES.get(self.dashboard, '')}"
 
 
 VARIABLES = {
     label: f"?var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in ("node", "run")
 }
 """What a dashboard is told: names may hold anything, and are quoted for a URL."""
-
-
-def runbook_url(name: str) -> str:
-    """The runbook of an alert, by its full name."""
-    return f"{RUNBOOKS}/{name}.md"
 
 
 @dataclass(frozen=True, slots=True)

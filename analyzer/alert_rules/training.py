@@ -4,10 +4,18 @@ from analyzer.alert_rules.shape import BY_TIER, Alert, Severity
 
 TRAINING = (
     # No `for`: the sequential test has decided when `watch` opens a finding. Labels as on the
-    # alert that `watch` itself sends, so that both are one in Alertmanager: hence no action.
+    # alert that `watch` itself sends, so that both are one in Alertmanager: hence no action. Of two
+    # senders the younger's annotations win, so this one is silent while `watch` of the same page
+    # reaches every Alertmanager that it knows (it knows none without --alertmanager), and outlasts
+    # its restart.
     Alert(
         "Finding",
-        "max by (run, node, rank, gpu, cause, tier) (lockstep_finding_active) == 1",
+        """\
+max by (run, node, rank, gpu, link, cause, tier) (
+  lockstep_finding_active == 1
+  unless on (job, instance)
+  max by (job, instance) (lockstep_analyzer_alerts_undelivered) == 0
+)""",
         BY_TIER, "",
         summary=(
             "{{ if $labels.run }}Run {{ $labels.run }}{{ else }}Hardware{{ end }}: {{ if"
@@ -23,6 +31,7 @@ TRAINING = (
             "The sequential test's budget of false alarms per node and month"
             " (analyzer/fleet/budget)."
         ),
+        keep="5m",
         dashboard="run",
     ),
     Alert(

@@ -1,6 +1,7 @@
 """Transfers between nodes that take longer while every rank works as before: the network."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,10 @@ from numpy.typing import NDArray
 
 from analyzer.load.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.shared_part import parts_of_nodes
+from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, movements
+from analyzer.signs.shared_link import listed, nodes_of, suspects
+from analyzer.slowness.group_transfers import slow_groups
 from analyzer.slowness.shift import Blocks, Shift, blocks, highest, refine, sustained
 from analyzer.slowness.transfers import by_block, median, transfers
 
@@ -20,6 +23,8 @@ TIMES = 3.0
 of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to twenty processes
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
 STEPS_AT_LEAST = 20
+BY_GROUPS = "groups"
+"""`details["by"]` of a link that nothing but slow and healthy groups tells of."""
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK)
 
 
@@ -29,12 +34,13 @@ class Links:
     Durations alone cannot tell which link of a ring is slow: all its ranks wait alike. So a link
     is accused where a node's own counters moved and the others' did not, or where the group has
     two nodes, between which there is one way, or a leaf or rack where all of its nodes' counters
-    moved and nobody else's. Otherwise the finding says that it is the network and accuses nobody
-    (reference 7, L4).
+    moved and nobody else's. Where several data-parallel groups run at once and some stay as they
+    were, the part that all slow ones use and no healthy one is accused. Otherwise the finding says
+    that it is the network and accuses nobody (reference 7, L4).
 
     Times alone must be far from usual, because a lack of processors lengthens transfers as well;
     with counters that moved they must be longer in most steps. With pipeline stages collectives
-    hold bubbles, and only times with counters tell.
+    hold bubbles, and only times with counters tell, or groups.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
@@ -47,6 +53,7 @@ class Links:
         transfer = transfers(grid)
         if not groups.members or not np.isfinite(usual):
             return ()
+        by_groups: Finding | None = None
         for series in by_block(transfer, groups, usual):
             for shift in highest(series):
                 inside = np.concatenate(groups.members[shift.first : shift.last])
@@ -62,11 +69,19 @@ class Links:
                 mostly = _in_most_steps(transfer[inside])
                 clear = stages == 1 and mostly >= max(FLOOR / 2 * usual, TIMES * then)
                 longer = mostly >= max(FLOOR / 2 * usual, (then + now) / 2)
-                if clear or (longer and movements(grid, inside, outside, COUNTERS)):
-                    found = _finding(grid, groups, shift, transfer, (then, now), inside, outside)
-                    if clear or found.kind == "link":
-                        return (found,)
-        return ()
+                moved = longer and bool(movements(grid, inside, outside, COUNTERS))
+                if not (clear or moved or (longer and stages > 1)):
+                    continue
+                found = _finding(grid, groups, shift, transfer, (then, now), inside, outside)
+                if found.kind == "link" and (clear or moved):
+                    return (found,)
+                if stages == 1 and not clear:
+                    continue
+                told = _by_groups(grid, found, inside, outside)
+                if clear:
+                    return (told or found,)
+                by_groups = by_groups or told
+        return () if by_groups is None else (by_groups,)
 
 
 def _in_most_steps(cells: FloatGrid) -> float:
@@ -121,6 +136,34 @@ def _finding(
         text=text,
         details=details,
     )
+
+
+def _by_groups(
+    grid: Grid, found: Finding, inside: NDArray[np.int64], outside: NDArray[np.int64]
+) -> Finding | None:
+    """The finding with the part that only slow groups use, or those it may be; None without."""
+    groups = slow_groups(grid, inside, outside)
+    parts = () if groups is None else suspects(grid, groups)
+    if groups is None or not parts:
+        return None
+    count, step = len(groups.slow) + len(groups.healthy), int(grid.from_step[found.first])
+    text = (
+        f"transfers of {len(groups.slow)} of {count} data-parallel groups take"
+        f" {groups.seconds * 1e3:.1f} ms a step longer from step {step}, the others' do not and"
+        f" no rank's own time grew: it is the network; {listed(parts)} alone is in"
+        " all slow groups and in no healthy one"
+    )
+    if len(parts) > 1:
+        return replace(found, kind="network", text=f"{text}, and nobody knows which")
+    (part,) = parts
+    is_node = part in {Part(NODE, info.node) for info in grid.ranks}
+    details = {
+        "node": part.name if is_node else None,
+        "link": str(part),
+        "part_nodes": list(nodes_of(grid, part)),
+        "by": BY_GROUPS,
+    }
+    return replace(found, kind="link", text=text, details={**found.details, **details})
 
 
 def _whose(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], nodes: int) -> str:

@@ -67,6 +67,9 @@ def detection(
         "detection",
         "Detection",
         [
+            blocks.text(f"The finding as it was told when it opened: {seen.sentence}")
+            if seen is not None and seen.sentence
+            else None,
             blocks.text(NOT_WATCHED) if seen is None else _delays(grid, verdict, seen),
             blocks.table("What the detectors found", columns, rows,
                          source="lockstep analyze DIR -o json; score in standard errors"),

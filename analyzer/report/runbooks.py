@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from analyzer.alert_rules.shape import runbook_url
+from analyzer.alert_rules.shape import PLACEHOLDERS
 from analyzer.run import Culprit
 from collector.contract.words import Cause
 
@@ -27,4 +27,4 @@ STRAGGLER_RUNBOOK = "LockstepStragglerNode"
 def runbooks(culprits: Iterable[Culprit]) -> dict[str, str]:
     """Words -> address, one a runbook."""
     names = dict.fromkeys(RUNBOOK.get(one.cause, STRAGGLER_RUNBOOK) for one in culprits)
-    return {f"Runbook {name}": runbook_url(name) for name in names}
+    return {f"Runbook {name}": PLACEHOLDERS.runbook(name) for name in names}

@@ -18,13 +18,14 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The moments of a finding; unix seconds, None = not told."""
+    """What people were told, and the moments of a finding; unix seconds, None = not told."""
 
     onset: float | None
     first_seen: float | None
     opened: float | None
     closed: float | None
     alerts: tuple[Alert, ...]
+    sentence: str = ""
 
 
 def watched(finding: Mapping[str, Any]) -> Watched:
@@ -37,6 +38,7 @@ def watched(finding: Mapping[str, Any]) -> Watched:
         opened=moment(finding.get("opened")),
         closed=moment(finding.get("closed")),
         alerts=tuple(_alert(each) for each in told if isinstance(each, Mapping)),
+        sentence=str(finding.get("sentence") or ""),
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from analyzer.act.alert import Alert
 from analyzer.act.matching import FINDING_ALERT
 from analyzer.act.webhook import Told
-from analyzer.alert_rules.shape import DASHBOARDS, runbook_url
+from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
 from analyzer.run import Fact
 from analyzer.watch.course import folder_of
 from analyzer.watch.finding import Finding, Kind, Tier, Who
@@ -19,15 +19,17 @@ from collector.contract.words import Cause
 MOST_FACTS = 3
 """For and against, each: a message on a telephone."""
 LONGEST_FACT = 300
+SHOWN_FINGERPRINT = 8
+"""Characters: enough to tell the alerts of one notification apart."""
 
 
-def alerts(findings: Iterable[Finding]) -> list[Alert]:
+def alerts(findings: Iterable[Finding], addresses: Addresses = PLACEHOLDERS) -> list[Alert]:
     """The alerts of open findings, the most important first."""
     ordered = sorted(findings, key=lambda one: (one.tier is not Tier.PAGE, one.opened))
-    return [alert(finding) for finding in ordered]
+    return [alert(finding, addresses) for finding in ordered]
 
 
-def alert(finding: Finding) -> Alert:
+def alert(finding: Finding, addresses: Addresses = PLACEHOLDERS) -> Alert:
     """The alert of a finding."""
     run = finding.who.run
     return Alert(
@@ -37,8 +39,8 @@ def alert(finding: Finding) -> Alert:
         annotations={
             "summary": finding.sentence,
             "description": description(finding.facts),
-            "runbook_url": runbook_url(FINDING_ALERT),
-            "dashboard_url": f"{DASHBOARDS}/lockstep-run?var-run={_quoted(run)}",
+            "runbook_url": addresses.runbook(FINDING_ALERT),
+            "dashboard_url": f"{addresses.dashboards}/lockstep-run?var-run={_quoted(run)}",
             "archive": finding.folder,
         },
         starts_at=finding.opened,
@@ -66,7 +68,7 @@ def of_alert(alert: Told, run: str, received: float) -> Finding:
         confidence=0.0, slowdown=None, onset=alert.starts_at, first_seen=received,
         opened=received, seen=received, closed=received,
         sentence=alert.annotations.get("summary") or f"The alert {name} fires.", facts=(),
-        folder=folder_of(run, received, name), uuid=alert.labels.get("uuid"),
+        folder=folder_of(run, received, _place(alert)), uuid=alert.labels.get("uuid"),
     )  # fmt: skip
 
 
@@ -80,6 +82,14 @@ def description(facts: Iterable[Fact]) -> str:
         for supports, texts in by_side.items()
         for text in texts[:MOST_FACTS]
     )
+
+
+def _place(alert: Told) -> str:
+    """What its archive is called: alerts of one notification share the second, not the archive."""
+    labels = alert.labels
+    words = [labels.get("alertname", ""), labels.get("node", "")]
+    words += [f"{name}-{labels[name]}" for name in ("rank", "gpu") if labels.get(name)]
+    return "-".join(word for word in (*words, alert.fingerprint[:SHOWN_FINGERPRINT]) if word)
 
 
 def _quoted(name: str) -> str:

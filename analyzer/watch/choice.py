@@ -21,7 +21,7 @@ Targets = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What is read of a run; `part` = not all of its pages."""
+    """What is read of a run, the suspects' pages first; `part` = not all of its pages."""
 
     targets: Targets
     part: bool
@@ -38,11 +38,11 @@ def pages(members: Members, run: str, suspects: Iterable[int], ratio: NDArray[np
     """
     columns = members.columns_of_run[run]
     every = _pages_of(members, columns)
-    if len(every) <= MOST_PAGES:
-        return Pages(_by_job(every), part=False)
     slowest = columns[np.argsort(-np.nan_to_num(ratio[columns], nan=0.0), kind="stable")]
     wanted = [members.column[run, rank] for rank in suspects if (run, rank) in members.column]
     first = _pages_of(members, np.array([*wanted, *slowest.tolist()]), SUSPECT_PAGES)
+    if len(every) <= MOST_PAGES:
+        return Pages(_by_job(dict.fromkeys([*first, *every])), part=False)
     mine = set(members.stratum[wanted or slowest[:1]].tolist())
     peers = columns[np.isin(members.stratum[columns], sorted(mine))]
     far = np.abs(np.nan_to_num(ratio[peers], nan=np.inf) - 1.0)
@@ -106,4 +106,4 @@ def _by_job(chosen: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     targets: dict[str, list[str]] = {}
     for job, instance in chosen:
         targets.setdefault(job, []).append(instance)
-    return {job: tuple(sorted(some)) for job, some in sorted(targets.items())}
+    return {job: tuple(some) for job, some in targets.items()}

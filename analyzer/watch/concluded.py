@@ -21,9 +21,9 @@ def concluded(
         judged: The verdict from windows by which the finding opened; None = it was no verdict.
         missing: What the archive lacks, in words.
     """
-    if archived is not None and _names(archived, finding):
+    if archived is not None and names(archived, finding):
         return _with(archived, missing)
-    if judged is not None and _names(judged, finding):
+    if judged is not None and names(judged, finding):
         words = "the archive alone does not name the culprit; the verdict is that of the windows"
         return _with(judged, (*missing, words))
     return Verdict(
@@ -40,7 +40,8 @@ def concluded(
     )
 
 
-def _names(verdict: Verdict, finding: Finding) -> bool:
+def names(verdict: Verdict, finding: Finding) -> bool:
+    """Whether a verdict names whom the finding is about, more or less exactly."""
     return any(
         (who := who_of(verdict.run, each)).covers(finding.who) or finding.who.covers(who)
         for each in verdict.culprits

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from hashlib import blake2s
 
 from analyzer.watch.finding import Change, Finding, Sighting, Tier, Who
+from analyzer.watch.judged import Judged
 
 PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_SLUG = 48
@@ -19,7 +20,8 @@ class Pace:
     Attributes:
         confirm: How long what is not sure must be seen, cycle for cycle: as long as a diagnosis
             looks back, so that the first and the last share no data.
-        close: How long a finding must not have been seen until it is over.
+        close: How long a finding must not have been seen until it is over; a look in the second
+            half of that time must say so too.
     """
 
     confirm: float
@@ -40,7 +42,7 @@ class Course:
 
 
 def advance(
-    course: Course, sightings: Iterable[Sighting], judged: frozenset[str], now: float, pace: Pace
+    course: Course, sightings: Iterable[Sighting], judged: Judged, pace: Pace
 ) -> tuple[Course, Change]:
     """One cycle.
 
@@ -50,23 +52,24 @@ def advance(
     Args:
         course: As it was.
         sightings: What is seen, the most certain of each first.
-        judged: Runs of which this cycle knows what is seen of them, and those that are gone; the
-            empty name for hardware without a run.
-        now: Unix seconds on Prometheus' clock.
+        judged: What this cycle knows of whom, and its time on Prometheus' clock.
         pace: How long is long enough.
     """
-    seen = _first_of_each(one for one in sightings if one.who.run in judged)
+    now = judged.now
+    seen = _first_of_each(one for one in sightings if one.who.run in judged.runs)
     waiting: dict[tuple[Who, Tier], tuple[float, float]] = {}
     opened: list[Finding] = []
     still: list[Finding] = []
     closed: list[Finding] = []
     for key, finding in course.open.items():
-        if key in seen or finding.who.run not in judged or _covered(key, seen):
+        looked = judged.looked(finding.who, finding.kind)
+        last = min(finding.seen, now)  # the clock may have been put back
+        if key in seen or looked <= last or _covered(key, seen):
             still.append(replace(finding, seen=now))
-        elif now - finding.seen >= pace.close:
+        elif now - last >= pace.close and looked - last >= pace.close / 2:
             closed.append(replace(finding, closed=now))
         else:
-            still.append(replace(finding, seen=min(finding.seen, now)))
+            still.append(replace(finding, seen=last))
     open_now = [(one.who, one.tier) for one in still]
     for key, sighting in seen.items():
         if any(_says(other, key) for other in open_now):
@@ -81,7 +84,7 @@ def advance(
         else:
             waiting[key] = first, now
     for key, (first, last) in course.waiting.items():
-        if key[0].run not in judged:
+        if not judged.tells_of(key[0]):
             waiting.setdefault(key, (first, now))
         elif key not in seen and now - last < pace.close:
             waiting.setdefault(key, (first, last))

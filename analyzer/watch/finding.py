@@ -114,6 +114,7 @@ class Finding:
             "node": self.who.node or "",
             "rank": _text(self.who.rank),
             "gpu": _text(self.who.gpu),
+            "link": self.who.link or "",
             "cause": self.cause,
             "tier": self.tier,
         }

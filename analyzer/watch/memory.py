@@ -9,6 +9,7 @@ from typing import Any
 from analyzer.run import Fact
 from analyzer.watch.course import Course
 from analyzer.watch.finding import Finding, Kind, Tier, Who
+from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
 from analyzer.watch.progress import Progress
 
@@ -24,13 +25,22 @@ class Memory:
     """Findings, how runs go, and what should be there.
 
     Attributes:
-        unwritten: Folders of findings whose archive is not written yet.
+        unwritten: Folders of findings whose archive is not written yet, and how many processes
+            began with it.
+        unclosed: Folders of findings that closed, and when, which do not say so yet.
+        nodes: (job, instance) -> node, and unix seconds at which its collector answered last.
+        pages: Run of a finding -> those that told of it last.
+        events: The errors of GPUs, and whom they hit.
     """
 
     course: Course = field(default_factory=lambda: Course({}, {}))
     runs: Mapping[str, Progress] = field(default_factory=dict)
     inventory: Inventory = field(default_factory=Inventory)
-    unwritten: frozenset[str] = frozenset()
+    unwritten: Mapping[str, int] = field(default_factory=dict)
+    unclosed: Mapping[str, float] = field(default_factory=dict)
+    nodes: Mapping[Target, tuple[str, float]] = field(default_factory=dict)
+    pages: Mapping[str, frozenset[Target]] = field(default_factory=dict)
+    events: Mapping[Gpu, Event] = field(default_factory=dict)
 
 
 def to_json(memory: Memory) -> str:
@@ -48,7 +58,11 @@ def to_json(memory: Memory) -> str:
             name: [[list(names), *one] for names, one in getattr(inventory, name).items()]
             for name in ("nodes", "links", "ports")
         },
-        "unwritten": sorted(memory.unwritten),
+        "unwritten": memory.unwritten,
+        "unclosed": memory.unclosed,
+        "nodes": [[*target, *told] for target, told in memory.nodes.items()],
+        "pages": {run: sorted(some) for run, some in memory.pages.items()},
+        "events": [[*gpu, asdict(one)] for gpu, one in memory.events.items()],
     }
     return json.dumps(_plain(tree), allow_nan=False)
 
@@ -73,7 +87,19 @@ def from_json(text: str) -> Memory:
             course=Course({(one.who, one.tier): one for one in findings}, waiting),
             runs={str(run): Progress(**one) for run, one in tree["runs"].items()},
             inventory=Inventory(**inventory),
-            unwritten=frozenset(map(str, tree["unwritten"])),
+            unwritten={str(name): int(tries) for name, tries in tree["unwritten"].items()},
+            unclosed={str(name): float(when) for name, when in tree["unclosed"].items()},
+            nodes={
+                (str(job), str(instance)): (str(node), float(when))
+                for job, instance, node, when in tree.get("nodes", ())
+            },
+            pages={
+                str(run): frozenset((str(job), str(instance)) for job, instance in some)
+                for run, some in tree.get("pages", {}).items()
+            },
+            events={
+                (str(node), str(gpu)): _event(one) for node, gpu, one in tree.get("events", ())
+            },
         )
     except MemoryFileError:
         raise
@@ -86,6 +112,10 @@ def _finding(tree: Mapping[str, Any]) -> Finding:
     own["who"], own["kind"], own["tier"] = Who(**own["who"]), Kind(own["kind"]), Tier(own["tier"])
     own["facts"] = tuple(Fact(**fact) for fact in own["facts"])
     return Finding(**own)
+
+
+def _event(tree: Mapping[str, Any]) -> Event:
+    return Event(**{**tree, "whos": tuple(Who(**who) for who in tree["whos"])})
 
 
 def _seen(rows: list[Any]) -> Seen:

@@ -7,6 +7,11 @@ HOUR = 3600.0
 STALL_SECONDS = 60.0
 STALL_STEPS = 10.0
 """A run without a step for the longer of both stands still (reference 8, RunStalled)."""
+PAUSES = 1.5
+"""Or for so many times its longest pause before: a checkpoint, an evaluation."""
+LONGEST_PAUSE_SECONDS = 600.0
+"""What lasts longer teaches nothing: NCCL's watchdog ends by default what hangs for ten minutes
+(torch.distributed.init_process_group, timeout)."""
 FORGET_SECONDS = 86_400.0
 
 
@@ -22,6 +27,8 @@ class Progress:
         hour: Unix seconds at which the hour under way began.
         total, count: Sum and number of steps per second told in that hour.
         seen: Unix seconds of the last check.
+        begun: Unix seconds of the first check that told of it; 0 = it was there before.
+        longest: Seconds of its longest pause between two steps that it ended by itself.
     """
 
     steps: float
@@ -32,12 +39,17 @@ class Progress:
     total: float = 0.0
     count: int = 0
     seen: float = 0.0
+    begun: float = 0.0
+    longest: float = 0.0
 
-    def stalled(self, now: float) -> bool:
-        """Whether no step came for too long; a run that is yet to begin may take its time."""
-        if self.step_seconds is None:
-            return False
-        return now - self.since >= max(STALL_SECONDS, STALL_STEPS * self.step_seconds)
+    def stands(self, now: float, times: float = 1.0) -> bool:
+        """Whether no step came for (so many times) longer than a pause of it may take."""
+        usual = STALL_STEPS * (self.step_seconds or 0.0)
+        return now - self.since >= times * max(STALL_SECONDS, usual, PAUSES * self.longest)
+
+    def stalled(self, now: float, times: float = 1.0) -> bool:
+        """Whether it stands; a run that is yet to begin may take its time."""
+        return self.step_seconds is not None and self.stands(now, times)
 
     def ratio(self, given: float | None) -> float | None:
         """Steps per second over a baseline's, or over the own best hour's; None = neither."""
@@ -60,10 +72,14 @@ def advanced(
         now: Unix seconds.
     """
     if known is None:
-        known = Progress(steps, now, hour=now)
+        known = Progress(steps, now, hour=now, begun=now)
     # A resumed run counts from less; and the clock may have been put back.
     if steps < known.steps:
         known = replace(known, step_seconds=None)
+    elif steps > known.steps and known.step_seconds is not None:
+        # Up to the last check that saw it stand: nobody knows of the time in which none was made.
+        pause = min(known.seen - known.since, LONGEST_PAUSE_SECONDS)
+        known = replace(known, longest=max(pause, known.longest))
     if steps != known.steps or known.since > now:
         known = replace(known, steps=steps, since=now)
     if step_seconds is not None:

@@ -1,6 +1,6 @@
 """What a cycle sees: of the verdict about a run, of the sequential test, and of hard events."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from analyzer.fleet.alarms import Alarm
@@ -13,6 +13,8 @@ from collector.contract.words import Cause
 WORTH = 1.05
 """A rank that takes less than this much more than its peers, and that no diagnosis names, opens no
 finding: it costs a synchronous run less than the noise of its steps."""
+GONE = frozenset({Cause.CRASH, Cause.FREEZE, Cause.XID})
+"""Causes by which a rank cannot be in a checkpoint."""
 CAUSE_OF = {CLOCK: Cause.SLOW_GPU, TEMPERATURE: Cause.THERMAL, POWER: Cause.POWER}
 WORDS = {
     OWN: "takes {effect:.2f}x its usual time beside its peers",
@@ -23,7 +25,7 @@ WORDS = {
 
 
 def of_verdict(
-    verdict: Verdict, alarmed: frozenset[int], members: Members, now: float
+    verdict: Verdict, alarmed: Collection[int], members: Members, now: float
 ) -> Iterator[Sighting]:
     """Its culprits; those of whom the slowness is over are not seen.
 
@@ -47,7 +49,7 @@ def of_verdict(
             confidence=culprit.confidence,
             sentence=verdict.sentence,
             onset=_unix(culprit.since, now),
-            sure=stopped or bool(named & alarmed),
+            sure=stopped or not named.isdisjoint(alarmed),
             slowdown=culprit.slowdown,
             facts=culprit.evidence,
             attempt=_attempt(verdict.run, members),
@@ -98,16 +100,21 @@ def of_alarms(
         )
 
 
-def alarmed_ranks(alarms: Sequence[Alarm], members: Members) -> Mapping[str, frozenset[int]]:
-    """By run, its ranks whose own time is reported now."""
-    column_of = columns_by_stream(members)
-    found: dict[str, set[int]] = {}
+def alarmed_ranks(alarms: Sequence[Alarm], members: Members) -> Mapping[str, Mapping[int, float]]:
+    """By run and rank, since when (unix seconds) its own time is reported."""
+    column_of = columns_by_stream(members) if alarms else {}
+    found: dict[str, dict[int, float]] = {}
     for alarm in alarms:
         column = column_of.get((alarm.node, alarm.uuid))
         on = alarm.until is None and TOLD_AS.get(alarm.metric) == OWN
         if on and column is not None:
-            found.setdefault(str(members.run[column]), set()).add(int(members.rank[column]))
-    return {run: frozenset(ranks) for run, ranks in found.items()}
+            found.setdefault(str(members.run[column]), {})[int(members.rank[column])] = alarm.since
+    return found
+
+
+def stuck(sighting: Sighting) -> bool:
+    """Whether it stopped its run for no reason that is known, as a checkpoint does too."""
+    return sighting.kind is Kind.STOP and sighting.cause not in GONE
 
 
 def stalled(run: str, since: float, now: float, members: Members) -> Sighting:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep import diagnosis, hardware_only, output, past, recorded, traced
+from lockstep import diagnosis, hardware_only, output, past, recorded, traced, watched
 from lockstep import timeline as timelines
 from lockstep.output import Format
 
@@ -130,7 +130,7 @@ def analyze(
             "give the archive DIR of a run, --trace FILE, or --prometheus URL --run ID"
         )
     else:
-        found = diagnosis.diagnose(archive, gpu_hour_price, topology)
+        found = watched.upheld(diagnosis.diagnose(archive, gpu_hour_price, topology), archive)
         diagnosed = past.remembering(found, archive)
     verdict = diagnosed.verdict
     if write and archive is not None:

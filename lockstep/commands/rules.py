@@ -1,5 +1,6 @@
 """`lockstep rules`: recording rules and alerts for Prometheus, Thanos or Mimir."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -26,11 +27,13 @@ def rules(
     """Print recording rules that compare ranks with their peers inside Prometheus.
 
     With them `lockstep analyze --prometheus` need not read every rank of a large run. With --out,
-    write them and the alerts as rule files, and both as PrometheusRule objects.
+    write them and the alerts as rule files, and both as PrometheusRule objects. Alerts point to
+    LOCKSTEP_RUNBOOKS_URL and LOCKSTEP_DASHBOARDS_URL; --check compares with the same.
 
     Example: lockstep rules --out /etc/prometheus/rules
     """
     from lockstep import rule_files
+    from lockstep.addresses import addresses
 
     if out is not None and check is not None:
         output.fail(ExitCode.USAGE, "--out and --check exclude each other")
@@ -40,7 +43,7 @@ def rules(
         output.data(rule_files.rule_files()["lockstep-peers.rules.yml"].removesuffix("\n"))
         return ExitCode.OK
     try:
-        rule_files.write(out)
+        rule_files.write(out, addresses(os.environ))
     except OSError as error:
         output.fail(ExitCode.BAD_INPUT, f"{out} cannot be written: {error.strerror}")
     return ExitCode.OK
@@ -48,12 +51,14 @@ def rules(
 
 def _check(path: Path) -> int:
     from lockstep import rule_files
+    from lockstep.addresses import addresses
 
+    where = addresses(os.environ)
     try:
         if path.is_dir():
-            stale = [str(path / name) for name in rule_files.stale(path)]
+            stale = [str(path / name) for name in rule_files.stale(path, where)]
         else:
-            same = path.read_text(encoding="utf-8") in rule_files.rule_files().values()
+            same = path.read_text(encoding="utf-8") in rule_files.rule_files(where).values()
             stale = [] if same else [str(path)]
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"

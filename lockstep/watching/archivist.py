@@ -5,19 +5,19 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
 
 from analyzer.load.prometheus import SourceError, read
 from analyzer.load.prometheus.connection import SCRAPE_URL, Connection
 from analyzer.run import Run, Verdict
-from analyzer.watch.choice import Pages, Targets
 from analyzer.watch.concluded import concluded
 from analyzer.watch.finding import Finding
 from collector.contract import metrics as m
+from collector.contract.archive import SAMPLES_FILE
 from collector.contract.metrics import Sample
 from lockstep import diagnosis, finding_folders
 from lockstep.output import CommandError
 from lockstep.watching import folder, operations
+from lockstep.watching.jobs import Closing, Job, Jobs, Opening, Plan
 from lockstep.watching.memory_of_process import ONE_DIAGNOSIS
 from lockstep.watching.operations import Operations
 from lockstep.watching.settings import Settings
@@ -30,25 +30,16 @@ AGAIN_SECONDS = 5.0
 """Between two tries to read from Prometheus."""
 MOST_SAMPLES = 400_000
 """Of an archive, about 100 MB while it is written and 4 MB on disk."""
+SAME_SECONDS = 60.0
+"""Findings of a run that open so close together have one archive: the files are linked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What belongs into the archive of a finding.
+class _Recent:
+    """An archive with samples: who was written when, and what its diagnosis says."""
 
-    Attributes:
-        pages: Whose samples are read.
-        collectors: Who is asked for operations.
-        start, end: Unix seconds of the samples.
-        from_step: First step of the operations.
-        verdict: By which the finding opened; None = by no verdict.
-    """
-
-    pages: Pages
-    collectors: Targets
-    start: float
-    end: float
-    from_step: int
+    opened: float
+    place: Path
     verdict: Verdict | None
 
 
@@ -56,19 +47,20 @@ class Archivist:
     """Takes findings that opened and closed; `start`, then `stop`.
 
     Attributes:
-        failures: Archives that could not be written.
+        failures: Tries to write an archive, or into it, that failed, and what was refused since too
+            many wait.
         unfetched: Collectors that gave no operations.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, jobs: Jobs | None = None) -> None:
         self.failures = 0
         self.unfetched = 0
         self._settings = settings
-        self._jobs: SimpleQueue[tuple[Finding, Plan | None]] = SimpleQueue()
-        self._done: set[str] = set()
+        self._jobs = Jobs() if jobs is None else jobs
+        self._written: set[str] = set()
+        self._closed: set[str] = set()
+        self._recent: dict[tuple[str, str | None], _Recent] = {}
         self._lock = threading.Lock()
-        self._busy = 0
-        self._idle = threading.Condition()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="archivist", daemon=True)
 
@@ -81,24 +73,25 @@ class Archivist:
     def stop(self) -> None:
         """Begin nothing more; what is under way is begun anew by the next process."""
         self._ending.set()
+        self._jobs.end()
 
     def wait(self, seconds: float) -> bool:
-        """Until everything that was handed in is written; whether it was in time."""
-        with self._idle:
-            return self._idle.wait_for(lambda: self._busy == 0, seconds)
+        """Until everything that was handed in is written or has failed; whether it was in time."""
+        return self._jobs.wait(seconds)
 
     def opened(self, finding: Finding, plan: Plan) -> None:
         """A finding opened: write its archive."""
-        self._hand_in(finding, plan)
+        self._hand_in(Opening(finding, plan))
 
-    def closed(self, finding: Finding) -> None:
-        """A finding closed: its `finding.json` says so."""
-        self._hand_in(finding, None)
+    def closed(self, name: str, when: float) -> None:
+        """A finding closed: the `finding.json` of its folder says so."""
+        self._hand_in(Closing(name, when))
 
-    def done(self) -> frozenset[str]:
-        """Folders that were written since this was last asked."""
+    def done(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Folders that were written, and that say they closed, since this was last asked."""
         with self._lock:
-            done, self._done = frozenset(self._done), set()
+            done = frozenset(self._written), frozenset(self._closed)
+            self._written, self._closed = set(), set()
         return done
 
     def samples(self) -> Sequence[Sample]:
@@ -106,13 +99,32 @@ class Archivist:
         return m.OPERATION_FETCH_FAILURES(self.unfetched), m.ARCHIVE_FAILURES(self.failures)
 
     def write(self, finding: Finding, plan: Plan) -> Path:
-        """Write an archive now.
+        """Write an archive now; of one minute's findings of a run, all but the first are links.
 
         Raises:
             OSError: The disk is full or not writable.
         """
         out = self._settings.out
         assert out is not None
+        with folder.unfinished(out, finding) as unfinished:
+            recent = self._same(finding)
+            if recent is None:
+                archived, missing = self._fill(unfinished, finding, plan)
+            else:
+                folder.link(recent.place, unfinished, finding)
+                archived = recent.verdict
+                missing = [f"the record is that of {recent.place.name}, of the same minute"]
+            verdict = concluded(finding, archived, plan.verdict, [*missing, *plan.lacks])
+            diagnosis.write_verdict(verdict, unfinished)
+            place = folder.publish(unfinished, out, finding)
+        if recent is None and (place / SAMPLES_FILE).exists():
+            self._remember(finding, _Recent(finding.opened, place, archived))
+        return place
+
+    def _fill(
+        self, unfinished: Path, finding: Finding, plan: Plan
+    ) -> tuple[Verdict | None, list[str]]:
+        """Everything but the verdict: what a diagnosis of it says, and what it lacks, in words."""
         connection = Connection(self._settings.access, whole=True)
         with connection:
             given = self._fetch(connection, finding, plan)
@@ -121,65 +133,79 @@ class Archivist:
         missing += [f"no samples: {why}"] if why else []
         if plan.pages.part:
             missing.append("only the pages of the culprit and of some of its peers were read")
-        unfinished = folder.write(out, finding, run, given, plan.start)
-        del run  # the diagnosis reads its own from the archive
+        folder.fill(unfinished, finding, run, given, plan.start)
+        del run, given  # the diagnosis reads its own from the archive
         with ONE_DIAGNOSIS:
-            archived = _diagnosed(unfinished)
-        verdict = concluded(finding, archived, plan.verdict, missing)
-        diagnosis.write_verdict(verdict, unfinished)
-        return folder.publish(unfinished, out, finding)
+            return _diagnosed(unfinished), missing
 
-    def _hand_in(self, finding: Finding, plan: Plan | None) -> None:
-        if self._settings.out is None:
-            return
-        with self._idle:
-            self._busy += 1
-        self._jobs.put((finding, plan))
+    def _same(self, finding: Finding) -> _Recent | None:
+        with self._lock:
+            recent = self._recent.get(_about(finding))
+        if recent is None or abs(finding.opened - recent.opened) >= SAME_SECONDS:
+            return None
+        return recent if recent.place.is_dir() else None
+
+    def _remember(self, finding: Finding, recent: _Recent) -> None:
+        with self._lock:
+            since = finding.opened - SAME_SECONDS
+            kept = {about: one for about, one in self._recent.items() if one.opened > since}
+            self._recent = {**kept, _about(finding): recent}
+
+    def _hand_in(self, job: Job) -> None:
+        if self._settings.out is not None and not self._jobs.put(job):
+            self._failed(job, "too many wait; the next start of watch tries again")
 
     def _run(self) -> None:
-        while True:
-            finding, plan = self._jobs.get()
+        while (job := self._jobs.take()) is not None:
+            failed = False
             try:
-                if not self._ending.is_set():
-                    self._work(finding, plan)
+                failed = not self._work(job)
             finally:
-                with self._idle:
-                    self._busy -= 1
-                    self._idle.notify_all()
+                self._jobs.over(failed=failed)
 
-    def _work(self, finding: Finding, plan: Plan | None) -> None:
+    def _work(self, job: Job) -> bool:
+        """Do it; whether it is done, or can never be."""
+        closed = isinstance(job, Closing)
         try:
-            if plan is None:
-                self._close(finding)
-            else:
-                self.write(finding, plan)
+            if isinstance(job, Opening):
+                self.write(job.finding, job.plan)
+                closed = job.finding.closed is not None
+            elif not self._close(job):
+                return True
         except OSError as error:
-            self.failures += 1
-            LOG.error(
-                "the archive %r cannot be written: %s", finding.folder, error.strerror or error
-            )
-            return
+            self._failed(job, f"{error.strerror or error}; it is tried again")
+            return False
         except Exception as error:  # noqa: BLE001 - one archive must not end the others
             self.failures += 1
-            bug(f"the archive {finding.folder!r} cannot be written", error)
+            bug(f"the archive {job.folder!r} cannot be written", error)
         with self._lock:
-            self._done.add(finding.folder)
+            if isinstance(job, Opening):
+                self._written.add(job.folder)
+            if closed:
+                self._closed.add(job.folder)
+        return True
 
-    def _close(self, finding: Finding) -> None:
+    def _failed(self, job: Job, why: str) -> None:
+        self.failures += 1
+        LOG.error("the archive %r cannot be written: %s", job.folder, why)
+
+    def _close(self, job: Closing) -> bool:
+        """Say in an archive that its finding closed; False = the archive is still to be written."""
         out = self._settings.out
         assert out is not None
 
         def say(tree: Mapping[str, object]) -> Mapping[str, object]:
-            return {**tree, "closed": finding.closed}
+            return {**tree, "closed": job.when}
 
-        finding_folders.update(out / finding.folder, say)
+        changed = finding_folders.update(out / job.folder, say)
+        return changed or not self._jobs.closes_later(job)
 
     def _fetch(self, connection: Connection, finding: Finding, plan: Plan) -> Operations:
         """The operations: first, since they are overwritten soon."""
         run = finding.who.run
         if not run:
             return Operations()
-        given = operations.fetch(_addresses(connection, plan.collectors), run, plan.from_step)
+        given = operations.fetch(_addresses(connection, plan), run, plan.from_step)
         self.unfetched += len(given.silent)
         return given
 
@@ -200,9 +226,18 @@ class Archivist:
         return None, why
 
 
-def _addresses(connection: Connection, collectors: Targets) -> list[str]:
-    """Where the pages of targets are; of a server that does not say, by their instance."""
-    wanted = {(job, name) for job, instances in collectors.items() for name in instances}
+def _about(finding: Finding) -> tuple[str, str | None]:
+    """Findings that share a record: of a run, or of a node without one."""
+    return finding.who.run, None if finding.who.run else finding.who.node
+
+
+def _addresses(connection: Connection, plan: Plan) -> list[str]:
+    """Where the pages of targets are, the culprit's and its peers' first.
+
+    Of a server that does not say, by their instance.
+    """
+    wanted = {(job, name) for job, names in plan.collectors.items() for name in names}
+    first = [(job, name) for job, names in plan.pages.targets.items() for name in names]
     try:
         known = {
             (labels.get("job", ""), labels.get("instance", "")): labels[SCRAPE_URL]
@@ -210,7 +245,8 @@ def _addresses(connection: Connection, collectors: Targets) -> list[str]:
         }
     except SourceError:  # Thanos and Mimir do not know the targets
         known = {}
-    return [known.get(target, f"http://{target[1]}/metrics") for target in sorted(wanted)]
+    order = [*(one for one in first if one in wanted), *sorted(wanted.difference(first))]
+    return [known.get(target, f"http://{target[1]}/metrics") for target in order]
 
 
 def _diagnosed(archive: Path) -> Verdict | None:

@@ -1,8 +1,8 @@
 """One cycle: look, test, diagnose, and say what opened and closed."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,16 +12,20 @@ from analyzer.fleet.watching import watch
 from analyzer.load.prometheus.connection import Connection
 from analyzer.watch import hardware, inventory, page
 from analyzer.watch.choice import Pages, pages
-from analyzer.watch.course import advance
-from analyzer.watch.finding import Change, Finding, Kind, Sighting, Who, who_of
+from analyzer.watch.course import Course, advance
+from analyzer.watch.finding import Change, Finding
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import fleet
-from analyzer.watch.progress import Progress, advanced, remembered
-from analyzer.watch.ratios import over_peers, speed
-from analyzer.watch.sightings import alarmed_ranks, of_alarms, of_verdict, stalled
+from analyzer.watch.progress import Progress, advanced
+from analyzer.watch.progress import remembered as lately
+from analyzer.watch.ratios import Speed, over_peers, speed
+from analyzer.watch.sightings import alarmed_ranks
 from analyzer.watch.streams import kept, rewound
-from lockstep.watching.archivist import Plan
+from lockstep.watching import sighted
+from lockstep.watching.baselines import kind_of
 from lockstep.watching.diagnoses import Diagnoses
+from lockstep.watching.jobs import Plan
+from lockstep.watching.judging import fresh_runs, judged, remembered
 from lockstep.watching.look import INVENTORY_EVERY, Look, look
 from lockstep.watching.settings import Settings
 
@@ -29,11 +33,6 @@ LOG = logging.getLogger(__name__)
 
 BACK_CHECKS = 60
 """Checks that a first look, or one after a pause, goes back: more than a stream needs to learn."""
-FRESH_CHECKS = 3
-LEAST_FRESH_SECONDS = 45.0
-"""A run whose newest scrape is older than both is not judged."""
-PATIENCE_CHECKS = 12
-"""A GPU that deviates opens a finding after so many, if nothing says that it costs time."""
 OPERATION_PAGES = 32
 """Of a run on more nodes, only the collectors whose pages are read are asked for operations."""
 STEPS_BEFORE = 100
@@ -67,7 +66,7 @@ class Cycles:
         self.diagnoses = Diagnoses(settings)
         self._settings = settings
         self._count = 0
-        self._pages_of_run: dict[str, frozenset[tuple[str, str]]] = {}
+        self._compared: frozenset[str] = frozenset()
 
     def one(self, connection: Connection, failures: int = 0) -> Outcome:
         """One cycle.
@@ -93,30 +92,40 @@ class Cycles:
         )
         speeds = speed(seen.step_rate, members)
         busy = {who.run for who, _ in self.memory.course.open}
-        steps = seen.panel.told["steps"][-1]
-        runs = dict(self.memory.runs)
-        for run, columns in members.columns_of_run.items():
-            most = float(np.nanmax(steps[columns])) if np.isfinite(steps[columns]).any() else 0.0
-            known = runs.get(run)
-            if most or known is None:
-                runs[run] = advanced(known, most, speeds[run].step_seconds, run not in busy, now)
-            self._pages_of_run[run] = _targets(seen, columns)
+        runs = self._runs(seen, speeds, busy)
         course = self.memory.course
         watched = frozenset(who.run for who, _ in (*course.open, *course.waiting))
         reported = alarmed_ranks(alarms, members)
-        self.diagnoses.work(connection, seen, own, runs, _since(alarms, seen), watched)
-        names = hardware.node_names(seen.pages, members)
-        sightings = list(self._sightings(seen, runs, reported, alarms, names))
-        course, change = advance(course, sightings, self._judged(seen), now, settings.pace)
-        after = self.memory.unwritten | {one.folder for one in change.opened}
+        self.diagnoses.work(connection, seen, own, runs, reported, watched)
+        names = hardware.node_names(seen.pages, members, self.memory.nodes)
+        self.memory = replace(
+            self.memory,
+            runs=lately(runs, now),
+            nodes=remembered(self.memory.nodes, names, seen, settings.interval),
+            events=hardware.events(
+                seen.xids, members, names, {run: one.begun for run, one in runs.items()},
+                self.memory.events, now,
+            ),
+        )  # fmt: skip
+        sightings = [
+            *sighted.of_runs(seen, runs, self.diagnoses, reported, alarms, settings),
+            *sighted.of_hardware(seen, self.memory.events, names),
+        ]
+        knows = judged(seen, self.memory, self.diagnoses.last, settings.interval, settings.window)
+        course, change = advance(course, sightings, knows, settings.pace)
+        unwritten = {**self.memory.unwritten, **{one.folder: 1 for one in change.opened}}
+        closings = {one.folder: one.closed for one in change.closed if one.closed is not None}
+        unclosed = {**self.memory.unclosed, **closings}
         self.state = state
-        self.memory = Memory(
+        self.memory = replace(
+            self.memory,
             course=course,
-            runs=remembered(runs, now),
+            pages=self._pages(seen, course),
             inventory=inventory.updated(
                 self.memory.inventory, seen.pages, seen.links, seen.ports, names, now
             ),
-            unwritten=frozenset(after) if settings.out is not None else frozenset(),
+            unwritten={} if settings.out is None else unwritten,
+            unclosed={} if settings.out is None else unclosed,
         )
         known_now = page.Known(
             members=members,
@@ -143,8 +152,7 @@ class Cycles:
         begin = min(finding.onset, seen.now) - self._settings.window
         columns = members.columns_of_run.get(run)
         if columns is None:
-            here = [key for key, node in hardware.node_names(seen.pages, members).items()
-                    if node == finding.who.node]  # fmt: skip
+            here = [key for key, (node, _) in self.memory.nodes.items() if node == finding.who.node]
             chosen = Pages({job: (instance,) for job, instance in here}, part=True)
             return Plan(chosen, {}, begin, seen.now, 0, None)
         suspects = [] if finding.who.rank is None else [finding.who.rank]
@@ -164,6 +172,29 @@ class Cycles:
             verdict=None if judged is None else judged.verdict,
         )
 
+    def _runs(self, seen: Look, speeds: Mapping[str, Speed], busy: set[str]) -> dict[str, Progress]:
+        """How each run goes; of one whose pages are old nothing new is known."""
+        steps, runs = seen.panel.told["steps"][-1], dict(self.memory.runs)
+        fresh = fresh_runs(seen, self._settings.interval)
+        for run, columns in seen.members.columns_of_run.items():
+            most = float(np.nanmax(steps[columns])) if np.isfinite(steps[columns]).any() else 0.0
+            known, seconds = runs.get(run), speeds[run].step_seconds
+            if known is None or (most and run in fresh):
+                runs[run] = advanced(known, most, seconds, run not in busy, seen.now)
+            if not self.memory.nodes:
+                runs[run] = replace(runs[run], begun=0.0)  # the first cycle of all
+        return runs
+
+    def _pages(self, seen: Look, course: Course) -> dict[str, frozenset[tuple[str, str]]]:
+        """Who tells, or told last, of the runs that findings are about."""
+        columns, found = seen.members.columns_of_run, {}
+        for run in {who.run for who, _ in (*course.open, *course.waiting)}:
+            if run in columns:
+                found[run] = _targets(seen, columns[run])
+            elif run in self.memory.pages:
+                found[run] = self.memory.pages[run]
+        return found
+
     def _tested(self, seen: Look) -> tuple[tuple[Alarm, ...], State]:
         state = kept(self.state, seen.now)
         if state.until > seen.now + 2 * self._settings.interval:
@@ -180,72 +211,17 @@ class Cycles:
         passed = watch(arrays, state, self._settings.budget(int(of_node) * len(arrays.metrics)))
         return passed.alarms, passed.state
 
-    def _sightings(
-        self,
-        seen: Look,
-        runs: Mapping[str, Progress],
-        reported: Mapping[str, frozenset[int]],
-        alarms: tuple[Alarm, ...],
-        names: Mapping[tuple[str, str], str],
-    ) -> Iterator[Sighting]:
-        now, members = seen.now, seen.members
-        named: list[Who] = []
-        stopped: set[str] = set()
-        for run in members.runs:
-            judged = self.diagnoses.last.get(run)
-            if judged is None or now - judged.at > self._settings.window:
-                continue
-            for one in of_verdict(judged.verdict, reported.get(run, frozenset()), members, now):
-                if one.kind is Kind.STOP:
-                    if runs[run].since > judged.at:
-                        continue  # it goes on again
-                    stopped.add(run)
-                yield one
-            named += [who_of(run, each) for each in judged.verdict.culprits]
-        patience = PATIENCE_CHECKS * self._settings.interval
-        yield from of_alarms(alarms, members, named, now, patience)
-        for run, columns in members.columns_of_run.items():
-            alive = bool(seen.living[columns].any())
-            if alive and run not in stopped and runs[run].stalled(now):
-                yield stalled(run, runs[run].since, now, members)
-        yield from hardware.xids(seen.xids, members, names)
-        yield from hardware.lost(seen.lost, names, now)
-
-    def _judged(self, seen: Look) -> frozenset[str]:
-        """Runs of which it is known what is wrong now, and runs that are gone."""
-        old = max(LEAST_FRESH_SECONDS, FRESH_CHECKS * self._settings.interval)
-        fresh = {run for run, when in seen.told.items() if seen.now - when <= old}
-        answering = {
-            (labels.get("job", ""), labels.get("instance", ""))
-            for labels, when in seen.pages
-            if seen.now - when <= old
-        }
-        course = self.memory.course
-        for who, _ in (*course.open, *course.waiting):
-            gone = who.run not in seen.told
-            # A run is over when its nodes answer and do not tell of it, not when they are silent.
-            if gone and answering & self._pages_of_run.get(who.run, frozenset(answering)):
-                fresh.add(who.run)
-        return frozenset(fresh | {""}) if answering else frozenset(fresh)
-
     def _baselines(self, seen: Look) -> dict[str, float]:
-        found = {}
+        found, given = {}, self._settings.baselines
         for run, columns in seen.members.columns_of_run.items():
-            world = int(seen.members.world[columns].max())
-            for (workload, ranks), steps in self._settings.baselines.items():
-                if ranks == world and workload in run:
-                    found[run] = steps
+            kind = kind_of(run, int(seen.members.world[columns].max()), given)
+            if kind is None:
+                continue
+            found[run] = given[kind]
+            if run not in self._compared:
+                LOG.warning("run %r is compared with the baseline of %s on %d ranks", run, *kind)
+        self._compared = frozenset(found)
         return found
-
-
-def _since(alarms: tuple[Alarm, ...], seen: Look) -> dict[str, dict[int, float]]:
-    """By run and rank, since when its own time is reported."""
-    found: dict[str, dict[int, float]] = {}
-    for alarm in alarms:
-        for run, ranks in alarmed_ranks((alarm,), seen.members).items():
-            for rank in ranks:
-                found.setdefault(run, {})[rank] = alarm.since
-    return found
 
 
 def _targets(seen: Look, columns: np.ndarray) -> frozenset[tuple[str, str]]:

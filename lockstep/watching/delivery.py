@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from analyzer.act.alertmanager import Alertmanagers
+from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
 from analyzer.load.prometheus import RequestError
 from analyzer.watch.alerts import alerts
 from analyzer.watch.finding import Finding
@@ -26,6 +27,7 @@ class Delivery:
         alertmanagers: URLs of every replica; none = findings are told to nobody.
         out: Folder of the archives; None = there are none, and no post-mortems.
         token_file: As Webhook.
+        addresses: Where alerts point to.
 
     Attributes:
         routes: What is served for Alertmanagers.
@@ -35,10 +37,15 @@ class Delivery:
     """
 
     def __init__(
-        self, watch: Watch, alertmanagers: Sequence[str], out: Path | None, token_file: Path | None
+        self,
+        watch: Watch,
+        alertmanagers: Sequence[str],
+        out: Path | None,
+        token_file: Path | None,
+        addresses: Addresses = PLACEHOLDERS,
     ) -> None:
         unix = SystemClock().wall
-        self._watch = watch
+        self._watch, self._addresses = watch, addresses
         try:
             self._alertmanagers = Alertmanagers(alertmanagers, unix)
         except RequestError as error:
@@ -56,7 +63,7 @@ class Delivery:
     def start(self) -> None:
         """Deliver from now on; what an earlier process left open is told again at once."""
         self._alertmanagers.start()
-        self._alertmanagers.want(alerts(self._watch.findings()))
+        self._alertmanagers.want(alerts(self._watch.findings(), self._addresses))
         if self._post_mortems is not None:
             self._post_mortems.start()
 
@@ -70,7 +77,7 @@ class Delivery:
         self, opened: Sequence[Finding], closed: Sequence[Finding], still: Sequence[Finding]
     ) -> None:
         del closed  # what is no more wanted is resolved
-        self._alertmanagers.want(alerts([*still, *opened]))
+        self._alertmanagers.want(alerts([*still, *opened], self._addresses))
 
     def _told(self, request: Request) -> Reply:
         assert self._webhook is not None

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.attribute import diagnose
+from analyzer.load.places import META_KEY, Places
 from analyzer.load.prometheus import SourceError, read
 from analyzer.load.prometheus.connection import Connection
 from analyzer.pushdown.suspects import Answered
@@ -46,15 +47,18 @@ class Diagnoses:
 
     Attributes:
         last: run -> that verdict.
+        before: run -> the one before it.
         failed_queries: Diagnoses that Prometheus did not answer.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.last: dict[str, Judged] = {}
+        self.before: dict[str, Judged] = {}
         self.failed_queries = 0
         self._settings = settings
         self._tried: dict[str, float] = {}
         self._troubled: dict[str, float] = {}
+        self._places: Places = {}
         self._made = 0
         self._failed = 0
 
@@ -78,6 +82,8 @@ class Diagnoses:
             watched: Runs of which a finding is open or nearly.
         """
         self.last = {run: one for run, one in self.last.items() if run in progress}
+        self._places = self._places if look.places is None else look.places
+        self.before = {run: one for run, one in self.before.items() if run in progress}
         wishes = list(self._wishes(look, progress, alarmed, watched))
         until = monotonic() + SHARE_OF_CYCLE * self._settings.interval
         for wish in due(wishes, self._settings.interval, self._settings.window):
@@ -135,6 +141,8 @@ class Diagnoses:
                 connection, run, chosen.targets, look.now - back, look.now, MOST_SAMPLES,
                 part=chosen.part,
             )  # fmt: skip
+            if self._places:
+                recorded = replace(recorded, meta={**recorded.meta, META_KEY: self._places})
             found = diagnose(recorded)
         except SourceError as error:
             self.failed_queries += 1
@@ -151,6 +159,8 @@ class Diagnoses:
             told = int(np.isfinite(look.step_rate[columns]).sum())
             world = max(len(columns), int(members.world[columns].max()))
             verdict = of_whole_run(found, Answered(told, world))
+        if run in self.last:
+            self.before[run] = self.last[run]
         self.last[run] = Judged(look.now, verdict)
 
 

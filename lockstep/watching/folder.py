@@ -6,7 +6,8 @@ It appears whole, under a temporary name until it is.
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,15 +26,37 @@ from lockstep.watching.operations import Operations
 
 UNDER_WAY = ".under-way-"
 """How the name of a folder begins that is not whole yet."""
+RECORD = (
+    contract.RUN_FILE, contract.RANKS_FILE, contract.SAMPLES_FILE, contract.STEPS_FILE,
+    contract.OPS_FILE,
+)  # fmt: skip
+"""Files that say what happened, not what is thought of it."""
 
 
-def write(
-    out: Path, finding: Finding, run: Run | None, operations: Operations, begin: float
-) -> Path:
-    """Write everything but the verdict under a temporary name, and return that folder.
+@contextmanager
+def unfinished(out: Path, finding: Finding) -> Iterator[Path]:
+    """A folder under a temporary name; what was not published of it goes at the end.
+
+    Raises:
+        OSError: The disk is full or not writable.
+    """
+    parent = (out / finding.folder).parent
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=UNDER_WAY, dir=parent))
+    try:
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def fill(
+    folder: Path, finding: Finding, run: Run | None, operations: Operations, begin: float
+) -> None:
+    """Write everything but the verdict.
 
     Args:
-        out: Folder of all archives.
+        folder: Of `unfinished`.
         finding: What it is about.
         run: As Prometheus recorded it; None = nothing of it could be read.
         operations: What the collectors gave.
@@ -42,10 +65,6 @@ def write(
     Raises:
         OSError: The disk is full or not writable.
     """
-    place = out / finding.folder
-    place.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=UNDER_WAY, dir=place.parent))
-    folder.chmod(0o755)
     if run is not None:
         samples = pa.Table.from_pandas(
             run.samples, arrow_schema(contract.SAMPLES), preserve_index=False
@@ -63,7 +82,26 @@ def write(
     about = json.dumps(_about(finding, operations, begin), indent=2, ensure_ascii=False)
     write_whole(folder / contract.RUN_FILE, about + "\n")
     finding_folders.write(folder, finding_json(finding))
-    return folder
+
+
+def link(first: Path, folder: Path, finding: Finding) -> None:
+    """Write everything but the verdict, with the record of another archive.
+
+    Args:
+        first: That archive; it may be removed later, since the files are linked.
+        folder: Of `unfinished`.
+        finding: What it is about; its `finding.json` names the other archive.
+
+    Raises:
+        OSError: The disk is full or not writable.
+    """
+    for name in RECORD:
+        if (first / name).exists():
+            try:
+                (folder / name).hardlink_to(first / name)
+            except OSError:  # not every filesystem has links
+                shutil.copyfile(first / name, folder / name)
+    finding_folders.write(folder, {**finding_json(finding), "record_of": first.name})
 
 
 def publish(folder: Path, out: Path, finding: Finding) -> Path:

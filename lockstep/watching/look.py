@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.load.places import Places
 from analyzer.load.prometheus.connection import Connection
 from analyzer.load.prometheus.decoding import Series, decode
 from analyzer.load.prometheus.labels import number
+from analyzer.load.prometheus.node_labels import places
 from analyzer.watch import questions as ask
+from analyzer.watch.hardware import EVENT_SECONDS
 from analyzer.watch.members import Members, members
 from analyzer.watch.panel import (
     CLOCK,
@@ -30,8 +33,6 @@ Answer = list[tuple[Mapping[str, str], float]]
 RATE_CHECKS = 20
 LEAST_RATE_SECONDS = 60.0
 """A rate needs two scrapes: 15 s apart, as a rule, however often this looks."""
-XID_SECONDS = 3600.0
-"""An XID is a finding for so long."""
 INVENTORY_EVERY = 20
 """Looks: links and ports are counted once in so many."""
 
@@ -55,6 +56,7 @@ class Look:
         xids: Labels and unix seconds of the hardware's errors, those of the last hour.
         links, ports: Labels and how many NVLinks are up, and whether the port is active; None =
             not asked this time.
+        places: Where nodes stand; None = not asked this time.
     """
 
     now: float
@@ -72,6 +74,7 @@ class Look:
     xids: Answer
     links: Answer | None
     ports: Answer | None
+    places: Places | None
 
 
 def look(
@@ -84,7 +87,7 @@ def look(
         since: Unix seconds of the last check that was judged; -inf = none was.
         interval: Seconds between two checks.
         most: Checks to look back at most.
-        inventory: Whether to count links and ports.
+        inventory: Whether to count links and ports, and to ask where nodes stand.
 
     Raises:
         SourceError: Prometheus does not answer, or not whole.
@@ -131,9 +134,10 @@ def look(
         stopped=ranks_by_run(told(ask.STOPPED)),
         pages=told(ask.PAGES),
         lost=told(ask.LOST),
-        xids=[(labels, when) for labels, when in told(ask.XIDS) if now - when < XID_SECONDS],
+        xids=[(labels, when) for labels, when in told(ask.XIDS) if now - when < EVENT_SECONDS],
         links=told(ask.LINKS) if inventory else None,
         ports=told(ask.PORTS) if inventory else None,
+        places=places(connection, now) if inventory else None,
     )
 
 

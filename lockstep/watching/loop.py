@@ -19,6 +19,7 @@ from lockstep.diagnosis import exit_code
 from lockstep.watching import memory_files
 from lockstep.watching.archivist import Archivist
 from lockstep.watching.cycle import Cycles, Outcome
+from lockstep.watching.jobs import Plan
 from lockstep.watching.memory_of_process import resident_bytes
 from lockstep.watching.settings import Settings
 from lockstep.watching.trouble import bug
@@ -31,6 +32,8 @@ LONGEST_PAUSE_CYCLES = 20
 LEAST_ANSWER_SECONDS = 30.0
 ANSWER_CYCLES = 2.0
 """An answer may take so many intervals: then a cycle is missed, and that is said."""
+TRIES_WITH_OPERATIONS = 1
+NO_OPERATIONS = "no operations: a process that fetched them ended before this archive was written"
 
 OnChange = Callable[[Sequence[Finding], Sequence[Finding], Sequence[Finding]], None]
 """Called after every cycle with what opened, what closed, and what is open since before."""
@@ -153,12 +156,17 @@ class Watch:
             finding: Of a live run.
 
         Raises:
-            OSError: It cannot be written, or there is no folder for archives.
+            OSError: It cannot be written, there is no folder for archives, or the archive of our own
+                finding about this place is still to be written.
         """
         with self._lock:
             last = self._last
         if last is None or self._settings.out is None:
             raise OSError("no archives are written; give --out DIR")
+        who, owed = replace(finding.who, link=None), self._cycles.memory.unwritten
+        for one in self.findings():
+            if one.folder in owed and who == replace(one.who, link=None):
+                raise OSError(f"the archive {one.folder} about it is still to be written")
         return self._archivist.write(finding, self._cycles.plan(finding, last.look, last.known.own))
 
     def wait(self, seconds: float) -> bool:
@@ -211,33 +219,55 @@ class Watch:
         change = outcome.change
         self._opened += len(change.opened)
         self._settle()
+        owed = self._owed(change, outcome)
         self._save()
         for finding in change.opened:
             LOG.warning("opened %r: %s", finding.folder, shown(finding.sentence))
             self._archivist.opened(finding, outcome.plans[finding.folder])
         for finding in change.closed:
             LOG.warning("closed %r", finding.folder)
-            self._archivist.closed(finding)
-        self._owed(change, outcome)
+            self._archivist.closed(finding.folder, outcome.look.now)
+        for finding, plan in owed:
+            self._archivist.opened(finding, plan)
         for hook in self.on_change:
             try:
                 hook(change.opened, change.closed, change.still)
             except Exception as error:  # noqa: BLE001 - who is told must not end who watches
                 bug("a finding was not handed on", error)
 
-    def _owed(self, change: Change, outcome: Outcome) -> None:
-        """Archives that an earlier process did not get to: begun anew in the first cycle."""
+    def _owed(self, change: Change, outcome: Outcome) -> list[tuple[Finding, Plan]]:
+        """What an earlier process did not get to: begun anew in the first cycle."""
         if self._begun - self._failed_cycles > 1 or self._settings.out is None:
-            return
-        for finding in change.still:
-            if finding.folder in self._cycles.memory.unwritten:
-                plan = self._cycles.plan(finding, outcome.look, outcome.known.own)
-                self._archivist.opened(finding, plan)
+            return []
+        memory, new = self._cycles.memory, {one.folder for one in change.opened}
+        begun = {one.folder: one for one in change.still if one.folder in memory.unwritten}
+        for folder, when in memory.unclosed.items():
+            if folder not in {one.folder for one in change.closed}:
+                self._archivist.closed(folder, when)
+        # Of what closed in between nobody knows any more what belongs into its archive.
+        counted = {
+            folder: tries + (folder in begun)
+            for folder, tries in memory.unwritten.items()
+            if folder in begun or folder in new
+        }
+        self._cycles.memory = replace(memory, unwritten=counted)
+        plans = []
+        for finding in begun.values():
+            plan = self._cycles.plan(finding, outcome.look, outcome.known.own)
+            if counted[finding.folder] > TRIES_WITH_OPERATIONS:
+                plan = replace(plan, collectors={}, lacks=(*plan.lacks, NO_OPERATIONS))
+            plans.append((finding, plan))
+        return plans
 
     def _settle(self) -> None:
-        memory, written = self._cycles.memory, self._archivist.done()
-        if written:
-            self._cycles.memory = replace(memory, unwritten=memory.unwritten - written)
+        memory = self._cycles.memory
+        written, closed = self._archivist.done()
+        if written or closed:
+            self._cycles.memory = replace(
+                memory,
+                unwritten={name: n for name, n in memory.unwritten.items() if name not in written},
+                unclosed={name: t for name, t in memory.unclosed.items() if name not in closed},
+            )
 
     def _save(self) -> None:
         folder = self._settings.state

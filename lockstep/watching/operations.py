@@ -1,6 +1,7 @@
 """The operations of a finding's steps, fetched from the collectors before they are overwritten."""
 
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -17,9 +18,12 @@ from collector.recorder.rows import AnswerError, RankAnswer, rank_answers
 SECONDS = 5.0
 """For all collectors together."""
 CONNECT_SECONDS = 2.0
-MAX_BYTES = 32 << 20
-"""A collector gives 2 MB a rank at most."""
+MAX_BYTES = 64 << 20
+"""Of all collectors together, 2 MB a rank; Python needs three times as much while it reads them."""
+AT_ONCE = 8
+"""Collectors that are asked at the same time; who comes first has the bytes."""
 CHUNK = 1 << 18
+TOO_MUCH = "all answers together are too large"
 SERVICE = "collector"
 """Credentials: LOCKSTEP_COLLECTOR_TOKEN, or LOCKSTEP_COLLECTOR_USER and _PASSWORD."""
 
@@ -40,44 +44,80 @@ class Operations:
     asked: int = 0
 
 
-def fetch(pages: Sequence[str], run: str, from_step: int, seconds: float = SECONDS) -> Operations:
-    """Ask every collector at the same time, until the deadline; never raises for what one does.
+class _Budget:
+    """Bytes that all answers together may have; used by several threads."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._lock = threading.Lock()
+
+    def spend(self, size: int) -> None:
+        """Take a part of an answer in, or raise _NothingError."""
+        with self._lock:
+            if size > self._left:
+                raise _NothingError(TOO_MUCH)
+            self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """Of an answer that was given up."""
+        with self._lock:
+            self._left += size
+
+
+def fetch(
+    pages: Sequence[str],
+    run: str,
+    from_step: int,
+    seconds: float = SECONDS,
+    most: int = MAX_BYTES,
+) -> Operations:
+    """Ask some collectors at a time, until the deadline; never raises for what one does.
 
     Args:
-        pages: Addresses of their pages, as Prometheus scrapes them.
+        pages: Addresses of their pages, as Prometheus scrapes them, the most important first.
         run: The run's id.
         from_step: The first step that is wanted.
         seconds: For all.
+        most: Bytes of all answers together.
     """
     query = f"run={quote(run, safe='')}&from_step={max(0, from_step)}"
     due = monotonic() + seconds
+    budget = _Budget(most)
     given: dict[str, list[RankAnswer]] = {}
     silent = dict.fromkeys(pages, "it did not answer in time")
+    todo = deque(silent)
 
-    def ask(page: str) -> None:
-        try:
-            given[page] = _ask(page, query, run, due)
-        except _NothingError as error:
-            silent[page] = str(error)
+    def ask() -> None:
+        while monotonic() < due:
+            try:
+                page = todo.popleft()
+            except IndexError:
+                return
+            try:
+                given[page] = _ask(page, query, run, due, budget)
+            except _NothingError as error:
+                silent[page] = str(error)
 
     # Daemons: who has not answered by then is not waited for, not even at the end of the program.
-    threads = [threading.Thread(target=ask, args=(page,), daemon=True) for page in silent]
+    count = min(AT_ONCE, len(silent))
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, due - monotonic()))
+    todo.clear()
     in_time = dict(given)
     answers = [answer for page in in_time for answer in in_time[page]]
     steps, ops = Follower().take(answers, 0, 0.0, last=True) if answers else ([], [])
     why = {page: words for page, words in dict(silent).items() if page not in in_time}
-    return Operations(steps, ops, why, len(threads))
+    return Operations(steps, ops, why, len(silent))
 
 
 class _NothingError(Exception):
     """A collector gave nothing; the message says why."""
 
 
-def _ask(page: str, query: str, run: str, due: float) -> list[RankAnswer]:
+def _ask(page: str, query: str, run: str, due: float, budget: _Budget) -> list[RankAnswer]:
     """The ranks of one collector."""
     try:
         where = _collector(page)
@@ -89,17 +129,26 @@ def _ask(page: str, query: str, run: str, due: float) -> list[RankAnswer]:
                 raise _NothingError("it has no rank of this run any more")
             if response.status_code != requests.codes.ok:
                 raise _NothingError(f"it answers {response.status_code}")
-            parts, size = [], 0
-            for part in response.iter_content(CHUNK):
-                parts.append(part)
-                size += len(part)
-                if size > MAX_BYTES or monotonic() > due:
-                    raise _NothingError("its answer takes too long or is too large")
-        return rank_answers(b"".join(parts), run)
+            body = _body(response, due, budget)
+        return rank_answers(body, run)
     except AnswerError:
         raise _NothingError("its answer is not as agreed") from None
     except (requests.RequestException, OSError, ValueError) as error:
         raise _NothingError(f"it cannot be asked ({type(error).__name__})") from None
+
+
+def _body(response: requests.Response, due: float, budget: _Budget) -> bytes:
+    parts: list[bytes] = []
+    try:
+        for part in response.iter_content(CHUNK):
+            budget.spend(len(part))
+            parts.append(part)
+            if monotonic() > due:
+                raise _NothingError("its answer takes too long")
+    except BaseException:
+        budget.give_back(sum(map(len, parts)))
+        raise
+    return b"".join(parts)
 
 
 def _collector(page: str) -> Access:

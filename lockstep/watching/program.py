@@ -19,6 +19,7 @@ from collector.config import ConfigError
 from collector.config.values import address
 from collector.contract.words import ExitCode
 from collector.exporter.page import Form, render
+from lockstep.addresses import addresses
 from lockstep.output import data, fail, note
 from lockstep.watching.baselines import steps_per_second
 from lockstep.watching.delivery import Delivery
@@ -61,8 +62,9 @@ def serve(asked: Asked) -> int:
             folder cannot be used.
     """
     _log()
+    where = addresses(os.environ)
     watch = Watch(_settings(asked))
-    delivery = Delivery(watch, asked.alertmanagers, asked.out, asked.webhook_token)
+    delivery = Delivery(watch, asked.alertmanagers, asked.out, asked.webhook_token, where)
     server = _server(asked.listen, [*_routes(watch), *delivery.routes])
     ended = threading.Event()
     # A daemon: a cycle that waits for a slow Prometheus must not keep the process.

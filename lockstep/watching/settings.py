@@ -11,6 +11,8 @@ from analyzer.watch.course import Pace
 WINDOW_CHECKS = 40
 LEAST_WINDOW_SECONDS = 120.0
 CLOSE_CHECKS = 20
+LEAST_CLOSE_SECONDS = 120.0
+"""Also where cycles are short: a few that took long, or found nothing, say little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class Settings:
 
         A finding that was not seen for five minutes at 15 s is over.
         """
-        return Pace(confirm=self.window, close=CLOSE_CHECKS * self.interval)
+        close = max(LEAST_CLOSE_SECONDS, CLOSE_CHECKS * self.interval)
+        return Pace(confirm=self.window, close=close)
 
     def budget(self, streams: int) -> Budget:
         """Of the sequential test, for nodes with so many streams."""

@@ -34,6 +34,11 @@ def at_once(rule: Rule) -> Rule:
     return {name: value for name, value in rule.items() if name != "for"}
 
 
+def no_longer(rule: Rule) -> Rule:
+    """Ends with its expression."""
+    return {name: value for name, value in rule.items() if name != "keep_firing_for"}
+
+
 def moved(at: re.Match[str], value: float) -> Callable[[Rule], Rule]:
     """Another number in place of one that something is compared with."""
 
@@ -51,6 +56,8 @@ def mutations(case: Case) -> Iterator[tuple[str, Callable[[Rule], Rule]]]:
     yield "always fires", always
     if alert.wait:
         yield "does not wait", at_once
+    if alert.keep:
+        yield "ends with its expression", no_longer
     for at in _THRESHOLD.finditer(alert.expression):
         number = float(at["number"])
         words = f"{alert.expression[: at.end()].splitlines()[-1].strip()[-60:]} becomes"

@@ -63,7 +63,8 @@ def _written(folder: Path, case: Case, mutated: Mutation) -> tuple[str, str]:
     """
     group, alert = found(case)
     rule: Rule = {"alert": alert.full_name, "expr": alert.expression, "labels": labels(alert)}
-    rule = mutated(rule | ({"for": alert.wait} if alert.wait else {}))
+    lasting = {"for": alert.wait, "keep_firing_for": alert.keep}
+    rule = mutated(rule | {name: time for name, time in lasting.items() if time})
     recordings = [
         {"record": one.name, "expr": one.expression}
         for other in GROUPS

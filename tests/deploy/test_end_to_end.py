@@ -4,6 +4,7 @@ Prometheus and Alertmanager are Debian's, the collectors, `lockstep watch` and t
 every command and file is the one of deploy/standalone but for its documented values.
 """
 
+import html
 import json
 import shutil
 import time
@@ -44,6 +45,7 @@ def test_the_post_mortem_of_a_slow_rank_is_written_from_its_alert(tmp_path) -> N
     [alert] = [each for each in finding["alerts"] if each["name"] == "LockstepFinding"]
     verdict = json.loads((folder / "verdict.json").read_text())
     page = (folder / "report.html").read_text()
+    report = json.loads((folder / "report.json").read_text())
 
     assert (run.name, SLOW, f"node-{SLOW}") == tuple(
         finding["key"][name] for name in ("run", "rank", "node")
@@ -53,17 +55,23 @@ def test_the_post_mortem_of_a_slow_rank_is_written_from_its_alert(tmp_path) -> N
     )
     assert finding["onset"] <= finding["opened"] <= alert["starts_at"] + 0.001 <= alert["received"]
     assert [SLOW] == [culprit["rank"] for culprit in verdict["culprits"]]
-    assert f"ank {SLOW}" in page
+    assert [SLOW] == [culprit["rank"] for culprit in report["verdict"]["culprits"]]
+    assert report["title"].startswith(f"Rank {SLOW} on node-{SLOW} ")
+    assert report["title"] in html.unescape(page)
+    assert finding["sentence"] in html.unescape(page)
     assert (folder / "report.md").exists()
     assert (folder / "ops.parquet").exists()
 
 
 def reported(there: Standalone, run: str) -> Path:
-    """The archive of the first page about the run, once its post-mortem is there."""
+    """The archive of the first page about the run, once its post-mortem is there.
+
+    Its report.json is written last.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         for folder, finding in finding_folders.findings(there.archives, [run]):
-            if finding["key"]["tier"] == "page" and (folder / "report.html").exists():
+            if finding["key"]["tier"] == "page" and (folder / "report.json").exists():
                 return folder
         time.sleep(0.2)
     raise AssertionError(f"no post-mortem; watch said:\n{there.log('watch')}")

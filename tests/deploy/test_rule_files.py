@@ -9,7 +9,7 @@ import yaml
 
 from analyzer.alert_rules.groups import ALERTS, GROUPS
 from analyzer.alert_rules.render import annotations, labels
-from analyzer.alert_rules.shape import DASHBOARDS, RUNBOOKS
+from analyzer.alert_rules.shape import Addresses
 from collector.contract import alerted
 from lockstep.rule_files import rule_files
 from tests.deploy.promtool import program
@@ -31,10 +31,22 @@ def test_the_file_says_what_the_entries_say():
     written = [rule for group in groups("lockstep-alerts.rules.yml") for rule in group["rules"]]
 
     assert {
-        alert.full_name: (alert.expression, alert.wait, labels(alert), annotations(alert))
+        alert.full_name: (
+            alert.expression,
+            alert.wait,
+            alert.keep,
+            labels(alert),
+            annotations(alert),
+        )
         for alert in ALERTS
     } == {
-        rule["alert"]: (rule["expr"], rule.get("for", ""), rule["labels"], rule["annotations"])
+        rule["alert"]: (
+            rule["expr"],
+            rule.get("for", ""),
+            rule.get("keep_firing_for", ""),
+            rule["labels"],
+            rule["annotations"],
+        )
         for rule in written
         if "alert" in rule
     }
@@ -52,11 +64,12 @@ def test_the_object_has_the_groups_of_the_plain_file(name: str):
 
 
 def test_every_alert_points_to_its_runbook_and_a_dashboard():
+    where = Addresses(runbooks="https://wiki/r", dashboards="https://grafana/d")
     for alert in ALERTS:
-        told = annotations(alert)
+        told = annotations(alert, where)
 
-        assert f"{RUNBOOKS}/{alert.full_name}.md" == told["runbook_url"]
-        assert told["dashboard_url"].startswith(f"{DASHBOARDS}/lockstep-")
+        assert f"https://wiki/r/{alert.full_name}.md" == told["runbook_url"]
+        assert told["dashboard_url"].startswith("https://grafana/d/lockstep-")
         assert told["threshold_source"]
 
 

@@ -103,6 +103,15 @@ def test_the_collector_has_the_options_of_its_service(tmp_path) -> None:
     assert "--state-dir" in {flag.option for flag in FLAGS}
 
 
+def test_a_collector_that_another_machine_scrapes_is_told_where_to_listen() -> None:
+    readme = (FILES / "README.md").read_text()
+    [listen] = re.findall(r"`LOCKSTEP_COLLECTOR_LISTEN=(\S+)`", readme)
+
+    assert "0.0.0.0:9410" == listen
+    assert readme.index("LOCKSTEP_COLLECTOR_LISTEN") < readme.index('"gpu-17:9410"')
+    assert DEFAULT_LISTEN.port == int(listen.partition(":")[2])
+
+
 @pytest.mark.prometheus
 def test_prometheus_and_alertmanager_understand_their_files(tmp_path) -> None:
     there = Standalone(tmp_path)

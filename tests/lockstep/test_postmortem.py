@@ -19,7 +19,7 @@ XID = Told("f1", True, {"alertname": "LockstepGpuXidFatal", "node": "node-2", "g
            {"summary": "XID 79 on node-2."}, 5000.0, None)  # fmt: skip
 SLOW = Told("f2", True, {"alertname": "LockstepFinding", "run": "gpt", "node": "node-2",
             "rank": "2", "cause": "thermal", "tier": "page"}, {}, 5000.0, None)  # fmt: skip
-FRESH = "19700101T012321Z-LockstepGpuXidFatal"
+FRESH = "19700101T012321Z-LockstepGpuXidFatal-node-2-gpu-0-f1"
 
 
 class Scene:
@@ -166,7 +166,7 @@ def test_a_finding_whose_archive_never_comes_gets_one_of_its_alert(scene, monkey
     monkeypatch.setattr(postmortem, "PATIENCE_SECONDS", 0.0)
     scene.told(SLOW)
 
-    assert ["19700101T012321Z-LockstepFinding"] == scene.reports
+    assert ["19700101T012321Z-LockstepFinding-node-2-rank-2-f2"] == scene.reports
 
 
 @pytest.mark.parametrize("labels", [{"run": "../../etc"}, {"node": "<b>\n"}, {}])
@@ -208,6 +208,43 @@ def test_an_alert_that_came_to_nothing_is_tried_again_when_it_is_told_again(scen
     scene.told(XID)
 
     assert [FRESH] == scene.reports
+
+
+def test_a_report_that_failed_is_written_when_its_alert_is_told_again(scene) -> None:
+    scene.finding("ours", node="node-2")
+    scene.wrong = OSError(28, "No space left on device")
+    scene.told(XID)
+    scene.wrong = None
+    scene.told(XID)
+
+    assert ["ours"] == scene.reports
+
+
+def test_the_end_says_which_alerts_got_nothing(scene, caplog) -> None:
+    scene.told(SLOW, replace(SLOW, fingerprint="f3"))
+    scene.post_mortems.stop()
+
+    assert (
+        "2 alerts have no post-mortem yet, and this process ends: 'LockstepFinding'"
+        == caplog.records[-1].getMessage()
+    )
+
+
+def test_a_new_process_writes_the_reports_that_the_one_before_noted(scene, tmp_path) -> None:
+    scene.finding("quiet", node="node-1")
+    scene.finding("ours", node="node-2")
+    scene.wrong = OSError(28, "No space left on device")
+    scene.told(XID)
+    after, written = Scene(tmp_path), threading.Event()
+    after.post_mortems = PostMortems(
+        Watched(tmp_path, after._live, after._archive), lambda: 5001.0,
+        lambda folder: (after._report(folder), written.set()),
+    )  # fmt: skip
+    after.post_mortems.start()
+
+    assert written.wait(10)
+    after.post_mortems.stop()
+    assert ["ours"] == after.reports
 
 
 def test_what_does_not_fit_is_refused_whole(scene) -> None:

@@ -74,3 +74,30 @@ def test_a_folder_that_cannot_be_written_is_bad_input(lockstep, tmp_path):
 
 def test_writing_and_checking_exclude_each_other(lockstep, tmp_path):
     assert 64 == lockstep("rules", "--out", tmp_path, "--check", FILE).code
+
+
+def test_alerts_point_to_the_addresses_of_the_environment_and_a_check_too(
+    lockstep, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("LOCKSTEP_RUNBOOKS_URL", "https://wiki.example/r")
+    monkeypatch.setenv("LOCKSTEP_DASHBOARDS_URL", "https://grafana.example/d/")
+    lockstep("rules", "--out", tmp_path)
+    checked = lockstep("rules", "--check", tmp_path)
+    one = lockstep("rules", "--check", tmp_path / "lockstep-alerts.rules.yml")
+    monkeypatch.delenv("LOCKSTEP_RUNBOOKS_URL")
+    elsewhere = lockstep("rules", "--check", tmp_path)
+    text = (tmp_path / "lockstep-alerts.rules.yml").read_text()
+
+    assert (0, 0, 65) == (checked.code, one.code, elsewhere.code)
+    assert '"https://wiki.example/r/LockstepGpuLost.md"' in text
+    assert '"https://grafana.example/d/lockstep-node?var-node=' in text
+    assert "lockstep.example" not in text
+
+
+def test_an_address_that_is_none_is_a_usage_error(lockstep, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_DASHBOARDS_URL", "grafana")
+    answer = lockstep("rules", "--out", tmp_path / "new")
+
+    assert (64, "") == (answer.code, answer.out)
+    assert "LOCKSTEP_DASHBOARDS_URL is 'grafana'" in answer.err
+    assert not (tmp_path / "new").exists()

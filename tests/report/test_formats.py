@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.alert_rules.shape import RUNBOOKS
+from analyzer.alert_rules.shape import PLACEHOLDERS
 from analyzer.attribute import Diagnosis
 from analyzer.detectors.peers import Peers
 from analyzer.detectors.waits import Waits
@@ -91,7 +91,7 @@ def test_links_lead_into_the_page_and_to_runbooks_only(
     tags = Tags(page(document(straggler(node=HOSTILE, text=HOSTILE))))
     told = [value or "" for name, value in tags.attributes if name == "href"]
 
-    assert [f"{RUNBOOKS}/LockstepGpuThermalViolation.md"] == [
+    assert [PLACEHOLDERS.runbook("LockstepGpuThermalViolation")] == [
         each for each in told if not each.startswith("#")
     ]
 

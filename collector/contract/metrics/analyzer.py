@@ -60,8 +60,9 @@ NODE_HEALTH = Metric(
     " tier record counting half.",
 )  # fmt: skip
 FINDING_ACTIVE = Metric(
-    "lockstep_finding_active", _G, ("run", "node", "rank", "gpu", "cause", "tier"),
-    "1 for each open finding; labels that do not apply are empty; tier = page or record.",
+    "lockstep_finding_active", _G, ("run", "node", "rank", "gpu", "link", "cause", "tier"),
+    "1 for each open finding; labels that do not apply are empty; tier = page or record; link = the"
+    " link, or the leaf or rack that nodes share.",
 )  # fmt: skip
 
 LAST_EVALUATION = Metric(

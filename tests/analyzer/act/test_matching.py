@@ -60,6 +60,24 @@ def test_the_alert_of_a_finding_belongs_to_exactly_that() -> None:
     assert None is best(of_finding(**labels | {"cause": "ecc"}), ["gpt"], [exact])
 
 
+def test_two_links_have_an_alert_each() -> None:
+    labels = {"link": "node-2 mlx5_1", "cause": "xid", "tier": "page"}
+    every = [finding(link="node-2 mlx5_0"), finding(link="node-2 mlx5_1")]
+
+    assert 1 == best(of_finding(**labels), ["gpt"], every)
+    assert None is best(of_finding(**labels), ["gpt"], every[:1])
+
+
+def test_the_alert_of_a_finding_that_opens_again_is_not_the_closed_one_s() -> None:
+    labels = {"node": "node-2", "cause": "xid", "tier": "page"}
+    before = finding(4000.0, closed=4999.0, node="node-2")
+    again = finding(5000.0, node="node-2")
+
+    assert None is best(of_finding(**labels), ["gpt"], [before])
+    assert 1 == best(of_finding(**labels), ["gpt"], [before, again])
+    assert 0 == best(of_finding(**labels), ["gpt"], [finding(closed=5000.0, node="node-2")])
+
+
 def test_an_alert_that_is_noted_somewhere_is_found_there_again() -> None:
     away = noted(finding(node="node-7"), FIRES, 5001.0)
 

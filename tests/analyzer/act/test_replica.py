@@ -144,6 +144,24 @@ def test_one_that_hangs_does_not_keep_the_other_waiting(server, alert, clock) ->
     assert [1, 1] == [len(each.bodies) for each in (slow, quick)]
 
 
+def test_all_are_told_to_end_before_any_is_waited_for(clock, monkeypatch) -> None:
+    done: list[tuple[str, float]] = []
+
+    class Hanging(Replica):
+        def end(self) -> None:
+            done.append(("end", 0.0))
+
+        def join(self, seconds: float) -> None:
+            done.append(("join", seconds))
+            monkeypatch.setattr("analyzer.act.alertmanager.time.monotonic", lambda: 1e9)
+
+    monkeypatch.setattr("analyzer.act.alertmanager.Replica", Hanging)
+    Alertmanagers(["http://127.0.0.1:9"] * 3, clock.unix).stop()
+
+    assert ["end"] * 3 + ["join"] * 3 == [what for what, _ in done]
+    assert [0.0, 0.0] == [seconds for _, seconds in done[-2:]]
+
+
 def test_too_many_findings_are_counted_and_said(alert, clock, caplog) -> None:
     every = [alert(f"node-{number}") for number in range(MAX_ALERTS + 2)]
     both = Alertmanagers(["http://127.0.0.1:9"], clock.unix)
@@ -170,16 +188,19 @@ def test_text_that_utf_8_cannot_say_is_sent_all_the_same(server, replica) -> Non
     assert [{"run": "half ?"}] == [body[0]["labels"] for body in there.bodies]
 
 
+@pytest.mark.parametrize(
+    ("ahead", "own"), [(-600.0, "2027-01-15T07:54:00"), (600.0, "2027-01-15T08:14:00")]
+)
 def test_an_alertmanager_with_another_clock_is_told_its_own_times(
-    replica, server, alert, clock, caplog
+    replica, server, alert, clock, caplog, ahead, own
 ) -> None:
     there = server()
-    there.clock = clock.unix() - 600.0
+    there.clock = clock.unix() + ahead
     to = replica(there.url)
     to.want([alert()])
     to.work()
     ends = [body[0]["endsAt"] for body in there.bodies]
 
-    assert ["2027-01-15T08:04:00.000+00:00", "2027-01-15T07:54:00.000+00:00"] == ends
+    assert ["2027-01-15T08:04:00.000+00:00", f"{own}.000+00:00"] == ends
     assert 1 == to.counts["delivered"]
-    assert f"the clock of Alertmanager {there.url} is -600 s from ours" in caplog.text
+    assert f"the clock of Alertmanager {there.url} is {ahead:+.0f} s from ours" in caplog.text

@@ -6,7 +6,7 @@ from dataclasses import replace
 from analyzer.act.alert import postable
 from analyzer.act.webhook import Told
 from analyzer.alert_rules.groups import GROUPS
-from analyzer.alert_rules.shape import BY_TIER
+from analyzer.alert_rules.shape import BY_TIER, Addresses
 from analyzer.run import Fact
 from analyzer.watch.alerts import alert, alerts, of_alert
 from analyzer.watch.finding import Finding, Kind, Tier, Who
@@ -25,7 +25,7 @@ def test_an_alert_has_the_labels_and_the_severity_of_the_rule() -> None:
         one for group in GROUPS for one in group.rules
         if getattr(one, "full_name", "") == "LockstepFinding"
     ]  # fmt: skip
-    [by] = re.findall(r"max by \(([^)]*)\)", rule.expression)
+    by, *_ = re.findall(r"max by \(([^)]*)\)", rule.expression)
     told = alert(SLOW)
 
     assert {"alertname", "severity", *by.split(", ")} == told.labels.keys()
@@ -45,7 +45,15 @@ def test_people_read_the_sentence_and_three_facts_of_each_side() -> None:
         == told["description"]
     )
     assert "gpt/19700101T001640Z-rank-5" == told["archive"]
-    assert told["runbook_url"].endswith("/LockstepFinding.md")
+
+
+def test_an_alert_points_to_where_runbooks_and_dashboards_are() -> None:
+    where = Addresses(runbooks="https://wiki/r", dashboards="https://grafana/d")
+    [told] = alerts([SLOW], where)
+
+    assert ("https://wiki/r/LockstepFinding.md", "https://grafana/d/lockstep-run?var-run=gpt") == (
+        told.annotations["runbook_url"], told.annotations["dashboard_url"],
+    )  # fmt: skip
 
 
 def test_what_does_not_apply_is_no_label() -> None:
@@ -55,6 +63,12 @@ def test_what_does_not_apply_is_no_label() -> None:
         "alertname": "LockstepFinding", "node": "node-2", "cause": "thermal", "tier": "page",
         "severity": "critical",
     } == sent["labels"]  # fmt: skip
+
+
+def test_two_links_are_two_alerts() -> None:
+    links = [replace(SLOW, who=Who("gpt", None, None, None, name)) for name in ("a", "b")]
+
+    assert ["a", "b"] == [alert(one).labels["link"] for one in links]
 
 
 def test_hostile_names_stay_one_part_of_an_address() -> None:
@@ -83,3 +97,20 @@ def test_an_alert_of_a_rule_becomes_a_finding_that_is_closed() -> None:
     )  # fmt: skip
     assert "The alert LockstepGpuXidFatal fires." == finding.sentence
     assert ".." not in finding.folder.split("/")
+
+
+def test_alerts_of_one_notification_have_an_archive_each() -> None:
+    every = [
+        Told(fingerprint, True, {"alertname": "LockstepGpuXidFatal", **labels}, {}, 5000.0, None)
+        for fingerprint, labels in (
+            ("58a2b3c4d5e6f708", {"node": "node-1", "gpu": "0"}),
+            ("68a2b3c4d5e6f708", {"node": "node-1", "gpu": "1"}),
+            ("78a2b3c4d5e6f708", {"node": "node-2", "rank": "9"}),
+            ("88a2b3c4d5e6f708", {"node": "node-2", "rank": "9", "uuid": "GPU-1"}),
+            ("98a2b3c4d5e6f708", {}),
+        )
+    ]
+    folders = [of_alert(told, "gpt", 5001.0).folder for told in every]
+
+    assert "gpt/19700101T012321Z-LockstepGpuXidFatal-node-1-gpu-0-58a2b3c4" == folders[0]
+    assert len(every) == len(set(folders))

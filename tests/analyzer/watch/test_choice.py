@@ -11,6 +11,15 @@ def test_of_a_small_run_every_page_is_read(ranks):
     assert (4, False) == (len(found.targets["lockstep"]), found.part)
 
 
+def test_the_suspects_page_comes_first(ranks):
+    ratio = np.ones(8)
+    ratio[2] = 1.3
+
+    found = pages(ranks(4, 2), "gpt-1", [6], ratio)
+
+    assert ["10.0.0.3:9410", "10.0.0.1:9410"] == list(found.targets["lockstep"][:2])
+
+
 def test_of_a_large_run_the_suspects_and_ordinary_peers_are_read(ranks):
     who = ranks(40, 2)
     ratio = np.ones(80)

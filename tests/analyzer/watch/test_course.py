@@ -1,10 +1,13 @@
 """Findings open once, for good reason, and close when what they say is over."""
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.watch.course import Course, Pace, advance, slug
 from analyzer.watch.finding import Kind, Sighting, Tier, Who
+from analyzer.watch.judged import Judged
 
 PACE = Pace(confirm=600.0, close=300.0)
 RUN = frozenset({"gpt-1"})
@@ -12,11 +15,16 @@ NOBODY = frozenset[str]()
 EMPTY = Course({}, {})
 
 
+def of(runs, now, at=None, silent=()):
+    """A cycle that knows of these runs, and diagnosed them now or at a moment."""
+    return Judged(now, runs, dict.fromkeys(runs, now if at is None else at), frozenset(silent))
+
+
 def cycles(course, *steps, pace=PACE):
     """(course, changes) after cycles, each (now, sightings, judged)."""
     changes = []
     for now, sightings, judged in steps:
-        course, change = advance(course, sightings, judged, now, pace)
+        course, change = advance(course, sightings, of(judged, now), pace)
         changes.append(change)
     return course, changes
 
@@ -67,6 +75,45 @@ def test_time_without_data_does_not_count_as_time_without_the_fault(sighting):
     course, _ = cycles(EMPTY, (1000.0, [sighting()], RUN), *blind, after)
 
     assert 1 == len(course.open)
+
+
+def closings(*looks, seen):
+    """What closed in cycles, each (now, moment of the last diagnosis, silent nodes)."""
+    course, _ = advance(EMPTY, [seen], of(RUN, 1000.0), PACE)
+    closed = []
+    for now, at, silent in looks:
+        course, change = advance(course, [], of(RUN, now, at, silent), PACE)
+        closed += [one.closed for one in change.closed]
+    return closed
+
+
+def test_a_finding_of_a_node_that_is_silent_stays_though_others_of_the_run_answer(sighting):
+    times = [1000.0 + 15 * index for index in range(1, 100)]
+
+    assert [] == closings(*((now, now, {"node-2"}) for now in times), seen=sighting(2))
+    assert [1300.0] == closings(*((now, now, {"node-1"}) for now in times), seen=sighting(2))
+
+
+def test_a_finding_stays_while_no_diagnosis_is_made(sighting):
+    times = [1000.0 + 15 * index for index in range(1, 100)]
+
+    assert [] == closings(*((now, 1000.0, ()) for now in times), seen=sighting())
+
+
+def test_one_diagnosis_that_does_not_see_it_closes_no_finding(sighting):
+    times = [1000.0 + 15 * index for index in range(1, 100)]
+
+    assert [] == closings(*((now, min(now, 1030.0), ()) for now in times), seen=sighting())
+    assert [1450.0] == closings(
+        *((now, 1030.0 if now < 1450.0 else 1450.0, ()) for now in times), seen=sighting()
+    )
+
+
+def test_hardware_is_looked_at_without_a_diagnosis(sighting):
+    event = dataclasses.replace(sighting(), kind=Kind.EVENT)
+    times = [1000.0 + 15 * index for index in range(1, 40)]
+
+    assert [1300.0] == closings(*((now, 1000.0, ()) for now in times), seen=event)
 
 
 def test_what_flickers_never_opens(sighting):
@@ -130,7 +177,7 @@ def test_whatever_is_seen_each_finding_opens_once_before_it_closes_once(steps):
     for seen, judged, sure, pause in steps:
         now += pause
         sightings = [_of(rank, sure=rank in sure) for rank in sorted(seen)] if judged else []
-        course, change = advance(course, sightings, RUN if judged else NOBODY, now, PACE)
+        course, change = advance(course, sightings, of(RUN if judged else NOBODY, now), PACE)
         for finding in change.opened:
             assert finding.who.rank not in open_now
             assert judged

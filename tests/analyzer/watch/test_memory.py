@@ -7,7 +7,9 @@ import pytest
 from analyzer.run import Fact
 from analyzer.watch.course import Course, Pace, advance
 from analyzer.watch.finding import Tier, Who
+from analyzer.watch.hardware import Event
 from analyzer.watch.inventory import Inventory, seen
+from analyzer.watch.judged import Judged
 from analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
 from analyzer.watch.progress import Progress
 
@@ -15,14 +17,18 @@ from analyzer.watch.progress import Progress
 @pytest.fixture
 def memory(sighting) -> Memory:
     course, _ = advance(
-        Course({}, {}), [sighting(2), sighting(3, sure=False)], frozenset({"gpt-1"}), 1000.0,
-        Pace(600.0, 300.0),
+        Course({}, {}), [sighting(2), sighting(3, sure=False)],
+        Judged(1000.0, frozenset({"gpt-1"}), {}), Pace(600.0, 300.0),
     )  # fmt: skip
     return Memory(
         course=course,
         runs={'<script>"\n🔥': Progress(5.0, 990.0, 0.5, best=2.0, seen=1000.0)},
         inventory=Inventory(nodes=seen({}, [(("node-1",), 1.0)], 1000.0)),
-        unwritten=frozenset({"gpt-1/x"}),
+        unwritten={"gpt-1/x": 2},
+        unclosed={"gpt-1/y": 990.0},
+        nodes={("lockstep", "10.0.0.1:9410"): ("node-1", 990.0)},
+        pages={"gpt-1": frozenset({("lockstep", "10.0.0.1:9410")})},
+        events={("node-1", "GPU-2"): Event(79, 950.0, (Who("", "node-1", None, 0, None),), None)},
     )
 
 

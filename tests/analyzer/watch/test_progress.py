@@ -19,6 +19,23 @@ def test_a_run_stalls_after_sixty_seconds_or_ten_steps():
     assert (False, True) == (slow.stalled(299.0), slow.stalled(300.0))
 
 
+def test_a_run_may_pause_half_as_long_again_as_it_did_before():
+    checks = [(0.0, 1.0, 0.5), (15.0, 30.0, 0.5), (115.0, 30.0, None), (130.0, 60.0, 0.5)]
+
+    known = after(*checks)
+
+    assert 100.0 == known.longest
+    assert (False, True) == (known.stalled(279.0), known.stalled(280.0))
+    assert (False, True) == (known.stalled(429.0, 2.0), known.stalled(430.0, 2.0))
+
+
+def test_time_that_nobody_saw_and_a_hang_of_hours_teach_no_pause():
+    blind = after((0.0, 1.0, 0.5), (15.0, 30.0, 0.5), (3000.0, 4000.0, 0.5))
+    hang = after((0.0, 1.0, 0.5), (15.0, 30.0, 0.5), (9000.0, 30.0, None), (9015.0, 31.0, 0.5))
+
+    assert (0.0, 600.0) == (blind.longest, hang.longest)
+
+
 def test_a_run_that_is_yet_to_begin_does_not_stall():
     assert not after((0.0, 0.0, None)).stalled(1e6)
 

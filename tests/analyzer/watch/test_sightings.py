@@ -7,10 +7,11 @@ import pytest
 from analyzer.fleet.alarms import Alarm
 from analyzer.fleet.metrics import CLOCK, OWN
 from analyzer.run import Culprit, Verdict
+from analyzer.watch import sightings
 from analyzer.watch.finding import Kind, Tier, Who
-from analyzer.watch.hardware import lost, node_names, xids
+from analyzer.watch.hardware import events, lost, node_names, xids
 from analyzer.watch.panel import stream_names
-from analyzer.watch.sightings import alarmed_ranks, of_alarms, of_verdict
+from analyzer.watch.sightings import alarmed_ranks, columns_by_stream, of_alarms, of_verdict, stuck
 
 
 @pytest.fixture
@@ -93,7 +94,18 @@ def test_a_gpu_that_deviates_has_a_while_to_show_that_it_costs_time(alarm, ranks
 def test_only_own_time_is_what_a_rank_is_reported_for(alarm, ranks):
     alarms = [alarm(1), alarm(2, metric=CLOCK), alarm(3, until=5.0)]
 
-    assert {"gpt-1": frozenset({1})} == alarmed_ranks(alarms, ranks())
+    assert {"gpt-1": {1: 990.0}} == alarmed_ranks(alarms, ranks())
+
+
+def test_streams_are_looked_up_once_for_any_number_of_alarms(alarm, ranks, monkeypatch):
+    built = []
+    monkeypatch.setattr(
+        sightings, "columns_by_stream", lambda who: built.append(who) or columns_by_stream(who)
+    )
+    alarms = [alarm(rank) for rank in range(8)]
+
+    assert {"gpt-1": dict.fromkeys(range(8), 990.0)} == alarmed_ranks(alarms, ranks())
+    assert 1 == len(built)
 
 
 def test_the_newest_error_of_a_gpu_is_seen_of_the_rank_on_it(ranks):
@@ -101,7 +113,7 @@ def test_the_newest_error_of_a_gpu_is_seen_of_the_rank_on_it(ranks):
     answer = [({**target, "xid": xid}, when) for xid, when in (("63", 900.0), ("79", 950.0))]
     who = ranks()
 
-    found = list(xids(answer, who, node_names([], who)))
+    found = list(xids(events(answer, who, node_names([], who), {}, {}, 960.0)))
 
     assert [(2, "node-1", 950.0, True)] == [
         (one.who.rank, one.who.node, one.onset, one.sure) for one in found
@@ -109,11 +121,69 @@ def test_the_newest_error_of_a_gpu_is_seen_of_the_rank_on_it(ranks):
     assert "XID 79" in found[0].sentence
 
 
+def test_one_error_is_of_the_run_that_it_hit_whoever_works_on_the_gpu_afterwards(ranks):
+    target = {"job": "lockstep", "instance": "10.0.0.1:9410", "gpu": "0", "uuid": "GPU-2"}
+    answer, names = [({**target, "xid": "79"}, 950.0)], {("lockstep", "10.0.0.1:9410"): "node-1"}
+    here, begun, known, hit = ranks(), {"gpt-1": 0.0, "gpt-2": 980.0}, {}, []
+
+    for members in (here, ranks(nodes=0), ranks(run="gpt-2")):
+        known = events(answer, members, names, begun, known, 990.0)
+        hit.append([one.who.run for one in xids(known)])
+
+    assert [["gpt-1"]] * 3 == hit
+
+
+def test_a_run_that_began_after_an_error_is_not_blamed_for_it(ranks):
+    target = {"job": "lockstep", "instance": "10.0.0.1:9410", "gpu": "0", "uuid": "GPU-2"}
+    answer, who = [({**target, "xid": "79"}, 950.0)], ranks()
+
+    found = events(answer, who, node_names([], who), {"gpt-1": 960.0}, {}, 990.0)
+
+    assert [Who("", "node-1", None, 0, None)] == [one.who for one in xids(found)]
+
+
+def test_an_error_goes_on_when_its_run_is_gone_and_is_forgotten_after_an_hour(ranks):
+    target = {"job": "lockstep", "instance": "10.0.0.1:9410", "gpu": "0", "uuid": "GPU-2"}
+    names, who = {("lockstep", "10.0.0.1:9410"): "node-1"}, ranks()
+    known = events([({**target, "xid": "79"}, 950.0)], who, names, {}, {}, 960.0)
+
+    again = events([({**target, "xid": "79"}, 990.0)], ranks(nodes=0), names, {}, known, 1000.0)
+
+    assert [(2, 990.0)] == [(one.who.rank, one.onset) for one in xids(again)]
+    assert {} == events([], who, names, {}, again, 990.0 + 3600.0)
+
+
+def test_a_node_keeps_the_name_that_its_ranks_gave_it(ranks):
+    page = [({"job": "lockstep", "instance": "10.0.0.1:9410"}, 1.0)]
+    known = {("lockstep", "10.0.0.1:9410"): ("node-1", 5.0)}
+
+    assert ["10.0.0.1:9410"] == list(node_names(page, ranks(nodes=0)).values())
+    assert ["node-1"] == list(node_names(page, ranks(nodes=0), known).values())
+
+
+def test_who_stopped_a_run_is_only_stuck_unless_it_is_gone(verdict, ranks):
+    told = [
+        stuck(next(of_verdict(changed(verdict, slowdown=None, cause=cause), (), ranks(), 5.0)))
+        for cause in ("unknown", "checkpoint", "crash", "freeze", "xid")
+    ]
+
+    assert [True, True, False, False, False] == told
+
+
 def test_hardware_without_a_run_is_seen_too(ranks):
     labels = {"job": "lockstep", "instance": "10.0.0.9:9410", "node": "spare"}
 
     found = [
-        *xids([({**labels, "gpu": "3", "uuid": "GPU-X", "xid": "48"}, 5.0)], ranks(), {}),
+        *xids(
+            events(
+                [({**labels, "gpu": "3", "uuid": "GPU-X", "xid": "48"}, 5.0)],
+                ranks(),
+                {},
+                {},
+                {},
+                5.0,
+            )
+        ),
         *lost([(labels, 1.0)], {}, 5.0),
     ]
 

@@ -92,14 +92,14 @@ PCIE_DOWN = Case(
 _UP = {
     "state": (page("lockstep_ib_port_state_id", **PORT), "4x100"),
     "expected": (watch("lockstep_ib_port_expected", **PORT_ON_A), "1x100"),
-    "up": ('up{job="lockstep-collector",instance="a",node="a"}', "1x100"),
+    "page": (page("lockstep_build_info", version="1", python="3"), "1x100"),
 }
 
 IB_DOWN = Case(
     "IbLinkDown", PORT_ON_A, "mlx5_0 port 1 on a is down", _UP,
     fires=[({"state": "4x20 1x80"}, "+12m"), ({"state": "4x20 _x80"}, "+18m")],
     silent=[({}, "-20m"), ({"state": "1x100", "expected": "_x100"}, "-20m"),
-            ({"state": "4x20 _x80", "up": "1x20 0x80"}, "-20m")],
+            ({"state": "4x20 _x80", "page": "1x20 stale"}, "-20m")],
     boundary=[({"state": "4x20 1x14 4x40"}, "-9m -9m15s"), ({"state": "4x20 3x80"}, "-9m +9m15s")],
     clears=[({"state": "1x40 4x60"}, "+8m -11m")],
 )  # fmt: skip

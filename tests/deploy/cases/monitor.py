@@ -2,20 +2,27 @@
 
 from tests.deploy.cases.shape import Case, page, watch
 
+_BUILD = {"version": "1", "python": "3"}
+
 DOWN = Case(
     "CollectorDown", {"node": "a"}, "a: its collector is not scraped",
     {
         "a": (watch("lockstep_node_expected", node="a"), "1x80"),
         "b": (watch("lockstep_node_expected", node="b"), "1x80"),
-        "a up": ('up{job="lockstep-collector",instance="a",node="a"}', "1x80"),
-        "b up": ('up{job="lockstep-collector",instance="b",node="b"}', "1x80"),
+        "a page": (page("lockstep_build_info", "a", **_BUILD), "1x80"),
+        "b page": (page("lockstep_build_info", "b", **_BUILD), "1x80"),
         "other": ('up{job="node-exporter",instance="a",node="a"}', "1x80"),
+        "other job": ('lockstep_build_info{job="gpus",instance="a:9410",node="a"}', "_x80"),
+        "no node": ('lockstep_build_info{job="gpus",instance="a:9410"}', "_x80"),
     },
-    fires=[({"a up": "1x8 stale"}, "+8m"), ({"a up": "1x8 0x70"}, "+8m")],
-    silent=[({}, "-15m"), ({"a": "_x80", "a up": "0x80"}, "-15m")],
-    boundary=[({"a up": "1x19 0x19 1x30"}, "-9m45s -10m"),
-              ({"a up": "1x19 0x20 1x30"}, "-9m45s +10m")],
-    clears=[({"a up": "1x8 0x32 1x30"}, "+9m -11m")],
+    fires=[({"a page": "1x8 stale"}, "+8m")],
+    silent=[({}, "-15m"), ({"a": "_x80", "a page": "_x80"}, "-15m"),
+            ({"a page": "_x80", "other job": "1x80"}, "-15m")],
+    boundary=[({"a page": "1x19 stale _x19 1x30"}, "-9m45s -10m"),
+              ({"a page": "1x19 stale _x20 1x30"}, "-9m45s +10m")],
+    clears=[({"a page": "1x8 stale _x32 1x30"}, "+9m -11m")],
+    more={"a target without the label node is of no node": (
+        {"a page": "_x80", "no node": "1x80"}, "+8m")},
 )  # fmt: skip
 
 _SUCCESS = "lockstep_source_last_success_timestamp_seconds"

@@ -5,6 +5,8 @@ from tests.deploy.cases.shape import Case, page, watch
 RUN = {"run": "r"}
 FOUND = {**RUN, "node": "a", "rank": "3", "gpu": "1", "cause": "thermal", "tier": "page"}
 
+_WAITING = "lockstep_analyzer_alerts_undelivered"
+
 
 def _finding(**changed: str) -> str:
     told = {name: value for name, value in (FOUND | changed).items() if value}
@@ -18,22 +20,42 @@ FINDING = Case(
         "record": (_finding(tier="record", run="", rank="", cause="ecc"), "_x60"),
         "network": (_finding(node="", rank="", gpu="", cause="congestion"), "_x60"),
         "replica": (_finding().replace("z:9411", "y:9411"), "_x60"),
+        # Only with --alertmanager: open findings that one has not taken.
+        "waiting": (watch(_WAITING, alertmanager="a"), "_x60"),
+        "other waiting": (watch(_WAITING, alertmanager="b"), "_x60"),
+        "replica waiting": (
+            watch(_WAITING, alertmanager="a").replace("z:9411", "y:9411"), "_x60",
+        ),
     },
     fires=[({"page": "_x8 1x40"}, "-1m45s +2m +9m"),
            ({"network": "1x40"}, "+5m", [{**RUN, "cause": "congestion", "tier": "page"}])],
-    silent=[({}, "-5m"), ({"page": "0x60"}, "-5m")],
-    boundary=[({"page": "0x20"}, "-5m"), ({"page": "0x19 1x20"}, "-4m45s +5m")],
-    clears=[({"page": "1x20 stale"}, "+5m -5m15s")],
-    more={"two replicas of watch are one alert": ({"page": "1x40", "replica": "1x40"}, "+5m")},
+    silent=[({}, "-5m"), ({"page": "0x60"}, "-5m"),
+            ({"page": "1x60", "waiting": "0x60"}, "-0s -5m -10m")],
+    boundary=[({"page": "0x20"}, "-5m"), ({"page": "0x19 1x20"}, "-4m45s +5m"),
+              ({"page": "1x60", "waiting": "0x19 1x40"}, "-4m45s +5m")],
+    clears=[({"page": "1x20 stale"}, "+5m +9m45s -10m15s"),
+            ({"page": "1x60", "waiting": "1x20 0x40"}, "+5m +9m45s -10m15s")],
+    more={
+        "two replicas of watch are one alert": ({"page": "1x40", "replica": "1x40"}, "+5m"),
+        "watch tells it itself; when it cannot any longer, the rule does": (
+            {"page": "1x60", "waiting": "0x8 1x50"}, "-2m +2m15s"),
+        "one of two Alertmanagers does not take it": (
+            {"page": "1x60", "waiting": "0x60", "other waiting": "1x60"}, "+5m"),
+        "what another watch delivers is not this one's finding": (
+            {"page": "1x60", "replica waiting": "0x60"}, "+5m"),
+        "a restart of watch ends nothing": ({"page": "1x20 stale _x8 1x30"}, "+5m +6m +7m +9m"),
+    },
     severity="critical",
 )  # fmt: skip
 
 RECORDED = Case(
     "Finding", {"node": "a", "gpu": "1", "cause": "ecc", "tier": "record"},
-    "Hardware: GPU 1 on a, cause ecc", {"record": FINDING.series["record"]},
-    fires=[({"record": "1x40"}, "+5m")], silent=[({}, "-5m")],
+    "Hardware: GPU 1 on a, cause ecc",
+    {name: FINDING.series[name] for name in ("record", "waiting")},
+    fires=[({"record": "1x40"}, "+5m")],
+    silent=[({}, "-5m"), ({"record": "1x40", "waiting": "0x40"}, "-5m")],
     boundary=[({"record": "0x20"}, "-5m"), ({"record": "0x19 1x20"}, "-4m45s +5m")],
-    clears=[({"record": "1x20 stale"}, "+5m -5m15s")], severity="warning",
+    clears=[({"record": "1x20 stale"}, "+5m +9m45s -10m15s")], severity="warning",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from analyzer.load.prometheus.access import access
+from analyzer.load.prometheus.node_labels import LABELS, METRIC, series_label
 from analyzer.watch import questions as ask
 from collector.contract import metrics as m
 from lockstep.watching.loop import Watch
@@ -19,6 +20,7 @@ from lockstep.watching.settings import Settings
 
 STEP, OWN, SCRAPE = 0.5, 0.4, 15.0
 START = 1_790_000_000.0
+LEAF = series_label(LABELS["leaf"][0])
 RANGE = re.compile(r"^\{__name__=~.*instance=~\"(?P<instance>.*?)\".*\}\[(?P<ms>\d+)ms\]$")
 
 
@@ -31,9 +33,12 @@ class FakePrometheus:
         gone: (rank, from when) or None: all others wait then.
         stopped: From when on no page is scraped, or None.
         ended: When the run ended as it should, or None.
+        pauses: (from when, until when) in which rank 0 saves and all others wait for it.
+        silent: (ranks whose page is not scraped, from when) or None.
         run: The run's id.
         reply: Replaces every answer by a status and a body.
         warning: Is added to every answer.
+        leaf: Leaf switches by node, as kube-state-metrics tells of them.
         xids: Labels and unix seconds.
     """
 
@@ -43,10 +48,13 @@ class FakePrometheus:
         self.gone: tuple[int, float] | None = None
         self.stopped: float | None = None
         self.ended: float | None = None
+        self.pauses: list[tuple[float, float]] = []
+        self.silent: tuple[set[int], float] | None = None
         self.run = "gpt-1"
         self.node = "node-{}"
         self.reply: tuple[int, bytes] | None = None
         self.warning = ""
+        self.leaf: dict[str, str] = {}
         self.xids: list[tuple[dict[str, str], float]] = []
         self._noise = np.cumsum(0.01 * np.random.default_rng(5).standard_normal((4, 4000)), axis=1)
 
@@ -90,6 +98,7 @@ class FakePrometheus:
     def steps(self, time: float) -> float:
         running = time if self.gone is None else min(time, self.gone[1])
         running = running if self.ended is None else min(running, self.ended)
+        running -= sum(max(0.0, min(running, end) - begin) for begin, end in self.pauses)
         begun = running if self.slow is None else min(running, self.slow[2])
         step = STEP if self.slow is None else max(STEP, OWN * self.slow[1] + 0.1)
         return float(np.floor((begun - START) / STEP) + np.floor((running - begun) / step))
@@ -100,6 +109,13 @@ class FakePrometheus:
         if self.slow is not None and self.slow[0] == rank and time > self.slow[2]:
             own += OWN * (self.slow[1] - 1) * (steps - self.steps(self.slow[2]))
         return own
+
+    def _paused(self, time: float) -> list[float]:
+        """Since when, if it is now."""
+        return [begin for begin, end in self.pauses if begin <= time < end]
+
+    def _silent(self, rank: int) -> bool:
+        return self.silent is not None and rank in self.silent[0] and self.now >= self.silent[1]
 
     def _who(self, rank: int) -> dict[str, str]:
         return {"run": self.run, "rank": str(rank)}
@@ -129,14 +145,17 @@ class FakePrometheus:
                 if not self.dead(at, r)
             ]
         open_now = [({"run": self.run}, at - self.gone[1])] if self.gone and self.dead(at) else []
+        open_now += [({"run": self.run}, at - since) for since in self._paused(at)]
         answers: dict[str, Callable[[], list[tuple[dict[str, str], float]]]] = {
             ask.INFOS: lambda: [({"__name__": "x", **self._info(r)}, 1.0) for r in every],
             ask.LIVING: lambda: [(self._who(r), float(not self.dead(at, r))) for r in every],
             ask.TOLD: lambda: [({"run": self.run}, at)],
-            ask.PAGES: lambda: [(self._target(r), at) for r in every],
+            ask.PAGES: lambda: [(self._target(r), at) for r in every if not self._silent(r)],
             ask.OPEN: lambda: open_now,
             ask.XIDS: lambda: self.xids,
         }
+        if METRIC in query:
+            return [({"node": node, LEAF: leaf}, 1.0) for node, leaf in self.leaf.items()]
         return answers.get(query, list)()
 
     def _steps(self, time: float, rank: int) -> float:
@@ -189,13 +208,23 @@ class FakePrometheus:
         missing = self.gone is not None and self.gone[0] == rank
         yield m.TRAIN_COLLECTIVE.name, group, rest
         yield m.TRAIN_COLLECTIVES.name, group, living(self.steps)
-        late = 0 if missing else 1
-        yield m.TRAIN_ENQUEUED.name, group, lambda t: self.steps(t) + (late if self.dead(t) else 0)
+        late, saves = 0 if missing else 1, rank == 0
+        yield (
+            m.TRAIN_ENQUEUED.name, group,
+            lambda t: (
+                self.steps(t)
+                + (late if self.dead(t) else 0)
+                + (1 if self._paused(t) and not saves else 0)
+            ),
+        )  # fmt: skip
         yield m.TRAIN_COMPLETED.name, group, self.steps
         inside = {**group, "op": "dp-all-reduce"}
         yield (
             m.TRAIN_OPEN_OP_AGE.name, inside,
-            living(lambda t: t - self.gone[1] if self.dead(t) else None),
+            living(
+                lambda t: t - self.gone[1] if self.dead(t)
+                else t - self._paused(t)[0] if self._paused(t) and not saves else None
+            ),
         )  # fmt: skip
         yield m.TRAIN_HEARTBEAT_AGE.name, who, living(lambda t: 0.3)
 
@@ -221,6 +250,7 @@ def server() -> Iterator[tuple[str, list[FakePrometheus]]]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else each answer waits 40 ms for an acknowledgement
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()

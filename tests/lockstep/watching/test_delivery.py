@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.act.webhook import MAX_BYTES
+from analyzer.act.alertmanager import Alertmanagers
+from analyzer.act.webhook import MAX_BYTES, Told
+from analyzer.alert_rules.shape import Addresses
+from analyzer.watch.alerts import of_alert
 from analyzer.watch.finding import Finding
 from collector.config import Address
 from lockstep.output import CommandError
@@ -92,3 +95,16 @@ def test_every_metric_of_delivery_is_a_row_and_every_row_is_on_the_page(tmp_path
     shown = {sample.metric.name for sample in watch.more_samples[0]()}
 
     assert {one.name for one in vars(rows).values() if isinstance(one, Metric)} == shown
+
+
+def test_alerts_point_to_the_addresses_that_watch_was_given(monkeypatch) -> None:
+    told = []
+    monkeypatch.setattr(Alertmanagers, "want", lambda _, alerts: told.extend(alerts))
+    watch, where = FakeWatch(), Addresses(runbooks="https://wiki/r", dashboards="https://g/d")
+    Delivery(watch, (), None, None, where)  # type: ignore[arg-type]
+    event = Told("f", True, {"alertname": "X"}, {}, 1.0, None)
+    watch.on_change[0]([of_alert(event, "gpt", 2.0)], [], [])
+
+    assert ["https://wiki/r/LockstepFinding.md"] == [
+        alert.annotations["runbook_url"] for alert in told
+    ]

@@ -3,13 +3,18 @@
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from analyzer.load.prometheus.access import access
 from collector.contract.metrics import Metric, analyzer
 from collector.exporter.page import render
 from lockstep import diagnosis
+from lockstep.watching import diagnoses
+from lockstep.watching.loop import NO_OPERATIONS, Watch
+from lockstep.watching.settings import Settings
 
 HTML = (200, b"<html>Login</html>")
 
@@ -180,6 +185,78 @@ def test_nodes_that_are_silent_close_nothing_and_crash_nobody(watching, cycles, 
     assert 1 == len(watch.findings())
 
 
+def test_a_node_that_is_silent_after_its_fault_keeps_its_finding_also_after_a_restart(
+    watching, cycles, prometheus, xid
+):
+    watch = watching(None)
+    xid(1)
+    cycles(watch, 2)
+    prometheus.silent, prometheus.xids = ({1}, prometheus.now), []
+
+    changes = [*cycles(watch, 5, 100.0), *cycles(watching(None), 5, 100.0)]
+    prometheus.silent = None
+
+    assert ([], []) == (opened(changes), closed(changes))
+    assert 1 == len(closed(cycles(watching(None), 5, 100.0)))
+
+
+def test_a_finding_of_a_node_that_is_gone_for_a_day_closes(watching, cycles, prometheus, xid):
+    watch = watching(None)
+    xid(1)
+    cycles(watch, 1)
+    prometheus.silent, prometheus.xids = ({1}, prometheus.now), []
+
+    assert 1 == len(closed(cycles(watch, 2, 90_000.0) + cycles(watch, 4, 100.0)))
+
+
+def test_a_long_checkpoint_is_no_page(watching, cycles, prometheus):
+    watch = watching(None)
+    cycles(watch, 2)
+    prometheus.pauses = [(prometheus.now + 3.0, prometheus.now + 73.0)]
+
+    assert [] == opened(cycles(watch, 10))
+
+
+def test_a_run_that_stands_for_longer_than_before_is_one_page(watching, cycles, prometheus):
+    watch = watching(None)
+    cycles(watch, 2)
+    prometheus.pauses = [(prometheus.now + 3.0, prometheus.now + 63.0)]
+    cycles(watch, 8)
+    begin = prometheus.now + 3.0
+    prometheus.pauses.append((begin, begin + 1e5))
+
+    found = opened(cycles(watch, 10))
+
+    assert [(0, "page")] == [(one.who.rank, one.tier) for one in found]
+    assert 1.5 * 45.0 <= found[0].opened - begin <= 120.0
+
+
+def test_a_run_that_stands_opens_also_where_no_diagnosis_is_made(
+    watching, cycles, prometheus, monkeypatch
+):
+    watch = watching(None)
+    cycles(watch, 2)
+    monkeypatch.setattr(watch._cycles.diagnoses, "_one", lambda *_: None)
+    watch._cycles.diagnoses.last.clear()
+    prometheus.pauses = [(prometheus.now + 3.0, prometheus.now + 1e5)]
+
+    found = opened(cycles(watch, 10))
+
+    assert [None] == [one.who.rank for one in found]
+    assert "no step for 120 s" in found[0].sentence
+
+
+def test_diagnoses_that_fail_close_no_finding(watching, cycles, prometheus, monkeypatch):
+    watch = watching(None)
+    prometheus.slow = (2, 1.5, prometheus.now)
+    found = opened(cycles(watch, 9))
+    monkeypatch.setattr(watch._cycles.diagnoses, "_one", lambda *_: None)
+    watch._cycles.diagnoses.last.clear()
+
+    assert [] == closed(cycles(watch, 6, 100.0))
+    assert [found[0].folder] == [one.folder for one in watch.findings()]
+
+
 @pytest.mark.parametrize("name", ['<script>"\\\n🔥', "../../x"])
 def test_hostile_names_stay_inside_the_folder_and_the_page(
     name, watching, cycles, prometheus, xid, tmp_path
@@ -237,14 +314,87 @@ def test_an_archive_that_an_earlier_process_owes_is_written_by_the_next(
     xid(2)
     found = opened(cycles(watching(None), 1))
     memory = json.loads((tmp_path / "state" / "memory.json").read_text())
-    memory["unwritten"] = [found[0].folder]
+    memory["unwritten"] = {found[0].folder: 1}
     (tmp_path / "state" / "memory.json").write_text(json.dumps(memory))
 
     watch = watching()
     cycles(watch, 1)
 
     assert watch.wait(30.0)
-    assert (tmp_path / "out" / found[0].folder / "finding.json").exists()
+    folder = tmp_path / "out" / found[0].folder
+    assert (folder / "finding.json").exists()
+    # What the first process died of may be the operations.
+    missing = json.loads((folder / "verdict.json").read_text())["missing"]
+    assert [NO_OPERATIONS] == [words for words in missing if "no operations" in words]
+    told = json.loads((tmp_path / "state" / "memory.json").read_text())
+    assert {found[0].folder: 2} == told["unwritten"]
+
+
+def test_a_finding_that_closed_in_a_process_that_was_killed_says_so_after_the_next(
+    server, watching, cycles, prometheus, xid, tmp_path
+):
+    xid(1)
+    first = watching()
+    found = opened(cycles(first, 1))
+    assert first.wait(30.0)
+    first.stop()
+    prometheus.xids = []
+    killed = Watch(Settings(access(server[0], {}), tmp_path / "out", tmp_path / "state"))
+    over = closed(cycles(killed, 4, 100.0))
+
+    watch = watching()
+    cycles(watch, 1)
+
+    assert watch.wait(30.0)
+    told = json.loads((tmp_path / "out" / found[0].folder / "finding.json").read_text())
+    assert over[0].closed == told["closed"] is not None
+    watch.stop()
+    memory = json.loads((tmp_path / "state" / "memory.json").read_text())
+    assert ({}, {}) == (memory["unwritten"], memory["unclosed"])
+
+
+def test_no_second_archive_is_written_while_a_finding_waits_for_its_own(
+    server, cycles, prometheus, xid, tmp_path
+):
+    watch = Watch(Settings(access(server[0], {}), tmp_path / "out", None))
+    xid(1)
+    [found] = opened(cycles(watch, 1))
+
+    with pytest.raises(OSError, match="still to be written"):
+        watch.archive(replace(found, folder="gpt-1/of-an-alert"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_findings_of_one_minute_share_one_record(watching, cycles, prometheus, xid, tmp_path):
+    watch = watching()
+    logged = []
+    for rank in (1, 2):
+        xid(rank)
+        logged += prometheus.xids
+    prometheus.xids = logged
+
+    found = opened(cycles(watch, 1))
+
+    assert watch.wait(30.0)
+    first, second = (tmp_path / "out" / one.folder for one in found)
+    assert (first / "samples.parquet").samefile(second / "samples.parquet")
+    told = json.loads((second / "finding.json").read_text())
+    assert (first.name, found[1].who.rank) == (told["record_of"], told["key"]["rank"])
+    verdicts = [json.loads((each / "verdict.json").read_text()) for each in (first, second)]
+    assert [[one.who.rank] for one in found] == [
+        [culprit["rank"] for culprit in each["culprits"]] for each in verdicts
+    ]
+    assert [] == list(first.parent.glob(".*"))
+
+
+def test_a_diagnosis_knows_where_nodes_stand(watching, cycles, prometheus, monkeypatch):
+    prometheus.leaf = {"node-1": "leaf-a"}
+    told, diagnose = [], diagnoses.diagnose
+    monkeypatch.setattr(diagnoses, "diagnose", lambda run: told.append(run.meta) or diagnose(run))
+
+    cycles(watching(None), 1)
+
+    assert [{"topology": {"node-1": {"leaf": "leaf-a"}}}] == told
 
 
 def test_hooks_that_fail_do_not_end_the_watching(watching, cycles, prometheus, caplog):

@@ -64,6 +64,16 @@ def test_who_does_not_answer_is_named_and_waited_for_no_longer_than_told(collect
     assert ([], []) == (given.steps, given.ops)
 
 
+def test_all_answers_together_may_be_so_long_and_the_first_ones_go_first(collector):
+    empty = b'{"schema_version": 1, "run": "a\\"b", "ranks": []}'
+    body = empty + b" " * 1000
+    pages = [collector(body=body, seconds=0.02 * place) for place in range(3)]
+
+    given = fetch(pages, 'a"b', 7, most=2 * len(body))
+
+    assert {pages[2]: "all answers together are too large"} == given.silent
+
+
 def test_a_run_without_collectors_is_no_error():
     given = fetch([], "run", 0)
 

@@ -1,0 +1,106 @@
+"""Transfer time of each data-parallel group: which groups became slow, which stayed as they were.
+
+The phase `grad_sync` and not all collectives: in the end of a step every rank has waited for the
+slowest group somewhere, so sums over a step are alike in all groups. Who waits inside a
+tensor-parallel group or a pipeline does so in forward and backward, before this phase.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import Grid
+from analyzer.slowness.shift import column_medians
+from analyzer.slowness.transfers import least, median
+
+FLOOR = 0.10
+"""Of a usual step, by which the transfers of a slow group take longer; as for a whole run's."""
+HEALTHY = 0.25
+"""Share of the least growth of the slow groups, up to which another one is healthy."""
+OWN = 0.5
+"""Share of it, from which a rank's own time, grown at the same time, may be what groups wait for;
+and the least by which the steps must have become longer, or it was only waiting that moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowGroups:
+    """Data-parallel groups over several nodes, as columns of the Grid.
+
+    Attributes:
+        slow: Groups whose transfers became longer.
+        healthy: All others between nodes; theirs did not.
+        seconds: The least growth of a slow group, seconds a step.
+    """
+
+    slow: tuple[NDArray[np.int64], ...]
+    healthy: tuple[NDArray[np.int64], ...]
+    seconds: float
+
+
+def slow_groups(
+    grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64]
+) -> SlowGroups | None:
+    """The groups that are slow in some windows beside others that are not.
+
+    None unless every group is clearly one or the other and both kinds exist, the slow ones are over
+    several nodes, steps became longer, and no rank's own time grew: a late rank of one stage holds
+    up the groups of the others too.
+
+    Args:
+        grid: The run.
+        inside: Windows in which transfers take longer.
+        outside: The other windows.
+    """
+    groups = _groups(grid)
+    if len(groups) < 2:
+        return None
+    wall = grid.time["wall"]
+    usual = median(wall[outside])
+    growth = np.empty(len(groups))
+    lasting = np.empty(len(groups))
+    for place, columns in enumerate(groups):
+        series = least(grid.time["grad_sync"][:, columns])
+        then = median(series[outside])
+        growth[place] = median(series[inside]) - then
+        there = series[inside][np.isfinite(series[inside])]
+        lasting[place] = np.quantile(there, 0.25) - then if there.size else np.nan
+    if not (np.isfinite(growth).all() and usual > 0):
+        return None
+    slow = growth >= FLOOR * usual
+    if slow.all() or not slow.any():
+        return None
+    seconds = float(growth[slow].min())
+    if (
+        (lasting[slow] < growth[slow] / 2).any()
+        or (np.abs(growth[~slow]) > HEALTHY * seconds).any()
+        or median(wall[inside]) - usual < OWN * seconds
+        or not _own_as_before(grid, inside, outside, OWN * seconds)
+    ):
+        return None
+    bad, good = ([groups[i] for i in np.flatnonzero(each)] for each in (slow, ~slow))
+    between = [columns for columns in good if _over_nodes(grid, columns)]
+    if not between or not all(_over_nodes(grid, columns) for columns in bad):
+        return None
+    return SlowGroups(tuple(bad), tuple(between), seconds)
+
+
+def _groups(grid: Grid) -> list[NDArray[np.int64]]:
+    """Columns of the ranks with the same pp and tp, where they are several."""
+    members: dict[tuple[int, int], list[int]] = {}
+    for column, info in enumerate(grid.ranks):
+        members.setdefault((info.pp, info.tp), []).append(column)
+    several = (columns for columns in members.values() if len(columns) > 1)
+    return [np.array(columns, dtype=np.int64) for columns in several]
+
+
+def _over_nodes(grid: Grid, columns: NDArray[np.int64]) -> bool:
+    return len({grid.ranks[column].node for column in columns.tolist()}) > 1
+
+
+def _own_as_before(
+    grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], most: float
+) -> bool:
+    """Whether every rank told its own time, and none takes `most` seconds longer."""
+    own = grid.time["own"]
+    return bool((column_medians(own[inside]) - column_medians(own[outside]) < most).all())

@@ -1,0 +1,41 @@
+"""Of what a cycle can say that it is over: what nobody looked at stays as it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from analyzer.watch.finding import Kind, Who
+
+NEVER = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one cycle has an answer about.
+
+    Attributes:
+        now: Unix seconds.
+        runs: Whose newest scrape is fresh, and those that are gone; the empty name for hardware
+            without a run.
+        diagnosed: run -> unix seconds of its newest diagnosis; of now for one that is gone.
+        silent: Nodes whose collector does not answer.
+    """
+
+    now: float
+    runs: frozenset[str]
+    diagnosed: Mapping[str, float]
+    silent: frozenset[str] = frozenset()
+
+    def tells_of(self, who: Who) -> bool:
+        """Whether what is wrong with somebody could be seen now."""
+        return who.run in self.runs and who.node not in self.silent
+
+    def looked(self, who: Who, kind: Kind) -> float:
+        """Unix seconds of the newest look at somebody; -inf = none that counts.
+
+        Whether somebody is slow, or who stopped a run, only a diagnosis tells.
+        """
+        if not self.tells_of(who):
+            return NEVER
+        if kind in (Kind.EVENT, Kind.HARDWARE):
+            return self.now
+        return self.diagnosed.get(who.run, NEVER)

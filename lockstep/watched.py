@@ -1,0 +1,34 @@
+"""The archive of a finding of `lockstep watch`: what is said of it later agrees with it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collector.contract.archive import VERDICT_FILE
+
+if TYPE_CHECKING:
+    from analyzer.attribute import Diagnosis
+
+MAX_BYTES = 16 << 20
+
+
+def upheld(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":
+    """The diagnosis with the culprits of the finding, if its own are others.
+
+    The archive of a finding may have no samples, or only those after the fault. One without a
+    finding stays as it is.
+    """
+    from analyzer.watch import upheld as verdicts
+    from lockstep import finding_folders
+
+    finding = finding_folders.read(archive)
+    if finding is None:
+        return diagnosed
+    try:
+        with (archive / VERDICT_FILE).open("rb") as file:
+            told = json.loads(file.read(MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        told = None
+    told = told if isinstance(told, dict) else None
+    return replace(diagnosed, verdict=verdicts.upheld(diagnosed.verdict, finding, told))

@@ -1,0 +1,38 @@
+"""Where texts of alerts point to, by the environment."""
+
+import pytest
+
+from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from lockstep.addresses import addresses
+from lockstep.output import CommandError
+
+
+def test_the_environment_says_where_and_a_slash_at_the_end_is_none() -> None:
+    told = {
+        "LOCKSTEP_RUNBOOKS_URL": "https://wiki/r/",
+        "LOCKSTEP_DASHBOARDS_URL": "http://g:3000/d",
+    }
+
+    assert Addresses(runbooks="https://wiki/r", dashboards="http://g:3000/d") == addresses(told)
+
+
+def test_placeholders_stand_for_what_it_does_not_say() -> None:
+    assert PLACEHOLDERS == addresses({"LOCKSTEP_RUNBOOKS_URL": ""})
+
+
+@pytest.mark.parametrize(
+    "wrong", ["wiki/r", "ftp://wiki/r", "https://", "https://wiki/{{ .x }}", "https://w/?a=b", "\n"]
+)
+def test_what_no_name_can_be_put_after_is_refused(wrong: str) -> None:
+    with pytest.raises(CommandError, match="LOCKSTEP_RUNBOOKS_URL is") as refused:
+        addresses({"LOCKSTEP_RUNBOOKS_URL": wrong})
+
+    assert 64 == refused.value.code
+
+
+def test_watch_refuses_them_before_it_looks_at_anything(lockstep, monkeypatch) -> None:
+    monkeypatch.setenv("LOCKSTEP_RUNBOOKS_URL", "wiki")
+    answer = lockstep("watch", "--prometheus", "nowhere")
+
+    assert (64, "") == (answer.code, answer.out)
+    assert "LOCKSTEP_RUNBOOKS_URL is 'wiki'; it must be an http:// or https://" in answer.err

@@ -1,0 +1,123 @@
+"""What the archivist has to do: bounded, and what failed comes again."""
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analyzer.load.prometheus.access import access
+from analyzer.watch.choice import Pages
+from analyzer.watch.finding import Finding, Kind, Tier, Who, finding_json
+from lockstep import finding_folders
+from lockstep.watching.archivist import Archivist
+from lockstep.watching.jobs import Closing, Jobs, Opening, Plan
+from lockstep.watching.settings import Settings
+
+PLAN = Plan(Pages({}, part=False), {}, 0.0, 1.0, 0, None)
+SECONDS = 10.0
+
+
+@pytest.fixture
+def finding() -> Finding:
+    return Finding(
+        who=Who("gpt-1", "node-1", 1, 0, None), kind=Kind.EVENT, scope="gpu", attempt=0,
+        cause="xid", tier=Tier.PAGE, confidence=0.9, slowdown=None, onset=1.0, first_seen=1.0,
+        opened=1.0, seen=1.0, closed=None, sentence="XID 79.", facts=(), folder="gpt-1/x",
+    )  # fmt: skip
+
+
+class FullDisk(Archivist):
+    """The first try fails; `wrote` is set after the second."""
+
+    def __init__(self, out: Path) -> None:
+        settings = Settings(access("http://127.0.0.1:9", {}), out, None)
+        super().__init__(settings, Jobs(first_pause=0.02))
+        self.tries: list[Finding] = []
+        self.wrote = threading.Event()
+
+    def write(self, finding: Finding, plan: Plan) -> Path:
+        self.tries.append(finding)
+        if len(self.tries) == 1:
+            raise OSError(28, "No space left on device")
+        self.wrote.set()
+        return Path()
+
+
+def test_more_jobs_than_may_wait_are_refused(finding):
+    jobs = Jobs(most=2)
+
+    assert [True, True, False] == [jobs.put(Opening(finding, PLAN)) for _ in range(3)]
+
+
+def test_what_failed_comes_again_after_what_is_new(finding):
+    jobs = Jobs(first_pause=0.01)
+    first, second = Opening(finding, PLAN), Closing("gpt-1/y", 2.0)
+    jobs.put(first)
+    jobs.put(second)
+
+    assert first == jobs.take()
+    jobs.over(failed=True)
+    assert second == jobs.take()
+    jobs.over(failed=False)
+    assert first == jobs.take()
+
+
+def test_an_archive_that_is_written_late_says_that_its_finding_closed(finding):
+    jobs = Jobs(first_pause=0.0)
+    jobs.put(Opening(finding, PLAN))
+    jobs.take()
+    jobs.over(failed=True)
+
+    assert jobs.closes_later(Closing("gpt-1/x", 9.0))
+    assert not jobs.closes_later(Closing("gpt-1/other", 9.0))
+    assert Opening(replace(finding, closed=9.0), PLAN) == jobs.take()
+
+
+def test_nothing_is_taken_after_the_end(finding):
+    jobs = Jobs()
+    jobs.put(Opening(finding, PLAN))
+    jobs.end()
+
+    assert jobs.take() is None
+
+
+def test_an_archive_that_finds_the_disk_full_is_tried_again(finding, tmp_path, caplog):
+    archivist = FullDisk(tmp_path)
+    archivist.start()
+    archivist.opened(finding, PLAN)
+
+    assert archivist.wrote.wait(SECONDS)
+    assert archivist.wait(SECONDS)
+    assert (frozenset({"gpt-1/x"}), frozenset()) == archivist.done()
+    assert 1 == archivist.failures
+    assert ["No space left on device; it is tried again"] == [
+        record.getMessage().partition(": ")[2] for record in caplog.records
+    ]
+    archivist.stop()
+
+
+def test_a_closing_that_finds_the_disk_full_is_tried_again(finding, tmp_path, monkeypatch):
+    place = tmp_path / finding.folder
+    place.mkdir(parents=True)
+    finding_folders.write(place, finding_json(finding))
+    update, wrote, tries = finding_folders.update, threading.Event(), []
+
+    def full_once(folder, change):
+        tries.append(folder)
+        if len(tries) == 1:
+            raise OSError(28, "No space left on device")
+        wrote.set()
+        return update(folder, change)
+
+    monkeypatch.setattr(finding_folders, "update", full_once)
+    archivist = FullDisk(tmp_path)
+    archivist.start()
+    archivist.closed(finding.folder, 7.0)
+
+    assert wrote.wait(SECONDS)
+    assert archivist.wait(SECONDS)
+    assert (frozenset(), frozenset({"gpt-1/x"})) == archivist.done()
+    assert 7.0 == json.loads((place / "finding.json").read_text())["closed"]
+    archivist.stop()
