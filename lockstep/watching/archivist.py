@@ -205,7 +205,7 @@ class Archivist:
         run = finding.who.run
         if not run:
             return Operations()
-        given = operations.fetch(_addresses(connection, plan), run, plan.from_step)
+        given = operations.fetch(addresses(connection, plan), run, plan.from_step)
         self.unfetched += len(given.silent)
         return given
 
@@ -231,7 +231,7 @@ def _about(finding: Finding) -> tuple[str, str | None]:
     return finding.who.run, None if finding.who.run else finding.who.node
 
 
-def _addresses(connection: Connection, plan: Plan) -> list[str]:
+def addresses(connection: Connection, plan: Plan) -> list[str]:
     """Where the pages of targets are, the culprit's and its peers' first.
 
     Of a server that does not say, by their instance.

@@ -156,8 +156,8 @@ class Watch:
             finding: Of a live run.
 
         Raises:
-            OSError: It cannot be written, there is no folder for archives, or the archive of our own
-                finding about this place is still to be written.
+            OSError: It cannot be written, there is no folder for archives, or the archive of a
+                finding of our own about this place is still to be written.
         """
         with self._lock:
             last = self._last

@@ -8,6 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from analyzer.load.prometheus import SourceError
+from analyzer.watch.choice import Pages
+from lockstep.watching import operations
+from lockstep.watching.archivist import addresses
+from lockstep.watching.jobs import Plan
 from lockstep.watching.operations import fetch
 
 SLOW = 3.0
@@ -64,14 +69,29 @@ def test_who_does_not_answer_is_named_and_waited_for_no_longer_than_told(collect
     assert ([], []) == (given.steps, given.ops)
 
 
-def test_all_answers_together_may_be_so_long_and_the_first_ones_go_first(collector):
+def test_all_answers_together_may_be_so_long_and_the_first_ones_go_first(collector, monkeypatch):
+    monkeypatch.setattr(operations, "AT_ONCE", 1)
     empty = b'{"schema_version": 1, "run": "a\\"b", "ranks": []}'
     body = empty + b" " * 1000
-    pages = [collector(body=body, seconds=0.02 * place) for place in range(3)]
+    pages = [collector(body=body, seconds=0.02 * (2 - place)) for place in range(3)]
 
     given = fetch(pages, 'a"b', 7, most=2 * len(body))
 
     assert {pages[2]: "all answers together are too large"} == given.silent
+
+
+def test_the_pages_of_the_culprit_and_its_peers_are_asked_first():
+    class Thanos:
+        def targets(self):
+            raise SourceError("no targets here")
+
+    names = tuple(f"n{number}:9" for number in range(9))
+    plan = Plan(Pages({"j": ("n7:9", "n2:9")}, part=True), {"j": names}, 0.0, 1.0, 0, None)
+
+    found = addresses(Thanos(), plan)
+
+    assert ["http://n7:9/metrics", "http://n2:9/metrics"] == found[:2]
+    assert {f"http://{name}/metrics" for name in names} == set(found)
 
 
 def test_a_run_without_collectors_is_no_error():
