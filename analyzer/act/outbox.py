@@ -37,6 +37,7 @@ class _Firing:
         heard: When it was last taken; before that, when it began.
         lapses: When the Alertmanager ends it by itself, if it heard the last sending; an answer
             may be lost where the alert was not.
+        asked: A request with it is under way.
     """
 
     alert: Alert
@@ -45,6 +46,7 @@ class _Firing:
     lapses: float = float("-inf")
     taken: bool = False
     refused: bool = False
+    asked: bool = False
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class Outbox:
         for key in [key for key in self._firing if key not in wanted]:
             gone = self._firing.pop(key)
             self._over[key] = _Over(gone.alert, unix, gone.lapses)
-            if not gone.taken:
+            if not gone.taken and not gone.asked:
                 missed.append(gone.alert)
         for key, alert in wanted.items():
             back = self._over.pop(key, None)
@@ -108,6 +110,12 @@ class Outbox:
             moments.append(now)
         return max(0.0, min(moments) - now, self._not_before - now) if moments else None
 
+    def asking(self, sent: Sequence[Owed], now: float) -> None:
+        """A request with these begins: what ends before its answer has to be told as ended too."""
+        for each in sent:
+            if (firing := self._firing.get(each.alert.key)) is not None and each.over is None:
+                firing.lapses, firing.asked = now + FIRING_SECONDS, True
+
     def taken(self, sent: Sequence[Owed], now: float) -> None:
         """The Alertmanager took these."""
         self._failures, self._not_before = 0, float("-inf")
@@ -122,7 +130,7 @@ class Outbox:
         """The Alertmanager did not say that it took these; seconds before the next try."""
         for each in sent:
             if (firing := self._firing.get(each.alert.key)) is not None and each.over is None:
-                firing.lapses = now + FIRING_SECONDS
+                firing.lapses, firing.asked = now + FIRING_SECONDS, False
         pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16), LAST_PAUSE_SECONDS)
         self._failures += 1
         self._not_before = now + pause
@@ -139,6 +147,6 @@ class Outbox:
                 del self._over[key]
             return
         if (firing := self._firing.get(key)) is not None:
-            firing.due, firing.refused = now + RESEND_SECONDS, not taken
+            firing.due, firing.refused, firing.asked = now + RESEND_SECONDS, not taken, False
             if taken:
                 firing.taken, firing.heard, firing.lapses = True, now, now + FIRING_SECONDS

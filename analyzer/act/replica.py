@@ -86,7 +86,9 @@ class Replica:
     def work(self) -> None:
         """Send what is due now."""
         with self._change:
-            due = self._outbox.due(self._monotonic())
+            now = self._monotonic()
+            due = self._outbox.due(now)
+            self._outbox.asking(due, now)
         if due:
             self._deliver(due)
 

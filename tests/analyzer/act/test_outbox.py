@@ -75,6 +75,17 @@ def test_an_alert_that_is_over_before_it_was_taken_is_told_as_missed(alert) -> N
     assert (alert(),) == box.want([], 1.0, 6.0)
 
 
+def test_what_ends_while_it_is_asked_for_is_ended_once_it_is_taken(alert) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 100.0)
+    sent = box.due(0.0)
+    box.asking(sent, 0.0)
+
+    assert () == box.want([], 0.1, 100.1)
+    box.taken(sent, 0.2)
+    assert [100.1] == [each.over for each in box.due(0.2)]
+
+
 def test_an_alert_that_was_refused_is_tried_again_when_it_would_be_sent_again(alert) -> None:
     box = Outbox()
     box.want([alert()], 0.0, 5.0)
