@@ -106,7 +106,8 @@ def _watch(folder: Path, url: str) -> Iterator[tuple[str, int]]:
         "--interval", str(INTERVAL), "--listen", "127.0.0.1:0",
         "--announce", str(folder / "address"),
     ]  # fmt: skip
-    with subprocess.Popen(command) as process:
+    # As in deploy/standalone/systemd/lockstep-watch.service.
+    with subprocess.Popen(command, env={**os.environ, "MALLOC_ARENA_MAX": "2"}) as process:
         try:
             while not (folder / "address").exists():
                 time.sleep(0.2)
