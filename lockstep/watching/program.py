@@ -181,6 +181,8 @@ def _signals(ended: threading.Event) -> Iterator[set[int]]:
 
 def _log() -> None:
     """Warnings as lines on stderr."""
+    # Its retries are told by who made the request, in words.
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING,
         format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S",
