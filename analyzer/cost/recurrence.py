@@ -123,7 +123,7 @@ def _more_than_by_chance(count: int, runs: int, peers: int, of: int) -> bool:
 
 
 def _wilson(count: int, of: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson, 1927); scipy.stats has it and takes a second to load."""
+    """The 95 % interval of a share (Wilson, 1927); scipy.stats has it, and loads for a second."""
     z = float(ndtri(0.975))
     middle = (count + z * z / 2) / (of + z * z)
     half = z / (of + z * z) * (count * (of - count) / of + z * z / 4) ** 0.5
