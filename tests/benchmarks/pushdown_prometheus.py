@@ -7,12 +7,9 @@ reader's pass is over the samples of LIVE_SECONDS, a sixth of those of the 15 mi
 """
 
 import contextlib
-import json
 import os
 import re
 import shutil
-import socket
-import subprocess
 import threading
 import time
 import urllib.parse
@@ -21,7 +18,6 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import numpy as np
 import yaml
@@ -30,6 +26,7 @@ from analyzer.load.prometheus.access import access
 from analyzer.load.prometheus.connection import Connection
 from analyzer.pushdown.rules import rules
 from analyzer.pushdown.survey import survey
+from tests.benchmarks.prometheus_server import prometheus
 
 TP = 8
 LIVE_SECONDS = 150.0
@@ -51,14 +48,14 @@ def rules_at_work(folder: Path, ranks: int) -> dict[str, float]:
             "rule_files": [str(folder / "rules.yml")],
             "scrape_configs": [{"job_name": "lockstep", "static_configs": [{"targets": [target]}]}],
         }
-        with _prometheus(folder, live) as (url, process):
+        with prometheus(folder, live) as (url, process):
             time.sleep(LIVE_SECONDS)
             told = urllib.request.urlopen(f"{url}/metrics", timeout=60).read().decode()
             memory, moment = _megabytes(process), time.clock_gettime(time.CLOCK_REALTIME) - 20.0
     if FAILED.search(told):
         raise RuntimeError("a recording rule failed")
     groups = yaml.safe_load(rules())["groups"]
-    with _prometheus(folder, {}) as (url, process), Connection(access(url, {})) as connection:
+    with prometheus(folder, {}) as (url, process), Connection(access(url, {})) as connection:
         spent = [
             [_least(process, lambda text=rule["expr"]: _ask(url, text, moment)) for rule in one]
             for one in (group["rules"] for group in groups)
@@ -74,28 +71,6 @@ def rules_at_work(folder: Path, ranks: int) -> dict[str, float]:
         "survey_real_cpu_seconds": read[0],
         "survey_real_wall_seconds": read[1],
     }
-
-
-@contextlib.contextmanager
-def _prometheus(folder: Path, config: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """(URL, process) of one with what was stored in the folder before."""
-    (folder / "prometheus.yml").write_text(json.dumps(config))  # which is YAML too
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        own = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [
-        "prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/db",
-        f"--web.listen-address={own}", "--log.level=error",
-    ]  # fmt: skip
-    with subprocess.Popen(command) as process:
-        try:
-            for _ in range(600):
-                with contextlib.suppress(OSError):
-                    urllib.request.urlopen(f"http://{own}/-/ready", timeout=5).close()
-                    break
-                time.sleep(0.1)
-            yield f"http://{own}", process.pid
-        finally:
-            process.terminate()
 
 
 def _least(process: int, work: Callable[[], object]) -> tuple[float, float]:

@@ -8,11 +8,9 @@ the fleet smaller.
 """
 
 import contextlib
-import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.benchmarks import prometheus_server
 from tests.benchmarks.watch_pages import Cluster, served
 
 NODES = int(os.environ.get("WATCH_NODES", "500"))
@@ -78,23 +77,8 @@ def prometheus(folder: Path, targets: Path, interval: float) -> Iterator[str]:
         "global": {"scrape_interval": every, "scrape_timeout": every},
         "scrape_configs": [{"job_name": "lockstep-collector", "file_sd_configs": discovery}],
     }
-    (folder / "prometheus.yml").write_text(json.dumps(config))  # which is YAML too
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        own = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [
-        "prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/db",
-        f"--web.listen-address={own}", "--log.level=error",
-    ]  # fmt: skip
-    with subprocess.Popen(command) as process:
-        try:
-            for _ in range(600):
-                with contextlib.suppress(OSError):
-                    urllib.request.urlopen(f"http://{own}/-/ready", timeout=5).close()
-                    break
-                time.sleep(0.1)
-            yield f"http://{own}"
-        finally:
-            process.terminate()
+    with prometheus_server.prometheus(folder, config) as (url, _):
+        yield url
 
 
 @contextlib.contextmanager
