@@ -9,8 +9,10 @@ from lockstep.output import fail
 
 RUNBOOKS_VARIABLE = "LOCKSTEP_RUNBOOKS_URL"
 """Where deploy/runbooks/ is served."""
-DASHBOARDS_VARIABLE = "LOCKSTEP_DASHBOARDS_URL"
-"""Where Grafana shows the dashboards."""
+DASHBOARD_VARIABLE = "LOCKSTEP_DASHBOARD_URL"
+"""Where `lockstep dashboard` is served."""
+GRAFANA_VARIABLE = "LOCKSTEP_GRAFANA_URL"
+"""Where Grafana shows its dashboards."""
 _PARENT = re.compile(r"https?://[\w.~:/%@!$&'()*+,;=\[\]-]+", re.ASCII)
 """An address that a name can be put after: no query, and no braces, which are templates there."""
 
@@ -23,7 +25,8 @@ def addresses(environment: Mapping[str, str]) -> Addresses:
     """
     return Addresses(
         runbooks=_parent(environment, RUNBOOKS_VARIABLE, PLACEHOLDERS.runbooks),
-        dashboards=_parent(environment, DASHBOARDS_VARIABLE, PLACEHOLDERS.dashboards),
+        dashboard=_parent(environment, DASHBOARD_VARIABLE, PLACEHOLDERS.dashboard),
+        grafana=_parent(environment, GRAFANA_VARIABLE, PLACEHOLDERS.grafana),
     )
 
 

@@ -52,7 +52,7 @@ time() - max(lockstep_analyzer_last_evaluation_timestamp_seconds) > 300""",
         ),
         source="kube-prometheus' absent() pattern; 300 s are twenty cycles.",
         wait="5m",
-        dashboard="monitor",
+        dashboard="self",
     ),
     Alert(
         "AnalyzerBlind",
@@ -68,7 +68,7 @@ max(lockstep_analyzer_data_age_seconds) > 120""",
         ),
         source="120 s are eight cycles; a choice of ours.",
         wait="5m",
-        dashboard="monitor",
+        dashboard="self",
     ),
     # Undelivered says itself that it has lasted two minutes.
     Alert(
@@ -86,7 +86,7 @@ max by (alertmanager) (increase(lockstep_analyzer_alerts_rejected_total[15m])) >
             " watch names them."
         ),
         source="One finding is one too many: it is what the monitor is for.",
-        dashboard="monitor",
+        dashboard="self",
     ),
     Alert(
         "AnalyzerWriteFailed",
@@ -101,7 +101,7 @@ max(increase(lockstep_analyzer_state_write_failures_total[15m])) > 0""",
             " full, or read-only, or not its own."
         ),
         source="One lost archive is one too many.",
-        dashboard="monitor",
+        dashboard="self",
     ),
     Alert(
         "RemediationBreakerTripped",
@@ -113,7 +113,7 @@ max(increase(lockstep_analyzer_state_write_failures_total[15m])) > 0""",
             " touched until a human resets the breaker."
         ),
         source="NVSentinel's breaker, which is reset by hand.",
-        dashboard="monitor",
+        dashboard="self",
     ),
     Alert(
         "QuarantineStuck",
@@ -140,6 +140,6 @@ max by (node) (lockstep_node_health_score) > 0.9""",
             "Route it to a dead man's switch: when it stops, Prometheus or Alertmanager is down."
         ),
         source="kube-prometheus' Watchdog.",
-        dashboard="monitor",
+        dashboard="self",
     ),
 )  # fmt: skip

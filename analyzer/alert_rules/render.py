@@ -76,6 +76,7 @@ def annotations(alert: Alert, addresses: Addresses = PLACEHOLDERS) -> dict[str, 
         "summary": alert.summary,
         "description": alert.description,
         "runbook_url": addresses.runbook(alert.full_name),
-        "dashboard_url": f"{addresses.dashboards}/{alert.dashboard_path}",
+        "dashboard_url": f"{addresses.dashboard}/{alert.page_path}",
+        "grafana_url": f"{addresses.grafana}/{alert.grafana_path}",
         "threshold_source": alert.source,
     }

@@ -15,11 +15,13 @@ class Addresses:
 
     Attributes:
         runbooks: Where deploy/runbooks/ is served; a runbook is `<alert>.md` there.
-        dashboards: Where Grafana shows the dashboards; `<uid>?var-<label>=<value>` there.
+        dashboard: Where `lockstep dashboard` is served; `<page>?<label>=<value>` there.
+        grafana: Where Grafana shows its dashboards; `<uid>?var-<label>=<value>` there.
     """
 
     runbooks: str
-    dashboards: str
+    dashboard: str
+    grafana: str
 
     def runbook(self, alert: str) -> str:
         """The runbook of an alert, by its full name."""
@@ -27,7 +29,9 @@ class Addresses:
 
 
 PLACEHOLDERS = Addresses(
-    runbooks="https://lockstep.example/runbooks", dashboards="https://grafana.lockstep.example/d"
+    runbooks="https://lockstep.example/runbooks",
+    dashboard="https://dashboard.lockstep.example",
+    grafana="https://grafana.lockstep.example/d",
 )
 """Of a user who named none: nothing is there."""
 
@@ -59,7 +63,7 @@ class Alert:
         source: Where the threshold comes from.
         wait: How long the expression must hold (`for`).
         keep: How long it goes on after the expression held last (`keep_firing_for`).
-        dashboard: Which one shows it: node, run or monitor.
+        dashboard: Which of grafana/dashboards shows it: node, run or self.
     """
 
     name: str
@@ -79,15 +83,22 @@ class Alert:
         return PREFIX + self.name
 
     @property
-    def dashboard_path(self) -> str:
-        """Where to look at it, below Addresses.dashboards; a template."""
-        return f"lockstep-{self.dashboard}{VARIABLES.get(self.dashboard, '')}"
+    def grafana_path(self) -> str:
+        """Where to look at it, below Addresses.grafana; a template."""
+        told = _TOLD.get(self.dashboard, "")
+        return f"lockstep-{self.dashboard}" + (f"?var-{told}" if told else "")
+
+    @property
+    def page_path(self) -> str:
+        """Where to look at it, below Addresses.dashboard; a template."""
+        told = _TOLD.get(self.dashboard)
+        return f"{self.dashboard}?{told}&from=now-{LOOK_BACK}" if told else "health"
 
 
-VARIABLES = {
-    label: f"?var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in ("node", "run")
-}
+_TOLD = {label: f"{label}={{{{ $labels.{label} | urlquery }}}}" for label in ("node", "run")}
 """What a dashboard is told: names may hold anything, and are quoted for a URL."""
+LOOK_BACK = "3h"
+"""How far a page looks back: a rule does not know when its alert began, and few wait for longer."""
 
 
 @dataclass(frozen=True, slots=True)

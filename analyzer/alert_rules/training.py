@@ -125,7 +125,7 @@ max by (run) (lockstep_rank_up) == 1""",
             " last good one is suspect."
         ),
         source="cluster-health-scanner and NVSentinel's preflight: any failure counts.",
-        dashboard="monitor",
+        dashboard="self",
     ),
     Alert(
         "ReferenceBusbwLow",

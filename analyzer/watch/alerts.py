@@ -19,6 +19,8 @@ from collector.contract.words import Cause
 MOST_FACTS = 3
 """For and against, each: a message on a telephone."""
 LONGEST_FACT = 300
+LOOK_BACK_SECONDS = 900.0
+"""What was before is what it is compared with."""
 SHOWN_FINGERPRINT = 8
 """Characters: enough to tell the alerts of one notification apart."""
 
@@ -40,7 +42,8 @@ def alert(finding: Finding, addresses: Addresses = PLACEHOLDERS) -> Alert:
             "summary": finding.sentence,
             "description": description(finding.facts),
             "runbook_url": addresses.runbook(FINDING_ALERT),
-            "dashboard_url": f"{addresses.dashboards}/lockstep-run?var-run={_quoted(run)}",
+            "dashboard_url": f"{addresses.dashboard}/{_page(finding)}",
+            "grafana_url": f"{addresses.grafana}/lockstep-run?var-run={_quoted(run)}",
             "archive": finding.folder,
         },
         starts_at=finding.opened,
@@ -90,6 +93,19 @@ def _place(alert: Told) -> str:
     words = [labels.get("alertname", ""), labels.get("node", "")]
     words += [f"{name}-{labels[name]}" for name in ("rank", "gpu") if labels.get(name)]
     return "-".join(word for word in (*words, alert.fingerprint[:SHOWN_FINGERPRINT]) if word)
+
+
+def _page(finding: Finding) -> str:
+    """The page that says who and why, from a while before it began: its node's without a run."""
+    who = finding.who
+    words: dict[str, object] = {
+        "run": who.run, "node": who.node, "gpu": who.gpu, "rank": who.rank,
+        "from": round((finding.onset - LOOK_BACK_SECONDS) * 1000), "finding": finding.folder,
+    }  # fmt: skip
+    told = "&".join(
+        f"{name}={_quoted(str(value))}" for name, value in words.items() if value not in (None, "")
+    )
+    return f"{'straggler' if who.run else 'node'}?{told}"
 
 
 def _quoted(name: str) -> str:

@@ -28,7 +28,8 @@ def rules(
 
     With them `lockstep analyze --prometheus` need not read every rank of a large run. With --out,
     write them and the alerts as rule files, and both as PrometheusRule objects. Alerts point to
-    LOCKSTEP_RUNBOOKS_URL and LOCKSTEP_DASHBOARDS_URL; --check compares with the same.
+    LOCKSTEP_RUNBOOKS_URL, LOCKSTEP_DASHBOARD_URL and LOCKSTEP_GRAFANA_URL; --check compares with
+    the same.
 
     Example: lockstep rules --out /etc/prometheus/rules
     """

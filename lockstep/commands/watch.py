@@ -44,7 +44,7 @@ def watch(
     With --once exits as analyze does, 69 where Prometheus does not answer. Credentials come from
     LOCKSTEP_PROMETHEUS_TOKEN or _USER and _PASSWORD; those of Alertmanager, and of collectors for
     the operations of a finding, from the same with ALERTMANAGER and COLLECTOR in the name.
-    Alerts point to LOCKSTEP_RUNBOOKS_URL and LOCKSTEP_DASHBOARDS_URL.
+    Alerts point to LOCKSTEP_RUNBOOKS_URL, LOCKSTEP_DASHBOARD_URL and LOCKSTEP_GRAFANA_URL.
 
     Example: lockstep watch --prometheus http://localhost:9090 --out findings --state state
     """

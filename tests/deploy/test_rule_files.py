@@ -64,12 +64,16 @@ def test_the_object_has_the_groups_of_the_plain_file(name: str):
 
 
 def test_every_alert_points_to_its_runbook_and_a_dashboard():
-    where = Addresses(runbooks="https://wiki/r", dashboards="https://grafana/d")
+    where = Addresses(
+        runbooks="https://wiki/r", dashboard="https://pages", grafana="https://grafana/d"
+    )
     for alert in ALERTS:
         told = annotations(alert, where)
 
         assert f"https://wiki/r/{alert.full_name}.md" == told["runbook_url"]
-        assert told["dashboard_url"].startswith("https://grafana/d/lockstep-")
+        assert told["grafana_url"].startswith("https://grafana/d/lockstep-")
+        page = told["dashboard_url"].removeprefix("https://pages/").partition("?")[0]
+        assert page in ("node", "run", "health")
         assert told["threshold_source"]
 
 

@@ -10,10 +10,14 @@ from lockstep.output import CommandError
 def test_the_environment_says_where_and_a_slash_at_the_end_is_none() -> None:
     told = {
         "LOCKSTEP_RUNBOOKS_URL": "https://wiki/r/",
-        "LOCKSTEP_DASHBOARDS_URL": "http://g:3000/d",
+        "LOCKSTEP_DASHBOARD_URL": "http://d:8501",
+        "LOCKSTEP_GRAFANA_URL": "http://g:3000/d",
     }
 
-    assert Addresses(runbooks="https://wiki/r", dashboards="http://g:3000/d") == addresses(told)
+    where = Addresses(
+        runbooks="https://wiki/r", dashboard="http://d:8501", grafana="http://g:3000/d"
+    )
+    assert where == addresses(told)
 
 
 def test_placeholders_stand_for_what_it_does_not_say() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from urllib.parse import parse_qs
 
 from analyzer.act.alert import postable
 from analyzer.act.webhook import Told
@@ -48,12 +49,28 @@ def test_people_read_the_sentence_and_three_facts_of_each_side() -> None:
 
 
 def test_an_alert_points_to_where_runbooks_and_dashboards_are() -> None:
-    where = Addresses(runbooks="https://wiki/r", dashboards="https://grafana/d")
+    where = Addresses(
+        runbooks="https://wiki/r", dashboard="https://pages", grafana="https://grafana/d"
+    )
     [told] = alerts([SLOW], where)
 
     assert ("https://wiki/r/LockstepFinding.md", "https://grafana/d/lockstep-run?var-run=gpt") == (
-        told.annotations["runbook_url"], told.annotations["dashboard_url"],
+        told.annotations["runbook_url"], told.annotations["grafana_url"],
     )  # fmt: skip
+    page, _, words = told.annotations["dashboard_url"].partition("?")
+    assert "https://pages/straggler" == page
+    assert {
+        "run": ["gpt"], "node": [SLOW.who.node], "rank": ["5"],
+        "from": [str(round((SLOW.onset - 900.0) * 1000))], "finding": [SLOW.folder],
+    } == {name: value for name, value in parse_qs(words).items() if name != "gpu"}  # fmt: skip
+
+
+def test_without_a_run_an_alert_points_to_the_page_of_its_node() -> None:
+    told = alert(replace(SLOW, who=Who("", "node-2", None, None, None)))
+
+    assert told.annotations["dashboard_url"].startswith(
+        "https://dashboard.lockstep.example/node?node=node-2&from="
+    )
 
 
 def test_what_does_not_apply_is_no_label() -> None:
@@ -77,7 +94,7 @@ def test_hostile_names_stay_one_part_of_an_address() -> None:
 
     assert hostile == told.labels["run"]
     assert re.fullmatch(
-        r"https://[^?]+\?var-run=[A-Za-z0-9%._~-]+", told.annotations["dashboard_url"]
+        r"https://[^?]+\?var-run=[A-Za-z0-9%._~-]+", told.annotations["grafana_url"]
     )
 
 

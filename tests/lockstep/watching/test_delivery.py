@@ -100,7 +100,8 @@ def test_every_metric_of_delivery_is_a_row_and_every_row_is_on_the_page(tmp_path
 def test_alerts_point_to_the_addresses_that_watch_was_given(monkeypatch) -> None:
     told = []
     monkeypatch.setattr(Alertmanagers, "want", lambda _, alerts: told.extend(alerts))
-    watch, where = FakeWatch(), Addresses(runbooks="https://wiki/r", dashboards="https://g/d")
+    watch = FakeWatch()
+    where = Addresses(runbooks="https://wiki/r", dashboard="https://d", grafana="https://g/d")
     Delivery(watch, (), None, None, where)  # type: ignore[arg-type]
     event = Told("f", True, {"alertname": "X"}, {}, 1.0, None)
     watch.on_change[0]([of_alert(event, "gpt", 2.0)], [], [])
