@@ -1,0 +1,1 @@
+"""One file a dashboard: `make(settings)` gives its JSON model."""

@@ -1,0 +1,146 @@
+"""Where to begin: what runs, what is wrong, and which dashboard answers which question."""
+
+from grafana.annotations import findings
+from grafana.board import board
+from grafana.links import TITLES, lead, of_row
+from grafana.panels import index, lines, number, rows, tell
+from grafana.settings import PREFIX, Json, Settings
+from grafana.targets import instant, query, row
+
+_QUESTIONS = {
+    "straggler": "know which node holds a run back, and why",
+    "run": "see loss, throughput and hardware of a run on one time axis",
+    "cluster": "see all nodes and GPUs",
+    "node": "look at one machine and its GPUs",
+    "nccl": "know which collective hangs, and who is missing",
+    "self": "know whether these numbers can be trusted",
+}
+_INDEX = "\n".join([
+    "| If you want to … | open |",
+    "|---|---|",
+    *(f"| {question} | [{TITLES[key]}](/d/{PREFIX}{key}?${{__url_time_range}}) |"
+      for key, question in _QUESTIONS.items()),
+    "| read findings with their evidence, and reports | [lockstep dashboard](${streamlit_url}/) |",
+])  # fmt: skip
+_NO_WATCH = "not told: is lockstep watch scraped?"
+
+
+def make(settings: Settings) -> Json:
+    """The dashboard."""
+    return board(
+        "home", "What runs, what is wrong, and where to look on?",
+        [[_index()], _state(), [_runs()], [_findings(), _alerts()], [_slowdown(), _open()]],
+        settings, events=[findings('run=~"$run"')], since="now-6h",
+    )  # fmt: skip
+
+
+def _index() -> Json:
+    return index(
+        "Where to look", _INDEX,
+        tell("Which dashboard answers which question.", "does not apply.", "does not apply."),
+        lead("cluster", "now"),
+    )  # fmt: skip
+
+
+def _state() -> list[Json]:
+    return [
+        number(
+            "Runs", "none", [instant("sum(lockstep_run_active)", "running")],
+            tell("Training runs of which a rank lives, as lockstep watch sees them.",
+                 "as many as you started.",
+                 "open the run that is missing: its ranks are gone, or not scraped."),
+            lead("run", "runs"), nothing=_NO_WATCH,
+        ),
+        number(
+            "Open findings that page", "none",
+            [instant('count(max by (run, node, rank, gpu, cause)'
+                     ' (lockstep_finding_active{tier="page"}) == 1)', "findings")],
+            tell("Findings certain enough to wake somebody.", "none.",
+                 "read the table below: node, GPU and cause stand there. Limit: 1."),
+            lead("straggler", "now"), limit=1, nothing="none",
+        ),
+        number(
+            "Nodes", "none",
+            [instant("count(max by (node) (lockstep_node_expected) == 1)", "expected"),
+             instant("count(count by (node) (lockstep_build_info))", "answer")],
+            tell("Nodes whose collector was scraped in the last day, and those that answer now.",
+                 "both are equal.", "open Cluster: the table of silent nodes names them."),
+            lead("cluster", "cluster"),
+        ),
+        number(
+            "GPUs", "none",
+            [instant("sum(max by (node) (lockstep_gpu_expected))", "on the bus"),
+             instant("sum(max by (node) (lockstep_gpu_present))", "answer")],
+            tell("GPUs on the PCI bus, and those that their driver counts.", "both are equal.",
+                 "a GPU fell off the bus: open Cluster, then the node."),
+            lead("cluster", "cluster"), nothing="no GPU is told of",
+        ),
+        number(
+            "Last judged", "s",
+            [instant("time() - max(lockstep_analyzer_last_evaluation_timestamp_seconds)", "ago")],
+            tell("Since lockstep watch last judged what Prometheus has.", "under a minute.",
+                 "open Lockstep itself. Limit: 300 s, as alert LockstepAnalyzerNotRunning."),
+            lead("self", "health"), limit=300, nothing=_NO_WATCH,
+        ),
+    ]  # fmt: skip
+
+
+def _runs() -> Json:
+    names = ("slowdown", "step", "against baseline", "coverage")
+    return rows(
+        "Runs in numbers", "none",
+        [row('max by (run) (lockstep_run_slowdown_ratio{run=~"$run"})'),
+         row('max by (run) (lockstep_run_step_duration_median_seconds{run=~"$run"})'),
+         row('max by (run) (lockstep_run_throughput_baseline_ratio{run=~"$run"})'),
+         row('max by (run) (lockstep_run_coverage_ratio{run=~"$run"})')],
+        tell("Each run: step time over what it would be without its culprits, seconds a step, "
+             "steps per second over the baseline's, share of ranks that tell.",
+             "slowdown 1, baseline near 1, coverage 100 %.", "click the run."),
+        lead("run", "run", "run", value=of_row), names=names,
+        units=("none", "s", "percentunit", "percentunit"), nothing=_NO_WATCH,
+    )  # fmt: skip
+
+
+def _findings() -> Json:
+    return rows(
+        "Open findings", "none",
+        [row('max by (run, node, rank, gpu, link, cause, tier)'
+             ' (lockstep_finding_active{run=~"$run"}) == 1')],
+        tell("What lockstep watch holds for wrong now. An empty cell does not apply.", "no row.",
+             "click the row: the page has the evidence for and against."),
+        lead("straggler", "straggler", "run", "node", value=of_row), names=("open",),
+        nothing="No finding is open",
+    )  # fmt: skip
+
+
+def _alerts() -> Json:
+    return rows(
+        "Firing alerts", "none",
+        [row('max by (alertname, severity, node, run)'
+             ' (ALERTS{alertname=~"Lockstep.*",alertstate="firing"})')],
+        tell("Alerts of Lockstep that Prometheus raises now.", "only LockstepWatchdog.",
+             "each alert has a runbook of its name in deploy/runbooks."),
+        lead("node", "node", "node", value=of_row), names=("firing",),
+        nothing="None fires: not even LockstepWatchdog, so the alert rules are not loaded",
+    )  # fmt: skip
+
+
+def _slowdown() -> Json:
+    return lines(
+        "Slowdown of runs", "none",
+        [query('max by (run) (lockstep_run_slowdown_ratio{run=~"$run"})', "{{run}}")],
+        tell("Step time over what it would be without the culprits.", "1.",
+             "click the line: the run's page says who and why."),
+        lead("straggler", "straggler", "run"), low=None, nothing=_NO_WATCH,
+    )  # fmt: skip
+
+
+def _open() -> Json:
+    return lines(
+        "Findings by cause", "none",
+        [query("sum by (cause, tier) (max by (run, node, rank, gpu, link, cause, tier)"
+               ' (lockstep_finding_active{run=~"$run"}))', "{{cause}} ({{tier}})")],
+        tell("Findings that are open, by cause and tier.", "none.",
+             "many at once with one cause: look for what the nodes share (rack, leaf, firmware)."),
+        lead("cluster", "now"), stacked=True, nothing="No finding was open in the range",
+    )  # fmt: skip
