@@ -96,14 +96,14 @@ def _misused(error: typer.TyperException) -> int:
 
 
 def _ours(error: ModuleNotFoundError) -> bool:
-    packages = {"lockstep", "analyzer", "workloads", "collector"}
+    packages = {"lockstep", "dashboard", "analyzer", "workloads", "collector"}
     return error.name is None or error.name.partition(".")[0] in packages
 
 
 def _bare(error: ModuleNotFoundError) -> int:
     output.note(
         f"lockstep: {error.name} is not installed, and this command needs it;"
-        f" `pip install '.[collector,analyzer,workloads]'` in the checkout brings everything"
+        " `pip install '.[collector,analyzer,dashboard,workloads]'` in the checkout brings all"
     )
     return ExitCode.UNREACHABLE
 

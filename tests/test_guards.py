@@ -12,7 +12,7 @@ from collector.contract.metrics import METRICS
 from lockstep.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("lockstep", "analyzer", "workloads", "collector")
+PACKAGES = ("lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector")
 DISTRIBUTION = "lockstep-monitor"
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 MAX_LINES, MEDIAN_LINES = 400, 100

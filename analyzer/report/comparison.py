@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analyzer.report import blocks, figures
 from analyzer.report.blocks import Block
 from analyzer.report.health import READINGS, signal
+from analyzer.report.ratio import WORTH_TELLING, ratio
+from analyzer.report.settings import differing
 from analyzer.report.spans import by_row, spans
 from analyzer.report.speed import per_second
 from analyzer.run import FloatGrid, Grid, Run
@@ -17,15 +18,6 @@ from collector.contract.words import PHASES
 if TYPE_CHECKING:
     from analyzer.attribute import Diagnosis
 
-NOT_COMPARED = ("schema_version", "run", "id", "started", "ended", "command", "clock", "recording",
-                "spec.run", "outcome", "measured_peak_flops")  # fmt: skip
-"""Of run.json: what differs between any two runs."""
-BLOCKS_AT_MOST = 40
-"""As analyzer/slowness/shift.py: neighbouring steps are not independent, groups of them nearly."""
-BLOCKS_AT_LEAST = 6
-RESAMPLES = 2000
-WORTH_TELLING = 0.01
-"""A certain difference of less than 1 % is not told."""
 MOST_KEYS = 40
 HOW = (
     "Medians over steps that are not slow by design; of this run only the steps of the trouble,"
@@ -44,17 +36,17 @@ def comparison(diagnosis: "Diagnosis", baseline: "Diagnosis") -> Block:
     rows: list[list[Any]] = []
     alike, unsure = list[str](), list[str]()
     for name in (name for name in here if name in there):
-        told = _ratio(here[name][0], there[name][0])
+        told = ratio(here[name][0], there[name][0])
         if told is None:
             unsure.append(name)
             continue
-        ratio, low, high = told
-        if low <= 1.0 <= high or abs(ratio - 1.0) < WORTH_TELLING:
+        middle, low, high = told
+        if low <= 1.0 <= high or abs(middle - 1.0) < WORTH_TELLING:
             alike.append(name)
             continue
         unit = here[name][1]
         values = (figures.cell(float(np.median(each[name][0])), unit) for each in (there, here))
-        rows.append([name, *values, ratio - 1.0, low - 1.0, high - 1.0])
+        rows.append([name, *values, middle - 1.0, low - 1.0, high - 1.0])
     rows.sort(key=lambda row: -abs(row[3]))
     one = f"this run ({diagnosis.run.name})"
     other = f"baseline ({baseline.run.name})"
@@ -108,27 +100,6 @@ def _series(diagnosis: "Diagnosis") -> Iterator[tuple[str, FloatGrid, str]]:
             yield reading.heading, by_row(values, np.nanmedian)[chosen], unit
 
 
-def _ratio(one: FloatGrid, other: FloatGrid) -> tuple[float, float, float] | None:
-    """The ratio of the medians and its 95 % interval; None with too few steps, or zeros."""
-    if min(len(one), len(other)) < BLOCKS_AT_LEAST or not (np.median(other) and np.median(one)):
-        return None
-    dice = np.random.default_rng(0)
-    ratios = _resampled(one, dice) / _resampled(other, dice)
-    if not np.isfinite(ratios).all():
-        return None
-    low, high = np.quantile(ratios, (0.025, 0.975))
-    return float(np.median(one) / np.median(other)), float(low), float(high)
-
-
-def _resampled(values: FloatGrid, dice: np.random.Generator) -> FloatGrid:
-    """(RESAMPLES,) medians over groups that were drawn with repeats."""
-    groups = np.array_split(values, min(BLOCKS_AT_MOST, len(values)))
-    middle = np.array([np.median(group) for group in groups])
-    drawn: NDArray[np.int64] = dice.integers(len(middle), size=(RESAMPLES, len(middle)))
-    medians: FloatGrid = np.median(middle[drawn], axis=1)
-    return medians
-
-
 def _rest(alike: list[str], unsure: list[str]) -> str:
     parts = [f"No certain difference: {', '.join(sorted(alike))}"] if alike else []
     parts += [f"too few steps to compare: {', '.join(sorted(unsure))}"] if unsure else []
@@ -160,22 +131,12 @@ def _course(run: Run) -> tuple[FloatGrid, FloatGrid] | None:
 
 
 def _settings(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[list[str]]:
-    old, new = dict(_flat(there)), dict(_flat(here))
-    keys = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-    rows = [[key, old.get(key, figures.UNKNOWN), new.get(key, figures.UNKNOWN)] for key in keys]
+    rows = [
+        [key, figures.cell(old, ""), figures.cell(new, "")]
+        for key, old, new in differing(there, here)
+    ]
     more = len(rows) - MOST_KEYS
     return rows[:MOST_KEYS] + ([[f"{more} more", "", ""]] if more > 0 else [])
-
-
-def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in tree.items():
-        name = f"{above}{key}"
-        if name in NOT_COMPARED:
-            continue
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}.")
-        else:
-            yield name, str(value)
 
 
 def _nodes(here: Grid, there: Grid) -> Block | None:

@@ -53,13 +53,14 @@ class Standalone:
 
     def __init__(self, folder: Path, seconds: int = 1, watch: str = "") -> None:
         """In a folder; `watch` is the address of a stand-in for `lockstep watch`."""
-        free = _free_addresses(3)
+        free = _free_addresses(4)
         if watch:
             free[2] = watch
         self.values = {
             "127.0.0.1:9090": free[0],
             "127.0.0.1:9093": free[1],
             "127.0.0.1:9411": free[2],
+            "127.0.0.1:8501": free[3],
             "/etc/lockstep": str(folder / "etc"),
             "/opt/lockstep/bin/lockstep": f"'{sys.executable} -m lockstep'",
             "%S": str(folder / "state"),
@@ -68,7 +69,7 @@ class Standalone:
             self.values |= {"_interval: 1s": f"_interval: {seconds}s",
                             "--interval 1": f"--interval {seconds}"}  # fmt: skip
         self.folder = folder
-        self.prometheus, self.alertmanager, self.watch = (f"http://{each}" for each in free)
+        self.prometheus, self.alertmanager, self.watch = (f"http://{each}" for each in free[:3])
         self.archives = folder / "state" / "lockstep-watch" / "findings"
         for name in ("rules", "targets"):
             (folder / "etc" / name).mkdir(parents=True)

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -59,7 +60,12 @@ def test_every_service_is_a_user_of_its_own_that_gains_no_rights(path) -> None:
     lines = path.read_text().splitlines()
 
     assert {"DynamicUser=yes", "ProtectSystem=strict", "NoNewPrivileges=yes"} <= set(lines)
-    assert f"StateDirectory={path.stem}" in lines
+    [own] = (line for line in lines if line.startswith("StateDirectory="))
+    if path.stem == "lockstep-dashboard":
+        assert "ReadOnlyPaths=%S/lockstep-watch" in lines  # it reads what watch found
+        assert "StateDirectory=lockstep-watch" == own
+    else:
+        assert f"StateDirectory={path.stem}" == own
 
 
 def test_every_service_listens_on_the_loopback_and_finds_the_others_there() -> None:
@@ -74,6 +80,7 @@ def test_every_service_listens_on_the_loopback_and_finds_the_others_there() -> N
         "lockstep-collector.service": set(),  # its default is the loopback
         "lockstep-prometheus.service": {prometheus},
         "lockstep-alertmanager.service": {alertmanager},
+        "lockstep-dashboard.service": {prometheus, "127.0.0.1:8501"},
         "lockstep-watch.service": {prometheus, alertmanager, watch},
         "prometheus.yml": {alertmanager, watch},
         "alertmanager.yml": {watch},
@@ -101,6 +108,13 @@ def test_the_collector_has_the_options_of_its_service(tmp_path) -> None:
 
     assert {"--state-dir"} == {each for each in words if each.startswith("--")}
     assert "--state-dir" in {flag.option for flag in FLAGS}
+
+
+def test_the_dashboard_has_the_options_of_its_service(tmp_path) -> None:
+    words = command("dashboard", Standalone(tmp_path).values)
+    told = run(sys.executable, "-m", "lockstep", "dashboard", "--help")
+
+    assert [] == [each for each in words if each.startswith("--") and each not in told]
 
 
 def test_a_collector_that_another_machine_scrapes_is_told_where_to_listen() -> None:

@@ -1,0 +1,1 @@
+"""The dashboard: node level and model level on one page."""

@@ -1,0 +1,47 @@
+"""The app: which page, in which order. `streamlit run dashboard/app.py` runs it at every look."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import source
+from dashboard.context import Settings
+from dashboard.page import Page
+from dashboard.views import PAGES
+from dashboard.widgets import frame, links, login
+
+# Comments and no docstrings below: Streamlit may draw a text that stands alone (its "magic").
+# The icon is a file of ours: for a Material symbol the browser would ask a server of Google's.
+ICON = Path(__file__).with_name("icon.svg")
+SETTINGS_VARIABLE = "LOCKSTEP_DASHBOARD_SETTINGS"
+
+
+def main() -> None:
+    """Draws the page of the address."""
+    st.set_page_config(page_title="Lockstep", page_icon=str(ICON), layout="wide")
+    settings = Settings.read(os.environ.get(SETTINGS_VARIABLE, ""))
+    if settings.login and not login.passed():
+        return
+    home = next((page for page in PAGES if page.key == "now"), PAGES[0])
+    pages = {
+        page.key: st.Page(
+            _drawing(page, settings), title=page.title, icon=page.icon, url_path=page.key,
+            default=page is home,
+        )
+        for page in PAGES
+    }  # fmt: skip
+    links.know(pages)
+    st.navigation(list(pages.values()), position="hidden").run()
+
+
+def _drawing(page: Page, settings: Settings) -> Callable[[], None]:
+    def draw() -> None:
+        frame.draw(page, PAGES, lambda: source.opened(os.environ), settings)
+
+    draw.__name__ = page.key
+    return draw
+
+
+main()

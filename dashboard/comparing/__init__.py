@@ -1,0 +1,1 @@
+"""Two runs beside each other: what was set, what was measured, where they ran."""

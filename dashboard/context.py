@@ -1,0 +1,64 @@
+"""What a page is given: whom to ask, where the reader looks, and what is allowed."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from dashboard.address import Place
+from dashboard.protocol import Source
+from dashboard.shapes import Answer, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the dashboard was started.
+
+    Attributes:
+        runs: Folder where started runs go; None = pages may not start runs.
+        grafana: Address of Grafana; empty = no links to it.
+        refresh_seconds: Between two looks of a live page; 0 = only when asked.
+        login: Whether only people who are logged in may look.
+    """
+
+    runs: Path | None = None
+    grafana: str = ""
+    refresh_seconds: float = 15.0
+    login: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> "Settings":
+        """Of the JSON that `written` made; an empty text is the defaults."""
+        words = json.loads(text or "{}")
+        runs = words.pop("runs", None)
+        return cls(runs=None if runs is None else Path(runs), **words)
+
+    def written(self) -> str:
+        """As JSON, for the environment of the dashboard's process."""
+        runs = None if self.runs is None else str(self.runs)
+        return json.dumps(
+            {
+                "runs": runs,
+                "grafana": self.grafana,
+                "refresh_seconds": self.refresh_seconds,
+                "login": self.login,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One look at one page.
+
+    Attributes:
+        source: With its answers kept (dashboard.source).
+        place: What the address says.
+        span: Its range; of the run where one is looked at, of the source otherwise.
+        answer: How whole the numbers are.
+        settings: How the dashboard was started.
+    """
+
+    source: Source
+    place: Place
+    span: Span
+    answer: Answer
+    settings: Settings

@@ -1,0 +1,1 @@
+"""Shapes -> pictures: pure functions, no Streamlit, no source."""

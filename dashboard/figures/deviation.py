@@ -1,0 +1,72 @@
+"""Which values of a fleet are far from the others: for the eye; verdicts come from elsewhere."""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dashboard.shapes import Fleet, FleetMetric
+
+DEVIATES = 3.0
+"""Spreads from which a part deviates: as the recording rules and analyzer.anomalies.peers."""
+SPREAD = 0.05
+"""Of the median: what healthy parts differ by, so that peers that are all alike do not make a
+deviation out of nothing. As `fleet` in the recording rules: a twentieth of the level."""
+MAD_TO_SIGMA = 1.4826
+"""Of a normal distribution: 1 / the standard normal quantile at 3/4."""
+HOLDS_BACK = 1.1
+"""Own time over peers from which a rank holds its run back (DESIGN 1: a loss of 10 %)."""
+
+
+def badness(metric: FleetMetric, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(G,) the larger the worse; NaN stays NaN.
+
+    Args:
+        metric: Says which end is bad; where neither is, far from the median is.
+        values: (G,).
+    """
+    if metric.higher is None:
+        away: NDArray[np.float32] = np.abs(values - np.float32(_median(values)))
+        return away
+    return values if metric.higher else -values
+
+
+def of_fleet(fleet: Fleet) -> NDArray[np.bool_]:
+    """(G,) as `deviating`, among the places of the same run: who idles is no peer of who works."""
+    away = np.zeros(len(fleet.values), np.bool_)
+    group, runs = pd.factorize(fleet.runs.astype(object))
+    for each in range(len(runs)):
+        mine = group == each
+        away[mine] = deviating(fleet.metric, fleet.values[mine])
+    return away
+
+
+def deviating(metric: FleetMetric, values: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """(G,) whether each is far on the bad side; what is not known is not.
+
+    Own time has a limit of its own; errors deviate from one on; everything else by
+    (value - median) / (1.4826 MAD + 5 % of the median) >= 3.
+    """
+    known = np.isfinite(values)
+    if not known.any():
+        return known
+    if metric.key == "slowdown":
+        return known & (values >= np.float32(HOLDS_BACK))
+    if metric.key == "errors":
+        return known & (values > 0)
+    middle = _median(values)
+    away = np.where(known, values - middle, 0.0)
+    width = MAD_TO_SIGMA * float(np.median(np.abs(away[known]))) + SPREAD * abs(middle)
+    side = np.abs(away) if metric.higher is None else away * (1 if metric.higher else -1)
+    return known & (side >= DEVIATES * width) & (side > 0)
+
+
+def worst(metric: FleetMetric, values: NDArray[np.float32], most: int) -> NDArray[np.int64]:
+    """Indices of the worst known values, the worst first; equal ones in the order they have."""
+    bad = badness(metric, values)
+    known = np.flatnonzero(np.isfinite(bad))
+    return known[np.argsort(-bad[known], kind="stable")[:most]]
+
+
+def _median(values: NDArray[np.float32]) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if known.size else float("nan")

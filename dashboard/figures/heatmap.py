@@ -1,0 +1,245 @@
+"""The map of a fleet: one cell a GPU, and marks on the worst ones that can be clicked.
+
+Measured for 10,000 GPUs (tests/benchmarks/dashboard_heatmap.py): values go out as float32 with
+13 bits, so the hover tells every place to the digits shown. Plotly's heat maps
+answer no click; the markers over them do.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dashboard import palette
+from dashboard.figures import deviation, escape, fleet_names, scale
+from dashboard.figures.folding import FLAT_NODES, Folding, folded
+from dashboard.figures.nothing import nothing
+from dashboard.figures.picture import Picture
+from dashboard.figures.quantity import COUNT, SHARE, TIMES, quantity, unit_name, unit_of
+from dashboard.shapes import Fleet
+
+MOST_MARKS = 200
+"""Markers that a chart can have and still be read, and be clicked."""
+HOVERS = {
+    SHARE: (".1f", " %"),
+    TIMES: (".1f", " % of its peers"),
+    COUNT: (",d", ""),
+    "celsius": (".1f", " °C"),
+}
+"""d3 format and unit under the pointer and on the colour bar."""
+FEW_PIXELS, MOST_PIXELS = 26, 560
+
+
+def fleet(shown: Fleet, order: str = "place", *, select: bool = True) -> Picture:
+    """One value a GPU as colours, the worst marked, silent nodes crossed out.
+
+    Args:
+        shown: The values.
+        order: `place`: as the fleet has them, by rack and node; `run`: by run first.
+        select: Whether places that do not deviate can be clicked too, where there are at most 200:
+            in a larger map nobody could tell which ones.
+
+    Returns:
+        Its markers carry `[node, gpu, rank]` as `customdata`.
+    """
+    unit = unit_of(shown.metric)
+    title = f"{shown.metric.title} ({unit_name(unit)})"
+    if order == "run":
+        shown = sorted_by_run(shown)
+    if not len(shown.values) and not shown.silent:
+        return nothing(title, "No GPU told anything at this time.", shown.metric.help)
+    places = folded(shown)
+    away = deviation.of_fleet(shown)
+    worst = deviation.worst(shown.metric, shown.values, MOST_MARKS)
+    loud, quiet = worst[away[worst]], worst[~away[worst]]
+    data = [_cells(shown, places, unit), _marks(shown, places, loud, "far from its peers")]
+    if select and len(shown.values) <= MOST_MARKS:
+        data.append(_marks(shown, places, quiet, ""))
+    if shown.silent:
+        data.append(_silent(shown, places))
+    table = ranked(shown)
+    return Picture(
+        title, {"data": data, "layout": _layout(places)}, table,
+        _text(shown, away, worst), _note(shown, away, places), shown.metric.help,
+    )  # fmt: skip
+
+
+def sorted_by_run(shown: Fleet) -> Fleet:
+    """It with the GPUs of a run beside each other, by rank; those without one come last."""
+    order = np.lexsort((shown.ranks, shown.runs, shown.runs == ""))
+    return _chosen(shown, order)
+
+
+def only_run(shown: Fleet, run: str) -> Fleet:
+    """Its GPUs on which a run is."""
+    return _chosen(shown, np.flatnonzero(shown.runs == run), silent=())
+
+
+def line(shown: Fleet, place: int) -> str:
+    """A place with its value: `node-3, GPU 1, rank 7: 1.52×`."""
+    value = quantity(float(shown.values[place]), unit_of(shown.metric))
+    return f"{fleet_names.where(shown, place)}: {value}"
+
+
+def ranked(shown: Fleet, most: int | None = None) -> pd.DataFrame:
+    """GPUs as a table, the worst first, those that told nothing last.
+
+    Args:
+        shown: The values.
+        most: So many of those that told something; None = all.
+    """
+    unit = unit_of(shown.metric)
+    bad = deviation.badness(shown.metric, shown.values)
+    order = np.argsort(np.where(np.isnan(bad), np.inf, -bad), kind="stable")
+    if most is not None:
+        order = order[: min(most, int(np.isfinite(bad).sum()))]
+    away = deviation.of_fleet(shown)
+    values = shown.values[order].astype(np.float64)
+    return pd.DataFrame({
+        "node": shown.nodes[order],
+        "gpu": _known(shown.gpus[order]),
+        "rank": _known(shown.ranks[order]),
+        f"{shown.metric.title} ({unit_name(unit)})": values * (100.0 if unit == SHARE else 1.0),
+        "far from its peers": np.where(away[order], "yes", ""),
+        "run": shown.runs[order],
+    })  # fmt: skip
+
+
+def _known(numbers: NDArray[np.int32]) -> Any:
+    """Whole numbers with nothing in the place of -1."""
+    return pd.arrays.IntegerArray(numbers.copy(), numbers < 0)
+
+
+def _chosen(shown: Fleet, order: NDArray[np.int64], silent: tuple[str, ...] | None = None) -> Fleet:
+    return Fleet(
+        shown.metric, shown.at, shown.nodes[order], shown.gpus[order], shown.ranks[order],
+        shown.runs[order], shown.values[order], shown.silent if silent is None else silent,
+        shown.simulated,
+    )  # fmt: skip
+
+
+def _cells(shown: Fleet, places: Folding, unit: str) -> dict[str, Any]:
+    metric = shown.metric
+    # Percent has fewer `/` in base64 than numbers near 1, and reads better under the pointer.
+    factor = 100.0 if unit in (SHARE, TIMES) else 1.0
+    low, high = (None if end is None else end * factor for end in (metric.low, metric.high))
+    values = _shortened(shown.values * np.float32(factor))
+    named = fleet_names.hover(places)
+    form, suffix = HOVERS.get(unit, (".3~s", f" {unit_name(unit)}"))
+    return {
+        "type": "heatmap",
+        "z": places.grid(values),
+        "x0": 0, "dx": 1, "y0": 0, "dy": 1,
+        "hoverongaps": False,
+        "xgap": 1 if places.columns == 1 else 0,
+        "ygap": 1 if places.columns == 1 else 0,
+        "hovertemplate": f"{named.template}%{{z:{form}}}{suffix}<extra></extra>",
+        "customdata": named.cells,
+        "text": named.text,
+        "colorbar": {"thickness": 12, "tickformat": form.replace(".1f", ".0f"),
+                     "ticksuffix": suffix.partition(" of")[0]},
+        **scale.rising(values, low, high, bad_is_low=metric.higher is False),
+    }  # fmt: skip
+
+
+def _shortened(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Values to 1 in 8,000: more than the digits shown, and a fifth less on the wire.
+
+    Plotly escapes every `/` of the base64 into six characters; zeros at the end have none.
+    """
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    return ((bits + np.uint32(1 << 10)) & np.uint32(0xFFFFF800)).view(np.float32)
+
+
+def _marks(shown: Fleet, places: Folding, chosen: NDArray[np.int64], name: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": places.x(places.node[chosen], places.slot[chosen]),
+        "y": places.y(places.node[chosen]),
+        "customdata": [
+            [str(shown.nodes[each]), int(shown.gpus[each]), int(shown.ranks[each])]
+            for each in chosen
+        ],
+        "text": [escape.text(line(shown, int(each))) for each in chosen],
+        "hovertemplate": "%{text}<extra></extra>",
+        # A place that is as its peers can be clicked as well, and shows no marker.
+        "marker": scale.MARKER if name else {"size": 12, "opacity": 0},
+        "showlegend": False,
+    }
+
+
+def _silent(shown: Fleet, places: Folding) -> dict[str, Any]:
+    number = {name: place for place, name in enumerate(places.names)}
+    nodes = np.array([number[name] for name in shown.silent[:MOST_MARKS]], np.int64)
+    middle = np.full(len(nodes), places.slots // 2)
+    return {
+        "type": "scatter",
+        "mode": "markers+text" if len(nodes) <= 8 and places.columns == 1 else "markers",
+        "name": "no answer",
+        "x": places.x(nodes, middle),
+        "y": places.y(nodes),
+        "text": ["no answer"] * len(nodes),
+        "textposition": "middle right",
+        "customdata": [[name, -1, -1] for name in shown.silent[:MOST_MARKS]],
+        "hovertext": [escape.text(f"{name}: no answer") for name in shown.silent[:MOST_MARKS]],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "marker": {"symbol": "x-thin", "size": 9, "line": {"color": palette.SILENT, "width": 2}},
+        "showlegend": False,
+    }
+
+
+def _layout(places: Folding) -> dict[str, Any]:
+    flat = places.columns == 1 and len(places.names) <= FLAT_NODES
+    rows = places.rows
+    xaxis = fleet_names.across(places)
+    xaxis["range"] = [-0.6, places.columns * places.stride - 0.4]
+    yaxis: dict[str, Any] = {"range": [rows - 0.4, -0.6], "showgrid": False, "zeroline": False}
+    if flat:
+        named = [f"{escape.text(name, 32)} " for name in places.names]
+        yaxis |= {"tickvals": list(range(rows)), "ticktext": named, "automargin": True}
+    else:
+        yaxis |= {"showticklabels": False, "ticks": ""}
+    return {
+        "height": min(FEW_PIXELS * rows + 90, MOST_PIXELS),
+        "margin": {"l": 8, "r": 8, "t": 32, "b": 36},
+        "xaxis": xaxis, "yaxis": yaxis, "hovermode": "closest",
+    }  # fmt: skip
+
+
+def _text(shown: Fleet, away: Any, worst: Any) -> str:
+    known = int(np.isfinite(shown.values).sum())
+    things = "GPUs" if (shown.gpus >= 0).any() else "ranks"
+    count = len(shown.silent)
+    silent = f" {count:,} node{'s do' if count > 1 else ' does'} not answer." if count else ""
+    if not known:
+        return f"None of {len(shown.values):,} {things} told this.{silent}"
+    return (
+        f"{int(away.sum()):,} of {known:,} {things} far from their peers; the worst is "
+        f"{line(shown, int(worst[0]))}.{silent}"
+    )
+
+
+def _note(shown: Fleet, away: Any, places: Folding) -> str:
+    words = []
+    if places.columns > 1:
+        words.append(
+            f"Each row of {places.slots} cells is a node; nodes follow each other down a column."
+        )
+    if away.any():
+        marked = min(int(away.sum()), MOST_MARKS)
+        which = f"{marked} worst places" if marked > 1 else "place"
+        verb = "are far from their peers carry" if marked > 1 else "is far from its peers carries"
+        words.append(f"The {which} that {verb} a diamond.")
+    if unknown := int(np.isnan(shown.values).sum()):
+        are = (
+            "1 place told nothing and is"
+            if unknown == 1
+            else f"{unknown:,} places told nothing and are"
+        )
+        words.append(f"{are} empty: that is no 0.")
+    if shown.silent:
+        words.append("A cross is a node that does not answer.")
+    return " ".join(words)

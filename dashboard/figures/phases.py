@@ -1,0 +1,125 @@
+"""Where the time of a step goes: phases of the slowest ranks beside the median of their stage."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from collector.contract.words import PHASES
+from dashboard.figures import escape
+from dashboard.figures.nothing import nothing
+from dashboard.figures.picture import Picture
+from dashboard.figures.quantity import quantity
+
+TITLE = "Phases of a step, against the median of the stage (s)"
+HELP = (
+    "Seconds per step, medians over the range. A culprit's own phases are longer than the median's;"
+    " everybody else has a longer grad_sync, because they wait for it."
+)
+RANKS_AT_MOST = 10
+PATTERNS = ("", "/", "\\", "x", "-", "|", "+", ".")
+"""Of Plotly: phases differ by their pattern as well as by their colour."""
+NAMED = " ◀ named"
+BAR_PIXELS, REST_PIXELS = 30, 150
+
+
+def phases(ranks: pd.DataFrame, named: Sequence[int] = ()) -> Picture:
+    """Stacked bars: the named ranks and the slowest, at most RANKS_AT_MOST, and who they should be.
+
+    Args:
+        ranks: As protocol.Source.ranks gives it.
+        named: Ranks that the verdict accuses; they stand first, and no median includes them.
+    """
+    told = [phase for phase in PHASES if _known(ranks, f"{phase}_seconds")]
+    if not told:
+        return nothing(TITLE, "No phases of steps are known in this range.", HELP)
+    columns = [f"{phase}_seconds" for phase in told]
+    accused = ranks["rank"].isin(list(named))
+    shown = pd.concat([ranks[accused], ranks[~accused]]).head(RANKS_AT_MOST)
+    rows = _medians(ranks, shown, columns, accused)
+    for each in shown.to_dict("records"):
+        mark = NAMED if each["rank"] in named else ""
+        name = f"rank {each['rank']} ({each['node']}){mark}"
+        rows.append((name, each["pp"], [float(each[column]) for column in columns]))
+    excess = _excess(rows)
+    table = pd.DataFrame(
+        [
+            {"who": name, **dict(zip(columns, cells, strict=True)),
+             **{f"{phase} over the median": more for phase, more in
+                zip(told, excess[name], strict=True)}}
+            for name, _, cells in rows
+        ]
+    )  # fmt: skip
+    names = [escape.text(name) for name, _, _ in rows]
+    bars = [
+        {
+            "type": "bar", "orientation": "h", "name": phase, "y": names,
+            "x": [cells[place] for _, _, cells in rows],
+            "customdata": [1e3 * excess[name][place] for name, _, _ in rows],
+            "marker": {"pattern": {"shape": PATTERNS[place % len(PATTERNS)], "solidity": 0.3}},
+            "hovertemplate": f"{phase}: %{{x:.4f}} s<br>over the median: %{{customdata:+.1f}} ms"
+                             "<extra>%{y}</extra>",
+        }
+        for place, phase in enumerate(told)
+    ]  # fmt: skip
+    layout = {
+        "barmode": "stack",
+        "height": REST_PIXELS + BAR_PIXELS * len(rows),
+        "margin": {"l": 8, "r": 8, "t": 32, "b": 72},
+        "xaxis": {"title": {"text": "seconds per step"}, "rangemode": "tozero"},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0,
+                   "traceorder": "normal"},
+    }  # fmt: skip
+    left = len(ranks) - len(shown)
+    note = f"{left:,} more ranks are not drawn; all are in the table of ranks." if left else ""
+    figure = {"data": bars, "layout": layout}
+    return Picture(TITLE, figure, table, _text(rows, excess, told), note, HELP)
+
+
+def _known(ranks: pd.DataFrame, column: str) -> bool:
+    return column in ranks and bool(np.isfinite(ranks[column]).any() and (ranks[column] > 0).any())
+
+
+def _medians(
+    ranks: pd.DataFrame, shown: pd.DataFrame, columns: list[str], accused: "pd.Series[bool]"
+) -> list[tuple[str, int, list[float]]]:
+    """Who the shown ranks should be like: a row for each of their stages."""
+    rows = []
+    stages = sorted(shown["pp"].unique().tolist())
+    for stage in stages:
+        mine = ranks["pp"] == stage
+        peers = ranks[mine & ~accused]
+        peers = peers if len(peers) else ranks[mine]
+        where = f" of stage {stage}" if len(ranks["pp"].unique()) > 1 else ""
+        others = " of the others" if accused.any() else ""
+        name = f"median{where or others}"
+        rows.append((name, stage, [float(value) for value in peers[columns].median()]))
+    return rows
+
+
+def _excess(rows: list[tuple[str, int, list[float]]]) -> dict[str, list[float]]:
+    middle = {stage: cells for name, stage, cells in rows if name.startswith("median")}
+    return {
+        name: [mine - peers for mine, peers in zip(cells, middle[stage], strict=True)]
+        for name, stage, cells in rows
+    }
+
+
+def _text(
+    rows: list[tuple[str, int, list[float]]], excess: dict[str, list[float]], told: Sequence[str]
+) -> str:
+    first = next((name for name, _, _ in rows if not name.startswith("median")), None)
+    if first is None or not np.isfinite(excess[first]).any():
+        return f"Phases of {len(rows)} ranks; how they differ is not known."
+    place = int(np.nanargmax(excess[first]))
+    more = excess[first][place]
+    if more <= 0:
+        return f"{_name(first)} spends no more time in any phase than the median."
+    longer = f"{quantity(more, 's')} more per step in {told[place]}"
+    return f"{_name(first)} spends {longer} than the median of its stage."
+
+
+def _name(row: str) -> str:
+    name = row.replace(NAMED, "")
+    return f"{name[:1].upper()}{name[1:]}"

@@ -1,0 +1,166 @@
+"""The lines of one chart as Plotly's traces: SVG, gaps stay gaps, every value is kept."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dashboard.figures import strokes
+from dashboard.figures.axis import Axis
+from dashboard.figures.escape import text
+from dashboard.figures.units import unit
+from dashboard.shapes import Floats, Lines
+
+AT_MOST = 8
+"""Lines of a chart; more cannot be told apart."""
+LONGEST_NAME = 28
+
+
+def names(lines: Lines) -> tuple[str, ...]:
+    """Those that are drawn, in order: the band first, below the others; lines of nothing are not.
+
+    A chart has at most AT_MOST lines beside its band.
+    """
+    told = [name for name, values in lines.values.items() if np.isfinite(values).any()]
+    band = [name for name in lines.band or () if name in told]
+    band = band if len(band) == 2 else []
+    return (*band, *[name for name in told if name not in band][:AT_MOST])
+
+
+def left_out(lines: Lines) -> str:
+    """Which lines are not drawn although they have values, in words; empty = none."""
+    told = sum(bool(np.isfinite(values).any()) for values in lines.values.values())
+    gone = told - len(names(lines))
+    return f"{gone} lines of {lines.title} are in the table only." if gone else ""
+
+
+def traces(lines: Lines, axis: Axis, yaxis: str) -> list[dict[str, Any]]:
+    """Its band, lines or areas.
+
+    Args:
+        lines: Of one chart.
+        axis: The shared one.
+        yaxis: Name of its y axis, as `y3`.
+    """
+    x = axis.places(lines.times, lines.steps)
+    drawn = names(lines)
+    band = _band(lines)
+    return [
+        *_filled(lines, band, x, yaxis),
+        *(
+            _trace(lines, name, place, x, yaxis, _kind(lines, name, band))
+            for place, name in enumerate(drawn)
+        ),
+    ]
+
+
+def beside(
+    lines: Lines, axis: Axis, yaxis: str, shown: Sequence[str], called: str, shift: float
+) -> list[dict[str, Any]]:
+    """Lines of another run on the same chart: dashed, in the colours of the same lines.
+
+    Args:
+        lines: Of the other run.
+        axis: The shared one.
+        yaxis: Name of the chart's y axis.
+        shown: Names of this run's lines, in the order of the chart.
+        called: What the other run is called in legends.
+        shift: Seconds that are added to its times.
+    """
+    x = axis.places(lines.times + shift, lines.steps)
+    if axis.kind == "step" and lines.steps is None:
+        return []
+    return [
+        {
+            **_common(lines, x, lines.values[name], yaxis),
+            "name": text(f"{name} ({called})", 2 * LONGEST_NAME),
+            "line": {"color": strokes.colour(place), "dash": strokes.BASELINE, "width": 1.5},
+            "opacity": 0.8,
+        }
+        for place, name in enumerate(shown)
+        if name in lines.values and name not in _band(lines)
+    ]
+
+
+def _band(lines: Lines) -> tuple[str, ...]:
+    drawn = names(lines)
+    return tuple(name for name in lines.band or () if name in drawn)
+
+
+def _kind(lines: Lines, name: str, band: tuple[str, ...]) -> str:
+    if lines.stacked:
+        return "area"
+    if name not in band or len(band) < 2:
+        return "line"
+    return "edge"
+
+
+def _trace(lines: Lines, name: str, place: int, x: Floats, yaxis: str, kind: str) -> dict[str, Any]:
+    trace = _common(lines, x, lines.values[name], yaxis) | {"name": text(name, LONGEST_NAME)}
+    if kind == "area":
+        return trace | {
+            "stackgroup": lines.key,
+            "line": {"color": strokes.colour(place), "width": 0.5},
+            "fillpattern": {"shape": strokes.pattern(place), "size": 6, "solidity": 0.25},
+        }
+    if kind == "line":
+        line = {"color": strokes.colour(place), "dash": strokes.dash(place), "width": 1.8}
+        return trace | {"line": line}
+    edge = {"color": strokes.colour(0), "width": 1, "dash": "dot"}
+    return trace | {"line": edge, "opacity": strokes.EDGE_OPACITY}
+
+
+def _filled(lines: Lines, band: tuple[str, ...], x: Floats, yaxis: str) -> list[dict[str, Any]]:
+    """The area between both edges of a band, a closed piece for each stretch without a gap.
+
+    Plotly's own fill to the next line passes over gaps.
+    """
+    if len(band) < 2:
+        return []
+    low, high = (lines.values[name] for name in band)
+    known = np.isfinite(low) & np.isfinite(high) & np.isfinite(x)
+    ends = np.flatnonzero(np.diff(np.concatenate(([0], known.astype(np.int8), [0]))))
+    gap = np.array([np.nan])
+    across: list[Floats] = []
+    up: list[Floats] = []
+    for first, stop in ends.reshape(-1, 2):
+        piece = slice(first, stop)
+        across += [x[piece], x[piece][::-1], gap]
+        up += [low[piece], high[piece][::-1], gap]
+    if not across:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": np.concatenate(across),
+            "y": np.concatenate(up).astype(np.float32),
+            "yaxis": yaxis,
+            "fill": "toself",
+            "line": {"color": strokes.colour(0), "width": 0},
+            "opacity": strokes.BAND_OPACITY,
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+    ]
+
+
+def _common(lines: Lines, x: Floats, values: Floats, yaxis: str) -> dict[str, Any]:
+    known = unit(lines.unit)
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if _lonely(values) else "lines",
+        "marker": {"size": 4},
+        "x": x,
+        "y": values.astype(np.float32),
+        "yaxis": yaxis,
+        "connectgaps": False,
+        "showlegend": False,
+        "hovertemplate": f"%{{y:{known.ticks}}}{known.suffix}",
+    }
+
+
+def _lonely(values: Floats) -> bool:
+    """Whether a value stands between two gaps: a line would not show it."""
+    told = np.concatenate(([False], np.isfinite(values), [False]))
+    return bool((told[1:-1] & ~told[:-2] & ~told[2:]).any())

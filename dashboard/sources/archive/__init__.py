@@ -1,0 +1,7 @@
+"""One run archive (DESIGN 3.3) as a Source."""
+
+from dashboard.sources.archive.findings import newest_first
+from dashboard.sources.archive.row import unreadable
+from dashboard.sources.archive.source import WALL, ArchiveSource
+
+__all__ = ["WALL", "ArchiveSource", "newest_first", "unreadable"]

@@ -1,0 +1,176 @@
+"""The small files of an archive, read with bounds: what lies in a folder is not trusted."""
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from collector.contract import archive
+from dashboard.trouble import Kind, TroubleError
+
+MOST_BYTES = 16 << 20
+"""Of a JSON file; ours are far smaller."""
+LATEST = 32503680000.0
+"""Unix seconds of the year 3000."""
+LONGEST_NAME = 128
+ANALYZE = "lockstep analyze"
+VERDICT_VERSION = 1
+STATUSES = ("healthy", "degraded", "unknown")
+
+
+class Files:
+    """The folder of one archive.
+
+    Attributes:
+        folder: Where it is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def inside(self, name: str) -> Path | None:
+        """A file of the archive; None where there is none, or a link that leads out of it."""
+        path = self.folder / name
+        try:
+            if not path.exists():
+                return None
+            home = self.folder.resolve()
+            return path if path.resolve().is_relative_to(home) else None
+        except (OSError, RuntimeError):
+            return None
+
+    def meta(self) -> Mapping[str, Any]:
+        """run.json.
+
+        Raises:
+            TroubleError: It is no archive, torn, of another schema, or may not be read.
+        """
+        if not self.folder.is_dir():
+            raise TroubleError(
+                Kind.NO_SOURCE, f"{self.folder} is not there, or is no folder.",
+                "Give the folder of a run archive, as runs/<run>.",
+            )  # fmt: skip
+        tree = self._json(archive.RUN_FILE)
+        if tree is None:
+            raise TroubleError(
+                Kind.NO_SOURCE,
+                f"{self.folder} holds no {archive.RUN_FILE}; it is no run archive.",
+                "Give the folder of a run archive, as runs/<run>, or a folder of such folders.",
+            )
+        version = tree.get("schema_version")
+        if version != archive.SCHEMA_VERSION:
+            raise TroubleError(
+                Kind.UNREADABLE,
+                f"{self.folder / archive.RUN_FILE} has schema_version {str(version)[:40]};"
+                f" this version of Lockstep reads {archive.SCHEMA_VERSION}.",
+                "Read it with the version of Lockstep that wrote it.",
+            )
+        return tree
+
+    def verdict(self) -> Mapping[str, Any] | None:
+        """verdict.json (DESIGN 3.4); None = nobody analyzed the run.
+
+        Raises:
+            TroubleError: It is torn, of another schema, or of another shape.
+        """
+        tree = self._json(archive.VERDICT_FILE)
+        if tree is None:
+            return None
+        right = (
+            tree.get("schema_version") == VERDICT_VERSION
+            and tree.get("status") in STATUSES
+            and isinstance(tree.get("sentence"), str)
+            and all(_objects(tree.get(name)) for name in ("culprits", "anomalies"))
+        )
+        if not right:
+            raise TroubleError(
+                Kind.UNREADABLE,
+                f"{self.folder / archive.VERDICT_FILE} is no verdict that this version reads.",
+                f"{ANALYZE} {self.folder}",
+            )
+        return tree
+
+    def finding(self) -> Mapping[str, Any] | None:
+        """finding.json of `lockstep watch`; None where there is none that is whole."""
+        try:
+            return self._json(archive.FINDING_FILE)
+        except TroubleError:
+            return None
+
+    def _json(self, name: str) -> Mapping[str, Any] | None:
+        path = self.inside(name)
+        if path is None:
+            return None
+        try:
+            with path.open("rb") as file:
+                text = file.read(MOST_BYTES + 1)
+            tree = json.loads(text, parse_constant=lambda _: None) if len(text) <= MOST_BYTES else 0
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            raise TroubleError(
+                Kind.REFUSED, f"{path} may not be read by this user.",
+                "Let the user of the dashboard read the archive.",
+            ) from None  # fmt: skip
+        except (OSError, ValueError, RecursionError) as error:
+            raise TroubleError(
+                Kind.UNREADABLE, f"{path} is no whole JSON ({str(error)[:120]}).",
+                "It may be half written: wait for the run to end, or remove the archive.",
+            ) from None  # fmt: skip
+        if not isinstance(tree, dict):
+            raise TroubleError(
+                Kind.UNREADABLE, f"{path} is no JSON object, or larger than 16 MiB.",
+                "Remove it, or read another archive.",
+            )  # fmt: skip
+        return tree
+
+
+def run_id(meta: Mapping[str, Any], folder: Path) -> str:
+    """Id of a run: that of run.json where it can stand in an address, else the folder's name."""
+    name = meta.get("run") or meta.get("id")
+    if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable():
+        return name
+    # A name with undecodable bytes has no place in an address or a page either.
+    printable = "".join(each if each.isprintable() else "?" for each in folder.resolve().name)
+    return printable[:LONGEST_NAME] or "archive"
+
+
+def moment(told: object) -> float | None:
+    """Unix seconds of an ISO date or a number; None where it is none."""
+    if isinstance(told, str):
+        try:
+            when = datetime.fromisoformat(told)
+            told = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return None
+    seconds = number(told)
+    return seconds if seconds is not None and 0 < seconds < LATEST else None
+
+
+def number(told: object) -> float | None:
+    """A finite number; None where it is none."""
+    if isinstance(told, bool) or not isinstance(told, int | float):
+        return None
+    try:
+        value = float(told)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def whole(told: object) -> int | None:
+    """A whole number from 0; None where it is none."""
+    value = number(told)
+    return int(value) if value is not None and 0 <= value < 2**31 else None
+
+
+def part(meta: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A JSON object inside; empty where it is absent or something else."""
+    value = meta.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(told: object) -> bool:
+    return isinstance(told, list) and all(isinstance(each, dict) for each in told)

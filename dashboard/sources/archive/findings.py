@@ -1,0 +1,101 @@
+"""Findings of an archive: the culprits of its verdict, and what `watch` wrote of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dashboard.shapes import Event, FindingRow, Severity, Span
+from dashboard.sources.archive.files import moment, number, part, whole
+from dashboard.sources.archive.row import text
+
+LONGEST_ID = 120
+
+
+def of_verdict(
+    run: str, verdict: Mapping[str, Any], ends: Mapping[int, float], until: float, *, open_: bool
+) -> tuple[FindingRow, ...]:
+    """A finding a culprit.
+
+    Args:
+        run: Id of the run.
+        verdict: DESIGN 3.4.
+        ends: Step -> unix seconds at which it began.
+        until: Unix seconds of the run's end.
+        open_: Whether the run goes on.
+    """
+    rows = []
+    for number_, culprit in enumerate(verdict.get("culprits") or ()):
+        since = moment(culprit.get("since"))
+        to_step = whole(culprit.get("to_step"))
+        end = ends.get(to_step, until) if to_step is not None else until
+        rows.append(FindingRow(
+            finding=f"{run[:LONGEST_ID]}-{number_}", severity=severity(culprit.get("tier")),
+            open=open_ and to_step is None, run=run, node=text(culprit.get("node")),
+            gpu=whole(culprit.get("gpu")), rank=whole(culprit.get("rank")),
+            link=text(culprit.get("link")), cause=text(culprit.get("cause")) or "unknown",
+            confidence=number(culprit.get("confidence")),
+            slowdown=number(culprit.get("slowdown")), since=until if since is None else since,
+            until=None if open_ and to_step is None else end,
+            sentence=text(verdict.get("sentence")) if number_ == 0 else _words(culprit),
+        ))  # fmt: skip
+    return tuple(rows)
+
+
+def of_watch(run: str, folder: str, told: Mapping[str, Any]) -> FindingRow:
+    """The finding that an archive of `watch` is about (analyzer.watch.finding.finding_json)."""
+    key = part(told, "key")
+    closed = moment(told.get("closed"))
+    since = moment(told.get("onset")) or moment(told.get("opened")) or 0.0
+    return FindingRow(
+        finding=folder[:LONGEST_ID], severity=severity(key.get("tier")), open=closed is None,
+        run=run, node=text(key.get("node")), gpu=whole(key.get("gpu")),
+        rank=whole(key.get("rank")), link=text(key.get("link")),
+        cause=text(key.get("cause")) or "unknown", confidence=number(told.get("confidence")),
+        slowdown=number(told.get("slowdown")), since=since, until=closed,
+        sentence=text(told.get("sentence")),
+    )  # fmt: skip
+
+
+def severity(tier: object) -> Severity:
+    """CRITICAL for somebody on call, WARNING for the record."""
+    return Severity.CRITICAL if tier == "page" else Severity.WARNING
+
+
+def events(findings: Sequence[FindingRow]) -> list[Event]:
+    """A stretch of time each."""
+    return [
+        Event(each.since, each.until, "finding", each.severity, f"{who(each)}: {each.cause}",
+              each.run, each.node, each.gpu, each.rank, each.finding)
+        for each in findings
+    ]  # fmt: skip
+
+
+def who(finding: FindingRow) -> str:
+    """Whom it is about, with the ids that are known."""
+    if finding.link:
+        return f"link {finding.link}"
+    if finding.rank is not None:
+        return f"rank {finding.rank} ({finding.node})" if finding.node else f"rank {finding.rank}"
+    if finding.gpu is not None:
+        return f"{finding.node} GPU {finding.gpu}"
+    return finding.node or "the run"
+
+
+def during(findings: Sequence[FindingRow], span: Span) -> list[FindingRow]:
+    """Those that a span has a part of."""
+    return [
+        each
+        for each in findings
+        if each.since <= span.end and (each.until is None or each.until >= span.start)
+    ]
+
+
+def newest_first(findings: Sequence[FindingRow]) -> tuple[FindingRow, ...]:
+    """Open ones first, then the newest."""
+    return tuple(sorted(findings, key=lambda each: (not each.open, -each.since)))
+
+
+def _words(culprit: Mapping[str, Any]) -> str:
+    """The first evidence: the verdict has one sentence for all its culprits."""
+    facts = culprit.get("evidence")
+    first = facts[0] if isinstance(facts, list) and facts else {}
+    return text(first.get("text")) if isinstance(first, dict) else ""

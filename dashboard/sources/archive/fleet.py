@@ -1,0 +1,111 @@
+"""One value a GPU, out of an archive: at its end, or at a moment."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from collector.contract import metrics
+from collector.contract.metrics import Metric
+from dashboard.shapes import Fleet, FleetMetric
+from dashboard.sources.archive.samples import NOBODY, Series
+
+GAUGES: dict[str, tuple[Metric, str]] = {
+    "utilization": (metrics.GPU_UTILIZATION, ""),
+    "temperature": (metrics.GPU_TEMPERATURE, 'sensor="gpu"'),
+    "power": (metrics.GPU_POWER, ""),
+    "clock": (metrics.GPU_CLOCK, 'domain="sm"'),
+}
+ERRORS: dict[str, str] = {
+    metrics.GPU_XID_ERRORS.name: "",
+    metrics.GPU_ECC_ERRORS.name: 'counter="volatile",type="uncorrected"',
+    metrics.GPU_FALLEN.name: "",
+}
+"""Counters that are summed, and what must stand in their labels."""
+OF_RANKS = {"slowdown": "slowdown", "wait": "wait_share"}
+"""Metric of the fleet -> column of the ranks' table."""
+LOOK_BACK = 2.5
+"""Scrape intervals within which a value is still one of that moment."""
+STEPS_BACK = 120.0
+"""Seconds of steps from which a rank's own time is taken."""
+
+
+def wanted(metric: FleetMetric) -> tuple[Metric, ...]:
+    """What to read of samples; GPU_UP says which GPUs there are."""
+    if metric.key in GAUGES:
+        return (GAUGES[metric.key][0], metrics.GPU_UP)
+    if metric.key == "errors":
+        return (metrics.GPU_XID_ERRORS, metrics.GPU_ECC_ERRORS, metrics.GPU_FALLEN, metrics.GPU_UP)
+    return (metrics.GPU_UP,)
+
+
+def fleet(
+    metric: FleetMetric, at: float, series: Sequence[Series], who: pd.DataFrame,
+    ranks: Callable[[], pd.DataFrame], nodes: Sequence[str], *, run: str, simulated: bool,
+) -> Fleet:  # fmt: skip
+    """The map.
+
+    Args:
+        metric: What it shows.
+        at: Unix seconds.
+        series: `wanted`, of the last scrapes before it.
+        who: Who the ranks are.
+        ranks: Gives the table of ranks.
+        nodes: In the order of the map.
+        run: Id of the run.
+        simulated: Whether the GPUs are.
+    """
+    values: dict[tuple[str, int], float] = {}
+    places = {(each.node, each.gpu) for each in series if each.gpu != NOBODY}
+    on = {(node, gpu): int(rank)
+          for node, gpu, rank in zip(who["node"], who["gpu"].fillna(NOBODY), who["rank"],
+                                     strict=True) if gpu != NOBODY}  # fmt: skip
+    places |= on.keys()
+    if not places:
+        # On CPU a place is a rank.
+        return _of_ranks(metric, at, who, ranks(), nodes, run)
+    if metric.key in OF_RANKS:
+        by_rank = ranks().set_index("rank")[OF_RANKS[metric.key]].to_dict()
+        values = {place: float(by_rank.get(rank, math.nan)) for place, rank in on.items()}
+    else:
+        for each in series:
+            if each.gpu != NOBODY and len(each.values) and _counts(metric, each):
+                place = (each.node, each.gpu)
+                values[place] = values.get(place, 0.0) + float(each.values[-1])
+    order = {node: at for at, node in enumerate(nodes)}
+    ordered = sorted(places, key=lambda place: (order.get(place[0], len(order)), place))
+    ids = [on.get(place, NOBODY) for place in ordered]
+    heard = {each.node for each in series}
+    return Fleet(
+        metric=metric, at=at,
+        nodes=np.array([node for node, _ in ordered], dtype=np.str_),
+        gpus=np.array([gpu for _, gpu in ordered], dtype=np.int32),
+        ranks=np.array(ids, dtype=np.int32),
+        runs=np.array([run if rank != NOBODY else "" for rank in ids], dtype=np.str_),
+        values=np.array([values.get(place, math.nan) for place in ordered], dtype=np.float32),
+        silent=tuple(node for node in nodes if node not in heard), simulated=simulated,
+    )  # fmt: skip
+
+
+def _counts(metric: FleetMetric, series: Series) -> bool:
+    if metric.key in GAUGES:
+        wanted, label = GAUGES[metric.key]
+        return series.metric == wanted.name and label in series.labels
+    return series.metric in ERRORS and ERRORS[series.metric] in series.labels
+
+
+def _of_ranks(
+    metric: FleetMetric, at: float, who: pd.DataFrame, ranks: pd.DataFrame, nodes: Sequence[str],
+    run: str,
+) -> Fleet:  # fmt: skip
+    told = ranks.set_index("rank")
+    column = OF_RANKS.get(metric.key)
+    ids = who["rank"].to_numpy(np.int32)
+    values = told[column].reindex(ids).to_numpy(np.float32) if column else np.full(len(ids), np.nan)
+    return Fleet(
+        metric=metric, at=at, nodes=who["node"].to_numpy(np.str_),
+        gpus=np.full(len(ids), NOBODY, dtype=np.int32), ranks=ids,
+        runs=np.full(len(ids), run, dtype=f"<U{max(len(run), 1)}"),
+        values=values.astype(np.float32),
+    )  # fmt: skip

@@ -1,0 +1,46 @@
+"""Whatever a foreign file does to us: pages get a sentence and a next step, no traceback."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+import pyarrow as pa
+
+from dashboard.trouble import Kind, TroubleError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Named(Protocol):
+    """What is guarded."""
+
+    name: str
+
+
+S = TypeVar("S", bound=Named)
+Method = Callable[Concatenate[S, P], T]
+BROKEN = (pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError)
+"""What columns of another kind, files that go away and numbers out of range end in."""
+
+
+def guarded(method: Method[S, P, T]) -> Method[S, P, T]:
+    """The method; what is broken in an archive is trouble with the archive."""
+
+    @wraps(method)
+    def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except PermissionError as error:
+            raise TroubleError(
+                Kind.REFUSED, f"{error.filename or self.name} may not be read by this user.",
+                "Let the user of the dashboard read it.",
+            ) from None  # fmt: skip
+        except BROKEN as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0][:160]
+            raise TroubleError(
+                Kind.UNREADABLE, f"{self.name} holds something that cannot be read: {first}.",
+                "lockstep analyze says which file it is; remove that one to see the rest.",
+            ) from error  # fmt: skip
+
+    return cast(Method[S, P, T], call)

@@ -1,0 +1,121 @@
+"""The charts of the hardware under a run: GPU utilisation, CPU, memory and network."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from collector.contract import metrics
+from collector.contract.metrics import Metric
+from dashboard.shapes import Floats, Lines
+from dashboard.sources.archive.samples import Series, moments, panel
+from dashboard.sources.archive.steps import middle
+from dashboard.sources.downsample import thin
+
+OF_A_RUN: tuple[Metric, ...] = (
+    metrics.GPU_UTILIZATION, metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL,
+    metrics.HOST_MEMORY_AVAILABLE, metrics.NET_BYTES, metrics.IB_DATA,
+)  # fmt: skip
+IDLE = ("idle", "iowait")
+LOOPBACK = "lo"
+
+
+def lines(series: Sequence[Series]) -> tuple[Lines, ...]:
+    """gpu, cpu, memory and network of the whole run; one that nobody told of has no values."""
+    by = {metric.name: [each for each in series if each.metric == metric.name]
+          for metric in OF_A_RUN}  # fmt: skip
+    gpu = _band(
+        "gpu", "GPU utilisation", "ratio", by[metrics.GPU_UTILIZATION.name],
+        query=metrics.GPU_UTILIZATION.name,
+        help="Share of time in which a kernel ran: lowest, median and highest GPU of the run."
+        " One GPU that is low while the others are high waits, or nothing runs on it.",
+    )  # fmt: skip
+    cpu = _band(
+        "cpu", "Processors busy", "ratio", busy(by[metrics.HOST_CPU.name]),
+        query=f"rate({metrics.HOST_CPU.name}), without idle and iowait, over all modes",
+        help="Of each node: lowest, median and highest. Near 1, ranks wait for a processor.",
+    )  # fmt: skip
+    memory = _band(
+        "memory", "Memory of the nodes in use", "ratio", used(
+            by[metrics.HOST_MEMORY_TOTAL.name], by[metrics.HOST_MEMORY_AVAILABLE.name]
+        ),
+        query=f"1 - {metrics.HOST_MEMORY_AVAILABLE.name} / {metrics.HOST_MEMORY_TOTAL.name}",
+        help="Of each node: lowest, median and highest. A line that only rises is a leak.",
+    )  # fmt: skip
+    return tuple(thin(each) for each in (gpu, cpu, memory, network(series)))
+
+
+def busy(modes: Sequence[Series]) -> list[Series]:
+    """Share of processor time that was not idle, a series a node."""
+    found = []
+    for node in dict.fromkeys(each.node for each in modes):
+        mine = [each.rate() for each in modes if each.node == node]
+        times, interval = moments(mine)
+        rates = panel(mine, times, interval)
+        whole = rates.sum(axis=1)
+        idle = rates[:, [each.label.get("mode") in IDLE for each in mine]].sum(axis=1)
+        share = np.where(whole > 0, 1 - idle / np.where(whole > 0, whole, 1.0), np.nan)
+        found.append(Series(mine[0].metric, "", node, -1, -1, times, share))
+    return found
+
+
+def used(totals: Sequence[Series], left: Sequence[Series]) -> list[Series]:
+    """Share of memory that is not available, a series a node."""
+    found = []
+    for each in left:
+        whole = next((other for other in totals if other.node == each.node), None)
+        if whole is None:
+            continue
+        size = whole.at(each.times, whole.interval if len(whole.times) > 1 else 1.0)
+        share = np.where(size > 0, 1 - each.values / np.where(size > 0, size, 1.0), np.nan)
+        found.append(replace(each, values=share))
+    return found
+
+
+def network(series: Sequence[Series]) -> Lines:
+    """Bytes per second in and out, over all devices but the loopback."""
+    wanted = (metrics.NET_BYTES.name, metrics.IB_DATA.name)
+    mine = [each for each in series
+            if each.metric in wanted and each.label.get("device") != LOOPBACK]  # fmt: skip
+    times, interval = moments(mine)
+    values = {}
+    for direction in ("receive", "transmit"):
+        some = [each.rate() for each in mine if each.label.get("direction") == direction]
+        if some:
+            values[direction] = summed(panel(some, times, interval))
+    return _chart(
+        "network", "Network", "bytes/s", times, values,
+        query=f"rate({metrics.NET_BYTES.name}), rate({metrics.IB_DATA.name})",
+        help="All devices of all nodes together. It rises and falls with the steps; a flat top is"
+        " a full link.",
+    )  # fmt: skip
+
+
+def summed(values: Floats) -> Floats:
+    """(T,) over series; NaN where none told."""
+    told = np.isfinite(values)
+    total: Floats = np.where(told.any(axis=1), np.where(told, values, 0.0).sum(axis=1), np.nan)
+    return total
+
+
+def _band(
+    key: str, title: str, unit: str, series: Sequence[Series], *, query: str, help: str  # noqa: A002
+) -> Lines:  # fmt: skip
+    """Lowest, median and highest of some series."""
+    times, interval = moments(series)
+    values = panel(series, times, interval)
+    if not values.size:
+        return _chart(key, title, unit, times, {}, query=query, help=help)
+    edges = {"lowest": np.fmin.reduce(values, axis=1), "median": middle(values),
+             "highest": np.fmax.reduce(values, axis=1)}  # fmt: skip
+    chart = _chart(key, title, unit, times, edges, query=query, help=help)
+    return replace(chart, band=("lowest", "highest"))
+
+
+def _chart(
+    key: str, title: str, unit: str, times: Floats, values: dict[str, Floats], *, query: str,
+    help: str,  # noqa: A002
+) -> Lines:  # fmt: skip
+    if not any(np.isfinite(line).any() for line in values.values()):
+        times, values = np.zeros(0), {}
+    return Lines(key, title, unit, times, values, query=query, help=help)

@@ -1,0 +1,98 @@
+"""Who the ranks are, how long each takes, and how that changed."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from collector.contract.words import PHASES
+from dashboard.shapes import Floats, Matrix
+from dashboard.sources.archive.steps import Steps, middle, quantiles
+
+PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
+COLUMNS = ("own_seconds", "tags", *PHASE_COLUMNS)
+WHO = ("rank", "node", "gpu", "uuid", "dp", "pp", "tp")
+MOST_WINDOWS = 300
+
+
+def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
+    """One row a rank, sorted by slowdown (dashboard.protocol.Source.ranks)."""
+    shown = ~steps.slow_by_design if len(steps.steps) else np.zeros(0, dtype=bool)
+    if not shown.any():
+        shown = np.ones(len(steps.steps), dtype=bool)
+    place = {int(rank): at for at, rank in enumerate(steps.ranks)}
+    told = {
+        name: middle(values[shown].T) if values.size else np.full(len(steps.ranks), np.nan)
+        for name, values in steps.cells.items()
+    }
+    count = np.isfinite(steps.cells["wall_seconds"]).sum(axis=0)
+    at = [place.get(int(rank), -1) for rank in who["rank"]]
+
+    def of(values: Floats) -> Floats:
+        return np.append(values, np.nan)[at]
+
+    frame = who[list(WHO)].assign(
+        steps=np.append(count, 0)[at], wall_seconds=of(told["wall_seconds"]),
+        own_seconds=of(told["own_seconds"]),
+    )  # fmt: skip
+    own, wall = frame["own_seconds"].to_numpy(float), frame["wall_seconds"].to_numpy(float)
+    frame["slowdown"] = over_stratum(own[None, :], frame["pp"].to_numpy())[0]
+    frame["wait_share"] = np.where(wall > 0, 1 - own / np.where(wall > 0, wall, 1.0), np.nan)
+    for column in PHASE_COLUMNS:
+        frame[column] = of(told[column])
+    return frame.sort_values("slowdown", ascending=False, na_position="last", ignore_index=True)
+
+
+def over_stratum(own: Floats, stage: Floats) -> Floats:
+    """(W, R) own time over the median of the ranks of the same pipeline stage."""
+    found = np.full(own.shape, np.nan)
+    for each in np.unique(stage):
+        mine = stage == each
+        peers = middle(own[:, mine])
+        known = np.where(peers > 0, peers, np.nan)
+        found[:, mine] = own[:, mine] / known[:, None]
+    return found
+
+
+def times(who: pd.DataFrame, steps: Steps, unit_title: str = "Own time over its stage") -> Matrix:
+    """Own time of each rank over its stage's median, by window."""
+    mine = np.isin(steps.ranks, who["rank"])
+    own = windowed(steps.cells["own_seconds"][:, mine], MOST_WINDOWS)
+    ranks = steps.ranks[mine]
+    rows = who.set_index("rank").loc[ranks] if len(ranks) else who.iloc[:0]
+    first = begins(len(steps.steps), MOST_WINDOWS)
+    return Matrix(
+        unit_title, "ratio", names(rows.reset_index()), steps.start[first],
+        steps.steps[first].astype(np.float64),
+        over_stratum(own, rows["pp"].to_numpy()).T,
+    )  # fmt: skip
+
+
+def begins(count: int, most: int) -> NDArray[np.int64]:
+    """Where each of at most `most` windows of steps begins."""
+    return np.unique(np.linspace(0, count, min(count, most), endpoint=False).astype(np.int64))
+
+
+def windowed(values: Floats, most: int) -> Floats:
+    """(windows, R) medians over the steps of each window."""
+    if not len(values):
+        return values
+    edges = [*begins(len(values), most), len(values)]
+    longest = int(np.diff(edges).max())
+    if longest == 1:
+        return values
+    padded = np.full((len(edges) - 1, longest, values.shape[1]), np.nan)
+    for window, (begin, end) in enumerate(pairwise(edges)):
+        padded[window, : end - begin] = values[begin:end]
+    return quantiles(np.moveaxis(padded, 1, 2), (0.5,))[0]
+
+
+def names(who: pd.DataFrame) -> tuple[str, ...]:
+    """Of rows: rank, node and GPU."""
+    return tuple(
+        f"rank {rank} ({node})" if gpu is None or (isinstance(gpu, float) and math.isnan(gpu))
+        or pd.isna(gpu) else f"rank {rank} ({node}, GPU {int(gpu)})"
+        for rank, node, gpu in zip(who["rank"], who["node"], who["gpu"], strict=True)
+    )  # fmt: skip

@@ -1,0 +1,305 @@
+"""A folder of run archives as a Source: `runs/`, and what `lockstep watch` keeps of findings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dashboard.shapes import (
+    Answer,
+    Check,
+    Event,
+    FindingRow,
+    Fleet,
+    FleetMetric,
+    Health,
+    Lines,
+    Matrix,
+    NodeFacts,
+    RunRow,
+    Severity,
+    Span,
+)
+from dashboard.sources.archive import WALL, ArchiveSource, newest_first
+from dashboard.sources.archive_index import MOST_ARCHIVES, Entry, Index
+from dashboard.trouble import Kind, TroubleError
+
+MOST_CHOICES = 50
+MOST_EVENTS_OF = 20
+"""Runs whose samples are read for events of all; of more, the newest."""
+MOST_FINDINGS_OF = 200
+
+
+class FolderSource:
+    """Runs side by side; questions about one run go to its archive.
+
+    Of several archives with one run's id (those of its findings), the one that has the run's end
+    answers, or the newest; the findings of all of them are told.
+    """
+
+    def __init__(self, folder: Path, now: Callable[[], float] = WALL) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            folder: That holds archives, one or two levels deep.
+            now: Unix seconds.
+        """
+        self.name = f"archives in {folder}"
+        self._root, self._now = folder, now
+        self._index = Index(folder, now)
+
+    @property
+    def live(self) -> bool:
+        """Whether a run goes on."""
+        try:
+            return any(each.row.state == "running" for each in self._index.entries())
+        except TroubleError:
+            return False
+
+    def answer(self, span: Span | None = None) -> Answer:
+        """How many archives there are, and which cannot be read."""
+        entries = self._index.entries()
+        torn = [each.folder.name for each in entries if not each.readable]
+        missing = []
+        if torn:
+            more = f" and {len(torn) - 3} more" if len(torn) > 3 else ""
+            named = ", ".join(each[:80] for each in torn[:3])
+            missing.append(f"archives that cannot be read: {named}{more}")
+        if self._index.left_out:
+            missing.append(
+                f"{self._index.left_out} older archives: the newest {MOST_ARCHIVES} are shown"
+            )
+        going = any(each.row.state == "running" for each in entries)
+        told = [each.row.span.end for each in entries if each.readable]
+        newest = self._newest(entries)
+        count = newest[0].row.nodes if newest else 0
+        return Answer(
+            name=self.name, live=going, at=max(told) if told else None,
+            now=self._now() if going or not told else max(told),
+            scrape_seconds=newest[0].source.answer().scrape_seconds if newest else float("nan"),
+            nodes=(count, count), missing=tuple(missing),
+        )  # fmt: skip
+
+    def extent(self) -> Span:
+        """From the first run's start to the last one's end."""
+        rows = [each.row for each in self._index.entries() if each.readable]
+        if not rows:
+            raise self._empty()
+        return Span(min(each.span.start for each in rows), max(each.span.end for each in rows))
+
+    def runs(self, span: Span | None = None) -> tuple[RunRow, ...]:
+        """One row a run id, newest first."""
+        found = [each.row for each in self._mains().values()]
+        return tuple(each for each in found if span is None or _overlaps(each.span, span))
+
+    def run(self, run: str) -> RunRow:
+        """One of them."""
+        return self._of(run).run(run)
+
+    def spec(self, run: str) -> Mapping[str, Any]:
+        """run.json."""
+        return self._of(run).spec(run)
+
+    def verdict(self, run: str) -> Mapping[str, Any] | None:
+        """verdict.json."""
+        return self._of(run).verdict(run)
+
+    def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
+        """Of verdicts, and of what `watch` wrote."""
+        entries = [each for each in self._index.entries()
+                   if each.readable and (not run or each.row.run == run)]  # fmt: skip
+        mains = self._mains()
+        found: list[FindingRow] = []
+        for each in entries[:MOST_FINDINGS_OF]:
+            if each.finding or mains[each.row.run].folder == each.folder:
+                found += _or_nothing(lambda each=each: each.source.findings(span))  # type: ignore[misc]
+        return newest_first(found)
+
+    def events(self, span: Span, run: str = "", node: str = "") -> tuple[Event, ...]:
+        """Of one run, or of the newest runs in the span."""
+        if run:
+            return self._of(run).events(span, run, node)
+        found: list[Event] = []
+        for each in self._during(span)[:MOST_EVENTS_OF]:
+            found += _or_nothing(lambda each=each: each.source.events(span, "", node))  # type: ignore[misc]
+        return tuple(sorted(found, key=lambda each: each.at))
+
+    def run_lines(self, run: str, span: Span) -> tuple[Lines, ...]:
+        """The Run page."""
+        return self._of(run).run_lines(run, span)
+
+    def ranks(self, run: str, span: Span) -> pd.DataFrame:
+        """One row a rank."""
+        return self._of(run).ranks(run, span)
+
+    def rank_times(self, run: str, span: Span) -> Matrix:
+        """Own time of each rank over its stage's median."""
+        return self._of(run).rank_times(run, span)
+
+    def collectives(self, run: str, span: Span) -> pd.DataFrame:
+        """One row an operation, group and size."""
+        return self._of(run).collectives(run, span)
+
+    def arrivals(self, run: str, span: Span) -> Matrix:
+        """Who came late."""
+        return self._of(run).arrivals(run, span)
+
+    def operations(self, run: str, rank: int, span: Span) -> pd.DataFrame:
+        """Of one rank."""
+        return self._of(run).operations(run, rank, span)
+
+    def trace(self, run: str, span: Span) -> bytes:
+        """For ui.perfetto.dev."""
+        return self._of(run).trace(run, span)
+
+    def fleet(self, metric: FleetMetric, at: float | None = None) -> Fleet:
+        """Of the runs at that moment; of a GPU in two of them, the newer."""
+        entries = self._at(at)
+        if not entries:
+            raise self._empty()
+        return _together([each.source.fleet(metric, at) for each in entries])
+
+    def nodes(self) -> tuple[str, ...]:
+        """Of the runs that go on, or of the newest."""
+        found = [each.source.nodes() for each in self._at(None)]
+        return tuple(dict.fromkeys(chain.from_iterable(found)))
+
+    def node(self, node: str, span: Span) -> NodeFacts:
+        """As its newest run in the span knows it."""
+        entries = self._with(node, span)
+        facts = entries[0].source.node(node, span)
+        runs = tuple(dict.fromkeys(each.row.run for each in entries))
+        return replace(facts, runs=runs)
+
+    def node_lines(self, node: str, span: Span) -> tuple[Lines, ...]:
+        """Of its newest run in the span."""
+        return self._with(node, span)[0].source.node_lines(node, span)
+
+    def gpu_lines(self, node: str, gpu: int, span: Span) -> tuple[Lines, ...]:
+        """Of its newest run in the span."""
+        return self._with(node, span)[0].source.gpu_lines(node, gpu, span)
+
+    def health(self) -> Health:
+        """Of the folder, and of the newest run in it."""
+        entries = self._index.entries()
+        missing = self.answer().missing
+        mine = Check(
+            "Archives", Severity.WARNING if missing else Severity.OK,
+            "; ".join(missing) if missing else f"{len(entries)} can be read",
+            "The others are whole." if missing else "",
+        )  # fmt: skip
+        newest = self._newest(entries)
+        if not newest:
+            return Health((mine,), pd.DataFrame({"node": [], "up": [], "age_seconds": []}))
+        told = newest[0].source.health()
+        checks = [replace(each, name=f"{each.name} ({newest[0].row.run[:60]})")
+                  for each in told.checks]  # fmt: skip
+        return Health((mine, *checks), told.sources)
+
+    def folder(self, run: str) -> Path | None:
+        """Of the run's archive."""
+        return self._of(run).folder(run)
+
+    def _mains(self) -> dict[str, Entry]:
+        """The archive that answers for each run, newest run first."""
+        found: dict[str, Entry] = {}
+        for each in self._index.entries():
+            before = found.get(each.row.run)
+            if before is None or _rank(each) > _rank(before):
+                found[each.row.run] = each
+        return found
+
+    def _of(self, run: str) -> ArchiveSource:
+        mains = self._mains()
+        if run not in mains:
+            if not mains:
+                raise self._empty()
+            raise TroubleError(
+                Kind.UNKNOWN_ID, f"There is no run {run[:200]!r} in {self._root}.",
+                "Choose one of those that there are.", tuple(mains)[:MOST_CHOICES],
+            )  # fmt: skip
+        return mains[run].source
+
+    def _newest(self, entries: Sequence[Entry]) -> list[Entry]:
+        """The run that ended last."""
+        readable = [each for each in entries if each.readable]
+        return [max(readable, key=lambda each: each.row.span.end)] if readable else []
+
+    def _at(self, at: float | None) -> list[Entry]:
+        """Runs at a moment, or those that go on; else the last one before, else the newest."""
+        mains = [each for each in self._mains().values() if each.readable]
+        if at is None:
+            going = [each for each in mains if each.row.state == "running"]
+            return going or self._newest(mains)
+        inside = [each for each in mains if each.row.span.start <= at <= each.row.span.end]
+        before = [each for each in mains if each.row.span.end < at]
+        return inside or self._newest(before) or self._newest(mains)
+
+    def _during(self, span: Span) -> list[Entry]:
+        mains = self._mains().values()
+        return [each for each in mains if each.readable and _overlaps(each.row.span, span)]
+
+    def _with(self, node: str, span: Span) -> list[Entry]:
+        """Runs in the span on a node, newest first."""
+        there = [(each, _or_nothing(each.source.nodes)) for each in
+                 self._during(span)[:MOST_EVENTS_OF]]  # fmt: skip
+        found = [each for each, nodes in there if node in nodes]
+        if not found:
+            choices = tuple(dict.fromkeys(chain.from_iterable(nodes for _, nodes in there)))
+            raise TroubleError(
+                Kind.UNKNOWN_ID, f"No run in this range has a node {node[:200]!r}.",
+                "Choose one of those that there are, or another range.", choices[:MOST_CHOICES],
+            )  # fmt: skip
+        return found
+
+    def _empty(self) -> TroubleError:
+        return TroubleError(
+            Kind.EMPTY, f"{self._root} holds no run archive that can be read.",
+            f"lockstep run gpt --out {self._root}/first",
+        )  # fmt: skip
+
+
+def _rank(entry: Entry) -> tuple[bool, bool, float]:
+    """Which of two archives of one run knows more of it."""
+    return entry.readable, not entry.finding, entry.row.span.end
+
+
+def _overlaps(one: Span, other: Span) -> bool:
+    return one.start <= other.end and one.end >= other.start
+
+
+def _or_nothing(ask: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    """What an archive says; nothing where it cannot: it does not take the others away."""
+    try:
+        return ask()
+    except TroubleError:
+        return ()
+
+
+def _together(fleets: Sequence[Fleet]) -> Fleet:
+    """Fleets side by side; a GPU that is in two of them once, as in the first."""
+    first = fleets[0]
+    if len(fleets) == 1:
+        return first
+    nodes = np.concatenate([each.nodes for each in fleets])
+    gpus = np.concatenate([each.gpus for each in fleets])
+    ranks = np.concatenate([each.ranks for each in fleets])
+    # On CPU a place is a rank.
+    keys = [(str(node), int(gpu), int(rank) if gpu < 0 else 0)
+            for node, gpu, rank in zip(nodes, gpus, ranks, strict=True)]  # fmt: skip
+    kept = np.array(sorted({key: at for at, key in reversed(list(enumerate(keys)))}.values()),
+                    dtype=np.int64)  # fmt: skip
+    heard = set(nodes.tolist())
+    return Fleet(
+        metric=first.metric, at=max(each.at for each in fleets), nodes=nodes[kept],
+        gpus=gpus[kept], ranks=ranks[kept],
+        runs=np.concatenate([each.runs for each in fleets])[kept],
+        values=np.concatenate([each.values for each in fleets])[kept],
+        silent=tuple(dict.fromkeys(node for each in fleets for node in each.silent
+                                   if node not in heard)),
+        simulated=any(each.simulated for each in fleets),
+    )  # fmt: skip

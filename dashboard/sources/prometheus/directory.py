@@ -1,0 +1,147 @@
+"""Which nodes there are, which targets tell of them, and who the ranks of a run are."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from analyzer.load.prometheus.node_labels import places
+from analyzer.load.prometheus.promql import one_of
+from collector.contract.metrics import BUILD_INFO, RANK_INFO
+from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.words import (
+    MOST_SERIES,
+    Target,
+    label,
+    lasting,
+    of_targets,
+    series,
+    spread,
+    whole,
+)
+
+LOOK_BACK = 3600.0
+"""Seconds in which a node that is known told last."""
+RANK_LOOK_BACK = 900.0
+"""Seconds in which a rank told who it is."""
+DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Nodes at a moment.
+
+    Attributes:
+        nodes: In the order of the map: rack, leaf, name.
+        targets: Node -> its targets.
+        node_of: Target -> its node.
+        rack: Node -> rack and leaf, empty where nobody tells.
+    """
+
+    nodes: tuple[str, ...]
+    targets: Mapping[str, tuple[Target, ...]]
+    node_of: Mapping[Target, str]
+    rack: Mapping[str, Mapping[str, str]]
+
+    def name(self, labels: Mapping[str, str]) -> str:
+        """The node of a series of a page."""
+        return (
+            self.node_of.get(target_of(labels))
+            or label(labels, "node")
+            or labels.get("instance", "")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A rank: who it is and where."""
+
+    rank: int
+    node: str
+    gpu: int | None
+    uuid: str
+    dp: int
+    pp: int
+    tp: int
+    world: int
+    target: Target
+
+
+def target_of(labels: Mapping[str, str]) -> Target:
+    """Whose page a series is on."""
+    return labels.get("job", ""), labels.get("instance", "")
+
+
+def directory(asking: Asking, at: float) -> Directory:
+    """The nodes whose collectors were scraped in the last LOOK_BACK before a moment."""
+    back = lasting(LOOK_BACK)
+    names: dict[Target, str] = {}
+    query = f"group by (job, instance, node) (last_over_time({BUILD_INFO.name}[{back}]))"
+    for labels, _ in asking.instant(query, at):
+        names[target_of(labels)] = labels.get("node") or labels.get("instance", "")
+    # What ranks call their node goes before what Prometheus calls it, as in the analyzer.
+    query = f"group by (job, instance, node, exported_node) ({RANK_INFO.name})"
+    for labels, _ in asking.instant(query, at):
+        if label(labels, "node") and target_of(labels) in names:
+            names[target_of(labels)] = label(labels, "node")
+    rack = asking.told(lambda: places(asking.connection, at))
+    targets: dict[str, list[Target]] = {}
+    for target, name in sorted(names.items()):
+        targets.setdefault(name, []).append(target)
+
+    def order(name: str) -> tuple[object, ...]:
+        where = rack.get(name, {})
+        return where.get("rack", ""), where.get("leaf", ""), natural(name)
+
+    return Directory(
+        nodes=tuple(sorted(targets, key=order)),
+        targets={name: tuple(found) for name, found in targets.items()},
+        node_of=names,
+        rack=rack,
+    )
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """For sorting: node-2 before node-10."""
+    parts = DIGITS.split(name)
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts if part)
+
+
+def members(asking: Asking, known: Directory, run: str, at: float) -> tuple[Member, ...]:
+    """The ranks of a run that told who they are shortly before a moment, by rank."""
+    selector = series(RANK_INFO.name, run=run)
+    query = f"timestamp(last_over_time({selector}[{lasting(RANK_LOOK_BACK)}]))"
+    found: dict[int, tuple[int, Member]] = {}
+    for labels, _ in asking.instant(query, at):
+        rank = whole(label(labels, "rank"))
+        if rank is None:
+            continue
+        attempt = whole(label(labels, "attempt")) or 0
+        if rank not in found or attempt >= found[rank][0]:
+            found[rank] = attempt, _member(rank, labels, known)
+    return tuple(member for _, (_, member) in sorted(found.items()))
+
+
+def hardware(chosen: Sequence[Member]) -> tuple[str, str]:
+    """Matchers of the pages and of the GPUs of some ranks; empty = there are none."""
+    uuids = sorted({one.uuid for one in chosen if one.uuid})
+    pages = of_targets(one.target for one in chosen) if chosen else ""
+    if not uuids:
+        return pages, ""
+    return pages, f"uuid=~{one_of(uuids)}"
+
+
+def sample(found: Sequence[Member], most: int = MOST_SERIES) -> list[Member]:
+    """At most so many ranks, evenly over the run."""
+    return [found[place] for place in spread(range(len(found)), most)]
+
+
+def _member(rank: int, labels: Mapping[str, str], known: Directory) -> Member:
+    def number(name: str) -> int:
+        return whole(label(labels, name)) or 0
+
+    dp = whole(label(labels, "dp"))
+    return Member(
+        rank=rank, node=known.name(labels), gpu=whole(label(labels, "gpu")),
+        uuid=label(labels, "uuid"), dp=rank if dp is None else dp, pp=number("pp"),
+        tp=number("tp"), world=number("world_size"), target=target_of(labels),
+    )  # fmt: skip

@@ -1,0 +1,143 @@
+"""What happened: XIDs, throttling, links, memory errors, checkpoints, restarts, gone ranks."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector.contract import metrics as m
+from dashboard.shapes import Event, FindingRow, Severity
+from dashboard.sources.grid import Grid
+from dashboard.sources.prometheus.asking import Asking, Course
+from dashboard.sources.prometheus.directory import Directory
+from dashboard.sources.prometheus.words import Target, lasting, of_targets, series, whole
+
+MOST_EVENTS = 500
+"""The newest."""
+THROTTLED = 0.1
+"""Share of a step under a reason from which on it is told."""
+REASONS = {"hw_thermal": Severity.WARNING, "sw_thermal": Severity.WARNING,
+           "hw_slowdown": Severity.WARNING, "hw_power_brake": Severity.WARNING}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A query whose values above 0 are an event, and what it is then called."""
+
+    query: str
+    kind: str
+    severity: Severity
+    text: Callable[[Mapping[str, str]], str]
+
+
+def of_hardware(
+    asking: Asking, known: Directory, targets: Sequence[Target], grid: Grid, run: str
+) -> Iterator[Event]:
+    """Of some pages; `run` is told with each."""
+    if not targets:
+        return
+    pages, step = of_targets(targets), lasting(grid.step)
+    exact = list(_xids(asking, known, pages, grid, run))
+    yield from exact
+    dated = {(one.node, one.gpu, one.text) for one in exact}
+    by = "job, instance, gpu"
+    reasons = f'{pages},reason=~"{"|".join(REASONS)}"'
+    ecc = series(m.GPU_ECC_ERRORS.name, pages, type="uncorrected", counter="volatile")
+    back = lasting(max(grid.step, 10.0))
+    for told in (
+        _Told(
+            f"sum by ({by}, xid) (increase({series(m.GPU_XID_ERRORS.name, pages)}[{back}])) > 0.5",
+            "xid", Severity.CRITICAL, _xid,
+        ),
+        _Told(
+            f"sum by ({by}, reason) (rate({series(m.GPU_CLOCK_EVENT_SECONDS.name, reasons)}"
+            f"[{back}])) > {THROTTLED}",
+            "throttle", Severity.WARNING, lambda labels: f"throttled: {labels.get('reason', '')}",
+        ),
+        _Told(f"sum by ({by}) (increase({ecc}[{step}])) > 0", "ecc", Severity.CRITICAL,
+              lambda _: "uncorrected memory error"),
+        _Told(
+            f"sum by (job, instance, device) (increase({series(m.NET_CARRIER_CHANGES.name, pages)}"
+            f"[{back}])) > 0.5",
+            "link", Severity.WARNING, _link,
+        ),
+    ):  # fmt: skip
+        for one in asking.over(told.query, grid):
+            if (
+                known.name(one.labels),
+                whole(one.labels.get("gpu", "")),
+                told.text(one.labels),
+            ) in dated:
+                continue
+            for first, last in stretches(one):
+                yield Event(
+                    float(grid.times[first]) - grid.step, float(grid.times[last]), told.kind,
+                    told.severity, told.text(one.labels), run, known.name(one.labels),
+                    whole(one.labels.get("gpu", "")),
+                )  # fmt: skip
+
+
+def of_run(asking: Asking, run: str, grid: Grid, scrape: float) -> Iterator[Event]:
+    """Of its rank 0, which does what all do: checkpoints, evaluations, restarts; and gone ranks."""
+    rate = lasting(max(grid.step, 2.5 * scrape))
+    for phase in ("checkpoint", "eval"):
+        counter = series(m.TRAIN_PHASE.name, run=run, rank="0", phase=phase)
+        for one in asking.over(f"increase({counter}[{rate}]) > 0.001", grid):
+            for first, last in stretches(one):
+                begin, end = float(grid.times[first]) - grid.step, float(grid.times[last])
+                yield Event(begin, end, phase, Severity.OK, phase, run, rank=0)
+    steps = series(m.TRAIN_STEPS.name, run=run, rank="0")
+    for one in asking.over(f"resets({steps}[{rate}]) > 0", grid):
+        for first, _ in stretches(one):
+            at = float(grid.times[first]) - grid.step
+            yield Event(at, None, "restart", Severity.WARNING, "the run was restarted", run)
+    up = series(m.RANK_UP.name, run=run)
+    # Of a run that is over every rank is gone: that is no event of one of them.
+    gone = f"topk(8, {up} == 0 and on (run) {up} == 1)"
+    for labels, _ in asking.instant(gone, grid.end):
+        rank = whole(labels.get("rank", ""))
+        yield Event(grid.end, None, "gone", Severity.CRITICAL, f"rank {rank} is gone", run,
+                    rank=rank)  # fmt: skip
+
+
+def of_findings(found: Sequence[FindingRow]) -> Iterator[Event]:
+    """When they opened and closed."""
+    for one in found:
+        mine = one.run, one.node, one.gpu, one.rank, one.finding
+        yield Event(one.since, None, "finding", one.severity, f"finding opened: {one.cause}", *mine)
+        if one.until is not None:
+            text = f"finding closed: {one.cause}"
+            yield Event(one.until, None, "finding", Severity.NOTE, text, *mine)
+
+
+def stretches(one: Course) -> Iterator[tuple[int, int]]:
+    """First and last place of each stretch in which something was told."""
+    told = np.concatenate([[0], np.isfinite(one.values).astype(np.int8), [0]])
+    for first, last in np.flatnonzero(np.diff(told)).reshape(-1, 2):
+        yield int(first), int(last) - 1
+
+
+def _xid(labels: Mapping[str, str]) -> str:
+    return f"XID {labels.get('xid', '')}"
+
+
+def _link(labels: Mapping[str, str]) -> str:
+    return f"link {labels.get('device', '')} came or went"
+
+
+def _xids(asking: Asking, known: Directory, pages: str, grid: Grid, run: str) -> Iterator[Event]:
+    """Their own moments: the value of the series is when the last one was."""
+    name = series(m.GPU_XID_LAST.name, pages) if pages else m.GPU_XID_LAST.name
+    query = (
+        f"max by (job, instance, gpu, xid) (max_over_time({name}[{lasting(grid.step)}]))"
+        f" > {grid.start - grid.step:.0f}"
+    )
+    for one in asking.over(query, grid):
+        for at in np.unique(one.values[np.isfinite(one.values)]).tolist():
+            yield Event(at, None, "xid", Severity.CRITICAL, _xid(one.labels), run,
+                        known.name(one.labels), whole(one.labels.get("gpu", "")))  # fmt: skip
+
+
+def of_all(asking: Asking, known: Directory, grid: Grid) -> Iterator[Event]:
+    """Of the whole fleet: XIDs only, whose series are there where one has happened."""
+    yield from _xids(asking, known, "", grid, "")

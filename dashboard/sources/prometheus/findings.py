@@ -1,0 +1,127 @@
+"""Findings: what `watch` keeps of them in its folder, and what it exported to Prometheus."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analyzer.watch.course import moment_of, slug
+from collector.contract.metrics import FINDING_ACTIVE
+from dashboard.shapes import FindingRow, Floats, Severity, Span
+from dashboard.sources.grid import Grid, grid
+from dashboard.sources.prometheus import folders
+from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.words import label, lasting, series, whole
+
+SEVERITIES = {"page": Severity.CRITICAL, "record": Severity.WARNING}
+WORDS = ("run", "node", "rank", "gpu", "link", "cause", "tier")
+GAP = 300.0
+"""Seconds in which nobody told, as when `watch` starts again, and which do not end a finding."""
+
+
+def findings(
+    asking: Asking, where: Path | None, span: Span, run: str, scrape: float, now: float
+) -> tuple[FindingRow, ...]:
+    """Those of a span, open ones first, then the newest.
+
+    Args:
+        asking: The Prometheus.
+        where: Folder of the findings' archives, or None.
+        span: In which they were open.
+        run: Empty = of all.
+        scrape: Seconds between two scrapes.
+        now: Unix seconds.
+    """
+    within = grid(span, scrape, now=now)
+    told = list(_exported(asking, within, run, now))
+    rows: list[FindingRow] = []
+    for one in folders.kept(where, run):
+        row = _archived(one)
+        if row is None or row.since >= span.end or (row.until or now) < span.start:
+            continue
+        same = [other for other in told if _same(other, row, within.step)]
+        told = [other for other in told if other not in same]
+        rows.append(row)
+    return tuple(sorted([*rows, *told], key=lambda one: (not one.open, -one.since, one.finding)))
+
+
+def _exported(asking: Asking, within: Grid, run: str, now: float) -> Iterator[FindingRow]:
+    words = series(FINDING_ACTIVE.name, **({"run": run} if run else {}))
+    query = (
+        f"max by ({', '.join(WORDS)}, exported_node) (max_over_time({words}"
+        f"[{lasting(within.step)}]))"
+    )
+    for one in asking.over(query, within):
+        for first, last in _stretches(one.values, max(2, round(GAP / within.step))):
+            since = float(within.times[first]) - within.step
+            until = float(within.times[last])
+            # Prometheus repeats nothing beyond the step: the last point is now.
+            still = last >= len(one.values) - 2 and until + 2 * within.step >= now
+            yield _row(one.labels, since, None if still else until)
+
+
+def _row(labels: Mapping[str, str], since: float, until: float | None) -> FindingRow:
+    run, node = label(labels, "run"), label(labels, "node")
+    rank, gpu = whole(labels.get("rank", "")), whole(labels.get("gpu", ""))
+    link, cause = labels.get("link", ""), labels.get("cause", "unknown")
+    who = _who(run, node, rank, gpu, link)
+    mark = slug("-".join(who.split()))
+    return FindingRow(
+        finding=f"{slug(run) if run else 'no-run'}/{moment_of(since)}-{mark}",
+        severity=SEVERITIES.get(labels.get("tier", ""), Severity.WARNING), open=until is None,
+        run=run, node=node, gpu=gpu, rank=rank, link=link, cause=cause, confidence=None,
+        slowdown=None, since=since, until=until,
+        sentence=f"lockstep watch names {who}: {cause}. Its archive is not at hand.",
+    )  # fmt: skip
+
+
+def _archived(one: folders.Kept) -> FindingRow | None:
+    key = one.told.get("key")
+    since = folders.number(one.told.get("onset")) or folders.number(one.told.get("opened"))
+    if not isinstance(key, dict) or since is None:
+        return None
+    until = folders.number(one.told.get("closed"))
+
+    def text(name: str) -> str:
+        return str(key.get(name) or "")
+
+    return FindingRow(
+        finding=one.name, severity=SEVERITIES.get(text("tier"), Severity.WARNING),
+        open=until is None, run=text("run"), node=text("node"), gpu=_whole(key.get("gpu")),
+        rank=_whole(key.get("rank")), link=text("link"), cause=text("cause") or "unknown",
+        confidence=folders.number(one.told.get("confidence")),
+        slowdown=folders.number(one.told.get("slowdown")), since=since, until=until,
+        sentence=str(one.told.get("sentence") or ""),
+    )  # fmt: skip
+
+
+def _same(told: FindingRow, kept: FindingRow, step: float) -> bool:
+    """Whether the exported row is the archived finding: of the same, while that was open."""
+    mine = (told.run, told.node, told.rank, told.gpu, told.link)
+    if mine != (kept.run, kept.node, kept.rank, kept.gpu, kept.link):
+        return False
+    begins_before = kept.until is None or told.since <= kept.until + step
+    return begins_before and (told.until is None or told.until >= kept.since - step)
+
+
+def _stretches(values: Floats, most_gap: int) -> Iterator[tuple[int, int]]:
+    """First and last place of each stretch in which something was told, small gaps bridged."""
+    told = np.flatnonzero(np.isfinite(values) & (values > 0))
+    if told.size:
+        for part in np.split(told, np.flatnonzero(np.diff(told) > most_gap) + 1):
+            yield int(part[0]), int(part[-1])
+
+
+def _who(run: str, node: str, rank: int | None, gpu: int | None, link: str) -> str:
+    if link:
+        return f"link {link}"
+    if rank is not None:
+        return f"rank {rank}"
+    if gpu is not None:
+        return f"GPU {gpu} of {node}"
+    return node or f"run {run}"
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,116 @@
+"""Whether the numbers can be trusted: who is scraped, how old it is, what the analyzer says."""
+
+import numpy as np
+import pandas as pd
+
+from collector.contract import metrics as m
+from dashboard.shapes import Check, Health, Severity
+from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.directory import Directory, target_of
+from dashboard.sources.prometheus.words import lasting
+
+STALE = 3.0
+"""Scrapes without an answer after which a page is old."""
+BACK = 3600.0
+COLUMNS = {
+    "age_seconds": "{at} - max by (job, instance) (timestamp({build}))",
+    "series": "max by (job, instance) (scrape_samples_scraped)",
+    "scrape_seconds": "max by (job, instance) (scrape_duration_seconds)",
+}
+
+
+def health(
+    asking: Asking, known: Directory, at: float, now: float, scrape: float,
+    missing: tuple[str, ...],
+) -> Health:  # fmt: skip
+    """protocol.Source.health."""
+    up = {
+        target_of(labels): value
+        for labels, value in asking.instant(f"last_over_time(up[{lasting(BACK)}])", at)
+        if target_of(labels) in known.node_of
+    }
+    frame = pd.DataFrame(
+        {"node": [known.node_of[target] for target in known.node_of],
+         "up": [up.get(target, 0.0) > 0 for target in known.node_of]}
+    )  # fmt: skip
+    for name, query in COLUMNS.items():
+        words = query.format(at=f"{at:.3f}", build=m.BUILD_INFO.name)
+        told = {target_of(labels): value for labels, value in asking.instant(words, at)}
+        if told:
+            frame[name] = [told.get(target, np.nan) for target in known.node_of]
+    silent = frame.loc[~frame["up"], "node"].tolist()
+    checks = [
+        _fresh(now - at, scrape), _answers(len(frame), silent), _sources(asking, known, at),
+        _synchronised(asking, at), *_analyzer(asking, at, scrape),
+        *(Check("Whole answers", Severity.WARNING, f"{one}.") for one in missing),
+    ]  # fmt: skip
+    return Health(tuple(checks), frame)
+
+
+def _fresh(age: float, scrape: float) -> Check:
+    if age > STALE * scrape:
+        return Check(
+            "Age", Severity.WARNING, f"The newest scrape is {age:.0f} s old.",
+            "Look whether Prometheus still scrapes the collectors.",
+        )  # fmt: skip
+    return Check("Age", Severity.OK, f"The newest scrape is {age:.0f} s old.")
+
+
+def _answers(count: int, silent: list[str]) -> Check:
+    if not silent:
+        return Check("Collectors", Severity.OK, f"All {count} collectors answer.")
+    shown = ", ".join(silent[:5]) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
+    return Check(
+        "Collectors", Severity.WARNING, f"{len(silent)} of {count} do not answer: {shown}.",
+        "On the node: lockstep doctor",
+    )  # fmt: skip
+
+
+def _sources(asking: Asking, known: Directory, at: float) -> Check:
+    query = f"topk(64, {m.SOURCE_UP.name} == 0 and {m.SOURCE_AVAILABLE.name} == 1)"
+    rows = asking.instant(query, at)
+    if not rows:
+        return Check("Sources", Severity.OK, "Every source that a node has answers.")
+    names = sorted({f"{one.get('source', '')} on {known.name(one)}" for one, _ in rows})
+    return Check(
+        "Sources", Severity.WARNING, f"{len(names)} sources fail: {', '.join(names[:5])}.",
+        "On the node: lockstep doctor",
+    )  # fmt: skip
+
+
+def _synchronised(asking: Asking, at: float) -> Check:
+    rows = asking.instant(f"count({m.CLOCK_SYNCHRONIZED.name} == 0)", at)
+    if rows:
+        return Check(
+            "Clocks", Severity.WARNING, f"{rows[0][1]:.0f} nodes have no synchronised clock.",
+            "Start chrony or ntpd there.",
+        )  # fmt: skip
+    return Check("Clocks", Severity.OK, "No node says that its clock is not synchronised.")
+
+
+def _analyzer(asking: Asking, at: float, scrape: float) -> list[Check]:
+    rows = asking.instant(f"{at:.3f} - max({m.LAST_EVALUATION.name})", at)
+    if not rows:
+        return [Check(
+            "Analyzer", Severity.WARNING, "No analyzer: nobody judges the runs.",
+            "lockstep watch --prometheus URL, and let Prometheus scrape it",
+        )]  # fmt: skip
+    age = rows[0][1]
+    late = age > max(60.0, 4 * scrape)
+    found = [Check(
+        "Analyzer", Severity.WARNING if late else Severity.OK,
+        f"lockstep watch judged {max(0.0, age):.0f} s ago.",
+        "Look at its log." if late else "",
+    )]  # fmt: skip
+    for metric, text in (
+        (m.QUERY_FAILURES, "times Prometheus did not answer it"),
+        (m.ARCHIVE_FAILURES, "archives of findings could not be written"),
+        (m.STATE_FAILURES, "times its state could not be saved"),
+    ):
+        failed = asking.instant(f"sum(increase({metric.name}[{lasting(BACK)}])) > 0.5", at)
+        found += [
+            Check("Analyzer", Severity.WARNING, f"{value:.0f} {text} in the last hour.",
+                  "Look at its log.")
+            for _, value in failed
+        ]  # fmt: skip
+    return found

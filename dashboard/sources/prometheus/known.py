@@ -1,0 +1,162 @@
+"""What several questions of one page need: who is there, since when, and how often it is told."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from collector.contract.metrics import NODE_EXPECTED
+from dashboard.shapes import Span
+from dashboard.sources.grid import MOST_POINTS, UNKNOWN_SCRAPE, Grid, grid
+from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.directory import Directory, Member, directory, members
+from dashboard.sources.prometheus.extent import extent, latest, scrape_seconds
+from dashboard.sources.prometheus.fleet import Places, places
+from dashboard.sources.prometheus.runs import Seen, refined, seen
+from dashboard.sources.prometheus.words import Target
+from dashboard.trouble import Kind, TroubleError
+
+KEEP_SECONDS = 15.0
+"""So long it is not asked again."""
+MOST_KEPT = 64
+SHOWN = 20
+T = TypeVar("T")
+
+
+class Known:
+    """Of one Prometheus; every method may raise TroubleError."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._kept: dict[object, tuple[float, Any]] = {}
+        self._lock = threading.Lock()
+
+    def extent(self) -> Span:
+        """From when until when anything is known."""
+        return self._for_a_while("extent", lambda: extent(self._asking, self._asking.now()))
+
+    def grid(self, span: Span) -> Grid:
+        """Of the lines of a page."""
+        return grid(span, self.scrape(), now=self._asking.now())
+
+    def known_part(self, run: str, span: Span) -> Span:
+        """The part of a span in which the run was there: instant queries look back from its end."""
+        mine = self.seen(run).span
+        end = min(span.end, mine.end)
+        return Span(max(span.start, mine.start), end) if end > span.start else span
+
+    def seen(self, run: str) -> Seen:
+        """A run wherever it is; an unknown id is trouble."""
+        whole, scrape = self.extent(), self.scrape()
+
+        def look() -> Seen:
+            found = seen(self._asking, whole, scrape, run) if run else []
+            if found:
+                step = grid(whole, scrape, MOST_POINTS).step
+                return refined(self._asking, found[0], scrape, step)
+            others = tuple(one.run for one in seen(self._asking, whole, scrape))
+            raise TroubleError(
+                Kind.UNKNOWN_ID,
+                f"{self._asking.url} has no run {run!r}.",
+                "Choose one.",
+                others[:SHOWN],
+            )
+
+        return self._for_a_while(("run", run), look)
+
+    def members(self, run: str, at: float) -> tuple[Member, ...]:
+        """The ranks of a run that told who they are shortly before a moment."""
+        moment = math.floor(at / KEEP_SECONDS) * KEEP_SECONDS + KEEP_SECONDS
+        key = "members", run, moment
+        return self._for_a_while(
+            key, lambda: members(self._asking, self.directory(at), run, min(moment, at + 1.0))
+        )
+
+    def members_in(self, run: str, span: Span) -> tuple[Member, ...]:
+        """Those at the end of a span, or at the end of the run."""
+        found = self.members(run, min(span.end, self.seen(run).span.end))
+        return found or self.members(run, self.seen(run).span.end)
+
+    def targets(self, node: str, at: float) -> tuple[Target, ...]:
+        """The pages of a node; an unknown name is trouble."""
+        known = self.directory(at)
+        if node not in known.targets:
+            raise TroubleError(
+                Kind.UNKNOWN_ID, f"{self._asking.url} has no node {node!r}.", "Choose one.",
+                known.nodes[:SHOWN],
+            )  # fmt: skip
+        return known.targets[node]
+
+    def silent(self) -> tuple[str, ...]:
+        """Nodes that are known and did not answer the last scrape."""
+        at = self.at(None)
+
+        def look() -> tuple[str, ...]:
+            known = self.directory(at)
+            up = {
+                known.name(labels)
+                for labels, value in self._asking.instant("up == 1", at)
+                if value > 0
+            }
+            expected = {
+                labels.get("exported_node") or labels.get("node", "")
+                for labels, _ in self._asking.instant(NODE_EXPECTED.name, at)
+            }
+            return tuple(sorted(({*known.nodes} | expected) - up - {""}))
+
+        return self._for_a_while("silent", look)
+
+    def directory(self, at: float) -> Directory:
+        """The nodes at a moment."""
+        moment = math.ceil(at / KEEP_SECONDS) * KEEP_SECONDS
+        return self._for_a_while(
+            ("directory", moment), lambda: directory(self._asking, min(moment, at + 1.0))
+        )
+
+    def at(self, span: Span | None) -> float:
+        """The end of a span, or the last that is known where that is earlier.
+
+        Raises:
+            TroubleError: Nothing is known.
+        """
+        last = self.latest()
+        last = self.extent().end if last is None else last
+        return last if span is None else min(span.end, last)
+
+    def places(self, at: float) -> Places:
+        """Every place of the map at a moment: the same for all metrics."""
+        moment = math.ceil(at / KEEP_SECONDS) * KEEP_SECONDS
+        return self._for_a_while(
+            ("places", moment), lambda: places(self._asking, self.directory(at), at)
+        )
+
+    def latest(self) -> float | None:
+        """When a collector told last; None = in two weeks none did."""
+        return self._for_a_while("latest", lambda: latest(self._asking, self._asking.now()), 1.0)
+
+    def scrape(self) -> float:
+        """Seconds between two scrapes."""
+
+        def look() -> float:
+            last = self.latest()
+            known = () if last is None else tuple(self.directory(last).node_of)
+            if last is None or not known:
+                return UNKNOWN_SCRAPE
+            return scrape_seconds(self._asking, known[0], last)
+
+        return self._for_a_while("scrape", look, 60.0)
+
+    def _for_a_while(self, key: object, ask: Callable[[], T], seconds: float = KEEP_SECONDS) -> T:
+        """An answer that several questions of one page need; small ones only."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None and time.monotonic() - found[0] < seconds:
+                kept: T = found[1]
+                return kept
+        value = ask()
+        with self._lock:
+            if len(self._kept) > 64:
+                self._kept.clear()
+            self._kept[key] = time.monotonic(), value
+        return value

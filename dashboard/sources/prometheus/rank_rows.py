@@ -1,0 +1,135 @@
+"""What each rank does: one row a rank, and the course of some of them over time."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from analyzer.load.prometheus.promql import one_of
+from analyzer.load.windows import PHASE_COLUMNS
+from collector.contract import metrics as m
+from dashboard.shapes import Floats, Matrix, Span
+from dashboard.sources.grid import Grid
+from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.directory import Member, sample
+from dashboard.sources.prometheus.words import MOST_SERIES, lasting, series, whole, window
+
+COLUMNS = (
+    "rank", "node", "gpu", "uuid", "dp", "pp", "tp", "steps", "wall_seconds", "own_seconds",
+    "slowdown", "wait_share", *PHASE_COLUMNS,
+)  # fmt: skip
+MOST_SAMPLES = 2_000_000
+"""Samples of one counter that are read for one look; of more ranks a shorter time."""
+MOST_PHASES = 2048
+"""Ranks of which the phases are asked: eight series each."""
+
+
+def ranks(
+    asking: Asking, run: str, found: Sequence[Member], span: Span, scrape: float
+) -> pd.DataFrame:
+    """protocol.Source.ranks: means over the end of the span, not medians; `attrs["note"]` says it.
+
+    Args:
+        asking: The Prometheus.
+        run: The run.
+        found: Its ranks.
+        span: Where to look.
+        scrape: Seconds between two scrapes.
+    """
+    longest = max(4 * scrape, MOST_SAMPLES / max(1, len(found)) * scrape)
+    seconds = min(max(span.seconds, 4 * scrape), longest)
+    mine, back = series("", run=run), lasting(seconds)
+
+    def of(metric: m.Metric, by: str = "rank") -> list[tuple[Mapping[str, str], float]]:
+        query = f"sum by ({by}) (increase({metric.name}{mine}[{back}]))"
+        return asking.instant(query, span.end)
+
+    def column(metric: m.Metric) -> pd.Series:
+        rows = {whole(labels.get("rank", "")): value for labels, value in of(metric)}
+        return pd.Series({rank: rows.get(rank, np.nan) for rank in index}, dtype=float)
+
+    index = [one.rank for one in found]
+    steps = column(m.TRAIN_STEPS).where(lambda count: count > 0)
+    own, waits = column(m.TRAIN_OWN) / steps, column(m.TRAIN_COLLECTIVE) / steps
+    place = {rank: row for row, rank in enumerate(index)}
+    seconds_of = np.full((len(index), len(PHASE_COLUMNS)), np.nan)
+    if len(index) <= MOST_PHASES:
+        for labels, value in of(m.TRAIN_PHASE, "rank, phase"):
+            rank, name = whole(labels.get("rank", "")), f"{labels.get('phase')}_seconds"
+            if name in PHASE_COLUMNS and rank in place:
+                seconds_of[place[rank], PHASE_COLUMNS.index(name)] = value
+    phases = pd.DataFrame(seconds_of, index, list(PHASE_COLUMNS)).div(steps, axis=0)
+    # Without phases: a step is own time and collectives (contract TRAIN_OWN).
+    wall = phases.sum(axis=1, min_count=len(PHASE_COLUMNS)).fillna(own + waits)
+    frame = pd.DataFrame(
+        {
+            "rank": index,
+            "node": [one.node for one in found],
+            "gpu": pd.array([one.gpu for one in found], dtype="Int32"),
+            "uuid": [one.uuid for one in found],
+            **{name: [getattr(one, name) for one in found] for name in ("dp", "pp", "tp")},
+            "steps": steps.fillna(0).round().astype(int).to_numpy(),
+            "wall_seconds": wall.to_numpy(),
+            "own_seconds": own.to_numpy(),
+            "wait_share": (waits / wall).to_numpy(),
+            **{name: phases[name].to_numpy() for name in PHASE_COLUMNS},
+        }
+    )
+    frame["slowdown"] = frame["own_seconds"] / frame.groupby("pp")["own_seconds"].transform(
+        "median"
+    )
+    frame = frame.sort_values("slowdown", ascending=False, kind="stable", ignore_index=True)
+    frame = frame[list(COLUMNS)]
+    frame.attrs["note"] = f"means over the last {seconds:.0f} s of the range"
+    return frame
+
+
+def rank_times(
+    asking: Asking,
+    run: str,
+    found: Sequence[Member],
+    grid: Grid,
+    scrape: float,
+    first: Sequence[int],
+) -> Matrix:
+    """Own time over the stage's median by window, of MOST_SERIES ranks.
+
+    Args:
+        asking: The Prometheus.
+        run: The run.
+        found: Its ranks.
+        grid: The windows.
+        scrape: Seconds between two scrapes.
+        first: Ranks that must be among them, as the slowest.
+    """
+    wanted = set(first[: MOST_SERIES // 2])
+    must = [one for one in found if one.rank in wanted]
+    others = [one for one in found if one.rank not in wanted]
+    chosen = sorted([*must, *sample(others, MOST_SERIES - len(must))], key=lambda one: one.rank)
+    mine = series("", "rank=~" + one_of([str(one.rank) for one in chosen]), run=run)
+    rate = window(grid.step, scrape)
+    query = (
+        f"sum by (rank) (rate({m.TRAIN_OWN.name}{mine}[{rate}]))"
+        f" / (sum by (rank) (rate({m.TRAIN_STEPS.name}{mine}[{rate}])) > 0)"
+    )
+    told = {whole(one.labels.get("rank", "")): one.values for one in asking.over(query, grid)}
+    nothing = np.full(len(grid.times), np.nan)
+    values = np.stack([told.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)
+    for stage in {one.pp for one in chosen}:
+        rows = [place for place, one in enumerate(chosen) if one.pp == stage]
+        known = np.isfinite(values[rows]).any(axis=0)
+        middle = np.full(values.shape[1], np.nan)
+        middle[known] = np.nanmedian(values[rows][:, known], axis=0)
+        values[rows] /= middle
+    names = tuple(name(one) for one in chosen)
+    return Matrix("Own time over peers", "ratio", names, grid.times, None, values)
+
+
+def name(one: Member) -> str:
+    """A rank for people."""
+    gpu = "" if one.gpu is None else f", GPU {one.gpu}"
+    return f"rank {one.rank} ({one.node}{gpu})"
+
+
+def _none(grid: Grid) -> Floats:
+    return np.empty((0, len(grid.times)))

@@ -1,0 +1,141 @@
+"""The runs of a span, told by their rank 0 and by `lockstep watch`: two series a run."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector.contract.metrics import RANK_INFO, RANK_UP, RUN_ACTIVE, RUN_SLOWDOWN
+from collector.contract.words import Cause
+from dashboard.shapes import FindingRow, RunRow, Severity, Span
+from dashboard.sources.grid import MOST_POINTS, grid
+from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.directory import Member
+from dashboard.sources.prometheus.folders import Kept
+from dashboard.sources.prometheus.words import label, lasting, series, whole
+
+GOES_ON = 4.0
+"""Scrapes without a run's rank 0 after which it is over."""
+LEAST_SECONDS = 30.0
+ENDS = frozenset((Cause.CRASH, Cause.XID, Cause.FREEZE))
+"""Causes that end a run."""
+REFINED = 12
+"""Runs of a list of which both ends are looked up to the scrape: the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A run on a grid.
+
+    Attributes:
+        span: Around the points at which its rank 0 lived.
+    """
+
+    run: str
+    span: Span
+
+
+def seen(asking: Asking, span: Span, scrape: float, run: str = "") -> list[Seen]:
+    """The runs of a span, newest first; their ends are as exact as the grid."""
+    within = grid(span, scrape, MOST_POINTS)
+    step = lasting(within.step)
+    where = {"run": run} if run else {}
+    names = f'__name__=~"{RANK_UP.name}|{RUN_ACTIVE.name}",rank=~"0|"'
+    query = f"max by (run) (max_over_time({series('', names, **where)}[{step}])) > 0"
+    found = []
+    for one in asking.over(query, within):
+        told = np.flatnonzero(np.isfinite(one.values))
+        if told.size and one.labels.get("run"):
+            first, last = within.times[told[0]] - within.step, within.times[told[-1]]
+            found.append(Seen(one.labels["run"], Span(float(first), float(last))))
+    return sorted(found, key=lambda one: (-one.span.start, one.run))
+
+
+def refined(asking: Asking, one: Seen, scrape: float, step: float) -> Seen:
+    """The same run with both ends looked at more finely."""
+    for _ in range(2):
+        if step <= 2 * scrape:
+            break
+        ends = []
+        for at in (one.span.start, one.span.end - step):
+            within = Span(at - step, at + 2 * step)
+            fine = seen(asking, within, scrape, one.run)
+            ends.append(fine[0] if fine else one)
+            finer = grid(within, scrape, MOST_POINTS).step
+        start = max(one.span.start, ends[0].span.start)
+        end = min(one.span.end, max(start, ends[1].span.end))
+        one = Seen(one.run, Span(start, end))
+        step = finer
+    return one
+
+
+def row(
+    asking: Asking, one: Seen, ranks: tuple[Member, ...], now: float, scrape: float,
+    told: Mapping[str, object] | None, kept: Sequence[Kept] = (),
+    of: frozenset[str] = frozenset(),
+) -> RunRow:  # fmt: skip
+    """A run for a list.
+
+    Args:
+        asking: The Prometheus.
+        one: The run.
+        ranks: Those that told who they are; none = not asked.
+        now: Unix seconds.
+        scrape: Seconds between two scrapes.
+        told: Its verdict, if there is one.
+        kept: Archives of its findings, newest first.
+        of: Causes of its findings at its end: a rank that is gone says not why.
+    """
+    on = now - one.span.end <= max(LEAST_SECONDS, GOES_ON * scrape)
+    state = "running" if on else "failed" if of & ENDS else "ended"
+    state = "hung" if on and Cause.FREEZE in of else state
+    told = told or {}
+    slowdown, lost = told.get("slowdown"), told.get("lost_gpu_hours")
+    culprits = told.get("culprits")
+    provenance = told.get("provenance")
+    return RunRow(
+        run=one.run, state=state, span=one.span, workload=workload(one.run),
+        nodes=len({member.node for member in ranks}),
+        ranks=max([len(ranks), *(member.world for member in ranks)]), layout=layout(ranks),
+        status=str(told["status"]) if told.get("status") else None,
+        sentence=str(told["sentence"]) if told.get("sentence") else None,
+        slowdown=float(slowdown) if isinstance(slowdown, int | float) else None,
+        lost_gpu_hours=float(lost) if isinstance(lost, int | float) else None,
+        folder=kept[0].name if kept else "",
+        report=bool(kept) and (kept[0].folder / "report.html").exists(),
+        culprits=len(culprits) if isinstance(culprits, list) else 0,
+        provenance=tuple(map(str, provenance)) if isinstance(provenance, list) else (),
+    )  # fmt: skip
+
+
+def causes(found: Iterable[FindingRow], run: str) -> frozenset[str]:
+    """Of a run's findings that page."""
+    mine = (one for one in found if one.run == run and one.severity is Severity.CRITICAL)
+    return frozenset(one.cause for one in mine)
+
+
+def slowdowns(asking: Asking, at: float, run: str = "") -> Mapping[str, float]:
+    """Of each run, what `watch` said last."""
+    where = {"run": run} if run else {}
+    query = f"max by (run) (last_over_time({series(RUN_SLOWDOWN.name, **where)}[15m]))"
+    return {labels.get("run", ""): value for labels, value in asking.instant(query, at)}
+
+
+def worlds(asking: Asking, at: float) -> Mapping[str, int]:
+    """Ranks of each run that lives at a moment, as its rank 0 says."""
+    rows = asking.instant(series(RANK_INFO.name, rank="0"), at)
+    return {label(one, "run"): whole(label(one, "world_size")) or 0 for one, _ in rows}
+
+
+def layout(ranks: tuple[Member, ...]) -> str:
+    """As `dp=4 pp=1 tp=2`."""
+    if not ranks:
+        return ""
+    sizes = {name: max(getattr(one, name) for one in ranks) + 1 for name in ("dp", "pp", "tp")}
+    return " ".join(f"{name}={count}" for name, count in sizes.items())
+
+
+def workload(run: str) -> str:
+    """As far as the id says: local ids begin with it (DESIGN 3.2)."""
+    first = run.partition("-")[0]
+    return first if first in ("gpt", "resnet", "logreg", "allreduce") else ""

@@ -1,0 +1,260 @@
+"""A Prometheus as a Source."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from dashboard.protocol import Source
+from dashboard.shapes import (
+    Answer,
+    Event,
+    FindingRow,
+    Fleet,
+    FleetMetric,
+    Health,
+    Lines,
+    Matrix,
+    NodeFacts,
+    RunRow,
+    Span,
+)
+from dashboard.sources.archive import ArchiveSource
+from dashboard.sources.grid import MOST_POINTS, grid
+from dashboard.sources.prometheus import events, folders
+from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.collectives import collectives
+from dashboard.sources.prometheus.directory import Member, sample
+from dashboard.sources.prometheus.findings import findings
+from dashboard.sources.prometheus.fleet import fleet
+from dashboard.sources.prometheus.gpu_charts import gpu_charts
+from dashboard.sources.prometheus.health import health
+from dashboard.sources.prometheus.known import Known
+from dashboard.sources.prometheus.node_charts import node_charts
+from dashboard.sources.prometheus.node_facts import facts
+from dashboard.sources.prometheus.rank_rows import rank_times, ranks
+from dashboard.sources.prometheus.run_charts import run_charts
+from dashboard.sources.prometheus.runs import REFINED, causes, refined, row, seen, slowdowns
+from dashboard.sources.prometheus.verdicts import verdict
+from dashboard.trouble import Kind, TroubleError
+
+WINDOWS = 300
+"""Of a matrix."""
+EVENT_POINTS = 300
+MOST_PAGES = 64
+NO_OPERATIONS = (
+    "lockstep watch --out DIR keeps the operations of a finding; lockstep dashboard --prometheus"
+    " URL --findings DIR reads them"
+)
+T = TypeVar("T")
+
+
+class PrometheusSource:
+    """A Prometheus, or what speaks its HTTP API.
+
+    Args:
+        url: Of it; credentials in it, or in the environment (analyzer.load.prometheus.access).
+        findings: Folder where `lockstep watch` keeps the archives of findings; None = none.
+        environment: None = the process'.
+
+    Raises:
+        TroubleError: That is no address. Whether anything answers there shows later.
+    """
+
+    def __init__(
+        self, url: str, findings: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._asking = Asking(url, environment)
+        self._findings = findings
+        self._known = Known(self._asking)
+        self.name = self._asking.url
+        self.live = True
+
+    def answer(self, span: Span | None = None) -> Answer:
+        asking, now = self._asking, self._asking.now()
+        last = self._known.latest()
+        if last is None:
+            return Answer(self.name, True, None, now, math.nan, (0, 0), asking.warnings)
+        known, silent = self._known.directory(self._known.at(span)), self._known.silent()
+        every = {*known.nodes, *silent}
+        return Answer(
+            name=self.name, live=True, at=last, now=now, scrape_seconds=self._known.scrape(),
+            nodes=(len(every), len(every) - len(silent)), missing=asking.warnings,
+        )  # fmt: skip
+
+    def extent(self) -> Span:
+        return self._known.extent()
+
+    def runs(self, span: Span | None = None) -> tuple[RunRow, ...]:
+        span = self._known.extent() if span is None else span
+        found = seen(self._asking, span, self._known.scrape())
+        now, step = self._asking.now(), grid(span, self._known.scrape(), MOST_POINTS).step
+        told = slowdowns(self._asking, self._known.at(span))
+        rows, open_ = [], self.findings(span)
+        for place, one in enumerate(found):
+            known: tuple[Member, ...] = ()
+            kept: tuple[folders.Kept, ...] = ()
+            words: Mapping[str, Any] = {"slowdown": told.get(one.run)}
+            if place < REFINED:
+                one = refined(self._asking, one, self._known.scrape(), step)
+                known = self._known.members(one.run, one.span.end)
+                words = folders.verdict(self._findings, one.run) or words
+                kept = folders.kept(self._findings, one.run)
+            rows.append(
+                row(
+                    self._asking,
+                    one,
+                    known,
+                    now,
+                    self._known.scrape(),
+                    words,
+                    kept,
+                    causes(open_, one.run),
+                )
+            )
+        return tuple(rows)
+
+    def run(self, run: str) -> RunRow:
+        one = self._known.seen(run)
+        return row(
+            self._asking, one, self._known.members(run, one.span.end), self._asking.now(),
+            self._known.scrape(), self.verdict(run), folders.kept(self._findings, run),
+            causes(self.findings(one.span, run), run),
+        )  # fmt: skip
+
+    def spec(self, run: str) -> Mapping[str, Any]:
+        one = self._known.seen(run)
+        for archived in folders.kept(self._findings, run):
+            told = folders.document(archived.folder / "run.json")
+            if told is not None:
+                return told
+        found = self._known.members(run, one.span.end)
+        sizes = {name: max((getattr(each, name) for each in found), default=-1) + 1
+                 for name in ("dp", "pp", "tp")}  # fmt: skip
+        world = max([len(found), *(each.world for each in found)])
+        return {"run": run, "layout": {"world": world, **sizes,
+                                       "nodes": len({each.node for each in found})}}  # fmt: skip
+
+    def verdict(self, run: str) -> Mapping[str, Any] | None:
+        one = self._known.seen(run)
+        told = slowdowns(self._asking, one.span.end, run).get(run)
+        found = self.findings(one.span, run)
+        return verdict(self._asking, self._findings, run, one.span.end, told, found)
+
+    def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
+        now = self._asking.now()
+        return findings(self._asking, self._findings, span, run, self._known.scrape(), now)
+
+    def events(self, span: Span, run: str = "", node: str = "") -> tuple[Event, ...]:
+        within = grid(span, self._known.scrape(), EVENT_POINTS, self._asking.now())
+        known, at = self._known.directory(self._known.at(span)), self._known.at(span)
+        found = [one for one in self.findings(span, run) if not node or one.node == node]
+        told = list(events.of_findings(found))
+        if node:
+            self._known.targets(node, at)
+            told += events.of_hardware(self._asking, known, known.targets[node], within, run)
+        elif run:
+            here = self._known.members(run, self._known.seen(run).span.end)
+            named = {one.node for one in found}
+            first = [one.target for one in here if one.node in named]
+            rest = [one.target for one in sample(here, MOST_PAGES)]
+            pages = list(dict.fromkeys([*first, *rest]))[:MOST_PAGES]
+            told += events.of_hardware(self._asking, known, pages, within, run)
+        else:
+            told += events.of_all(self._asking, known, within)
+        if run:
+            told += events.of_run(self._asking, run, within, self._known.scrape())
+        told = [one for one in told if one.at < span.end and (one.until or one.at) >= span.start]
+        return tuple(sorted(told, key=lambda one: one.at)[-events.MOST_EVENTS :])
+
+    def run_lines(self, run: str, span: Span) -> tuple[Lines, ...]:
+        found = self._known.members_in(run, span)
+        return run_charts(self._asking, run, found, self._known.grid(span), self._known.scrape())
+
+    def ranks(self, run: str, span: Span) -> pd.DataFrame:
+        found, span = self._known.members_in(run, span), self._known.known_part(run, span)
+        return ranks(self._asking, run, found, span, self._known.scrape())
+
+    def rank_times(self, run: str, span: Span) -> Matrix:
+        first = self.ranks(run, span)["rank"].tolist()
+        within = grid(span, self._known.scrape(), WINDOWS, self._asking.now())
+        found = self._known.members_in(run, span)
+        return rank_times(self._asking, run, found, within, self._known.scrape(), first)
+
+    def collectives(self, run: str, span: Span) -> pd.DataFrame:
+        found, span = self._known.members_in(run, span), self._known.known_part(run, span)
+        return collectives(self._asking, run, found, span, self._known.scrape())
+
+    def arrivals(self, run: str, span: Span) -> Matrix:
+        return self._archived(run, lambda source: source.arrivals(run, span))
+
+    def operations(self, run: str, rank: int, span: Span) -> pd.DataFrame:
+        return self._archived(run, lambda source: source.operations(run, rank, span))
+
+    def trace(self, run: str, span: Span) -> bytes:
+        return self._archived(run, lambda source: source.trace(run, span))
+
+    def fleet(self, metric: FleetMetric, at: float | None = None) -> Fleet:
+        moment = self._known.at(None if at is None else Span(at, at))
+        known = self._known.directory(moment)
+        return fleet(
+            self._asking,
+            known,
+            self._known.places(moment),
+            metric,
+            moment,
+            self._known.scrape(),
+            self._known.silent(),
+        )
+
+    def nodes(self) -> tuple[str, ...]:
+        return self._known.directory(self._known.at(None)).nodes
+
+    def node(self, node: str, span: Span) -> NodeFacts:
+        at = self._known.at(span)
+        targets = self._known.targets(node, at)
+        rack = self._known.directory(at).rack.get(node, {})
+        return facts(self._asking, node, targets, span, at, rack)
+
+    def node_lines(self, node: str, span: Span) -> tuple[Lines, ...]:
+        at = self._known.at(span)
+        targets = self._known.targets(node, at)
+        here = facts(self._asking, node, targets, span, at, {})
+        peers = [
+            one for run in here.runs[:1] for one in self._known.members(run, at) if one.node != node
+        ]
+        return node_charts(
+            self._asking, targets, peers, self._known.grid(span), self._known.scrape()
+        )
+
+    def gpu_lines(self, node: str, gpu: int, span: Span) -> tuple[Lines, ...]:
+        at = self._known.at(span)
+        targets = self._known.targets(node, at)
+        known = facts(self._asking, node, targets, span, at, {}).gpus["gpu"].dropna().tolist()
+        if gpu not in known:
+            raise TroubleError(
+                Kind.UNKNOWN_ID, f"{node} has no GPU {gpu} that is known here.",
+                "Choose one of its GPUs.", tuple(map(str, known)),
+            )  # fmt: skip
+        return gpu_charts(self._asking, targets, gpu, self._known.grid(span), self._known.scrape())
+
+    def health(self) -> Health:
+        at, asking = self._known.at(None), self._asking
+        known = self._known.directory(at)
+        return health(asking, known, at, asking.now(), self._known.scrape(), asking.warnings)
+
+    def folder(self, run: str) -> Path | None:
+        found = folders.kept(self._findings, run)
+        return found[0].folder if found else None
+
+    def _archived(self, run: str, ask: Callable[[Source], T]) -> T:
+        """What the newest archive of a finding says, which has the operations of its steps."""
+        self._known.seen(run)
+        for one in folders.kept(self._findings, run):
+            if (one.folder / "ops.parquet").exists():
+                return ask(ArchiveSource(one.folder))
+        raise TroubleError(
+            Kind.NOT_TOLD, f"Prometheus has no single operations of run {run}.", NO_OPERATIONS
+        )

@@ -1,0 +1,1 @@
+"""Starting a run from a page: the process, its progress, its end."""

@@ -1,0 +1,38 @@
+"""What a program that we start finds around it."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import dashboard
+
+OURS = "LOCKSTEP_DASHBOARD_"
+"""Settings of the dashboard are none of the run's business, and may hold addresses."""
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the place of our packages: they are found however the dashboard was started."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    here = str(Path(dashboard.__file__).resolve().parent.parent)
+    return ours | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", "")))),
+        "NO_COLOR": "1",
+    }
+
+
+def missing() -> str:
+    """Empty if runs can be made in this installation, else what it lacks, as a sentence."""
+    if find_spec("torch") is None:
+        return (
+            "Runs need torch, and this installation has none: install it with the extra workloads."
+        )
+    return ""
+
+
+def unwritable(folder: Path) -> str:
+    """Empty if archives can be written to a folder, else why not, as a sentence."""
+    if not folder.is_dir():
+        return f"Runs go to {folder}, and there is no such folder: make it, then load this page."
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"Runs go to {folder}, and this process may not write there: change its permissions."
+    return ""

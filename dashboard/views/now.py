@@ -1,0 +1,89 @@
+"""Now: is anything holding training back? Which node, why?"""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dashboard.context import Context
+from dashboard.figures import heatmap
+from dashboard.shapes import FLEET_METRICS, FindingRow, Fleet, RunRow
+from dashboard.widgets.parts import part
+from dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from dashboard.words import findings, now, six_numbers
+
+FINDINGS_AT_MOST = 200
+EVENTS_AT_MOST = 10
+MOMENT = st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone="UTC")
+
+
+def show(context: Context) -> None:
+    """Draws the page."""
+    source, span = context.source, context.span
+    run = context.place.run
+    runs = (source.run(run),) if run else source.runs(span)
+    found = source.findings(span, run)
+    said = now.headline(runs, found, context.answer)
+    sentence(said.text, said.severity)
+    if said.command:
+        st.code(said.command, language="bash")
+    fleet = part(lambda: source.fleet(FLEET_METRICS[0], span.end if context.place.until else None))
+    shown = six_numbers.numbers(runs, found, fleet, context.answer)
+    for column, each in zip(st.columns(len(shown)), shown, strict=True):
+        column.metric(each.label, each.value, each.delta or None,
+                      delta_color="red" if each.bad else "off", delta_arrow="off",
+                      help=each.help)  # fmt: skip
+    _findings(context, found, runs)
+    left, right = st.columns(2)
+    with left:
+        _map(context, fleet)
+    with right:
+        _events(context)
+
+
+def _findings(context: Context, found: Sequence[FindingRow], runs: Sequence[RunRow]) -> None:
+    st.subheader("Findings", anchor=False)
+    if not found:
+        st.caption("There are none in this range.")
+        return
+    first = findings.worst_first(found)[:FINDINGS_AT_MOST]
+    frame = findings.findings(first, {row.run: row for row in runs})
+    table(
+        frame, "findings", "Findings, open ones first, then the worst.",
+        links=findings.FINDING_LINKS,
+        columns={"confidence": st.column_config.NumberColumn(format="percent"),
+                 "slowdown": st.column_config.NumberColumn(format="%.2f×"),
+                 "since (UTC)": MOMENT},
+    )  # fmt: skip
+    left = len(found) - len(first)
+    if left > 0:
+        st.caption(f"{left:,} more are not shown; choose a shorter range or a run.")
+
+
+def _map(context: Context, fleet: Fleet | None) -> None:
+    st.subheader("The cluster", anchor=False)
+    if fleet is None:
+        return
+    if context.place.run:
+        fleet = heatmap.only_run(fleet, context.place.run)
+    chosen = picture(heatmap.fleet(fleet, select=False), "fleet", select=True)
+    if chosen:
+        node, gpu = str(chosen[0]), int(chosen[1])
+        link_to(f"Node {node}", "node", context.place, node=node)
+        if gpu >= 0:
+            link_to(f"GPU {gpu} of {node}", "gpu", context.place, node=node, gpu=gpu)
+    link_to("The whole cluster, by any metric", "cluster", context.place)
+
+
+def _events(context: Context) -> None:
+    st.subheader("Last events", anchor=False)
+    told = part(lambda: context.source.events(context.span, context.place.run))
+    if told is None:
+        return
+    if not told:
+        st.caption("Nothing happened in this range.")
+        return
+    table(findings.events(told[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.",
+          columns={"time (UTC)": MOMENT})  # fmt: skip
+    left = len(told) - EVENTS_AT_MOST
+    if left > 0:
+        st.caption(plain(f"{left:,} earlier ones are on the pages of runs and nodes."))

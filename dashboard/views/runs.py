@@ -1,0 +1,74 @@
+"""Runs: what ran, and how did it end?"""
+
+import hashlib
+
+import streamlit as st
+
+from dashboard.address import Place
+from dashboard.context import Context
+from dashboard.shapes import RunRow
+from dashboard.widgets import picking
+from dashboard.widgets.shown import link_to, plain, sentence
+from dashboard.words.run_table import ORDERS, STATES, STATUSES, Wish, frame, wished
+from dashboard.words.run_table import sentence as answer
+
+PAIR = 2
+
+
+def show(context: Context) -> None:
+    """Draws the page."""
+    every = context.source.runs()
+    wish = Wish(*(picking.word(name) for name in ("q", "state", "verdict", "order")))
+    found = wished(every, wish)
+    text, severity = answer(every, found)
+    sentence(text, severity)
+    if not every:
+        st.caption("Start one, then look again:")
+        st.code("lockstep run gpt", language=None)
+        return
+    _filters()
+    if not found:
+        return
+    st.caption("Tick a run to open it, two to compare them.")
+    key = hashlib.sha256(repr(wish).encode()).hexdigest()[:8]
+    ticked = picking.ticked(
+        frame(found, context.place), f"runs-{key}", "Every run with its ending and its verdict.",
+        links=("open", "report"),
+    )  # fmt: skip
+    _links([found[row] for row in ticked])
+
+
+def _filters() -> None:
+    left, *others = st.columns([2, 1, 1, 1])
+    with left:
+        picking.text("Find", "q", "a name, a workload, a word of the verdict")
+    for column, (label, name, options, unset) in zip(
+        others,
+        (
+            ("State", "state", STATES, "any"),
+            ("Verdict", "verdict", STATUSES, "any"),
+            ("Order", "order", tuple(ORDERS)[1:], next(iter(ORDERS))),
+        ),
+        strict=True,
+    ):
+        with column:
+            picking.choice(label, name, options, unset)
+
+
+def _links(rows: list[RunRow]) -> None:
+    """What can be done with the ticked runs."""
+    if len(rows) > PAIR:
+        st.caption(f"{len(rows)} runs are ticked; two can be compared.")
+        return
+    with st.container(horizontal=True):
+        for row in rows:
+            link_to(f"Run {row.run}", "run", Place(run=row.run))
+        if len(rows) == 1:
+            link_to("Its report", "reports", Place(run=rows[0].run))
+        if len(rows) == PAIR:
+            # The older one is what the other is compared with.
+            older, newer = sorted(rows, key=lambda row: row.span.start)
+            link_to("Compare both", "compare", Place(a=older.run, b=newer.run))
+    for row in rows:
+        if row.sentence:
+            st.caption(f"{plain(row.run)}: {plain(row.sentence)}")

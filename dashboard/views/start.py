@@ -1,0 +1,85 @@
+"""Start a run: a workload, a layout, a fault, and what became of the last one."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from collector.contract.words import FaultKind
+from dashboard.context import Context
+from dashboard.shapes import Severity
+from dashboard.starting import kinds, registry
+from dashboard.starting.plan import Plan, PlanError, planned
+from dashboard.starting.registry import BusyError, Registry
+from dashboard.starting.world import missing, unwritable
+from dashboard.widgets import run_form, run_state
+from dashboard.widgets.shown import sentence
+from dashboard.words.starting import OFF, OFF_COMMAND, idle
+
+REFRESH_SECONDS = 1.0
+PROBLEM = "start-problem"
+"""In the session: why the last click on Start did nothing."""
+
+
+def show(context: Context) -> None:
+    """Draws the page."""
+    folder = context.settings.runs
+    if folder is None:
+        sentence(OFF, Severity.NOTE)
+        st.code(OFF_COMMAND, language=None)
+        return
+    if reason := missing() or unwritable(folder):
+        sentence(reason, Severity.WARNING)
+        return
+    runs = registry.of(folder)
+    goes_on = _state(context, runs)
+    if problem := st.session_state.pop(PROBLEM, ""):
+        sentence(problem, Severity.WARNING)
+    _form(runs, folder, kinds.refused(), goes_on=goes_on)
+
+
+def _state(context: Context, runs: Registry) -> bool:
+    """The last run that was started; draws itself again while it goes on."""
+    job = runs.job
+    if job is None:
+        text, severity = idle()
+        sentence(text, severity)
+        return False
+    goes_on = not job.over
+
+    @st.fragment(run_every=REFRESH_SECONDS if goes_on else None)
+    def living() -> None:
+        run_state.draw(job.snapshot(), context, job.stop)
+        if goes_on and job.over:
+            st.rerun()  # the form is free again
+
+    living()
+    return goes_on
+
+
+def _form(runs: Registry, folder: Path, refused: dict[FaultKind, str], *, goes_on: bool) -> None:
+    st.subheader("A new run", anchor=False)
+    form = run_form.draw(refused)
+    try:
+        plan = planned(form, folder, runs.taken(), refused)
+    except PlanError as error:
+        sentence(str(error), Severity.WARNING)
+        st.button("Start", key="start-start", disabled=True, type="primary")
+        return
+    st.caption("The same on the command line; this is what is run, without a shell:")
+    st.code(plan.command, language=None, wrap_lines=True)
+    st.button(
+        "Start", key="start-start", type="primary", icon=":material/play_arrow:", disabled=goes_on,
+        on_click=_start, args=(runs, plan),
+        help="One run at a time: the one above goes on." if goes_on else None,
+    )  # fmt: skip
+
+
+def _start(runs: Registry, plan: Plan) -> None:
+    try:
+        runs.start(plan)
+    except BusyError as error:
+        st.session_state[PROBLEM] = str(error)
+    except OSError as error:
+        st.session_state[PROBLEM] = f"The run was not started: {error.strerror}."
+    else:
+        st.session_state[run_form.NAME] = ""

@@ -1,0 +1,185 @@
+"""Straggler: who is late, in which phase, caused by what?"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from analyzer.report.figures import cell
+from dashboard.context import Context
+from dashboard.figures import lateness, layout_map, matrix, phases
+from dashboard.widgets.parts import part
+from dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from dashboard.words import causes, rest, verdict, what_if
+from dashboard.words.reading import mapping, number, records, text, whole
+
+CULPRITS_AT_MOST = 4
+"""With their evidence; the others stand in the table of causes."""
+MAP_MEANING = (
+    "A rank's own time over the median of its stage, by window: a row that turns bright is a rank"
+    " that became slow, a bright column is a moment in which everybody was slow."
+)
+FIRST = ("rank", "node", "gpu", "slowdown", "wait_share", "own_seconds", "wall_seconds")
+"""Columns of the table of ranks, before all others."""
+PERCENT = st.column_config.NumberColumn(format="percent")
+
+
+def show(context: Context) -> None:
+    """Draws the page."""
+    run = context.place.run
+    told = context.source.verdict(run)
+    said = verdict.headline(told, context.source.run(run), live=context.answer.live)
+    sentence(said.text, said.severity)
+    if said.command:
+        st.code(said.command, language="bash")
+    if told is not None:
+        _numbers(told)
+        _hang(context, told)
+        _causes(context, told)
+    _measured(context, told)
+    if told is not None:
+        _what_if(told)
+        _rest(told)
+
+
+def _numbers(told: Mapping[str, Any]) -> None:
+    interval = told.get("slowdown_interval")
+    ends = "" if not isinstance(interval, list) else " to ".join(
+        cell(number(end), "ratio") for end in interval
+    )  # fmt: skip
+    shown = (
+        ("Run against ideal",
+         "stopped" if mapping(told.get("hang")) else cell(number(told.get("slowdown")), "ratio"),
+         f"Step time over ideal step time{', 95 % interval ' + ends if ends else ''}."),
+        ("Lost GPU time", cell(number(told.get("lost_gpu_hours")), "gpu hours"),
+         "What the culprits cost so far: GPUs times the time they waited."),
+        ("Confidence in the cause", cell(verdict.confidence(told), "share"),
+         "Of the culprit whose cause is least sure; a dash where nobody is named."),
+        ("Coverage", cell(number(told.get("coverage")), "share"), rest.how_sure(told)),
+    )  # fmt: skip
+    for column, (label, value, words) in zip(st.columns(4), shown, strict=True):
+        column.metric(label, value, help=plain(words))
+
+
+def _hang(context: Context, told: Mapping[str, Any]) -> None:
+    words = verdict.hang(told)
+    if not words:
+        return
+    st.subheader("Who is missing", anchor=False)
+    st.markdown(plain(words))
+    missing = verdict.missing_ranks(told)
+    ranks = part(lambda: context.source.ranks(context.place.run, context.span))
+    if ranks is not None and missing:
+        here = ranks[ranks["rank"].isin(list(missing))]
+        table(here[["rank", "node", "gpu", "dp", "pp", "tp", "steps"]], "missing-ranks",
+              "The ranks that never arrived, and where they are.")  # fmt: skip
+    op = text(mapping(told.get("hang")).get("op"))
+    link_to("Collectives of this run", "collectives", context.place, op=op)
+
+
+def _causes(context: Context, told: Mapping[str, Any]) -> None:
+    culprits = records(told.get("culprits"))
+    ranked = causes.causes(told)
+    if len(ranked):
+        st.subheader("Caused by what", anchor=False)
+        table(ranked, "causes", "Causes, the most probable first within each culprit.",
+              columns={"confidence": PERCENT})  # fmt: skip
+    for place, culprit in enumerate(culprits[:CULPRITS_AT_MOST]):
+        st.markdown(f"**Evidence on {plain(verdict.who(culprit))}**")
+        _evidence(culprit, f"evidence-{place}")
+        node, gpu = text(culprit.get("node")), whole(culprit.get("gpu"))
+        if node and gpu is not None:
+            link_to(f"GPU {gpu} of {node}", "gpu", context.place, node=node, gpu=gpu,
+                    rank=whole(culprit.get("rank")))  # fmt: skip
+        elif node:
+            link_to(f"Node {node}", "node", context.place, node=node)
+    left = len(culprits) - CULPRITS_AT_MOST
+    if left > 0:
+        st.caption(f"{left} more culprits: their evidence is in verdict.json.")
+
+
+def _evidence(culprit: Mapping[str, Any], key: str) -> None:
+    seen = causes.observations(culprit)
+    if not seen:
+        st.caption(causes.NO_EVIDENCE)
+        return
+    st.markdown("\n".join(
+        f"- **{'+ for' if speaks else '− against'}**: {plain(words)}" for speaks, words in seen
+    ))  # fmt: skip
+    with st.expander("Where each comes from"):
+        table(causes.evidence(culprit), key, "Observations for and against the cause.")
+
+
+def _measured(context: Context, told: Mapping[str, Any] | None) -> None:
+    source, run, span = context.source, context.place.run, context.span
+    st.subheader("Who is late, and in which phase", anchor=False)
+    ranks = part(lambda: source.ranks(run, span))
+    if ranks is None:
+        return
+    named = verdict.named(told, _by_node(ranks))
+    times = part(lambda: source.rank_times(run, span))
+    if times is not None:
+        axis = context.place.axis or "time"
+        picture(matrix.matrix(times, axis=axis, meaning=MAP_MEANING), "map")
+    left, right = st.columns(2)
+    with left:
+        picture(phases.phases(ranks, named), "phases")
+    if times is not None:
+        with right:
+            picture(lateness.lateness(times, named), "lateness")
+    first = [name for name in FIRST if name in ranks]
+    shown = ranks[[*first, *(name for name in ranks if name not in first)]]
+    table(shown, "ranks", "Every rank, the slowest first.",
+          columns={"wait_share": PERCENT})  # fmt: skip
+
+
+def _by_node(ranks: pd.DataFrame) -> dict[str, tuple[int, ...]]:
+    return {
+        str(node): tuple(int(rank) for rank in rows) for node, rows in ranks.groupby("node")["rank"]
+    }
+
+
+def _what_if(told: Mapping[str, Any]) -> None:
+    known = mapping(told.get("what_if"))
+    st.subheader("What would the run take without", anchor=False)
+    st.caption(plain(what_if.method(known)))
+    first = what_if.without(known)
+    if first:
+        st.markdown(f"**{plain(first)}**")
+    fixes = what_if.fixes(known)
+    if len(fixes):
+        table(fixes, "fixes", "What each repair would give.",
+              columns=dict.fromkeys(what_if.FIXES[1:4], PERCENT))  # fmt: skip
+    workers = [
+        (dp, pp)
+        for culprit in records(told.get("culprits"))
+        if (dp := whole(culprit.get("dp"))) is not None
+        and (pp := whole(culprit.get("pp"))) is not None
+    ]
+    if known.get("S_w") is not None:
+        picture(layout_map.layout_map(known, workers), "layout")
+    figures = what_if.figures(known)
+    if len(figures):
+        table(figures, "what-if", "Figures of the simulation, each explained.")
+
+
+def _rest(told: Mapping[str, Any]) -> None:
+    for title, key, words, frame in (
+        ("Slow by design, nobody's fault", "structure",
+         "What of the run's structure takes longer.", rest.structure(told)),
+        ("Suspects that were let go", "rejected", "Ranks and why they are not to blame.",
+         rest.rejected(told)),
+        ("Hardware that deviates", "anomalies", "Parts unlike their peers, costly or not.",
+         rest.anomalies(told)),
+        ("What the analysis did not have", "missing", "What was looked for and not found.",
+         rest.missing(told)),
+    ):  # fmt: skip
+        if len(frame):
+            st.subheader(title, anchor=False)
+            table(frame, key, words, columns={"share of the step": PERCENT})
+    before = rest.before(told)
+    if before:
+        st.subheader("Was it a culprit before", anchor=False)
+        for line in before:
+            st.markdown(plain(line))

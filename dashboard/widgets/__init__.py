@@ -1,0 +1,1 @@
+"""What pages are built of: the only files beside the pages that draw."""

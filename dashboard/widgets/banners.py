@@ -1,0 +1,81 @@
+"""What stands above the numbers of every page: how old, how whole and how real they are."""
+
+import math
+
+import streamlit as st
+
+from dashboard.context import Context
+from dashboard.shapes import Answer, RunRow, Severity
+from dashboard.widgets import shown
+from dashboard.widgets.words import plain
+
+STALE_SCRAPES = 3
+"""A live source that is silent for so many scrape intervals is stale."""
+UNKNOWN_SCRAPE_SECONDS = 15.0
+"""Taken where nobody told how often is scraped: Prometheus' own usual choice is 15 s to 1 min."""
+
+
+def draw(context: Context, run: RunRow | None) -> None:
+    """Draws what applies; nothing where all is well."""
+    if run is not None and run.provenance:
+        # Small, for it is no news: the box that is read first is the page's answer.
+        st.caption(f":material/science: {plain(capital(', '.join(run.provenance)))}.")
+    for text, severity in texts(context.answer):
+        if severity is Severity.NOTE:
+            st.caption(f":material/info: {plain(text)}")
+        else:
+            shown.sentence(text, severity)
+
+
+def texts(answer: Answer) -> list[tuple[str, Severity]]:
+    """What a reader must know of the numbers below, most important first."""
+    said = []
+    if answer.simulated:
+        said.append(("This fleet is simulated: nothing on this page was measured.", Severity.NOTE))
+    if is_stale(answer):
+        text = (
+            f"The newest number is {age(answer)} old, and one is expected every"
+            f" {interval(answer):g} s: what is shown was true then. See Data health."
+        )
+        said.append((text, Severity.WARNING))
+    expected, answering = answer.nodes
+    if answering < expected:
+        text = (
+            f"{answering:,} of {expected:,} nodes answer; the numbers are of these."
+            " See Data health."
+        )
+        said.append((text, Severity.WARNING))
+    if answer.missing:
+        said.append((f"Not found: {'; '.join(answer.missing)}.", Severity.NOTE))
+    return said
+
+
+def is_stale(answer: Answer) -> bool:
+    """Whether a live source has been silent for too long."""
+    if not answer.live or answer.at is None:
+        return False
+    return answer.now - answer.at > STALE_SCRAPES * interval(answer)
+
+
+def interval(answer: Answer) -> float:
+    """Seconds between two scrapes."""
+    told = answer.scrape_seconds
+    return told if math.isfinite(told) and told > 0 else UNKNOWN_SCRAPE_SECONDS
+
+
+def age(answer: Answer) -> str:
+    """How long ago the newest number is from, in words."""
+    return duration(max(0.0, answer.now - (answer.at if answer.at is not None else answer.now)))
+
+
+def duration(seconds: float) -> str:
+    """A length of time, in the largest unit that keeps it readable."""
+    for limit, unit, word in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {word}"
+    return f"{seconds / 86400:.0f} days"
+
+
+def capital(text: str) -> str:
+    """A text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]

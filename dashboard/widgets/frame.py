@@ -1,0 +1,144 @@
+"""What stands around every page, and the one place where its troubles are caught."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn, cast
+
+import streamlit as st
+
+from dashboard import address
+from dashboard.address import Place
+from dashboard.context import Context, Settings
+from dashboard.page import Page
+from dashboard.protocol import Source
+from dashboard.shapes import Answer, Span
+from dashboard.trouble import TroubleError
+from dashboard.widgets import banners, chooser, crumbs, sidebar, troubles
+
+LIVE_SECONDS = 3600.0
+"""Of a live source, so much is shown when neither a run nor a range is asked for."""
+
+
+def draw(
+    page: Page, pages: tuple[Page, ...], open_source: Callable[[], Source], settings: Settings
+) -> None:
+    """Draws a page in its frame; whatever goes wrong is a sentence."""
+    place, trouble = _read()
+    with st.sidebar:
+        sidebar.navigation(_groups(pages), place)
+    st.title(page.title, anchor=False)
+    st.caption(page.question)
+    if trouble is not None:
+        troubles.box(trouble, page.key, place)
+        return
+    source = _opened(open_source, page)
+    if source is None:
+        return
+    if not isinstance(source, _Nothing):
+        with st.sidebar:
+            controls = partial(sidebar.controls, page.key, source, place, settings)
+            _safely(page, place, source, controls)
+    crumbs.draw(page.key, place)
+    seconds = sidebar.refresh_seconds(place, settings) if source.live else 0
+
+    @st.fragment(run_every=seconds or None)
+    def body() -> None:
+        if _read()[0] != place:
+            # Somebody chose something in the page, which draws only this part anew.
+            st.rerun()
+        _safely(page, place, source, partial(_page, page, place, source, settings))
+
+    body()
+
+
+def _opened(open_source: Callable[[], Source], page: Page) -> Source | None:
+    """The source, or one that answers everything with why there is none."""
+    try:
+        return open_source()
+    except TroubleError as without:
+        return cast(Source, _Nothing(without))
+    except Exception as error:  # noqa: BLE001 - the edge: a traceback is a bug, so say so
+        troubles.bug(error, page.title)
+        return None
+
+
+def _page(page: Page, place: Place, source: Source, settings: Settings) -> None:
+    try:
+        if place.run:
+            source.run(place.run)  # an unknown one is told before anything is asked
+        found = chooser.chosen(page.needs, page.key, source, place)
+        if found is None:
+            return
+        context = look(source, found, settings)
+        banners.draw(context, source.run(found.run) if found.run else None)
+    except TroubleError:
+        if not page.alone:
+            raise
+        context = Context(source, place, Span(0.0, 0.0), _SILENT, settings)
+    page.show(context)
+
+
+def look(source: Source, place: Place, settings: Settings) -> Context:
+    """What a page is given.
+
+    Raises:
+        TroubleError: The run of the place is not known, or its range is none.
+    """
+    answer = source.answer()
+    extent = source.run(place.run).span if place.run else source.extent()
+    if source.live and not place.run and not place.since:
+        extent = Span(max(extent.start, extent.end - LIVE_SECONDS), extent.end)
+    # A recorded run has no now: `the last hour` is the last one of it.
+    now = answer.now if answer.live else extent.end
+    span = address.span(place, extent, now)
+    return Context(source, place, span, source.answer(span), settings)
+
+
+def _read() -> tuple[Place, TroubleError | None]:
+    try:
+        return address.read(st.query_params.to_dict()), None
+    except TroubleError as trouble:
+        return Place(), trouble
+
+
+def _groups(pages: tuple[Page, ...]) -> dict[str, list[tuple[str, str, str]]]:
+    groups: dict[str, list[tuple[str, str, str]]] = {}
+    for page in pages:
+        groups.setdefault(page.group, []).append((page.key, page.title, page.icon))
+    return groups
+
+
+def _safely(page: Page, place: Place, source: Source, part: Callable[[], None]) -> None:
+    try:
+        part()
+    except TroubleError as trouble:
+        troubles.box(trouble, page.key, place, _nodes(source))
+    except Exception as error:  # noqa: BLE001 - the edge: a traceback is a bug, so say so
+        troubles.bug(error, page.title)
+
+
+def _nodes(source: Source) -> tuple[str, ...]:
+    try:
+        return source.nodes()
+    except TroubleError:
+        return ()
+
+
+_SILENT = Answer("no source", False, None, 0.0, math.nan, (0, 0))
+
+
+class _Nothing:
+    """In the place of a source that could not be opened: every question is that trouble."""
+
+    name = "no source"
+    live = False
+
+    def __init__(self, trouble: TroubleError) -> None:
+        self._trouble = trouble
+
+    def __getattr__(self, _name: str) -> Callable[..., NoReturn]:
+        def ask(*_words: Any, **_named: Any) -> NoReturn:
+            raise self._trouble
+
+        return ask

@@ -1,0 +1,81 @@
+"""The tables of the Help page."""
+
+import pandas as pd
+
+from analyzer.report.glossary import GLOSSARY
+
+INTENTIONS: tuple[tuple[str, str], ...] = (
+    ("know whether anything holds training back now", "now"),
+    ("see where in the cluster it is slow, hot, idle or broken", "cluster"),
+    ("see whether a run converges, and what hardware costs it", "run"),
+    ("know which rank is late, in which phase, and why", "straggler"),
+    ("know what is wrong with a node, and how to take it out", "node"),
+    ("see what one GPU did around a moment", "gpu"),
+    ("know whether communication is the limit", "collectives"),
+    ("know what changed between two runs", "compare"),
+    ("find a run, and how it ended", "runs"),
+    ("read or hand on a post-mortem", "reports"),
+    ("start a run, with a fault if you like", "start"),
+    ("know whether the numbers can be trusted", "health"),
+)
+"""If you want to ..., open this page (its key)."""
+
+FORMULAS: tuple[tuple[str, str], ...] = (
+    ("own time", "step time minus the time in collectives of all groups"),
+    ("slowdown of a rank", "its own time over the median own time of the ranks of its stage"),
+    ("slowdown of a run", "its step time over the step time without the culprits"),
+    ("lost GPU-hours", "sum over steps of (step time - ideal step time) x GPUs / 3600"),
+    ("share waited", "time in collectives over step time"),
+    ("busbw", "bytes / time x factor: all-reduce 2(n-1)/n, all-gather 1-1/n (nccl-tests)"),
+    ("MFU", "model FLOP/s over the devices' peak FLOP/s (PaLM, arXiv 2204.02311, appendix B)"),
+    ("gain without a node", "step time over that with its ranks at their peers' pace, minus 1"),
+)  # fmt: skip
+
+EXIT_CODES: tuple[tuple[int, str], ...] = (
+    (0, "healthy, or done"),
+    (1, "a warning"),
+    (2, "a culprit, or a regression, was named"),
+    (3, "unknown, or too little data"),
+    (64, "usage"),
+    (65, "bad input file"),
+    (69, "source unreachable, or something is not installed"),
+    (70, "internal"),
+    (130, "interrupted"),
+)
+"""SOURCE: collector.contract.words.ExitCode."""
+
+KEYS: tuple[tuple[str, str], ...] = (
+    ("Tab, Enter", "from link to link, and open it"),
+    ("arrows in a table", "from cell to cell; Ctrl+F searches the table"),
+    ("r", "load the numbers anew"),
+    ("drag in a chart", "zoom; a double click shows everything again"),
+    ("Alt+Left", "back to where you were: every view has its address"),
+)
+
+
+def glossary() -> pd.DataFrame:
+    """The words and what they mean, as in the reports."""
+    return pd.DataFrame(list(GLOSSARY.items()), columns=["word", "meaning"])
+
+
+def formulas() -> pd.DataFrame:
+    """What is computed how."""
+    return pd.DataFrame(list(FORMULAS), columns=["number", "formula"])
+
+
+def thresholds() -> pd.DataFrame:
+    """The limits in force, from the analyzer itself."""
+    # Here, because it brings the whole analyzer, and most readers never open this page.
+    from analyzer.report.detection import THRESHOLDS
+
+    return pd.DataFrame(list(THRESHOLDS), columns=["judged", "limit", "source"])
+
+
+def exit_codes() -> pd.DataFrame:
+    """What the commands say when they end."""
+    return pd.DataFrame(list(EXIT_CODES), columns=["exit code", "meaning"])
+
+
+def keys() -> pd.DataFrame:
+    """What the keyboard and the mouse do."""
+    return pd.DataFrame(list(KEYS), columns=["key", "does"])

@@ -1,0 +1,146 @@
+"""Is anything holding training back? In one sentence; what nobody looked at is not healthy."""
+
+import shlex
+from collections.abc import Sequence
+
+from analyzer.report.figures import cell
+from dashboard.shapes import Answer, FindingRow, RunRow, Severity
+from dashboard.words.findings import worst_first
+from dashboard.words.said import Said
+
+RUNNING = "running"
+STOPPED = ("hung", "failed")
+
+
+def looked_at(runs: Sequence[RunRow], answer: Answer) -> list[RunRow]:
+    """Whom the page is about: of a live source the runs that go on, else all there are."""
+    if not answer.live:
+        return list(runs)
+    return [row for row in runs if row.state in (RUNNING, "hung")]
+
+
+def headline(runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Answer) -> Said:
+    """The worst open finding; or that nothing is wrong; or why nobody can say.
+
+    Args:
+        runs: All in the range.
+        findings: All in the range.
+        answer: How whole they are.
+    """
+    about = looked_at(runs, answer)
+    ranked = worst_first(findings)
+    still_open = [one for one in ranked if one.open]
+    if still_open:
+        return _open(still_open, about, answer)
+    if ranked and not answer.live:
+        return _over(ranked, about)
+    if not about:
+        return _nobody(runs, answer)
+    slow = [row for row in about if row.status == "degraded" or row.state in STOPPED]
+    if slow:
+        first = slow[0]
+        told = first.sentence or f"Run {first.run} is {first.status or first.state}."
+        return Said(_with_run(told, first, about), Severity.WARNING)
+    doubts = _doubts(about, answer)
+    if doubts:
+        if len(about) == 1 and about[0].status == "unknown" and about[0].sentence:
+            return Said(about[0].sentence, Severity.UNKNOWN)
+        command = next((_analyze(row) for row in about if row.status is None and row.folder), "")
+        return Said(
+            f"No finding is open, and still nobody can say that all is well: {'; '.join(doubts)}.",
+            Severity.UNKNOWN,
+            command,
+        )
+    if len(about) == 1 and about[0].sentence and not answer.live:
+        return Said(about[0].sentence, Severity.OK)
+    return Said(
+        f"Nothing holds training back, of {_count(len(about), 'run')} on"
+        f" {_count(answer.nodes[1], 'node')}{_age(answer)}.",
+        Severity.OK,
+    )
+
+
+def _open(found: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:
+    first = found[0]
+    row = next((each for each in about if each.run == first.run), None)
+    words = _with_run(_told(first), row, about)
+    if len(found) > 1:
+        is_open = "is" if len(found) == 2 else "are"
+        words += f" {_count(len(found) - 1, 'more finding')} {is_open} open."
+    silent = answer.nodes[0] - answer.nodes[1]
+    if silent > 0:
+        words += f" {silent:,} of {answer.nodes[0]:,} nodes do not answer."
+    return Said(words, first.severity)
+
+
+def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
+    """Of recorded runs: who held them back, though nothing goes on any more."""
+    first = ranked[0]
+    row = next((each for each in about if each.run == first.run), None)
+    words = _with_run(_told(first), row, about)
+    held = len({one.run for one in ranked})
+    if len(about) > 1:
+        was = "was" if held == 1 else "were"
+        words = f"{held:,} of {_count(len(about), 'run')} {was} held back. {words}"
+    return Said(words, first.severity)
+
+
+def _told(one: FindingRow) -> str:
+    who = one.node or one.link or "Somebody"
+    return one.sentence or f"{who} holds run {one.run} back: {one.cause}."
+
+
+def _nobody(runs: Sequence[RunRow], answer: Answer) -> Said:
+    if runs:
+        newest = max(runs, key=lambda row: row.span.end)
+        return Said(
+            f"No run goes on now; the newest of {_count(len(runs), 'run')} in this range is"
+            f" {newest.run} ({newest.state}).",
+            Severity.NOTE,
+        )
+    if answer.live:
+        return Said(
+            f"No run is known to {answer.name} in this range, so there is nothing to hold back."
+            " Start one, look at a longer range, or see on Data health who does not answer.",
+            Severity.UNKNOWN,
+        )
+    return Said(
+        f"No run is known to {answer.name}, so there is nothing to hold back. Make one:",
+        Severity.UNKNOWN,
+        "lockstep run gpt",
+    )
+
+
+def _doubts(about: list[RunRow], answer: Answer) -> list[str]:
+    """Why "nothing is wrong" cannot be said."""
+    doubts = []
+    unread = sum(row.status is None for row in about)
+    unsure = sum(row.status == "unknown" for row in about)
+    silent = answer.nodes[0] - answer.nodes[1]
+    if unread:
+        was = "was" if unread == 1 else "were"
+        doubts.append(f"{unread:,} of {_count(len(about), 'run')} {was} not analyzed")
+    if unsure:
+        doubts.append(f"of {unsure:,} of {_count(len(about), 'run')} the verdict is unknown")
+    if silent > 0:
+        doubts.append(f"{silent:,} of {_count(answer.nodes[0], 'node')} do not answer")
+    return doubts
+
+
+def _with_run(words: str, row: RunRow | None, about: list[RunRow]) -> str:
+    """Of several runs it must be told which."""
+    return f"Run {row.run}: {words}" if row is not None and len(about) > 1 else words
+
+
+def _age(answer: Answer) -> str:
+    if not answer.live or answer.at is None:
+        return ""
+    return f"; looked at {cell(max(answer.now - answer.at, 0.0), 'seconds')} ago"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _analyze(row: RunRow) -> str:
+    return f"lockstep analyze {shlex.quote(row.folder)}"

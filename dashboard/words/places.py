@@ -1,0 +1,113 @@
+"""What a fleet, a node or a GPU says in the first line of its page."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashboard.shapes import Check, FindingRow, Fleet, NodeFacts, Severity
+from dashboard.words.said import BADNESS, Said
+
+NAMED_AT_MOST = 3
+HOLDS_BACK = 1.1
+"""Own time over peers from which a rank holds its run back: as figures.deviation has it."""
+
+
+def fleet(shown: Fleet, away: NDArray[np.bool_], worst: str, run: str = "") -> Said:
+    """Where it is slow, hot, idle or broken.
+
+    Args:
+        shown: The values.
+        away: (G,) who is far from the peers (figures.deviation).
+        worst: The worst place with its value, as `node-3, GPU 1, rank 7: 1.52×`; empty = none.
+        run: Id of the run that the fleet was narrowed to; empty = none.
+    """
+    things = "GPUs" if (shown.gpus >= 0).any() else "ranks"
+    known = int(np.isfinite(shown.values).sum())
+    scope = f" of run {run}" if run else ""
+    title = shown.metric.title
+    silent = _silent(shown.silent)
+    if not known:
+        nobody = f"No place{scope} told its {title.lower()} at this time."
+        return Said(f"{nobody}{silent}", Severity.UNKNOWN)
+    count = int(away.sum())
+    if not count:
+        said = f"{title}: none of the {known:,} {things}{scope} is far from its peers"
+        if shown.metric.higher is not None:
+            said += f"; the worst is {worst}"
+        return Said(f"{said}.{silent}", Severity.WARNING if silent else Severity.OK)
+    are = f"1 of {known:,} {things}{scope} is" if count == 1 else (
+        f"{count:,} of {known:,} {things}{scope} are"
+    )  # fmt: skip
+    said = f"{title}: {are} far from the peers; the worst is {worst}."
+    level = Severity.NOTE if shown.metric.higher is None and not silent else Severity.WARNING
+    return Said(f"{said}{silent}", level)
+
+
+def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
+    """What is wrong with a node: an open finding, else the worse of its checks and ended ones."""
+    spoken = finding(findings)
+    bad = [check for check in facts.checks if _is_bad(check)]
+    worst = max((BADNESS.index(check.severity) for check in bad), default=0)
+    is_open = any(one.open for one in findings)
+    if spoken is not None and (is_open or BADNESS.index(spoken.severity) >= worst):
+        return spoken
+    dark = [check.name for check in facts.checks if check.severity is Severity.UNKNOWN]
+    if bad:
+        told = "; ".join(f"{check.name}: {check.text}" for check in bad[:NAMED_AT_MOST])
+        more = f"; and {len(bad) - NAMED_AT_MOST} more" if len(bad) > NAMED_AT_MOST else ""
+        return Said(f"{facts.node}: {told.rstrip('.')}{more}.", BADNESS[worst])
+    if not facts.checks or len(dark) == len(facts.checks):
+        return Said(f"Nobody looked at {facts.node}, so nobody can say.", Severity.UNKNOWN)
+    unknown = f" Not known: {', '.join(dark[:NAMED_AT_MOST])}." if dark else ""
+    good = len(facts.checks) - len(dark)
+    return Said(
+        f"Nothing wrong was found on {facts.node}: {good} of {len(facts.checks)} checks are ok."
+        f"{unknown}",
+        Severity.OK,
+    )
+
+
+def gpu(name: str, findings: Sequence[FindingRow], slowdown: float | None, events: int) -> Said:
+    """What one GPU or rank did.
+
+    Args:
+        name: As `node-3, GPU 1, rank 7`.
+        findings: About it.
+        slowdown: Own time over that of its peers; None = not known.
+        events: How many there were.
+    """
+    spoken = finding(findings)
+    if spoken is not None:
+        return spoken
+    happened = f"{events} events" if events != 1 else "1 event"
+    if slowdown is None:
+        return Said(
+            f"No finding is about {name}, with {happened} in this range; nobody told its own time.",
+            Severity.UNKNOWN,
+        )
+    took = f"{name} took {slowdown:.2f}× the own time of its peers"
+    level = Severity.WARNING if slowdown >= HOLDS_BACK else Severity.OK
+    return Said(f"{took}; no finding is about it, with {happened} in this range.", level)
+
+
+def finding(findings: Sequence[FindingRow]) -> Said | None:
+    """The sentence of the worst finding, open ones first."""
+    if not findings:
+        return None
+    worst = max(findings, key=lambda one: (one.open, BADNESS.index(one.severity), one.since))
+    told = worst.sentence or f"{worst.cause} on {worst.node}."
+    return Said(told if worst.open else f"Ended: {told}", worst.severity)
+
+
+def _is_bad(check: Check) -> bool:
+    return check.severity in (Severity.WARNING, Severity.CRITICAL)
+
+
+def _silent(names: tuple[str, ...]) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(names[:NAMED_AT_MOST])
+    more = f" and {len(names) - NAMED_AT_MOST:,} more" if len(names) > NAMED_AT_MOST else ""
+    verb = "does" if len(names) == 1 else "do"
+    return f" {shown}{more} {verb} not answer."

@@ -1,0 +1,100 @@
+"""The numbers of the page of a run, and what it would gain without somebody."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analyzer.report.figures import cell
+from dashboard.shapes import Lines, RunRow
+from dashboard.words import what_if
+from dashboard.words.reading import mapping, number, pair, records
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A figure on top of a page: its label, its value in words, what it means."""
+
+    label: str
+    value: str
+    meaning: str
+
+
+def gain(told: Mapping[str, Any] | None) -> tuple[str, str]:
+    """What the run would gain without its culprit, with its interval; and how that is known.
+
+    Returns:
+        The sentence, empty where nobody is to be left out or it is not known; and the method, or
+        why it is not known.
+    """
+    if told is None:
+        return "", ""
+    known = mapping(told.get("what_if"))
+    first = what_if.without(known)
+    if first:
+        return first, what_if.method(known)
+    if records(told.get("culprits")):
+        return "", what_if.method({**known, "method": ""})
+    return "", ""
+
+
+def numbers(
+    row: RunRow, told: Mapping[str, Any] | None, charts: Sequence[Lines]
+) -> tuple[Number, ...]:
+    """Slowdown, loss of GPU time, steps, rate, and how well the hardware is used."""
+    verdict = told or {}
+    ends = pair(verdict.get("slowdown_interval"))
+    between = (
+        ""
+        if ends is None
+        else f", 95 % interval {cell(ends[0], 'ratio')} to {cell(ends[1], 'ratio')}"
+    )
+    use = _chart(charts, "mfu")
+    return (
+        Number("Step time over ideal", cell(number(verdict.get("slowdown")), "ratio"),
+               f"1 is a run that nobody holds back{between}. A dash: nobody analyzed it."),
+        Number("Lost GPU time", cell(number(verdict.get("lost_gpu_hours")), "gpu hours"),
+               "GPUs times the time that they waited for culprits so far."),
+        Number("Steps", cell(_steps(charts), "count"), f"In this range; {row.ranks} ranks."),
+        Number(*_rate(charts), "Median over this range."),
+        Number("MFU" if use is None or "MFU" in use.title or "FLOPs" in use.title
+               else "Share of the peak", _share(_median(use)),
+               f"{use.title}. {use.help}" if use else "Nobody told it."),
+    )  # fmt: skip
+
+
+def _chart(charts: Sequence[Lines], key: str) -> Lines | None:
+    return next((chart for chart in charts if chart.key == key and chart.values), None)
+
+
+def _median(chart: Lines | None) -> float | None:
+    if chart is None:
+        return None
+    for values in chart.values.values():
+        if np.isfinite(values).any():
+            return float(np.nanmedian(values))
+    return None
+
+
+def _steps(charts: Sequence[Lines]) -> int | None:
+    told = [
+        chart.steps[np.isfinite(chart.steps)]
+        for chart in charts
+        if chart.steps is not None and np.isfinite(chart.steps).any()
+    ]
+    if not told:
+        return None
+    return int(max(each.max() for each in told) - min(each.min() for each in told)) + 1
+
+
+def _share(value: float | None) -> str:
+    return cell(None, "") if value is None else f"{100 * value:.2g} %"
+
+
+def _rate(charts: Sequence[Lines]) -> tuple[str, str]:
+    chart = _chart(charts, "throughput")
+    value = _median(chart)
+    if chart is None or value is None:
+        return "Rate", cell(None, "")
+    return f"Rate ({chart.unit})", cell(value, "count") if value >= 100 else f"{value:.3g}"

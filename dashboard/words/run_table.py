@@ -1,0 +1,139 @@
+"""The list of runs: which are asked for, in which order, as a table and as a sentence."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dashboard.address import Place, link, utc
+from dashboard.shapes import RunRow, Severity
+
+NOT_ANALYZED = "not analyzed"
+STATES = ("running", "ended", "failed", "hung", "stopped", "unknown")
+STATUSES = ("healthy", "degraded", "unknown", NOT_ANALYZED)
+ORDERS: Mapping[str, Callable[[RunRow], tuple[float, str]]] = {
+    "newest first": lambda row: (-row.span.start, row.run),
+    "oldest first": lambda row: (row.span.start, row.run),
+    "slowest first": lambda row: (-(row.slowdown or 0.0), row.run),
+    "most GPU-hours lost first": lambda row: (-(row.lost_gpu_hours or 0.0), row.run),
+    "longest first": lambda row: (-row.span.seconds, row.run),
+    "by name": lambda row: (0.0, row.run),
+}
+LONGEST_NAME = 100
+COLUMNS = {
+    "slowdown": "slowdown (×)",
+    "lost": "lost (GPU-h)",
+    "duration": "duration (s)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What of the list is asked for; empty = everything.
+
+    Attributes:
+        text: In the name, the workload, the layout, the verdict or the folder; case is no matter.
+        state: One of STATES.
+        status: One of STATUSES.
+        order: A key of ORDERS; unknown ones are the first.
+    """
+
+    text: str = ""
+    state: str = ""
+    status: str = ""
+    order: str = ""
+
+
+def wished(rows: Sequence[RunRow], wish: Wish) -> list[RunRow]:
+    """Those that are asked for, in the order that is."""
+    text = wish.text.casefold()
+    found = [
+        row
+        for row in rows
+        if (not wish.state or row.state == wish.state)
+        and (not wish.status or status(row) == wish.status)
+        and (not text or text in _words(row))
+    ]
+    order = ORDERS.get(wish.order) or ORDERS[next(iter(ORDERS))]
+    return sorted(found, key=order)
+
+
+def status(row: RunRow) -> str:
+    """Of its verdict, in a word."""
+    return row.status or NOT_ANALYZED
+
+
+def frame(rows: Sequence[RunRow], place: Place) -> pd.DataFrame:
+    """One row a run, with links to its page and its report."""
+    return pd.DataFrame({
+        "open": [link("run", Place(run=row.run, refresh=place.refresh)) for row in rows],
+        "report": [
+            link("reports", Place(run=row.run, refresh=place.refresh)) if row.report else None
+            for row in rows
+        ],
+        "run": [_cut(row.run) for row in rows],
+        "state": [row.state for row in rows],
+        "verdict": [status(row) for row in rows],
+        COLUMNS["slowdown"]: _numbers([row.slowdown for row in rows], 2),
+        COLUMNS["lost"]: _numbers([row.lost_gpu_hours for row in rows], 4),
+        "culprits": [row.culprits for row in rows],
+        "start": [utc(row.span.start) if row.span.start > 0 else "" for row in rows],
+        COLUMNS["duration"]: [round(max(0.0, row.span.seconds), 1) for row in rows],
+        "workload": [_cut(row.workload) for row in rows],
+        "nodes × ranks": [_size(row) for row in rows],
+        "provenance": [", ".join(row.provenance) for row in rows],
+    })  # fmt: skip
+
+
+def sentence(every: Sequence[RunRow], found: Sequence[RunRow]) -> tuple[str, Severity]:
+    """What ran and how it ended; plain text."""
+    if not every:
+        return "No run is known here.", Severity.NOTE
+    if not found:
+        return f"None of {_counted(len(every))} is as you ask.", Severity.NOTE
+    states = {state: sum(row.state == state for row in found) for state in STATES}
+    ends = [f"{count:,} {state}" for state, count in states.items() if count]
+    if len(ends) == 1:
+        ends = [("" if len(found) == 1 else "all ") + ends[0].partition(" ")[2]]
+    slow = sum(row.status == "degraded" for row in found)
+    unread = sum(row.status is None for row in found)
+    parts = [f"{_counted(len(found))}: {', '.join(ends)}"]
+    parts += [f"{slow:,} held back by somebody"] if slow else []
+    parts += [f"{unread:,} not analyzed"] if unread else []
+    lost = sum(row.lost_gpu_hours or 0.0 for row in found)
+    text = "; ".join(parts)
+    text += f"; {hours(lost)} lost in all" if lost > 0 else ""
+    severity = Severity.WARNING if slow else Severity.NOTE if unread else Severity.OK
+    return f"{text}.", severity
+
+
+def hours(gpu_hours: float) -> str:
+    """GPU time in the unit that keeps it readable."""
+    if gpu_hours >= 1.0:
+        return f"{gpu_hours:,.1f} GPU-h"
+    if gpu_hours * 60.0 >= 1.0:
+        return f"{gpu_hours * 60.0:.1f} GPU-min"
+    return f"{gpu_hours * 3600.0:.1f} GPU-s"
+
+
+def _words(row: RunRow) -> str:
+    parts = (row.run, row.workload, row.layout, row.sentence or "", row.folder)
+    return " ".join(parts).casefold()
+
+
+def _size(row: RunRow) -> str:
+    return f"{row.nodes} × {row.ranks}" if row.nodes and row.ranks else ""
+
+
+def _numbers(values: Sequence[float | None], digits: int) -> pd.Series:
+    return pd.Series(
+        [None if value is None else round(value, digits) for value in values], dtype="Float64"
+    )
+
+
+def _counted(number: int) -> str:
+    return f"{number:,} run{'' if number == 1 else 's'}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"

@@ -1,0 +1,54 @@
+"""`lockstep dashboard`: runs and the cluster in a browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def dashboard(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="Archive of a run, or folder of archives."),
+    ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Prometheus with the collectors.")
+    ] = None,
+    findings: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What `lockstep watch --out` writes.")
+    ] = None,
+    simulated: Annotated[
+        int | None,
+        typer.Option(metavar="GPUS", min=8, max=100_000, help="A fleet made by a program."),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of the dashboard; port 0 = any.")
+    ] = "127.0.0.1:8501",
+    runs: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Pages may start runs, and write them there."),
+    ] = None,
+    grafana: Annotated[str, typer.Option(metavar="URL", help="Where links to Grafana lead.")] = "",
+    login: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Streamlit's secrets.toml with [auth], for OpenID."),
+    ] = None,
+    announce: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write HOST:PORT there once it answers.")
+    ] = None,
+) -> int:
+    """Show runs and the cluster in a browser, until Ctrl-C (exit 130) or SIGTERM (0).
+
+    Without a source it shows the folder runs, if it is there. Credentials of Prometheus come from
+    LOCKSTEP_PROMETHEUS_TOKEN or _USER and _PASSWORD. Everybody who reaches the address can read,
+    unless --login is given; without it, runs can be started on this machine's loopback only.
+
+    Example: lockstep dashboard runs
+    """
+    from lockstep import dashboard_program as program
+
+    asked = program.Asked(
+        folder=folder, prometheus=prometheus, findings=findings, simulated=simulated,
+        listen=listen, runs=runs, grafana=grafana, login=login, announce=announce,
+    )  # fmt: skip
+    return program.serve(asked)

@@ -1,0 +1,108 @@
+"""A real dashboard in a process of its own, and a real Chromium that looks at it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+
+from tests.dashboard.browser.serving import PATIENCE, ROOT, pictured, settled, started
+
+__all__ = ["pictured", "settled"]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+LONG_MS = 60_000
+"""For one step, on a machine where others work as well."""
+_PROBED = "/_stcore/"
+"""On a deep link Streamlit's browser side first looks for its server below the page's path; the
+404 of that look is the only complaint that is none."""
+SIZE = {"width": 1400, "height": 1000}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests."""
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]  # root needs the one, CI the other
+        shown = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield shown
+        shown.close()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Callable[..., str]]:
+    """`served({"kind": "folder", "path": …}, runs=…)`: the address of a dashboard over a source.
+
+    The first argument is what LOCKSTEP_DASHBOARD_SOURCE says, the others are fields of
+    dashboard.context.Settings. The same words have the same server; all end with the module.
+    """
+    servers: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
+
+    def serve(source: dict[str, Any], **settings: Any) -> str:
+        words = json.dumps([source, settings], default=str, sort_keys=True)
+        if words not in servers:
+            servers[words] = started(source, settings)
+        return servers[words][0]
+
+    yield serve
+    for _, process in servers.values():
+        process.terminate()
+    for _, process in servers.values():
+        process.wait(PATIENCE)
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of a browser that knows nothing yet.
+
+    The test fails if the browser complained on its console, or asked another machine.
+    """
+    context = browser.new_context(viewport=SIZE)  # type: ignore[arg-type]
+    context.set_default_timeout(LONG_MS)
+    shown = context.new_page()
+    complaints: list[str] = []
+    elsewhere: list[str] = []
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type == "error" and _PROBED not in message.location.get("url", ""):
+            complaints.append(message.text)
+
+    def asked(request: Request) -> None:
+        host = urlsplit(request.url).hostname
+        if host not in ("127.0.0.1", None):
+            elsewhere.append(request.url)
+
+    shown.on("console", said)
+    shown.on("pageerror", lambda error: complaints.append(str(error)))
+    shown.on("request", asked)
+    yield shown
+    context.close()
+    assert ([], []) == (elsewhere, complaints)
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of a real run of two ranks, rank 1 (node-1, GPU 0) too hot from step 15 on."""
+    folder = tmp_path_factory.mktemp("real") / "runs" / "gpt"
+    words = "run gpt --nodes 2 --ranks-per-node 1 --model tiny --steps 60 --seed 3"
+    fault = "thermal:rank=1,factor=1.6,from=15"
+    _lockstep(*words.split(), "--fault", fault, "--out", str(folder))
+    _lockstep("analyze", str(folder))
+    return folder
+
+
+def _lockstep(*words: str) -> None:
+    """Runs a command; analyze says by its status whom it named, and on a busy machine nobody."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lockstep", *words], cwd=ROOT, capture_output=True, text=True,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    if done.returncode not in (0, 1, 2, 3):
+        pytest.fail(f"lockstep {words[0]} ended with {done.returncode}: {done.stderr[-2000:]}")

@@ -1,0 +1,62 @@
+"""The map of ranks over time."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dashboard.figures import matrix
+from dashboard.shapes import Matrix
+
+TIMES = 1.79e9 + 10.0 * np.arange(20)
+
+
+def shown(rows: int = 4, slow: int = 2, unit: str = "ratio") -> Matrix:
+    values = np.ones((rows, len(TIMES)))
+    values[slow, 12:] = 1.5
+    names = tuple(f"rank {row} (node-{row}, GPU 0)" for row in range(rows))
+    return Matrix("Own time", unit, names, TIMES, np.arange(20.0), values)
+
+
+def test_the_largest_place_of_a_slow_rank_is_marked_with_its_name() -> None:
+    marks = matrix.matrix(shown()).figure["data"][1]
+    assert ["rank 2 (node-2, GPU 0)"] == marks["customdata"]
+    assert [1e3 * TIMES[12]] == marks["x"]
+
+
+def test_the_text_says_who_when_and_how_much() -> None:
+    expected = (
+        "rank 2 (node-2, GPU 0) has the largest value, 1.50× at 2026-09-21 14:15:20 UTC; the "
+        "median of all is 1.00×."
+    )
+    assert expected == matrix.matrix(shown()).text
+
+
+def test_the_worst_two_hundred_rows_of_many_are_kept() -> None:
+    picture = matrix.matrix(shown(rows=300, slow=299))
+    assert (200, "rank 299 (node-299, GPU 0)") == (
+        len(picture.figure["data"][0]["y"]), picture.table["row"].iloc[0],
+    )  # fmt: skip
+    assert "100 are left out" in picture.note
+
+
+def test_by_step_the_axis_has_steps() -> None:
+    picture = matrix.matrix(shown(), axis="step")
+    assert 19.0 == picture.figure["data"][0]["x"][-1]
+    assert "step" == picture.figure["layout"]["xaxis"]["title"]["text"]
+
+
+def test_nobody_recorded_anything() -> None:
+    empty = Matrix("Own time", "s", (), np.empty(0), None, np.empty((0, 0)))
+    assert "Nobody recorded these values in this range." == matrix.matrix(empty).text
+
+
+def test_a_row_without_values_is_no_trouble() -> None:
+    some = shown()
+    some.values[0] = np.nan
+    picture = matrix.matrix(some)
+    go.Figure(picture.figure)
+    assert "nan" not in picture.text
+
+
+def test_a_hostile_row_is_no_markup() -> None:
+    some = Matrix("T", "s", ("<b>x</b>",), TIMES, None, np.ones((1, 20)))
+    assert ["&lt;b&gt;x&lt;/b&gt;"] == matrix.matrix(some).figure["data"][0]["y"]

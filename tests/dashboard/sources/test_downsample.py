@@ -1,0 +1,83 @@
+"""Fewer points: every spike and every gap stays."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dashboard.shapes import Lines
+from dashboard.sources.downsample import MOST_POINTS, thin
+
+
+def chart(*lines: np.ndarray) -> Lines:
+    times = np.arange(len(lines[0]), dtype=float)
+    named = {f"line {place}": line for place, line in enumerate(lines)}
+    return Lines("step", "Step time", "s", times, named, steps=times + 7)
+
+
+@given(
+    count=st.integers(MOST_POINTS + 1, 90_000),
+    place=st.integers(0, 2**31),
+    line=st.integers(0, 3),
+    up=st.booleans(),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_spike_of_one_sample_is_always_drawn(
+    count: int, place: int, line: int, up: bool, seed: int
+) -> None:
+    at = place % count
+    values = [np.random.default_rng(seed + each).random(count) for each in range(4)]
+    values[line][at] = 9.0 if up else -9.0
+    found = thin(chart(*values))
+
+    assert len(found.times) <= MOST_POINTS
+    where = np.flatnonzero(found.times == at)
+    assert 1 == len(where)
+    assert found.values[f"line {line}"][where[0]] == values[line][at]
+
+
+@given(count=st.integers(MOST_POINTS + 1, 20_000), begin=st.integers(0, 2**31),
+       length=st.integers(1, 50))  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_a_gap_stays_a_gap(count: int, begin: int, length: int) -> None:
+    first = begin % count
+    values = np.random.default_rng(0).random(count)
+    values[first : first + length] = np.nan
+    found = thin(chart(values))
+    inside = (found.times >= first) & (found.times < first + length)
+
+    assert np.isnan(found.values["line 0"][inside]).any()
+
+
+def test_points_are_values_that_were_told_with_their_steps() -> None:
+    values = np.sin(np.arange(50_000) / 100)
+    found = thin(chart(values, values + 1))
+    at = found.times.astype(int)
+
+    np.testing.assert_array_equal(values[at], found.values["line 0"])
+    np.testing.assert_array_equal(found.times + 7, found.steps)
+    assert (np.diff(found.times) > 0).all()
+
+
+def test_few_moments_stay_as_they_are() -> None:
+    few = chart(np.arange(MOST_POINTS, dtype=float))
+
+    assert thin(few) is few
+
+
+def test_the_sampling_says_how_many_moments_are_drawn() -> None:
+    found = thin(chart(np.arange(10_000, dtype=float)))
+
+    assert f"{len(found.times)} of 10000 moments" in found.sampling
+
+
+def test_the_first_and_the_last_moment_stay() -> None:
+    found = thin(chart(np.zeros(10_000)))
+
+    assert [0, 9999] == [found.times[0], found.times[-1]]
+
+
+@pytest.mark.parametrize("values", [np.full(5000, np.nan), np.zeros(5000)])
+def test_lines_that_say_one_thing_are_thinned_too(values: np.ndarray) -> None:
+    assert len(thin(chart(values)).times) <= MOST_POINTS

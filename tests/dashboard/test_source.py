@@ -1,0 +1,124 @@
+"""The only cache: who looks a second later asks nothing; what changes on disk is asked again."""
+
+import json
+import os
+from collections import Counter
+
+import pytest
+
+from dashboard.changes import newest_change
+from dashboard.shapes import FLEET_METRICS, Span
+from dashboard.source import LOOK_SECONDS, SOURCE, cached, opened
+from dashboard.sources.simulated import SimulatedSource
+from dashboard.trouble import Kind, TroubleError
+
+NOW = 1_795_000_005.0
+
+
+class Counting:
+    """A Source that counts what it is asked."""
+
+    def __init__(self, inner, live=True):
+        self._inner, self.name, self.live, self.asked = inner, inner.name, live, Counter()
+
+    def __getattr__(self, name):
+        method = getattr(self._inner, name)
+
+        def ask(*words):
+            self.asked[name] += 1
+            return method(*words)
+
+        ask.__name__ = name
+        return ask
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def counting():
+    return Counting(SimulatedSource(64, clock=lambda: NOW))
+
+
+def test_spans_of_a_live_source_are_rounded_so_that_the_next_look_hits(counting):
+    source = cached(counting, clock=Clock())
+    lines = [
+        source.run_lines("gpt-simulated", Span(NOW - 3600 + second, NOW + second))
+        for second in (1.0, 2.0, 14.0)
+    ]
+    assert 1 == counting.asked["run_lines"]
+    assert lines[0] is lines[2]
+    times = lines[0][0].times
+    assert times[0] - 15 <= NOW - 3600 + 1.0
+
+
+def test_after_a_scrape_a_live_source_is_asked_again_and_a_still_one_is_not():
+    for live, expected in ((True, 2), (False, 1)):
+        counting, clock = Counting(SimulatedSource(64, clock=lambda: NOW), live), Clock()
+        source = cached(counting, clock=clock)
+        source.health()
+        clock.now = 16.0
+        source.health()
+        assert expected == counting.asked["health"]
+
+
+def test_other_words_are_another_question(counting):
+    source = cached(counting)
+    for metric in FLEET_METRICS[:3]:
+        for _ in range(2):
+            assert metric == source.fleet(metric).metric
+    assert 3 == counting.asked["fleet"]
+
+
+def test_a_change_in_the_folder_forgets_everything(tmp_path):
+    clock = Clock()
+    counting = Counting(SimulatedSource(64, clock=lambda: NOW), live=False)
+    source = cached(counting, stamp=lambda: newest_change(tmp_path), clock=clock)
+    source.runs()
+    clock.now += LOOK_SECONDS
+    source.runs()
+    assert 1 == counting.asked["runs"]
+    (tmp_path / "run" / "steps.parquet").mkdir(parents=True)
+    clock.now += LOOK_SECONDS
+    source.runs()
+    assert 2 == counting.asked["runs"]
+
+
+def test_a_new_part_below_is_a_change_and_a_link_is_not_followed(tmp_path):
+    parts = tmp_path / "run" / "steps.parquet"
+    parts.mkdir(parents=True)
+    (tmp_path / "link").symlink_to("/")
+    before = newest_change(tmp_path)
+    os.utime(parts, (4e9, 4e9))
+    assert before != newest_change(tmp_path)
+    assert 3 == newest_change(tmp_path)[1]
+
+
+def test_every_session_has_the_same_source():
+    words = {SOURCE: json.dumps({"kind": "simulated", "gpus": 64, "seed": 7})}
+    assert opened(words) is opened(dict(words))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '"x"', '{"kind": "other"}', '{"kind": "archive"}', '{"gpus": 3}',
+             '{"kind": "simulated", "gpus": 0}', "[" * 100_000],
+)  # fmt: skip
+def test_without_a_source_the_reader_is_told_how_to_start_with_one(text):
+    with pytest.raises(TroubleError) as error:
+        opened({SOURCE: text})
+    assert Kind.NO_SOURCE == error.value.kind
+    assert "lockstep dashboard" in error.value.next_step
+
+
+def test_credentials_are_in_no_name():
+    text = json.dumps({"kind": "prometheus", "url": "http://me:secret@127.0.0.1:9"})
+    source = opened({SOURCE: text})
+    assert "http://127.0.0.1:9" == source.name
+    with pytest.raises(TroubleError) as error:
+        source.answer()
+    assert "secret" not in f"{error.value.sentence} {error.value.next_step}"
+    assert Kind.UNREACHABLE == error.value.kind

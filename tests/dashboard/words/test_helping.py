@@ -1,0 +1,21 @@
+"""The Help page tells what the program does, not what it once did."""
+
+from analyzer.report.detection import THRESHOLDS
+from analyzer.report.glossary import GLOSSARY
+from collector.contract.words import ExitCode
+from dashboard.views import PAGES
+from dashboard.words import helping
+
+
+def test_every_page_answers_an_intention_and_every_intention_has_a_page() -> None:
+    assert {page.key for page in PAGES} - {"help"} == {key for _, key in helping.INTENTIONS}
+
+
+def test_every_exit_code_is_told() -> None:
+    codes = {value for name, value in vars(ExitCode).items() if name.isupper()}
+    assert codes == {code for code, _ in helping.EXIT_CODES}
+
+
+def test_words_and_limits_are_those_of_the_reports() -> None:
+    assert list(GLOSSARY) == list(helping.glossary()["word"])
+    assert [limit for _, limit, _ in THRESHOLDS] == list(helping.thresholds()["limit"])

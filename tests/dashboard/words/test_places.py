@@ -1,0 +1,100 @@
+"""The first sentence of the pages of the cluster, of a node and of a GPU."""
+
+import numpy as np
+import pandas as pd
+
+from dashboard.figures import deviation, heatmap
+from dashboard.shapes import Check, FindingRow, Fleet, NodeFacts, Severity
+from dashboard.words import places
+from tests.dashboard.figures.fleets import fleet
+
+
+def said(shown: Fleet, run: str = "") -> tuple[str, Severity]:
+    worst = deviation.worst(shown.metric, shown.values, 1)
+    named = heatmap.line(shown, int(worst[0])) if worst.size else ""
+    told = places.fleet(shown, deviation.of_fleet(shown), named, run)
+    return told.text, told.severity
+
+
+def finding(*, is_open: bool = True, severity: Severity = Severity.CRITICAL) -> FindingRow:
+    return FindingRow("F-1", severity, is_open, "gpt-1", "n1", 3, 7, "", "thermal", 0.9, 1.5,
+                      100.0, None, "Rank 7 is too hot.")  # fmt: skip
+
+
+def facts(*checks: Check) -> NodeFacts:
+    return NodeFacts("n1", {}, pd.DataFrame(), (), checks)
+
+
+OK = Check("clock", Severity.OK, "It is set.")
+BAD = Check("XID", Severity.CRITICAL, "GPU 1 told XID 79.")
+DARK = Check("links", Severity.UNKNOWN, "Nobody told.")
+
+
+def test_a_healthy_fleet() -> None:
+    expected = "Own time over peers: none of the 16 GPUs is far from its peers; the worst is"
+    text, severity = said(fleet(2))
+    assert (expected, Severity.OK) == (text.partition(" n0000")[0], severity)
+
+
+def test_a_fleet_with_stragglers_and_a_silent_node() -> None:
+    values = np.ones(16)
+    values[3] = 1.4
+    expected = (
+        (
+            "Own time over peers: 1 of 16 GPUs of run gpt-1 is far from the peers; the worst is"
+            " n0000, GPU 3, rank 3: 1.40×. n0009 does not answer."
+        ),
+        Severity.WARNING,
+    )
+    assert expected == said(fleet(2, values=values.tolist(), silent=("n0009",)), "gpt-1")
+
+
+def test_a_fleet_that_told_nothing_is_unknown_and_not_well() -> None:
+    assert Severity.UNKNOWN == said(fleet(1, values=[np.nan] * 8))[1]
+
+
+def test_an_open_finding_is_what_is_wrong_with_a_node() -> None:
+    told = places.node(facts(BAD), [finding()])
+    assert ("Rank 7 is too hot.", Severity.CRITICAL) == (told.text, told.severity)
+
+
+def test_a_worse_check_comes_before_a_finding_that_has_ended() -> None:
+    told = places.node(facts(OK, BAD), [finding(is_open=False, severity=Severity.WARNING)])
+    assert ("n1: XID: GPU 1 told XID 79.", Severity.CRITICAL) == (told.text, told.severity)
+
+
+def test_an_ended_finding_says_more_than_a_check_that_is_as_bad() -> None:
+    told = places.node(facts(OK, BAD), [finding(is_open=False)])
+    assert "Ended: Rank 7 is too hot." == told.text
+
+
+def test_a_node_without_trouble_says_what_is_not_known() -> None:
+    told = places.node(facts(OK, DARK), [])
+    expected = "Nothing wrong was found on n1: 1 of 2 checks are ok. Not known: links."
+    assert (expected, Severity.OK) == (told.text, told.severity)
+
+
+def test_a_node_at_which_nobody_looked_is_unknown() -> None:
+    assert Severity.UNKNOWN == places.node(facts(), []).severity
+    assert Severity.UNKNOWN == places.node(facts(DARK), []).severity
+
+
+def test_an_ended_finding_says_that_it_ended() -> None:
+    assert "Ended: Rank 7 is too hot." == places.node(facts(OK), [finding(is_open=False)]).text
+
+
+def test_a_gpu_beside_its_peers() -> None:
+    told = places.gpu("n1, GPU 3, rank 7", [], 1.02, 1)
+    expected = (
+        "n1, GPU 3, rank 7 took 1.02× the own time of its peers; no finding is about it, with"
+        " 1 event in this range."
+    )
+    assert (expected, Severity.OK) == (told.text, told.severity)
+
+
+def test_a_gpu_without_own_time_is_unknown() -> None:
+    assert Severity.UNKNOWN == places.gpu("n1, GPU 3", [], None, 0).severity
+
+
+def test_a_slow_gpu_without_a_finding_is_not_shown_as_well() -> None:
+    assert Severity.WARNING == places.gpu("n1, GPU 3", [], 1.36, 0).severity
