@@ -1,6 +1,7 @@
 """`lockstep demo`: a real run with a real straggler, found, explained and reported."""
 
 import secrets
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,8 @@ def _conclude(archive: Path, show: output.Progress) -> int:
     output.data(output.emphasis(diagnosed.verdict.sentence))
     output.data("\ninjected   " + "; ".join(truth.sentence(fault) for fault in faults))
     output.data(ORIGIN)
-    output.data("\n" + "\n".join(f"report     {path}" for path in paths))
+    output.data(f"\nbrowse     lockstep dashboard {shlex.quote(str(archive))}")
+    output.data("\n".join(f"report     {path}" for path in paths))
     difference = truth.disagreement(diagnosed.verdict, faults)
     if difference is not None:
         output.fail(ExitCode.INTERNAL, f"the verdict is wrong: {difference}")
