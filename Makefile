@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt requirements-dev.txt
 		{ echo 'Python venv is missing: apt install make git python3-venv' >&2; exit 69; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[collector,analyzer,dashboard,workloads]'
+		--constraint constraints.txt --editable '.[collector,analyzer,dashboard,kubernetes,workloads]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --requirement requirements-dev.txt
 	@# Both bring a bin/mpirun: each into a folder of its own, for the tests of the launchers.

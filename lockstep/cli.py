@@ -103,7 +103,8 @@ def _ours(error: ModuleNotFoundError) -> bool:
 def _bare(error: ModuleNotFoundError) -> int:
     output.note(
         f"lockstep: {error.name} is not installed, and this command needs it;"
-        " `pip install '.[collector,analyzer,dashboard,workloads]'` in the checkout brings all"
+        " `pip install '.[collector,analyzer,dashboard,kubernetes,workloads]'` in the checkout"
+        " brings all"
     )
     return ExitCode.UNREACHABLE
 

@@ -18,6 +18,8 @@ GOLDEN = Path(__file__).parent / "golden"
 SHOWN_LINES = 60
 YIELDING = 10
 """Niceness of a worker beside the timed tests: it has what they leave, or else a tenth."""
+TOGETHER = ("tests/cluster/", "tests/dashboard/browser/")
+"""Folders whose files share something large that one worker starts: a control plane, a browser."""
 FIRST = pytest.StashKey[pytest.Item]()
 
 
@@ -49,7 +51,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class TimedFilesTogether(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "timed" if is_timed(config.rootpath / file) else file
+            if is_timed(config.rootpath / file):
+                return "timed"
+            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
     config.option.loadscopereorder = False
     return TimedFilesTogether(config, log) if config.getvalue("dist") == "loadfile" else None

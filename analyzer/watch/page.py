@@ -72,8 +72,9 @@ def of_runs(known: Known, progress: Mapping[str, Progress]) -> Iterator[Sample]:
 
 def of_inventory(inventory: Inventory) -> Iterator[Sample]:
     """What should be there."""
-    for names in inventory.nodes:
+    for names, (_, when) in inventory.nodes.items():
         yield m.NODE_EXPECTED(1, *names)
+        yield m.NODE_SCRAPED(when, *names)
     for names, (most, _) in inventory.links.items():
         yield m.GPU_NVLINK_EXPECTED(most, *names)
     for names in inventory.ports:

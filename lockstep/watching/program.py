@@ -5,12 +5,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from types import FrameType
 
 from analyzer.fleet.budget import BudgetError
 from analyzer.load.prometheus import RequestError
@@ -24,6 +22,7 @@ from lockstep.output import data, fail, note
 from lockstep.watching.baselines import steps_per_second
 from lockstep.watching.delivery import Delivery
 from lockstep.watching.loop import Watch
+from lockstep.watching.process import log_warnings, signals
 from lockstep.watching.server import ListenError, Reply, Request, Route, Server, text
 from lockstep.watching.settings import Settings
 
@@ -61,7 +60,7 @@ def serve(asked: Asked) -> int:
         CommandError: 64, a setting is wrong; 65, a baseline is no archive; 69, the address or a
             folder cannot be used.
     """
-    _log()
+    log_warnings()
     where = addresses(os.environ)
     watch = Watch(_settings(asked))
     delivery = Delivery(watch, asked.alertmanagers, asked.out, asked.webhook_token, where)
@@ -69,7 +68,7 @@ def serve(asked: Asked) -> int:
     ended = threading.Event()
     # A daemon: a cycle that waits for a slow Prometheus must not keep the process.
     cycles = threading.Thread(target=watch.run, args=(ended,), name="cycles", daemon=True)
-    with _signals(ended) as came:
+    with signals(ended) as came:
         watch.start()
         delivery.start()
         server.start()
@@ -96,7 +95,7 @@ def _ended(code: int) -> int:
 
 def once(asked: Asked) -> int:
     """One cycle; sentences of what is open on stdout."""
-    _log()
+    log_warnings()
     watch = Watch(_settings(asked))
     watch.start()
     answered = watch.cycle()
@@ -160,30 +159,3 @@ def _routes(watch: Watch) -> tuple[Route, ...]:
         return text(HTTPStatus.OK, "alive")
 
     return Route("GET", "/metrics", metrics), Route("GET", "/-/healthy", healthy)
-
-
-@contextmanager
-def _signals(ended: threading.Event) -> Iterator[set[int]]:
-    """Ctrl-C and SIGTERM end it; which of them came."""
-    came: set[int] = set()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        came.add(number)
-        ended.set()
-
-    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield came
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
-def _log() -> None:
-    """Warnings as lines on stderr."""
-    # Its retries are told by who made the request, in words.
-    logging.getLogger("urllib3").setLevel(logging.ERROR)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S",
-    )  # fmt: skip

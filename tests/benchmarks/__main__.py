@@ -9,6 +9,7 @@ from importlib import import_module
 
 BENCHMARKS: dict[str, str] = {
     "alert_delay": "from an XID, and from a straggler's first slow step, to the webhook",
+    "chart_install": "the chart on a real API server: install, upgrade, rollback, uninstall",
     "collector": "the collector with 8 GPUs: serving, CPU, memory, throttled seconds",
     "collector_changes": "how soon the page tells of a lost, new or partitioned GPU, and of an XID",
     "collector_everything": "the collector with every source on: serving, CPU, memory",
@@ -23,6 +24,7 @@ BENCHMARKS: dict[str, str] = {
     "help_speed": "wall time of `lockstep --help`",
     "leftovers": "what 100 runs leave, killed ones included",
     "nccl_inspector": "10,000 lines a second of NCCL Inspector",
+    "node_conditions": "from a decision to conditions and event on a real Kubernetes API; memory",
     "op_detection": "slow workers found in op traces, and structure told from them",
     "op_shapes": "transients, ramps, on and off, pairs and two replicas in synthetic op traces",
     "nccl_ras": "an answer of NCCL's RAS about 1,000 ranks",

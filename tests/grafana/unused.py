@@ -87,4 +87,13 @@ UNUSED = (
             "lockstep_nccl_collective_algorithm_bandwidth_bytes_per_second",
         ),
     ),
+    Reason(
+        "Between watch, who acts on nodes, and its log: breaker and quarantines are shown.",
+        (
+            "lockstep_node_last_scrape_timestamp_seconds", "lockstep_node_faults",
+            "lockstep_remediation_held", "lockstep_remediation_writes_total",
+            "lockstep_remediation_cycles_total",
+            "lockstep_remediation_last_success_timestamp_seconds",
+        ),
+    ),
 )  # fmt: skip

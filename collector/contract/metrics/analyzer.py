@@ -54,6 +54,11 @@ IB_PORT_EXPECTED = Metric(
     "lockstep_ib_port_expected", _G, ("node", "device", "port"),
     "1 for each InfiniBand or RoCE port that was active in the last day.",
 )  # fmt: skip
+NODE_SCRAPED = Metric(
+    "lockstep_node_last_scrape_timestamp_seconds", _G, ("node",),
+    "Unix time, on Prometheus' clock, of the last cycle that had a scrape of the node's collector;"
+    " of a node that is silent, nobody knows whether it is healthy.",
+)  # fmt: skip
 NODE_HEALTH = Metric(
     "lockstep_node_health_score", _G, ("node",),
     "0 to 1, 1 = healthy: the product of 1 - confidence of the node's open findings, a finding of"

@@ -1,15 +1,35 @@
-"""What the page of the remediator will say. One row a metric; nothing exports them yet."""
+"""What the page of `lockstep nodes`, who acts on nodes, says. One row a metric.
+
+`node` is a label of these series themselves: the target must not have one.
+"""
 
 from collector.contract.metrics.shape import Kind, Metric
 
-_G = Kind.GAUGE
+_C, _G = Kind.COUNTER, Kind.GAUGE
 
 NODE_QUARANTINED = Metric(
     "lockstep_node_quarantined", _G, ("node",),
-    "1 while the node carries a taint of ours, 0 of every other node that the remediator watches.",
+    "1 while the node carries a taint of ours, 0 of every other node that may be touched.",
+)  # fmt: skip
+NODE_FAULTS = Metric(
+    "lockstep_node_faults", _G, ("node",),
+    "Faults that the node's annotation names, of every node that may be touched.",
 )  # fmt: skip
 BREAKER_OPEN = Metric(
     "lockstep_remediation_breaker_open", _G, (),
-    "1 while so many nodes seem degraded at once that the remediator touches none; a human resets"
-    " it.",
+    "1 while so many nodes seem degraded at once that none is touched; a human resets it.",
+)  # fmt: skip
+REMEDIATION_HELD = Metric(
+    "lockstep_remediation_held", _G, (),
+    "1 while nothing is written, for whatever reason: paused, watch old or away, too few nodes"
+    " heard, breaker open, another process leads, or the API away.",
+)  # fmt: skip
+REMEDIATION_WRITES = Metric(
+    "lockstep_remediation_writes_total", _C, ("result",),
+    "Writes of conditions, by result: done, conflict, gone, refused, unreachable.",
+)  # fmt: skip
+REMEDIATION_CYCLES = Metric("lockstep_remediation_cycles_total", _C, (), "Cycles begun.")
+REMEDIATION_LAST = Metric(
+    "lockstep_remediation_last_success_timestamp_seconds", _G, (),
+    "Unix time of the last cycle in which watch and the API answered.",
 )  # fmt: skip

@@ -1,0 +1,40 @@
+"""What is remembered from one decision to the next."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from analyzer.act.nodes.shapes import Node, Settings, State, Told
+
+
+def remembered(
+    nodes: Sequence[Node], told: Told, state: State, now: float, settings: Settings
+) -> State:
+    """The state, with what is told now.
+
+    What is absent counts only while its node is heard: silence ends no fault and proves no health.
+    """
+    first, gone, heard, calm = {}, {}, {}, {}
+    for node in nodes:
+        open_now = {fault.id for fault in told.faults.get(node.name, ())}
+        for fault in open_now:
+            key = node.uid, fault
+            written = node.faults.get(fault)
+            first[key] = written.since if written else state.first.get(key, now)
+        if not is_heard(node, told, settings):
+            continue
+        heard[node.uid] = state.heard.get(node.uid, now)
+        for fault in node.faults.keys() - open_now:
+            gone[node.uid, fault] = state.gone.get((node.uid, fault), now)
+        if not open_now:
+            calm[node.uid] = state.calm.get(node.uid, now)
+    return replace(state, first=first, gone=gone, heard=heard, calm=calm)
+
+
+def blind(state: State) -> State:
+    """The state after a look that told nothing: what is absent is timed anew."""
+    return replace(state, gone={}, heard={}, calm={})
+
+
+def is_heard(node: Node, told: Told, settings: Settings) -> bool:
+    """Whether the collector of a node was scraped lately; both times are of Prometheus' clock."""
+    return told.judged - told.heard.get(node.name, float("-inf")) <= settings.fresh

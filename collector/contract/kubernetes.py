@@ -1,0 +1,87 @@
+"""Every name that Lockstep has on a Kubernetes cluster: domain, conditions, annotations, accounts.
+
+Whoever writes to a cluster, and the chart, take them from here.
+"""
+
+from enum import StrEnum
+
+from collector.contract.words import Cause
+
+API_DOMAIN = "lockstep.example"
+"""Conditions, taints, labels and annotations hang under it, so what is ours is told by its name."""
+
+NAMESPACE = "lockstep"
+"""Of watch, the dashboard, runs, and who acts on nodes."""
+COLLECTOR_NAMESPACE = "lockstep-collector"
+"""Of the DaemonSet alone: its pods mount host paths."""
+WATCH_ACCOUNT = "lockstep-watch"
+DASHBOARD_ACCOUNT = "lockstep-dashboard"
+RUNS_ACCOUNT = "lockstep-runs"
+NODES_ACCOUNT = "lockstep-nodes"
+COLLECTOR_ACCOUNT = "lockstep-collector"
+
+RUN_LABEL = f"{API_DOMAIN}/run"
+"""On everything that a run creates."""
+ROLE_LABEL = f"{API_DOMAIN}/role"
+"""What part an object has in a run."""
+
+HEALTHY = f"{API_DOMAIN}/Healthy"
+"""The summary condition of a node: True = good, as node-readiness-controller wants it."""
+
+
+class Family(StrEnum):
+    """What of a node is degraded: one condition each, True = bad (reference 10.2)."""
+
+    GPU = f"{API_DOMAIN}/GpuDegraded"
+    NVLINK = f"{API_DOMAIN}/NvlinkDegraded"
+    RDMA = f"{API_DOMAIN}/RdmaDegraded"
+    STRAGGLER = f"{API_DOMAIN}/StragglerSuspect"
+
+    @property
+    def word(self) -> str:
+        """Without the domain."""
+        return self.value.partition("/")[2]
+
+
+CONDITIONS: tuple[str, ...] = (HEALTHY, *Family)
+"""All that we write; no other is ever touched."""
+
+FAMILY: dict[str, Family] = {
+    Cause.THERMAL: Family.GPU,
+    Cause.POWER: Family.GPU,
+    Cause.SLOW_GPU: Family.GPU,
+    Cause.ECC: Family.GPU,
+    Cause.XID: Family.GPU,
+    Cause.PCIE: Family.GPU,
+    Cause.NVLINK: Family.NVLINK,
+    Cause.LINK: Family.RDMA,
+    Cause.CONGESTION: Family.RDMA,
+    Cause.HOST_CPU: Family.STRAGGLER,
+    Cause.DATA: Family.STRAGGLER,
+    Cause.FREEZE: Family.STRAGGLER,
+    Cause.CRASH: Family.STRAGGLER,
+    Cause.UNKNOWN: Family.STRAGGLER,
+}
+"""Cause -> condition. Without one are gc, checkpoint and software: they are the run's own doing."""
+
+FAULTS = f"{API_DOMAIN}/faults"
+"""Annotation of a node: JSON {fault id: {since, source, value}}; conditions are for people."""
+QUARANTINE = f"{API_DOMAIN}/quarantine"
+"""Annotation of a node that carries, or carried, our taint: since when, why, and when before."""
+TAINT = f"{API_DOMAIN}/degraded"
+"""Key of our taint; nobody else's is touched."""
+EXCLUDE_LABEL = f"{API_DOMAIN}/exclude"
+"""On a node: it is left alone."""
+
+LEASE = "lockstep-nodes"
+"""In our namespace: who acts on nodes now. It carries the two annotations below."""
+BREAKER = f"{API_DOMAIN}/breaker"
+"""Annotation of the lease: JSON of the breaker; a human writes `reset`."""
+PAUSE = f"{API_DOMAIN}/pause"
+"""Annotation of the lease that a human writes: why no node is touched for now."""
+
+GPU_RESOURCE = "nvidia.com/gpu"
+GPU_LABEL = "nvidia.com/gpu.present"
+CONTROL_PLANE_LABELS = (
+    "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
+)  # fmt: skip

@@ -1,0 +1,66 @@
+"""`lockstep nodes`: what watch found, on the nodes of a Kubernetes cluster."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def nodes(
+    watch: Annotated[
+        str, typer.Option(metavar="URL", help="The page of lockstep watch.")
+    ] = "http://127.0.0.1:9411",
+    mode: Annotated[
+        str,
+        typer.Option(
+            metavar="observe|annotate",
+            help="observe writes nothing; annotate writes"
+            " conditions and events, and never moves a pod.",
+        ),
+    ] = "observe",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write events that begin with [dry-run], no more.")
+    ] = False,
+    selector: Annotated[
+        str, typer.Option(metavar="LABELS", help="Nodes to touch instead of those with GPUs.")
+    ] = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Instead of this pod's account.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Of the kubeconfig.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="Of the lease: who acts, and whether it is paused.")
+    ] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two cycles.")] = 10.0,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of the page; port 0 = any.")
+    ] = "127.0.0.1:9412",
+    announce: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write HOST:PORT there once it listens.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="One cycle, and a table of nodes.")] = False,
+) -> int:
+    """Tell Kubernetes which nodes are degraded: conditions, an annotation, events.
+
+    Writes lockstep.example/Healthy, a condition for each family of faults, an annotation with the
+    faults, and events. Nothing is written while watch is away or old, too few nodes are heard, more
+    than half of the nodes seem degraded in the same way (the breaker), or a human pauses it.
+    Serves /metrics and /-/healthy until Ctrl-C (exit 130) or SIGTERM (0). With --once exits 0
+    where no node has a fault, 2 where one has, 3 where nothing may be written, 69 where watch or
+    the cluster does not answer.
+
+    Pause: kubectl -n lockstep annotate lease lockstep-nodes lockstep.example/pause=WHY
+
+    Reset: kubectl -n lockstep annotate --overwrite lease lockstep-nodes
+    lockstep.example/breaker=reset
+
+    Example: lockstep nodes --watch http://lockstep-watch:9411 --mode annotate
+    """
+    from lockstep.acting import program
+
+    asked = program.Asked(
+        watch=watch, mode=mode, dry_run=dry_run, kubeconfig=kubeconfig, context=context,
+        selector=selector, namespace=namespace, interval=interval, listen=listen,
+        announce=announce,
+    )  # fmt: skip
+    return program.once(asked) if once else program.serve(asked)

@@ -1,0 +1,142 @@
+"""When something is decided at all, and what conditions say."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.act.nodes.actions import Write
+from analyzer.act.nodes.bodies import events, status_patch
+from analyzer.act.nodes.conditions import MAX_FAULTS, MAX_MESSAGE
+from analyzer.act.nodes.decide import decide
+from analyzer.act.nodes.shapes import Fault, Mode, Node, Settings, State, Status, Told
+from collector.contract.kubernetes import CONDITIONS, FAMILY, HEALTHY, Family
+from collector.contract.words import Cause
+from tests.analyzer.act.nodes.world import START, applied, fault, nodes, told
+
+SETTINGS = Settings()
+NODES = nodes(10)
+NAMES = [node.name for node in NODES]
+GOOD = told(START, NAMES, {"n1": (fault("xid"),)})
+
+
+def _writes(page: Told | None, settings: Settings = SETTINGS, state: State | None = None):  # type: ignore[no-untyped-def]
+    return decide(NODES, page, state or State(), START, settings)
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        (None, "watch does not answer"),
+        (replace(GOOD, answered=False), "watch gets no answer from its Prometheus"),
+        (replace(GOOD, judged=START - 121), "the last cycle of watch was 121 s ago"),
+        (replace(GOOD, judged=START + 121), "the last cycle of watch was -121 s ago"),
+        (replace(GOOD, judged=float("-inf")), "the last cycle of watch was inf s ago"),
+        (replace(GOOD, judged=float("nan")), "the last cycle of watch was nan s ago"),
+        (replace(GOOD, data_age=121.0), "the newest scrape that watch judged is old"),
+        (replace(GOOD, data_age=float("nan")), "the newest scrape that watch judged is old"),
+        (told(START, NAMES[:7]), "only 7 of 10 nodes are heard"),
+        (told(START, []), "only 0 of 10 nodes are heard"),
+    ],
+)
+def test_without_knowledge_nothing_is_done(page: Told | None, why: str) -> None:
+    found = _writes(page)
+
+    assert ((), why) == (found.actions, found.held)
+
+
+def test_while_a_human_pauses_it_nothing_is_done() -> None:
+    assert ((), "paused: x") == (
+        _writes(GOOD, Settings(paused="paused: x")).actions,
+        _writes(GOOD, Settings(paused="paused: x")).held,
+    )
+
+
+def test_without_nodes_it_says_so() -> None:
+    assert "no node may be touched" == decide([], GOOD, State(), START, SETTINGS).held
+
+
+def test_every_cause_of_the_contract_has_a_condition_or_is_the_runs_own_doing() -> None:
+    own = {Cause.GC, Cause.CHECKPOINT, Cause.SOFTWARE}
+
+    assert set(Cause) - own == set(FAMILY)
+
+
+@pytest.mark.parametrize("cause", sorted(FAMILY))
+def test_a_fault_makes_its_family_true_and_the_summary_false(cause: str) -> None:
+    page = told(START, NAMES, {"n1": (fault(cause),)})
+
+    (write,) = [one for one in _writes(page).actions if one.node.name == "n1"]
+
+    bad = {name for name, one in write.conditions.items() if one.status is Status.TRUE}
+    assert {FAMILY[Cause(cause)].value} == bad
+    assert Status.FALSE is write.conditions[HEALTHY].status
+
+
+def test_on_a_single_node_the_breaker_does_not_open() -> None:
+    page = told(START, ["n0"], {"n0": (fault("xid"),)})
+
+    assert 1 == len(decide(nodes(1), page, State(), START, SETTINGS).actions)
+
+
+def test_more_than_half_of_the_nodes_open_the_breaker_and_half_do_not() -> None:
+    for count, is_open in ((5, False), (6, True)):
+        page = told(START, NAMES, {name: (fault("thermal"),) for name in NAMES[:count]})
+        assert is_open is _writes(page).state.breaker.open
+
+
+def test_several_faults_of_a_node_end_one_by_one() -> None:
+    node, state, now = NODES[1], State(), START
+    both = (fault("xid"), fault("thermal"))
+    seen = []
+    for faults, seconds in ((both, 0), (both[1:], 10), (both[1:], 901), ((), 1), ((), 901)):
+        now += seconds
+        decision = decide([node], told(now, ["n1"], {"n1": faults}), state, now, SETTINGS)
+        state, node = decision.state, applied(node, decision)
+        seen.append((len(node.faults), node.conditions[Family.GPU].status))
+
+    true = Status.TRUE
+    assert [(2, true), (2, true), (1, true), (1, true), (0, Status.FALSE)] == seen
+
+
+def test_a_fault_that_comes_and_goes_within_the_wait_is_told_once() -> None:
+    node, state, now, news = NODES[1], State(), START, 0
+    for on in [True, False] * 20:
+        now += 60
+        page = told(now, ["n1"], {"n1": (fault("xid"),) if on else ()})
+        decision = decide([node], page, state, now, SETTINGS)
+        state, node = decision.state, applied(node, decision)
+        news += sum(len(events(one, now, dry_run=False)) for one in decision.actions)  # type: ignore[arg-type]
+
+    assert 1 == news
+
+
+TEXT = st.text(max_size=400)
+
+
+@given(name=st.sampled_from(["n", "a" * 253, "x." * 126 + "y"]),
+       faults=st.lists(st.builds(Fault, TEXT, st.sampled_from(sorted(FAMILY)), TEXT, TEXT, TEXT,
+                                 TEXT), max_size=90))  # fmt: skip
+def test_whatever_watch_names_the_api_gets_what_it_takes(name: str, faults: list[Fault]) -> None:
+    node = Node(name, "u", "1")
+    page = told(START, [name], {name: tuple(faults)})
+
+    for one in decide([node], page, State(), START, SETTINGS).actions:
+        assert isinstance(one, Write)
+        assert len(one.faults) <= MAX_FAULTS
+        body = status_patch(one, node)
+        assert set(CONDITIONS) == {each["type"] for each in body["status"]["conditions"]}
+        for each in body["status"]["conditions"]:
+            assert len(each["message"]) <= MAX_MESSAGE
+            assert each["message"].isprintable()
+            assert each["reason"].isalnum()
+        assert len(body["metadata"]["annotations"]["lockstep.example/faults"]) < 200_000
+        for event in events(one, START, dry_run=True):
+            assert len(event["metadata"]["name"]) <= 253
+            assert len(event["message"]) <= MAX_MESSAGE
+
+
+def test_taints_are_decided_in_their_mode_only() -> None:
+    for mode in (Mode.OBSERVE, Mode.ANNOTATE):
+        assert {Write} == {type(one) for one in _writes(GOOD, Settings(mode=mode)).actions}
