@@ -59,7 +59,7 @@ def execute(
     require_free(out)
     _own(workspace)
     with ExitStack() as stack:
-        stack.enter_context(_stop_on_sigterm())
+        stack.enter_context(stop_on_sigterm())
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
         look_at_data(spec, workspace, on_data)
@@ -206,7 +206,7 @@ def _own(workspace: Path) -> None:
 
 
 @contextmanager
-def _stop_on_sigterm() -> Iterator[None]:
+def stop_on_sigterm() -> Iterator[None]:
     """SIGTERM ends a run like Ctrl-C does: everything is closed and cleaned."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

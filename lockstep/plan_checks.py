@@ -22,6 +22,17 @@ def check_launcher(
         raise SpecError("link faults and --network need --launcher local")
 
 
+def check_cluster(training: Training) -> None:
+    """Raises SpecError where a run on a cluster would need files of this machine."""
+    if training.resume is not None:
+        raise SpecError("--resume reads files of this machine, which pods lack; leave it out")
+    if not training.is_synthetic:
+        raise SpecError(
+            f"--data {training.data} is a path of this machine, which pods do not have; on a"
+            " cluster data are synthetic"
+        )
+
+
 def check_onsets(spec: RunSpec) -> None:
     """Raises SpecError for a fault before which a resumed run shows no healthy speed."""
     if spec.training.resume is None:

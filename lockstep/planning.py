@@ -11,7 +11,7 @@ from collector.contract.words import ExitCode
 from lockstep.foreign import checked
 from lockstep.launching import hosts_of
 from lockstep.output import fail
-from lockstep.plan_checks import check_goal, check_launcher, check_onsets
+from lockstep.plan_checks import check_cluster, check_goal, check_launcher, check_onsets
 from workloads.data import DataError
 from workloads.faults.capabilities import available
 from workloads.faults.disturbances import Kind as Disturbing
@@ -24,6 +24,7 @@ from workloads.models.configs import ConfigError
 from workloads.network.conflicts import check_links
 from workloads.outcome.goals import GoalError
 from workloads.spec import (
+    CLUSTER_LAUNCHERS,
     LAUNCHERS,
     MAX_LOCAL_RANKS,
     NETWORKS,
@@ -67,8 +68,8 @@ def plan(
     """A checked spec.
 
     Args:
-        device: `cpu`, `cuda`, or `auto`: GPUs where there are enough, nothing is injected and no
-            device is to be emulated.
+        device: `cpu`, `cuda`, or `auto`: GPUs where there are enough (a cluster is asked later),
+            nothing is injected and no device is to be emulated.
         pace: Whether devices are emulated; None = on CPU.
         token: The four hex digits that make the run id unique.
 
@@ -91,9 +92,14 @@ def plan(
         world = nodes * ranks_per_node
         replicas = max(1, world // max(1, tp * pp)) if dp is None else dp
         layout = Layout(nodes, ranks_per_node, replicas, tp, pp)
-        if hostfile is None and layout.world > MAX_LOCAL_RANKS:
+        on_cluster = launcher in CLUSTER_LAUNCHERS
+        if hostfile is None and not on_cluster and layout.world > MAX_LOCAL_RANKS:
             fail(ExitCode.USAGE, TOO_MANY.format(layout.world))
-        device = _device(device, layout.world, emulated=pace is True, faults=bool(faults))
+        # GPUs of other hosts cannot be counted here; the ranks there do.
+        elsewhere = on_cluster or (hostfile is not None and device == "cuda")
+        device = _device(
+            device, layout.world, emulated=pace is True, faults=bool(faults), elsewhere=elsewhere
+        )
         pace = device == "cpu" if pace is None else pace
         check_goal(workload, training)
         hosts: tuple[str, ...] = ()
@@ -104,6 +110,8 @@ def plan(
         )
         check_links(planned, nodes)
         check_launcher(launcher, hostfile, network, planned)
+        if on_cluster:
+            check_cluster(training)
         if launcher == "mpirun":
             hosts = hosts_of(hostfile, nodes, ranks_per_node)
         one_of("network", network, NETWORKS)
@@ -196,12 +204,16 @@ def trained(workload: str, given: Mapping[str, Any]) -> Training:
     return replace(task.defaults, **given)
 
 
-def _device(wish: str, world: int, *, emulated: bool, faults: bool) -> str:
-    """`cpu` or `cuda`."""
+def _device(wish: str, world: int, *, emulated: bool, faults: bool, elsewhere: bool) -> str:
+    """`cpu` or `cuda`.
+
+    Args:
+        elsewhere: The ranks are not on this machine: whether there are GPUs is not known here.
+    """
     one_of("device", wish, ("auto", "cpu", "cuda"))
     if wish == "cpu":
         return wish
-    why = why_not(world, visible(), torch_build())
+    why = None if elsewhere else why_not(world, visible(), torch_build())
     if why is None and emulated:
         why = "--pace on emulates devices, which a run on GPUs does not"
     if why is None and faults:

@@ -16,7 +16,9 @@ WORKLOADS: tuple[str, ...] = ("gpt", "resnet", "logreg", "allreduce")
 PROGRAM = "exec"
 """The workload of a run of somebody else's program."""
 NETWORKS: tuple[str, ...] = ("auto", "namespaces")
-LAUNCHERS: tuple[str, ...] = ("local", "mpirun")
+LAUNCHERS: tuple[str, ...] = ("local", "mpirun", "kubernetes", "argo")
+CLUSTER_LAUNCHERS: tuple[str, ...] = ("kubernetes", "argo")
+"""Of these, nothing runs on this machine."""
 MAX_LOCAL_RANKS = 8
 SYNTHETIC_DATA: tuple[str, ...] = ("markov", "copy", "synthetic", "none")
 """What `data` can be besides a path."""

@@ -1,6 +1,7 @@
 """`lockstep run`: a reference workload under observation."""
 
 import secrets
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collector.contract.words import ExitCode
-from lockstep import output
+from lockstep import cluster_options, output
 from lockstep.output import Format, fail
 
 if TYPE_CHECKING:
     from workloads.launchers import Outcome
+    from workloads.launchers.kubernetes.settings import Settings
     from workloads.spec import RunSpec
 
 
@@ -148,11 +150,22 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Archive; default runs/<run>.")
     ] = None,
-    launcher: Annotated[str, typer.Option(help="local or mpirun.")] = "local",
+    launcher: Annotated[
+        str, typer.Option(help="local, mpirun, kubernetes, or argo (run, analyze, report).")
+    ] = "local",
     hostfile: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Hosts for mpirun, one a line, as `host slots=8`."),
     ] = None,
+    image: cluster_options.Image = None,
+    kind: cluster_options.Kind = cluster_options.DEFAULT_KIND,
+    namespace: cluster_options.Namespace = cluster_options.DEFAULT_NAMESPACE,
+    claim: cluster_options.Claim = cluster_options.DEFAULT_CLAIM,
+    kubeconfig: cluster_options.Kubeconfig = None,
+    kube_context: cluster_options.KubeContext = None,
+    timeout: cluster_options.Timeout = cluster_options.DEFAULT_TIMEOUT,
+    start_timeout: cluster_options.StartTimeout = cluster_options.DEFAULT_START_TIMEOUT,
+    run_id: cluster_options.RunId = None,
     job: Annotated[
         Path | None,
         typer.Option(
@@ -185,9 +198,9 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep import foreign, results
-    from lockstep.observe import watched
+    from lockstep import foreign
     from lockstep.planning import plan, planned_program, trained
+    from workloads.spec import CLUSTER_LAUNCHERS
 
     wanted = {
         "model": model, "data": data, "vocabulary": vocabulary, "sequence": sequence,
@@ -199,7 +212,8 @@ def run(
         "sizes": sizes, "repetitions": repetitions, "dtype": dtype, "probe": probe,
         "checkpoint_every": checkpoint_every, "resume": None if resume is None else str(resume),
     }  # fmt: skip
-    token, elsewhere = secrets.token_hex(2), program or hostfile is not None
+    on_cluster = launcher in CLUSTER_LAUNCHERS
+    token, elsewhere = secrets.token_hex(2), program or on_cluster or hostfile is not None
     patience = (300.0 if elsewhere else 10.0) if hang_timeout is None else hang_timeout
     words = words or []
     if program:
@@ -219,10 +233,25 @@ def run(
             device=device, pace=None if pace is None else pace is Pace.ON,
             device_noise=device_noise, hang_timeout=patience, token=token,
         )  # fmt: skip
+    if run_id is not None:
+        spec = replace(spec, run=cluster_options.checked_run_id(run_id))
     archive = out if out is not None else Path("runs") / spec.run
+    if not on_cluster:
+        cluster_options.refuse_without_cluster(launcher, given_options(context))
+    elif job is not None:
+        fail(ExitCode.USAGE, f"--job starts nothing; leave --launcher {launcher} out")
     if job is not None:
         write_job(spec, archive, job)
         return ExitCode.OK
+    if on_cluster:
+        settings = cluster_options.settings(
+            launcher, image=image, namespace=namespace, kind=kind, claim=claim, timeout=timeout,
+            start_timeout=start_timeout,
+        )  # fmt: skip
+        return put_on_cluster(spec, settings, archive, form, kubeconfig, kube_context)
+    from lockstep import results
+    from lockstep.observe import watched
+
     show = output.Progress()
     try:
         outcome = watched(spec, archive, show)
@@ -239,6 +268,27 @@ def run(
     text = "\n".join(f"{name:8}{value}" for name, value in answer.items() if value not in ([], ""))
     output.document({**answer, "results": found}, form, "\n".join([text, *results.lines(found)]))
     return exit_code(spec, outcome, archive)
+
+
+def put_on_cluster(
+    spec: "RunSpec", settings: "Settings", out: Path, form: Format, kubeconfig: Path | None,
+    kube_context: str | None,
+) -> int:  # fmt: skip
+    """Launch it there, and say what became of it."""
+    from lockstep import on_cluster
+
+    cluster = on_cluster.connected(kubeconfig, kube_context)
+    show = output.Progress()
+    try:
+        answer = on_cluster.run(cluster, spec, settings, out, show)
+    finally:
+        show.close()
+        cluster.close()
+    if answer.failure:
+        output.note(f"lockstep: {answer.failure}")
+    told = {name: each for name, each in answer.tree.items() if each not in ([], {}, "")}
+    output.document(answer.tree, form, "\n".join(f"{name:8}{each}" for name, each in told.items()))
+    return answer.code
 
 
 def given_options(context: typer.Context) -> dict[str, str]:

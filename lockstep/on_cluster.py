@@ -1,0 +1,230 @@
+"""`lockstep run --launcher kubernetes | argo`: puts a run onto a cluster and sees it to its end.
+
+Nothing of the run is on this machine. The pods write archive, logs and checkpoints onto the claim;
+what the pods said is fetched before they go.
+"""
+
+import json
+import shlex
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from collector.contract.words import ExitCode
+from lockstep.output import Progress, fail, note
+from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
+from workloads.launchers.kubernetes.cluster import Cluster, ClusterError
+from workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
+from workloads.launchers.kubernetes.conditions import Phase
+from workloads.launchers.kubernetes.facts import Facts, look
+from workloads.launchers.kubernetes.mpijob import HOSTFILE
+from workloads.launchers.kubernetes.names import JOB, LAUNCHER, STEP, WORKER
+from workloads.launchers.kubernetes.pod import RUNS_FOLDER, archive_folder
+from workloads.launchers.kubernetes.preflight import refusal
+from workloads.launchers.kubernetes.settings import Settings
+from workloads.launchers.kubernetes.submission import Submission, submission
+from workloads.spec import RunSpec
+from workloads.tasks import find
+
+LOGS = "logs"
+CLUSTER_FILE = "cluster.json"
+"""Where the run was, beside the logs of its pods."""
+SENTENCE = "lockstep: "
+"""How our own commands begin to say what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a run: for the user, and the exit code."""
+
+    tree: dict[str, Any]
+    code: int
+    failure: str = ""
+
+
+def connected(kubeconfig: Path | None, context: str | None) -> ApiCluster:
+    """The cluster.
+
+    Raises:
+        CommandError: 65, the kubeconfig cannot be used.
+    """
+    try:
+        return ApiCluster(kubeconfig, context)
+    except KubeconfigError as error:
+        fail(ExitCode.BAD_INPUT, str(error))
+
+
+def run(
+    cluster: Cluster, spec: RunSpec, settings: Settings, out: Path, show: Progress
+) -> Answer:  # fmt: skip
+    """Put it there, wait, fetch what its pods said into `out`, and leave nothing on the cluster.
+
+    Raises:
+        CommandError: 64 or 69, it can never be scheduled; 69, the API does not answer.
+    """
+    show("looking at the cluster", settings.namespace)
+    try:
+        facts = look(cluster, settings)
+    except ClusterError as error:
+        fail(ExitCode.UNREACHABLE, str(error))
+    if refused := refusal(facts, spec, settings):
+        fail(refused.code, refused.sentence)
+    # A refusal need not wait for what writes archives: half of its time.
+    from lockstep.observe import require_free, stop_on_sigterm
+
+    require_free(out)
+    settings = fitted(facts, settings)
+    with stop_on_sigterm():
+        made = submission(spec, settings, command(spec, settings))
+        there = ClusterRun(cluster, made, spec.run, settings)
+        try:
+            there.create()
+            note(_started(made, spec))
+            return _closed(there, there.wait(show), spec, settings, out)
+        except ClusterError as error:
+            fail(ExitCode.UNREACHABLE, f"{error}; what is there, this ends: {made.stop_command}")
+        except KeyboardInterrupt:
+            return _interrupted(there, spec, settings)
+
+
+def fitted(facts: Facts, settings: Settings) -> Settings:
+    """With rings inside of the pods, where the namespace forbids folders of the node."""
+    if facts.allows_host_paths:
+        return settings
+    note(
+        f"namespace {settings.namespace} enforces the Pod Security profile {facts.enforced}: rings"
+        " stay inside of the pods, and the collectors of the nodes do not see the ranks"
+    )
+    return replace(settings, host_rings=False)
+
+
+def command(spec: RunSpec, settings: Settings) -> list[str]:
+    """What runs in the launcher of an MPIJob, or in the first step of a Workflow."""
+    folder = archive_folder(spec)
+    taken = find(spec.workload).options
+    if settings.chain:
+        inner, own = replace(spec, launcher="kubernetes"), [
+            "--image", settings.image, "--namespace", settings.namespace,
+            "--kind", str(settings.kind), "--claim", settings.claim,
+            "--timeout", f"{settings.timeout:g}", "--start-timeout", f"{settings.start_timeout:g}",
+            "--out", f"{folder}.launch",
+        ]  # fmt: skip
+    else:
+        inner = replace(spec, launcher="mpirun", hostfile=HOSTFILE)
+        own = ["--out", folder]
+    words = shlex.split(inner.command(faults=True, taken=taken))
+    return [*words, *own, "--run-id", spec.run, "--output", "jsonl"]
+
+
+def recorded_by_nobody(made: Submission) -> bool:
+    """Whether no launcher of ours is there, which would record the run: an Indexed Job."""
+    return made.resource is JOB
+
+
+def _started(made: Submission, spec: RunSpec) -> str:
+    """What to know once it is there."""
+    text = (
+        f"{made.resource.kind} {made.name} in {made.namespace}; to end it from elsewhere:"
+        f" {made.stop_command}"
+    )
+    if not recorded_by_nobody(made):
+        return text
+    return (
+        f"{text}\nnobody records an Indexed Job: its steps are on the pages of the nodes'"
+        f" collectors; then: lockstep analyze --prometheus URL --run {spec.run}"
+    )
+
+
+def _interrupted(there: ClusterRun, spec: RunSpec, settings: Settings) -> Answer:
+    # What is being deleted must not be interrupted in turn.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answer = {"run": spec.run, "archive": _place(spec, settings), "ending": "interrupted"}
+    return Answer({**answer, "reason": _left(there)}, ExitCode.INTERRUPTED)
+
+
+def _closed(
+    there: ClusterRun, ended: Ended, spec: RunSpec, settings: Settings, out: Path
+) -> Answer:  # fmt: skip
+    """Fetch the logs, then delete: with the pods their logs go."""
+    made, logs = there.made, there.logs(ended.pods)
+    nodes = {pod.name: pod.node for pod in ended.pods if pod.role == WORKER}
+    where = {"run": spec.run, "namespace": settings.namespace, "claim": settings.claim,
+             "archive": archive_folder(spec), "nodes": nodes}  # fmt: skip
+    unwritten = _written(out, logs, where, spec if recorded_by_nobody(made) else None)
+    left = _left(there)
+    told = _told_by_launcher(logs)
+    reason = "; ".join(filter(None, (ended.reason, _sentence(logs), left, unwritten)))
+    finished = ended.phase is Phase.SUCCEEDED
+    tree = {
+        "run": spec.run,
+        "archive": _place(spec, settings),
+        "logs": str(out / LOGS),
+        "ending": told.get("ending", "finished") if finished else "failed",
+        "ranks": told.get("ranks", []),
+        "nodes": nodes,
+        "reason": str(told.get("reason", "")) if finished and not reason else reason,
+    }
+    if finished and not left and not unwritten:
+        return Answer(tree, ExitCode.OK)
+    code = ExitCode.INTERNAL if ended.ran else ExitCode.UNREACHABLE
+    said = f"the run {spec.run} failed: {reason}" if not finished else reason
+    return Answer(tree, code, f"{said}; logs of its pods are in {out / LOGS}")
+
+
+def _place(spec: RunSpec, settings: Settings) -> str:
+    """Where the archive is, for people: the claim, and the folder on it."""
+    return f"{settings.claim}:{archive_folder(spec).removeprefix(RUNS_FOLDER)}"
+
+
+def _left(there: ClusterRun) -> str:
+    """Delete all of it; what to do about what is left."""
+    try:
+        if there.end():
+            return ""
+        why = "its pods have not ended yet"
+    except ClusterError as error:
+        why = str(error)
+    return f"not all of it could be deleted ({why}); this does it: {there.made.stop_command}"
+
+
+def _written(
+    out: Path, logs: dict[str, str], where: dict[str, Any], unrecorded: RunSpec | None
+) -> str:
+    from lockstep import archive
+
+    try:
+        (out / LOGS).mkdir(parents=True, exist_ok=True)
+        if unrecorded is not None:
+            archive.write_job(out, unrecorded, archive.now())
+        (out / CLUSTER_FILE).write_text(json.dumps(where, indent=2) + "\n")
+        for name, text in logs.items():
+            (out / LOGS / f"{name}.log").write_text(text)
+    except OSError as error:
+        return f"its logs cannot be written: {error}"
+    return ""
+
+
+def _told_by_launcher(logs: dict[str, str]) -> dict[str, Any]:
+    """What the launcher answered: the last line of its output that is an answer."""
+    for line in reversed(_lines(logs)):
+        if line.startswith('{"run":'):
+            with suppress(ValueError, RecursionError):
+                told = json.loads(line)
+                if isinstance(told, dict):
+                    return told
+    return {}
+
+
+def _sentence(logs: dict[str, str]) -> str:
+    """What the launcher, or a rank, said that was wrong, last."""
+    found = [line for line in _lines(logs) if line.startswith(SENTENCE)]
+    return found[-1].removeprefix(SENTENCE)[:500] if found else ""
+
+
+def _lines(logs: dict[str, str]) -> Sequence[str]:
+    """Of launchers first, then of all others."""
+    order = sorted(logs, key=lambda name: LAUNCHER in name or STEP in name)
+    return [line for name in order for line in logs[name].splitlines()]

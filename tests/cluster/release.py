@@ -1,0 +1,169 @@
+"""The chart as a release in a real API server, and what is there of it."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+from helm_python import Config
+from kubernetes import client, config, dynamic
+
+from tests.cluster.control_plane import ControlPlane
+from tests.deploy.chart.chart import CHART, Manifest, values_files
+from tests.deploy.chart.custom_resources import SCHEMAS
+
+NAME = "lockstep"
+NAMESPACE, COLLECTORS = "of-the-chart", "of-the-collectors"
+"""Of their own, so that other tests of the same API server are not met."""
+WAIT_SECONDS = 60.0
+GROUPS = ("v1", "apps/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1",
+          "monitoring.coreos.com/v1", "monitoring.coreos.com/v1alpha1")  # fmt: skip
+
+# Every part. Kubernetes 1.20 does not know internalTrafficPolicy, and here are no runtime class, no
+# Secrets and nobody who provisions volumes.
+VALUES: Mapping[str, Any] = values_files()["everything"] | {
+    "collector": {
+        "namespace": COLLECTORS,
+        "nodeSelector": {"nvidia.com/gpu.present": "true"},
+        "maxUnavailable": "100%",  # an update of all nodes at once is over sooner
+    },
+    "watch": {"persistence": {"enabled": False}},
+    "dashboard": {},
+    "prometheus": {},
+}
+
+
+class Release:
+    """The release `lockstep`, by the real Helm.
+
+    Attributes:
+        helm: As the administrator.
+        nodes: Of the control plane.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        path = str(plane.kubeconfig())
+        self.helm = Config(kubeconfig_path=path, namespace=NAMESPACE)
+        self.nodes = plane.nodes
+        self._api = dynamic.DynamicClient(config.new_client_from_config(path))
+
+    def define_custom_resources(self) -> None:
+        """The kinds of the Prometheus operator; what is in them is checked elsewhere."""
+        for kind, schema in SCHEMAS.items():
+            group, version = schema["properties"]["apiVersion"]["const"].split("/")
+            self._kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").create(
+                _definition(kind, group, version)
+            )
+        until(lambda: all(self._served(kind) for kind in SCHEMAS))
+
+    def forget_custom_resources(self) -> None:
+        """Take the operator's kinds away."""
+        for kind, schema in SCHEMAS.items():
+            group, _ = schema["properties"]["apiVersion"]["const"].split("/")
+            self._kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").delete(
+                name=f"{kind.lower()}s.{group}"
+            )
+
+    def install(self, values: Mapping[str, Any]) -> None:
+        """As `helm install --create-namespace`; it waits for no pod."""
+        self.helm.install(CHART, NAME, dict(values), create_namespace=True, timeout=60)
+
+    def upgrade(self, values: Mapping[str, Any]) -> None:
+        """As `helm upgrade`."""
+        self.helm.upgrade(CHART, NAME, dict(values), timeout=60)
+
+    def uninstall(self) -> None:
+        """As `helm uninstall`, and the namespace that install has made."""
+        self.helm.uninstall(NAME, timeout=60, ignore_not_found=True)
+
+    def manifests(self) -> list[Manifest]:
+        """What Helm says that the release consists of."""
+        text = self.helm.status(NAME)["manifest"]
+        return [each for each in yaml.safe_load_all(text) if each]
+
+    def read(self, manifest: Manifest) -> dict[str, Any] | None:
+        """The object as the server has it."""
+        kind = self._kind(manifest["apiVersion"], manifest["kind"])
+        try:
+            found = kind.get(
+                name=manifest["metadata"]["name"], namespace=manifest["metadata"].get("namespace")
+            )
+        except client.ApiException as error:
+            if error.status == 404:
+                return None
+            raise
+        return dict(found.to_dict())
+
+    def phases(self, component: str, namespace: str = NAMESPACE) -> dict[str, str]:
+        """Node -> phase of the component's pod there."""
+        found = self._kind("v1", "Pod").get(
+            namespace=namespace, label_selector=f"app.kubernetes.io/component={component}"
+        )
+        return {
+            one.spec.nodeName: one.status.phase
+            for one in found.items
+            if one.metadata.deletionTimestamp is None
+        }
+
+    def left(self) -> list[str]:
+        """Every object of the chart, and every Secret in which Helm keeps a release."""
+        return sorted(
+            f"{kind.kind} {one.metadata.name}"
+            for kind in self._kinds()
+            for selector in ("app.kubernetes.io/name=lockstep", "owner=helm")
+            for one in kind.get(label_selector=selector).items
+        )
+
+    def secret_bytes(self) -> int:
+        """Of the largest Secret in which Helm keeps a revision."""
+        found = self._kind("v1", "Secret").get(namespace=NAMESPACE, label_selector="owner=helm")
+        return max(len(one.data["release"]) for one in found.items)
+
+    def _kind(self, version: str, kind: str) -> Any:
+        return self._api.resources.get(api_version=version, kind=kind)
+
+    def _served(self, kind: str) -> bool:
+        version = SCHEMAS[kind]["properties"]["apiVersion"]["const"]
+        self._api.resources.invalidate_cache()
+        try:
+            self._kind(version, kind).get()
+        except (client.ApiException, dynamic.exceptions.ResourceNotFoundError):
+            return False
+        return True
+
+    def _kinds(self) -> list[Any]:
+        found = [kind for group in GROUPS for kind in self._api.resources.search(api_version=group)]
+        return [
+            kind
+            for kind in found
+            if "list" in (getattr(kind, "verbs", None) or ()) and not kind.kind.endswith("List")
+        ]
+
+
+def _definition(kind: str, group: str, version: str) -> Manifest:
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [{"name": version, "served": True, "storage": True,
+                          "schema": {"openAPIV3Schema": schema}}],
+        },
+    }  # fmt: skip
+
+
+def until(true: Callable[[], bool], seconds: float = WAIT_SECONDS) -> float:
+    """Wait for it, and say how long that was, in seconds.
+
+    Raises:
+        TimeoutError: It did not become true in time.
+    """
+    begun = time.monotonic()
+    while not true():
+        if time.monotonic() - begun > seconds:
+            raise TimeoutError(f"not in {seconds:g} s")
+        time.sleep(0.1)
+    return time.monotonic() - begun

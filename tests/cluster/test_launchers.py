@@ -1,0 +1,355 @@
+"""Runs put onto a real API server: MPIJob (with the operator's double) and Job on hollow nodes."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.mpi_operator import MpiOperator
+from tests.cluster.mpijob_crd import CRD
+from workloads.launchers.kubernetes import api, cluster_run
+from workloads.launchers.kubernetes.api import ApiCluster
+from workloads.launchers.kubernetes.cluster_run import ClusterRun
+from workloads.launchers.kubernetes.conditions import Phase
+from workloads.launchers.kubernetes.facts import look
+from workloads.launchers.kubernetes.preflight import refusal
+from workloads.launchers.kubernetes.settings import Kind, Settings
+from workloads.launchers.kubernetes.submission import rights, submission
+from workloads.spec import Layout, RunSpec
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),
+]
+
+NAMESPACE = "launchers"
+CLAIM = "lockstep-runs"
+ACCOUNT = "lockstep:lockstep-runs"
+RUNS = "gpt-20260101t000000"
+REFUSED_SECONDS = 2.5
+"""Of CPU, from the shell to the sentence, for the goal of 5 s: all but 0.03 s of it is ours."""
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: ControlPlane) -> Iterator[client.ApiClient]:
+    """The administrator's client; namespace, claim and the MPIJob's definition are there."""
+    settings = client.Configuration()
+    config.load_kube_config(str(cluster.kubeconfig()), client_configuration=settings)
+    own = client.ApiClient(settings)
+    core = client.CoreV1Api(own)
+    definitions = client.ApiextensionsV1Api(own)
+    definitions.create_custom_resource_definition(CRD)
+    # Hollow kubelets have no sub-paths, which rings on a node need: so it forbids host paths.
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    core.create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
+    volume = {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"],
+        "hostPath": {"path": "/nowhere"}, "storageClassName": "by-hand",
+        "claimRef": {"name": CLAIM, "namespace": NAMESPACE},
+    }  # fmt: skip
+    core.create_persistent_volume({"metadata": {"name": "launchers"}, "spec": volume})
+    wish = {
+        "accessModes": ["ReadWriteMany"], "storageClassName": "by-hand",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }  # fmt: skip
+    core.create_namespaced_persistent_volume_claim(
+        NAMESPACE, {"metadata": {"name": CLAIM}, "spec": wish}
+    )
+    yield own
+    core.delete_namespace(NAMESPACE)
+    core.delete_persistent_volume("launchers")
+    definitions.delete_custom_resource_definition(CRD["metadata"]["name"])
+    until(lambda: not [
+        each for each in core.list_namespace().items if each.metadata.name == NAMESPACE
+    ])  # fmt: skip
+    own.close()
+
+
+@pytest.fixture
+def connected(cluster: ControlPlane, admin: client.ApiClient) -> Iterator[ApiCluster]:
+    with closing(ApiCluster(cluster.kubeconfig())) as own:
+        yield own
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_run, "POLL_SECONDS", 0.3)
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings("image:1", namespace=NAMESPACE, start_timeout=60.0, host_rings=False)
+
+
+def spec(token: str, *, nodes: int = 4) -> RunSpec:
+    run = f"{RUNS}-{token}"
+    return RunSpec(run, "gpt", Layout(nodes, 1, nodes), 20, 0, device="cuda", pace=False)
+
+
+def until(said: Any, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not said():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.2)
+
+
+def left(admin: client.ApiClient, run: str) -> list[str]:
+    """Everything of a run that is there."""
+    chosen = {"label_selector": f"lockstep.example/run={run}"}
+    core, batch = client.CoreV1Api(admin), client.BatchV1Api(admin)
+    found = [
+        *core.list_namespaced_pod(NAMESPACE, **chosen).items,
+        *core.list_namespaced_service(NAMESPACE, **chosen).items,
+        *batch.list_namespaced_job(NAMESPACE, **chosen).items,
+    ]
+    own = client.CustomObjectsApi(admin).list_namespaced_custom_object(
+        "kubeflow.org", "v2beta1", NAMESPACE, "mpijobs", **chosen
+    )["items"]
+    jobs = [each for each in batch.list_namespaced_job(NAMESPACE).items
+            if each.metadata.name.startswith(run)]  # fmt: skip
+    return [each.metadata.name for each in (*found, *jobs)] + [
+        each["metadata"]["name"] for each in own
+    ]
+
+
+def gpus(admin: client.ApiClient) -> list[str]:
+    """What nodes can give, of those that have any."""
+    nodes = client.CoreV1Api(admin).list_node().items
+    told = [(each.status.allocatable or {}).get("nvidia.com/gpu") for each in nodes]
+    return [each for each in told if each not in (None, "0")]
+
+
+def lockstep(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "lockstep", "run", *map(str, arguments)]
+
+
+def placed(kubeconfig: Path) -> tuple[object, ...]:
+    return ("--image", "image:1", "--namespace", NAMESPACE, "--kubeconfig", kubeconfig)
+
+
+def test_an_mpijob_runs_on_every_node_and_leaves_nothing(
+    admin: client.ApiClient, connected: ApiCluster, settings: Settings
+) -> None:
+    wanted = spec("aaaa")
+    # A kubelet tells of devices with its next status.
+    until(lambda: len(gpus(admin)) == 4)
+    assert None is refusal(look(connected, settings), wanted, settings)
+    run = ClusterRun(connected, submission(wanted, settings, ["true"]), wanted.run, settings)
+    stages: list[str] = []
+    with MpiOperator(admin, NAMESPACE) as operator:
+
+        def tell(stage: str, words: str) -> None:
+            stages.append(stage)
+            if stage == "running":
+                operator.finish(run.made.name, "Succeeded")
+
+        run.create()
+        ended = run.wait(tell)
+        assert run.end()
+
+    assert (Phase.SUCCEEDED, "") == (ended.phase, ended.reason)
+    assert "running" in stages
+    assert 4 == len({each.node for each in ended.pods if each.role == "worker"})
+    assert [] == left(admin, wanted.run)
+
+
+def test_a_failed_worker_fails_the_run_and_is_named(
+    admin: client.ApiClient, connected: ApiCluster, settings: Settings
+) -> None:
+    wanted = spec("bbbb")
+    run = ClusterRun(connected, submission(wanted, settings, ["true"]), wanted.run, settings)
+    workers = [f"{run.made.name}-worker-{index}" for index in range(4)]
+    with MpiOperator(admin, NAMESPACE, scheduler="nobody") as operator:
+        run.create()
+        until(lambda: len(left(admin, wanted.run)) >= 5)
+        for name in workers:
+            operator.phase(name, "Running")
+
+        def tell(stage: str, words: str) -> None:
+            if stage == "running":
+                killed = {"exitCode": 137, "reason": "OOMKilled"}
+                operator.phase(workers[2], "Failed", terminated=killed)
+                operator.finish(run.made.name, "Failed", "launcher failed")
+
+        ended = run.wait(tell)
+        assert run.end()
+
+    assert Phase.FAILED is ended.phase
+    assert f"worker {workers[2]} ended with code 137 (OOMKilled)" in ended.reason
+    assert [] == left(admin, wanted.run)
+
+
+def test_an_image_that_cannot_be_pulled_fails_the_run_with_the_pods_reason(
+    admin: client.ApiClient, connected: ApiCluster, settings: Settings
+) -> None:
+    wanted = spec("ffff")
+    run = ClusterRun(connected, submission(wanted, settings, ["true"]), wanted.run, settings)
+    with MpiOperator(admin, NAMESPACE, scheduler="nobody") as operator:
+        run.create()
+        until(lambda: len(left(admin, wanted.run)) >= 5)
+        why = {"reason": "ImagePullBackOff", "message": "not found"}
+        operator.phase(f"{run.made.name}-worker-1", "Pending", waiting=why)
+        ended = run.wait(lambda stage, words: None)
+        assert run.end()
+
+    assert f"{run.made.name}-worker-1 cannot start: " in ended.reason
+    assert "ImagePullBackOff: not found" in ended.reason
+    assert [] == left(admin, wanted.run)
+
+
+def test_an_api_server_that_is_away_is_waited_for_and_told(
+    cluster: ControlPlane, admin: client.ApiClient, connected: ApiCluster, settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(api, "READ_SECONDS", 1.0)
+    wanted, server = spec("9999"), cluster.pids["kube-apiserver"]
+    run = ClusterRun(connected, submission(wanted, settings, ["true"]), wanted.run, settings)
+    stages: list[str] = []
+    with MpiOperator(admin, NAMESPACE, scheduler="nobody") as operator:
+
+        def tell(stage: str, words: str) -> None:
+            if stage == "waiting for the cluster":
+                os.kill(server, signal.SIGCONT)
+                operator.finish(run.made.name, "Succeeded")
+            elif not stages:
+                os.kill(server, signal.SIGSTOP)
+            stages.append(stage)
+
+        run.create()
+        try:
+            ended = run.wait(tell)
+        finally:
+            os.kill(server, signal.SIGCONT)
+        assert run.end()
+
+    assert "waiting for the cluster" in stages
+    assert Phase.SUCCEEDED is ended.phase
+    assert [] == left(admin, wanted.run)
+
+
+def test_a_run_that_is_too_large_is_refused_within_seconds_and_creates_nothing(
+    cluster: ControlPlane, admin: client.ApiClient, tmp_path: Path
+) -> None:
+    before = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    answer = subprocess.run(
+        lockstep("gpt", "--nodes", 5, "--ranks-per-node", 8, "--launcher", "kubernetes",
+                 "--device", "cuda", *placed(cluster.kubeconfig()), "--out", tmp_path / "o"),
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    took = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
+
+    assert 64 == answer.returncode, answer.stderr
+    assert "wants 5 nodes with 8 nvidia.com/gpu" in answer.stderr
+    assert not (tmp_path / "o").exists()
+    assert took < REFUSED_SECONDS
+
+
+def test_a_job_that_is_interrupted_leaves_nothing(
+    cluster: ControlPlane, admin: client.ApiClient, tmp_path: Path
+) -> None:
+    run = f"{RUNS}-eeee"
+    process = subprocess.Popen(
+        lockstep("gpt", "--launcher", "kubernetes", "--kind", "job", "--device", "cpu",
+                 *placed(cluster.kubeconfig()), "--out", tmp_path / "o", "--run-id", run,
+                 "-o", "json"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("running"):
+                break
+        pods = client.CoreV1Api(admin).list_namespaced_pod(
+            NAMESPACE, label_selector=f"lockstep.example/run={run}"
+        )
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=90)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert set(cluster.nodes) == {each.spec.node_name for each in pods.items}
+    assert 130 == process.returncode, err
+    assert "interrupted" == json.loads(out)["ending"]
+    assert "" == json.loads(out)["reason"]
+    until(lambda: not left(admin, run), 15)
+
+
+def test_a_job_that_takes_too_long_is_ended_by_the_cluster_and_told(
+    admin: client.ApiClient, connected: ApiCluster, settings: Settings
+) -> None:
+    wanted, settings = spec("cccc"), replace(settings, kind=Kind.JOB, timeout=4.0)
+    run = ClusterRun(connected, submission(wanted, settings, []), wanted.run, settings)
+    run.create()
+    ended = run.wait(lambda stage, words: None)
+
+    assert Phase.FAILED is ended.phase
+    assert "DeadlineExceeded" in ended.reason
+    assert run.end()
+    until(lambda: not left(admin, wanted.run), 15)
+
+
+def test_an_account_without_rights_is_refused_and_with_exactly_ours_it_works(
+    cluster: ControlPlane, admin: client.ApiClient, settings: Settings
+) -> None:
+    settings = replace(settings, kind=Kind.JOB)
+    wanted = spec("dddd")
+    with closing(ApiCluster(cluster.kubeconfig(ACCOUNT))) as own:
+        refused = refusal(look(own, settings), wanted, settings)
+        assert refused is not None
+        assert "may not create jobs.batch" in refused.sentence
+        grant(admin, settings)
+        until(lambda: not look(own, settings).denied, 15)
+        assert None is refusal(look(own, settings), wanted, settings)
+        run = ClusterRun(own, submission(wanted, settings, []), wanted.run, settings)
+        run.create()
+        threading.Timer(1.0, lambda: own.delete(run.made.path)).start()
+        ended = run.wait(lambda stage, words: None)
+        assert "somebody deleted" in ended.reason
+        assert not [each for each in run.logs(ended.pods).values() if "forbidden" in each]
+        assert run.end()
+    until(lambda: not left(admin, wanted.run), 15)
+
+
+def grant(admin: client.ApiClient, settings: Settings) -> None:
+    """The rights that `rights` names, and none more."""
+    roles = client.RbacAuthorizationV1Api(admin)
+    rules = [
+        {"apiGroups": [each.group], "resources": [each.resource], "verbs": [each.verb]}
+        for each in rights(settings)
+    ]
+    roles.create_namespaced_role(NAMESPACE, {"metadata": {"name": "runs"}, "rules": rules})
+    namespace, _, name = ACCOUNT.partition(":")
+    binding = {
+        "metadata": {"name": "runs"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "runs"},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+    }
+    roles.create_namespaced_role_binding(NAMESPACE, binding)
+
+
+def test_the_definition_refuses_what_the_operator_would(admin: client.ApiClient) -> None:
+    wrong = {
+        "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "wrong"},
+        "spec": {"slotsPerWorker": "one", "mpiReplicaSpecs": {"Launcher": {"template": {}}}},
+    }  # fmt: skip
+
+    with pytest.raises(ApiException, match="slotsPerWorker"):
+        client.CustomObjectsApi(admin).create_namespaced_custom_object(
+            "kubeflow.org", "v2beta1", NAMESPACE, "mpijobs", wrong
+        )

@@ -1,0 +1,181 @@
+"""`run --launcher kubernetes`: what is refused before it starts, and what is told at its end."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep import on_cluster
+from lockstep.output import CommandError, Progress
+from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
+from workloads.launchers.kubernetes import cluster_run
+from workloads.launchers.kubernetes.settings import Kind, Settings
+from workloads.spec import Layout, RunSpec
+
+Lockstep = Callable[..., Any]
+RUN = "gpt-20260101T000000-abcd"
+NAME = RUN.lower()
+SPEC = RunSpec(RUN, "gpt", Layout(2, 1, 2), 20, 0, device="cuda", pace=False)
+SETTINGS = Settings("r/lockstep-workloads:1", "r/lockstep-watch:1")
+JOB = f"/apis/kubeflow.org/v2beta1/namespaces/lockstep/mpijobs/{NAME}"
+WORDS = ("gpt", "--launcher", "kubernetes", "--image", "r/i:1")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_run, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_run, "GONE_SECONDS", 0.2)
+
+
+class Ending(FakeCluster):
+    """A cluster whose run ends by itself: two workers, a launcher with a log, a condition."""
+
+    def __init__(self, condition: str, log: str = "") -> None:
+        super().__init__({
+            NAMESPACE: {"metadata": {"name": "lockstep"}},
+            f"{NAMESPACE}/persistentvolumeclaims/lockstep-runs": claim(),
+            "/apis/kubeflow.org/v2beta1": {"resources": [{"name": "mpijobs"}]},
+            "/api/v1/nodes/a": node("a"), "/api/v1/nodes/b": node("b"),
+        })  # fmt: skip
+        self.condition, self.log = condition, log
+        self.before = set(self.objects)
+
+    def create(self, path: str, manifest: Any) -> dict[str, Any]:
+        made = super().create(path, manifest)
+        if manifest["kind"] == "MPIJob":
+            ended = {"type": self.condition, "status": "True", "message": "it ended"}
+            self.objects[JOB]["status"] = {"conditions": [ended]}
+            for index, where in enumerate("ab"):
+                self.pod(f"{NAME}-worker-{index}", node=where)
+            self.pod(f"{NAME}-launcher-x", role="launcher", node="a")
+            for pod in (f"{NAME}-worker-0", f"{NAME}-worker-1", f"{NAME}-launcher-x"):
+                log = self.log if "launcher" in pod else ""
+                self.objects[f"{NAMESPACE}/pods/{pod}/log"] = {"log": log, "metadata": {
+                    "ownerReferences": [{"uid": made["metadata"]["uid"]}], "uid": pod,
+                }}  # fmt: skip
+        return made
+
+    def read(self, path: str, **query: str) -> dict[str, Any]:
+        found = super().read(path, **query)
+        if path.endswith("/pods"):
+            found["items"] = [each for each in found["items"] if "status" in each]
+        return found
+
+
+def put(cluster: FakeCluster, out: Path, settings: Settings = SETTINGS) -> on_cluster.Answer:
+    return on_cluster.run(cluster, SPEC, settings, out, Progress())
+
+
+def test_a_run_that_succeeds_brings_its_logs_and_the_launchers_answer(tmp_path: Path) -> None:
+    answer = json.dumps({"run": RUN, "ending": "crash", "ranks": [1], "reason": "as asked"})
+    cluster = Ending("Succeeded", f"starting: 2 ranks\n{answer}\n")
+    told = put(cluster, tmp_path / "o")
+
+    assert (0, "") == (told.code, told.failure)
+    assert ("crash", [1], "as asked") == tuple(
+        told.tree[each] for each in ("ending", "ranks", "reason")
+    )
+    assert f"lockstep-runs:/{RUN}" == told.tree["archive"]
+    assert {f"{NAME}-worker-0": "a", f"{NAME}-worker-1": "b"} == told.tree["nodes"]
+    log = tmp_path / "o" / "logs" / f"{NAME}-launcher-x.ranks.log"
+    assert answer in log.read_text()
+    assert cluster.before == set(cluster.objects)
+
+
+def test_a_failed_run_tells_what_its_launcher_said(tmp_path: Path) -> None:
+    said = "the archive /runs/x cannot be written: [Errno 28] No space left on device"
+    told = put(Ending("Failed", f"lockstep: {said}\n"), tmp_path / "o")
+
+    assert 70 == told.code
+    assert f"the run {RUN} failed: it ended; {said}; logs of its pods are in" in told.failure
+
+
+def test_what_cannot_be_deleted_is_told_with_the_command_that_does(tmp_path: Path) -> None:
+    cluster = Ending("Succeeded")
+    cluster.delete = lambda path: None  # type: ignore[method-assign]
+    told = put(cluster, tmp_path / "o")
+
+    assert 70 == told.code
+    assert f"kubectl -n lockstep delete mpijobs.kubeflow.org {NAME}" in told.failure
+
+
+def test_an_interrupt_deletes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    cluster = Ending("Succeeded")
+    monkeypatch.setattr(cluster_run.ClusterRun, "wait", interrupt)
+    monkeypatch.setattr(on_cluster.signal, "signal", lambda *_: None)
+    told = put(cluster, tmp_path / "o")
+
+    assert (130, "interrupted", "") == (told.code, told.tree["ending"], told.tree["reason"])
+    assert cluster.before == set(cluster.objects)
+
+
+def test_a_namespace_that_forbids_host_paths_keeps_rings_in_the_pods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Ending("Succeeded")
+    cluster.objects[NAMESPACE]["metadata"]["labels"] = {
+        "pod-security.kubernetes.io/enforce": "restricted"
+    }
+    kept: list[Any] = []
+    create = cluster.create
+    cluster.create = lambda path, each: (kept.append(each), create(path, each))[1]  # type: ignore[method-assign]
+    put(cluster, tmp_path / "o")
+
+    assert "hostPath" not in json.dumps(kept)
+    assert "the collectors of the nodes do not see the ranks" in capsys.readouterr().err
+
+
+def test_what_can_never_be_scheduled_creates_nothing(tmp_path: Path) -> None:
+    cluster = Ending("Succeeded")
+    del cluster.objects["/api/v1/nodes/b"]
+
+    with pytest.raises(CommandError, match="wants 2 nodes with 1 "):
+        put(cluster, tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+    assert JOB not in cluster.objects
+
+
+def test_the_chain_launches_the_run_from_inside_with_all_that_was_asked() -> None:
+    chain = replace(SETTINGS, chain=True, kind=Kind.JOB, namespace="team", claim="mine")
+    words = " ".join(on_cluster.command(SPEC, chain))
+
+    assert "--launcher kubernetes" in words
+    assert "--namespace team --kind job --claim mine" in words
+    assert f"--out /runs/{RUN}.launch --run-id {RUN}" in words
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("gpt", "--launcher", "kubernetes"), 64, "needs --image"),
+        (("gpt", "--image", "i"), 64, "--image is for --launcher kubernetes or argo"),
+        (("gpt", "--namespace", "n", "--claim", "c"), 64, "--namespace and --claim are for"),
+        ((*WORDS, "--namespace", "../x"), 64, "no name on a cluster"),
+        ((*WORDS, "--claim", "A"), 64, "no name on a cluster"),
+        ((*WORDS[:-1], "a b"), 64, "is no image"),
+        ((*WORDS, "--kind", "mpijobs"), 64, "did you mean mpijob?"),
+        (("gpt", "--launcher", "argo", "--image", "i", "--kind", "job"), 64, "leave --kind job"),
+        ((*WORDS, "--timeout", "0"), 64, "--timeout 0 must be at least 1 second"),
+        ((*WORDS, "--run-id", "../x"), 64, "is no run id"),
+        ((*WORDS, "--job", "f"), 64, "--job starts nothing"),
+        ((*WORDS, "--resume", "d"), 64, "--resume reads files of this machine"),
+        ((*WORDS, "--data", "/d"), 64, "on a cluster data are synthetic"),
+        ((*WORDS, "--hostfile", "h"), 64, "--hostfile is for mpirun"),
+        ((*WORDS, "--network", "namespaces"), 64, "--network need --launcher local"),
+        ((*WORDS, "--kubeconfig", "nowhere"), 65, "the kubeconfig nowhere cannot be used"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    lockstep: Lockstep, words: tuple[str, ...], code: int, said: str
+) -> None:
+    answer = lockstep("run", *words)
+
+    assert code == answer.code, answer.err
+    assert said in answer.err
+    assert "Traceback" not in answer.err

@@ -1,0 +1,279 @@
+"""A run on a cluster from where it was submitted: how it ends, and that nothing stays."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN, FakeCluster
+from workloads.launchers.kubernetes import cluster_run
+from workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
+from workloads.launchers.kubernetes.cluster_run import ClusterRun
+from workloads.launchers.kubernetes.conditions import Phase
+from workloads.launchers.kubernetes.settings import Kind, Settings
+from workloads.launchers.kubernetes.submission import submission
+from workloads.spec import RunSpec
+
+JOB = f"/apis/kubeflow.org/v2beta1/namespaces/lockstep/mpijobs/{RUN.lower()}"
+
+
+@dataclass(slots=True)
+class Story:
+    """A clock that the pauses move, and what happens at which second."""
+
+    cluster: FakeCluster
+    happens: dict[int, Any]
+    now: float = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        before, self.now = self.now, self.now + seconds
+        for second, act in self.happens.items():
+            if before < second <= self.now:
+                act()
+
+
+@dataclass(slots=True)
+class Told:
+    """What was told, stage by stage."""
+
+    said: list[tuple[str, str]]
+
+    def __call__(self, stage: str, words: str) -> None:
+        self.said.append((stage, words))
+
+    @property
+    def stages(self) -> list[str]:
+        return list(dict.fromkeys(stage for stage, _ in self.said))
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told([])
+
+
+def started(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, happens: dict[int, Any]
+) -> ClusterRun:
+    story = Story(cluster, happens)
+    run = ClusterRun(
+        cluster, submission(spec, settings, ["true"]), RUN, settings, story.clock, story.pause
+    )
+    run.create()
+    return run
+
+
+def workers(cluster: FakeCluster) -> None:
+    for index in range(4):
+        cluster.pod(f"{RUN.lower()}-worker-{index}", node=f"gpu-{index}")
+
+
+def condition(cluster: FakeCluster, kind: str, message: str = "") -> None:
+    one = {"type": kind, "status": "True", "reason": kind, "message": message}
+    cluster.objects[JOB].setdefault("status", {}).setdefault("conditions", []).append(one)
+
+
+def lost(cluster: FakeCluster, index: int) -> None:
+    state = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    cluster.pod(
+        f"{RUN.lower()}-worker-{index}", node=f"gpu-{index}", phase="Failed",
+        containerStatuses=[{"state": state}],
+    )  # fmt: skip
+
+
+def test_a_run_that_succeeds_leaves_nothing(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    before = set(cluster.objects)
+    run = started(
+        cluster, spec, settings,
+        {4: lambda: workers(cluster), 20: lambda: condition(cluster, "Succeeded")},
+    )  # fmt: skip
+    ended = run.wait(told)
+
+    assert (Phase.SUCCEEDED, "", True) == (ended.phase, ended.reason, ended.ran)
+    assert ["waiting for pods", "running"] == told.stages
+    assert run.end()
+    assert before == set(cluster.objects)
+
+
+def test_a_failed_worker_fails_the_run_and_is_named(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    run = started(
+        cluster, spec, settings,
+        {
+            4: lambda: workers(cluster), 10: lambda: lost(cluster, 2),
+            14: lambda: condition(cluster, "Failed", "launcher failed"),
+        },
+    )  # fmt: skip
+    ended = run.wait(told)
+
+    assert Phase.FAILED is ended.phase
+    name = f"worker {RUN.lower()}-worker-2 on node gpu-2 ended with code 137 (OOMKilled)"
+    assert f"{name}; Failed: launcher failed" == ended.reason
+
+
+def test_a_lost_worker_ends_a_run_whose_operator_does_not_notice(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    vanished = f"{NAMESPACE}/pods/{RUN.lower()}-worker-1"
+    run = started(
+        cluster, spec, settings,
+        {4: lambda: workers(cluster), 10: lambda: cluster.objects.pop(vanished)},
+    )  # fmt: skip
+    ended = run.wait(told)
+
+    assert f"worker {RUN.lower()}-worker-1 on node gpu-1 is gone" == ended.reason
+    assert "failing" in told.stages
+    assert run.clock() < 10 + cluster_run.LOST_SECONDS + 6
+
+
+def test_an_image_that_cannot_be_pulled_fails_at_once_with_the_reason(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    statuses = [{"image": "r/i:1", "state": state}]
+    run = started(
+        cluster, spec, settings,
+        {6: lambda: cluster.pod("w", node="gpu-0", phase="Pending", containerStatuses=statuses)},
+    )  # fmt: skip
+    ended = run.wait(told)
+
+    assert "w on node gpu-0 cannot start: r/i:1: ImagePullBackOff: not found" == ended.reason
+    assert not ended.ran
+    assert run.clock() <= 8
+
+
+def test_a_run_that_gets_no_room_ends_after_its_start_timeout(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4"}
+    run = started(cluster, spec, replace(settings, start_timeout=60.0), {})
+    cluster.pod("w", phase="Pending", conditions=[why])
+    ended = run.wait(told)
+
+    assert "not all of its pods ran within 62 s: Unschedulable: 0/4" == ended.reason
+
+
+def test_an_operator_that_does_nothing_is_told(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    run = started(cluster, spec, settings, {})
+
+    assert run.wait(told).reason.endswith("nobody creates its pods")
+
+
+def test_a_run_that_nobody_ends_is_ended_after_its_timeout(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    run = started(
+        cluster, spec, replace(settings, timeout=100.0), {2: lambda: workers(cluster)}
+    )  # fmt: skip
+
+    assert "it took longer than --timeout 100" == run.wait(told).reason
+
+
+def test_a_run_that_somebody_deletes_has_failed(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    run = started(cluster, spec, settings, {10: lambda: cluster.delete(JOB)})
+
+    assert f"somebody deleted MPIJob {RUN.lower()}" == run.wait(told).reason
+
+
+def test_an_api_that_is_away_is_waited_for_and_told(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    run = started(
+        cluster, spec, settings,
+        {
+            2: lambda: workers(cluster), 10: lambda: cluster.fails.extend([AWAY] * 20),
+            80: lambda: condition(cluster, "Succeeded"),
+        },
+    )  # fmt: skip
+
+    assert Phase.SUCCEEDED is run.wait(told).phase
+    assert "waiting for the cluster" in told.stages
+
+
+def test_an_api_that_stays_away_is_given_up(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    run = started(cluster, spec, settings, {})
+    cluster.fails = [AWAY] * 10_000
+
+    with pytest.raises(UnreachableError, match="does not answer"):
+        run.wait(told)
+    assert cluster_run.AWAY_SECONDS <= run.clock() < cluster_run.AWAY_SECONDS + 10
+
+
+def test_rights_that_are_taken_away_end_the_waiting(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    run = started(cluster, spec, settings, {})
+    cluster.fails = [RefusedError(403, "forbidden")]
+
+    with pytest.raises(RefusedError, match="forbidden"):
+        run.wait(told)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_cannot_be_created_whole_is_not_created(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, number: int
+) -> None:
+    before = set(cluster.objects)
+    made = submission(spec, replace(settings, kind=Kind.JOB), [])
+    run = ClusterRun(cluster, made, RUN, settings)
+    create = cluster.create
+    calls = iter(range(2))
+
+    def refuse(path: str, manifest: Any) -> dict[str, Any]:
+        if next(calls) == number:
+            raise RefusedError(422, "not valid")
+        return create(path, manifest)
+
+    run.cluster = Refusing(cluster, refuse)  # type: ignore[assignment]
+    with pytest.raises(RefusedError, match="not valid"):
+        run.create()
+    assert before == set(cluster.objects)
+
+
+@dataclass(slots=True)
+class Refusing:
+    """A cluster with another way to create."""
+
+    cluster: FakeCluster
+    create: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cluster, name)
+
+
+def test_logs_are_fetched_of_every_container(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    run = started(
+        cluster, spec, settings,
+        {2: lambda: workers(cluster), 6: lambda: condition(cluster, "Succeeded")},
+    )  # fmt: skip
+    ended = run.wait(told)
+    first = f"{NAMESPACE}/pods/{RUN.lower()}-worker-0/log"
+    for pod in ended.pods:
+        cluster.objects[f"{NAMESPACE}/pods/{pod.name}/log"] = {"log": f"of {pod.name}"}
+    del cluster.objects[first]
+
+    assert {f"{RUN.lower()}-worker-{index}.ranks" for index in (1, 2, 3)} == set(
+        run.logs(ended.pods)
+    )
+
+
+def test_pods_that_do_not_end_are_told(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    run = started(cluster, spec, settings, {})
+    cluster.objects[f"{NAMESPACE}/pods/stuck"] = {"metadata": {"name": "stuck"}, "status": {}}
+
+    assert not run.end()

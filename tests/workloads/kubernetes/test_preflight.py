@@ -1,0 +1,186 @@
+"""What can never be scheduled is refused in one sentence; what only has to wait is not."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
+from workloads.launchers.kubernetes.facts import look
+from workloads.launchers.kubernetes.preflight import Refusal, refusal
+from workloads.launchers.kubernetes.quantity import parsed
+from workloads.launchers.kubernetes.settings import Kind, Settings
+from workloads.spec import Layout, RunSpec
+
+CLAIM = f"{NAMESPACE}/persistentvolumeclaims/lockstep-runs"
+
+
+def judged(cluster: FakeCluster, spec: RunSpec, settings: Settings) -> Refusal | None:
+    return refusal(look(cluster, settings), spec, settings)
+
+
+def quota(hard: dict[str, str], used: dict[str, str], **about: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "team"}, "spec": about, "status": {"hard": hard, "used": used}}
+
+
+def test_a_run_that_fits_is_not_refused(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    assert None is judged(cluster, spec, settings)
+
+
+def test_more_nodes_than_there_are(cluster: FakeCluster, spec: RunSpec, settings: Settings) -> None:
+    refused = judged(cluster, replace(spec, layout=Layout(5, 2, 10)), settings)
+
+    assert refused is not None
+    assert 64 == refused.code
+    assert "wants 5 nodes" in refused.sentence
+    assert "4 of the cluster's 4" in refused.sentence
+
+
+def test_more_gpus_than_any_node_has(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    refused = judged(cluster, replace(spec, layout=Layout(1, 16, 16)), settings)
+
+    assert refused is not None
+    assert "16 nvidia.com/gpu" in refused.sentence
+    assert "the largest has 8 nvidia.com/gpu" in refused.sentence
+    assert "--device cpu" in refused.sentence
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        node(unschedulable=True),
+        node(taints=[{"key": "lockstep.example/degraded", "effect": "NoSchedule"}]),
+        node(taints=[{"key": "nvidia.com/gpu", "effect": "NoExecute"}]),
+        node() | {"status": {"allocatable": {"nvidia.com/gpu": "8"}, "conditions": []}},
+    ],
+)
+def test_nodes_that_take_no_pods_do_not_count(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, bad: dict[str, Any]
+) -> None:
+    cluster.objects["/api/v1/nodes/n0"] = bad
+    refused = judged(cluster, spec, settings)
+
+    assert refused is not None
+    assert "1 cordoned, tainted or not ready" in refused.sentence
+
+
+def test_taints_that_runs_tolerate_count_as_none(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    taints = [
+        {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
+        {"key": "old", "effect": "PreferNoSchedule"},
+    ]
+    cluster.objects["/api/v1/nodes/n0"] = node(taints=taints)
+
+    assert None is judged(cluster, spec, settings)
+
+
+def test_a_missing_namespace_claim_or_operator_is_named(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    expected = {
+        NAMESPACE: (64, "no namespace lockstep"),
+        CLAIM: (64, "no claim lockstep-runs"),
+        "/apis/kubeflow.org/v2beta1": (69, "install the MPI Operator, or give --kind job"),
+    }
+    for path, (code, words) in expected.items():
+        kept = cluster.objects.pop(path)
+        refused = judged(cluster, spec, settings)
+        cluster.objects[path] = kept
+        assert refused is not None
+        assert code == refused.code
+        assert words in refused.sentence
+    del cluster.objects["/apis/kubeflow.org/v2beta1"]
+    assert None is judged(cluster, spec, replace(settings, kind=Kind.JOB))
+    chain = judged(cluster, spec, replace(settings, chain=True))
+    assert chain is not None
+    assert "MPIJob" in chain.sentence
+
+
+def test_missing_rights_are_named(cluster: FakeCluster, spec: RunSpec, settings: Settings) -> None:
+    cluster.denied = {"create mpijobs", "get pods"}
+    refused = judged(cluster, spec, settings)
+
+    assert refused is not None
+    assert 69 == refused.code
+    assert "may not create mpijobs.kubeflow.org, get pods/log in namespace" in refused.sentence
+
+
+@pytest.mark.parametrize(
+    ("has", "words"),
+    [
+        (claim(phase="Lost"), "has lost its volume"),
+        (claim(mode="ReadWriteOnce"), "is ReadWriteOnce, and ranks on 4 nodes write to it"),
+        (claim() | {"metadata": {"deletionTimestamp": "2026"}}, "is being deleted"),
+    ],
+)
+def test_a_claim_that_cannot_keep_the_archive_is_refused(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, has: dict[str, Any], words: str
+) -> None:
+    cluster.objects[CLAIM] = has
+    refused = judged(cluster, spec, settings)
+
+    assert refused is not None
+    assert words in refused.sentence
+
+
+def test_a_claim_of_one_node_is_enough_for_one_node(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    cluster.objects[CLAIM] = claim(mode="ReadWriteOnce", phase="Pending")
+
+    assert None is judged(cluster, replace(spec, layout=Layout(1, 2, 2)), settings)
+
+
+def test_a_quota_that_is_used_up_is_refused_with_its_numbers(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    path = f"{NAMESPACE}/resourcequotas/team"
+    what = "requests.nvidia.com/gpu"
+    cluster.objects[path] = quota({what: "8"}, {what: "2"})
+    refused = judged(cluster, spec, settings)
+
+    assert refused is not None
+    assert f"leaves 6 of 8 {what}, and the run needs 8" in refused.sentence
+    cluster.objects[path] = quota({what: "10"}, {what: "2"})
+    assert None is judged(cluster, spec, settings)
+    cluster.objects[path] = quota({"limits.memory": "1Ti"}, {})
+    refused = judged(cluster, spec, settings)
+    assert refused is not None
+    assert "LimitRange" in refused.sentence
+    cluster.objects[path] = quota({"pods": "0"}, {}, scopes=["BestEffort"])
+    assert None is judged(cluster, spec, settings)
+
+
+def test_what_may_not_be_seen_is_not_judged(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    facts = replace(look(cluster, settings), nodes=None, quotas=None, namespace=None)
+
+    assert None is refusal(facts, replace(spec, layout=Layout(400, 8, 3200)), settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("500m", Fraction(1, 2)), ("8", Fraction(8)), ("3840Mi", Fraction(3840 << 20)),
+        ("1e3", Fraction(1000)), ("2E", Fraction(2 * 10**18)), ("1.5Gi", Fraction(3 << 29)),
+        ("100k", Fraction(100_000)), ("1E2", Fraction(100)), ("5u", Fraction(5, 10**6)),
+        ("nothing", Fraction(0)), ("", Fraction(0)),
+    ],
+)  # fmt: skip
+def test_quantities_are_those_of_kubernetes(text: str, number: Fraction) -> None:
+    assert number == parsed(text)
+
+
+@given(st.one_of(st.none(), st.text(max_size=12), st.integers(), st.floats()))
+def test_no_quantity_breaks_the_look(value: object) -> None:
+    assert isinstance(parsed(value), Fraction)

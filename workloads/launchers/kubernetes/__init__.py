@@ -1,0 +1,6 @@
+"""Runs on a Kubernetes cluster: what is created there, and what becomes of it.
+
+`settings` and a RunSpec -> `mpijob`, `indexed_job` or `workflow` (manifests, from `pod`) ->
+`submission`; `facts` -> `preflight` (why it can never be scheduled); `cluster_run` waits on
+`conditions`. All of it is tested without a cluster: `api` alone speaks to one.
+"""

@@ -1,0 +1,166 @@
+"""What has become of a run: conditions of its object and its pods -> a state, with a reason.
+
+Conditions decide, never `replicaStatuses`: a job that has failed can count active ones still
+(kubeflow/mpi-operator, issue 552). Which worker failed the object does not say (issue 90); its pods
+do.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from collector.contract.kubernetes import ROLE_LABEL
+from workloads.launchers.kubernetes.names import WORKER
+
+Told = Mapping[str, Any]
+SUCCEEDED_CONDITIONS, FAILED_CONDITIONS = ("Succeeded", "Complete"), ("Failed",)
+SUCCEEDED_PHASES, FAILED_PHASES = ("Succeeded",), ("Failed", "Error")
+"""Of a Workflow, whose phase is what its API says to decide on."""
+NEVER_STARTS = (
+    "ErrImageNeverPull", "InvalidImageName", "ImagePullBackOff", "CreateContainerConfigError",
+    "CreateContainerError", "RunContainerError",
+)  # fmt: skip
+"""Reasons of a waiting container that do not pass by themselves; after ErrImagePull it is tried
+once more."""
+SHOWN = 300
+
+
+class Phase(StrEnum):
+    """Where a run stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod of a run.
+
+    Attributes:
+        node: Empty = not placed yet.
+        waits_for: Why it does not run yet.
+        hopeless: It waits for what does not come by itself.
+        failed: How it failed; empty = it did not.
+        containers: Their names.
+    """
+
+    name: str
+    role: str
+    node: str
+    phase: str
+    waits_for: str = ""
+    hopeless: bool = False
+    failed: str = ""
+    containers: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Its name and node."""
+        return f"{self.name} on node {self.node}" if self.node else self.name
+
+
+def ended(whole: Told) -> tuple[Phase, str] | None:
+    """How the object of a run says that it ended; None = it did not."""
+    status = whole.get("status") or {}
+    for one in status.get("conditions") or ():
+        if one.get("status") == "True" and one.get("type") in FAILED_CONDITIONS:
+            return Phase.FAILED, _words(one.get("reason"), one.get("message"))
+    for one in status.get("conditions") or ():
+        if one.get("status") == "True" and one.get("type") in SUCCEEDED_CONDITIONS:
+            return Phase.SUCCEEDED, ""
+    if status.get("phase") in SUCCEEDED_PHASES:
+        return Phase.SUCCEEDED, ""
+    if status.get("phase") in FAILED_PHASES:
+        return Phase.FAILED, _words(status.get("phase"), status.get("message"))
+    return None
+
+
+def pod(told: Told) -> Pod:
+    """A pod by what the API says of it."""
+    about, status = told.get("metadata") or {}, told.get("status") or {}
+    labels = about.get("labels") or {}
+    waits_for, hopeless = _waiting(status)
+    spec = told.get("spec") or {}
+    return Pod(
+        name=str(about.get("name", "")),
+        role=str(labels.get(ROLE_LABEL, "")),
+        node=str(spec.get("nodeName") or ""),
+        phase=str(status.get("phase", "Pending")),
+        waits_for=waits_for,
+        hopeless=hopeless,
+        failed=_failure(status),
+        containers=tuple(str(each.get("name")) for each in spec.get("containers") or ()),
+    )
+
+
+def trouble(pods: Sequence[Pod]) -> str:
+    """The pods that failed, in words; empty = none."""
+    return "; ".join(
+        f"{each.role or 'pod'} {each.place} {each.failed}" for each in pods if each.failed
+    )
+
+
+def waits(pods: Sequence[Pod]) -> str:
+    """Why not all run yet: the first reason, and how many pods have it."""
+    reasons = [each.waits_for for each in pods if each.waits_for]
+    if not reasons:
+        return ""
+    others = len(reasons) - 1
+    return f"{reasons[0]}{f' (and {others} more)' if others else ''}"
+
+
+def running(pods: Sequence[Pod], workers: int) -> bool:
+    """Whether every worker runs, or has done so."""
+    roles = [each for each in pods if each.role == WORKER or not workers]
+    up = [each for each in roles if each.phase in ("Running", "Succeeded")]
+    return len(up) >= max(1, workers)
+
+
+def gone(known: Mapping[str, Pod], pods: Sequence[Pod]) -> list[Pod]:
+    """Workers that were there and are not: somebody evicted them, or their node vanished."""
+    there = {each.name for each in pods}
+    return [each for name, each in known.items() if name not in there and each.role == WORKER]
+
+
+def _waiting(status: Told) -> tuple[str, bool]:
+    for one in _containers(status):
+        state = (one.get("state") or {}).get("waiting") or {}
+        reason = state.get("reason", "")
+        if reason in NEVER_STARTS:
+            return f"{one.get('image', 'the image')}: {_words(reason, state.get('message'))}", True
+    if status.get("phase", "Pending") != "Pending":
+        return "", False
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return _words(one.get("reason"), one.get("message")), False
+    for one in _containers(status):
+        state = (one.get("state") or {}).get("waiting") or {}
+        if state:
+            return _words(state.get("reason"), state.get("message")), False
+    return "it starts", False
+
+
+def _failure(status: Told) -> str:
+    for one in _containers(status):
+        last = (one.get("state") or {}).get("terminated") or {}
+        code = last.get("exitCode", 0)
+        if code:
+            why = last.get("reason", "")
+            return f"ended with code {code}{f' ({why})' if why not in ('', 'Error') else ''}"
+    if status.get("phase") == "Failed":
+        return f"failed: {_words(status.get('reason'), status.get('message')) or 'nobody says why'}"
+    return ""
+
+
+def _containers(status: Told) -> list[Told]:
+    return [
+        *(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())
+    ]  # fmt: skip
+
+
+def _words(reason: object, message: object) -> str:
+    text = ": ".join(str(each) for each in (reason, message) if each)
+    return " ".join(text.split())[:SHOWN]

@@ -1,0 +1,108 @@
+"""What a cluster tells before a run is put onto it; `look` asks, preflight.py judges.
+
+Whoever submits may not be allowed to see all of it: what may not be seen is None, and not judged.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workloads.launchers.kubernetes.cluster import Cluster, RefusedError
+from workloads.launchers.kubernetes.names import CLAIM, QUOTA, Resource
+from workloads.launchers.kubernetes.settings import Settings
+from workloads.launchers.kubernetes.submission import Right, kinds, rights
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+ENFORCED_LABEL = "pod-security.kubernetes.io/enforce"
+FORBIDDEN, MISSING = 403, 404
+
+Told = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of a cluster and one namespace of it.
+
+    Attributes:
+        namespace: None = may not be seen; empty = there is none.
+        unknown: Kinds of objects of the run that the API does not have.
+        denied: Rights that are missing.
+        claim: Empty = there is none.
+        quotas: Of the namespace.
+        nodes: Of the cluster.
+    """
+
+    namespace: Told | None = None
+    unknown: tuple[Resource, ...] = ()
+    denied: tuple[Right, ...] = ()
+    claim: Told | None = None
+    quotas: tuple[Told, ...] | None = None
+    nodes: tuple[Told, ...] | None = None
+
+    @property
+    def enforced(self) -> str:
+        """The Pod Security profile of the namespace; empty = none, or not known."""
+        return str(_metadata(self.namespace).get("labels", {}).get(ENFORCED_LABEL, ""))
+
+    @property
+    def allows_host_paths(self) -> bool:
+        """Whether pods may mount folders of the node."""
+        return self.enforced not in ("baseline", "restricted")
+
+
+def look(cluster: Cluster, settings: Settings) -> Facts:
+    """Ask the API; a dozen small questions.
+
+    Raises:
+        ClusterError: It does not answer, or does not know us.
+    """
+    namespace = settings.namespace
+    return Facts(
+        namespace=_one(cluster, f"/api/v1/namespaces/{namespace}"),
+        unknown=tuple(kind for kind in kinds(settings) if not _served(cluster, kind)),
+        denied=tuple(
+            right for right in rights(settings) if not _allowed(cluster, namespace, right)
+        ),
+        claim=_one(cluster, CLAIM.path(namespace, settings.claim)),
+        quotas=_all(cluster, QUOTA.path(namespace)),
+        nodes=_all(cluster, "/api/v1/nodes"),
+    )
+
+
+def _one(cluster: Cluster, path: str) -> Told | None:
+    try:
+        return cluster.read(path)
+    except RefusedError as error:
+        if error.status == MISSING:
+            return {}
+        if error.status == FORBIDDEN:
+            return None
+        raise
+
+
+def _all(cluster: Cluster, path: str) -> tuple[Told, ...] | None:
+    found = _one(cluster, path)
+    return None if found is None else tuple(found.get("items") or ())
+
+
+def _served(cluster: Cluster, resource: Resource) -> bool:
+    known: Iterable[Told] = (_one(cluster, resource.group_path) or {}).get("resources") or ()
+    return any(each.get("name") == resource.plural for each in known)
+
+
+def _allowed(cluster: Cluster, namespace: str, right: Right) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    asked = {"namespace": namespace, "verb": right.verb, "group": right.group, "resource": resource}
+    if subresource:
+        asked["subresource"] = subresource
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    return bool(cluster.create(REVIEWS, review).get("status", {}).get("allowed"))
+
+
+def _metadata(told: Told | None) -> Told:
+    metadata: Told = (told or {}).get("metadata") or {}
+    return metadata

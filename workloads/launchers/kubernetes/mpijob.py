@@ -1,0 +1,99 @@
+"""A run as an MPIJob v2beta1 of the MPI Operator: workers wait at sshd, one launcher runs mpirun.
+
+The launcher is `lockstep run --launcher mpirun` itself: it records the collectors of the workers
+and writes the archive onto the claim. Two things there are known to go wrong without a word, and
+are told here: Open MPI 5 takes no notice of the host file that the operator names in variables of
+Open MPI 4 (kubeflow/mpi-operator, issue 842), so mpirun is given the file, and every rank checks
+how many there are on how many hosts (workloads/joining/meeting.py).
+
+Fields: https://github.com/kubeflow/mpi-operator, pkg/apis/kubeflow/v2beta1/types.go.
+"""
+
+from collections.abc import Sequence
+
+from workloads.launchers.kubernetes.names import LAUNCHER, MPIJOB, RANKS, object_name
+from workloads.launchers.kubernetes.pod import (
+    RAS_PORT,
+    RINGS_FOLDER,
+    Manifest,
+    metadata,
+    single,
+    worker,
+)
+from workloads.launchers.kubernetes.settings import Settings
+from workloads.spec import RunSpec
+
+HOSTFILE = "/etc/mpi/hostfile"
+HOME = "/home/mpiuser"
+SSH_PORT = 2222
+"""Of an sshd that is not root, as in the operator's own images."""
+MEETING_PORT = 29500
+KEPT_SECONDS = 3600
+"""A finished MPIJob is removed by the cluster after that, where nobody else did."""
+MPI_VARIABLES = {
+    "LOCKSTEP_DIR": RINGS_FOLDER,
+    # One value for all hosts, so it is no pod's own address: RAS listens on all of a pod's.
+    "NCCL_RAS_ADDR": f"0.0.0.0:{RAS_PORT}",
+    "PRTE_MCA_plm_ssh_args": "-o ConnectionAttempts=10",
+    "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
+}
+
+
+def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manifest:
+    """The MPIJob.
+
+    Args:
+        command: What the launcher runs, with HOSTFILE as its host file.
+    """
+    name = object_name(spec.run)
+    variables = {
+        **MPI_VARIABLES,
+        # Where rank 0 is, by the operator's own name for it: ranks meet without mpi4py, too.
+        "MASTER_ADDR": f"{name}-worker-0.{name}.{settings.namespace}.svc",
+        "MASTER_PORT": str(MEETING_PORT),
+    }
+    launcher: Manifest = {
+        "name": LAUNCHER,
+        "command": list(command),
+        "env": [{"name": each, "value": value} for each, value in variables.items()],
+    }
+    sshd: Manifest = {
+        "name": RANKS,
+        "command": ["/usr/sbin/sshd"],
+        "args": ["-De", "-f", f"{HOME}/.sshd_config"],
+        "ports": [{"name": "ssh", "containerPort": SSH_PORT}],
+        "readinessProbe": {"tcpSocket": {"port": SSH_PORT}, "periodSeconds": 2},
+    }
+    return {
+        "apiVersion": MPIJOB.api_version,
+        "kind": MPIJOB.kind,
+        "metadata": metadata(spec, settings),
+        "spec": {
+            "slotsPerWorker": spec.layout.ranks_per_node,
+            "runLauncherAsWorker": False,
+            # Otherwise it fails until sshd answers everywhere, and counts as failed.
+            "launcherCreationPolicy": "WaitForWorkersReady",
+            "mpiImplementation": "OpenMPI",
+            "sshAuthMountPath": f"{HOME}/.ssh",
+            "runPolicy": {
+                # Frees the GPUs at once; the launcher and what failed stay for their logs.
+                "cleanPodPolicy": "Running",
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": round(settings.timeout),
+                "ttlSecondsAfterFinished": KEPT_SECONDS,
+                "suspend": False,
+            },
+            "mpiReplicaSpecs": {
+                "Launcher": {
+                    "replicas": 1,
+                    "restartPolicy": "Never",
+                    "template": single(spec, settings, LAUNCHER, launcher),
+                },
+                "Worker": {
+                    "replicas": spec.layout.nodes,
+                    "restartPolicy": "Never",
+                    "template": worker(spec, settings, sshd, sidecar=True),
+                },
+            },
+        },
+    }

@@ -1,0 +1,82 @@
+"""What objects of a run are called, and where the API has them.
+
+Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (DNS labels), the
+MPIJob API v2beta1 of https://github.com/kubeflow/mpi-operator, and Argo's
+https://argo-workflows.readthedocs.io/en/latest/fields/.
+"""
+
+import re
+from dataclasses import dataclass
+
+from collector.contract.kubernetes import ROLE_LABEL, RUN_LABEL
+
+MPI_JOB_LABEL = "training.kubeflow.org/job-name"
+WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
+JOB_INDEX = "batch.kubernetes.io/job-completion-index"
+LAUNCHER, WORKER, STEP = "launcher", "worker", "step"
+"""Roles of pods; ROLE_LABEL says them."""
+RANKS, COLLECTOR = "ranks", "collector"
+"""Containers of a worker."""
+FULL_RUN = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
+"""With `-worker-999` behind it, a DNS label of at most 63 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object.
+
+    Attributes:
+        group: Of its API; empty = core.
+        plural: As the API's paths and RBAC have it.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+
+    @property
+    def api_version(self) -> str:
+        """As a manifest says it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_path(self) -> str:
+        """Where the API says what it serves of this version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """Of all in a namespace, or of one."""
+        whole = f"{self.group_path}/namespaces/{namespace}/{self.plural}"
+        return f"{whole}/{name}" if name else whole
+
+
+MPIJOB = Resource("kubeflow.org", "v2beta1", "MPIJob", "mpijobs")
+JOB = Resource("batch", "v1", "Job", "jobs")
+WORKFLOW = Resource("argoproj.io", "v1alpha1", "Workflow", "workflows")
+SERVICE = Resource("", "v1", "Service", "services")
+POD = Resource("", "v1", "Pod", "pods")
+CLAIM = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+QUOTA = Resource("", "v1", "ResourceQuota", "resourcequotas")
+
+
+def object_name(run: str) -> str:
+    """What the API calls a run: its id in lower case."""
+    return run.lower()
+
+
+def labels(run: str, role: str = "") -> dict[str, str]:
+    """On everything that a run creates."""
+    told = {"app.kubernetes.io/part-of": "lockstep", RUN_LABEL: run}
+    return {**told, ROLE_LABEL: role} if role else told
+
+
+def selector(run: str) -> str:
+    """Selects every object of a run."""
+    return f"{RUN_LABEL}={run}"
+
+
+def stop_command(resource: Resource, namespace: str, name: str) -> str:
+    """What a person types to end a run by hand."""
+    full = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    return f"kubectl -n {namespace} delete {full} {name}"

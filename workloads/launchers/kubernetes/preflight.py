@@ -1,0 +1,198 @@
+"""Why a run can never be scheduled, in one sentence; what must only wait for room is not refused.
+
+Only what a cluster has in all counts, not what is free now: others' runs end.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from collector.contract.kubernetes import GPU_RESOURCE
+from collector.contract.words import ExitCode
+from workloads.launchers.kubernetes.facts import Facts
+from workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW
+from workloads.launchers.kubernetes.pod import LAUNCHER_RESOURCES, resources
+from workloads.launchers.kubernetes.quantity import parsed, told
+from workloads.launchers.kubernetes.settings import Settings
+from workloads.spec import RunSpec
+
+INSTALL = {
+    MPIJOB: "install the MPI Operator, or give --kind job",
+    WORKFLOW: "install Argo Workflows, or give --launcher kubernetes",
+}
+Node = Mapping[str, Any]
+Need = Mapping[str, Fraction]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why not, with the exit code of DESIGN 3.2."""
+
+    code: int
+    sentence: str
+
+
+def refusal(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
+    """The first thing that is in the way; None = nothing that is known."""
+    for check in (
+        _namespace(facts, settings),
+        _served(facts),
+        _rights(facts, settings),
+        _claim(facts, spec, settings),
+        _quotas(facts, spec, settings),
+        _room(facts, spec),
+    ):
+        if check is not None:
+            return check
+    return None
+
+
+def _namespace(facts: Facts, settings: Settings) -> Refusal | None:
+    if facts.namespace is None or facts.namespace:
+        return None
+    return Refusal(
+        ExitCode.USAGE,
+        f"the cluster has no namespace {settings.namespace}; give --namespace, or create it",
+    )
+
+
+def _served(facts: Facts) -> Refusal | None:
+    if not facts.unknown:
+        return None
+    resource = facts.unknown[0]
+    hint = INSTALL.get(resource, "a Kubernetes of 1.24 or later has it")
+    return Refusal(
+        ExitCode.UNREACHABLE,
+        f"the cluster knows no {resource.kind} ({resource.api_version}); {hint}",
+    )
+
+
+def _rights(facts: Facts, settings: Settings) -> Refusal | None:
+    if not facts.denied:
+        return None
+    return Refusal(
+        ExitCode.UNREACHABLE,
+        f"this account may not {', '.join(map(str, facts.denied))} in namespace"
+        f" {settings.namespace}; give it the role lockstep-runs of the chart there",
+    )
+
+
+def _claim(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
+    claim = facts.claim
+    if claim is None:
+        return None
+    name = f"the claim {settings.claim} in namespace {settings.namespace}"
+    if not claim:
+        return Refusal(
+            ExitCode.USAGE,
+            f"there is no claim {settings.claim} in namespace {settings.namespace}, which would"
+            " keep the archive; give --claim, or create it",
+        )
+    if claim.get("metadata", {}).get("deletionTimestamp"):
+        return Refusal(ExitCode.USAGE, f"{name} is being deleted; give another by --claim")
+    if claim.get("status", {}).get("phase") == "Lost":
+        return Refusal(ExitCode.USAGE, f"{name} has lost its volume; give another by --claim")
+    modes = claim.get("spec", {}).get("accessModes") or ()
+    if spec.layout.nodes > 1 and "ReadWriteMany" not in modes:
+        return Refusal(
+            ExitCode.USAGE,
+            f"{name} is {' and '.join(modes) or 'without access modes'}, and ranks on"
+            f" {spec.layout.nodes} nodes write to it; give one that is ReadWriteMany by --claim",
+        )
+    return None
+
+
+def _quotas(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
+    whole = _whole(spec)
+    for quota in facts.quotas or ():
+        about = quota.get("spec", {})
+        if about.get("scopes") or about.get("scopeSelector"):
+            continue  # of some pods only, and not known of which
+        status = quota.get("status", {})
+        name = quota.get("metadata", {}).get("name")
+        used = status.get("used") or {}
+        for what, most in (status.get("hard") or about.get("hard") or {}).items():
+            needed = whole.get(what.removeprefix("requests."))
+            if what.startswith("limits.") and what != f"limits.{GPU_RESOURCE}":
+                return Refusal(
+                    ExitCode.UNREACHABLE,
+                    f"the quota {name} of namespace {settings.namespace} wants {what} of every pod,"
+                    " and runs set none; add a LimitRange with defaults there",
+                )
+            left = parsed(most) - parsed(used.get(what, "0"))
+            if needed is not None and needed > left:
+                return Refusal(
+                    ExitCode.UNREACHABLE,
+                    f"the quota {name} of namespace {settings.namespace} leaves {told(left)} of"
+                    f" {told(parsed(most))} {what}, and the run needs {told(needed)}; ask for fewer"
+                    " --nodes or --ranks-per-node, or wait until others have ended",
+                )
+    return None
+
+
+def _room(facts: Facts, spec: RunSpec) -> Refusal | None:
+    if facts.nodes is None:
+        return None
+    per_node = _need(resources(spec)["requests"])
+    usable = [node for node in facts.nodes if _usable(node, gpu=spec.device == "cuda")]
+    fitting = [node for node in usable if _fits(node, per_node)]
+    layout = spec.layout
+    if len(fitting) >= layout.nodes:
+        return None
+    asked = " and ".join(f"{told(much)} {what}" for what, much in per_node.items())
+    out = len(facts.nodes) - len(usable)
+    most = _most(usable, GPU_RESOURCE if spec.device == "cuda" else "cpu")
+    return Refusal(
+        ExitCode.USAGE,
+        f"the run wants {layout.nodes} node{'s' if layout.nodes > 1 else ''} with {asked} each, and"
+        f" {len(fitting)} of the cluster's {len(facts.nodes)} can give that"
+        f"{f' ({out} cordoned, tainted or not ready)' if out else ''}; {most}; ask for fewer"
+        " --nodes or --ranks-per-node"
+        f"{', or give --device cpu' if spec.device == 'cuda' and not fitting else ''}",
+    )
+
+
+def _most(nodes: Iterable[Node], what: str) -> str:
+    most = max((parsed(_allocatable(node).get(what, "0")) for node in nodes), default=Fraction(0))
+    return f"the largest has {told(most)} {what}"
+
+
+def _usable(node: Node, *, gpu: bool) -> bool:
+    """Whether pods of a run may come there: it is ready, not cordoned, and without foreign taints.
+
+    Runs tolerate one taint, that of GPU nodes against pods that need none.
+    """
+    about = node.get("spec", {})
+    if about.get("unschedulable"):
+        return False
+    for taint in about.get("taints") or ():
+        tolerated = gpu and taint.get("key") == GPU_RESOURCE and taint.get("effect") == "NoSchedule"
+        if taint.get("effect") != "PreferNoSchedule" and not tolerated:
+            return False
+    conditions = node.get("status", {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _fits(node: Node, need: Need) -> bool:
+    has = _allocatable(node)
+    return all(parsed(has.get(what, "0")) >= much for what, much in need.items())
+
+
+def _allocatable(node: Node) -> Mapping[str, Any]:
+    allocatable: Mapping[str, Any] = node.get("status", {}).get("allocatable") or {}
+    return allocatable
+
+
+def _need(requests: Mapping[str, str]) -> Need:
+    return {what: parsed(much) for what, much in requests.items()}
+
+
+def _whole(spec: RunSpec) -> Need:
+    """Of all pods of the run."""
+    nodes, each = spec.layout.nodes, _need(resources(spec)["requests"])
+    launcher = _need(LAUNCHER_RESOURCES["requests"])
+    whole = {what: nodes * much for what, much in each.items()}
+    for what, much in launcher.items():
+        whole[what] = whole.get(what, Fraction(0)) + much
+    return {**whole, "pods": Fraction(nodes + 1)}

@@ -1,0 +1,41 @@
+"""How a run is put onto a cluster: everything that RunSpec does not say."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from collector.contract.kubernetes import NAMESPACE, RUNS_ACCOUNT
+
+DEFAULT_CLAIM = RUNS_ACCOUNT
+"""The claim of the chart; its name is the account's."""
+
+
+class Kind(StrEnum):
+    """What starts the ranks there."""
+
+    MPIJOB = "mpijob"
+    JOB = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Of one run.
+
+    Attributes:
+        image: Of every pod, with the extras `workloads`, `collector` and `kubernetes`.
+        analyzer_image: Of the steps after the run in a Workflow, with the extra `analyzer`.
+        claim: PersistentVolumeClaim that keeps archive, logs and checkpoints, at `/runs`.
+        chain: The run, its analysis and its report, as a Workflow.
+        timeout: Seconds after which the cluster itself ends the run.
+        start_timeout: Seconds within which every pod must run.
+        host_rings: Whether rings lie on the node, where its DaemonSet reads them; else in the pod.
+    """
+
+    image: str
+    analyzer_image: str = ""
+    namespace: str = NAMESPACE
+    kind: Kind = Kind.MPIJOB
+    claim: str = DEFAULT_CLAIM
+    chain: bool = False
+    timeout: float = 3600.0
+    start_timeout: float = 300.0
+    host_rings: bool = True

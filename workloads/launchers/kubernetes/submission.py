@@ -1,0 +1,99 @@
+"""What a run creates on a cluster, in order, and what it needs the right to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workloads.launchers.kubernetes import indexed_job, mpijob, workflow
+from workloads.launchers.kubernetes.names import (
+    CLAIM,
+    JOB,
+    MPIJOB,
+    POD,
+    SERVICE,
+    WORKFLOW,
+    Resource,
+    object_name,
+    stop_command,
+)
+from workloads.launchers.kubernetes.pod import Manifest
+from workloads.launchers.kubernetes.settings import Kind, Settings
+from workloads.spec import RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One thing that must be allowed in the namespace; a subresource stands behind a slash."""
+
+    verb: str
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Everything of a run.
+
+    Attributes:
+        resource: Of the one object that owns all others: with it, all go.
+        whole: Its manifest.
+        owned: What is created after it, with the resource of each.
+        workers: Pods with ranks that will be there; 0 = others start them (a Workflow).
+    """
+
+    resource: Resource
+    namespace: str
+    name: str
+    whole: Manifest
+    owned: tuple[tuple[Resource, Manifest], ...] = ()
+    workers: int = 0
+
+    @property
+    def path(self) -> str:
+        """Of the object that owns all others."""
+        return self.resource.path(self.namespace, self.name)
+
+    @property
+    def stop_command(self) -> str:
+        """What a person types to end it by hand."""
+        return stop_command(self.resource, self.namespace, self.name)
+
+
+def submission(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Submission:
+    """What is created.
+
+    Args:
+        command: What the launcher of an MPIJob, or the first step of a Workflow, runs.
+    """
+    place = (settings.namespace, object_name(spec.run))
+    nodes = spec.layout.nodes
+    if settings.chain:
+        return Submission(WORKFLOW, *place, workflow.manifest(spec, settings, command))
+    if settings.kind is Kind.MPIJOB:
+        return Submission(
+            MPIJOB, *place, mpijob.manifest(spec, settings, command), workers=nodes
+        )  # fmt: skip
+    service = (SERVICE, indexed_job.service(spec, settings))
+    return Submission(JOB, *place, indexed_job.job(spec, settings), (service,), nodes)
+
+
+def kinds(settings: Settings) -> tuple[Resource, ...]:
+    """What the cluster must know; the first owns all else."""
+    run = MPIJOB if settings.kind is Kind.MPIJOB else JOB
+    return (WORKFLOW, run) if settings.chain else (run,)
+
+
+def rights(settings: Settings) -> tuple[Right, ...]:
+    """What the account that submits must be allowed, and what the chart's role grants."""
+    resource, *_ = kinds(settings)
+    needed = [Right(verb, resource.group, resource.plural) for verb in ("create", "get", "delete")]
+    if resource is JOB:
+        needed.append(Right("create", SERVICE.group, SERVICE.plural))
+    return (
+        *needed,
+        Right("list", POD.group, POD.plural),
+        Right("get", POD.group, f"{POD.plural}/log"),
+        Right("get", CLAIM.group, CLAIM.plural),
+    )

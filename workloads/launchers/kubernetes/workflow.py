@@ -1,0 +1,107 @@
+"""The whole chain as an Argo Workflow: the run, its analysis, its report.
+
+The run is a step of ours that waits on conditions, not a resource template: Argo's conditions of
+success cannot look into `status.conditions` (argo-workflows, issue 7143). On exit, whatever the
+end, the object of the run is deleted.
+
+Fields: https://argo-workflows.readthedocs.io/en/latest/fields/.
+"""
+
+from collections.abc import Sequence
+
+from collector.contract.kubernetes import RUNS_ACCOUNT
+from collector.contract.words import ExitCode
+from workloads.launchers.kubernetes.mpijob import KEPT_SECONDS
+from workloads.launchers.kubernetes.names import (
+    JOB,
+    MPIJOB,
+    STEP,
+    WORKFLOW,
+    labels,
+    object_name,
+)
+from workloads.launchers.kubernetes.pod import (
+    LAUNCHER_RESOURCES,
+    RESTRICTED,
+    RUNS_FOLDER,
+    Manifest,
+    archive_folder,
+    claim_volume,
+    metadata,
+    pod_security,
+)
+from workloads.launchers.kubernetes.settings import Kind, Settings
+from workloads.spec import RunSpec
+
+CHAIN = "chain"
+STEPS = ("run", "analyze", "report")
+CLEAN_UP = "clean-up"
+HOME = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - libraries keep caches there; ours is nobody's
+ON_TOP_SECONDS = 1800.0
+"""Of the chain beyond the run: pods that start, analysis, report."""
+
+
+def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manifest:
+    """The Workflow.
+
+    Args:
+        command: What launches the run from inside the cluster and waits for it.
+    """
+    folder = archive_folder(spec)
+    # A verdict is no failure of the step: 1, 2 and 3 are what analyze found out.
+    analyze = f'lockstep analyze "$0"; code=$?; [ $code -le {ExitCode.UNKNOWN} ] || exit $code'
+    templates = (
+        _step("run", settings.image, command),
+        _step("analyze", settings.analyzer_image, ("sh", "-c", analyze, folder)),
+        _step("report", settings.analyzer_image, ("lockstep", "report", folder)),
+        _clean_up(spec, settings),
+    )
+    return {
+        "apiVersion": WORKFLOW.api_version,
+        "kind": WORKFLOW.kind,
+        "metadata": metadata(spec, settings),
+        "spec": {
+            "entrypoint": CHAIN,
+            "onExit": CLEAN_UP,
+            "serviceAccountName": RUNS_ACCOUNT,
+            # For the step `run`, and for the container that Argo puts beside every step.
+            "automountServiceAccountToken": True,
+            "activeDeadlineSeconds": round(settings.timeout + ON_TOP_SECONDS),
+            "ttlStrategy": {"secondsAfterCompletion": KEPT_SECONDS},
+            "podMetadata": {"labels": labels(spec.run, STEP)},
+            "securityContext": pod_security(),
+            "volumes": [claim_volume(settings)],
+            "templates": [
+                {"name": CHAIN, "steps": [[{"name": name, "template": name}] for name in STEPS]},
+                *templates,
+            ],
+        },
+    }
+
+
+def _clean_up(spec: RunSpec, settings: Settings) -> Manifest:
+    """Deletes what the step `run` created, if it is still there (Argo adds --ignore-not-found)."""
+    resource = MPIJOB if settings.kind is Kind.MPIJOB else JOB
+    plural = f"{resource.plural}.{resource.group}"
+    return {
+        "name": CLEAN_UP,
+        "resource": {
+            "action": "delete",
+            "flags": [plural, object_name(spec.run), f"--namespace={settings.namespace}"],
+        },
+    }
+
+
+def _step(name: str, image: str, command: Sequence[str]) -> Manifest:
+    return {
+        "name": name,
+        "container": {
+            "name": "main",
+            "image": image,
+            "command": list(command),
+            "env": [HOME],
+            "resources": LAUNCHER_RESOURCES,
+            "securityContext": RESTRICTED,
+            "volumeMounts": [{"name": "runs", "mountPath": RUNS_FOLDER}],
+        },
+    }
