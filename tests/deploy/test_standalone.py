@@ -11,6 +11,7 @@ import yaml
 
 from collector.config import DEFAULT_LISTEN
 from collector.flags import FLAGS
+from lockstep.dashboard_program import STOP_SECONDS
 from tests.deploy.standalone import FILES, SERVICES, Standalone, changed, command, documented
 
 LOOPBACK = re.compile(r"127\.0\.0\.1:\d+")
@@ -115,6 +116,13 @@ def test_the_dashboard_has_the_options_of_its_service(tmp_path) -> None:
     told = run(sys.executable, "-m", "lockstep", "dashboard", "--help")
 
     assert [] == [each for each in words if each.startswith("--") and each not in told]
+
+
+def test_the_dashboard_may_end_its_server_in_its_own_time() -> None:
+    (path,) = [each for each in SERVICES if each.stem == "lockstep-dashboard"]
+    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)s$", path.read_text(), re.MULTILINE)
+
+    assert int(seconds) > STOP_SECONDS
 
 
 def test_a_collector_that_another_machine_scrapes_is_told_where_to_listen() -> None:

@@ -1,0 +1,186 @@
+"""What pods of the chart may do, and what they may not."""
+
+from typing import Any
+
+import pytest
+
+from collector.contract import kubernetes as names
+from lockstep.cluster_options import DEFAULT_CLAIM
+from tests.deploy.chart.chart import key, objects, part, pods, render, values_files
+from tests.deploy.chart.pod_security import violations
+from workloads.launchers.kubernetes.pod import RINGS_FOLDER
+
+MATRIX = values_files()
+PRIVILEGED = ("collector", "tuning")
+"""Parts that live in the namespace of their own, which allows everything."""
+COLLECTOR = "lockstep-collector"
+
+
+def collector(values: dict[str, Any]) -> dict[str, Any]:
+    [manifest] = render({"collector": values})["collector-daemonset.yaml"]
+    return manifest["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_all_but_collector_and_tuning_fit_the_restricted_profile(name: str):
+    for manifest, template in pods(objects(MATRIX[name])):
+        if part(manifest) not in PRIVILEGED:
+            assert [] == violations(template), key(manifest)
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_what_does_not_fit_is_alone_in_a_namespace_that_says_so(name: str):
+    manifests = objects(MATRIX[name])
+    homes = {each["metadata"]["namespace"]: part(each) in PRIVILEGED for each, _ in pods(manifests)}
+    spaces = {each["metadata"]["name"]: each for each in manifests if each["kind"] == "Namespace"}
+
+    for each, _ in pods(manifests):
+        assert homes[each["metadata"]["namespace"]] == (part(each) in PRIVILEGED)
+    for space in spaces.values():
+        assert "privileged" == space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+        assert homes[space["metadata"]["name"]]
+
+
+def test_the_collector_lacks_of_the_profile_nothing_but_its_two_folders_of_the_node():
+    [(_, template)] = pods(render()["collector-daemonset.yaml"])
+
+    assert ["volume sys: hostPath", "volume rings: hostPath"] == violations(template)
+
+
+def test_the_collector_reads_the_node_and_writes_nothing_there():
+    spec = collector({})
+    [container] = spec["containers"]
+    mounts = {one["name"]: one for one in container["volumeMounts"]}
+    of_node = {one["name"]: one["hostPath"] for one in spec["volumes"] if "hostPath" in one}
+
+    assert {"sys": {"path": "/sys"},
+            "rings": {"path": "/run/lockstep", "type": "DirectoryOrCreate"}} == of_node  # fmt: skip
+    assert all(mounts[name]["readOnly"] for name in of_node)
+    assert {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    } == container["securityContext"]  # fmt: skip
+    assert {
+        "runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    } == spec["securityContext"]  # fmt: skip
+    assert (False, False, False) == (
+        spec["hostNetwork"], spec["hostPID"], spec["automountServiceAccountToken"],
+    )  # fmt: skip
+    assert "runtimeClassName" not in spec
+
+
+def test_the_collector_runs_on_every_node_and_stays_on_tainted_ones():
+    spec = collector({})
+
+    assert [{"operator": "Exists"}] == spec["tolerations"]
+    assert "system-node-critical" == spec["priorityClassName"]
+    assert "nodeSelector" not in spec
+
+
+@pytest.mark.parametrize(("values", "more"), [
+    ({"hostPID": True}, ["hostPID"]),
+    ({"podResources": True},
+     ["volume pod-resources: hostPath", "runAsNonRoot is not true", "runAsUser 0"]),
+    ({"nvml": {"enabled": True}}, []),
+    ({"dcgmExporter": {"enabled": True}}, []),
+])  # fmt: skip
+def test_what_a_source_needs_more_is_asked_for_and_is_no_more_than_that(values, more):
+    [(_, template)] = pods(render({"collector": values})["collector-daemonset.yaml"])
+    found = [words.removeprefix("collector: ") for words in violations(template)]
+
+    assert sorted(["volume sys: hostPath", "volume rings: hostPath", *more]) == sorted(found)
+
+
+def test_gpus_are_seen_without_one_being_consumed():
+    spec = collector({"nvml": {"enabled": True}})
+    [container] = spec["containers"]
+
+    assert "nvidia" == spec["runtimeClassName"]
+    assert {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}.items() <= {
+        one["name"]: one.get("value") for one in container["env"]
+    }.items()
+    assert "nvidia.com/gpu" not in str(container["resources"])
+
+
+def test_a_dcgm_exporter_answers_for_its_own_node_only():
+    rendered = render({"collector": {"dcgmExporter": {"enabled": True}}})
+    [service] = rendered["collector-dcgm-service.yaml"]
+
+    assert "Local" == service["spec"]["internalTrafficPolicy"]
+    [container] = rendered["collector-daemonset.yaml"][0]["spec"]["template"]["spec"]["containers"]
+    assert (
+        "--dcgm-exporter=http://lockstep-dcgm-exporter.gpu-operator.svc:9400/metrics"
+        in (container["args"])
+    )
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_only_who_acts_on_nodes_gets_a_token(name: str):
+    with_token = [
+        part(each)
+        for each, template in pods(objects(MATRIX[name]))
+        if template["spec"].get("automountServiceAccountToken") is not False
+    ]
+
+    assert set(with_token) <= {"nodes"}
+    for each in objects(MATRIX[name]):
+        if each["kind"] == "ServiceAccount":
+            assert each["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_every_container_has_bounded_memory_and_a_root_that_nobody_writes(name: str):
+    for manifest, template in pods(objects(MATRIX[name])):
+        for kind in ("initContainers", "containers"):
+            for container in template["spec"].get(kind, ()):
+                assert container["resources"]["limits"]["memory"], key(manifest)
+                assert container["securityContext"]["readOnlyRootFilesystem"], key(manifest)
+
+
+def test_names_are_those_that_the_code_knows():
+    manifests = objects(MATRIX["everything"])
+    accounts = {key(each)[1:] for each in manifests if each["kind"] == "ServiceAccount"}
+    claims = {each["metadata"]["name"] for each in manifests if each["kind"].endswith("Claim")}
+
+    assert {(names.NAMESPACE, one) for one in (names.WATCH_ACCOUNT, names.DASHBOARD_ACCOUNT,
+            names.RUNS_ACCOUNT, names.NODES_ACCOUNT)} | {
+        (names.COLLECTOR_NAMESPACE, names.COLLECTOR_ACCOUNT)} == accounts  # fmt: skip
+    assert DEFAULT_CLAIM in claims
+
+
+def test_rings_of_launched_runs_are_where_the_collector_looks():
+    [folder] = [
+        one["hostPath"]["path"] for one in collector({})["volumes"] if one["name"] == "rings"
+    ]
+
+    assert RINGS_FOLDER == folder
+
+
+def test_a_network_policy_opens_the_page_of_each_part_and_no_other_port():
+    ports = {
+        each["metadata"]["name"]: {
+            port["port"] for rule in each["spec"]["ingress"] for port in rule["ports"]
+        }
+        for each in objects({"nodes": {"enabled": True}})
+        if each["kind"] == "NetworkPolicy"
+    }
+
+    assert {
+        "lockstep-collector": {9410}, "lockstep-watch": {9411},
+        "lockstep-dashboard": set(), "lockstep-nodes": {9412},
+    } == ports  # fmt: skip
+
+
+def test_a_rule_of_a_network_policy_always_says_who():
+    # One without `from` lets everybody in.
+    for values in MATRIX.values():
+        for each in objects(values):
+            if each["kind"] == "NetworkPolicy":
+                assert all(rule["from"] for rule in each["spec"]["ingress"])
+                assert "Ingress" in each["spec"]["policyTypes"]
+
+
+def test_a_secret_is_mounted_by_name_and_never_written_into_the_chart():
+    for values in MATRIX.values():
+        assert [] == [key(each) for each in objects(values) if each["kind"] == "Secret"]
