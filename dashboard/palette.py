@@ -35,7 +35,7 @@ DIVERGING = (
 )  # fmt: skip
 """Blue over white to orange: for ratios with the white at 1."""
 
-SILENT = "#9aa0a6"
+SILENT = "#858b91"
 """A place of a map that did not answer; it carries a mark as well."""
 
 

@@ -36,8 +36,8 @@ class Source(Protocol):
     def live(self) -> bool:
         """Whether it goes on."""
 
-    def answer(self, span: Span | None = None) -> Answer:
-        """How whole what it says is."""
+    def answer(self, span: Span | None = None, run: str = "") -> Answer:
+        """How whole what it says is; what it says of a run, where one is given."""
 
     def extent(self) -> Span:
         """From when until when it knows anything."""
@@ -63,8 +63,9 @@ class Source(Protocol):
     def run_lines(self, run: str, span: Span) -> tuple[Lines, ...]:
         """The Run page: loss, throughput, step, mfu, phases, gpu, cpu, memory, network.
 
-        All on the same time axis, down-sampled so that a spike of one sample is seen; a chart that
-        nobody told anything of is there without values.
+        Each chart has its own moments (training those of steps, hardware those of scrapes), all of
+        one clock and with the step that ran then, down-sampled so that a spike of one sample is
+        seen; a chart that nobody told anything of is there without values.
         """
 
     def ranks(self, run: str, span: Span) -> pd.DataFrame:
@@ -119,8 +120,8 @@ class Source(Protocol):
         NVLink.
         """
 
-    def health(self) -> Health:
-        """Whether the numbers can be trusted."""
+    def health(self, run: str = "") -> Health:
+        """Whether the numbers can be trusted; those of a run, where one is given."""
 
     def folder(self, run: str) -> Path | None:
         """Of its archive on this machine, for reports; None = there is none."""

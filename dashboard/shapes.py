@@ -281,10 +281,12 @@ class Health:
         checks: In the order of importance.
         sources: One row a scraped page: `node, up, age_seconds, series, scrape_seconds`; columns
             that nobody told are absent.
+        about: Whom it is about where that is not all there is, as a sentence; empty = it is.
     """
 
     checks: tuple[Check, ...]
     sources: pd.DataFrame
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +301,8 @@ class Answer:
         scrape_seconds: Between two scrapes; NaN = not known.
         nodes: How many should answer, and how many do.
         missing: What was looked for and not found, in words.
+        left_out: Which runs are not among those that are told, and why, in sentences: for pages
+            about all runs.
         simulated: Whether it is made by a program and nothing of it was measured.
     """
 
@@ -310,4 +314,5 @@ class Answer:
     nodes: tuple[int, int]
     missing: tuple[str, ...] = ()
     simulated: bool = False
+    left_out: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -92,8 +92,8 @@ class Cached:
         self.name = source.name
         self.live = source.live
 
-    def answer(self, span: Span | None = None) -> Answer:
-        return self._get(self._source.answer, self._rounded(span))
+    def answer(self, span: Span | None = None, run: str = "") -> Answer:
+        return self._get(self._source.answer, self._rounded(span), run)
 
     def extent(self) -> Span:
         return self._get(self._source.extent)
@@ -154,8 +154,8 @@ class Cached:
     def gpu_lines(self, node: str, gpu: int, span: Span) -> tuple[Lines, ...]:
         return self._get(self._source.gpu_lines, node, gpu, self._rounded(span))
 
-    def health(self) -> Health:
-        return self._get(self._source.health)
+    def health(self, run: str = "") -> Health:
+        return self._get(self._source.health, run)
 
     def folder(self, run: str) -> Path | None:
         return self._get(self._source.folder, run)

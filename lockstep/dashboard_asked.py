@@ -18,6 +18,7 @@ from collector.config.values import Address, address
 from collector.contract import archive as contract
 from collector.contract.words import ExitCode
 from dashboard.context import Settings
+from lockstep.addresses import GRAFANA_VARIABLE
 from lockstep.output import fail
 
 USUAL_FOLDER = Path("runs")
@@ -69,7 +70,7 @@ def source(asked: Asked) -> dict[str, Any]:
 
 
 def settings(asked: Asked, where: Address) -> Settings:
-    """How it is started.
+    """How it is started; Grafana is where LOCKSTEP_GRAFANA_URL says, unless --grafana does.
 
     Raises:
         CommandError: 64, runs could be started by strangers, or a word is wrong; 65, the file of
@@ -86,12 +87,14 @@ def settings(asked: Asked, where: Address) -> Settings:
             asked.runs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             fail(ExitCode.UNREACHABLE, f"--runs {asked.runs} cannot be used: {error.strerror}")
-    if asked.grafana and not re.fullmatch(r"https?://[^\s?#\"<>]+", asked.grafana):
-        fail(ExitCode.USAGE, f"--grafana is {asked.grafana!r}; it must be http://HOST or https://")
+    grafana = asked.grafana or os.environ.get(GRAFANA_VARIABLE, "")
+    if grafana and not re.fullmatch(r"https?://[^\s?#\"<>]+", grafana):
+        word = "--grafana" if asked.grafana else GRAFANA_VARIABLE
+        fail(ExitCode.USAGE, f"{word} is {grafana!r}; it must be http://HOST or https://HOST")
     if asked.login is not None:
         check_login(asked.login)
     runs = None if asked.runs is None else asked.runs.resolve()
-    return Settings(runs, asked.grafana.rstrip("/"), login=asked.login is not None)
+    return Settings(runs, grafana.rstrip("/"), login=asked.login is not None)
 
 
 def place(asked: Asked) -> Address:

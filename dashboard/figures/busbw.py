@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from dashboard.figures import escape
+from dashboard.figures import escape, strokes
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.quantity import quantity
@@ -64,15 +64,16 @@ def busbw(frame: pd.DataFrame, chosen: str = "") -> Picture:
             "x": rows["bytes"].tolist(), "y": rows["busbw"].tolist(),
             "text": [escape.text(f"group {group}, {count:,} times")
                      for group, count in zip(rows["group"], rows["count"], strict=True)],
-            "marker": {"symbol": SYMBOLS[place], "size": 10},
+            "marker": {"symbol": SYMBOLS[place], "size": 10, "color": strokes.colour(place)},
             "hovertemplate": "%{text}<br>%{x:.3s}B: %{y:.3s}B/s<extra>%{fullData.name}</extra>",
         })  # fmt: skip
-    for group, rows in table[best.notna()].groupby("group"):
+    for place, (group, rows) in enumerate(table[best.notna()].groupby("group"), len(data)):
         line = rows.drop_duplicates("bytes").sort_values("bytes")
         data.append({
             "type": "scatter", "mode": "lines", "name": f"best of group {escape.text(str(group))}",
             "x": line["bytes"].tolist(), "y": line["expected"].tolist(),
-            "line": {"dash": "dash", "width": 1, "shape": "hv"}, "hoverinfo": "skip",
+            "line": {"dash": "dash", "width": 1, "shape": "hv", "color": strokes.colour(place)},
+            "hoverinfo": "skip",
         })  # fmt: skip
     layout = {
         "height": 380,

@@ -8,11 +8,14 @@ import numpy as np
 
 from dashboard.figures import lane, plot_layout, room
 from dashboard.figures.axis import Axis
-from dashboard.figures.endlabels import labels
+from dashboard.figures.endlabels import LONGEST, labels
 from dashboard.figures.traces import beside, names, traces
 from dashboard.figures.units import titled
 from dashboard.figures.value_range import ends, last, reach
 from dashboard.shapes import Event, Lines, Span
+
+LEAST_LETTERS = 6
+"""Of the name of another run's line; with room for fewer, the run alone is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def figure(
         layout[f"yaxis{number}"] = plot_layout.value_axis(chart, scale, domain)
         data += own + far
         words.append(plot_layout.heading(titled(chart.title, chart.unit), domain[1]))
-        words += labels(ends(chart) + _other_end(far, other), scale, domain, height)
+        words += labels(ends(chart) + _other_end(chart, far, other), scale, domain, height)
     count = len(place.heights)
     layout["xaxis"] = plot_layout.shared_axis(shown, span, "y" if count == 1 else f"y{count}")
     return {
@@ -91,8 +94,15 @@ def _other(chart: Lines, other: Other | None, shown: Axis, yaxis: str) -> list[d
     ]
 
 
-def _other_end(far: Sequence[dict[str, Any]], other: Other | None) -> list[tuple[str, float]]:
+def _other_end(
+    chart: Lines, far: Sequence[dict[str, Any]], other: Other | None
+) -> list[tuple[str, float]]:
     """One name for all: their colours are those of the lines beside them."""
     if other is None or not far:
         return []
-    return [(f"- - {other.called}", last(far[0]["y"]))]
+    own = [name for name in names(chart) if name not in (chart.band or ())]
+    run, name = f"- - {other.called}", own[0] if len(own) == 1 else f"{len(far)} lines"
+    letters = LONGEST - len(run) - 2
+    # A few letters of a name tell nothing.
+    named = f"{run}: {name}" if letters >= min(len(name), LEAST_LETTERS) else run
+    return [(named, last(far[0]["y"]))]

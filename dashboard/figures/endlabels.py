@@ -1,5 +1,6 @@
 """Names at the end of lines, so that no legend must be matched by colour."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,10 +8,11 @@ import numpy as np
 
 from dashboard.figures.escape import text
 from dashboard.figures.room import LABEL
-from dashboard.figures.traces import LONGEST_NAME
 
 LONGEST = 16
 """Letters that the margin has room for."""
+ALIKE = 3
+"""Lines that end in one place from which they have one name together."""
 
 
 def labels(
@@ -28,6 +30,8 @@ def labels(
         height: Its pixels.
     """
     low, high = scale
+    ends = together(ends)
+    named = short([name for name, _ in ends])
     ranked = sorted((value, place) for place, (_, value) in enumerate(ends))
     wanted = [height * (value - low) / (high - low) for value, _ in ranked]
     pixels = apart(wanted, LABEL, height)
@@ -42,11 +46,41 @@ def labels(
             "yanchor": "middle",
             "xshift": 5,
             "showarrow": False,
-            "text": text(ends[place][0], min(LONGEST, LONGEST_NAME)),
+            "text": text(named[place], LONGEST),
             "font": {"size": 11},
         }
         for pixel, (_, place) in zip(pixels, ranked, strict=True)
     ]
+
+
+def together(ends: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The same ends, those of many lines in one place as one: `5 lines at 0`."""
+    counts = Counter(value for _, value in ends)
+    kept = [(name, value) for name, value in ends if counts[value] < ALIKE]
+    return kept + [
+        (f"{count} lines at 0" if value == 0 else f"{count} lines alike", value)
+        for value, count in counts.items()
+        if count >= ALIKE
+    ]
+
+
+def short(names: Sequence[str]) -> list[str]:
+    """Names that the margin has room for; those that would look alike keep their last words."""
+    cut = Counter(name[: LONGEST - 1] for name in names)
+    return [
+        name if len(name) <= LONGEST or cut[name[: LONGEST - 1]] == 1 else _tail(name)
+        for name in names
+    ]
+
+
+def _tail(name: str) -> str:
+    words = name.split() or [name]
+    found = words[-1]
+    for word in words[-2::-1]:
+        if len(word) + len(found) + 2 > LONGEST:
+            break
+        found = f"{word} {found}"
+    return f"…{found[-(LONGEST - 1) :]}"
 
 
 def apart(wanted: Sequence[float], least: float, height: float) -> list[float]:

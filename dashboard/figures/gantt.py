@@ -44,7 +44,7 @@ def gantt(operations: pd.DataFrame) -> Picture:
     layout = {
         "height": ROW_PIXELS * len(order) + 130,
         "barmode": "overlay", "bargap": 0.2,
-        "margin": {"l": 8, "r": 8, "t": 8, "b": 40},
+        "margin": {"l": 8, "r": 8, "t": 32, "b": 40},
         "xaxis": {"title": {"text": f"ms since {utc(begun)}"}},
         "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": order[::-1],
                   "automargin": True, "ticksuffix": " "},

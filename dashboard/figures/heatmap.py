@@ -1,7 +1,7 @@
 """The map of a fleet: one cell a GPU, and marks on the worst ones that can be clicked.
 
 Measured for 10,000 GPUs (tests/benchmarks/dashboard_heatmap.py): values go out as float32 with
-13 bits, so the hover tells every place to the digits shown. Plotly's heat maps
+so many bits as the digits need that the hover tells. Plotly's heat maps
 answer no click; the markers over them do.
 """
 
@@ -23,11 +23,16 @@ MOST_MARKS = 200
 """Markers that a chart can have and still be read, and be clicked."""
 HOVERS = {
     SHARE: (".1f", " %"),
-    TIMES: (".1f", " % of its peers"),
+    TIMES: (".2f", "×"),
     COUNT: (",d", ""),
     "celsius": (".1f", " °C"),
 }
 """d3 format and unit under the pointer and on the colour bar."""
+BITS, MOST_BITS = {TIMES: 10}, 13
+"""Of a value, its first one included: a ratio is told to 0.01, everything else to 1 in 1,000."""
+BAR_PIXELS = 72
+"""Room for the colour bar and its words."""
+BAR_FORMATS = {SHARE: ".0f", TIMES: ".2~f", "celsius": ".0f"}
 FEW_PIXELS, MOST_PIXELS = 26, 560
 
 
@@ -121,10 +126,9 @@ def _chosen(shown: Fleet, order: NDArray[np.int64], silent: tuple[str, ...] | No
 
 def _cells(shown: Fleet, places: Folding, unit: str) -> dict[str, Any]:
     metric = shown.metric
-    # Percent has fewer `/` in base64 than numbers near 1, and reads better under the pointer.
-    factor = 100.0 if unit in (SHARE, TIMES) else 1.0
+    factor = 100.0 if unit == SHARE else 1.0
     low, high = (None if end is None else end * factor for end in (metric.low, metric.high))
-    values = _shortened(shown.values * np.float32(factor))
+    values = _shortened(shown.values * np.float32(factor), BITS.get(unit, MOST_BITS))
     named = fleet_names.hover(places)
     form, suffix = HOVERS.get(unit, (".3~s", f" {unit_name(unit)}"))
     return {
@@ -137,19 +141,21 @@ def _cells(shown: Fleet, places: Folding, unit: str) -> dict[str, Any]:
         "hovertemplate": f"{named.template}%{{z:{form}}}{suffix}<extra></extra>",
         "customdata": named.cells,
         "text": named.text,
-        "colorbar": {"thickness": 12, "tickformat": form.replace(".1f", ".0f"),
-                     "ticksuffix": suffix.partition(" of")[0]},
+        "colorbar": {"thickness": 12, "tickformat": BAR_FORMATS.get(unit, form),
+                     "ticksuffix": suffix},
         **scale.rising(values, low, high, bad_is_low=metric.higher is False),
     }  # fmt: skip
 
 
-def _shortened(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Values to 1 in 8,000: more than the digits shown, and a fifth less on the wire.
+def _shortened(values: NDArray[np.float32], bits: int) -> NDArray[np.float32]:
+    """Values rounded to more than the digits shown, and a fifth less on the wire.
 
     Plotly escapes every `/` of the base64 into six characters; zeros at the end have none.
     """
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    return ((bits + np.uint32(1 << 10)) & np.uint32(0xFFFFF800)).view(np.float32)
+    left_out = 24 - bits
+    whole = np.ascontiguousarray(values).view(np.uint32)
+    half = np.uint32(1 << (left_out - 1))
+    return ((whole + half) & np.uint32(2**32 - (1 << left_out))).view(np.float32)
 
 
 def _marks(shown: Fleet, places: Folding, chosen: NDArray[np.int64], name: str) -> dict[str, Any]:
@@ -166,7 +172,7 @@ def _marks(shown: Fleet, places: Folding, chosen: NDArray[np.int64], name: str) 
         "text": [escape.text(line(shown, int(each))) for each in chosen],
         "hovertemplate": "%{text}<extra></extra>",
         # A place that is as its peers can be clicked as well, and shows no marker.
-        "marker": scale.MARKER if name else {"size": 12, "opacity": 0},
+        "marker": scale.MARKER if name else scale.MARKER | {"size": 12, "opacity": 0},
         "showlegend": False,
     }
 
@@ -197,14 +203,17 @@ def _layout(places: Folding) -> dict[str, Any]:
     xaxis = fleet_names.across(places)
     xaxis["range"] = [-0.6, places.columns * places.stride - 0.4]
     yaxis: dict[str, Any] = {"range": [rows - 0.4, -0.6], "showgrid": False, "zeroline": False}
+    margin: dict[str, Any] = {"l": 8, "r": 8, "t": 32, "b": 36}
     if flat:
         named = [f"{escape.text(name, 32)} " for name in places.names]
         yaxis |= {"tickvals": list(range(rows)), "ticktext": named, "automargin": True}
     else:
         yaxis |= {"showticklabels": False, "ticks": ""}
+        # Else the colour bar pushes the margin, and Plotly draws every cell twice.
+        margin |= {"r": BAR_PIXELS, "b": 48, "autoexpand": False}
     return {
         "height": min(FEW_PIXELS * rows + 90, MOST_PIXELS),
-        "margin": {"l": 8, "r": 8, "t": 32, "b": 36},
+        "margin": margin,
         "xaxis": xaxis, "yaxis": yaxis, "hovermode": "closest",
     }  # fmt: skip
 

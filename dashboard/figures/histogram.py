@@ -3,12 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from dashboard import palette
-from dashboard.figures import deviation
+from dashboard.figures import deviation, strokes
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.quantity import SHARE, quantity, unit_name, unit_of
-from dashboard.shapes import Fleet, Severity
+from dashboard.shapes import Fleet
 
 BINS = 40
 _LOGARITHMIC = {"type": "log", "dtick": 1, "tickformat": ",d"}
@@ -29,8 +28,8 @@ def histogram(shown: Fleet) -> Picture:
     apart, _ = np.histogram(known[away], edges)
     middles = (edges[:-1] + edges[1:]) / 2
     bars = {
-        "as their peers": (alike, palette.CATEGORICAL["light"][0], ""),
-        "far from their peers": (apart, palette.SEVERITY[Severity.CRITICAL].dark, "/"),
+        "as their peers": (alike, strokes.colour(0), ""),
+        "far from their peers": (apart, strokes.colour(1), "/"),
     }
     data = [
         {"type": "bar", "name": name, "x": middles * factor, "y": counts,
@@ -43,7 +42,7 @@ def histogram(shown: Fleet) -> Picture:
     top = float(np.log10(max(alike.max(), apart.max(), 1))) + 0.2
     layout = {
         "height": 280, "barmode": "stack", "bargap": 0.05,
-        "margin": {"l": 8, "r": 8, "t": 8, "b": 40},
+        "margin": {"l": 8, "r": 8, "t": 32, "b": 40},
         "xaxis": {"title": {"text": unit_name(unit)}},
         "yaxis": {"title": {"text": "places"}} | (_LOGARITHMIC | {"range": [-0.4, top]}
                                                   if apart.any() else {}),

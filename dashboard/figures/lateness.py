@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dashboard.figures import escape
+from dashboard.figures import escape, strokes
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.palette import SILENT
 from dashboard.shapes import Matrix
 
-TITLE = "Own time over the median of its stage, by rank (×)"
+TITLE = "Own time over the median of its stage, windows of the range, by rank (×)"
 HELP = (
     "A box spans the middle half of a rank's windows, its whiskers 5 % to 95 %. Peers lie around 1;"
     " a rank whose whole box lies to the right was late all the time, a long whisker to the right"
@@ -48,18 +48,18 @@ def lateness(matrix: Matrix, named: Sequence[int] = ()) -> Picture:
             "y": [escape.text(names[row]) for row in picked],
             **{key: [round(float(cells[quantile][shown[row]]), 4) for row in picked]
                for key, quantile in _KEYS.items()},
-            "line": {"width": width}, "boxpoints": False,
+            "line": {"width": width, "color": strokes.colour(colour)}, "boxpoints": False,
         }
-        for name, width, picked in (
+        for colour, (name, width, picked) in enumerate((
             ("peers", 1, [row for row, place in enumerate(shown) if not accused[place]]),
             ("named by the verdict", 3, [row for row, place in enumerate(shown) if accused[place]]),
-        )
+        ))
         if picked
     ]  # fmt: skip
     layout = {
         "height": REST_PIXELS + BOX_PIXELS * len(shown),
         "margin": {"l": 8, "r": 8, "t": 32, "b": 72},
-        "xaxis": {"title": {"text": "own time over the median of the stage (×)"}},
+        "xaxis": {"title": {"text": "× the median of the stage"}},
         "yaxis": {"automargin": True, "type": "category", "autorange": "reversed",
                   "categoryorder": "array",
                   "categoryarray": [escape.text(names[row]) for row in range(len(shown))]},
@@ -81,6 +81,6 @@ def _text(names: list[str], medians: "np.ndarray") -> str:
     place = int(np.argmax(medians))
     name = names[place].replace(NAMED, "")
     return (
-        f"The highest median is that of {name} with {medians[place]:.2f}×; the middle rank has"
-        f" {np.median(medians):.2f}×."
+        f"The highest median of its windows has {name} with {medians[place]:.2f}×; the middle"
+        f" rank has {np.median(medians):.2f}×."
     )

@@ -9,8 +9,9 @@ import pandas as pd
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.scale import rising
+from dashboard.palette import DARK_BACKGROUND, LIGHT_BACKGROUND
 
-TITLE = "S_w by replica (DP) and pipeline stage (PP) (×)"
+TITLE = "What each worker alone costs the run, simulated (S_w, ×)"
 HELP = (
     "S_w is the smaller of two slowdowns: with only that replica as it was, and with only that"
     " stage as it was, everything else ideal (OSDI'25, equation 4). One bright cell: a bad worker."
@@ -21,6 +22,8 @@ LOW, HIGH = 1.0, 1.5
 """Ends of the scale, so that noise is dark. SOURCE: the map of SMon (OSDI'25, figure 15)."""
 CELLS_WITH_NUMBERS = 96
 MARKED_AT_MOST = 200
+FRAMES = ((DARK_BACKGROUND, 6), (LIGHT_BACKGROUND, 3))
+"""White within dark: seen on every colour of the scale. Colour and pixels."""
 
 
 def layout_map(what_if: Mapping[str, Any], named: Sequence[tuple[int, int]] = ()) -> Picture:
@@ -28,7 +31,7 @@ def layout_map(what_if: Mapping[str, Any], named: Sequence[tuple[int, int]] = ()
 
     Args:
         what_if: Of a verdict; `S_w` is a list of replicas, each a list of stages.
-        named: (dp, pp) of the workers that the verdict accuses; they carry a cross.
+        named: (dp, pp) of the workers that the verdict accuses; they carry a frame.
     """
     cells = _cells(what_if.get("S_w"))
     if cells is None:
@@ -40,7 +43,7 @@ def layout_map(what_if: Mapping[str, Any], named: Sequence[tuple[int, int]] = ()
     shown: dict[str, Any] = {
         "type": "heatmap", "z": values.tolist(), "x": columns, "y": rows, "xgap": 1, "ygap": 1,
         **rising(values, LOW, max(HIGH, float(np.nanmax(values)))),
-        "colorbar": {"title": {"text": "S_w (×)"}},
+        "colorbar": {"thickness": 12, "nticks": 5, "ticksuffix": "×"},
         "hovertemplate": "%{x}, %{y}: %{z:.3f}×<extra></extra>",
     }  # fmt: skip
     if cells.size <= CELLS_WITH_NUMBERS:
@@ -48,18 +51,19 @@ def layout_map(what_if: Mapping[str, Any], named: Sequence[tuple[int, int]] = ()
     data = [shown]
     inside = [(dp, pp) for dp, pp in named if dp < replicas and pp < stages][:MARKED_AT_MOST]
     if inside:
-        data.append({
-            "type": "scatter", "mode": "markers", "name": "named by the verdict",
-            "x": [columns[dp] for dp, _ in inside], "y": [rows[pp] for _, pp in inside],
-            "marker": {"symbol": "square-open", "size": 26, "line": {"width": 3}},
-            "hoverinfo": "skip", "showlegend": True,
-        })  # fmt: skip
+        data += [
+            {"type": "scatter", "mode": "markers", "name": "named by the verdict",
+             "x": [columns[dp] for dp, _ in inside], "y": [rows[pp] for _, pp in inside],
+             "marker": {"symbol": "square-open", "size": 26, "color": colour,
+                        "line": {"width": width}},
+             "hoverinfo": "skip", "showlegend": False}
+            for colour, width in FRAMES
+        ]  # fmt: skip
     layout = {
         "height": 170 + 34 * min(stages, 12),
-        "margin": {"l": 8, "r": 8, "t": 32, "b": 72},
+        "margin": {"l": 8, "r": 8, "t": 32, "b": 48},
         "xaxis": {"title": {"text": "data-parallel replica"}, "type": "category"},
         "yaxis": {"title": {"text": "pipeline stage"}, "type": "category", "automargin": True},
-        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
     }
     table = pd.DataFrame(
         [
@@ -74,7 +78,8 @@ def layout_map(what_if: Mapping[str, Any], named: Sequence[tuple[int, int]] = ()
         f"The worker that costs most is replica {dp}, stage {pp} with {cells[dp, pp]:.2f}×; the"
         f" middle of {cells.size:,} workers has {np.nanmedian(cells):.2f}×."
     )
-    return Picture(TITLE, {"data": data, "layout": layout}, table, text, help=HELP)
+    note = "A frame marks who the verdict names." if inside else ""
+    return Picture(TITLE, {"data": data, "layout": layout}, table, text, note, HELP)
 
 
 def _cells(told: Any) -> "np.ndarray | None":

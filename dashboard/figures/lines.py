@@ -11,6 +11,7 @@ from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.traces import left_out, names
 from dashboard.figures.units import titled
+from dashboard.figures.zeros import folded
 from dashboard.shapes import Event, Lines, Span
 
 
@@ -52,26 +53,30 @@ def stack(
     """Several charts, one below the other, with one axis, one cursor and one zoom.
 
     Args:
-        charts: From above; one without values takes no room and is named in the note.
+        charts: From above; one without values, or with nothing but zeros where these are no news,
+            takes no room and is named in the note.
         events: The lane over all charts, and lines through them; at most lane.AT_MOST are drawn.
         span: That the axis shows, and where relative time begins; None = as far as the lines go.
         kind: Of the axis: one of axis.KINDS.
         other: Another run, dashed; its start is laid on the start of this one.
         title: Of the picture.
     """
-    told = [chart for chart in charts if names(chart)]
-    if not told:
+    known = [chart for chart in charts if names(chart)]
+    if not known:
         return nothing(title, NOTHING)
+    # What is 0 in one run may not be so in the other.
+    told, zeros = folded(known) if other is None else (known, "")
     shown = axis(kind, charts, *_ends(told, span))
     drawn = lane.worst(events)
     return Picture(
         title=title,
         figure=figure(told, drawn, shown, span, other, room.CHART),
-        table=long(told),
+        table=long(known),
         text=summed(told, events),
         note=_joined(
             *sorted({chart.sampling for chart in told}),
             *(left_out(chart) for chart in told),
+            zeros,
             _silent([chart.title for chart in charts if not names(chart)]),
             shown.note,
             _laid(other) if shown.kind == "time" else "",

@@ -68,7 +68,8 @@ def _cells(shown: Matrix, values: Any, across: Any, kept: Any) -> dict[str, Any]
         "y": [escape.text(shown.rows[row]) for row in kept],
         "hoverongaps": False,
         "hovertemplate": "%{y}<br>%{x}<br>%{z:.3~s} " + unit_name(shown.unit) + "<extra></extra>",
-        "colorbar": {"title": {"text": unit_name(shown.unit)}, "thickness": 12},
+        # Without a title, which a low map would cut; that of the picture has the unit.
+        "colorbar": {"thickness": 12, "nticks": 5, "ticksuffix": "×" if ratio else ""},
         **colours,
     }
 
@@ -94,7 +95,7 @@ def _layout(rows: int, across: str) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "height": height,
-        "margin": {"l": 8, "r": 8, "t": 8, "b": 40},
+        "margin": {"l": 8, "r": 8, "t": 32, "b": 40},
         "xaxis": axis | {"showgrid": False},
         "yaxis": {"autorange": "reversed", "type": "category", "automargin": True,
                   "showgrid": False, "ticksuffix": " "},

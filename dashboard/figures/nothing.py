@@ -3,6 +3,7 @@
 import pandas as pd
 
 from dashboard.figures.picture import Picture
+from dashboard.palette import SILENT
 
 
 def nothing(title: str, text: str, meaning: str = "") -> Picture:
@@ -24,5 +25,6 @@ def nothing(title: str, text: str, meaning: str = "") -> Picture:
         ],
     }
     # Plotly refuses a figure without a trace.
-    data = [{"type": "scatter", "x": [None], "y": [None], "showlegend": False}]
+    data = [{"type": "scatter", "x": [None], "y": [None], "showlegend": False,
+             "marker": {"color": SILENT}}]  # fmt: skip
     return Picture(title, {"data": data, "layout": layout}, pd.DataFrame(), text, help=meaning)

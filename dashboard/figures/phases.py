@@ -6,18 +6,18 @@ import numpy as np
 import pandas as pd
 
 from collector.contract.words import PHASES
-from dashboard.figures import escape
+from dashboard.figures import escape, strokes
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.quantity import quantity
 
-TITLE = "Phases of a step, against the median of the stage (s)"
+TITLE = "Phases of a step, medians of the range, against the median of the stage (s)"
 HELP = (
     "Seconds per step, medians over the range. A culprit's own phases are longer than the median's;"
     " everybody else has a longer grad_sync, because they wait for it."
 )
 RANKS_AT_MOST = 10
-PATTERNS = ("", "/", "\\", "x", "-", "|", "+", ".")
+PATTERNS = strokes.PATTERNS
 """Of Plotly: phases differ by their pattern as well as by their colour."""
 NAMED = " ◀ named"
 BAR_PIXELS, REST_PIXELS = 30, 150
@@ -44,8 +44,8 @@ def phases(ranks: pd.DataFrame, named: Sequence[int] = ()) -> Picture:
     excess = _excess(rows)
     table = pd.DataFrame(
         [
-            {"who": name, **dict(zip(columns, cells, strict=True)),
-             **{f"{phase} over the median": more for phase, more in
+            {"who": name, **dict(zip((f"{phase} (s)" for phase in told), cells, strict=True)),
+             **{f"{phase} over the median (s)": more for phase, more in
                 zip(told, excess[name], strict=True)}}
             for name, _, cells in rows
         ]
@@ -56,7 +56,8 @@ def phases(ranks: pd.DataFrame, named: Sequence[int] = ()) -> Picture:
             "type": "bar", "orientation": "h", "name": phase, "y": names,
             "x": [cells[place] for _, _, cells in rows],
             "customdata": [1e3 * excess[name][place] for name, _, _ in rows],
-            "marker": {"pattern": {"shape": PATTERNS[place % len(PATTERNS)], "solidity": 0.3}},
+            "marker": {"color": strokes.colour(PHASES.index(phase)),
+                       "pattern": {"shape": PATTERNS[PHASES.index(phase)], "solidity": 0.3}},
             "hovertemplate": f"{phase}: %{{x:.4f}} s<br>over the median: %{{customdata:+.1f}} ms"
                              "<extra>%{y}</extra>",
         }

@@ -17,14 +17,16 @@ def common(height: int) -> dict[str, Any]:
     """Size, one cursor through all charts, and a zoom that a live page keeps."""
     return {
         "height": height,
-        "margin": {"l": room.LEFT, "r": room.RIGHT, "t": room.TOP, "b": room.BOTTOM},
+        # Nothing may push the margins: asking whether something does costs a second drawing.
+        "margin": {"l": room.LEFT, "r": room.RIGHT, "t": room.TOP, "b": room.BOTTOM,
+                   "autoexpand": False},
         "hovermode": "x unified",
         # The cursor's line goes through all charts; the box tells of the one that is pointed at.
         "hoversubplots": "single",
         "dragmode": "zoom",
         "showlegend": False,
         "uirevision": "kept",
-    }
+    }  # fmt: skip
 
 
 def shared_axis(shown: Axis, span: Span | None, anchor: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from dashboard.figures import escape
+from dashboard.figures import escape, strokes
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.quantity import quantity
@@ -37,7 +37,7 @@ def shares(frame: pd.DataFrame, chosen: str = "") -> Picture:
     bar = {
         "type": "bar", "orientation": "h", "y": names, "x": shown["total_seconds"].tolist(),
         "text": [f"{share:.0%}" for share in shown["share"]], "textposition": "outside",
-        "cliponaxis": False,
+        "cliponaxis": False, "marker": {"color": strokes.colour(0)},
         "hovertemplate": "%{y}: %{x:.3f} s, %{text}<extra></extra>",
     }  # fmt: skip
     layout = {

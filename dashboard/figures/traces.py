@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.figures import strokes
+from dashboard.figures import phase_order, strokes
 from dashboard.figures.axis import Axis
 from dashboard.figures.escape import text
 from dashboard.figures.units import unit
@@ -14,24 +14,39 @@ from dashboard.shapes import Floats, Lines
 AT_MOST = 8
 """Lines of a chart; more cannot be told apart."""
 LONGEST_NAME = 28
+NAMED_AT_MOST = 3
+"""Of the lines that are left out."""
+EXACT = 2.0**24
+"""Whole numbers below it are what they are with 32 bits."""
 
 
 def names(lines: Lines) -> tuple[str, ...]:
     """Those that are drawn, in order: the band first, below the others; lines of nothing are not.
 
-    A chart has at most AT_MOST lines beside its band.
+    A chart has at most AT_MOST lines beside its band; of more, those that are 0 go first.
     """
     told = [name for name, values in lines.values.items() if np.isfinite(values).any()]
     band = [name for name in lines.band or () if name in told]
     band = band if len(band) == 2 else []
-    return (*band, *[name for name in told if name not in band][:AT_MOST])
+    rest = [name for name in told if name not in band]
+    if len(rest) > AT_MOST:
+        flat = [name for name in rest if not np.nan_to_num(lines.values[name]).any()]
+        kept = sorted(rest, key=flat.__contains__)[:AT_MOST]
+        rest = [name for name in rest if name in kept]
+    return (*band, *(phase_order.ordered(rest) if lines.stacked else rest))
 
 
 def left_out(lines: Lines) -> str:
     """Which lines are not drawn although they have values, in words; empty = none."""
-    told = sum(bool(np.isfinite(values).any()) for values in lines.values.values())
-    gone = told - len(names(lines))
-    return f"{gone} lines of {lines.title} are in the table only." if gone else ""
+    drawn = names(lines)
+    gone = [name for name, values in lines.values.items()
+            if np.isfinite(values).any() and name not in drawn]  # fmt: skip
+    if not gone:
+        return ""
+    are = "1 line of {} is" if len(gone) == 1 else f"{len(gone)} lines of {{}} are"
+    more = f" and {len(gone) - NAMED_AT_MOST} more" if len(gone) > NAMED_AT_MOST else ""
+    named = ", ".join(gone[:NAMED_AT_MOST])
+    return f"{are.format(lines.title)} in the table only: {named}{more}."
 
 
 def traces(lines: Lines, axis: Axis, yaxis: str) -> list[dict[str, Any]]:
@@ -42,7 +57,7 @@ def traces(lines: Lines, axis: Axis, yaxis: str) -> list[dict[str, Any]]:
         axis: The shared one.
         yaxis: Name of its y axis, as `y3`.
     """
-    x = axis.places(lines.times, lines.steps)
+    x = _along(axis, lines.times, lines.steps)
     drawn = names(lines)
     band = _band(lines)
     return [
@@ -67,7 +82,7 @@ def beside(
         called: What the other run is called in legends.
         shift: Seconds that are added to its times.
     """
-    x = axis.places(lines.times + shift, lines.steps)
+    x = _along(axis, lines.times + shift, lines.steps)
     if axis.kind == "step" and lines.steps is None:
         return []
     return [
@@ -80,6 +95,17 @@ def beside(
         for place, name in enumerate(shown)
         if name in lines.values and name not in _band(lines)
     ]
+
+
+def _along(axis: Axis, times: Floats, steps: Floats | None) -> Floats:
+    """Where moments stand, in half the bytes where they stay apart: dates do not."""
+    x = axis.places(times, steps)
+    if axis.kind == "time" or not (np.abs(x[np.isfinite(x)]) < EXACT).all():
+        return x
+    half = x.astype(np.float32)
+    told = np.isfinite(x)
+    same = np.unique(half[told]).size == np.unique(x[told]).size
+    return half if same else x  # type: ignore[return-value]
 
 
 def _band(lines: Lines) -> tuple[str, ...]:
@@ -98,6 +124,7 @@ def _kind(lines: Lines, name: str, band: tuple[str, ...]) -> str:
 def _trace(lines: Lines, name: str, place: int, x: Floats, yaxis: str, kind: str) -> dict[str, Any]:
     trace = _common(lines, x, lines.values[name], yaxis) | {"name": text(name, LONGEST_NAME)}
     if kind == "area":
+        place = phase_order.place(name, place)
         return trace | {
             "stackgroup": lines.key,
             "line": {"color": strokes.colour(place), "width": 0.5},

@@ -29,6 +29,7 @@ class Entry:
         row: Its run; of one that cannot be read, why in its sentence.
         readable: Whether it can.
         finding: Whether `watch` made it for a finding.
+        trouble: Why it cannot be read, and what would be right; None = it can.
     """
 
     source: ArchiveSource
@@ -36,6 +37,7 @@ class Entry:
     row: RunRow
     readable: bool
     finding: bool
+    trouble: TroubleError | None = None
 
 
 class Index:
@@ -71,7 +73,7 @@ class Index:
             return Entry(source, folder, source.runs()[0], True, finding)
         except TroubleError as trouble:
             told = unreadable(folder, trouble, state[0] / 1e9)
-            return Entry(source, folder, told, False, finding)
+            return Entry(source, folder, told, False, finding, trouble)
 
     def _folders(self) -> list[Path]:
         try:

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from dashboard.shapes import Floats, Lines
 
-MOST_POINTS = 2000
-"""Of a line; about as many as a screen has pixels (reference dashboard-and-report 11)."""
+MOST_POINTS = 600
+"""Of a line: 300 stretches with both ends; a chart is some 750 pixels wide, and each point more is
+drawn 33 times on the Run page (tests/benchmarks/dashboard_run_browser.py)."""
 
 
 def thin(lines: Lines, most: int = MOST_POINTS) -> Lines:

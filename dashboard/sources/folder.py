@@ -11,7 +11,6 @@ import pandas as pd
 
 from dashboard.shapes import (
     Answer,
-    Check,
     Event,
     FindingRow,
     Fleet,
@@ -21,9 +20,9 @@ from dashboard.shapes import (
     Matrix,
     NodeFacts,
     RunRow,
-    Severity,
     Span,
 )
+from dashboard.sources import folder_health
 from dashboard.sources.archive import WALL, ArchiveSource, newest_first
 from dashboard.sources.archive_index import MOST_ARCHIVES, Entry, Index
 from dashboard.trouble import Kind, TroubleError
@@ -60,19 +59,11 @@ class FolderSource:
         except TroubleError:
             return False
 
-    def answer(self, span: Span | None = None) -> Answer:
-        """How many archives there are, and which cannot be read."""
+    def answer(self, span: Span | None = None, run: str = "") -> Answer:
+        """How whole the archive of a run is; without one, which archives cannot be read."""
+        if run:
+            return replace(self._of(run).answer(span), name=self.name)
         entries = self._index.entries()
-        torn = [each.folder.name for each in entries if not each.readable]
-        missing = []
-        if torn:
-            more = f" and {len(torn) - 3} more" if len(torn) > 3 else ""
-            named = ", ".join(each[:80] for each in torn[:3])
-            missing.append(f"archives that cannot be read: {named}{more}")
-        if self._index.left_out:
-            missing.append(
-                f"{self._index.left_out} older archives: the newest {MOST_ARCHIVES} are shown"
-            )
         going = any(each.row.state == "running" for each in entries)
         told = [each.row.span.end for each in entries if each.readable]
         newest = self._newest(entries)
@@ -81,7 +72,7 @@ class FolderSource:
             name=self.name, live=going, at=max(told) if told else None,
             now=self._now() if going or not told else max(told),
             scrape_seconds=newest[0].source.answer().scrape_seconds if newest else float("nan"),
-            nodes=(count, count), missing=tuple(missing),
+            nodes=(count, count), left_out=self._left_out(entries),
         )  # fmt: skip
 
     def extent(self) -> Span:
@@ -183,26 +174,32 @@ class FolderSource:
         """Of its newest run in the span."""
         return self._with(node, span)[0].source.gpu_lines(node, gpu, span)
 
-    def health(self) -> Health:
-        """Of the folder, and of the newest run in it."""
+    def health(self, run: str = "") -> Health:
+        """Of a run; without one of the folder, and of the newest run in it."""
+        if run:
+            return self._of(run).health()
         entries = self._index.entries()
-        missing = self.answer().missing
-        mine = Check(
-            "Archives", Severity.WARNING if missing else Severity.OK,
-            "; ".join(missing) if missing else f"{len(entries)} can be read",
-            "The others are whole." if missing else "",
-        )  # fmt: skip
+        mine = folder_health.checks(entries)
         newest = self._newest(entries)
         if not newest:
-            return Health((mine,), pd.DataFrame({"node": [], "up": [], "age_seconds": []}))
+            return Health(mine, pd.DataFrame({"node": [], "up": [], "age_seconds": []}))
         told = newest[0].source.health()
-        checks = [replace(each, name=f"{each.name} ({newest[0].row.run[:60]})")
-                  for each in told.checks]  # fmt: skip
-        return Health((mine, *checks), told.sources)
+        return Health((*mine, *told.checks), told.sources, about=folder_health.about(
+            newest[0], sum(each.readable for each in entries)))  # fmt: skip
 
     def folder(self, run: str) -> Path | None:
         """Of the run's archive."""
         return self._of(run).folder(run)
+
+    def _left_out(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+        """Which archives are not among the runs, and why."""
+        said = folder_health.unreadable(entries)
+        if self._index.left_out:
+            said.append(
+                f"{self._index.left_out:,} older archives are not shown: the newest"
+                f" {MOST_ARCHIVES:,} are."
+            )
+        return tuple(said)
 
     def _mains(self) -> dict[str, Entry]:
         """The archive that answers for each run, newest run first."""

@@ -53,6 +53,15 @@ def step_of(seconds: float, scrape: float, points: int = LINE_POINTS) -> float:
     return float(NICE[place]) if place < len(NICE) else math.ceil(least / NICE[-1]) * NICE[-1]
 
 
+def duration(seconds: float) -> str:
+    """A step in words: `15 s`, `5 min`, `1 h`, `2 days`."""
+    for size, word in ((86400, "day"), (3600, "h"), (60, "min")):
+        if seconds >= size and seconds % size == 0:
+            count = round(seconds / size)
+            return f"{count:,} {word}" + ("s" if word == "day" and count > 1 else "")
+    return f"{seconds:g} s"
+
+
 def grid(span: Span, scrape: float, points: int = LINE_POINTS, now: float = math.inf) -> Grid:
     """Around a span, both ends aligned to the step; nothing after `now`, rounded up to it."""
     step = step_of(span.seconds, scrape, points)

@@ -1,16 +1,31 @@
-"""Title, unit and help of each chart of a live source, by its key."""
+"""Title, unit, help and lines of each chart, by its key: the same from every source."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dashboard.shapes import Floats, Lines
 
+MEAN, ALL, SLOWEST = "mean over ranks", "all ranks", "slowest rank"
+LOWEST, MEDIAN, HIGHEST = "lowest", "median", "highest"
+QUANTILES = {"p5": 0.05, MEDIAN: 0.5, "p95": 0.95}
+BUSY, IN_USE = "busy", "in use"
+PEERS = ("peers low", "peers high")
+BANDS: Mapping[str, tuple[str, str]] = {
+    "step": ("p5", "p95"), "gpu": (LOWEST, HIGHEST), "cpu": (LOWEST, HIGHEST),
+    "memory": (LOWEST, HIGHEST),
+}  # fmt: skip
+"""Of the charts of a run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Title:
-    """What a chart is called."""
+    """What a chart is called.
+
+    Attributes:
+        unit: Of shapes.Lines, where the source has nothing better.
+    """
 
     title: str
     unit: str
@@ -19,53 +34,82 @@ class Title:
 
 
 RUN_CHARTS: Mapping[str, Title] = {
-    "loss": Title("Loss", "nats", "Training loss; it should fall. A jump is worth a look at the"
-                  " events of that moment."),
-    "throughput": Title("Throughput", "tokens/s", "What the whole run trains on each second. It"
-                        " falls as the step time rises."),
-    "step": Title("Step time", "s", "Wall time of a step: 5 %, 50 % and 95 % over ranks; slowest ="
-                  " the slowest moment. All ranks wait for each other, so the lines lie together."),
-    "mfu": Title("Model FLOPs utilisation", "ratio", "Model FLOPs over what the hardware could do;"
-                 " needs the peak of the device, which only archives tell."),
-    "phases": Title("Shares of the step", "ratio", "Where a step goes, mean over ranks. A straggler"
-                    " shows as a larger share of gradient synchronisation at all others.", True),
-    "gpu": Title("GPU utilisation", "ratio", "Share of time with a kernel running: 5 %, 50 % and"
-                 " 95 % over the run's GPUs."),
-    "cpu": Title("CPU use of the nodes", "ratio", "Share of the nodes' processors that is busy."),
-    "memory": Title("Memory use of the nodes", "ratio", "Share of the nodes' memory in use."),
-    "network": Title("Network of the nodes", "bytes/s", "Sum over the run's nodes."),
+    "loss": Title("Training loss", "nats", "Falls while the model learns. A jump up, or no value"
+                  " (NaN), is a matter of the model or its data; a slow node does not change it."),
+    "throughput": Title("Throughput of the run", "tokens/s", "What the run gets done. It falls with"
+                        " every longer step: look for the event or the rank at the same moment."),
+    "step": Title("Step time", "s", "All ranks wait for each other, so their steps take alike; the"
+                  " band is wide where one rank is measured late or stands outside the"
+                  " collectives."),
+    "mfu": Title("Model FLOPs of a rank", "FLOP/s", "By Megatron's formula. No peak of this device"
+                 " is known, so there is no share."),
+    "phases": Title("Where a step goes", "ratio", "Shares of a step. grad_sync is waiting for the"
+                    " others and the network: it grows on everybody but the one who is late.",
+                    True),
+    "gpu": Title("GPU utilisation", "ratio", "Share of time in which a kernel ran: lowest, median"
+                 " and highest GPU of the run. One GPU that is low while the others are high waits,"
+                 " or nothing runs on it."),
+    "cpu": Title("Processors busy", "ratio", "Of each node: lowest, median and highest. Near 1,"
+                 " ranks wait for a processor."),
+    "memory": Title("Memory of the nodes in use", "ratio", "Of each node: lowest, median and"
+                    " highest. A line that only rises is a leak."),
+    "network": Title("Network", "bytes/s", "All devices of all nodes together. It rises and falls"
+                     " with the steps; a flat top is a full link."),
 }  # fmt: skip
 NODE_CHARTS: Mapping[str, Title] = {
-    "utilization": Title("GPU utilisation", "ratio", "One line a GPU, and the band in which 90 % of"
-                         " the run's other GPUs are."),
-    "temperature": Title("GPU temperature", "celsius", "Above the band: cooling, or more work than"
-                         " the others."),
-    "power": Title("GPU power", "W", "Below the band under load: a cap, heat, or less work."),
-    "clock": Title("SM clock", "Hz", "Below the band under load: heat, power or a fault."),
-    "cpu": Title("CPU use", "ratio", "Share of the node's processors that is busy."),
-    "memory": Title("Memory use", "ratio", "Share of the node's memory in use."),
-    "disk": Title("Disk", "bytes/s", "Sum over the node's disks."),
-    "network": Title("Network", "bytes/s", "Sum over the node's devices."),
-    "errors": Title("Errors", "events/s", "Of network devices, XIDs and uncorrected memory errors;"
-                    " 0 is normal."),
+    "utilization": Title("GPU utilisation", "ratio", "Share of time in which a kernel ran. Low"
+                         " while its peers are high: it waits."),
+    "temperature": Title("GPU temperature", "celsius", "Of the core. What is too hot depends on the"
+                         " model: the limit is drawn on the GPU's page."),
+    "power": Title("GPU power", "W", "Of the board. Below its peers under the same load: capped, or"
+                   " slowed by heat."),
+    "clock": Title("SM clock", "Hz", "Low under load and below its peers: heat, power, or a"
+                   " fault."),
+    "cpu": Title("Processors busy", "ratio", "Near 1, ranks wait for a processor."),
+    "memory": Title("Memory of the node in use", "ratio", "A line that only rises is a leak."),
+    "disk": Title("Disks", "bytes/s", "Read and written, all disks. Reading data or writing"
+                  " checkpoints shows here."),
+    "network": Title("Network", "bytes/s", "All devices. A flat top is a full link."),
+    "errors": Title("Errors", "events", "New ones between two points. A healthy node shows nearly"
+                    " none."),
 }  # fmt: skip
 GPU_CHARTS: Mapping[str, Title] = {
-    "utilization": Title("Utilisation", "ratio", "Share of time with a kernel running."),
-    "clock": Title("Clocks", "Hz", "Low under load: see the throttle reasons."),
-    "throttle": Title("Time throttled, by reason", "ratio", "Share of time in which the clock was"
-                      " held down; hw_thermal and hw_slowdown mean heat, power caps are ordinary."),
-    "temperature": Title("Temperature", "celsius", "Of the core and of the memory."),
-    "margin": Title("Temperature margin", "celsius", "Distance to the nearest slowdown; 0 = it"
-                    " throttles."),
-    "power": Title("Power", "W", "Draw of the board and its limit."),
-    "memory": Title("Memory in use", "bytes", "Of the GPU's memory."),
-    "ecc": Title("Memory errors", "events/s", "Corrected errors are ordinary in small numbers,"
-                 " uncorrected ones are not."),
-    "pcie": Title("PCIe", "bytes/s", "Traffic in both directions."),
-    "replay": Title("PCIe replays", "events/s", "Packets sent again; above 0 the link is bad."),
-    "nvlink": Title("NVLink", "bytes/s", "Traffic in both directions."),
-    "nvlink_errors": Title("NVLink errors", "events/s", "0 is normal."),
+    "utilization": NODE_CHARTS["utilization"],
+    "clock": Title("Clocks", "Hz", "Low under load: heat, power, or a fault; the throttle reasons"
+                   " below say which."),
+    "throttle": Title("Throttled, share of time by reason", "ratio", "hw_thermal and sw_thermal are"
+                      " heat, sw_power_cap and hw_power_brake power. Above 0.1 it costs time."),
+    "temperature": Title("Temperature and its limits", "celsius", "At the slowdown limit the GPU"
+                         " lowers its clock by itself."),
+    "margin": Title("Margin to the nearest slowdown", "celsius", "0 = it slows down."),
+    "power": Title("Power and its limit", "W", "At the enforced limit the clock follows the"
+                   " power."),
+    "memory": Title("GPU memory", "bytes", "In use of all there is."),
+    "ecc": Title("Memory errors", "events", "New ones between two points. Uncorrected ones end the"
+                 " program; corrected ones are mended."),
+    "pcie": Title("PCIe link", "lanes", "May fall while the GPU is idle. Low under load: reseat the"
+                  " card."),
+    "pcie_traffic": Title("PCIe traffic", "bytes/s", "In both directions."),
+    "replays": Title("PCIe replays", "events", "Packets that were sent again between two points."),
+    "nvlink": Title("NVLinks that are up", "links", "Fewer than before: a link is gone, and"
+                    " collectives go around it."),
+    "nvlink_traffic": Title("NVLink traffic", "bytes/s", "In both directions."),
+    "nvlink_errors": Title("NVLink errors", "events", "New ones between two points."),
 }  # fmt: skip
+
+
+def share_of_peak(chart: Lines, words: str) -> Lines:
+    """The chart `mfu` where the peak of the device is known.
+
+    Args:
+        chart: Its values are shares of the peak already.
+        words: What such a share is called (workloads.outcome.peak.Peak.words).
+    """
+    return replace(
+        chart, title=words[:1].upper() + words[1:], unit="ratio",
+        help="Model FLOPs (Megatron's formula) of a rank over the most its device can do. It falls"
+        " with every longer step.",
+    )  # fmt: skip
 
 
 def lines(

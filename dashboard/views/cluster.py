@@ -12,6 +12,7 @@ from dashboard.figures.layout_map import layout_map
 from dashboard.shapes import FLEET_METRICS, Fleet, FleetMetric
 from dashboard.trouble import Kind, TroubleError
 from dashboard.widgets.choices import choice
+from dashboard.widgets.later import later
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, sentence, table
 from dashboard.words import node_tables, places
@@ -31,17 +32,16 @@ def show(context: Context) -> None:
     fleet = heatmap.only_run(fleet, run) if run else fleet
     away = deviation.of_fleet(fleet)
     worst = [int(each) for each in deviation.worst(metric, fleet.values, WORST)]
-    said = places.fleet(fleet, away, heatmap.line(fleet, worst[0]) if worst else "", run)
+    said = places.fleet(fleet, away, heatmap.line(fleet, worst[0]) if worst else "", run,
+                        live=context.answer.live and not context.place.until)  # fmt: skip
     sentence(said.text, said.severity)
     choice("Show", "metric", {each.key: each.title for each in FLEET_METRICS}, metric.key)
     order = _order(context)
     chosen = picture(heatmap.fleet(fleet, order), "fleet", select=True)
     _links(context, fleet, chosen, worst)
-    left, right = st.columns([1, 2])
-    with left:
-        picture(histogram.histogram(fleet), "spread")
-    with right:
-        _table(context, fleet, worst)
+    _table(context, fleet, worst)
+    later("How the values are spread", "spread-open",
+          lambda: picture(histogram.histogram(fleet), "spread"))  # fmt: skip
     if run:
         _layout(context)
 

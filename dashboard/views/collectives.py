@@ -9,9 +9,12 @@ import streamlit as st
 from dashboard.address import link
 from dashboard.context import Context
 from dashboard.figures import busbw, matrix, shares
+from dashboard.widgets.formats import formats
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.words import collectives
+from dashboard.words.columns import worded
+from dashboard.words.waiting import waits
 
 ARRIVALS_MEANING = (
     "How long after the first rank each one arrived at its collectives, middle of each window. A"
@@ -27,14 +30,8 @@ PERCENT = st.column_config.NumberColumn(format="percent")
 MOMENT = st.column_config.DatetimeColumn(
     "start (UTC)", format="YYYY-MM-DD HH:mm:ss.SSS", timezone="UTC"
 )
-MICROSECONDS = st.column_config.NumberColumn(format="%.6f")
-SECONDS = st.column_config.NumberColumn(format="%.4f")
-FORMATS = {
-    "bytes": st.column_config.NumberColumn(format="bytes"),
-    "busbw": st.column_config.NumberColumn("busbw (per second)", format="bytes"),
-    "median_seconds": SECONDS, "p95_seconds": SECONDS, "total_seconds": SECONDS,
-    "late_seconds": SECONDS,
-}  # fmt: skip
+BYTES = st.column_config.NumberColumn(format="bytes")
+FORMATS = {"size": BYTES, "bus bandwidth (per s)": BYTES}
 WAITING = ("rank", "node", "gpu", "wall_seconds", "own_seconds", "wait_share")
 
 
@@ -51,22 +48,23 @@ def show(context: Context) -> None:
     ranks = part(lambda: source.ranks(run, span))
     if frame is None or frame.empty:
         st.info(WINDOWS)
-    share = _waiting(ranks) if ranks is not None and len(ranks) else float("nan")
+    if ranks is not None and len(ranks):
+        _waiting(ranks)
     _links(told)
     if context.place.rank is not None:
         _of_rank(context, context.place.rank)
     with head:
-        said = collectives.headline(share, told, late)
+        said = collectives.headline(waits(ranks), told, late)
         sentence(said.text, said.severity)
 
 
-def _waiting(ranks: pd.DataFrame) -> float:
+def _waiting(ranks: pd.DataFrame) -> None:
     st.subheader("How long each rank waits", anchor=False)
     shown = ranks[[name for name in WAITING if name in ranks]]
-    table(shown.sort_values("wait_share", kind="stable"), "waiting",
-          "Every rank, who waits least first: that is who the others wait for.",
-          columns={"wait_share": PERCENT})  # fmt: skip
-    return float(ranks["wait_share"].median())
+    shown = worded(shown.sort_values("wait_share", kind="stable"))
+    table(shown, "waiting",
+          "Every rank, who waits least first: that is who the others wait for. Medians of the"
+          " range.", columns=formats(shown) | {"in collectives": PERCENT})  # fmt: skip
 
 
 def _operations(context: Context, frame: pd.DataFrame) -> None:
@@ -83,8 +81,10 @@ def _operations(context: Context, frame: pd.DataFrame) -> None:
     rows = frame[frame["op"] == chosen] if chosen else frame
     look = [link("collectives", context.place, op=str(op)) for op in rows["op"]]
     st.subheader("Every operation, group and size", anchor=False)
-    table(rows.assign(only=look), "collectives", "Operations, the longest in sum first.",
-          columns=FORMATS, links=("only",))  # fmt: skip
+    shown = worded(rows)
+    shown.insert(0, "only this", look)
+    table(shown, "collectives", "Operations, the longest in sum first.",
+          columns=formats(shown) | FORMATS, links=("only this",))  # fmt: skip
 
 
 def _arrivals(context: Context) -> pd.DataFrame | None:
@@ -97,7 +97,7 @@ def _arrivals(context: Context) -> pd.DataFrame | None:
     late = collectives.latest(found)
     if len(late):
         table(late, "late", "Ranks, who came last most often first.",
-              columns={collectives.LATE[2]: PERCENT})  # fmt: skip
+              columns=formats(late) | {collectives.LATE[2]: PERCENT})  # fmt: skip
     return late
 
 
@@ -120,6 +120,6 @@ def _of_rank(context: Context, rank: int) -> None:
         return
     if context.place.op:
         found = found[found["op"] == context.place.op]
-    found = found.assign(start=pd.to_datetime(found["start"], unit="s", utc=True))
+    found = worded(found.assign(start=pd.to_datetime(found["start"], unit="s", utc=True)))
     table(found, "operations", f"Operations of rank {rank} in the order of time.",
-          columns={"start": MOMENT, "seconds": MICROSECONDS})  # fmt: skip
+          columns=formats(found) | {"start": MOMENT, "size": BYTES})  # fmt: skip

@@ -3,16 +3,19 @@
 import streamlit as st
 
 from dashboard.context import Context
-from dashboard.widgets.shown import sentence, table
+from dashboard.widgets.shown import plain, sentence, table
 from dashboard.words import trust
+from dashboard.words.columns import worded
 
 
 def show(context: Context) -> None:
     """Draws the page."""
-    health = context.source.health()
+    health = context.source.health(context.place.run)
     sentence(*trust.sentence(health))
     if health.checks:
         st.subheader("What was checked", anchor=False)
+        if health.about:
+            st.caption(plain(health.about))
         table(trust.checks(health), "checks", "Every check, its state and what to do.")
     else:
         st.markdown("See what this machine can tell, and what is missing for the rest:")
@@ -21,4 +24,6 @@ def show(context: Context) -> None:
     if health.sources.empty:
         st.caption("The source names no pages, files or targets of its own.")
         return
-    table(health.sources, "sources", "Every page or file that is read, its age and its size.")
+    table(
+        worded(health.sources), "sources", "Every page or file that is read, its age and its size."
+    )

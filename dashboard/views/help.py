@@ -5,7 +5,8 @@ import streamlit as st
 from dashboard.address import Place
 from dashboard.context import Context
 from dashboard.shapes import Severity
-from dashboard.widgets.shown import link_to, sentence, table
+from dashboard.widgets.shown import link_to, sentence
+from dashboard.widgets.tables import wording
 from dashboard.words import helping
 
 
@@ -31,4 +32,4 @@ def show(context: Context) -> None:
         ("Exit codes of the commands", helping.exit_codes()),
     ):
         st.subheader(title, anchor=False)
-        table(frame, title.lower().replace(" ", "-"), f"{title}, as a table.")
+        wording(frame, f"{title}, as a table.")

@@ -10,6 +10,7 @@ from dashboard.shapes import Event, Lines, NodeFacts
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.words import findings, node_tables, places
+from dashboard.words.columns import worded
 
 OF_GPUS = ("utilization", "temperature", "power", "clock")
 """Keys of the charts with a line a GPU; the others are of the host."""
@@ -72,7 +73,9 @@ def _gpus(context: Context, facts: NodeFacts) -> None:
         return
     st.subheader("Its GPUs and ranks", anchor=False)
     frame = node_tables.gpus(facts, context.place)
-    table(frame, "gpus", "GPUs of the node and who runs there.", links=(node_tables.GPU_LINK,))
+    table(
+        worded(frame), "gpus", "GPUs of the node and who runs there.", links=(node_tables.GPU_LINK,)
+    )
 
 
 def _charts(context: Context, charts: Sequence[Lines], told: Sequence[Event]) -> None:

@@ -1,6 +1,6 @@
 """Now: is anything holding training back? Which node, why?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -9,7 +9,8 @@ from dashboard.figures import heatmap
 from dashboard.shapes import FLEET_METRICS, FindingRow, Fleet, RunRow
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
-from dashboard.words import findings, now, six_numbers
+from dashboard.widgets.ways import ways
+from dashboard.words import findings, now, places, six_numbers
 
 FINDINGS_AT_MOST = 200
 EVENTS_AT_MOST = 10
@@ -26,7 +27,14 @@ def show(context: Context) -> None:
     sentence(said.text, said.severity)
     if said.command:
         st.code(said.command, language="bash")
-    fleet = part(lambda: source.fleet(FLEET_METRICS[0], span.end if context.place.until else None))
+    first = now.spoken(found, context.answer)
+    by_run = {row.run: row for row in runs}
+    if first is not None:
+        row = by_run.get(first.run)
+        place = findings.around(first, row.span if row else None)
+        ways(place, first.node, place.but(rank=None) if first.run else place)
+    at = _moment(context, by_run, first)
+    fleet = part(lambda: source.fleet(FLEET_METRICS[0], at))
     shown = six_numbers.numbers(runs, found, fleet, context.answer)
     for column, each in zip(st.columns(len(shown)), shown, strict=True):
         column.metric(each.label, each.value, each.delta or None,
@@ -38,6 +46,14 @@ def show(context: Context) -> None:
         _map(context, fleet)
     with right:
         _events(context)
+
+
+def _moment(context: Context, runs: Mapping[str, RunRow], first: FindingRow | None) -> float | None:
+    """Of the map: the end of the range; of recorded runs the end of the one that is spoken of."""
+    if context.place.until:
+        return context.span.end
+    row = runs.get(first.run) if first is not None and not context.answer.live else None
+    return None if row is None else row.span.end
 
 
 def _findings(context: Context, found: Sequence[FindingRow], runs: Sequence[RunRow]) -> None:
@@ -65,6 +81,8 @@ def _map(context: Context, fleet: Fleet | None) -> None:
         return
     if context.place.run:
         fleet = heatmap.only_run(fleet, context.place.run)
+    if not context.answer.live or context.place.until:
+        st.caption(plain(f"Of {places.moment(fleet)}."))
     chosen = picture(heatmap.fleet(fleet, select=False), "fleet", select=True)
     if chosen:
         node, gpu = str(chosen[0]), int(chosen[1])

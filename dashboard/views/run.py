@@ -12,6 +12,7 @@ from dashboard.figures import lane, lines
 from dashboard.figures.charts import Other
 from dashboard.shapes import Event, Lines, RunRow
 from dashboard.widgets.choices import choice
+from dashboard.widgets.later import later
 from dashboard.widgets.parts import part
 from dashboard.widgets.picking import choice as pick
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
@@ -80,7 +81,7 @@ def _slowest(context: Context) -> None:
     ranks = part(lambda: context.source.ranks(context.place.run, context.span))
     if ranks is None or ranks.empty:
         return
-    st.subheader("Slowest ranks", anchor=False)
+    st.subheader("Slowest ranks, medians of the range", anchor=False)
     few = ranks.head(SLOWEST)
     frame = pd.DataFrame(
         {
@@ -105,11 +106,16 @@ def _to_rank(place: Place, row: dict[Any, Any]) -> str:
 
 
 def _events(context: Context, events: Sequence[Event]) -> None:
-    st.subheader("Events", anchor=False)
     if not events:
         st.caption("Nothing happened in this range: no XID, no throttling, no link event,"
                    " no checkpoint, no finding.")  # fmt: skip
         return
+    # The chart has a lane of them; the table is for who wants to go to one.
+    later(f"Events in this range: {len(events):,}", "events-open",
+          lambda: _event_table(context, events))  # fmt: skip
+
+
+def _event_table(context: Context, events: Sequence[Event]) -> None:
     frame = lane.table(events)
     frame.insert(0, "open", [_to_event(context.place, event) for event in events])
     table(frame, "events", "Everything that happened in this range, in the order of time.",

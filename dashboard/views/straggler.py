@@ -9,10 +9,16 @@ import streamlit as st
 from analyzer.report.figures import cell
 from dashboard.context import Context
 from dashboard.figures import lateness, layout_map, matrix, phases
+from dashboard.shapes import FindingRow
+from dashboard.widgets.formats import formats
+from dashboard.widgets.later import later
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
-from dashboard.words import causes, rest, verdict, what_if
+from dashboard.widgets.ways import EVIDENCE, ways
+from dashboard.words import causes, chosen, ranges, rest, verdict, what_if
+from dashboard.words.columns import worded
 from dashboard.words.reading import mapping, number, records, text, whole
+from dashboard.words.spent import lost
 
 CULPRITS_AT_MOST = 4
 """With their evidence; the others stand in the table of causes."""
@@ -23,24 +29,49 @@ MAP_MEANING = (
 FIRST = ("rank", "node", "gpu", "slowdown", "wait_share", "own_seconds", "wall_seconds")
 """Columns of the table of ranks, before all others."""
 PERCENT = st.column_config.NumberColumn(format="percent")
+RATIO = st.column_config.NumberColumn(format="%.4g")
 
 
 def show(context: Context) -> None:
     """Draws the page."""
-    run = context.place.run
-    told = context.source.verdict(run)
-    said = verdict.headline(told, context.source.run(run), live=context.answer.live)
+    source, place = context.source, context.place
+    given = source.verdict(place.run)
+    row = _finding(context)
+    said = chosen.headline(given, place, row, source.run(place.run), live=context.answer.live)
     sentence(said.text, said.severity)
     if said.command:
         st.code(said.command, language="bash")
+    told = chosen.first(given, place, row)
+    _ways(context, told, row)
     if told is not None:
         _numbers(told)
         _hang(context, told)
         _causes(context, told)
     _measured(context, told)
     if told is not None:
-        _what_if(told)
+        _without(told)
         _rest(told)
+        later("What each worker and operation costs, simulated", "simulated-open",
+              lambda: _simulated(told))  # fmt: skip
+
+
+def _finding(context: Context) -> FindingRow | None:
+    if not context.place.finding:
+        return None
+    found = part(lambda: context.source.findings(context.span, context.place.run))
+    row = chosen.finding(context.place, found or ())
+    if row is None:
+        st.caption(plain(f"Finding {context.place.finding} itself is not known in this range; what"
+                         " stands here is the verdict of the run."))  # fmt: skip
+    return row
+
+
+def _ways(context: Context, told: Mapping[str, Any] | None, row: FindingRow | None) -> None:
+    """To who is named first, and what to do about it."""
+    first = next(iter(records((told or {}).get("culprits"))), {})
+    node = row.node if row is not None else text(first.get("node"))
+    if first or node:
+        ways(context.place, node)
 
 
 def _numbers(told: Mapping[str, Any]) -> None:
@@ -52,7 +83,7 @@ def _numbers(told: Mapping[str, Any]) -> None:
         ("Run against ideal",
          "stopped" if mapping(told.get("hang")) else cell(number(told.get("slowdown")), "ratio"),
          f"Step time over ideal step time{', 95 % interval ' + ends if ends else ''}."),
-        ("Lost GPU time", cell(number(told.get("lost_gpu_hours")), "gpu hours"),
+        (*lost(number(told.get("lost_gpu_hours"))),
          "What the culprits cost so far: GPUs times the time they waited."),
         ("Confidence in the cause", cell(verdict.confidence(told), "share"),
          "Of the culprit whose cause is least sure; a dash where nobody is named."),
@@ -72,7 +103,7 @@ def _hang(context: Context, told: Mapping[str, Any]) -> None:
     ranks = part(lambda: context.source.ranks(context.place.run, context.span))
     if ranks is not None and missing:
         here = ranks[ranks["rank"].isin(list(missing))]
-        table(here[["rank", "node", "gpu", "dp", "pp", "tp", "steps"]], "missing-ranks",
+        table(worded(here[["rank", "node", "gpu", "dp", "pp", "tp", "steps"]]), "missing-ranks",
               "The ranks that never arrived, and where they are.")  # fmt: skip
     op = text(mapping(told.get("hang")).get("op"))
     link_to("Collectives of this run", "collectives", context.place, op=op)
@@ -82,7 +113,7 @@ def _causes(context: Context, told: Mapping[str, Any]) -> None:
     culprits = records(told.get("culprits"))
     ranked = causes.causes(told)
     if len(ranked):
-        st.subheader("Caused by what", anchor=False)
+        st.subheader("Caused by what", anchor=EVIDENCE)
         table(ranked, "causes", "Causes, the most probable first within each culprit.",
               columns={"confidence": PERCENT})  # fmt: skip
     for place, culprit in enumerate(culprits[:CULPRITS_AT_MOST]):
@@ -114,6 +145,11 @@ def _evidence(culprit: Mapping[str, Any], key: str) -> None:
 def _measured(context: Context, told: Mapping[str, Any] | None) -> None:
     source, run, span = context.source, context.place.run, context.span
     st.subheader("Who is late, and in which phase", anchor=False)
+    st.caption(plain(ranges.measured(told, span)))
+    since = ranges.onset(told, span)
+    if since is not None:
+        link_to("Measure from the onset on", "straggler", context.place,
+                since=str(int(since * 1e3)))  # fmt: skip
     ranks = part(lambda: source.ranks(run, span))
     if ranks is None:
         return
@@ -129,9 +165,9 @@ def _measured(context: Context, told: Mapping[str, Any] | None) -> None:
         with right:
             picture(lateness.lateness(times, named), "lateness")
     first = [name for name in FIRST if name in ranks]
-    shown = ranks[[*first, *(name for name in ranks if name not in first)]]
-    table(shown, "ranks", "Every rank, the slowest first.",
-          columns={"wait_share": PERCENT})  # fmt: skip
+    shown = worded(ranks[[*first, *(name for name in ranks if name not in first)]])
+    table(shown, "ranks", "Every rank, the slowest first; medians of the range.",
+          columns=formats(shown) | {"in collectives": PERCENT})  # fmt: skip
 
 
 def _by_node(ranks: pd.DataFrame) -> dict[str, tuple[int, ...]]:
@@ -140,7 +176,7 @@ def _by_node(ranks: pd.DataFrame) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _what_if(told: Mapping[str, Any]) -> None:
+def _without(told: Mapping[str, Any]) -> None:
     known = mapping(told.get("what_if"))
     st.subheader("What would the run take without", anchor=False)
     st.caption(plain(what_if.method(known)))
@@ -151,6 +187,10 @@ def _what_if(told: Mapping[str, Any]) -> None:
     if len(fixes):
         table(fixes, "fixes", "What each repair would give.",
               columns=dict.fromkeys(what_if.FIXES[1:4], PERCENT))  # fmt: skip
+
+
+def _simulated(told: Mapping[str, Any]) -> None:
+    known = mapping(told.get("what_if"))
     workers = [
         (dp, pp)
         for culprit in records(told.get("culprits"))
@@ -160,8 +200,11 @@ def _what_if(told: Mapping[str, Any]) -> None:
     if known.get("S_w") is not None:
         picture(layout_map.layout_map(known, workers), "layout")
     figures = what_if.figures(known)
-    if len(figures):
-        table(figures, "what-if", "Figures of the simulation, each explained.")
+    if figures.empty:
+        st.caption(plain(what_if.method(known)))
+        return
+    table(figures, "what-if", "Figures of the simulation, each explained.",
+          columns=dict.fromkeys(what_if.FIGURES[1:4], RATIO))  # fmt: skip
 
 
 def _rest(told: Mapping[str, Any]) -> None:
@@ -177,7 +220,7 @@ def _rest(told: Mapping[str, Any]) -> None:
     ):  # fmt: skip
         if len(frame):
             st.subheader(title, anchor=False)
-            table(frame, key, words, columns={"share of the step": PERCENT})
+            table(frame, key, words, columns={"share of the step": PERCENT, "distance": RATIO})
     before = rest.before(told)
     if before:
         st.subheader("Was it a culprit before", anchor=False)

@@ -4,49 +4,82 @@ import math
 
 import streamlit as st
 
+from dashboard.address import utc
 from dashboard.context import Context
-from dashboard.shapes import Answer, RunRow, Severity
-from dashboard.widgets import shown
+from dashboard.shapes import Answer, RunRow, Severity, Span
+from dashboard.widgets import links, shown
 from dashboard.widgets.words import plain
 
 STALE_SCRAPES = 3
 """A live source that is silent for so many scrape intervals is stale."""
 UNKNOWN_SCRAPE_SECONDS = 15.0
 """Taken where nobody told how often is scraped: Prometheus' own usual choice is 15 s to 1 min."""
+RANGED = ("now", "cluster", "run", "node", "gpu", "straggler", "collectives")
+"""Pages whose numbers are those of the range."""
+ALL_RUNS = ("now", "runs")
+"""Pages of all runs, which say what is not among them; Data health has it in its table."""
 
 
-def draw(context: Context, run: RunRow | None) -> None:
-    """Draws what applies; nothing where all is well."""
+def draw(context: Context, run: RunRow | None, page: str) -> None:
+    """Draws what applies; nothing where all is well.
+
+    Args:
+        context: Of the page.
+        run: That it is about; None = all.
+        page: Its key.
+    """
     if run is not None and run.provenance:
         # Small, for it is no news: the box that is read first is the page's answer.
         st.caption(f":material/science: {plain(capital(', '.join(run.provenance)))}.")
-    for text, severity in texts(context.answer):
+    text = missed(context.span, run) if run is not None and page in RANGED else ""
+    if text:
+        shown.sentence(text, Severity.WARNING)
+        links.to("Show the whole run", page, context.place, since="", until="", icon="")
+    for text, severity in texts(context.answer, page, context.place.run):
         if severity is Severity.NOTE:
             st.caption(f":material/info: {plain(text)}")
         else:
             shown.sentence(text, severity)
 
 
-def texts(answer: Answer) -> list[tuple[str, Severity]]:
-    """What a reader must know of the numbers below, most important first."""
+def missed(span: Span, run: RunRow) -> str:
+    """That a range has nothing of its run; empty = it has."""
+    if (span.start < run.span.end and run.span.start < span.end) or run.span.seconds <= 0:
+        return ""
+    until = f" and ends {utc(span.end)}" if span.seconds > 0 else ""
+    return (
+        f"This range has nothing of the run: it begins {utc(span.start)}{until}; the run went from"
+        f" {utc(run.span.start)} to {utc(run.span.end)}."
+    )
+
+
+def texts(answer: Answer, page: str = "", run: str = "") -> list[tuple[str, Severity]]:
+    """What a reader must know of the numbers below, most important first.
+
+    Args:
+        answer: How whole they are.
+        page: Key of the page: what it says itself is not said twice.
+        run: Id of the run that it is about; empty = all.
+    """
     said = []
+    see = "" if page == "health" else " See Data health."
+    bad = []
     if answer.simulated:
         said.append(("This fleet is simulated: nothing on this page was measured.", Severity.NOTE))
     if is_stale(answer):
-        text = (
+        bad.append(
             f"The newest number is {age(answer)} old, and one is expected every"
-            f" {interval(answer):g} s: what is shown was true then. See Data health."
+            f" {interval(answer):g} s: what is shown was true then."
         )
-        said.append((text, Severity.WARNING))
     expected, answering = answer.nodes
-    if answering < expected:
-        text = (
-            f"{answering:,} of {expected:,} nodes answer; the numbers are of these."
-            " See Data health."
-        )
-        said.append((text, Severity.WARNING))
+    if answering < expected and not (page == "now" or (page == "cluster" and not run)):
+        bad.append(f"{answering:,} of {expected:,} nodes answer; the numbers are of these.")
+    if bad:
+        said.append((" ".join(bad) + see, Severity.WARNING))
     if answer.missing:
         said.append((f"Not found: {'; '.join(answer.missing)}.", Severity.NOTE))
+    if page in ALL_RUNS:
+        said += [(text, Severity.NOTE) for text in answer.left_out]
     return said
 
 

@@ -1,8 +1,12 @@
 """Where the reader is: cluster, node, GPU, rank, collective, each a link."""
 
+from collections.abc import Callable
+
+import pandas as pd
 import streamlit as st
 
 from dashboard.address import Place
+from dashboard.trouble import TroubleError
 from dashboard.widgets import links
 
 Crumb = tuple[str, str, dict[str, str | int | None]]
@@ -14,16 +18,41 @@ def draw(page: str, place: Place) -> None:
     if page not in ON_THE_WAY:
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        for number, (label, target, changes) in enumerate(trail(place)):
+        for number, (label, target, changes) in enumerate(trail(place, page)):
             if number:
                 st.text("›")
             links.to(label, target, place.but(**changes), icon="")
 
 
-def trail(place: Place) -> list[Crumb]:
-    """Label, page and changes of the place for each station, the outermost first."""
+def with_gpu(place: Place, ranks: Callable[[], pd.DataFrame]) -> Place:
+    """The place with the GPU of its rank, where the address names only the rank.
+
+    Args:
+        place: As the address says.
+        ranks: Source.ranks of its run; asked for only where it is needed.
+    """
+    if place.gpu is not None or place.rank is None or not (place.run and place.node):
+        return place
+    try:
+        rows = ranks()
+    except TroubleError:  # the page says it
+        return place
+    there = rows[rows["rank"] == place.rank] if len(rows) else rows
+    gpu = int(there["gpu"].iloc[0]) if len(there) else -1
+    return place.but(gpu=gpu) if gpu >= 0 else place
+
+
+def trail(place: Place, page: str = "gpu") -> list[Crumb]:
+    """Label, page and changes of the place for each station, the outermost first.
+
+    Args:
+        place: Where the reader looks.
+        page: Key of the page; collectives are those of a run.
+    """
     nothing: dict[str, str | int | None] = {"node": "", "gpu": None, "rank": None, "op": ""}
     stations: list[Crumb] = [("Cluster", "cluster", nothing)]
+    if place.run and page == "collectives":
+        stations.append((f"Run {place.run}", "run", nothing))
     if place.node:
         stations.append((place.node, "node", {"gpu": None, "rank": None, "op": ""}))
     if place.gpu is not None:

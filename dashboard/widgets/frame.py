@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn, cast
 
+import pandas as pd
 import streamlit as st
 
 from dashboard import address
@@ -14,10 +15,7 @@ from dashboard.page import Page
 from dashboard.protocol import Source
 from dashboard.shapes import Answer, Span
 from dashboard.trouble import TroubleError
-from dashboard.widgets import banners, chooser, crumbs, sidebar, troubles
-
-LIVE_SECONDS = 3600.0
-"""Of a live source, so much is shown when neither a run nor a range is asked for."""
+from dashboard.widgets import banners, chooser, crumbs, ranges, sidebar, troubles
 
 
 def draw(
@@ -39,7 +37,7 @@ def draw(
         with st.sidebar:
             controls = partial(sidebar.controls, page.key, source, place, settings)
             _safely(page, place, source, controls)
-    crumbs.draw(page.key, place)
+    _safely(page, place, source, partial(_crumbs, page, place, source, settings))
     seconds = sidebar.refresh_seconds(place, settings) if source.live else 0
 
     @st.fragment(run_every=seconds or None)
@@ -71,12 +69,19 @@ def _page(page: Page, place: Place, source: Source, settings: Settings) -> None:
         if found is None:
             return
         context = look(source, found, settings)
-        banners.draw(context, source.run(found.run) if found.run else None)
+        banners.draw(context, source.run(found.run) if found.run else None, page.key)
     except TroubleError:
         if not page.alone:
             raise
         context = Context(source, place, Span(0.0, 0.0), _SILENT, settings)
     page.show(context)
+
+
+def _crumbs(page: Page, place: Place, source: Source, settings: Settings) -> None:
+    def ranks() -> pd.DataFrame:
+        return source.ranks(place.run, look(source, place, settings).span)
+
+    crumbs.draw(page.key, crumbs.with_gpu(place, ranks) if page.key == "gpu" else place)
 
 
 def look(source: Source, place: Place, settings: Settings) -> Context:
@@ -85,14 +90,8 @@ def look(source: Source, place: Place, settings: Settings) -> Context:
     Raises:
         TroubleError: The run of the place is not known, or its range is none.
     """
-    answer = source.answer()
-    extent = source.run(place.run).span if place.run else source.extent()
-    if source.live and not place.run and not place.since:
-        extent = Span(max(extent.start, extent.end - LIVE_SECONDS), extent.end)
-    # A recorded run has no now: `the last hour` is the last one of it.
-    now = answer.now if answer.live else extent.end
-    span = address.span(place, extent, now)
-    return Context(source, place, span, source.answer(span), settings)
+    span = ranges.span(source, place)
+    return Context(source, place, span, source.answer(span, place.run), settings)
 
 
 def _read() -> tuple[Place, TroubleError | None]:

@@ -5,8 +5,11 @@ from typing import Any
 import streamlit as st
 
 from dashboard.figures.picture import Picture
+from dashboard.widgets.formats import formats
+from dashboard.widgets.later import later
 from dashboard.widgets.tables import table
 from dashboard.widgets.words import plain
+from dashboard.words.columns import worded
 
 CONFIG: dict[str, Any] = {
     "displaylogo": False,
@@ -42,21 +45,17 @@ def picture(shown: Picture, key: str, *, select: bool = False) -> Any:
         st.plotly_chart(shown.figure, key=key, config=config, alt=shown.text)
     if shown.note:
         st.caption(plain(shown.note))
-    _behind(shown, key)
+    later("Numbers and query", f"{key}-behind", lambda: _numbers(shown, key))
     return chosen
 
 
-@st.fragment
-def _behind(shown: Picture, key: str) -> None:
-    """The numbers: drawn once somebody opens them, for most never are."""
-    box = st.expander("Numbers and query", key=f"{key}-behind", on_change="rerun")
-    if not box.open:
-        return
-    with box:
-        st.text(shown.text)
-        if shown.table.empty:
-            st.caption("There are no numbers.")
-        else:
-            table(shown.table, f"{key}-table", f"The numbers of: {shown.title}", rows=200)
-        if shown.query:
-            st.code(shown.query, language=None, wrap_lines=True)
+def _numbers(shown: Picture, key: str) -> None:
+    st.text(shown.text)
+    if shown.table.empty:
+        st.caption("There are no numbers.")
+    else:
+        frame = worded(shown.table)
+        table(frame, f"{key}-table", f"The numbers of: {shown.title}", rows=200,
+              columns=formats(frame))  # fmt: skip
+    if shown.query:
+        st.code(shown.query, language=None, wrap_lines=True)

@@ -12,7 +12,7 @@ from dashboard.context import Settings
 from dashboard.protocol import Source
 from dashboard.shapes import Answer
 from dashboard.trouble import TroubleError
-from dashboard.widgets import banners, links
+from dashboard.widgets import banners, links, ranges
 from dashboard.widgets.words import plain, short
 
 RANGES = {"15 min": "now-15m", "1 h": "now-1h", "6 h": "now-6h", "24 h": "now-24h", "whole": ""}
@@ -50,7 +50,7 @@ def controls(page: str, source: Source, place: Place, settings: Settings) -> Non
     """What the reader can change on every page; each of it goes into the address."""
     _age(source)
     place = _run(source, place)
-    _range(place)
+    _range(source, place)
     if source.live:
         _refresh(place, settings)
     st.caption("Link to this view")
@@ -115,7 +115,7 @@ def _run(source: Source, place: Place) -> Place:
     return place
 
 
-def _range(place: Place) -> None:
+def _range(source: Source, place: Place) -> None:
     named = {since: label for label, since in RANGES.items()}
     custom = bool(place.until) or place.since not in named
     now = CUSTOM if custom else named[place.since]
@@ -125,7 +125,7 @@ def _range(place: Place) -> None:
         help="UTC. Of a recorded run the range counts back from its end.",
     )  # fmt: skip
     if custom or st.session_state.get("range-open"):
-        _custom()
+        _custom(source, place)
 
 
 def _changed_range() -> None:
@@ -136,14 +136,30 @@ def _changed_range() -> None:
         _say("from", RANGES[chosen])
 
 
-def _custom() -> None:
+def _custom(source: Source, place: Place) -> None:
+    now = _ends(source, place)
+    # Another address begins with its own range, whatever was written here before.
+    key = f"{place.run} {place.since} {place.until}"
     with st.form("custom-range", border=False):
-        start = st.datetime_input("From (UTC)", value=None, key="custom-from")
-        end = st.datetime_input("To (UTC)", value=None, key="custom-to")
+        start = st.datetime_input("From (UTC)", value=now[0], key=f"custom-from {key}")
+        end = st.datetime_input("To (UTC)", value=now[1], key=f"custom-to {key}")
         if st.form_submit_button("Show this range") and start is not None and end is not None:
             _say("from", _milliseconds(start))
             _say("to", _milliseconds(end))
             st.rerun()
+
+
+def _ends(source: Source, place: Place) -> tuple[datetime | None, datetime | None]:
+    """The range that is shown, in whole minutes outward; nothing where the address has none."""
+    try:
+        shown = ranges.span(source, place)
+    except TroubleError:
+        return None, None  # the page says it
+    start, end = (
+        datetime.fromtimestamp(60 * minute, UTC).replace(tzinfo=None)
+        for minute in (shown.start // 60, -(-shown.end // 60))
+    )
+    return start, end
 
 
 def _milliseconds(moment: datetime) -> str:

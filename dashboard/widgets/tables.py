@@ -7,6 +7,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dashboard.widgets.words import plain
+
 ROW_PIXELS = 35
 MOST_PIXELS = 460
 
@@ -42,11 +44,22 @@ def table(
     first = (page - 1) * rows
     part = frame.iloc[first : first + rows]
     height = min((len(part) + 1) * ROW_PIXELS + 3, MOST_PIXELS)
-    st.dataframe(part, hide_index=True, column_config=config, alt=text, height=height, key=key)
+    st.dataframe(part, hide_index=True, column_config=config, alt=text, height=height, key=key,
+                 placeholder="")  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="center"):
         download(frame, key)
         if pages > 1:
             st.caption(f"Rows {first + 1:,} to {first + len(part):,} of {count:,}.")
+
+
+def wording(frame: pd.DataFrame, text: str) -> None:
+    """A small table of words: every line is there to read, however narrow the window.
+
+    Args:
+        frame: Its rows.
+        text: What it shows, for those who cannot see it.
+    """
+    st.table(frame.astype(str).map(plain), hide_index=True, alt=text)
 
 
 def download(frame: pd.DataFrame, key: str, label: str = "CSV") -> None:

@@ -11,6 +11,7 @@ from dashboard.shapes import Matrix, Severity
 from dashboard.words.reading import number, records, text
 from dashboard.words.said import Said
 from dashboard.words.verdict import who
+from dashboard.words.waiting import Waits
 
 NETWORK = ("link", "rack")
 NETWORK_CAUSES = ("link", "congestion", "nvlink")
@@ -21,16 +22,14 @@ WAITS_LITTLE = 0.1
 OFTEN = 2.0
 """Times its even share of the windows from which a rank that arrives last is worth a word."""
 LINKS = ("where", "cause", "slowdown", "confidence", "since", "what was seen")
-LATE = ("rank", "windows in which it came last", "share", "median seconds late")
+LATE = ("rank", "windows in which it came last", "share", "late by (s)")
 
 
-def headline(
-    wait_share: float, verdict: Mapping[str, Any] | None, late: pd.DataFrame | None
-) -> Said:
+def headline(waits: Waits, verdict: Mapping[str, Any] | None, late: pd.DataFrame | None) -> Said:
     """The answer: a slow link where the verdict names one, else how much of a step is waiting.
 
     Args:
-        wait_share: Median over ranks of time in collectives over wall time; NaN = not known.
+        waits: Shares of the step that ranks are in collectives.
         verdict: DESIGN 3.4, or None.
         late: Of `latest`; None without operations.
     """
@@ -41,7 +40,7 @@ def headline(
         worse = any(each.get("tier") == "page" for each in network)
         cause = text(first.get("cause")) or "unknown"
         return Said(
-            f"Yes: {who(first)} holds the run back ({cause}). {_share(wait_share)}",
+            f"Yes: {who(first)} holds the run back ({cause}). {waits.words}",
             Severity.CRITICAL if worse else Severity.WARNING,
         )
     if culprits:
@@ -49,25 +48,24 @@ def headline(
         more = f" and {len(culprits) - 2} more" if len(culprits) > 2 else ""
         return Said(
             f"No: the others wait for {names}{more}, which is no matter of the network."
-            f" {_share(wait_share)}",
+            f" {waits.words}",
             Severity.NOTE,
         )
-    if not np.isfinite(wait_share):
+    if not np.isfinite(waits.middle):
         return Said(
             "How long ranks are in collectives is not known in this range.", Severity.UNKNOWN
         )
     last = _last(late)
     if verdict is None:
         return Said(
-            f"{_share(wait_share)}{last} Whether that is too long, only a verdict can say.",
+            f"{waits.words}{last} Whether that is too long, only a verdict can say.",
             Severity.UNKNOWN,
         )
-    if wait_share < WAITS_LITTLE:
-        return Said(f"No. {_share(wait_share)}{last}", Severity.OK)
-    much = "That is a lot" if wait_share >= WAITS_MUCH else "That is ordinary"
+    if waits.middle < WAITS_LITTLE:
+        return Said(f"No. {waits.words}{last}", Severity.OK)
+    much = "That is a lot" if waits.middle >= WAITS_MUCH else "That is ordinary"
     return Said(
-        f"{_share(wait_share)} {much}, and no slow link is named: it is what this layout"
-        f" exchanges.{last}",
+        f"{waits.words} {much}, and no slow link is named: it is what this layout exchanges.{last}",
         Severity.NOTE,
     )
 
@@ -112,12 +110,6 @@ def latest(arrivals: Matrix) -> pd.DataFrame:
 
 def _of_network(culprit: Mapping[str, Any]) -> bool:
     return culprit.get("scope") in NETWORK or culprit.get("cause") in NETWORK_CAUSES
-
-
-def _share(wait_share: float) -> str:
-    if not np.isfinite(wait_share):
-        return "How long ranks are in collectives is not known."
-    return f"The middle rank is in collectives for {cell(wait_share, 'share')} of a step."
 
 
 def _last(late: pd.DataFrame | None) -> str:

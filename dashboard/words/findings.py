@@ -12,9 +12,10 @@ from dashboard.palette import severity_word
 from dashboard.shapes import Event, FindingRow, RunRow, Span
 from dashboard.words.said import BADNESS
 
-FINDINGS = ("severity", "state", "run", "node", "gpu", "rank", "cause", "slowdown", "confidence",
-            "since (UTC)", "why", "run page", "node page", "what")  # fmt: skip
-FINDING_LINKS = ("why", "run page", "node page")
+FINDING_LINKS = ("why", "node page", "run page")
+FINDINGS = (*FINDING_LINKS, "severity", "state", "run", "node", "GPU", "rank", "cause", "slowdown",
+            "confidence", "since (UTC)", "what")  # fmt: skip
+"""Links first: the right end of a table is seen by few."""
 EVENTS = ("time (UTC)", "severity", "what", "where", "kind")
 BEFORE_SECONDS, AFTER_SECONDS = 600.0, 1800.0
 """Of a finding's onset that a link shows, as far as the run was there."""
@@ -47,16 +48,16 @@ def findings(found: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.Data
         place = around(one, row.span if row else None)
         node = link("node", place, rank=None) if one.node else ""
         rows.append((
+            link("straggler", place, rank=None) if one.run else "", node,
+            link("run", place, rank=None) if one.run else "",
             severity_word(one.severity), "open" if one.open else "ended", one.run,
             one.node or one.link, one.gpu, one.rank, one.cause, one.slowdown,
             None if one.confidence is None else round(one.confidence, 2),
-            _moment(one.since),
-            link("straggler", place, rank=None) if one.run else "",
-            link("run", place, rank=None) if one.run else "", node, one.sentence,
+            _moment(one.since), one.sentence,
         ))  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(FINDINGS))
     return frame.astype(
-        {"gpu": "Int64", "rank": "Int64", "slowdown": "float64", "confidence": "float64"}
+        {"GPU": "Int64", "rank": "Int64", "slowdown": "float64", "confidence": "float64"}
     )
 
 

@@ -47,6 +47,7 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
 KEYS: tuple[tuple[str, str], ...] = (
     ("Tab, Enter", "from link to link, and open it"),
     ("arrows in a table", "from cell to cell; Ctrl+F searches the table"),
+    ("a link in a table", "opens in a new tab; links outside of tables stay in this one"),
     ("r", "load the numbers anew"),
     ("drag in a chart", "zoom; a double click shows everything again"),
     ("Alt+Left", "back to where you were: every view has its address"),

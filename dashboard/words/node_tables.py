@@ -78,7 +78,13 @@ def drain(node: str) -> str:
 
 
 def grafana(base: str, node: str, span: Span) -> str:
-    """The address of Grafana's page of a node; empty = there is no Grafana."""
+    """The address of Grafana's page of a node; empty = there is no Grafana.
+
+    Args:
+        base: As people know Grafana, `https://host`, or as alerts are given it, `https://host/d`.
+        node: Its name.
+        span: The range.
+    """
     if not base:
         return ""
     words = {
@@ -86,7 +92,7 @@ def grafana(base: str, node: str, span: Span) -> str:
         "from": int(span.start * 1000),
         "to": int(span.end * 1000),
     }
-    return f"{base.rstrip('/')}/d/lockstep-node?{urlencode(words)}"
+    return f"{base.rstrip('/').removesuffix('/d')}/d/lockstep-node?{urlencode(words)}"
 
 
 def _whole(value: object) -> int | None:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from analyzer.report.figures import cell
+from dashboard.address import utc
 from dashboard.shapes import Answer, FindingRow, RunRow, Severity
 from dashboard.words.findings import worst_first
 from dashboard.words.said import Said
@@ -17,6 +18,17 @@ def looked_at(runs: Sequence[RunRow], answer: Answer) -> list[RunRow]:
     if not answer.live:
         return list(runs)
     return [row for row in runs if row.state in (RUNNING, "hung")]
+
+
+def spoken(findings: Sequence[FindingRow], answer: Answer) -> FindingRow | None:
+    """The finding that the headline tells; None = it tells of none.
+
+    Args:
+        findings: All in the range.
+        answer: Of a live source only what is open is told.
+    """
+    ranked = worst_first(findings)
+    return ranked[0] if ranked and (ranked[0].open or not answer.live) else None
 
 
 def headline(runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Answer) -> Said:
@@ -40,7 +52,7 @@ def headline(runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Ans
     if slow:
         first = slow[0]
         told = first.sentence or f"Run {first.run} is {first.status or first.state}."
-        return Said(_with_run(told, first, about), Severity.WARNING)
+        return Said(_with_run(told, first, about) + _silent(answer), Severity.WARNING)
     doubts = _doubts(about, answer)
     if doubts:
         if len(about) == 1 and about[0].status == "unknown" and about[0].sentence:
@@ -67,10 +79,12 @@ def _open(found: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:
     if len(found) > 1:
         is_open = "is" if len(found) == 2 else "are"
         words += f" {_count(len(found) - 1, 'more finding')} {is_open} open."
+    return Said(words + _silent(answer), first.severity)
+
+
+def _silent(answer: Answer) -> str:
     silent = answer.nodes[0] - answer.nodes[1]
-    if silent > 0:
-        words += f" {silent:,} of {answer.nodes[0]:,} nodes do not answer."
-    return Said(words, first.severity)
+    return f" {silent:,} of {answer.nodes[0]:,} nodes do not answer." if silent > 0 else ""
 
 
 def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
@@ -81,7 +95,10 @@ def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
     held = len({one.run for one in ranked})
     if len(about) > 1:
         was = "was" if held == 1 else "were"
-        words = f"{held:,} of {_count(len(about), 'run')} {was} held back. {words}"
+        words = (
+            f"{held:,} of {_count(len(about), 'run')} {was} held back. The worst, from"
+            f" {utc(first.since)} on: {words}"
+        )
     return Said(words, first.severity)
 
 
@@ -95,7 +112,7 @@ def _nobody(runs: Sequence[RunRow], answer: Answer) -> Said:
         newest = max(runs, key=lambda row: row.span.end)
         return Said(
             f"No run goes on now; the newest of {_count(len(runs), 'run')} in this range is"
-            f" {newest.run} ({newest.state}).",
+            f" {newest.run} ({newest.state}).{_silent(answer)}",
             Severity.NOTE,
         )
     if answer.live:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dashboard.address import utc
 from dashboard.shapes import Check, FindingRow, Fleet, NodeFacts, Severity
 from dashboard.words.said import BADNESS, Said
 
@@ -13,7 +14,20 @@ HOLDS_BACK = 1.1
 """Own time over peers from which a rank holds its run back: as figures.deviation has it."""
 
 
-def fleet(shown: Fleet, away: NDArray[np.bool_], worst: str, run: str = "") -> Said:
+def moment(shown: Fleet) -> str:
+    """Of which run and moment a map is: `run gpt-1 at 2026-11-20 10:00:00 UTC`; for captions.
+
+    Args:
+        shown: Of a recorded source; of a live one it is now, of whatever runs there.
+    """
+    runs = sorted({str(run) for run in shown.runs} - {""})
+    which = f"run {runs[0]} at " if len(runs) == 1 else f"{len(runs):,} runs at " if runs else ""
+    return f"{which}{utc(shown.at)}"
+
+
+def fleet(
+    shown: Fleet, away: NDArray[np.bool_], worst: str, run: str = "", *, live: bool = True
+) -> Said:
     """Where it is slow, hot, idle or broken.
 
     Args:
@@ -21,10 +35,12 @@ def fleet(shown: Fleet, away: NDArray[np.bool_], worst: str, run: str = "") -> S
         away: (G,) who is far from the peers (figures.deviation).
         worst: The worst place with its value, as `node-3, GPU 1, rank 7: 1.52×`; empty = none.
         run: Id of the run that the fleet was narrowed to; empty = none.
+        live: Whether it is how things are now; else the run and the moment are told.
     """
     things = "GPUs" if (shown.gpus >= 0).any() else "ranks"
     known = int(np.isfinite(shown.values).sum())
     scope = f" of run {run}" if run else ""
+    scope = scope if live else f" of {moment(shown)}"
     title = shown.metric.title
     silent = _silent(shown.silent)
     if not known:
@@ -60,11 +76,14 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
     if not facts.checks or len(dark) == len(facts.checks):
         return Said(f"Nobody looked at {facts.node}, so nobody can say.", Severity.UNKNOWN)
     unknown = f" Not known: {', '.join(dark[:NAMED_AT_MOST])}." if dark else ""
-    good = len(facts.checks) - len(dark)
+    good = sum(check.severity is Severity.OK for check in facts.checks)
+    notes = [check for check in facts.checks if check.severity is Severity.NOTE]
+    noted = "; ".join(f"{each.name}: {each.text.rstrip('.')}" for each in notes[:NAMED_AT_MOST])
+    more = f"; and {len(notes) - NAMED_AT_MOST} more" if len(notes) > NAMED_AT_MOST else ""
     return Said(
         f"Nothing wrong was found on {facts.node}: {good} of {len(facts.checks)} checks are ok."
-        f"{unknown}",
-        Severity.OK,
+        f"{f' To note: {noted}{more}.' if notes else ''}{unknown}",
+        Severity.NOTE if notes else Severity.OK,
     )
 
 

@@ -9,7 +9,7 @@ from dashboard.words.reading import mapping, number, records, text, texts, whole
 
 REJECTED = ("rank", "why it is not to blame")
 STRUCTURE = ("kind", "share of the step", "what")
-ANOMALIES = ("node", "gpu", "since", "distance", "costs time", "what")
+ANOMALIES = ("node", "GPU", "since", "distance", "costs time", "what")
 MISSING = ("what was not there",)
 
 
@@ -39,7 +39,7 @@ def anomalies(verdict: Mapping[str, Any]) -> pd.DataFrame:
         for one in records(verdict.get("anomalies"))
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(ANOMALIES))
-    return frame.astype({"gpu": "Int64", "distance": "float64"})
+    return frame.astype({"GPU": "Int64", "distance": "float64"})
 
 
 def before(verdict: Mapping[str, Any]) -> tuple[str, ...]:

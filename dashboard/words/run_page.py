@@ -10,6 +10,7 @@ from analyzer.report.figures import cell
 from dashboard.shapes import Lines, RunRow
 from dashboard.words import what_if
 from dashboard.words.reading import mapping, number, pair, records
+from dashboard.words.spent import lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def numbers(
     return (
         Number("Step time over ideal", cell(number(verdict.get("slowdown")), "ratio"),
                f"1 is a run that nobody holds back{between}. A dash: nobody analyzed it."),
-        Number("Lost GPU time", cell(number(verdict.get("lost_gpu_hours")), "gpu hours"),
+        Number(*lost(number(verdict.get("lost_gpu_hours"))),
                "GPUs times the time that they waited for culprits so far."),
         Number("Steps", cell(_steps(charts), "count"), f"In this range; {row.ranks} ranks."),
         Number(*_rate(charts), "Median over this range."),

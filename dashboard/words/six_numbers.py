@@ -8,8 +8,7 @@ import numpy as np
 from analyzer.report.figures import UNKNOWN, cell
 from dashboard.shapes import Answer, FindingRow, Fleet, RunRow
 from dashboard.words.now import looked_at
-
-HOUR = 3600.0
+from dashboard.words.spent import HOUR, lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +43,42 @@ def numbers(
     about = looked_at(runs, answer)
     slowest = max((row.slowdown for row in about if row.slowdown is not None), default=None)
     told = [row for row in runs if row.lost_gpu_hours is not None]
-    lost = sum(row.lost_gpu_hours or 0.0 for row in told) if told else None
-    still_open = sum(one.open for one in findings)
+    spent = lost(sum(row.lost_gpu_hours or 0.0 for row in told) if told else None)
     more = (slowest or 1.0) - 1.0
     return (
         Number("Runs active" if answer.live else "Runs", f"{len(about):,}",
                help="Of a live source those that go on; of archives all."),
-        _gpus(fleet, findings),
+        _gpus(fleet, findings) if answer.live else _named(findings, about),
         Number("Worst slowdown", cell(slowest, "ratio"),
                f"{more:+.0%} step time" if more >= 0.005 else "", more >= 0.005,
                "Step time over the step time without the culprits, of the slowest run; 1.00x is as"
                " it should be."),
-        Number("Lost GPU time", _spent(lost),
-               help="Hours (or seconds) times GPUs: what they lost to culprits, in the"
-                    f" {len(told):,} analyzed runs of this range."),
+        Number(*spent, help="Time times GPUs: what they lost to culprits, in the"
+                            f" {len(told):,} analyzed runs of this range."),
         _useful(told),
-        Number("Open findings", f"{still_open:,}",
-               f"of {len(findings):,} seen" if len(findings) > still_open else "",
-               still_open > 0, "Each stands in the table below."),
+        _counted(findings, answer),
     )  # fmt: skip
+
+
+def _named(findings: Sequence[FindingRow], about: Sequence[RunRow]) -> Number:
+    """Of recorded runs: a map is one moment of one run, so who is healthy in all is not told."""
+    places = {(one.run, one.node, one.gpu, one.rank, one.link) for one in findings}
+    runs = len({one.run for one in findings})
+    return Number(
+        "Places named", f"{len(places):,}", f"in {runs:,} of {len(about):,} runs" if places else "",
+        bool(places), "Nodes, GPUs, ranks and links that any finding of these runs names, each"
+        " once a run.",
+    )  # fmt: skip
+
+
+def _counted(findings: Sequence[FindingRow], answer: Answer) -> Number:
+    """Of what goes on the open ones; of recorded runs all there were."""
+    words = "Each stands in the table below."
+    still_open = sum(one.open for one in findings)
+    if not (answer.live or still_open):
+        return Number("Findings", f"{len(findings):,}", "", bool(findings), words)
+    seen = f"of {len(findings):,} seen" if len(findings) > still_open else ""
+    return Number("Open findings", f"{still_open:,}", seen, still_open > 0, words)
 
 
 def _gpus(fleet: Fleet | None, findings: Sequence[FindingRow]) -> Number:
@@ -91,13 +107,6 @@ def _gpus(fleet: Fleet | None, findings: Sequence[FindingRow]) -> Number:
         label, f"{int((told & ~named).sum()):,}", total,
         bool(silent or (told & named).any()), words,
     )  # fmt: skip
-
-
-def _spent(hours: float | None) -> str:
-    """GPU-hours in a few letters; a short run's in GPU-seconds."""
-    if hours is None:
-        return UNKNOWN
-    return f"{hours * HOUR:.3g} s" if hours < 0.1 else f"{hours:,.3g} h"
 
 
 def _useful(told: Sequence[RunRow]) -> Number:

@@ -9,6 +9,12 @@ from analyzer.report.what_if import gives_back
 from dashboard.words.reading import mapping, number, pair, records, text, texts
 
 FIGURES = ("figure", "value", "at least", "at most", "what it says")
+NAMES = {
+    "S": "Run against ideal (S)",
+    "S_strata": "Run against its middle workers (S_strata)",
+    "M_W": "Explained by the worst workers (M_W)",
+    "M_S": "Explained by the last stage (M_S)",
+}
 FIXES = ("without", "steps shorter by", "at least", "at most", "known by")
 METHODS = {
     "simulation": "Simulated from the operations of all ranks: what waits for what is kept, and"
@@ -24,7 +30,7 @@ EXPLAINED = {
 """SOURCE: OSDI'25, arXiv 2505.05713, equations 1 to 5; S_strata is Lockstep's own."""
 PARTS: tuple[tuple[str, str], ...] = (
     ("S_t", "operation {}"),
-    ("S_dp", "replica dp {}"),
+    ("S_dp", "replica {}"),
     ("S_pp", "pipeline stage {}"),
 )
 """Parts of S: only that part stays as it was, everything else is ideal."""
@@ -54,7 +60,7 @@ def figures(what_if: Mapping[str, Any]) -> pd.DataFrame:
     for key, words in EXPLAINED.items():
         value = number(what_if.get(key))
         if value is not None:
-            rows.append((key, value, *_ends(what_if.get(f"{key}_interval")), words))
+            rows.append((NAMES[key], value, *_ends(what_if.get(f"{key}_interval")), words))
     for key, name in PARTS:
         told = {part: number(value) for part, value in mapping(what_if.get(key)).items()}
         known = sorted(
@@ -62,8 +68,9 @@ def figures(what_if: Mapping[str, Any]) -> pd.DataFrame:
             key=lambda item: -item[1],
         )
         for part, value in known[:ROWS_AT_MOST]:
-            words = f"with only {name.format(part)} as it was and the rest ideal"
-            rows.append((key, value, None, None, words))
+            named = name.format(part)
+            words = f"with only {named} as it was and the rest ideal"
+            rows.append((f"{named[0].upper()}{named[1:]} alone ({key})", value, None, None, words))
     return _typed(rows, FIGURES, ("value", "at least", "at most"))
 
 

@@ -28,7 +28,9 @@ def dashboard(
         Path | None,
         typer.Option(metavar="DIR", help="Pages may start runs, and write them there."),
     ] = None,
-    grafana: Annotated[str, typer.Option(metavar="URL", help="Where links to Grafana lead.")] = "",
+    grafana: Annotated[
+        str, typer.Option(metavar="URL", help="Of Grafana; else LOCKSTEP_GRAFANA_URL, if set.")
+    ] = "",
     login: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Streamlit's secrets.toml with [auth], for OpenID."),

@@ -1,18 +1,34 @@
 """A dashboard and a headless Chromium for benchmarks: seconds of a page change, bytes, memory."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
+import numpy as np
 from playwright.sync_api import Page, WebSocket, sync_playwright
 
-from tests.dashboard.browser.serving import settled, started
+from tests.benchmarks.priority import given
+from tests.dashboard.browser.serving import SETTLED, settled, started
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage"]
+EMPTY = "Start a run"
+"""A page with two sentences, where runs cannot be started: what any page change costs."""
+WATCHED = """
+    addEventListener('click', () => { window.clickedAt = performance.now(); }, true);
+"""
+STANDS = f"""title => {{
+    const shown = document.querySelector('h1');
+    return shown && shown.textContent === title && ({SETTLED})()
+        ? performance.now() - window.clickedAt : null;
+}}"""
+"""Milliseconds since the click, by the browser's clock: asked at every frame until it is a number.
+
+What it takes to tell the browser to click, and us to hear of the end, is of the test and left out.
+"""
 
 
 class Visitor:
@@ -33,10 +49,33 @@ class Visitor:
         """Seconds from a click in the sidebar until the page stands and nothing is drawn."""
         link = self.page.get_by_test_id("stSidebar").get_by_role("link", name=title, exact=True)
         self.received = 0
-        begun = perf_counter()
         link.first.click()
-        settled(self.page, title)
-        return perf_counter() - begun
+        stands: float = self.page.wait_for_function(STANDS, arg=title).json_value()
+        return stands / 1e3
+
+    def changes(self, title: str, tries: int) -> dict[str, float]:
+        """Figures of the page changes from Help to a page, and to an almost empty one beside.
+
+        The first one, which loads what Plotly needs into the browser, is told by itself.
+        """
+        self.go("Help")
+        shown, empty, wire = [], [], []
+        for _ in range(tries + 1):
+            shown.append(self.go(title))
+            wire.append(self.received)
+            self.go("Help")
+            empty.append(self.go(EMPTY))
+            self.go("Help")
+        p50, p90 = np.quantile(shown[1:], [0.5, 0.9])
+        empty50, empty90 = np.quantile(empty[1:], [0.5, 0.9])
+        return {
+            "page change, s, first": shown[0], "page change, s, p50": float(p50),
+            "page change, s, p90": float(p90), "to an almost empty page, s, p50": float(empty50),
+            "to an almost empty page, s, p90": float(empty90),
+            "wire of a page change, bytes, most": max(wire[1:]),
+            "resident memory of the server, MB": self.resident_mb(),
+            "load average over a minute": os.getloadavg()[0],
+        }  # fmt: skip
 
     def resident_mb(self) -> float:
         """Memory of the server."""
@@ -66,9 +105,11 @@ def visitor(source: dict[str, Any], words: str = "") -> Iterator[Visitor]:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
             page.set_default_timeout(60_000)
+            page.add_init_script(WATCHED)
             shown = Visitor(page, server.pid)
             page.goto(f"{address}/help?refresh=0{words}")
             settled(page, "Help")
+            given()
             yield shown
             browser.close()
     finally:

@@ -79,7 +79,7 @@ class Fake:
         if self.trouble is not None:
             raise self.trouble
 
-    def answer(self, span: Span | None = None) -> Answer:
+    def answer(self, span: Span | None = None, run: str = "") -> Answer:
         self._ask("answer")
         nodes = len(self.node_names)
         return Answer(
@@ -251,7 +251,7 @@ class Fake:
             )
         return tuple(self._lines(key) for key in ("utilization", "clock", "temperature", "power"))
 
-    def health(self) -> Health:
+    def health(self, run: str = "") -> Health:
         self._ask("health")
         sources = pd.DataFrame({"node": list(self.node_names), "up": True, "age_seconds": 1.0})
         checks = tuple(Check("answers", Severity.OK, "All answer.") for _ in range(self.told))

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import page as pages
 from dashboard import views
 from dashboard.context import Context, Settings
+from dashboard.shapes import Answer, Span
 from dashboard.views import PAGES
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import SPAN, Fake
@@ -104,6 +105,32 @@ def test_the_sidebar_writes_the_address(monkeypatch: pytest.MonkeyPatch) -> None
     app.sidebar.selectbox(key="range").select("1 h")
     app.run()
     assert {"run": "gpt-0", "from": "now-1h"} == app.query_params
+
+
+def test_a_range_of_ones_own_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, lambda _: None)
+    app = look(monkeypatch, Fake(), run="gpt-1", **{"from": "now-1y"})
+    assert "custom" == app.sidebar.selectbox(key="range").value
+    start, end = (each.value for each in app.sidebar.get("date_time_input"))
+    assert 365 == round((end - start).total_seconds() / 86_400)
+
+
+def test_a_page_of_a_run_says_what_is_missing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Torn(Fake):
+        def answer(self, span: Span | None = None, run: str = "") -> Answer:
+            return replace(super().answer(span, run), missing=("a part",) if run else ())
+
+    only(monkeypatch, lambda _: None)
+    said = {run: [each.value for each in look(monkeypatch, Torn(), run=run).main.caption]
+            for run in ("", "gpt-1")}  # fmt: skip
+    assert not [text for text in said[""] if "a part" in text]
+    assert [text for text in said["gpt-1"] if "a part" in text]
+
+
+def test_a_range_without_the_run_leads_to_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = look(monkeypatch, Fake(), run="gpt-1", **{"from": "2027-01-01"})
+    assert any(box.startswith("This range has nothing of the run") for box in boxes(app))
+    assert "Show the whole run" in labels(app)
 
 
 def test_an_address_sets_the_sidebar(monkeypatch: pytest.MonkeyPatch) -> None:

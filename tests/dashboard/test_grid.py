@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.shapes import Span
-from dashboard.sources.grid import MOST_POINTS, grid
+from dashboard.sources.grid import MOST_POINTS, NICE, duration, grid
 
 YEAR = 366 * 86400.0
 STARTS = st.floats(0, 4e9, allow_nan=False)
@@ -39,3 +39,9 @@ def test_nothing_is_asked_of_the_future(start, seconds, now):
     found = grid(Span(start, start + seconds), 15.0, now=now)
     assert found.end <= max(now, 0) + found.step
     assert found.start <= found.end
+
+
+def test_a_step_is_told_in_its_largest_unit():
+    words = ["0.5 s", "15 s", "1 min", "15 min", "1 h", "1 day", "12 days"]
+    assert words == [duration(each) for each in (0.5, 15, 60, 900, 3600, 86400, 12 * 86400)]
+    assert len(NICE) == len({duration(each) for each in NICE})

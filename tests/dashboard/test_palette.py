@@ -76,6 +76,11 @@ def test_lines_are_seen_on_their_ground(theme: str) -> None:
     assert [] == faint
 
 
+@pytest.mark.parametrize("ground", GROUNDS.values())
+def test_what_no_theme_changes_is_seen_on_both_grounds(ground: str) -> None:
+    assert contrast(palette.SILENT, ground) >= GRAPHICS
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_severities_are_read_as_text_on_their_ground(theme: str) -> None:
     faint = [

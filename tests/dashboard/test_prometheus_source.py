@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dashboard.shapes import FLEET_METRICS, Severity, Span
+from dashboard.sources.archive import ArchiveSource
 from dashboard.sources.prometheus import PrometheusSource
 from dashboard.trouble import Kind, TroubleError
 from tests.dashboard.archives import START, Made, write
@@ -79,6 +81,7 @@ def test_the_run_is_found_with_its_ends_and_layout(source):
     )  # fmt: skip
     assert abs(found.span.start - START) < 5
     assert "ended" == found.state
+    assert ("emulated nodes", "simulated GPU telemetry") == found.provenance
     assert found.span == source.runs()[0].span
 
 
@@ -139,6 +142,132 @@ def test_a_chart_has_one_axis_and_the_same_in_all(source, span):
     assert 1 == len({tuple(chart.times) for chart in charts})
     told = {chart.key for chart in charts if chart.values}
     assert {"loss", "throughput", "step", "phases", "gpu", "cpu", "memory"} <= told
+
+
+RANGES = [0.0, 86400.0, 7 * 86400.0, 366 * 86400.0]
+"""Seconds before the end of the run at which a range begins; 0 = where the run began."""
+
+
+def _range(span, seconds):
+    return Span(span.end - seconds, span.end + seconds) if seconds else span
+
+
+@pytest.mark.parametrize("seconds", RANGES)
+def test_step_time_and_throughput_are_those_of_the_run_at_every_range(source, span, seconds):
+    charts = {one.key: one for one in source.run_lines(MADE.name, _range(span, seconds))}
+    step = charts["step"].values["median"]
+    # 0.25 s of work, 1.5 times as long at rank 2 from step 40 on, and 0.0125 s for all.
+    assert 0.3875 == pytest.approx(np.nanmedian(step), rel=0.05)
+    assert np.nanmax(step) < 3 * 0.3875
+    throughput = charts["throughput"].values["all ranks"]
+    assert 4 * 512 / 0.3875 == pytest.approx(np.nanmedian(throughput), rel=0.05)
+    assert np.nanmin(throughput) > 4 * 512 / 0.3875 / 3
+    assert span.start <= charts["step"].times[0] <= charts["step"].times[-1] <= span.end + 5
+
+
+@pytest.mark.parametrize("seconds", RANGES[1:])
+def test_every_range_round_a_run_tells_what_the_whole_run_tells(source, span, seconds):
+    wide = _range(span, seconds)
+
+    def told(within):
+        return {
+            (chart.key, name): [chart.times.tolist(), np.round(values, 9).tolist()]
+            for chart in source.run_lines(MADE.name, within)
+            for name, values in chart.values.items()
+        }
+
+    np.testing.assert_equal(told(wide), told(span))
+    assert source.events(span, MADE.name) == source.events(wide, MADE.name)
+    assert {"throttle", "xid", "link"} <= {one.kind for one in source.events(wide, MADE.name)}
+    pd.testing.assert_frame_equal(source.ranks(MADE.name, span), source.ranks(MADE.name, wide))
+    np.testing.assert_equal(
+        source.rank_times(MADE.name, wide).values, source.rank_times(MADE.name, span).values
+    )
+
+
+def test_a_run_that_ended_long_ago_has_the_numbers_that_it_had(tmp_path):
+    later = write(tmp_path / "later", Made(seed=1, start=START + 3 * 3600, slow=2, steps=240))
+    first = write(tmp_path / "first", MADE)
+    with served(tmp_path, open_metrics([first, later])) as address:
+        source = PrometheusSource(address, environment={})
+        span = source.run(MADE.name).span
+        wide = Span(span.end - 7 * 86400, span.end + 3 * 3600 + 600)
+        for within in (span, wide):
+            charts = {one.key: one for one in source.run_lines(MADE.name, within)}
+            assert 0.375 == pytest.approx(np.nanmedian(charts["step"].values["median"]), rel=0.05)
+            kinds = {one.kind for one in source.events(within, MADE.name)}
+            assert {"throttle", "xid", "link"} <= kinds
+            assert 2 == source.ranks(MADE.name, within)["rank"][0]
+
+
+def test_scrapes_that_are_far_apart_show_the_same_run(tmp_path):
+    made = Made(slow=2, steps=600, scrape_seconds=15.0)
+    with served(tmp_path, open_metrics([write(tmp_path / "kept", made)])) as address:
+        source = PrometheusSource(address, environment={})
+        span = source.run(made.name).span
+        charts = {one.key: one for one in source.run_lines(made.name, span)}
+        # A window of a minute has a checkpoint of 0.5 s every 50 steps.
+        assert 0.3975 == pytest.approx(np.nanmedian(charts["step"].values["median"]), rel=0.02)
+        assert "throttle" in {one.kind for one in source.events(span, made.name)}
+
+
+@pytest.mark.parametrize("hours", [-5, 1, 24 * 90])
+def test_a_range_that_misses_the_run_has_no_values_of_it(source, span, hours):
+    missed = Span(span.end + hours * 3600, span.end + (hours + 1) * 3600)
+    charts = {one.key: one for one in source.run_lines(MADE.name, missed)}
+    assert [{}, {}, {}] == [charts[key].values for key in ("loss", "throughput", "step")]
+    assert () == source.events(missed, MADE.name)
+
+
+@pytest.mark.parametrize("seconds", [3600.0, 86400.0, 30 * 86400.0])
+def test_throttling_is_an_event_of_its_node_however_long_the_range(source, span, seconds):
+    wide = Span(span.end - seconds, span.end)
+    found = [one for one in source.events(wide, node="node-1") if one.kind == "throttle"]
+    assert [("throttled: hw_thermal", 0)] == [(one.text, one.gpu) for one in found]
+
+
+def test_a_coarse_point_is_told_in_words(source, span):
+    chart = source.node_lines("node-1", _range(span, 366 * 86400.0))[0]
+    assert "Each point stands for 2 days" == chart.sampling
+
+
+def test_charts_are_called_as_those_of_the_archive_and_have_its_lines(source, span, tmp_path):
+    kept = ArchiveSource(write(tmp_path / "kept", MADE))
+    for ask in (
+        lambda one: one.run_lines(MADE.name, span), lambda one: one.node_lines("node-1", span),
+        lambda one: one.gpu_lines("node-1", 0, span),
+    ):  # fmt: skip
+        here, there = ({one.key: one for one in ask(each)} for each in (source, kept))
+        for key in there.keys() & here.keys() - {"mfu"}:
+            a, b = here[key], there[key]
+            assert (a.title, a.unit, a.help, a.stacked) == (b.title, b.unit, b.help, b.stacked)
+            assert a.band == b.band, key
+            assert set(a.values) == set(b.values), key
+        assert {key for key, one in there.items() if one.values} <= here.keys()
+
+
+def test_new_errors_are_counted_where_they_happened(source, span):
+    errors = {one.key: one for one in source.node_lines("node-0", span)}["errors"]
+    assert (1.0, 1.0) == (np.nansum(errors.values["XIDs"]), np.nanmax(errors.values["XIDs"]))
+    assert 2.0 == np.nansum(errors.values["link changes"])
+
+
+def test_model_flops_are_told_as_they_are_without_a_peak_of_the_device(source, span):
+    chart = {one.key: one for one in source.run_lines(MADE.name, span)}["mfu"]
+    assert ("Model FLOPs of a rank", "FLOP/s") == (chart.title, chart.unit)
+    assert 1e9 / 0.375 == pytest.approx(np.nanmedian(chart.values["mean over ranks"]), rel=0.05)
+
+
+def test_model_flops_are_a_share_of_the_peak_of_a_gpu_that_is_known(tmp_path):
+    made = write(tmp_path / "kept", MADE)
+    text = open_metrics([made]).replace("Made-up GPU", "NVIDIA H100 80GB HBM3")
+    with served(tmp_path, text) as address:
+        source = PrometheusSource(address, environment={})
+        charts = source.run_lines(MADE.name, source.run(MADE.name).span)
+    chart = next(one for one in charts if one.key == "mfu")
+    assert ("MFU", "ratio") == (chart.title, chart.unit)
+    told = np.nanmedian(chart.values["mean over ranks"])
+    assert 1e9 / 0.375 / 989e12 == pytest.approx(told, rel=0.05)
 
 
 def test_the_hot_gpu_lies_above_the_band_of_its_peers(source, span):

@@ -126,7 +126,8 @@ def test_a_stale_source_is_told_and_its_values_stay(
 def test_a_part_of_the_nodes_is_told_as_a_part(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     fake = Fake(live=True, silent=("node-1",), missing=("XIDs",))
     app = look(monkeypatch, fake, page, **HERE, refresh="0")
-    assert "1 of 2 nodes answer" in said(app)
+    # Now has it in its own sentence.
+    assert ("1 of 2 nodes do not answer" if page == "now" else "1 of 2 nodes answer") in said(app)
     assert any("Not found\\: XIDs" in caption.value for caption in app.caption)
 
 

@@ -87,6 +87,17 @@ def test_a_wrong_source_is_a_sentence(asked: Asked, code: int, words: str) -> No
     assert "secret" not in sentence
 
 
+def test_grafana_is_where_alerts_have_it_unless_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LOCKSTEP_GRAFANA_URL", "http://alerts/d")
+    assert "http://alerts/d" == dashboard_asked.settings(Asked(), LOOPBACK).grafana
+    assert "http://g" == dashboard_asked.settings(Asked(grafana="http://g/"), LOOPBACK).grafana
+    monkeypatch.setenv("LOCKSTEP_GRAFANA_URL", "grafana")
+    code, sentence = refused(lambda: dashboard_asked.settings(Asked(), LOOPBACK))
+    assert (64, "LOCKSTEP_GRAFANA_URL is 'grafana'") == (code, sentence.partition(";")[0])
+
+
 def test_strangers_start_no_runs(tmp_path: Path) -> None:
     asked = Asked(runs=tmp_path / "runs")
     code, sentence = refused(lambda: dashboard_asked.settings(asked, EVERYWHERE))

@@ -1,6 +1,6 @@
 """Charts of one node and one GPU: which series make which line."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -13,8 +13,9 @@ from dashboard.sources.archive.hardware import busy, network, summed, used
 from dashboard.sources.archive.samples import NOBODY, Series, moments, panel
 from dashboard.sources.archive.steps import quantiles
 from dashboard.sources.downsample import thin
+from dashboard.sources.titles import BUSY, GPU_CHARTS, IN_USE, NODE_CHARTS, PEERS, Title
+from dashboard.sources.titles import lines as lines_of
 
-PEERS = ("peers low", "peers high")
 PEER_QUANTILES = (0.05, 0.95)
 
 
@@ -46,38 +47,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart; its query is the names of its metrics."""
+    """A chart; its query is the names of its metrics.
+
+    Attributes:
+        titles: Where its title stands.
+    """
 
     key: str
-    title: str
-    unit: str
+    titles: Mapping[str, Title]
     parts: tuple[Part, ...]
-    help: str
 
 
-_GPU_UTILIZATION = Chart(
-    "utilization", "GPU utilisation", "ratio", (Part(metrics.GPU_UTILIZATION, "utilisation"),),
-    "Share of time in which a kernel ran. Low while its peers are high: it waits.",
-)  # fmt: skip
-_GPU_TEMPERATURE = Chart(
-    "temperature", "GPU temperature", "celsius",
-    (Part(metrics.GPU_TEMPERATURE, "GPU", 'sensor="gpu"'),),
-    "Of the core. What is too hot depends on the model: the limit is drawn on the GPU's page.",
-)  # fmt: skip
-_GPU_POWER = Chart(
-    "power", "GPU power", "W", (Part(metrics.GPU_POWER, "draw"),),
-    "Of the board. Below its peers under the same load: capped, or slowed by heat.",
-)  # fmt: skip
-_GPU_CLOCK = Chart(
-    "clock", "SM clock", "Hz", (Part(metrics.GPU_CLOCK, "SM", 'domain="sm"'),),
-    "Low under load and below its peers: heat, power, or a fault.",
-)  # fmt: skip
-OF_GPUS = (_GPU_UTILIZATION, _GPU_TEMPERATURE, _GPU_POWER, _GPU_CLOCK)
-
+OF_GPUS = (
+    Chart("utilization", NODE_CHARTS, (Part(metrics.GPU_UTILIZATION, "utilisation"),)),
+    Chart("temperature", NODE_CHARTS, (Part(metrics.GPU_TEMPERATURE, "GPU", 'sensor="gpu"'),)),
+    Chart("power", NODE_CHARTS, (Part(metrics.GPU_POWER, "draw"),)),
+    Chart("clock", NODE_CHARTS, (Part(metrics.GPU_CLOCK, "SM", 'domain="sm"'),)),
+)
 OF_A_NODE: tuple[Chart, ...] = (
-    Chart("disk", "Disks", "bytes/s", (Part(metrics.DISK_BYTES, "{direction}", "", Shown.RATE),),
-          "Read and written, all disks. Reading data or writing checkpoints shows here."),
-    Chart("errors", "Errors", "events", (
+    Chart("disk", NODE_CHARTS, (Part(metrics.DISK_BYTES, "{direction}", "", Shown.RATE),)),
+    Chart("errors", NODE_CHARTS, (
         Part(metrics.GPU_XID_ERRORS, "XIDs", "", Shown.GROWN),
         Part(metrics.GPU_ECC_ERRORS, "memory errors, {type}", 'counter="volatile"', Shown.GROWN),
         Part(metrics.GPU_PCIE_REPLAY, "PCIe replays", "", Shown.GROWN),
@@ -86,49 +75,33 @@ OF_A_NODE: tuple[Chart, ...] = (
         Part(metrics.NET_ERRORS, "network errors", "", Shown.GROWN),
         Part(metrics.NET_DROPS, "network drops", "", Shown.GROWN),
         Part(metrics.NET_CARRIER_CHANGES, "link changes", "", Shown.GROWN),
-        Part(metrics.OOM_KILLS, "kills for memory", "", Shown.GROWN)),
-          "New ones between two scrapes. A healthy node shows nearly none."),
+        Part(metrics.OOM_KILLS, "kills for memory", "", Shown.GROWN))),
 )  # fmt: skip
-
 OF_A_GPU: tuple[Chart, ...] = (
-    _GPU_UTILIZATION,
-    Chart("clock", "Clocks", "Hz", (
-        Part(metrics.GPU_CLOCK, "{domain}"), Part(metrics.GPU_CLOCK_MAX, "{domain}, most")),
-          "Low under load: heat, power, or a fault; the throttle reasons below say which."),
-    Chart("throttle", "Throttled, share of time by reason", "ratio",
-          (Part(metrics.GPU_CLOCK_EVENT_SECONDS, "{reason}", "", Shown.RATE),),
-          "hw_thermal and sw_thermal are heat, sw_power_cap and hw_power_brake power. Above 0.1 it"
-          " costs time."),
-    Chart("temperature", "Temperature and its limits", "celsius", (
+    Chart("utilization", GPU_CHARTS, (Part(metrics.GPU_UTILIZATION, "utilisation"),)),
+    Chart("clock", GPU_CHARTS, (
+        Part(metrics.GPU_CLOCK, "{domain}"), Part(metrics.GPU_CLOCK_MAX, "{domain}, most"))),
+    Chart("throttle", GPU_CHARTS,
+          (Part(metrics.GPU_CLOCK_EVENT_SECONDS, "{reason}", "", Shown.RATE),)),
+    Chart("temperature", GPU_CHARTS, (
         Part(metrics.GPU_TEMPERATURE, "{sensor}"),
-        Part(metrics.GPU_TEMPERATURE_LIMIT, "limit: {limit}")),
-          "At the slowdown limit the GPU lowers its clock by itself."),
-    Chart("margin", "Margin to the nearest slowdown", "celsius",
-          (Part(metrics.GPU_TEMPERATURE_MARGIN, "margin"),), "0 = it slows down."),
-    Chart("power", "Power and its limit", "W", (
-        Part(metrics.GPU_POWER, "draw"), Part(metrics.GPU_POWER_LIMIT, "limit: {kind}")),
-          "At the enforced limit the clock follows the power."),
-    Chart("memory", "GPU memory", "bytes", (
-        Part(metrics.GPU_MEMORY_USED, "used"), Part(metrics.GPU_MEMORY_TOTAL, "total")),
-          "In use of all there is."),
-    Chart("ecc", "Memory errors", "events", (
+        Part(metrics.GPU_TEMPERATURE_LIMIT, "limit: {limit}"))),
+    Chart("margin", GPU_CHARTS, (Part(metrics.GPU_TEMPERATURE_MARGIN, "margin"),)),
+    Chart("power", GPU_CHARTS, (
+        Part(metrics.GPU_POWER, "draw"), Part(metrics.GPU_POWER_LIMIT, "limit: {kind}"))),
+    Chart("memory", GPU_CHARTS, (
+        Part(metrics.GPU_MEMORY_USED, "used"), Part(metrics.GPU_MEMORY_TOTAL, "total"))),
+    Chart("ecc", GPU_CHARTS, (
         Part(metrics.GPU_ECC_ERRORS, "{type}", 'counter="volatile"', Shown.GROWN),
-        Part(metrics.GPU_XID_ERRORS, "XIDs", "", Shown.GROWN)),
-          "New ones between two scrapes. Uncorrected ones end the program; corrected ones are"
-          " mended."),
-    Chart("pcie", "PCIe link", "lanes", (
+        Part(metrics.GPU_XID_ERRORS, "XIDs", "", Shown.GROWN))),
+    Chart("pcie", GPU_CHARTS, (
         Part(metrics.GPU_PCIE_WIDTH, "lanes"), Part(metrics.GPU_PCIE_WIDTH_MAX, "lanes, most"),
         Part(metrics.GPU_PCIE_GENERATION, "generation"),
-        Part(metrics.GPU_PCIE_GENERATION_MAX, "generation, most")),
-          "May fall while the GPU is idle. Low under load: reseat the card."),
-    Chart("replays", "PCIe replays", "events",
-          (Part(metrics.GPU_PCIE_REPLAY, "replays", "", Shown.GROWN),),
-          "Packets that were sent again between two scrapes."),
-    Chart("nvlink", "NVLinks that are up", "links", (Part(metrics.GPU_NVLINK_UP, "up"),),
-          "Fewer than before: a link is gone, and collectives go around it."),
-    Chart("nvlink_errors", "NVLink errors", "events",
-          (Part(metrics.GPU_NVLINK_ERRORS, "{kind}", "", Shown.GROWN),),
-          "New ones between two scrapes."),
+        Part(metrics.GPU_PCIE_GENERATION_MAX, "generation, most"))),
+    Chart("replays", GPU_CHARTS, (Part(metrics.GPU_PCIE_REPLAY, "replays", "", Shown.GROWN),)),
+    Chart("nvlink", GPU_CHARTS, (Part(metrics.GPU_NVLINK_UP, "up"),)),
+    Chart("nvlink_errors", GPU_CHARTS,
+          (Part(metrics.GPU_NVLINK_ERRORS, "{kind}", "", Shown.GROWN),)),
 )  # fmt: skip
 
 _NODE_METRICS = (metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL, metrics.HOST_MEMORY_AVAILABLE,
@@ -154,17 +127,14 @@ def of_node(series: Sequence[Series], of_gpus: Sequence[Series], node: str) -> t
     charts = [_beside_peers(chart, of_gpus, node) for chart in OF_GPUS]
     by = {metric.name: [each for each in series if each.metric == metric.name]
           for metric in _NODE_METRICS}  # fmt: skip
-    cpu = _lines("cpu", "Processors busy", "ratio", busy(by[metrics.HOST_CPU.name]), "busy",
-                 f"rate({metrics.HOST_CPU.name}), without idle and iowait",
-                 "Near 1, ranks wait for a processor.")  # fmt: skip
+    cpu = _lines("cpu", busy(by[metrics.HOST_CPU.name]), BUSY,
+                 f"rate({metrics.HOST_CPU.name}), without idle and iowait")  # fmt: skip
     memory = _lines(
-        "memory", "Memory of the node in use", "ratio",
-        used(by[metrics.HOST_MEMORY_TOTAL.name], by[metrics.HOST_MEMORY_AVAILABLE.name]), "in use",
-        f"1 - {metrics.HOST_MEMORY_AVAILABLE.name} / {metrics.HOST_MEMORY_TOTAL.name}",
-        "A line that only rises is a leak.",
+        "memory", used(by[metrics.HOST_MEMORY_TOTAL.name], by[metrics.HOST_MEMORY_AVAILABLE.name]),
+        IN_USE, f"1 - {metrics.HOST_MEMORY_AVAILABLE.name} / {metrics.HOST_MEMORY_TOTAL.name}",
     )  # fmt: skip
     disk, errors = (drawn(chart, series) for chart in OF_A_NODE)
-    flow = replace(network(series), help="All devices. A flat top is a full link.")
+    flow = replace(network(series), help=NODE_CHARTS["network"].help)
     return tuple(thin(each) for each in (*charts, cpu, memory, disk, flow, errors))
 
 
@@ -186,8 +156,8 @@ def drawn(chart: Chart, series: Sequence[Series]) -> Lines:
     values = {name: summed(panel(some, times, interval)) for name, some in by_line.items()}
     values = {name: line for name, line in values.items() if np.isfinite(line).any()}
     query = ", ".join(dict.fromkeys(part.metric.name for part in chart.parts))
-    return Lines(chart.key, chart.title, chart.unit, times if values else np.zeros(0), values,
-                 query=query, help=chart.help)  # fmt: skip
+    return lines_of(chart.titles[chart.key], chart.key, times if values else np.zeros(0), values,
+                    query=query)  # fmt: skip
 
 
 def _beside_peers(chart: Chart, series: Sequence[Series], node: str) -> Lines:
@@ -207,17 +177,14 @@ def _beside_peers(chart: Chart, series: Sequence[Series], node: str) -> Lines:
         edges = quantiles(panel(others, times, interval), PEER_QUANTILES)
         values |= dict(zip(PEERS, edges, strict=True))
         band = PEERS
-    return Lines(chart.key, chart.title, chart.unit, times, values, band=band,
-                 query=part.metric.name, help=chart.help)  # fmt: skip
+    return lines_of(chart.titles[chart.key], chart.key, times, values, band=band,
+                    query=part.metric.name)  # fmt: skip
 
 
-def _lines(
-    key: str, title: str, unit: str, series: Sequence[Series], line: str, query: str,
-    help: str,  # noqa: A002
-) -> Lines:  # fmt: skip
+def _lines(key: str, series: Sequence[Series], line: str, query: str) -> Lines:
     times, interval = moments(series)
     values = {line: series[0].at(times, interval)} if series else {}
-    return Lines(key, title, unit, times, values, query=query, help=help)
+    return lines_of(NODE_CHARTS[key], key, times, values, query=query)
 
 
 def _named(line: str, series: Series) -> str:

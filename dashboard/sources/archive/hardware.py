@@ -11,6 +11,8 @@ from dashboard.shapes import Floats, Lines
 from dashboard.sources.archive.samples import Series, moments, panel
 from dashboard.sources.archive.steps import middle
 from dashboard.sources.downsample import thin
+from dashboard.sources.titles import BANDS, HIGHEST, LOWEST, MEDIAN, RUN_CHARTS
+from dashboard.sources.titles import lines as lines_of
 
 OF_A_RUN: tuple[Metric, ...] = (
     metrics.GPU_UTILIZATION, metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL,
@@ -18,30 +20,26 @@ OF_A_RUN: tuple[Metric, ...] = (
 )  # fmt: skip
 IDLE = ("idle", "iowait")
 LOOPBACK = "lo"
+WHOLE_SHARE = 0.8
+"""Of the interval: a last scrape that comes sooner is none of the rhythm."""
+LEAST_SCRAPES = 3
+"""From so many intervals on there is a rhythm."""
 
 
 def lines(series: Sequence[Series]) -> tuple[Lines, ...]:
     """gpu, cpu, memory and network of the whole run; one that nobody told of has no values."""
     by = {metric.name: [each for each in series if each.metric == metric.name]
           for metric in OF_A_RUN}  # fmt: skip
-    gpu = _band(
-        "gpu", "GPU utilisation", "ratio", by[metrics.GPU_UTILIZATION.name],
-        query=metrics.GPU_UTILIZATION.name,
-        help="Share of time in which a kernel ran: lowest, median and highest GPU of the run."
-        " One GPU that is low while the others are high waits, or nothing runs on it.",
-    )  # fmt: skip
+    gpu = _band("gpu", by[metrics.GPU_UTILIZATION.name], query=metrics.GPU_UTILIZATION.name)
     cpu = _band(
-        "cpu", "Processors busy", "ratio", busy(by[metrics.HOST_CPU.name]),
+        "cpu", busy(by[metrics.HOST_CPU.name]),
         query=f"rate({metrics.HOST_CPU.name}), without idle and iowait, over all modes",
-        help="Of each node: lowest, median and highest. Near 1, ranks wait for a processor.",
     )  # fmt: skip
     memory = _band(
-        "memory", "Memory of the nodes in use", "ratio", used(
-            by[metrics.HOST_MEMORY_TOTAL.name], by[metrics.HOST_MEMORY_AVAILABLE.name]
-        ),
+        "memory",
+        used(by[metrics.HOST_MEMORY_TOTAL.name], by[metrics.HOST_MEMORY_AVAILABLE.name]),
         query=f"1 - {metrics.HOST_MEMORY_AVAILABLE.name} / {metrics.HOST_MEMORY_TOTAL.name}",
-        help="Of each node: lowest, median and highest. A line that only rises is a leak.",
-    )  # fmt: skip
+    )
     return tuple(thin(each) for each in (gpu, cpu, memory, network(series)))
 
 
@@ -49,7 +47,7 @@ def busy(modes: Sequence[Series]) -> list[Series]:
     """Share of processor time that was not idle, a series a node."""
     found = []
     for node in dict.fromkeys(each.node for each in modes):
-        mine = [each.rate() for each in modes if each.node == node]
+        mine = [settled(each).rate() for each in modes if each.node == node]
         times, interval = moments(mine)
         rates = panel(mine, times, interval)
         whole = rates.sum(axis=1)
@@ -62,7 +60,7 @@ def busy(modes: Sequence[Series]) -> list[Series]:
 def used(totals: Sequence[Series], left: Sequence[Series]) -> list[Series]:
     """Share of memory that is not available, a series a node."""
     found = []
-    for each in left:
+    for each in map(settled, left):
         whole = next((other for other in totals if other.node == each.node), None)
         if whole is None:
             continue
@@ -77,18 +75,29 @@ def network(series: Sequence[Series]) -> Lines:
     wanted = (metrics.NET_BYTES.name, metrics.IB_DATA.name)
     mine = [each for each in series
             if each.metric in wanted and each.label.get("device") != LOOPBACK]  # fmt: skip
-    times, interval = moments(mine)
+    rates = [settled(each).rate() for each in mine]
+    times, interval = moments(rates)
     values = {}
     for direction in ("receive", "transmit"):
-        some = [each.rate() for each in mine if each.label.get("direction") == direction]
+        some = [each for each in rates if each.label.get("direction") == direction]
         if some:
             values[direction] = summed(panel(some, times, interval))
-    return _chart(
-        "network", "Network", "bytes/s", times, values,
-        query=f"rate({metrics.NET_BYTES.name}), rate({metrics.IB_DATA.name})",
-        help="All devices of all nodes together. It rises and falls with the steps; a flat top is"
-        " a full link.",
-    )  # fmt: skip
+    query = f"rate({metrics.NET_BYTES.name}), rate({metrics.IB_DATA.name})"
+    return _chart("network", times, values, query=query)
+
+
+def settled(series: Series) -> Series:
+    """A series without the last scrapes for which nobody waited a whole interval.
+
+    A run that ends is scraped once more, at once: programs are gone by then, and of counters too
+    little time has passed to make a rate.
+    """
+    passed = np.diff(series.times)
+    if len(passed) < LEAST_SCRAPES:
+        return series
+    whole = np.flatnonzero(passed >= WHOLE_SHARE * np.median(passed))
+    end = int(whole[-1]) + 2
+    return replace(series, times=series.times[:end], values=series.values[:end])
 
 
 def summed(values: Floats) -> Floats:
@@ -98,24 +107,18 @@ def summed(values: Floats) -> Floats:
     return total
 
 
-def _band(
-    key: str, title: str, unit: str, series: Sequence[Series], *, query: str, help: str  # noqa: A002
-) -> Lines:  # fmt: skip
+def _band(key: str, series: Sequence[Series], *, query: str) -> Lines:
     """Lowest, median and highest of some series."""
     times, interval = moments(series)
     values = panel(series, times, interval)
     if not values.size:
-        return _chart(key, title, unit, times, {}, query=query, help=help)
-    edges = {"lowest": np.fmin.reduce(values, axis=1), "median": middle(values),
-             "highest": np.fmax.reduce(values, axis=1)}  # fmt: skip
-    chart = _chart(key, title, unit, times, edges, query=query, help=help)
-    return replace(chart, band=("lowest", "highest"))
+        return _chart(key, times, {}, query=query)
+    edges = {LOWEST: np.fmin.reduce(values, axis=1), MEDIAN: middle(values),
+             HIGHEST: np.fmax.reduce(values, axis=1)}  # fmt: skip
+    return replace(_chart(key, times, edges, query=query), band=BANDS[key])
 
 
-def _chart(
-    key: str, title: str, unit: str, times: Floats, values: dict[str, Floats], *, query: str,
-    help: str,  # noqa: A002
-) -> Lines:  # fmt: skip
+def _chart(key: str, times: Floats, values: dict[str, Floats], *, query: str) -> Lines:
     if not any(np.isfinite(line).any() for line in values.values()):
         times, values = np.zeros(0), {}
-    return Lines(key, title, unit, times, values, query=query, help=help)
+    return lines_of(RUN_CHARTS[key], key, times, values, query=query)

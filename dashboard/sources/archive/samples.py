@@ -108,7 +108,7 @@ class Samples:
         if not rows.num_rows:
             return ()
         mask = hits(rows["metric"].chunk(0), pa.array([metric.name]))
-        return tuple(_series(rows.filter(pa.array(mask))))
+        return tuple(grouped(rows.filter(pa.array(mask))))
 
     def series(
         self, metrics: Iterable[Metric | str], span: Span | None = None, *, node: str = "",
@@ -140,7 +140,7 @@ class Samples:
         if gpu is not None:
             about = ds.field("gpu") == gpu
             where = about if where is None else where & about
-        return tuple(_series(self._table.read(COLUMNS, where, keep)))
+        return tuple(grouped(self._table.read(COLUMNS, where, keep)))
 
 
 def moments(series: Sequence[Series]) -> tuple[Floats, float]:
@@ -175,7 +175,8 @@ def codes(column: pa.DictionaryArray) -> NDArray[np.int32]:
     return numbers
 
 
-def _series(table: pa.Table) -> Iterable[Series]:
+def grouped(table: pa.Table) -> Iterable[Series]:
+    """The series that rows of COLUMNS make."""
     if not table.num_rows:
         return
     table = table.unify_dictionaries().combine_chunks()

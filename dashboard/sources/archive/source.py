@@ -33,7 +33,6 @@ from dashboard.sources.archive import (
     operations,
     ranks,
     row,
-    steps,
     timeline,
     who,
 )
@@ -41,6 +40,7 @@ from dashboard.sources.archive.files import Files, moment, number, part
 from dashboard.sources.archive.guard import guarded
 from dashboard.sources.archive.page import Page
 from dashboard.sources.archive.samples import Samples
+from dashboard.sources.archive.step_log import StepLog
 from dashboard.sources.archive.table import Table
 from dashboard.trouble import Kind, TroubleError
 from workloads.outcome import peak
@@ -71,7 +71,8 @@ class ArchiveSource:
             Table(self._files, name, columns) for name, columns in TABLES
         )
         self._scraped = Samples(self._samples)
-        self._page = Page(self._steps, self._samples, self._scraped)
+        self._log = StepLog(self._steps)
+        self._page = Page(self._log, self._steps, self._samples, self._scraped)
 
     @property
     def live(self) -> bool:
@@ -82,7 +83,7 @@ class ArchiveSource:
             return False
 
     @guarded
-    def answer(self, span: Span | None = None) -> Answer:
+    def answer(self, span: Span | None = None, run: str = "") -> Answer:
         """How whole what it says is; the clock of a run that is over stands at its end."""
         mine = self._row()
         known = self._edges()
@@ -92,7 +93,7 @@ class ArchiveSource:
             name=self.name, live=going, at=known.end if known else None,
             now=self._now() if going else mine.span.end,
             scrape_seconds=self._scraped.interval() if self._samples.parts() else float("nan"),
-            nodes=(len(there), len(there)), missing=self._missing(),
+            nodes=(len(there), len(there)), missing=self.missing(),
         )  # fmt: skip
 
     @guarded
@@ -155,14 +156,14 @@ class ArchiveSource:
     def ranks(self, run: str, span: Span) -> pd.DataFrame:
         """One row a rank, the slowest first."""
         self._checked(run)
-        told = steps.read(self._steps, ranks.COLUMNS, self._cut(span))
+        told = self._log.steps(ranks.COLUMNS, self._cut(span))
         return ranks.table(who.with_unknown(self._who(), told.ranks.tolist()), told)
 
     @guarded
     def rank_times(self, run: str, span: Span) -> Matrix:
         """Own time of each rank over its stage's median."""
         self._checked(run)
-        told = steps.read(self._steps, ("own_seconds",), self._cut(span))
+        told = self._log.steps(("own_seconds",), self._cut(span))
         return ranks.times(who.with_unknown(self._who(), told.ranks.tolist()), told)
 
     @guarded
@@ -252,12 +253,12 @@ class ArchiveSource:
         return charts.of_gpu(series)
 
     @guarded
-    def health(self) -> Health:
+    def health(self, run: str = "") -> Health:
         """Of scrapes, clocks and files."""
         meta = self._files.meta()
         known = self._edges() or self._span(meta)
         end = min(known.end, self._span(meta).end)
-        return health.health(self._scraped.series(health.WANTED), meta, self._missing(),
+        return health.health(self._scraped.series(health.WANTED), meta, self.missing(),
                              Span(known.start, end), self._scraped.interval())  # fmt: skip
 
     @guarded
@@ -333,7 +334,7 @@ class ArchiveSource:
     def _begins(self, wanted: list[int]) -> Mapping[int, float]:
         if not wanted:
             return {}
-        told = steps.read(self._steps, (), None)
+        told = self._log.summary(None)
         begins = dict(zip(told.steps.tolist(), told.start.tolist(), strict=True))
         return {step: begins[step] for step in wanted if step in begins}
 
@@ -346,12 +347,21 @@ class ArchiveSource:
                       if each.label.get("simulated") != "true"), "")  # fmt: skip
         return peak.of_gpu(model) if model else None
 
-    def _missing(self) -> tuple[str, ...]:
+    @guarded
+    def damage(self) -> tuple[str, ...]:
+        """Which parts of its tables cannot be read, in words; no table is read for it."""
         words: list[str] = []
         for table in (self._steps, self._samples, self._ops, self._ranks):
-            if not table.parts():
-                words.append(f"no {table.name}")
+            table.look()
             words += table.missing()
+        return tuple(words)
+
+    @guarded
+    def missing(self) -> tuple[str, ...]:
+        """What was looked for and not found, in words; no table is read for it."""
+        tables = (self._steps, self._samples, self._ops, self._ranks)
+        words = [f"no {table.name}" for table in tables if not table.parts()]
+        words += self.damage()
         lost = number(part(self._files.meta(), "recording").get("lost_steps"))
         if lost:
             words.append(f"{lost:.0f} steps of ranks were overwritten before they were recorded")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,9 @@ from dashboard.sources.archive.files import LATEST
 from dashboard.sources.archive.table import Table
 
 ALWAYS = ("step", "rank", "attempt", "start", "wall_seconds")
+MOST_STEPS = 1 << 44
+MOST_ATTEMPTS = 1 << 18
+"""Both together stand in one number of 64 bits."""
 MOST_CELLS = 60_000_000
 """Steps times ranks: two months of 8 ranks at 1 s, or a day of 690."""
 
@@ -41,15 +45,23 @@ class Steps:
     cells: Mapping[str, Floats]
     tags: Mapping[str, NDArray[np.bool_]]
 
-    def axis(self) -> "Steps":
-        """Without the cells."""
-        return replace(self, cells={})
-
     @property
     def slow_by_design(self) -> NDArray[np.bool_]:
         """(W,) steps that nobody is blamed for."""
         mask: NDArray[np.bool_] = np.any(np.stack(list(self.tags.values())), axis=0)
         return mask
+
+
+class Numbered(Protocol):
+    """Anything that knows when each step began."""
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """(W,) optimizer step."""
+
+    @property
+    def start(self) -> Floats:
+        """(W,) unix seconds, rising."""
 
 
 def read(table: Table, columns: Sequence[str], span: Span | None) -> Steps:
@@ -73,14 +85,8 @@ def read(table: Table, columns: Sequence[str], span: Span | None) -> Steps:
 
 def arranged(rows: pa.Table, columns: Sequence[str]) -> Steps:
     """Rows of steps.parquet as arrays; rows that no run can have are left out."""
+    rows = possible(rows)
     step, rank, attempt = (_numbers(rows, name, np.int64) for name in ("step", "rank", "attempt"))
-    start = _numbers(rows, "start", np.float64)
-    wall = _numbers(rows, "wall_seconds", np.float64)
-    right = (step >= 0) & (rank >= 0) & (attempt >= 0) & (wall >= 0)
-    right &= (start > 0) & (start < LATEST)
-    if not right.all():
-        rows = rows.filter(pa.array(right))
-        step, rank, attempt = step[right], rank[right], attempt[right]
     numbers, at = _numbered(attempt, step)
     ranks, column = _placed(rank)
     shape = (len(numbers[0]), len(ranks))
@@ -109,7 +115,17 @@ def arranged(rows: pa.Table, columns: Sequence[str]) -> Steps:
     )  # fmt: skip
 
 
-def numbered(chart: Lines, told: Steps) -> Lines:
+def possible(rows: pa.Table) -> pa.Table:
+    """Without the rows that no run can have."""
+    step, rank, attempt = (_numbers(rows, name, np.int64) for name in ("step", "rank", "attempt"))
+    start = _numbers(rows, "start", np.float64)
+    wall = _numbers(rows, "wall_seconds", np.float64)
+    right = (step >= 0) & (step < MOST_STEPS) & (rank >= 0) & (wall >= 0)
+    right &= (attempt >= 0) & (attempt < MOST_ATTEMPTS) & (start > 0) & (start < LATEST)
+    return rows if right.all() else rows.filter(pa.array(right))
+
+
+def numbered(chart: Lines, told: Numbered) -> Lines:
     """A chart with the step that ran at each moment; NaN before the first."""
     if not len(told.start) or not len(chart.times):
         return chart

@@ -9,23 +9,28 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from collector.contract.archive import Column
+from dashboard.sources.archive.ends import is_cut
 from dashboard.sources.archive.files import Files
+from dashboard.sources.archive.parts import Listed, State, fitted, release
+from dashboard.sources.archive.parts import names as names_of
+from dashboard.sources.archive.parts import state as state_of
 from dashboard.trouble import Kind, TroubleError
 
 BATCH_ROWS = 1 << 18
+PIECE_ROWS = 1 << 16
 READ_AHEAD = 2
 """Batches; a day of samples must not stand in memory at once."""
-MOST_PARTS = 200_000
-"""Eleven days of parts of 5 s."""
 WORDS = ("metric", "labels", "node", "tags", "optype", "group", "flags", "tag")
 """Columns with few distinct texts, read as dictionaries: they are compared once, not by row."""
 FAULTS = (pa.ArrowException, OSError, ValueError)
 
 EDGE_PARTS = 4
 """Newest parts that are looked at for the newest moment: writers close them in turn."""
+HEAD_PARTS = 64
+"""Oldest parts of which the first rows are taken."""
+SMALL_BYTES = 4 << 20
+"""Of a part that is read whole; a larger one is read by batches."""
 
-State = tuple[str, int, int]
-"""Name, size and time of change of a part."""
 Keep = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
@@ -42,35 +47,89 @@ class Table:
         self._schema = pa.schema([pa.field(each.name, _kind(each)) for each in columns])
         self._torn: dict[State, str] = {}
         self._absent: set[str] = set()
+        self._looked: set[str] = set()
         self._lock = threading.Lock()
 
     def parts(self) -> list[Path]:
         """Its files, in the order in which they were written; none where there are none."""
         path = self._files.inside(self.name)
-        if path is None:
-            return []
-        try:
-            found = sorted(path.glob("*.parquet"))[:MOST_PARTS] if path.is_dir() else [path]
-        except OSError:
-            return []
-        # Names begin with a full stop while a part is being written.
-        return [each for each in found if not each.name.startswith(".") and not each.is_symlink()]
+        return [] if path is None else [path / name for name in names_of(path)]
+
+    @property
+    def grows(self) -> bool:
+        """Whether it is a folder of parts: a file is written once."""
+        path = self._files.inside(self.name)
+        return path is not None and path.is_dir()
+
+    def schema(self, columns: Sequence[str]) -> pa.Schema:
+        """Of some columns, as the contract says."""
+        return pa.schema([self._schema.field(name) for name in columns])
+
+    def listed(self) -> Listed:
+        """Its parts by name: cheap, for it is asked for at every look."""
+        path = self._files.inside(self.name)
+        names = [] if path is None else names_of(path)
+        if path is None or not names:
+            return Listed(Path(), (), ())
+        # Closed parts do not change: only the newest are looked at.
+        edge = tuple(state_of(path / name) for name in names[-EDGE_PARTS:])
+        return Listed(path, tuple(names), (path.stat().st_ino, edge))
 
     def state(self) -> tuple[int, State | None]:
         """What changes when a part is added: how many there are, and the last one."""
-        parts = self.parts()
-        return len(parts), _state(parts[-1]) if parts else None
+        listed = self.listed()
+        last = state_of(listed.folder / listed.names[-1]) if listed.names else None
+        return len(listed.names), last
+
+    def look(self) -> None:
+        """Notes the parts that were cut off, without reading them; each part is looked at once."""
+        listed = self.listed()
+        for name in listed.names:
+            if name and name in self._looked:
+                continue
+            path = listed.folder / name
+            self._looked.add(name)
+            if is_cut(path):
+                self._note(path, ValueError("its end is missing"))
 
     def missing(self) -> tuple[str, ...]:
         """What was looked for and not found so far, in words."""
         with self._lock:
-            torn, absent = list(self._torn.values()), sorted(self._absent)
+            told, absent = dict(self._torn), sorted(self._absent)
+        folder = self.listed().folder if told else Path()
+        # One that is whole by now, or gone, is not told.
+        torn = [words for state, words in told.items()
+                if state in (state_of(folder / state[0]), state_of(folder))]  # fmt: skip
         words = []
         if torn:
             count = f"{len(torn)} parts" if len(torn) > 1 else "a part"
             words.append(f"{count} of {self.name} cannot be read and is left out: {torn[0]}")
         words += [f"{self.name} has no column {name}" for name in absent]
         return tuple(words)
+
+    def pieces(self, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+        """The rows of one part; one that is torn gives none, or no more, and is noted.
+
+        As cheap as can be: of a day there are 17,280 parts.
+
+        Args:
+            path: Of the part.
+            schema: Of the columns that are read, as `schema` gives it.
+        """
+        words = [name for name in schema.names if name in WORDS]
+        try:
+            with path.open("rb", buffering=0) as raw:
+                content = raw.read(SMALL_BYTES)
+            if len(content) == SMALL_BYTES:
+                file = pq.ParquetFile(path, read_dictionary=words, memory_map=True)
+                for batch in file.iter_batches(PIECE_ROWS, columns=schema.names):
+                    yield fitted(pa.Table.from_batches([batch]), schema)
+                return
+            # Arrow's own way to a file costs more than the file.
+            file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=words)
+            yield fitted(file.read(columns=schema.names, use_threads=False), schema)
+        except FAULTS as error:
+            self._note(path, error)
 
     def read(
         self, columns: Sequence[str], where: ds.Expression | None = None, keep: Keep | None = None
@@ -85,7 +144,7 @@ class Table:
         Raises:
             TroubleError: The files went away.
         """
-        schema = pa.schema([self._schema.field(name) for name in columns])
+        schema = self.schema(columns)
         for _ in range(2):  # the second time without those that were found to be torn
             paths = [path for path in self.parts() if not self._is_torn(path)]
             try:
@@ -104,8 +163,10 @@ class Table:
 
     def head(self, columns: Sequence[str], rows: int) -> pa.Table:
         """The first rows, in one chunk; none where they cannot be read."""
-        schema = pa.schema([self._schema.field(name) for name in columns])
-        paths = [str(path) for path in self.parts() if not self._is_torn(path)]
+        schema = self.schema(columns)
+        listed = self.listed()
+        first = (listed.folder / name for name in listed.names[:HEAD_PARTS])
+        paths = [str(path) for path in first if not self._is_torn(path)]
         if not paths:
             return schema.empty_table()
         try:
@@ -119,8 +180,9 @@ class Table:
     def edges(self, column: str) -> tuple[float, float] | None:
         """Lowest and highest value of a column, by the statistics of the first and last parts."""
         found: list[float] = []
-        parts = [part for part in self.parts() if not self._is_torn(part)]
-        for part in dict.fromkeys([*parts[:1], *parts[-EDGE_PARTS:]]):
+        listed = self.listed()
+        for name in dict.fromkeys([*listed.names[:1], *listed.names[-EDGE_PARTS:]]):
+            part = listed.folder / name
             try:
                 meta = pq.read_metadata(part)
                 place = meta.schema.names.index(column)
@@ -153,29 +215,55 @@ class Table:
             schema.names, filter=where, batch_size=BATCH_ROWS, batch_readahead=READ_AHEAD,
             fragment_readahead=READ_AHEAD,
         )  # fmt: skip
-        return _joined(map(keep, batches), schema)
+        chosen = _joined(map(keep, batches), schema)
+        release()
+        return chosen
 
     def _alone(self, path: Path, schema: pa.Schema) -> pa.Table | None:
         """One part, cast to what the contract says; None and a note where it is torn."""
         try:
-            table = pq.read_table(path)
-            columns = [
-                table[field.name].cast(field.type) if field.name in table.column_names
-                else pa.nulls(table.num_rows, field.type)
-                for field in schema
-            ]  # fmt: skip
-            return pa.Table.from_arrays(columns, schema=schema)
+            return fitted(pq.read_table(path), schema)
         except FAULTS as error:
-            key = _state(path)
-            if key is not None:
-                with self._lock:
-                    self._torn[key] = f"{path.name} ({str(error).splitlines()[0][:120]})"
+            self._note(path, error)
             return None
+
+    def _note(self, path: Path, error: BaseException) -> None:
+        """That a part is torn."""
+        state = state_of(path)
+        if state is not None:
+            with self._lock:
+                first = (str(error).splitlines() or [type(error).__name__])[0]
+                self._torn[state] = f"{path.name} ({first[:120]})"
+
+    def mended(self) -> bool:
+        """Whether a part that was torn is another one now, or gone; it is told no more."""
+        if not self._torn:
+            return False
+        listed = self.listed()
+        with self._lock:
+            torn = {state: listed.folder / state[0] if listed.names != ("",) else listed.folder
+                    for state in self._torn}  # fmt: skip
+            other = [state for state, path in torn.items() if state_of(path) != state]
+            for state in other:
+                del self._torn[state]
+        return bool(other)
+
+    def note_absent(self, columns: Sequence[str]) -> None:
+        """That the newest part that can be read lacks some of these columns."""
+        listed = self.listed()
+        for name in reversed(listed.names[-EDGE_PARTS:]):
+            try:
+                present = set(pq.read_schema(listed.folder / name).names)
+            except FAULTS:
+                continue
+            with self._lock:
+                self._absent |= set(columns) - present
+            return
 
     def _is_torn(self, path: Path) -> bool:
         if not self._torn:
             return False
-        return _state(path) in self._torn
+        return state_of(path) in self._torn
 
 
 def _joined(
@@ -191,11 +279,3 @@ def _kind(column: Column) -> pa.DataType:
     if column.name in WORDS:
         return pa.dictionary(pa.int32(), pa.string())
     return pa.type_for_alias(column.dtype)
-
-
-def _state(path: Path) -> State | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return path.name, stat.st_size, stat.st_mtime_ns

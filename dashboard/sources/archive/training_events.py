@@ -4,18 +4,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboard.shapes import Event, Severity
-from dashboard.sources.archive.steps import Steps
+from dashboard.sources.archive.summary import Summary
 
 SHOWN = {"checkpoint": "checkpoint", "eval": "evaluation"}
 MOST = 500
 """Of a kind; a run that evaluates at each step has no events of it, but a habit."""
 
 
-def events(steps: Steps, run: str) -> list[Event]:
+def events(steps: Summary, run: str) -> list[Event]:
     """Each stretch of tagged steps, and each restart.
 
     Args:
-        steps: With tags.
+        steps: Of the run.
         run: Its id.
     """
     found: list[Event] = []

@@ -124,10 +124,10 @@ class Asking:
             return ask()
         except TooMuchError as error:
             raise TroubleError(
-                Kind.UNREACHABLE, f"{error}.", "Choose a shorter range, or try again."
+                Kind.UNREACHABLE, _sentence(error), "Choose a shorter range, or try again."
             ) from error
         except SourceError as error:
-            raise _trouble(str(error)) from error
+            raise _trouble(_sentence(error)) from error
 
     def _body(self, path: str, words: Mapping[str, str]) -> bytes:
         body = self.told(lambda: self.connection.body(path, words))
@@ -138,23 +138,29 @@ class Asking:
         return body
 
     def _foreign(self) -> TroubleError:
-        return _trouble(f"{self.url}: an answer is no whole JSON of Prometheus' HTTP API")
+        return _trouble(f"{self.url}: an answer is no whole JSON of Prometheus' HTTP API.")
+
+
+def _sentence(error: SourceError) -> str:
+    """With its end: some of them are questions."""
+    words = str(error)
+    return words if words.endswith(("?", ".")) else f"{words}."
 
 
 def _trouble(sentence: str) -> TroubleError:
     found = STATUS.search(sentence)
     if found is None and ("cannot be reached" in sentence or "in time" in sentence):
         return TroubleError(
-            Kind.UNREACHABLE, f"{sentence}.", "Start it, or give another address with --prometheus."
+            Kind.UNREACHABLE, sentence, "Start it, or give another address with --prometheus."
         )
     if found is not None and found[1] in ("401", "403", "407"):
         return TroubleError(
-            Kind.REFUSED, f"{sentence}.",
+            Kind.REFUSED, sentence,
             "Set LOCKSTEP_PROMETHEUS_TOKEN, or LOCKSTEP_PROMETHEUS_USER and"
             " LOCKSTEP_PROMETHEUS_PASSWORD, and start the dashboard again.",
         )  # fmt: skip
     if found is not None and not found[1].startswith("3"):
-        return TroubleError(Kind.REFUSED, f"{sentence}.", "Try again, or look at its log.")
+        return TroubleError(Kind.REFUSED, sentence, "Try again, or look at its log.")
     return TroubleError(
-        Kind.UNREADABLE, f"{sentence}.", "Give the address of a Prometheus with --prometheus."
+        Kind.UNREADABLE, sentence, "Give the address of a Prometheus with --prometheus."
     )

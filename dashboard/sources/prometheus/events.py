@@ -14,8 +14,10 @@ from dashboard.sources.prometheus.words import Target, lasting, of_targets, seri
 
 MOST_EVENTS = 500
 """The newest."""
-THROTTLED = 0.1
-"""Share of a step under a reason from which on it is told."""
+LEAST_SECONDS = 10.0
+"""Of a look: what counters did in less is not asked."""
+THROTTLED = 1.0
+"""Seconds under a reason in a step of the grid from which on it is told, however long the step."""
 REASONS = {"hw_thermal": Severity.WARNING, "sw_thermal": Severity.WARNING,
            "hw_slowdown": Severity.WARNING, "hw_power_brake": Severity.WARNING}  # fmt: skip
 
@@ -31,30 +33,32 @@ class _Told:
 
 
 def of_hardware(
-    asking: Asking, known: Directory, targets: Sequence[Target], grid: Grid, run: str
-) -> Iterator[Event]:
+    asking: Asking, known: Directory, targets: Sequence[Target], grid: Grid, run: str,
+    scrape: float,
+) -> Iterator[Event]:  # fmt: skip
     """Of some pages; `run` is told with each."""
     if not targets:
         return
-    pages, step = of_targets(targets), lasting(grid.step)
+    pages = of_targets(targets)
     exact = list(_xids(asking, known, pages, grid, run))
     yield from exact
     dated = {(one.node, one.gpu, one.text) for one in exact}
     by = "job, instance, gpu"
     reasons = f'{pages},reason=~"{"|".join(REASONS)}"'
     ecc = series(m.GPU_ECC_ERRORS.name, pages, type="uncorrected", counter="volatile")
-    back = lasting(max(grid.step, 10.0))
+    # increase() needs two scrapes.
+    back = lasting(max(grid.step, LEAST_SECONDS, 2.5 * scrape))
     for told in (
         _Told(
             f"sum by ({by}, xid) (increase({series(m.GPU_XID_ERRORS.name, pages)}[{back}])) > 0.5",
             "xid", Severity.CRITICAL, _xid,
         ),
         _Told(
-            f"sum by ({by}, reason) (rate({series(m.GPU_CLOCK_EVENT_SECONDS.name, reasons)}"
-            f"[{back}])) > {THROTTLED}",
+            f"sum by ({by}, reason) (increase({series(m.GPU_CLOCK_EVENT_SECONDS.name, reasons)}"
+            f"[{back}])) > {THROTTLED:g}",
             "throttle", Severity.WARNING, lambda labels: f"throttled: {labels.get('reason', '')}",
         ),
-        _Told(f"sum by ({by}) (increase({ecc}[{step}])) > 0", "ecc", Severity.CRITICAL,
+        _Told(f"sum by ({by}) (increase({ecc}[{back}])) > 0", "ecc", Severity.CRITICAL,
               lambda _: "uncorrected memory error"),
         _Told(
             f"sum by (job, instance, device) (increase({series(m.NET_CARRIER_CHANGES.name, pages)}"

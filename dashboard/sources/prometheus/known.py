@@ -13,7 +13,7 @@ from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.directory import Directory, Member, directory, members
 from dashboard.sources.prometheus.extent import extent, latest, scrape_seconds
 from dashboard.sources.prometheus.fleet import Places, places
-from dashboard.sources.prometheus.runs import Seen, refined, seen
+from dashboard.sources.prometheus.runs import GOES_ON, Seen, refined, seen
 from dashboard.sources.prometheus.words import Target
 from dashboard.trouble import Kind, TroubleError
 
@@ -40,11 +40,24 @@ class Known:
         """Of the lines of a page."""
         return grid(span, self.scrape(), now=self._asking.now())
 
+    def life(self, run: str) -> Span:
+        """When a run was there, to a scrape; one that goes on is there until now.
+
+        What was seen of it is kept for KEEP_SECONDS, in which its end moves on.
+        """
+        mine, last = self.seen(run).span, self.at(None)
+        on = last - mine.end <= KEEP_SECONDS + GOES_ON * self.scrape()
+        return Span(mine.start, max(mine.end, last)) if on else mine
+
     def known_part(self, run: str, span: Span) -> Span:
-        """The part of a span in which the run was there: instant queries look back from its end."""
-        mine = self.seen(run).span
-        end = min(span.end, mine.end)
-        return Span(max(span.start, mine.start), end) if end > span.start else span
+        """The part of a span in which the run was there, without length if it was not.
+
+        Every question about a run is asked of this part: in a longer one rates would be those of
+        the time without it, and steps of a grid would be longer than the run.
+        """
+        life = self.life(run)
+        start, end = max(span.start, life.start), min(span.end, life.end)
+        return Span(start, end) if end > start else Span(span.start, span.start)
 
     def seen(self, run: str) -> Seen:
         """A run wherever it is; an unknown id is trouble."""

@@ -5,8 +5,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from dashboard.shapes import Floats
-from dashboard.sources.grid import Grid
+from dashboard.sources.grid import Grid, duration
 from dashboard.sources.prometheus.asking import Asking
+
+LONGEST = 40
+"""Letters of a label in the name of a line."""
 
 
 def asked(
@@ -17,14 +20,27 @@ def asked(
     Args:
         asking: The Prometheus.
         grid: Moments.
-        queries: Name -> query; with several series and no label the first counts.
-        by: Label whose value becomes the name, in place of the query's.
+        queries: Name -> query; with several series and no label the first counts. `{label}` in a
+            name is that label's value.
+        by: The label of that name.
     """
     found: dict[str, Floats] = {}
     for name, query in queries.items():
         for one in asking.over(query, grid):
-            found.setdefault(f"{one.labels.get(by, name)}" if by else name, one.values)
+            called = name.replace(f"{{{by}}}", one.labels.get(by, "")[:LONGEST]) if by else name
+            found.setdefault(called, one.values)
     return found, "\n".join(queries.values())
+
+
+def since(selector: str, step: str, by: str = "") -> str:
+    """What counters counted since the moment before; nothing new = 0."""
+    new = f"clamp_min({selector} - {selector} offset {step}, 0)"
+    return f"sum by ({by}) ({new})" if by else f"sum({new})"
+
+
+def stands_for(grid: Grid, scrape: float) -> str:
+    """Lines.sampling of a grid; empty = a point is a scrape."""
+    return f"Each point stands for {duration(grid.step)}" if grid.step > scrape else ""
 
 
 def band(values: Iterable[Floats]) -> tuple[Floats, Floats] | None:

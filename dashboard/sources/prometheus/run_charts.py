@@ -6,11 +6,11 @@ import numpy as np
 
 from analyzer.load.prometheus.promql import one_of
 from collector.contract import metrics as m
-from dashboard.shapes import Floats, Lines
+from dashboard.shapes import Floats, Lines, Span
 from dashboard.sources.grid import Grid
 from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.directory import Member, hardware, sample
-from dashboard.sources.prometheus.lines import asked
+from dashboard.sources.prometheus.lines import asked, stands_for
 from dashboard.sources.prometheus.words import (
     MOST_SERIES,
     Target,
@@ -18,12 +18,30 @@ from dashboard.sources.prometheus.words import (
     of_targets,
     series,
     spread,
-    window,
 )
-from dashboard.sources.titles import RUN_CHARTS, lines
+from dashboard.sources.titles import (
+    ALL,
+    BANDS,
+    HIGHEST,
+    LOWEST,
+    MEAN,
+    MEDIAN,
+    QUANTILES,
+    RUN_CHARTS,
+    SLOWEST,
+    lines,
+    share_of_peak,
+)
+from workloads.outcome.peak import Peak, of_gpu
 
+INFO = "15m"
+"""Before the end of a run, in which its GPUs say what they are."""
 FEW = 8
 """Ranks where a rank has several series."""
+SCRAPES = 4.0
+"""Of rate(): as dashboard.sources.prometheus.words.window."""
+LEAST_SCRAPES = 2.5
+"""In which two are for certain: of runs that are hardly longer than the other window."""
 MOST_LOOKS = 20_000
 """Moments of a subquery; beyond, the slowest moment is not looked for."""
 VIRTUAL = 'device!~"lo|veth.*|docker.*|cali.*|cni.*|br-.*|virbr.*"'
@@ -32,14 +50,27 @@ Told = tuple[dict[str, Floats], str]
 
 
 def run_charts(
-    asking: Asking, run: str, ranks: Sequence[Member], grid: Grid, scrape: float
+    asking: Asking, run: str, ranks: Sequence[Member], grid: Grid, scrape: float, life: Span
 ) -> tuple[Lines, ...]:
-    """All of them, in their order."""
+    """All of them, in their order.
+
+    Args:
+        asking: The Prometheus.
+        run: The run.
+        ranks: Those of it that are known.
+        grid: Moments, of which each stands for the step that ends there.
+        scrape: Seconds between two scrapes.
+        life: When the run was there; rates over a time that is not all in it are not told, because
+            they would be those of a slower run.
+    """
     chosen = sample(ranks)
+    peak = peak_of(asking, chosen, life.end)
     own = series("", "rank=~" + one_of([str(one.rank) for one in chosen]), run=run)[1:-1]
     few = series("", "rank=~" + one_of([str(one.rank) for one in sample(ranks, FEW)]), run=run)
-    rate = window(grid.step, scrape)
-    step = lasting(grid.step)
+    seconds = max(grid.step, SCRAPES * scrape)
+    if life.seconds < 3 * seconds:
+        seconds = max(grid.step, LEAST_SCRAPES * scrape)
+    rate, step = lasting(seconds), lasting(grid.step)
     world = max([len(ranks), *(one.world for one in ranks)])
     _, gpus = hardware(chosen)
     targets = sorted({one.target for one in chosen})
@@ -47,26 +78,32 @@ def run_charts(
         "loss": _loss(asking, grid, own, step),
         "throughput": _throughput(asking, grid, own, rate, world),
         "step": _step(asking, grid, own, few[1:-1], rate, scrape),
-        "mfu": ({}, ""),
+        "mfu": _flops(asking, grid, own, rate, peak),
         "phases": _phases(asking, grid, few[1:-1], rate),
         "gpu": _gpu(asking, grid, gpus, step) if gpus else ({}, ""),
     }
+    inside = (grid.times - seconds >= life.start) & (grid.times <= life.end)
+    for key in ("throughput", "step", "mfu"):
+        shown = {name: np.where(inside, line, np.nan) for name, line in told[key][0].items()}
+        told[key] = shown, told[key][1]
     told |= nodes(asking, grid, targets, rate, step)
     first = f"max(max_over_time({m.TRAIN_STEPS.name}{few}[{step}]))"
     courses = asking.over(first, grid)
     steps = courses[0].values if courses else None
     thinned = f"{len(chosen)} of {world} ranks" if world > MOST_SERIES else ""
-    sampling = f"each point stands for {grid.step:g} s" if grid.step > scrape else ""
-    words = "; ".join(word for word in (sampling, thinned) if word)
-    bands = {"step": ("p5", "p95"), "gpu": ("p5", "p95")}
-    return tuple(
+    words = "; ".join(word for word in (stands_for(grid, scrape), thinned) if word)
+    samples = m.TRAIN_SAMPLES.name in told["throughput"][1]
+    units = {"throughput": "samples/s"} if samples else {}
+    charts = [
         lines(
-            title, key, grid.times, told[key][0], band=bands.get(key), steps=steps,
-            sampling=words, query=told[key][1],
-            unit="samples/s" if key == "throughput" and "samples" in told[key][0] else "",
+            title, key, grid.times, told[key][0], band=BANDS.get(key), steps=steps,
+            sampling=words, query=told[key][1], unit=units.get(key, ""),
         )
         for key, title in RUN_CHARTS.items()
-    )  # fmt: skip
+    ]  # fmt: skip
+    if peak is None:
+        return tuple(charts)
+    return tuple(share_of_peak(one, peak.words) if one.key == "mfu" else one for one in charts)
 
 
 def nodes(
@@ -80,8 +117,8 @@ def nodes(
         return dict.fromkeys(("cpu", "memory", "network"), ({}, ""))
     told = [targets[place] for place in spread(range(len(targets)), FEW)]
     pages, few, factor = of_targets(targets), of_targets(told), len(targets) / len(told)
-    idle = series(m.HOST_CPU.name, pages, mode="idle")
-    cpu = f"1 - rate({idle}[{rate}]) / ignoring (mode) {series(m.HOST_CPUS.name, pages)}"
+    idle = series(m.HOST_CPU.name, f'{pages},mode=~"idle|iowait"')
+    cpu = f"1 - sum without (mode) (rate({idle}[{rate}])) / {series(m.HOST_CPUS.name, pages)}"
     free, total = (
         series(one.name, pages) for one in (m.HOST_MEMORY_AVAILABLE, m.HOST_MEMORY_TOTAL)
     )
@@ -89,29 +126,33 @@ def nodes(
     devices = series(m.NET_BYTES.name, f"{few},{VIRTUAL}")
     net = f"sum by (direction) (rate({devices}[{rate}])) * {factor:g}"
     ib = f"sum by (direction) (rate({series(m.IB_DATA.name, few)}[{rate}])) * {factor:g}"
-    network, words = asked(asking, grid, {"": net}, "direction")
-    over, more = asked(asking, grid, {"": ib}, "direction")
-    network |= {f"InfiniBand {name}": values for name, values in over.items()}
+    network, words = asked(asking, grid, {"{direction}": net}, "direction")
+    over, more = asked(asking, grid, {"InfiniBand {direction}": ib}, "direction")
+    network |= over
     return {
-        "cpu": asked(asking, grid, {"mean": f"avg({cpu})", "highest": f"max({cpu})"}),
-        "memory": asked(asking, grid, {"mean": f"avg({used})", "highest": f"max({used})"}),
+        "cpu": asked(asking, grid, _over_nodes(cpu)),
+        "memory": asked(asking, grid, _over_nodes(used)),
         "network": (network, f"{words}\n{more}"),
     }
+
+
+def _over_nodes(query: str) -> dict[str, str]:
+    return {LOWEST: f"min({query})", MEDIAN: f"quantile(0.5, {query})", HIGHEST: f"max({query})"}
 
 
 def _loss(asking: Asking, grid: Grid, own: str, step: str) -> Told:
     name = f"{m.TRAIN_LOSS.name}{{{own}}}[{step}]"
     return asked(
         asking, grid,
-        {"mean": f"avg(avg_over_time({name}))", "highest": f"max(max_over_time({name}))"},
+        {MEAN: f"avg(avg_over_time({name}))"},
     )  # fmt: skip
 
 
 def _throughput(asking: Asking, grid: Grid, own: str, rate: str, world: int) -> Told:
     """Of the whole run, as if all its ranks did what those that are asked do."""
-    for name, metric in (("tokens", m.TRAIN_TOKENS), ("samples", m.TRAIN_SAMPLES)):
+    for metric in (m.TRAIN_TOKENS, m.TRAIN_SAMPLES):
         query = f"avg(rate({metric.name}{{{own}}}[{rate}])) * {world}"
-        found, words = asked(asking, grid, {name: query})
+        found, words = asked(asking, grid, {ALL: query})
         if any(np.nan_to_num(values).any() for values in found.values()):
             return found, words
     return {}, ""
@@ -120,20 +161,37 @@ def _throughput(asking: Asking, grid: Grid, own: str, rate: str, world: int) -> 
 def _step(asking: Asking, grid: Grid, own: str, few: str, rate: str, scrape: float) -> Told:
     """Seconds of a step: one over steps per second, as the phases of a step are all of it."""
     wall = f"1 / (rate({m.TRAIN_STEPS.name}{{{own}}}[{rate}]) > 0)"
-    queries = {f"p{round(100 * q)}": f"quantile({q}, {wall})" for q in (0.05, 0.5, 0.95)}
+    queries = {name: f"quantile({q}, {wall})" for name, q in QUANTILES.items()}
     if (grid.end - grid.start) / scrape <= MOST_LOOKS:
         short = lasting(max(2.5 * scrape, 1.0))
         inner = f"rate({m.TRAIN_STEPS.name}{{{few}}}[{short}])"
         least = f"min_over_time({inner}[{lasting(grid.step)}:{lasting(scrape)}])"
-        queries["slowest"] = f"1 / (min({least} > 0))"
+        queries[SLOWEST] = f"1 / (min({least} > 0))"
     return asked(asking, grid, queries)
 
 
 def _phases(asking: Asking, grid: Grid, few: str, rate: str) -> Told:
     each = f"sum by (phase) (rate({m.TRAIN_PHASE.name}{{{few}}}[{rate}]))"
     query = f"{each} / ignoring (phase) group_left () (sum({each}) > 0)"
-    found, words = asked(asking, grid, {"": query}, "phase")
+    found, words = asked(asking, grid, {"{phase}": query}, "phase")
     return {name: line for name, line in found.items() if np.nan_to_num(line).any()}, words
+
+
+def _flops(asking: Asking, grid: Grid, own: str, rate: str, peak: Peak | None) -> Told:
+    """Of a rank, over the peak of its device where that is known."""
+    share = "" if peak is None else f" / {peak.flops:g}"
+    return asked(asking, grid, {MEAN: f"avg(rate({m.TRAIN_FLOPS.name}{{{own}}}[{rate}])){share}"})
+
+
+def peak_of(asking: Asking, ranks: Sequence[Member], at: float) -> Peak | None:
+    """Of the data sheet of the run's GPUs; None = unknown, or they are not all of one kind."""
+    _, gpus = hardware(ranks)
+    if not gpus:
+        return None
+    query = f"group by (model) (last_over_time({series(m.GPU_INFO.name, gpus)}[{INFO}]))"
+    models = {labels.get("model", "") for labels, _ in asking.instant(query, at)}
+    peaks = {of_gpu(model) for model in models}
+    return peaks.pop() if len(peaks) == 1 else None
 
 
 def _gpu(asking: Asking, grid: Grid, gpus: str, step: str) -> Told:
@@ -141,8 +199,8 @@ def _gpu(asking: Asking, grid: Grid, gpus: str, step: str) -> Told:
     return asked(
         asking, grid,
         {
-            "p5": f"quantile(0.05, min_over_time({name}))",
-            "p50": f"quantile(0.5, avg_over_time({name}))",
-            "p95": f"quantile(0.95, max_over_time({name}))",
+            LOWEST: f"min(min_over_time({name}))",
+            MEDIAN: f"quantile(0.5, avg_over_time({name}))",
+            HIGHEST: f"max(max_over_time({name}))",
         },
     )  # fmt: skip

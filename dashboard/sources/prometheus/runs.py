@@ -5,18 +5,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collector.contract.metrics import RANK_INFO, RANK_UP, RUN_ACTIVE, RUN_SLOWDOWN
+from collector.contract.metrics import (
+    GPU_INFO,
+    NODE_INFO,
+    RANK_INFO,
+    RANK_UP,
+    RUN_ACTIVE,
+    RUN_SLOWDOWN,
+)
 from collector.contract.words import Cause
 from dashboard.shapes import FindingRow, RunRow, Severity, Span
 from dashboard.sources.grid import MOST_POINTS, grid
 from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Member
+from dashboard.sources.prometheus.directory import Member, sample
 from dashboard.sources.prometheus.folders import Kept
-from dashboard.sources.prometheus.words import label, lasting, series, whole
+from dashboard.sources.prometheus.words import label, lasting, of_targets, series, whole
 
 GOES_ON = 4.0
 """Scrapes without a run's rank 0 after which it is over."""
 LEAST_SECONDS = 30.0
+INFO_SECONDS = 900.0
+"""Before the end of a run, in which its pages say what they are."""
+MADE = {"emulated": "emulated nodes", "simulated": "simulated GPU telemetry"}
+"""Label of an info series -> what it says where it is true; words as in the verdict."""
 ENDS = frozenset((Cause.CRASH, Cause.XID, Cause.FREEZE))
 """Causes that end a run."""
 REFINED = 12
@@ -92,7 +103,9 @@ def row(
     told = told or {}
     slowdown, lost = told.get("slowdown"), told.get("lost_gpu_hours")
     culprits = told.get("culprits")
-    provenance = told.get("provenance")
+    known = told.get("provenance")
+    words = [*map(str, known)] if isinstance(known, list) else []
+    words += provenance(asking, ranks, one.span.end)
     return RunRow(
         run=one.run, state=state, span=one.span, workload=workload(one.run),
         nodes=len({member.node for member in ranks}),
@@ -104,8 +117,19 @@ def row(
         folder=kept[0].name if kept else "",
         report=bool(kept) and (kept[0].folder / "report.html").exists(),
         culprits=len(culprits) if isinstance(culprits, list) else 0,
-        provenance=tuple(map(str, provenance)) if isinstance(provenance, list) else (),
+        provenance=tuple(dict.fromkeys(words)),
     )  # fmt: skip
+
+
+def provenance(asking: Asking, ranks: Sequence[Member], at: float) -> list[str]:
+    """What of a run's hardware is emulated or simulated, as the pages of some ranks say."""
+    if not ranks:
+        return []
+    pages = of_targets(one.target for one in sample(ranks))
+    infos = series("", f'__name__=~"{NODE_INFO.name}|{GPU_INFO.name}",{pages}')
+    query = f"group by (emulated, simulated) (last_over_time({infos}[{lasting(INFO_SECONDS)}]))"
+    told = [labels for labels, _ in asking.instant(query, at)]
+    return [word for name, word in MADE.items() if any(one.get(name) == "true" for one in told)]
 
 
 def causes(found: Iterable[FindingRow], run: str) -> frozenset[str]:

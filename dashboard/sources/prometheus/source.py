@@ -43,6 +43,8 @@ from dashboard.trouble import Kind, TroubleError
 WINDOWS = 300
 """Of a matrix."""
 EVENT_POINTS = 300
+CLOSING = 900.0
+"""Seconds after the end of a run in which the end of a finding is looked for."""
 MOST_PAGES = 64
 NO_OPERATIONS = (
     "lockstep watch --out DIR keeps the operations of a finding; lockstep dashboard --prometheus"
@@ -72,7 +74,7 @@ class PrometheusSource:
         self.name = self._asking.url
         self.live = True
 
-    def answer(self, span: Span | None = None) -> Answer:
+    def answer(self, span: Span | None = None, run: str = "") -> Answer:
         asking, now = self._asking, self._asking.now()
         last = self._known.latest()
         if last is None:
@@ -144,34 +146,49 @@ class PrometheusSource:
         return verdict(self._asking, self._findings, run, one.span.end, told, found)
 
     def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
-        now = self._asking.now()
-        return findings(self._asking, self._findings, span, run, self._known.scrape(), now)
+        now, looked = self._asking.now(), span
+        if run:
+            life = self._known.life(run)
+            if span.start < life.end and span.end > life.start:
+                # A finding ends after its run: when watch closes it.
+                end = life.end + CLOSING if span.end >= life.end else span.end
+                looked = Span(max(span.start, life.start), end)
+        found = findings(self._asking, self._findings, looked, run, self._known.scrape(), now)
+        return tuple(one for one in found if one.since < span.end)
 
     def events(self, span: Span, run: str = "", node: str = "") -> tuple[Event, ...]:
-        within = grid(span, self._known.scrape(), EVENT_POINTS, self._asking.now())
-        known, at = self._known.directory(self._known.at(span)), self._known.at(span)
+        # Of a run: the steps of a grid over a longer range would be longer than what happened.
+        looked = self._known.known_part(run, span) if run and not node else span
+        within = grid(looked, self._known.scrape(), EVENT_POINTS, self._asking.now())
+        at = self._known.at(looked)
+        known = self._known.directory(at)
         found = [one for one in self.findings(span, run) if not node or one.node == node]
         told = list(events.of_findings(found))
         if node:
             self._known.targets(node, at)
-            told += events.of_hardware(self._asking, known, known.targets[node], within, run)
+            told += events.of_hardware(self._asking, known, known.targets[node], within, run,
+                                       self._known.scrape())  # fmt: skip
         elif run:
             here = self._known.members(run, self._known.seen(run).span.end)
             named = {one.node for one in found}
             first = [one.target for one in here if one.node in named]
             rest = [one.target for one in sample(here, MOST_PAGES)]
             pages = list(dict.fromkeys([*first, *rest]))[:MOST_PAGES]
-            told += events.of_hardware(self._asking, known, pages, within, run)
+            told += events.of_hardware(self._asking, known, pages, within, run,
+                                       self._known.scrape())  # fmt: skip
         else:
             told += events.of_all(self._asking, known, within)
         if run:
+            mine = self._known.known_part(run, span)
+            within = grid(mine, self._known.scrape(), EVENT_POINTS, self._asking.now())
             told += events.of_run(self._asking, run, within, self._known.scrape())
         told = [one for one in told if one.at < span.end and (one.until or one.at) >= span.start]
         return tuple(sorted(told, key=lambda one: one.at)[-events.MOST_EVENTS :])
 
     def run_lines(self, run: str, span: Span) -> tuple[Lines, ...]:
-        found = self._known.members_in(run, span)
-        return run_charts(self._asking, run, found, self._known.grid(span), self._known.scrape())
+        found, life = self._known.members_in(run, span), self._known.life(run)
+        within = self._known.grid(self._known.known_part(run, span))
+        return run_charts(self._asking, run, found, within, self._known.scrape(), life)
 
     def ranks(self, run: str, span: Span) -> pd.DataFrame:
         found, span = self._known.members_in(run, span), self._known.known_part(run, span)
@@ -179,7 +196,8 @@ class PrometheusSource:
 
     def rank_times(self, run: str, span: Span) -> Matrix:
         first = self.ranks(run, span)["rank"].tolist()
-        within = grid(span, self._known.scrape(), WINDOWS, self._asking.now())
+        looked = self._known.known_part(run, span)
+        within = grid(looked, self._known.scrape(), WINDOWS, self._asking.now())
         found = self._known.members_in(run, span)
         return rank_times(self._asking, run, found, within, self._known.scrape(), first)
 
@@ -240,7 +258,7 @@ class PrometheusSource:
             )  # fmt: skip
         return gpu_charts(self._asking, targets, gpu, self._known.grid(span), self._known.scrape())
 
-    def health(self) -> Health:
+    def health(self, run: str = "") -> Health:
         at, asking = self._known.at(None), self._asking
         known = self._known.directory(at)
         return health(asking, known, at, asking.now(), self._known.scrape(), asking.warnings)

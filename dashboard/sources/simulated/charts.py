@@ -10,13 +10,28 @@ from dashboard.sources.grid import Grid
 from dashboard.sources.simulated.noise import noise
 from dashboard.sources.simulated.plan import Plan
 from dashboard.sources.simulated.vectors import STEP_SECONDS, step, vector
-from dashboard.sources.titles import GPU_CHARTS, NODE_CHARTS, RUN_CHARTS, lines
+from dashboard.sources.titles import (
+    ALL,
+    BANDS,
+    BUSY,
+    GPU_CHARTS,
+    HIGHEST,
+    IN_USE,
+    LOWEST,
+    MEAN,
+    MEDIAN,
+    NODE_CHARTS,
+    PEERS,
+    RUN_CHARTS,
+    lines,
+)
 
 TOKENS_A_STEP = 4096.0
 """Of a rank."""
 SHARES = dict(zip(PHASES, (0.02, 0.24, 0.48, 0.16, 0.07, 0.0, 0.0, 0.03), strict=True))
 MADE = "made by a program"
-PEERS = 64
+MOST_PEERS = 64
+NAMES = {"cpu": BUSY, "memory": IN_USE, "disk": "read", "network": "receive", "errors": "XIDs"}
 
 
 def run_charts(plan: Plan, grid: Grid, seed: int) -> tuple[Lines, ...]:
@@ -34,33 +49,33 @@ def run_charts(plan: Plan, grid: Grid, seed: int) -> tuple[Lines, ...]:
         if share
     }
     values: dict[str, dict[str, Floats]] = {
-        "loss": {"loss": running * (2.1 + 8.0 * np.exp(-age / 5000.0) + 0.02 * spread)},
-        "throughput": {"tokens": running * plan.ranks * TOKENS_A_STEP / wall * (1 + 0.01 * spread)},
+        "loss": {MEAN: running * (2.1 + 8.0 * np.exp(-age / 5000.0) + 0.02 * spread)},
+        "throughput": {ALL: running * plan.ranks * TOKENS_A_STEP / wall * (1 + 0.01 * spread)},
         "step": {
-            "p5": running * wall * (0.99 + 0.004 * spread), "p50": running * wall,
+            "p5": running * wall * (0.99 + 0.004 * spread), MEDIAN: running * wall,
             "p95": running * wall * (1.015 + 0.004 * spread),
         },
         "mfu": {},
         "phases": phases,
-        "gpu": {"p5": running * (0.89 + 0.01 * spread), "p50": running * (0.95 + 0.005 * spread),
-                "p95": running * (0.99 + 0.003 * spread)},
-        "cpu": {"busy": running * (0.31 + 0.02 * spread)},
-        "memory": {"used": running * (0.44 + 0.01 * spread)},
+        "gpu": {LOWEST: running * (0.89 + 0.01 * spread),
+                MEDIAN: running * (0.95 + 0.005 * spread),
+                HIGHEST: running * (0.99 + 0.003 * spread)},
+        "cpu": {MEDIAN: running * (0.31 + 0.02 * spread)},
+        "memory": {MEDIAN: running * (0.44 + 0.01 * spread)},
         "network": {"receive": running * plan.ranks * 2.1e9 * (1 + 0.05 * spread),
                     "transmit": running * plan.ranks * 2.1e9 * (1 - 0.05 * spread)},
     }  # fmt: skip
-    bands = {"step": ("p5", "p95"), "gpu": ("p5", "p95")}
     return tuple(
-        lines(title, key, times, values[key], band=bands.get(key), steps=first, query=MADE)
+        lines(title, key, times, values[key], band=BANDS.get(key), steps=first, query=MADE)
         for key, title in RUN_CHARTS.items()
     )
 
 
 def node_charts(plan: Plan, node: int, grid: Grid, seed: int) -> tuple[Lines, ...]:
-    """The charts of a node; those of GPUs with the band of PEERS others."""
+    """The charts of a node; those of GPUs with the band of MOST_PEERS others."""
     mine = np.flatnonzero(plan.node == node)
     others = np.flatnonzero((plan.node != node) & (plan.rank >= 0))
-    others = others[:: max(1, len(others) // PEERS)][:PEERS]
+    others = others[:: max(1, len(others) // MOST_PEERS)][:MOST_PEERS]
     found = []
     for key, title in NODE_CHARTS.items():
         values: dict[str, Floats] = {}
@@ -69,11 +84,10 @@ def node_charts(plan: Plan, node: int, grid: Grid, seed: int) -> tuple[Lines, ..
             values = {f"GPU {plan.gpu[g]}": own[:, at] for at, g in enumerate(mine)}
             if others.size:
                 low, high = np.quantile(_over(plan, key, grid, seed, others), (0.05, 0.95), axis=1)
-                values |= {"peers low": low, "peers high": high}
+                values |= dict(zip(PEERS, (low, high), strict=True))
         elif node != plan.silent:
-            values = {"node": _of_node(key, node, grid, seed)}
-        band = ("peers low", "peers high")
-        found.append(lines(title, key, grid.times, values, band=band, query=MADE))
+            values = {NAMES[key]: _of_node(key, node, grid, seed)}
+        found.append(lines(title, key, grid.times, values, band=PEERS, query=MADE))
     return tuple(found)
 
 
@@ -87,12 +101,15 @@ def gpu_charts(plan: Plan, place: int, grid: Grid, seed: int) -> tuple[Lines, ..
     hot = (plan.node[place] == plan.hot) & (grid.times >= plan.sick)
     told = np.where(plan.node[place] == plan.silent, np.nan, 1.0)
     makers: dict[str, Callable[[], dict[str, Floats]]] = {
-        "utilization": lambda: {"kernels": of("utilization")},
-        "clock": lambda: {"SM": of("clock")},
+        "utilization": lambda: {"utilisation": of("utilization")},
+        "clock": lambda: {"sm": of("clock")},
         "throttle": lambda: {"hw_thermal": told * np.where(hot, 0.86, 0.0)},
-        "temperature": lambda: {"core": of("temperature")},
+        "temperature": lambda: {"gpu": of("temperature")},
         "margin": lambda: {"margin": np.clip(90.0 - of("temperature"), 0, None)},
-        "power": lambda: {"draw": of("power"), "limit": told * np.full(len(grid.times), 700.0)},
+        "power": lambda: {
+            "draw": of("power"),
+            "limit: enforced": told * np.full(len(grid.times), 700.0),
+        },
         "memory": lambda: {"used": told * np.full(len(grid.times), 6.4e10)},
         "ecc": lambda: {"uncorrected": told * np.zeros(len(grid.times))},
     }

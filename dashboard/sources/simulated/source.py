@@ -62,7 +62,7 @@ class SimulatedSource:
         names = np.array(self._plan.names)[self._plan.node]
         self._columns = names, np.where(self._plan.rank >= 0, RUN, "")
 
-    def answer(self, span: Span | None = None) -> Answer:
+    def answer(self, span: Span | None = None, run: str = "") -> Answer:
         now, nodes = self._clock(), len(self._plan.names)
         return Answer(
             name=self.name, live=True, at=self._now(), now=now, scrape_seconds=SCRAPE,
@@ -196,7 +196,7 @@ class SimulatedSource:
             )
         return gpu_charts(self._plan, int(here[0]), self._grid(span), self._seed)
 
-    def health(self) -> Health:
+    def health(self, run: str = "") -> Health:
         names = self._plan.names
         up = np.arange(len(names)) != self._plan.silent
         checks = [Check("Simulated", Severity.NOTE, "A program makes every number.",

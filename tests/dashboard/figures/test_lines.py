@@ -36,6 +36,21 @@ def words(shown: Picture) -> list[str]:
     return [note["text"] for note in shown.figure["layout"]["annotations"]]
 
 
+@given(order=st.permutations(["data", "forward", "grad_sync", "optimizer", "checkpoint"]))
+def test_phases_stand_in_the_order_of_a_step_and_keep_their_colours(order):
+    def drawn(told):
+        chart = lines("phases", "ratio", values=dict.fromkeys(told, np.full(50, 0.2)), stacked=True)
+        return [
+            (each["name"], each["line"]["color"], each["fillpattern"]["shape"])
+            for each in single(chart).figure["data"]
+            if each.get("stackgroup")
+        ]
+
+    every = drawn(order)
+    assert ["data", "forward", "grad_sync", "optimizer", "checkpoint"] == [one[0] for one in every]
+    assert every[1:] == drawn([one for one in order if one != "data"])
+
+
 @given(place=st.integers(0, 49), height=st.floats(3.0, 1e6))
 def test_a_spike_of_one_sample_is_in_the_figure_and_inside_its_axis(
     place: int, height: float
@@ -81,6 +96,26 @@ def test_a_chart_without_values_takes_no_room_and_is_named() -> None:
     shown = stack([lines(), lines("mfu", values={})])
     assert "Nobody told: Mfu." in shown.note
     assert "yaxis2" not in shown.figure["layout"]
+
+
+def test_charts_and_lines_of_zeros_are_one_line_of_words_and_stay_in_the_table() -> None:
+    zero = np.zeros(50)
+    errors = {"XIDs": zero, "replays": np.arange(50.0)}
+    shown = stack([lines(), lines("network", values={"in": zero}), lines("errors", values=errors)])
+    assert "All 0: Network; of Errors XIDs." in shown.note
+    assert {"p50", "replays"} == set(traces(shown))
+    assert {"Step", "Network", "Errors"} == set(shown.table["chart"])
+
+
+@pytest.mark.parametrize("key", ["loss", "throughput", "utilization"])
+def test_a_zero_that_is_news_is_drawn(key: str) -> None:
+    shown = stack([lines(), lines(key, values={"all": np.zeros(50)})])
+    assert "All 0" not in shown.note
+    assert "all" in traces(shown)
+
+
+def test_where_all_is_zero_the_charts_stand() -> None:
+    assert "errors" in traces(stack([lines("errors", values={"errors": np.zeros(50)})]))
 
 
 def test_all_charts_share_one_axis_and_one_cursor() -> None:
@@ -157,6 +192,23 @@ def test_lines_differ_by_dash_as_well_as_colour_and_are_named_at_their_end() -> 
     assert {"a", "b", "c", "d"} <= set(words(shown))
 
 
+def test_of_too_many_lines_those_that_are_0_are_left_out() -> None:
+    values = {f"GPU {at}": np.ones(50) * (at != 3) for at in range(9)}
+    shown = single(lines(values=values))
+    assert "1 line of Step is in the table only: GPU 3." in shown.note
+
+
+def test_the_end_of_another_runs_line_has_the_name_of_the_line() -> None:
+    other = Lines("step", "Step", "s", TIMES, {"p50": np.full(50, 3.0)}, STEPS)
+    shown = stack([lines()], (), SPAN, other=Other([other], "b", START))
+    assert "- - b: p50" in words(shown)
+    named = {"mean over ranks": np.linspace(1.0, 2.0, 50)}
+    ours = lines(values=named)
+    far = Lines("step", "Step", "s", TIMES, named, STEPS)
+    for called, expected in (("b", "- - b: mean ove…"), ("baseline", "- - baseline")):
+        assert expected in words(stack([ours], (), SPAN, other=Other([far], called, START)))
+
+
 def test_a_band_is_filled_between_its_edges_and_not_over_gaps() -> None:
     low = np.ones(50)
     low[20:30] = np.nan
@@ -172,7 +224,8 @@ def test_a_band_is_filled_between_its_edges_and_not_over_gaps() -> None:
 def test_at_most_eight_lines_are_drawn_and_the_table_has_all() -> None:
     shown = single(lines(values={f"GPU {at}": np.ones(50) for at in range(12)}))
     assert 8 == len(shown.figure["data"])
-    assert "4 lines of Step are in the table only." in shown.note
+    expected = "4 lines of Step are in the table only: GPU 8, GPU 9, GPU 10 and 1 more."
+    assert expected in shown.note
     assert 2 + 12 == len(shown.table.columns)
 
 

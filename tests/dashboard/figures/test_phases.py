@@ -23,7 +23,7 @@ def test_the_named_rank_stands_beside_the_median_of_the_others() -> None:
 
 def test_waiting_of_the_others_is_no_excess_of_the_named_one() -> None:
     row = phases(RANKS, [2]).table.set_index("who").loc["rank 2 (n-1) ◀ named"]
-    assert -0.029 == round(row["grad_sync over the median"], 6)
+    assert -0.029 == round(row["grad_sync over the median (s)"], 6)
 
 
 def test_a_phase_that_nobody_was_in_has_no_bar() -> None:

@@ -298,7 +298,9 @@ def test_failed_scrapes_are_gaps_an_event_and_a_check(tmp_path: Path) -> None:
 
     assert Severity.WARNING == scrapes.severity
     assert ["node-1 did not answer scrapes"] == [each.text for each in events]
-    assert 6.0 == pytest.approx(events[0].until - events[0].at, abs=1.1)
+    until = events[0].until
+    assert until is not None
+    assert 6.0 == pytest.approx(until - events[0].at, abs=1.1)
 
 
 def test_a_run_that_goes_on_is_live_while_its_last_word_is_young(going_on: Path) -> None:

@@ -44,8 +44,44 @@ def test_runs_are_told_newest_first_with_what_cannot_be_read(source: FolderSourc
     assert "cannot be read" in str(torn.sentence)
 
 
-def test_what_cannot_be_read_stands_above_every_page(source: FolderSource) -> None:
-    assert ("archives that cannot be read: torn",) == source.answer().missing
+def test_what_cannot_be_read_is_told_with_its_reason_and_what_would_be_right(
+    source: FolderSource, runs: Path
+) -> None:
+    (said,) = source.answer().left_out
+
+    assert said.startswith(f"Archive torn cannot be read: {runs / 'torn' / 'run.json'} is no whole")
+    assert "remove the archive" in said
+    assert () == source.answer(run=OLD).left_out
+
+
+def cut(part: Path) -> None:
+    """As a writer that was killed leaves it."""
+    part.write_bytes(part.read_bytes()[:-20])
+
+
+def test_a_run_says_what_is_missing_of_its_archive(runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    shutil.copytree(runs, folder)
+    source = FolderSource(folder)
+    (archive,) = [each for each in folder.iterdir() if each.name == Path(str(
+        source.folder(OLD))).name]  # fmt: skip
+    cut(sorted((archive / "steps.parquet").glob("*.parquet"))[-1])
+
+    (told,) = source.answer(run=OLD).missing
+    assert told.startswith("a part of steps.parquet cannot be read and is left out")
+    assert () == source.answer(run=NEW).missing
+    checks = {each.name: each for each in source.health().checks}
+    assert "its end is missing" in checks[f"Archive {archive.name}"].text
+    assert Severity.WARNING == checks[f"Archive {archive.name}"].severity
+
+
+def test_health_says_of_which_run_it_is(source: FolderSource) -> None:
+    told = source.health()
+
+    assert NEW in told.about
+    assert "Scrapes" in [each.name for each in told.checks]
+    assert "Archives" not in [each.name for each in source.health(OLD).checks]
+    assert "" == source.health(OLD).about
 
 
 def test_questions_about_a_run_go_to_its_archive(source: FolderSource) -> None:
@@ -100,7 +136,10 @@ def test_an_unknown_node_is_trouble(source: FolderSource) -> None:
 def test_health_tells_of_the_folder_first(source: FolderSource) -> None:
     checks = source.health().checks
 
-    assert ("Archives", Severity.WARNING) == (checks[0].name, checks[0].severity)
+    assert [("Archives", Severity.NOTE), ("Archive torn", Severity.WARNING)] == [
+        (each.name, each.severity) for each in checks[:2]
+    ]
+    assert "wait for the run to end" in checks[1].next_step
 
 
 def test_archives_of_findings_lie_two_levels_deep(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ def test_the_first_sentence_says_how_many_deviate_and_which_is_the_worst(
 ) -> None:
     app = look(monkeypatch, Fake())
     told = said(app)
-    assert "3 of 4 GPUs are far from the peers; the worst is node-1, GPU 1, rank 3: 1.30×." in told
+    assert "3 of 4 GPUs of run gpt-1 at 2023-11-14 22:14:20 UTC are far from the peers" in told
+    assert "; the worst is node-1, GPU 1, rank 3: 1.30×." in told
 
 
 def test_the_worst_places_have_links_to_their_gpu_and_node(monkeypatch: pytest.MonkeyPatch) -> None:

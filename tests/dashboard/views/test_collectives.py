@@ -40,8 +40,8 @@ def test_without_operations_the_page_says_what_there_is(monkeypatch: pytest.Monk
 
 def test_an_operation_of_the_address_is_the_only_one_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     app = look(monkeypatch, Fake(), "collectives", run="gpt-1", op="dp-all-reduce", rank="1")
-    assert ["dp-all-reduce"] == app.dataframe[0].value["op"].tolist()
-    assert ["dp-all-reduce"] == app.dataframe[-1].value["op"].tolist()
+    assert ["dp-all-reduce"] == app.dataframe[0].value["operation"].tolist()
+    assert ["dp-all-reduce"] == app.dataframe[-1].value["operation"].tolist()
 
 
 def test_an_operation_that_is_none_is_said_to_be_none(monkeypatch: pytest.MonkeyPatch) -> None:

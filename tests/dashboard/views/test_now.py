@@ -8,6 +8,7 @@ from dashboard.shapes import Event, FindingRow, Severity, Span
 from dashboard.sources.archive import ArchiveSource
 from dashboard.trouble import Kind, TroubleError
 from tests.dashboard.apps import look
+from tests.dashboard.archives import Made
 from tests.dashboard.fakes import SPAN, Fake
 from tests.dashboard.views.test_straggler import text
 from tests.dashboard.words.rows import found
@@ -48,6 +49,27 @@ def test_the_worst_finding_comes_first_and_links_lead_to_it(
     assert ("node-1", 2, "thermal") == (row["node"], row["rank"], row["cause"])
     assert row["why"].startswith("/straggler?run=gpt-")
     assert 6 == len(app.metric)
+
+
+def test_links_and_the_drain_command_stand_under_the_sentence(
+    monkeypatch: pytest.MonkeyPatch, straggling: Any
+) -> None:
+    app = look(monkeypatch, ArchiveSource(straggling))
+    links = [link.proto.label.replace("\\", "") for link in app.main if link.type == "page_link"]
+    assert ["Open node-1", "Evidence"] == links[:2]
+    assert "kubectl drain node-1" in "".join(code.value for code in app.code)
+
+
+def test_what_a_table_does_not_know_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = look(monkeypatch, Busy()).dataframe[0].proto
+    assert (True, "") == (shown.HasField("placeholder"), shown.placeholder)
+
+
+def test_a_map_of_a_recorded_run_says_of_which_run_and_when(
+    monkeypatch: pytest.MonkeyPatch, straggling: Any
+) -> None:
+    words = text(look(monkeypatch, ArchiveSource(straggling)))
+    assert f"Of run {Made().name} at 20" in words
 
 
 def test_a_healthy_archive_says_what_its_run_says(

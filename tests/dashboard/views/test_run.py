@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.sources.archive.source import ArchiveSource
+from dashboard.views import run
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.fakes import Fake
 
@@ -49,6 +50,8 @@ def test_a_run_that_nobody_analyzed_says_how_to(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_row_leads_to_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Boxes are drawn when they are opened, which AppTest cannot do.
+    monkeypatch.setattr(run, "later", lambda _label, _key, draw: draw())
     app = look(monkeypatch, Fake(), "run", run="gpt-1")
     links = [link for each in app.dataframe if "open" in each.value for link in each.value["open"]]
     assert any(link.startswith("/gpu?") and "rank=0" in link for link in links)

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.shapes import Matrix, Span
+from dashboard.shapes import FindingRow, Matrix, Severity, Span
 from dashboard.sources.archive import ArchiveSource
 from dashboard.trouble import Kind, TroubleError
 from tests.dashboard.apps import boxes, look
 from tests.dashboard.archives import Made
-from tests.dashboard.fakes import Fake
+from tests.dashboard.fakes import START, VERDICT, Fake
 from tests.dashboard.words.verdicts import BROKEN, HUNG, LINK, NODE, STAGES, UNIFORM, UNKNOWN
 
 
@@ -98,6 +98,65 @@ def test_evidence_for_and_against_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert "- **+ for**: It throttled." in words
     assert "- **− against**: Its power is as its peers'." in words
     assert "Without node-0: +22 % steps an hour (95 % interval +19 % to +25 %)." in words
+
+
+class Twice(Fake):
+    """Two findings in one run."""
+
+    def verdict(self, run: str) -> Mapping[str, Any] | None:
+        first = VERDICT["culprits"][0]
+        other = {"rank": 3, "node": "node-1", "gpu": 1, "cause": "power", "evidence": []}
+        return VERDICT | {"culprits": [first, first | other]}
+
+    def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
+        second = FindingRow(
+            "F-2", Severity.WARNING, True, "gpt-1", "node-1", 1, 3, "", "power", 0.9, 1.2,
+            START + 20, None, "Rank 3 is held at a power cap.",
+        )  # fmt: skip
+        return (*super().findings(span, run), second)
+
+
+@pytest.mark.parametrize(
+    ("finding", "begins", "evidence"),
+    [
+        ("F-1", "Rank 1 on node-0 is slow", "Evidence on rank 1 (node-0, GPU 1)"),
+        ("F-2", "Rank 3 is held at a power cap. Of the whole run: Rank 1",
+         "Evidence on rank 3 (node-1, GPU 1)"),
+    ],
+)  # fmt: skip
+def test_the_finding_of_the_address_comes_first(
+    monkeypatch: pytest.MonkeyPatch, finding: str, begins: str, evidence: str
+) -> None:
+    app = look(monkeypatch, Twice(), "straggler", run="gpt-1", finding=finding)
+    assert any(box.startswith(begins) for box in boxes(app))
+    first = next(each.value for each in app.markdown if "Evidence on" in each.value)
+    assert evidence in first.replace("\\", "")
+
+
+def test_a_finding_that_is_not_known_is_said_to_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = text(look(monkeypatch, Twice(), "straggler", run="gpt-1", finding="x<b>"))
+    assert "Finding x<b> itself is not known in this range" in words
+
+
+def test_figures_of_the_simulation_are_folded_away_below_what_people_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = look(monkeypatch, Fake(), "straggler", run="gpt-1")
+    assert "What each worker and operation costs, simulated" == app.expander[-1].label
+    assert "figure" not in [name for frame in app.dataframe for name in frame.value.columns]
+
+
+def test_no_column_has_a_name_that_only_programs_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = look(monkeypatch, Fake(), "straggler", run="gpt-1")
+    names = {str(name) for frame in app.dataframe for name in frame.value.columns}
+    assert set() == {name for name in names if "_seconds" in name or "_share" in name}
+
+
+def test_ranges_of_the_numbers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = text(look(monkeypatch, Fake(), "straggler", run="gpt-1"))
+    assert (
+        "The verdict counts rank 1 (node-0, GPU 1) from step 20 (2023-11-14 22:13:40 UTC)" in words
+    )
 
 
 def test_an_archive_names_its_culprit(monkeypatch: pytest.MonkeyPatch, straggling: Any) -> None:

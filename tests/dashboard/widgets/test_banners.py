@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.shapes import Answer, Severity
+from dashboard.shapes import Answer, RunRow, Severity, Span
 from dashboard.widgets import banners
 
 FRESH = Answer("http://prometheus", True, 100.0, 107.0, 15.0, (4, 4))
@@ -40,6 +40,42 @@ def test_silent_nodes_are_counted() -> None:
     ((text, severity),) = banners.texts(replace(FRESH, nodes=(1250, 1247)))
     assert text.startswith("1,247 of 1,250 nodes answer")
     assert Severity.WARNING is severity
+
+
+def test_old_and_silent_is_one_box() -> None:
+    assert 1 == len(banners.texts(replace(FRESH, now=400.0, nodes=(4, 3)), "run"))
+
+
+@pytest.mark.parametrize(
+    ("page", "run", "expected"),
+    [("now", "", 0), ("now", "r", 0), ("cluster", "", 0), ("cluster", "r", 1), ("run", "r", 1)],
+)
+def test_what_the_sentence_of_the_page_says_is_no_banner(
+    page: str, run: str, expected: int
+) -> None:
+    assert expected == len(banners.texts(replace(FRESH, nodes=(4, 3)), page, run))
+
+
+def test_data_health_does_not_point_to_itself() -> None:
+    ((text, _),) = banners.texts(replace(FRESH, nodes=(4, 3)), "health")
+    assert "Data health" not in text
+
+
+@pytest.mark.parametrize(("page", "expected"), [("now", 1), ("runs", 1), ("start", 0), ("run", 0)])
+def test_what_is_not_among_the_runs_stands_on_pages_of_all_runs(page: str, expected: int) -> None:
+    assert expected == len(banners.texts(replace(FRESH, left_out=("It is torn.",)), page))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "misses"),
+    [(0, 10, True), (200, 300, True), (0, 11, False), (19, 300, False), (12, 13, False),
+     (20, 30, True)],
+)  # fmt: skip
+def test_a_range_without_the_run_says_when_the_run_was(
+    start: float, end: float, misses: bool
+) -> None:
+    text = banners.missed(Span(start, end), RunRow("r", "ended", Span(10.0, 20.0)))
+    assert misses is ("the run went from 1970-01-01 00:00:10 UTC" in text)
 
 
 def test_what_is_missing_and_simulated_is_said() -> None:

@@ -1,9 +1,13 @@
 """The way from the cluster to a collective."""
 
+import pandas as pd
 import pytest
 
 from dashboard.address import Place
-from dashboard.widgets.crumbs import trail
+from dashboard.trouble import Kind, TroubleError
+from dashboard.widgets.crumbs import trail, with_gpu
+
+RANKS = pd.DataFrame({"rank": [0, 3], "gpu": [0, 1]})
 
 
 @pytest.mark.parametrize(
@@ -30,3 +34,31 @@ def test_every_station_forgets_what_is_further_in() -> None:
         Place(run="r", node="n", gpu=1, rank=3),
         place,
     ] == there
+
+
+def test_collectives_are_those_of_a_run() -> None:
+    way = trail(Place(run="r", op="send"), "collectives")
+    assert [("Cluster", "cluster"), ("Run r", "run"), ("send", "collectives")] == [
+        (label, page) for label, page, _ in way
+    ]
+
+
+def test_a_rank_has_its_gpu_on_the_way() -> None:
+    place = with_gpu(Place(run="r", node="n", rank=3), lambda: RANKS)
+    assert ["Cluster", "n", "GPU 1", "rank 3"] == [label for label, _, _ in trail(place)]
+
+
+@pytest.mark.parametrize(
+    "ranks", [RANKS.assign(gpu=-1), RANKS.iloc[:1], RANKS.iloc[:0], pd.DataFrame()]
+)
+def test_a_rank_without_a_gpu_stands_alone(ranks: pd.DataFrame) -> None:
+    place = Place(run="r", node="n", rank=3)
+    assert place == with_gpu(place, lambda: ranks)
+
+
+def test_where_ranks_are_not_told_the_way_is_that_of_the_address() -> None:
+    def ranks() -> pd.DataFrame:
+        raise TroubleError(Kind.UNREACHABLE, "It is down.", "Start it.")
+
+    place = Place(run="r", node="n", rank=3)
+    assert place == with_gpu(place, ranks)

@@ -8,6 +8,8 @@ import pytest
 
 from dashboard.shapes import Matrix, Severity
 from dashboard.words import collectives
+from dashboard.words.waiting import UNKNOWN, waits
+from tests.dashboard.words.test_waiting import ranks
 from tests.dashboard.words.verdicts import BROKEN, HEALTHY, LINK, NODE, RACK, SLOW
 
 ARRIVALS = Matrix(
@@ -23,24 +25,24 @@ ARRIVALS = Matrix(
         (RACK, 0.4, "Yes: leaf leaf-3 holds the run back (congestion).", Severity.WARNING),
         (SLOW, 0.4, "No: the others wait for rank 2 (node-1, GPU 0)", Severity.NOTE),
         (NODE, 0.4, "No: the others wait for node-1,", Severity.NOTE),
-        (HEALTHY, 0.05, "No. The middle rank is in collectives for 5 %", Severity.OK),
-        (HEALTHY, 0.2, "The middle rank is in collectives for 20 % of a step. That is ordinary",
+        (HEALTHY, 0.05, "No. All ranks are in collectives for 5 %", Severity.OK),
+        (HEALTHY, 0.2, "All ranks are in collectives for 20 % of a step. That is ordinary",
          Severity.NOTE),
-        (HEALTHY, 0.5, "The middle rank is in collectives for 50 % of a step. That is a lot",
+        (HEALTHY, 0.5, "All ranks are in collectives for 50 % of a step. That is a lot",
          Severity.NOTE),
         (HEALTHY, math.nan, "How long ranks are in collectives is not known", Severity.UNKNOWN),
-        (None, 0.5, "The middle rank is in collectives for 50 %", Severity.UNKNOWN),
+        (None, 0.5, "All ranks are in collectives for 50 %", Severity.UNKNOWN),
     ],
 )  # fmt: skip
 def test_the_answer_follows_the_verdict(
     told: dict[str, Any] | None, share: float, begins: str, severity: Severity
 ) -> None:
-    said = collectives.headline(share, told, None)
+    said = collectives.headline(waits(ranks(share, share)), told, None)
     assert (True, severity) == (said.text.startswith(begins), said.severity), said.text
 
 
 def test_who_arrives_last_is_told_in_the_sentence() -> None:
-    said = collectives.headline(0.2, HEALTHY, collectives.latest(ARRIVALS))
+    said = collectives.headline(waits(ranks(0.2, 0.2)), HEALTHY, collectives.latest(ARRIVALS))
     assert (
         "Rank 1 (node-B, GPU 0) arrives last most often, in 67 % of the windows, by 20.0 ms"
         in said.text
@@ -49,7 +51,7 @@ def test_who_arrives_last_is_told_in_the_sentence() -> None:
 
 def test_who_arrives_last_by_chance_is_not_told() -> None:
     even = Matrix("", "s", ("rank 0", "rank 1"), np.arange(2.0), None, np.eye(2))
-    said = collectives.headline(0.2, HEALTHY, collectives.latest(even))
+    said = collectives.headline(waits(ranks(0.2, 0.2)), HEALTHY, collectives.latest(even))
     assert "No rank arrives last much more often than the others." in said.text
 
 
@@ -74,4 +76,4 @@ def test_slow_links_are_those_that_the_verdict_names() -> None:
 
 def test_a_verdict_edited_by_hand_breaks_nothing() -> None:
     assert collectives.slow_links(BROKEN).empty
-    assert "somebody" in collectives.headline(math.nan, BROKEN, None).text
+    assert "somebody" in collectives.headline(UNKNOWN, BROKEN, None).text

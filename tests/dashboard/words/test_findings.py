@@ -27,7 +27,7 @@ def test_a_row_links_to_the_place_with_a_range_around_the_onset() -> None:
 
 def test_each_kind_of_page_has_its_link() -> None:
     row = findings.findings([FOUND], {}).iloc[0]
-    assert ["/straggler", "/run", "/node"] == [
+    assert ["/straggler", "/node", "/run"] == [
         urlsplit(row[column]).path for column in findings.FINDING_LINKS
     ]
 
@@ -45,6 +45,10 @@ def test_hostile_names_stay_inside_their_link() -> None:
 
 def test_severity_is_a_sign_and_a_word() -> None:
     assert "✖ critical" == findings.findings([FOUND], {}).loc[0, "severity"]
+
+
+def test_links_come_first_so_that_a_narrow_window_shows_them() -> None:
+    assert findings.FINDING_LINKS == findings.FINDINGS[: len(findings.FINDING_LINKS)]
 
 
 def test_no_findings_are_an_empty_table() -> None:

@@ -4,6 +4,7 @@ import shlex
 from urllib.parse import parse_qs, urlsplit
 
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,12 @@ def test_grafana_gets_the_node_and_the_range() -> None:
         {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
     )
     assert ("n&1", "10000", "20500") == (place.node, place.since, place.until)
+
+
+@pytest.mark.parametrize("base", ["http://g", "http://g/", "http://g/d", "http://g/d/"])
+def test_grafana_is_named_with_or_without_its_folder(base: str) -> None:
+    link = node_tables.grafana(base, "n", Span(0.0, 1.0))
+    assert "http://g/d/lockstep-node" == link.partition("?")[0]
 
 
 def test_without_grafana_there_is_no_link() -> None:

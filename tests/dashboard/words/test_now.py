@@ -3,7 +3,7 @@
 import dataclasses
 
 from dashboard.shapes import Severity
-from dashboard.words.now import headline
+from dashboard.words.now import headline, spoken
 from tests.dashboard.words.rows import ARCHIVE, FOUND, LIVE, RUN, found, run
 
 TWO = (RUN, run("gpt-b"))
@@ -48,8 +48,19 @@ def test_of_recorded_runs_it_is_told_how_many_were_held_back() -> None:
     mild = found(run="gpt-b", open=False, slowdown=9.0, sentence="b")
     stopped = found(open=False, slowdown=None, cause="freeze", sentence="Rank 1 stopped the run.")
     said = headline((RUN, run("gpt-b"), run("gpt-c")), (mild, stopped), ARCHIVE)
-    expected = "2 of 3 runs were held back. Run gpt-a: Rank 1 stopped the run."
+    expected = (
+        "2 of 3 runs were held back. The worst, from 2023-11-14 22:21:40 UTC on: Run gpt-a: Rank 1"
+        " stopped the run."
+    )
     assert (expected, Severity.CRITICAL) == (said.text, said.severity)
+
+
+def test_the_finding_of_the_sentence_is_known_for_its_links() -> None:
+    ended = found(open=False)
+    assert FOUND == spoken((ended, FOUND), LIVE)
+    assert spoken((ended,), LIVE) is None
+    assert ended == spoken((ended,), ARCHIVE)
+    assert spoken((), ARCHIVE) is None
 
 
 def test_of_one_recorded_run_its_culprit_is_told() -> None:

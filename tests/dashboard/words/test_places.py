@@ -74,6 +74,29 @@ def test_a_node_without_trouble_says_what_is_not_known() -> None:
     assert (expected, Severity.OK) == (told.text, told.severity)
 
 
+def test_a_note_is_no_check_that_is_ok_and_is_told() -> None:
+    note = Check("clock", Severity.NOTE, "It is not synchronised.")
+    told = places.node(facts(OK, OK, note, DARK), [])
+    expected = (
+        "Nothing wrong was found on n1: 2 of 4 checks are ok. To note: clock: It is not"
+        " synchronised. Not known: links."
+    )
+    assert (expected, Severity.NOTE) == (told.text, told.severity)
+
+
+def test_of_recorded_runs_the_run_and_the_moment_are_told() -> None:
+    shown = fleet(2)
+    told = places.fleet(shown, deviation.of_fleet(shown), "x", live=False).text
+    assert "none of the 16 GPUs of run gpt-1 at 2026-09-21 " in told
+    assert "UTC is far from its peers" in told
+
+
+def test_a_map_of_several_runs_counts_them() -> None:
+    shown = fleet(2)
+    shown.runs[:8] = "gpt-2"
+    assert places.moment(shown).startswith("2 runs at 2026-")
+
+
 def test_a_node_at_which_nobody_looked_is_unknown() -> None:
     assert Severity.UNKNOWN == places.node(facts(), []).severity
     assert Severity.UNKNOWN == places.node(facts(DARK), []).severity

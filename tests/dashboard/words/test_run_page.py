@@ -36,7 +36,7 @@ def test_numbers_of_a_run_are_words_with_units() -> None:
     verdict = {"slowdown": 1.31, "slowdown_interval": [1.28, 1.34], "lost_gpu_hours": 0.6}
     told = {each.label: each.value for each in numbers(ROW, verdict, charts())}
     assert told == {
-        "Step time over ideal": "1.31x", "Lost GPU time": "0.6 GPU-h", "Steps": "10",
+        "Step time over ideal": "1.31x", "Lost (GPU-h)": "0.6", "Steps": "10",
         "Rate (tokens/s)": "1,234", "Share of the peak": "40 %",
     }  # fmt: skip
 

@@ -68,20 +68,34 @@ def test_nothing_analyzed_is_a_dash_and_no_zero() -> None:
 def test_what_was_lost_is_summed_and_taken_from_what_was_spent() -> None:
     lost = 4 * 1000.0 / 3600 / 4
     shown = six(run("a", lost_gpu_hours=lost), run("b", lost_gpu_hours=0.0))
-    assert (f"{lost:.3g} h", "88 %") == (
-        shown["Lost GPU time"].value,
+    assert (f"{lost:.3g}", "88 %") == (
+        shown["Lost (GPU-h)"].value,
         shown["Useful GPU time"].value,
     )
 
 
 def test_a_short_runs_loss_is_told_in_seconds() -> None:
-    assert "36 s" == six(run(lost_gpu_hours=0.01))["Lost GPU time"].value
+    assert "36" == six(run(lost_gpu_hours=0.01))["Lost (GPU-s)"].value
 
 
 def test_runs_that_go_on_are_counted_where_the_source_is_live() -> None:
     ended = run("b", state="ended")
     assert "1" == six(RUN, ended)["Runs active"].value
     assert "2" == six(RUN, ended, answer=ARCHIVE)["Runs"].value
+
+
+def test_of_recorded_runs_who_is_named_is_counted_and_nobody_is_called_healthy() -> None:
+    ended = (found(open=False), found(open=False, finding="f-2"), found(open=False, run="gpt-b"))
+    shown = six(RUN, run("gpt-b"), run("gpt-c"), *ended, answer=ARCHIVE)
+    assert "Healthy GPUs" not in shown
+    named = shown["Places named"]
+    assert ("2", "in 2 of 3 runs", True) == (named.value, named.delta, named.bad)
+    assert ("3", True) == (shown["Findings"].value, shown["Findings"].bad)
+
+
+def test_recorded_runs_without_a_finding_have_none() -> None:
+    shown = six(RUN, answer=ARCHIVE)
+    assert ("0", "0") == (shown["Places named"].value, shown["Findings"].value)
 
 
 def test_open_findings_are_counted() -> None:

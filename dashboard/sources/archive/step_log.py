@@ -1,0 +1,148 @@
+"""The steps of an archive, each part of it read once, and their summary, which grows with them."""
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+from numpy.typing import NDArray
+
+from collector.contract import archive
+from dashboard.shapes import Span
+from dashboard.sources.archive import steps
+from dashboard.sources.archive.growing import Growing, whole
+from dashboard.sources.archive.summary import COLUMNS, Summary, joined, key, nothing, summed
+from dashboard.sources.archive.table import Table
+
+KEPT_BYTES = 64 << 20
+"""Of rows: a day of 8 ranks and steps of 1 s. The oldest go first; their summary stays."""
+MOST_CHUNKS = 64
+OTHERS = ("own_seconds",)
+"""What else tables of ranks need."""
+EXACT = ("start",)
+"""The others are kept with seven digits."""
+
+
+class StepLog:
+    """Steps of one archive.
+
+    Args:
+        table: steps.parquet.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._columns = tuple(dict.fromkeys((*steps.ALWAYS, *COLUMNS, *OTHERS)))
+        self._growing = Growing(table, self._columns)
+        self._lock = threading.Lock()
+        self._forget()
+
+    def summary(self, cut: Span | None) -> Summary:
+        """Of the steps that began in a span; None = all.
+
+        Raises:
+            TroubleError: The files went away.
+        """
+        if cut is not None and not self._table.grows and not len(self._summary.start):
+            return summed(steps.read(self._table, COLUMNS, cut))  # it says where rows of it lie
+        with self._lock:
+            self._grow()
+            return self._summary.during(cut)
+
+    def steps(self, columns: Sequence[str], cut: Span | None) -> steps.Steps:
+        """As steps.read, out of memory where the rows of the span are there.
+
+        Raises:
+            TroubleError: The files went away.
+        """
+        if not self._table.grows or not set(columns) <= set(self._columns):
+            return steps.read(self._table, columns, cut)
+        with self._lock:
+            self._grow()
+            known = self._gone is None or (cut is not None and cut.start > self._gone[1])
+            rows = [rows for _, rows in self._rows]
+        if not known or not rows:
+            return steps.read(self._table, columns, cut)
+        wanted = list(dict.fromkeys((*steps.ALWAYS, *columns)))
+        told = pa.concat_tables(rows).select(wanted)
+        if cut is not None:
+            told = told.filter((ds.field("start") >= cut.start) & (ds.field("start") < cut.end))
+        return steps.arranged(told, ("start", "wall_seconds", *columns))
+
+    def _forget(self) -> None:
+        self._rows: list[tuple[int, pa.Table]] = []
+        self._gone: tuple[int, float] | None = None
+        self._summary = nothing()
+
+    def _grow(self) -> None:
+        over, news = self._growing.look()
+        if over:
+            self._forget()
+        late = False
+        for rows in news:
+            late = late or not self._add(rows)
+        if late:
+            self._forget()
+            # Not in the order of time: all at once, which takes more memory.
+            self._summary = summed(steps.read(self._table, COLUMNS, None))
+            self._gone = (np.iinfo(np.int64).max, np.inf)
+        if not self._table.grows and self._rows:
+            self._drop(len(self._rows))  # nothing will come to them
+
+    def _add(self, rows: pa.Table) -> bool:
+        """False = rows of the same steps are gone from memory."""
+        rows = steps.possible(rows)
+        if not rows.num_rows:
+            return True
+        keys = _keys(rows)
+        least, most = int(keys.min()), int(keys.max())
+        if self._gone is not None and self._gone[0] >= least:
+            return False
+        again = [each.filter(pa.array(_keys(each) >= least))
+                 for last, each in self._rows if last >= least]  # fmt: skip
+        rows = rows.cast(_compact(rows.schema))
+        told = steps.arranged(pa.concat_tables([*again, rows]), ("start", "wall_seconds", *COLUMNS))
+        before = self._summary
+        self._summary = joined(before.only(before.keys < least), summed(told))
+        self._rows.append((most, rows))
+        if len(self._rows) > MOST_CHUNKS:
+            self._rows = _fewer(self._rows)
+        # Nothing will come to a file: its rows are kept for the next of its batches only.
+        most = KEPT_BYTES if self._table.grows else KEPT_BYTES // 8
+        while sum(each.nbytes for _, each in self._rows) > most:
+            self._drop(1)
+        return True
+
+    def _drop(self, count: int) -> None:
+        """The oldest rows."""
+        for last, rows in self._rows[:count]:
+            start = float(rows["start"].to_numpy().max())
+            gone = self._gone or (last, start)
+            self._gone = (max(gone[0], last), max(gone[1], start))
+        del self._rows[:count]
+
+
+def _keys(rows: pa.Table) -> NDArray[np.int64]:
+    return key(rows["attempt"].to_numpy().astype(np.int64), rows["step"].to_numpy())
+
+
+def _fewer(chunks: Sequence[tuple[int, pa.Table]]) -> list[tuple[int, pa.Table]]:
+    """Neighbours together as long as they are small."""
+    found: list[tuple[int, list[pa.Table]]] = []
+    for last, rows in chunks:
+        size = rows.nbytes + sum(each.nbytes for each in found[-1][1]) if found else 0
+        if found and size < KEPT_BYTES // 16:
+            found[-1] = (max(found[-1][0], last), [*found[-1][1], rows])
+        else:
+            found.append((last, [rows]))
+    return [(last, whole(pa.concat_tables(some))) for last, some in found]
+
+
+def _compact(schema: pa.Schema) -> pa.Schema:
+    exact = {each.name: each.dtype for each in archive.STEPS if each.name in EXACT}
+    return pa.schema([
+        field.with_type(pa.float32())
+        if pa.types.is_floating(field.type) and field.name not in exact else field
+        for field in schema
+    ])  # fmt: skip
