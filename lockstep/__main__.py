@@ -1,8 +1,16 @@
-"""`python -m lockstep`."""
+"""Where every command starts: `lockstep`, and `python -m lockstep`."""
 
 import sys
 
-from lockstep.cli import main
+
+def main() -> int:
+    """Run the command line; Ctrl-C while it is still being read is no traceback."""
+    try:
+        from lockstep import cli
+    except KeyboardInterrupt:
+        return 130  # ExitCode.INTERRUPTED, which may not be there yet
+    return cli.main()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from collector.contract.words import ExitCode
 from lockstep import archive, foreign
 from lockstep.archive import LOGS, Recording
+from lockstep.interrupts import Interrupts
 from lockstep.launching import launched, look_at_data, refused, targets
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import Progress as Show
@@ -59,15 +59,17 @@ def execute(
     require_free(out)
     _own(workspace)
     with ExitStack() as stack:
-        stack.enter_context(stop_on_sigterm())
+        interrupts = Interrupts()
+        stack.enter_context(interrupts.noted())
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
         look_at_data(spec, workspace, on_data)
         _made(out)
         started = archive.now()
         _written(out, lambda: archive.write_start(out, spec, started))
-        outcome, recording = _observed(spec, out, workspace, on_progress)
-        _written(out, lambda: archive.write_end(out, spec, started, outcome, recording))
+        outcome, recording = _observed(spec, out, workspace, on_progress, interrupts)
+        with interrupts.held():
+            _written(out, lambda: archive.write_end(out, spec, started, outcome, recording))
     if spec.program and outcome.ending is Ending.FINISHED:
         foreign.require_steps(recording.means, spec.layout.world, out / LOGS)
     if recording.incomplete:
@@ -103,7 +105,11 @@ def counted(number: int, thing: str) -> str:
 
 
 def _observed(
-    spec: RunSpec, out: Path, workspace: Path, on_progress: Callable[[Progress], None]
+    spec: RunSpec,
+    out: Path,
+    workspace: Path,
+    on_progress: Callable[[Progress], None],
+    interrupts: Interrupts,
 ) -> tuple[Outcome, Recording]:
     interrupted = Outcome(Ending.INTERRUPTED, reason="interrupted by the user")
     addresses = targets(spec)
@@ -118,15 +124,19 @@ def _observed(
         try:
             ranks = launched(spec, workspace, out / LOGS, network)
             stack.callback(ranks.end)
-            _written(out, lambda: archive.write_ranks(out, spec))
-            recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
-            recorder.start()
+            with interrupts.held():
+                _written(out, lambda: archive.write_ranks(out, spec))
+                recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
+                recorder.start()
             try:
-                outcome = refused(lambda: ranks.wait(on_progress))
+                with interrupts.insisted():
+                    outcome = refused(lambda: ranks.wait(on_progress))
             finally:
                 ranks.end()
                 recording = _told_by(ranks, _stopped(recorder))
-        except KeyboardInterrupt:
+        except BaseException:
+            if not interrupts.came:
+                raise
             # Closing what is open must not be interrupted in turn.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             return interrupted, recording
@@ -203,17 +213,3 @@ def _own(workspace: Path) -> None:
     except OSError as error:
         shutil.rmtree(workspace, ignore_errors=True)
         fail(ExitCode.UNREACHABLE, f"cannot write {error.filename}: {error.strerror}")
-
-
-@contextmanager
-def stop_on_sigterm() -> Iterator[None]:
-    """SIGTERM ends a run like Ctrl-C does: everything is closed and cleaned."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

@@ -73,17 +73,21 @@ def run(
     if refused := refusal(facts, spec, settings):
         fail(refused.code, refused.sentence)
     # A refusal need not wait for what writes archives: half of its time.
-    from lockstep.observe import require_free, stop_on_sigterm
+    from lockstep.interrupts import Interrupts
+    from lockstep.observe import require_free
 
     require_free(out)
     settings = fitted(facts, settings)
-    with stop_on_sigterm():
+    interrupts = Interrupts()
+    with interrupts.noted():
         made = submission(spec, settings, command(spec, settings))
         there = ClusterRun(cluster, made, spec.run, settings)
         try:
             there.create()
             note(_started(made, spec))
-            return _closed(there, there.wait(show), spec, settings, out)
+            with interrupts.insisted():
+                ended = there.wait(show)
+            return _closed(there, ended, spec, settings, out)
         except ClusterError as error:
             fail(ExitCode.UNREACHABLE, f"{error}; what is there, this ends: {made.stop_command}")
         except KeyboardInterrupt:

@@ -68,7 +68,8 @@ def test_no_expression_asks_for_a_job_by_its_name(name: str) -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
 def test_an_alert_says_whom_it_is_about_and_where_to_read_on(alert: Alert) -> None:
     case = next(one for one in CASES if one.alert == alert.name)
-    texts = f"{alert.summary} {alert.description} {alert.dashboard_path} {alert.severity}"
+    links = f"{alert.page_path} {alert.grafana_path}"
+    texts = f"{alert.summary} {alert.description} {links} {alert.severity}"
     told = set(re.findall(r"\$labels\.(\w+)", texts))
     lists = re.findall(r"by \(([^)]*)\)", " ".join([alert.expression, *RECORDED.values()]))
 
