@@ -80,7 +80,8 @@ def test_alerts_point_to_the_addresses_of_the_environment_and_a_check_too(
     lockstep, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("LOCKSTEP_RUNBOOKS_URL", "https://wiki.example/r")
-    monkeypatch.setenv("LOCKSTEP_DASHBOARDS_URL", "https://grafana.example/d/")
+    monkeypatch.setenv("LOCKSTEP_GRAFANA_URL", "https://grafana.example/d/")
+    monkeypatch.setenv("LOCKSTEP_DASHBOARD_URL", "https://watch.example/")
     lockstep("rules", "--out", tmp_path)
     checked = lockstep("rules", "--check", tmp_path)
     one = lockstep("rules", "--check", tmp_path / "lockstep-alerts.rules.yml")
@@ -91,13 +92,14 @@ def test_alerts_point_to_the_addresses_of_the_environment_and_a_check_too(
     assert (0, 0, 65) == (checked.code, one.code, elsewhere.code)
     assert '"https://wiki.example/r/LockstepGpuLost.md"' in text
     assert '"https://grafana.example/d/lockstep-node?var-node=' in text
+    assert '"https://watch.example/node?node=' in text
     assert "lockstep.example" not in text
 
 
 def test_an_address_that_is_none_is_a_usage_error(lockstep, tmp_path, monkeypatch):
-    monkeypatch.setenv("LOCKSTEP_DASHBOARDS_URL", "grafana")
+    monkeypatch.setenv("LOCKSTEP_GRAFANA_URL", "grafana")
     answer = lockstep("rules", "--out", tmp_path / "new")
 
     assert (64, "") == (answer.code, answer.out)
-    assert "LOCKSTEP_DASHBOARDS_URL is 'grafana'" in answer.err
+    assert "LOCKSTEP_GRAFANA_URL is 'grafana'" in answer.err
     assert not (tmp_path / "new").exists()

@@ -20,7 +20,7 @@ from playwright.sync_api import (
 from tests.dashboard.browser.serving import PATIENCE, ROOT, running
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-LONG_MS = 30_000
+LONG_MS = 90_000
 """For one step, on a machine where others work as well."""
 _PROBED = "/_stcore/"
 """On a deep link Streamlit's browser side first looks for its server below the page's path; the
