@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.address import link, utc
 from dashboard.context import Context
 from dashboard.figures import gantt, heatmap, lines
-from dashboard.shapes import FLEET_METRICS, Event, FindingRow, Severity
+from dashboard.shapes import FLEET_METRICS, Event, FindingRow, Severity, Span
 from dashboard.trouble import Kind, TroubleError
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
@@ -155,7 +155,7 @@ def _operations(context: Context, here: Where, found: Sequence[FindingRow]) -> N
         + ("a step before the finding begins." if since is not None else
            "the middle of the range; choose a shorter one to see another moment.")
     ))  # fmt: skip
-    _collectives(context, rank, some)
+    _collectives(context, rank, operation_tables.collectives(some), shown)
     st.download_button(
         "This moment of all ranks, for ui.perfetto.dev",
         data=lambda: source.trace(run, shown),
@@ -164,10 +164,14 @@ def _operations(context: Context, here: Where, found: Sequence[FindingRow]) -> N
     )  # fmt: skip
 
 
-def _collectives(context: Context, rank: int, some: pd.DataFrame) -> None:
-    frame = operation_tables.collectives(some)
+def _collectives(context: Context, rank: int, frame: pd.DataFrame, shown: Span) -> None:
+    if frame.empty:  # a rank that stood still for that moment
+        around = operation_tables.widened(context.span, shown)
+        more = part(lambda: context.source.operations(context.place.run, rank, around))
+        frame = frame if more is None else operation_tables.collectives(more)
     if frame.empty:
         st.caption("It took part in no collective here.")
+        link_to("Collectives of this run", "collectives", context.place, rank=rank)
         return
     st.subheader("Its collectives", anchor=False)
     with st.container(horizontal=True):

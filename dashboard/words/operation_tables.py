@@ -7,6 +7,8 @@ from dashboard.shapes import Span
 
 STEPS = 4
 """Steps that a timeline shows: more of them cannot be told apart."""
+WIDER = 15
+"""How much further to look for collectives where a rank stood still."""
 FALLBACK_SECONDS = 5.0
 COLLECTIVES = ("op", "group", "count", "median bytes", "median ms", "p95 ms", "in sum s")
 
@@ -26,6 +28,12 @@ def window(span: Span, wall_seconds: float, around: float | None) -> Span:
     start = around - step if around is not None else span.start + (span.seconds - long) / 2
     start = min(max(start, span.start), span.end - long)
     return Span(start, start + long)
+
+
+def widened(span: Span, moment: Span) -> Span:
+    """A moment with WIDER times as much of its range before and after it."""
+    more = WIDER * moment.seconds
+    return Span(max(moment.start - more, span.start), min(moment.end + more, span.end))
 
 
 def collectives(operations: pd.DataFrame) -> pd.DataFrame:

@@ -2,8 +2,10 @@
 
 import json
 
+import pandas as pd
 import pytest
 
+from dashboard.shapes import Span
 from tests.dashboard import apps
 from tests.dashboard.fakes import Fake
 from tests.dashboard.views.boxes import said, sentences
@@ -63,3 +65,26 @@ def test_where_nobody_told_anything_there_is_still_a_sentence(
     monkeypatch: pytest.MonkeyPatch, words: dict[str, str]
 ) -> None:
     assert sentences(look(monkeypatch, Fake(told=False), run="gpt-1", **words))
+
+
+class _StoodStill(Fake):
+    """Its collectives are a while away from the moment that is shown."""
+
+    longest = 0.0
+
+    def operations(self, run: str, rank: int, span: Span) -> pd.DataFrame:
+        frame = super().operations(run, rank, span)
+        self.longest = max(self.longest, span.seconds)
+        return frame if span.seconds > 5 and self.told else frame.iloc[:1]
+
+
+def test_collectives_are_looked_for_further_away_where_it_stood_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = _StoodStill()
+    app = look(monkeypatch, source, run="gpt-1", rank="1")
+    assert "no collective" not in said(app)
+    assert 5 < source.longest
+    assert ["dp-all-reduce"] == [
+        op for frame in app.dataframe if "collective" in frame.value for op in frame.value["op"]
+    ]

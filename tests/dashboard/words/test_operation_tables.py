@@ -23,6 +23,11 @@ def test_it_begins_one_step_before_the_finding() -> None:
     assert Span(49.0, 53.0) == operation_tables.window(Span(0.0, 100.0), 1.0, 50.0)
 
 
+def test_a_moment_is_widened_within_its_range() -> None:
+    assert Span(0.0, 68.0) == operation_tables.widened(Span(0.0, 90.0), Span(4.0, 8.0))
+    assert Span(10.0, 90.0) == operation_tables.widened(Span(10.0, 90.0), Span(40.0, 44.0))
+
+
 def test_collectives_are_summed_by_operation_and_group() -> None:
     some = pd.DataFrame({
         "op": ["a", "b", "b", "c"], "group": ["", "dp", "dp", "tp"],
