@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while something runs: both end it, and neither is lost."""
+"""Ctrl-C, SIGTERM and SIGHUP while something runs: they end it, and none is lost."""
 
 import signal
 from collections.abc import Iterator
@@ -7,60 +7,57 @@ from types import FrameType
 from typing import Final
 
 INSIST_SECONDS: Final = 1.0
+_NUMBERS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """What asked us to stop, noted as well as raised.
+    """What asked us to stop: noted at any time, raised only while we wait.
 
-    Python raises KeyboardInterrupt wherever it stands. In a finalizer or a callback from C it is
-    printed and forgotten, and an import turns it into an error of its own:
+    Python raises KeyboardInterrupt wherever it stands. In an import it leaves half a module, after
+    a fork a process that nobody knows, in a finalizer it is printed and forgotten:
     https://docs.python.org/3/library/signal.html#note-on-signal-handlers-and-exceptions
     """
 
     def __init__(self) -> None:
         self.came = False
-        self._held = False
+        self._heeded = False
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """From here on SIGTERM ends what runs like Ctrl-C does."""
-        before = {
-            number: signal.signal(number, self._interrupt)
-            for number in (signal.SIGINT, signal.SIGTERM)
+        """From here on they are only noted; what our parent ignores, as nohup does, stays so."""
+        before = {number: signal.getsignal(number) for number in _NUMBERS}
+        ours = {
+            number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)
         }
+        for number in ours:
+            signal.signal(number, self._note)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for number in ours:
+                signal.signal(number, before[number])
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Noted only: for imports, which leave half a module, and for what must be written."""
-        self._held = True
-        try:
-            yield
-        finally:
-            self._held = False
-
-    @contextmanager
-    def insisted(self) -> Iterator[None]:
-        """While we wait: what was held or swallowed, here or before, is raised within a second."""
-        if self.came:
-            raise KeyboardInterrupt
+    def heeded(self) -> Iterator[None]:
+        """While we wait: KeyboardInterrupt at once, and again each second if it is swallowed."""
         before = signal.signal(signal.SIGALRM, self._again)
-        signal.setitimer(signal.ITIMER_REAL, INSIST_SECONDS, INSIST_SECONDS)
+        timer = signal.setitimer(signal.ITIMER_REAL, INSIST_SECONDS, INSIST_SECONDS)
+        self._heeded = True
         try:
+            self._raise()
             yield
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._heeded = False
+            signal.setitimer(signal.ITIMER_REAL, *timer)
             signal.signal(signal.SIGALRM, before)
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.came = True
-        if not self._held:
-            raise KeyboardInterrupt
+        self._raise()
 
     def _again(self, number: int, frame: FrameType | None) -> None:
-        if self.came:
+        self._raise()
+
+    def _raise(self) -> None:
+        if self.came and self._heeded:
             raise KeyboardInterrupt

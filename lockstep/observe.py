@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -57,19 +56,20 @@ def execute(
     """
     workspace = SHARED_MEMORY / spec.run
     require_free(out)
-    _own(workspace)
-    with ExitStack() as stack:
-        interrupts = Interrupts()
-        stack.enter_context(interrupts.noted())
+    interrupts = Interrupts()
+    with interrupts.noted(), ExitStack() as stack:
+        _own(workspace)
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
-        look_at_data(spec, workspace, on_data)
+        with interrupts.heeded():
+            look_at_data(spec, workspace, on_data)
         _made(out)
         started = archive.now()
         _written(out, lambda: archive.write_start(out, spec, started))
         outcome, recording = _observed(spec, out, workspace, on_progress, interrupts)
-        with interrupts.held():
-            _written(out, lambda: archive.write_end(out, spec, started, outcome, recording))
+        _written(out, lambda: archive.write_end(out, spec, started, outcome, recording))
+        if interrupts.came and outcome.ending is not Ending.INTERRUPTED:
+            raise KeyboardInterrupt  # too late for this run, and in time for what would follow it
     if spec.program and outcome.ending is Ending.FINISHED:
         foreign.require_steps(recording.means, spec.layout.world, out / LOGS)
     if recording.incomplete:
@@ -111,9 +111,7 @@ def _observed(
     on_progress: Callable[[Progress], None],
     interrupts: Interrupts,
 ) -> tuple[Outcome, Recording]:
-    interrupted = Outcome(Ending.INTERRUPTED, reason="interrupted by the user")
     addresses = targets(spec)
-    recording = Recording()
     with (
         _network(spec, workspace, out / LOGS) as network,
         NodeCollectors(
@@ -121,26 +119,29 @@ def _observed(
         ) as collectors,
         ExitStack() as stack,
     ):
+        ranks = launched(spec, workspace, out / LOGS, network)
+        stack.callback(ranks.end)
+        _written(out, lambda: archive.write_ranks(out, spec))
+        recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
+        recorder.start()
         try:
-            ranks = launched(spec, workspace, out / LOGS, network)
-            stack.callback(ranks.end)
-            with interrupts.held():
-                _written(out, lambda: archive.write_ranks(out, spec))
-                recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
-                recorder.start()
-            try:
-                with interrupts.insisted():
-                    outcome = refused(lambda: ranks.wait(on_progress))
-            finally:
-                ranks.end()
-                recording = _told_by(ranks, _stopped(recorder))
-        except BaseException:
-            if not interrupts.came:
-                raise
-            # Closing what is open must not be interrupted in turn.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            return interrupted, recording
+            outcome = _waited(ranks, on_progress, interrupts)
+        finally:
+            ranks.end()
+            recording = _told_by(ranks, _stopped(recorder))
     return outcome, recording
+
+
+def _waited(
+    ranks: Handle, on_progress: Callable[[Progress], None], interrupts: Interrupts
+) -> Outcome:  # fmt: skip
+    try:
+        with interrupts.heeded():
+            return refused(lambda: ranks.wait(on_progress))
+    except BaseException:
+        if not interrupts.came:
+            raise
+        return Outcome(Ending.INTERRUPTED, reason="interrupted by the user")
 
 
 @contextmanager
