@@ -2,13 +2,14 @@
 
 import math
 import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collector.contract.kubernetes import NAMESPACE, RUNS_ACCOUNT
+from collector.contract.kubernetes import RUNS_ACCOUNT, RUNS_NAMESPACE
 from collector.contract.words import ExitCode
 from lockstep.output import fail
 
@@ -37,16 +38,29 @@ Timeout = Annotated[
 StartTimeout = Annotated[
     float, typer.Option(metavar="SECONDS", help="On a cluster: within which all pods must run.")
 ]
+AnalyzerImage = Annotated[
+    str | None,
+    typer.Option(metavar="IMAGE", help="For argo: of the steps after the run."),
+]
+Rings = Annotated[
+    str,
+    typer.Option(help="On a cluster: rings of ranks on their node, or pod = inside of their pods."),
+]
 RunId = Annotated[str | None, typer.Option(hidden=True, help="Of a launcher that chose it.")]
+Submission = Annotated[
+    str | None, typer.Option(hidden=True, metavar="MARK", help="Of the chain it is a step of.")
+]
 
-DEFAULT_NAMESPACE, DEFAULT_CLAIM, DEFAULT_KIND = NAMESPACE, RUNS_ACCOUNT, "mpijob"
+DEFAULT_NAMESPACE, DEFAULT_CLAIM, DEFAULT_KIND = RUNS_NAMESPACE, RUNS_ACCOUNT, "mpijob"
+RINGS = DEFAULT_RINGS, RINGS_IN_PODS = "node", "pod"
 DEFAULT_TIMEOUT, DEFAULT_START_TIMEOUT = 3600.0, 900.0
 """An image of some GB takes minutes to pull."""
-ONLY = ("image", "namespace", "kubeconfig", "kube_context", "kind", "claim", "timeout",
-        "start_timeout")  # fmt: skip
+ONLY = ("image", "analyzer_image", "namespace", "kubeconfig", "kube_context", "kind", "claim",
+        "rings", "timeout", "start_timeout", "submission")  # fmt: skip
 """Parameters of `lockstep run` that launchers on a cluster alone take."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _IMAGE = re.compile(r"[\w][\w./:@-]{0,254}", re.ASCII)
+_MARK = re.compile(r"[A-Za-z0-9]{1,63}", re.ASCII)
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,50}", re.ASCII)
 TRAINER, ANALYZER = "lockstep-workloads", "lockstep-watch"
 """Images of this project, by name."""
@@ -72,8 +86,8 @@ def refuse_without_cluster(launcher: str, given: Mapping[str, str]) -> None:
 
 
 def settings(
-    launcher: str, *, image: str | None, namespace: str, kind: str, claim: str, timeout: float,
-    start_timeout: float,
+    launcher: str, *, image: str | None, analyzer_image: str | None, namespace: str, kind: str,
+    claim: str, rings: str, timeout: float, start_timeout: float, submission: str | None,
 ) -> "Settings":  # fmt: skip
     """What a run on a cluster is asked to be.
 
@@ -88,8 +102,9 @@ def settings(
             ExitCode.USAGE,
             f"--launcher {launcher} needs --image: what every pod runs, as REGISTRY/{TRAINER}:TAG",
         )
-    if not _IMAGE.fullmatch(image):
-        fail(ExitCode.USAGE, f"--image {image!r} is no image; give REGISTRY/NAME:TAG")
+    for option, told in (("--image", image), ("--analyzer-image", analyzer_image)):
+        if told is not None and not _IMAGE.fullmatch(told):
+            fail(ExitCode.USAGE, f"{option} {told!r} is no image; give REGISTRY/NAME:TAG")
     for option, name in (("--namespace", namespace), ("--claim", claim)):
         if not _NAME.fullmatch(name):
             fail(
@@ -102,6 +117,7 @@ def settings(
             fail(ExitCode.USAGE, f"{option} {seconds:g} must be at least 1 second")
     try:
         one_of("kind", kind, tuple(cluster.Kind))
+        one_of("rings", rings, RINGS)
     except SpecError as error:
         fail(ExitCode.USAGE, str(error))
     chosen, chain = cluster.Kind(kind), launcher == "argo"
@@ -111,11 +127,33 @@ def settings(
             "--launcher argo analyzes the archive, which only an MPIJob leaves; leave --kind job"
             " out",
         )
+    if not chain and analyzer_image is not None:
+        fail(ExitCode.USAGE, "--analyzer-image is for --launcher argo; leave it out")
+    if submission is not None and not _MARK.fullmatch(submission):
+        fail(ExitCode.USAGE, f"--submission {submission!r} is no mark; letters and digits")
     return cluster.Settings(
-        image=image, analyzer_image=image.replace(TRAINER, ANALYZER), namespace=namespace,
-        kind=chosen, claim=claim, chain=chain, timeout=timeout,
-        start_timeout=start_timeout,
+        image=image, analyzer_image=analyzer_image or (analyzer_beside(image) if chain else ""),
+        namespace=namespace, kind=chosen, claim=claim, chain=chain, timeout=timeout,
+        start_timeout=start_timeout, host_rings=rings != RINGS_IN_PODS,
+        submission=submission or secrets.token_hex(8), step=submission is not None,
     )  # fmt: skip
+
+
+def analyzer_beside(image: str) -> str:
+    """The analyzer's image, by that of the ranks: the same registry and tag.
+
+    Raises:
+        CommandError: 64, it cannot be told: another name, or a digest, which is that image's alone.
+    """
+    place, _, last = image.rpartition("/")
+    name, colon, tag = last.partition(":")
+    if name != TRAINER or "@" in last:
+        fail(
+            ExitCode.USAGE,
+            f"--launcher argo cannot tell from --image {image} what analyzes the run; give"
+            f" --analyzer-image REGISTRY/{ANALYZER}:TAG",
+        )
+    return f"{place}/{ANALYZER}{colon}{tag}".removeprefix("/")
 
 
 def checked_run_id(run: str) -> str:

@@ -6,7 +6,6 @@ what the pods said is fetched before they go.
 
 import json
 import shlex
-import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,9 +18,11 @@ from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
 from workloads.launchers.kubernetes.cluster import Cluster, ClusterError
 from workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
 from workloads.launchers.kubernetes.conditions import Phase
+from workloads.launchers.kubernetes.doubts import doubts
 from workloads.launchers.kubernetes.facts import Facts, look
 from workloads.launchers.kubernetes.mpijob import HOSTFILE
 from workloads.launchers.kubernetes.names import JOB, LAUNCHER, STEP, WORKER
+from workloads.launchers.kubernetes.objects import TakenError
 from workloads.launchers.kubernetes.pod import RUNS_FOLDER, archive_folder
 from workloads.launchers.kubernetes.preflight import refusal
 from workloads.launchers.kubernetes.settings import Settings
@@ -63,7 +64,8 @@ def run(
     """Put it there, wait, fetch what its pods said into `out`, and leave nothing on the cluster.
 
     Raises:
-        CommandError: 64 or 69, it can never be scheduled; 69, the API does not answer.
+        CommandError: 64 or 69, it can never be scheduled; 64, a run of that name is there;
+            69, the API does not answer.
     """
     show("looking at the cluster", settings.namespace)
     try:
@@ -72,6 +74,8 @@ def run(
         fail(ExitCode.UNREACHABLE, str(error))
     if refused := refusal(facts, spec, settings):
         fail(refused.code, refused.sentence)
+    for each in doubts(facts, spec, settings):
+        note(each)
     # A refusal need not wait for what writes archives: half of its time.
     from lockstep.interrupts import Interrupts
     from lockstep.observe import require_free
@@ -85,18 +89,30 @@ def run(
         try:
             there.create()
             note(_started(made, spec))
-            with interrupts.insisted():
+            with interrupts.heeded():
                 ended = there.wait(show)
             return _closed(there, ended, spec, settings, out)
+        except TakenError as error:
+            fail(
+                ExitCode.USAGE,
+                f"{error}; choose another --run-id, or end it: {made.stop_command}",
+            )
         except ClusterError as error:
-            fail(ExitCode.UNREACHABLE, f"{error}; what is there, this ends: {made.stop_command}")
+            stop = there.objects.stop_command
+            rest = f"; what is there, this ends: {stop}" if there.objects.perhaps_there else ""
+            fail(ExitCode.UNREACHABLE, f"{error}{rest}")
         except KeyboardInterrupt:
             return _interrupted(there, spec, settings)
+        except Exception:
+            answer = _interrupted(there, spec, settings)  # whatever it was, nothing may stay
+            if interrupts.came:
+                return answer
+            raise
 
 
 def fitted(facts: Facts, settings: Settings) -> Settings:
     """With rings inside of the pods, where the namespace forbids folders of the node."""
-    if facts.allows_host_paths:
+    if facts.allows_host_paths or not settings.host_rings:
         return settings
     note(
         f"namespace {settings.namespace} enforces the Pod Security profile {facts.enforced}: rings"
@@ -113,6 +129,8 @@ def command(spec: RunSpec, settings: Settings) -> list[str]:
         inner, own = replace(spec, launcher="kubernetes"), [
             "--image", settings.image, "--namespace", settings.namespace,
             "--kind", str(settings.kind), "--claim", settings.claim,
+            "--rings", "node" if settings.host_rings else "pod",
+            *(("--submission", settings.submission) if settings.submission else ()),
             "--timeout", f"{settings.timeout:g}", "--start-timeout", f"{settings.start_timeout:g}",
             "--out", f"{folder}.launch",
         ]  # fmt: skip
@@ -143,8 +161,6 @@ def _started(made: Submission, spec: RunSpec) -> str:
 
 
 def _interrupted(there: ClusterRun, spec: RunSpec, settings: Settings) -> Answer:
-    # What is being deleted must not be interrupted in turn.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answer = {"run": spec.run, "archive": _place(spec, settings), "ending": "interrupted"}
     return Answer({**answer, "reason": _left(there)}, ExitCode.INTERRUPTED)
 
@@ -154,6 +170,8 @@ def _closed(
 ) -> Answer:  # fmt: skip
     """Fetch the logs, then delete: with the pods their logs go."""
     made, logs = there.made, there.logs(ended.pods)
+    for each in ended.noted:
+        note(each)
     nodes = {pod.name: pod.node for pod in ended.pods if pod.role == WORKER}
     where = {"run": spec.run, "namespace": settings.namespace, "claim": settings.claim,
              "archive": archive_folder(spec), "nodes": nodes}  # fmt: skip
@@ -191,7 +209,7 @@ def _left(there: ClusterRun) -> str:
         why = "its pods have not ended yet"
     except ClusterError as error:
         why = str(error)
-    return f"not all of it could be deleted ({why}); this does it: {there.made.stop_command}"
+    return f"not all of it could be deleted ({why}); this does it: {there.objects.stop_command}"
 
 
 def _written(

@@ -5,7 +5,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from analyzer.act.nodes import election
-from analyzer.act.nodes.errors import ApiError, ConflictError
+from analyzer.act.nodes.errors import ApiError, ConflictError, LacksRightError
 from analyzer.act.nodes.shapes import Breaker
 from collector.contract.kubernetes import LEASE
 
@@ -74,6 +74,11 @@ class Lead:
             )
         except ConflictError:
             return "somebody else changed the lease"
+        except LacksRightError as error:
+            if found is not None:
+                raise
+            what = f"there is no lease {self._namespace}/{LEASE}, which the chart brings"
+            raise LacksRightError(f"{what}; {error}") from error
         return ""
 
     def keep(self, breaker: Breaker) -> None:

@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from analyzer.act.nodes.actions import Decision, Write
 from analyzer.act.nodes.applying import Nodes, Result, carried_out
 from analyzer.act.nodes.bodies import events
 from analyzer.act.nodes.decide import decide
-from analyzer.act.nodes.errors import ApiError
+from analyzer.act.nodes.errors import ApiError, LacksRightError
 from analyzer.act.nodes.shapes import Breaker, Node, State, Told
 from analyzer.act.nodes.shapes import Settings as Rules
 from collector.contract import metrics as m
@@ -53,7 +53,9 @@ class Acting:
         decision: The last one.
         nodes: Those that may be touched, as the last cycle had them.
         told: What watch said then; None = nothing.
-        trouble: Why the last cycle wrote nothing; empty = it wrote what was to be written.
+        trouble: Why the last cycle wrote no finding; empty = it wrote what was to be written, but
+            for nodes that refused.
+        failed: Node -> why it could not be written to when that was last tried.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Acting:
         self.told: Told | None = None
         self.trouble = "no cycle yet"
         self.results: Counter[Result] = Counter()
+        self.failed: dict[str, str] = {}
         self._settings = settings
         self._cluster = cluster
         self._read = read
@@ -118,8 +121,8 @@ class Acting:
                 self._lead.keep(breaker)
             except ApiError as error:
                 held = str(error)
-        writes = [one for one in self.decision.actions if isinstance(one, Write)]
-        self._say(held or self._carried_out(writes, now))
+        writes = [one for one in self.decision.actions if isinstance(one, Write) and not waits]
+        self._say(self._carried_out(writes, now, held))
         if self.told is None:
             return False
         self._last = now
@@ -146,25 +149,50 @@ class Acting:
         """Of the lease where there is one, else as this process knows it."""
         return self._lead.breaker if self._settings.writes else self.decision.state.breaker
 
-    def _carried_out(self, writes: Iterable[Write], now: float) -> str:
-        """Write; why it ended before all were written, empty = it did not."""
-        for write in writes:
+    def _carried_out(self, writes: Sequence[Write], now: float, held: str) -> str:
+        """Write; why no finding, or not all, was written, empty = they were.
+
+        Args:
+            writes: What was decided; while it is held, no more than that nodes are Unknown.
+            now: Unix seconds.
+            held: Why nothing else was.
+        """
+        names = {write.node.name for write in writes}
+        self.failed = {name: why for name, why in self.failed.items() if name in names}
+        # Who failed comes last, so that no other node waits for it.
+        for write in sorted(writes, key=lambda one: one.node.name in self.failed):
             if self._ended.is_set():
-                return "it ends"
+                return held or "it ends"
             if not self._settings.writes:
                 self._tell(write, now)
-                continue
+            elif self._written(write, now):
+                # The others would meet the same. The oldest is told, so that it is told once.
+                return held or next(iter(self.failed.values()))
+        if self.nodes and len(self.failed) == len(self.nodes):
+            return held or next(iter(self.failed.values()))
+        return held
+
+    def _written(self, write: Write, now: float) -> bool:
+        """Write to one node; whether the others need not be tried."""
+        name, ends = write.node.name, False
+        try:
             result, why = carried_out(
                 self._cluster, write, now, self._pause, selected=bool(self._settings.selector)
             )
-            self.results[result] += 1
-            if result in (Result.REFUSED, Result.UNREACHABLE):
-                return why  # the others would meet the same
-            if result is not Result.DONE:
-                LOG.warning("%s: nothing written: %s", write.node.name, why)
-            elif write.tells:
-                LOG.warning("%s: %s", write.node.name, news(write))
-        return ""
+            ends = result is Result.UNREACHABLE
+        except LacksRightError as error:
+            result, why, ends = Result.REFUSED, str(error), True
+        self.results[result] += 1
+        before = self.failed.get(name)
+        if result in (Result.REFUSED, Result.UNREACHABLE):
+            self.failed[name] = why
+        else:
+            self.failed.pop(name, None)
+        if result is Result.DONE and write.tells:
+            LOG.warning("%s: %s", name, news(write))
+        elif result is not Result.DONE and not ends and why != before:
+            LOG.warning("%s: nothing written: %s", name, why)
+        return ends
 
     def _tell(self, write: Write, now: float) -> None:
         """What would be written: in the log once, and as events of a dry run."""
@@ -190,7 +218,7 @@ class Acting:
     def _say(self, trouble: str) -> None:
         """Once for each change of what is wrong."""
         if trouble and trouble != self.trouble:
-            LOG.warning("nothing is written: %s", trouble)
+            LOG.warning("no finding is written: %s", trouble)
         elif self.trouble and not trouble:
             LOG.warning("nodes are written to from now on")
         self.trouble = trouble

@@ -79,8 +79,8 @@ def once(asked: Asked) -> int:
     """One cycle; a table of the nodes on stdout.
 
     Returns:
-        0 where every node is as it should be, 2 where one has a fault, 3 where nothing was written
-        that should have been.
+        0 where every node is as it should be, 2 where one has a fault, 3 where something that
+        should have been was not written.
 
     Raises:
         CommandError: As `serve`; 69 also where watch or the cluster does not answer.
@@ -94,9 +94,30 @@ def once(asked: Asked) -> int:
     for line in lines(acting.nodes, acting.decision, acting.told):
         data(line)
     if acting.trouble:
-        note(f"nothing was written: {acting.trouble}")
+        note(f"no finding was written: {acting.trouble}")
+    if acting.trouble or acting.failed:
         return ExitCode.UNKNOWN
     return ExitCode.CULPRIT if acting.degraded() else ExitCode.OK
+
+
+def cluster_of(asked: Asked) -> Cluster:
+    """The cluster that was asked for.
+
+    Raises:
+        CommandError: 65, there is no way to it.
+    """
+    try:
+        return Cluster(asked.kubeconfig, asked.context)
+    except SetupError as error:
+        fail(ExitCode.BAD_INPUT, str(error))
+
+
+def namespace_of(asked: Asked) -> str:
+    """Of the lease: as asked, else that of this pod, else the one that the chart has."""
+    try:
+        return asked.namespace or NAMESPACE_FILE.read_text("utf-8").strip() or NAMESPACE
+    except OSError:
+        return NAMESPACE
 
 
 def _acting(asked: Asked) -> tuple[Acting, Cluster]:
@@ -118,25 +139,14 @@ def _acting(asked: Asked) -> tuple[Acting, Cluster]:
         page_of_watch.address(asked.watch)
     except ValueError as error:
         fail(ExitCode.USAGE, f"--watch {error}")
-    try:
-        cluster = Cluster(asked.kubeconfig, asked.context)
-    except SetupError as error:
-        fail(ExitCode.BAD_INPUT, str(error))
+    cluster = cluster_of(asked)
     settings = Settings(
         asked.watch, Mode(asked.mode), asked.dry_run, asked.selector,
-        asked.namespace or _namespace(), asked.interval, lease_seconds(asked.interval),
+        namespace_of(asked), asked.interval, lease_seconds(asked.interval),
     )  # fmt: skip
     me = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     read = partial(page_of_watch.read, asked.watch)
     return Acting(settings, cluster, read, me, SystemClock().wall), cluster
-
-
-def _namespace() -> str:
-    """Of this pod; else the one that the chart has."""
-    try:
-        return NAMESPACE_FILE.read_text("utf-8").strip() or NAMESPACE
-    except OSError:
-        return NAMESPACE
 
 
 def _server(listen: str, acting: Acting) -> Server:

@@ -18,7 +18,7 @@ def lines(nodes: Sequence[Node], decision: Decision, told: Told | None) -> Itera
 
 
 def _row(node: Node, write: Write | None, told: Told | None) -> tuple[str, str, str, str]:
-    conditions = node.conditions if write is None else write.conditions
+    conditions = {**node.conditions, **(write.conditions if write is not None else {})}
     healthy = conditions[HEALTHY].status.value if HEALTHY in conditions else "not written"
     open_now = () if told is None else told.faults.get(node.name, ())
     known = node.faults if write is None else write.faults

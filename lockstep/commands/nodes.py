@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from collector.contract.words import ExitCode
+
 
 def nodes(
     watch: Annotated[
@@ -39,28 +41,47 @@ def nodes(
         Path | None, typer.Option(metavar="FILE", help="Write HOST:PORT there once it listens.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="One cycle, and a table of nodes.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Take off the nodes what was written, and end.")
+    ] = False,
 ) -> int:
     """Tell Kubernetes which nodes are degraded: conditions, an annotation, events.
 
     Writes lockstep.example/Healthy, a condition for each family of faults, an annotation with the
-    faults, and events. Nothing is written while watch is away or old, too few nodes are heard, more
-    than half of the nodes seem degraded in the same way (the breaker), or a human pauses it.
-    Serves /metrics and /-/healthy until Ctrl-C (exit 130) or SIGTERM (0). With --once exits 0
-    where no node has a fault, 2 where one has, 3 where nothing may be written, 69 where watch or
-    the cluster does not answer.
+    faults, and events. Nothing is written while watch is away or old, more than half of the nodes
+    seem degraded in the same way (the breaker), or a human pauses it; while more than a fifth of
+    the nodes is silent, only that these are Unknown. Serves /metrics and /-/healthy until Ctrl-C
+    (exit 130) or SIGTERM (0). With --once exits 0 where no node has a fault, 2 where one has, 3
+    where something may not be written, 69 where watch or the cluster does not answer.
 
     Pause: kubectl -n lockstep annotate lease lockstep-nodes lockstep.example/pause=WHY
+
+    Go on: kubectl -n lockstep annotate lease lockstep-nodes lockstep.example/pause-
 
     Reset: kubectl -n lockstep annotate --overwrite lease lockstep-nodes
     lockstep.example/breaker=reset
 
+    The chart brings the lease; without it there is none before the first cycle of annotate. A
+    --dry-run holds no lease, so no pause stops it: it writes events and nothing else, and ends when
+    it is scaled to 0.
+
+    --remove takes our conditions and our annotation off every node, or off those of --selector,
+    also excluded ones, and deletes the lease unless a chart brought it. It needs no watch, and is
+    refused (69) while a process acts; with --dry-run it says what it would do. Exits 0, or 69 with
+    the nodes that refused.
+
     Example: lockstep nodes --watch http://lockstep-watch:9411 --mode annotate
     """
-    from lockstep.acting import program
+    from lockstep.acting import program, removing
+    from lockstep.output import fail
 
     asked = program.Asked(
         watch=watch, mode=mode, dry_run=dry_run, kubeconfig=kubeconfig, context=context,
         selector=selector, namespace=namespace, interval=interval, listen=listen,
         announce=announce,
     )  # fmt: skip
+    if remove and (once or mode != "observe"):
+        fail(ExitCode.USAGE, "--remove goes neither with --once nor with --mode")
+    if remove:
+        return removing.remove(asked)
     return program.once(asked) if once else program.serve(asked)

@@ -158,14 +158,17 @@ def run(
         typer.Option(metavar="FILE", help="Hosts for mpirun, one a line, as `host slots=8`."),
     ] = None,
     image: cluster_options.Image = None,
+    analyzer_image: cluster_options.AnalyzerImage = None,
     kind: cluster_options.Kind = cluster_options.DEFAULT_KIND,
     namespace: cluster_options.Namespace = cluster_options.DEFAULT_NAMESPACE,
     claim: cluster_options.Claim = cluster_options.DEFAULT_CLAIM,
+    rings: cluster_options.Rings = cluster_options.DEFAULT_RINGS,
     kubeconfig: cluster_options.Kubeconfig = None,
     kube_context: cluster_options.KubeContext = None,
     timeout: cluster_options.Timeout = cluster_options.DEFAULT_TIMEOUT,
     start_timeout: cluster_options.StartTimeout = cluster_options.DEFAULT_START_TIMEOUT,
     run_id: cluster_options.RunId = None,
+    submission: cluster_options.Submission = None,
     job: Annotated[
         Path | None,
         typer.Option(
@@ -245,8 +248,9 @@ def run(
         return ExitCode.OK
     if on_cluster:
         settings = cluster_options.settings(
-            launcher, image=image, namespace=namespace, kind=kind, claim=claim, timeout=timeout,
-            start_timeout=start_timeout,
+            launcher, image=image, analyzer_image=analyzer_image, namespace=namespace, kind=kind,
+            claim=claim, rings=rings, timeout=timeout, start_timeout=start_timeout,
+            submission=submission,
         )  # fmt: skip
         return put_on_cluster(spec, settings, archive, form, kubeconfig, kube_context)
     from lockstep import results

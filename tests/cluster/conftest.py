@@ -1,16 +1,19 @@
 """What every test against a cluster may use: one real control plane a session."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
+from lockstep.cli import main
 from tests.cluster.control_plane import ControlPlane, control_plane, missing
 
 NODES = 4
 ACCOUNTS = (
     "lockstep:lockstep-nodes",
     "lockstep:lockstep-runs",
+    "lockstep-runs:lockstep-runs",
     "lockstep:lockstep-watch",
     "lockstep-collector:lockstep-collector",
 )
@@ -32,3 +35,15 @@ def _started(stack: ExitStack, folders: pytest.TempPathFactory) -> ControlPlane:
         return stack.enter_context(control_plane(folders.mktemp("plane"), NODES, ACCOUNTS))
     except RuntimeError:
         return stack.enter_context(control_plane(folders.mktemp("plane"), NODES, ACCOUNTS))
+
+
+@pytest.fixture
+def lockstep(capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
+    """`lockstep("nodes", "--remove")` runs a command as the shell would."""
+
+    def call(*words: str) -> SimpleNamespace:
+        code = main(words)
+        said = capsys.readouterr()
+        return SimpleNamespace(code=code, out=said.out, err=said.err)
+
+    return call

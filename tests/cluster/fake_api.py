@@ -94,7 +94,9 @@ class FakeApi:
                 "DELETE": "delete", "PUT": "update"}[method]  # fmt: skip
         what = "/".join(filter(None, (key[0], found["part"])))
         if token != ADMIN and verb not in self.rights.get(token, {}).get(what, ()):
-            raise StatusError(403, f'{what} is forbidden: User "{token}" cannot {verb} it')
+            raise StatusError(
+                403, f'{what} is forbidden: User "{token}" cannot {verb} resource "{what}"'
+            )
         with self._changed:
             if verb == "list":
                 return self._list(key, query)
@@ -107,6 +109,7 @@ class FakeApi:
             if verb == "patch":
                 return self._patch(key, found["part"] or "", kind, body)
             if verb == "delete":
+                _check_version(self.objects[key], (body or {}).get("preconditions") or {})
                 self._tell("DELETED", self.objects[key])
                 return self.objects.pop(key)
             return self.objects[key]
@@ -163,12 +166,7 @@ class FakeApi:
         if kind == "application/json-patch+json":
             patched = _json_patch(before, body)
         else:
-            wanted = body.get("metadata", {})
-            for field in ("uid", "resourceVersion"):
-                if field in wanted and wanted[field] != before["metadata"][field]:
-                    raise StatusError(
-                        409, f"Precondition failed: {field} in precondition is another"
-                    )
+            _check_version(before, body.get("metadata", {}))
             patched = _merged(before, body, by_type=kind.startswith("application/strategic"))
         # Each of both keeps what belongs to the other; metadata belongs to both.
         kept = "spec" if part == "status" else "status" if key[0] == "nodes" else ""
@@ -200,6 +198,12 @@ class FakeApi:
         self._changed.notify_all()
 
 
+def _check_version(item: Json, wanted: Json) -> None:
+    for field in ("uid", "resourceVersion"):
+        if field in wanted and wanted[field] != item["metadata"][field]:
+            raise StatusError(409, f"Precondition failed: {field} in precondition is another")
+
+
 def _chosen(item: Json, wanted: list[tuple[str, str, str]]) -> bool:
     labels = item["metadata"].get("labels") or {}
     return all(name in labels and (not sign or labels[name] == value)
@@ -216,9 +220,13 @@ def _merged(before: Any, patch: Any, *, by_type: bool, field: str = "") -> Any:
                 found[name] = _merged(found.get(name), value, by_type=by_type, field=name)
         return found
     if by_type and field == "conditions":
-        new = {one["type"]: one for one in patch}
-        old = {one["type"]: one for one in before or ()}
-        return list((old | {name: old.get(name, {}) | one for name, one in new.items()}).values())
+        found = {one["type"]: one for one in before or ()}
+        for one in patch:
+            if one.get("$patch") == "delete":
+                found.pop(one["type"], None)
+            else:
+                found[one["type"]] = found.get(one["type"], {}) | one
+        return list(found.values())
     return copy.deepcopy(patch)
 
 

@@ -8,15 +8,17 @@ import yaml
 from helm_python import Config
 from kubernetes import client, config, dynamic
 
+from collector.contract.kubernetes import BREAKER, LEASE, PAUSE
 from tests.cluster.control_plane import ControlPlane
 from tests.deploy.chart.chart import CHART, Manifest, values_files
 from tests.deploy.chart.custom_resources import SCHEMAS
 
 NAME = "lockstep"
-NAMESPACE, COLLECTORS = "of-the-chart", "of-the-collectors"
+NAMESPACE, COLLECTORS, RUNS = "of-the-chart", "of-the-collectors", "of-the-runs"
 """Of their own, so that other tests of the same API server are not met."""
 WAIT_SECONDS = 60.0
-GROUPS = ("v1", "apps/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1",
+GROUPS = ("v1", "apps/v1", "coordination.k8s.io/v1", "networking.k8s.io/v1",
+          "rbac.authorization.k8s.io/v1",
           "monitoring.coreos.com/v1", "monitoring.coreos.com/v1alpha1")  # fmt: skip
 
 # Every part. Kubernetes 1.20 does not know internalTrafficPolicy, and here are no runtime class, no
@@ -30,6 +32,7 @@ VALUES: Mapping[str, Any] = values_files()["everything"] | {
     "watch": {"persistence": {"enabled": False}},
     "dashboard": {},
     "prometheus": {},
+    "runs": {"enabled": True, "namespace": RUNS},
 }
 
 
@@ -76,6 +79,22 @@ class Release:
         """As `helm uninstall`, and the namespace that install has made."""
         self.helm.uninstall(NAME, timeout=60, ignore_not_found=True)
 
+    @property
+    def notes(self) -> str:
+        """What Helm tells whoever has installed it."""
+        return str(self.helm.status(NAME)["notes"])
+
+    def lead(self) -> dict[str, Any]:
+        """Write the lease as `lockstep nodes` and a human do; it as it is then."""
+        return self._merged({
+            "metadata": {"annotations": {BREAKER: "{}", PAUSE: "maintenance"}},
+            "spec": {"holderIdentity": "me", "leaseDurationSeconds": 30},
+        })  # fmt: skip
+
+    def lease(self) -> dict[str, Any]:
+        """What is written of the lease: annotations of ours, and the spec."""
+        return self._merged({})
+
     def manifests(self) -> list[Manifest]:
         """What Helm says that the release consists of."""
         text = self.helm.status(NAME)["manifest"]
@@ -118,6 +137,15 @@ class Release:
         """Of the largest Secret in which Helm keeps a revision."""
         found = self._kind("v1", "Secret").get(namespace=NAMESPACE, label_selector="owner=helm")
         return max(len(one.data["release"]) for one in found.items)
+
+    def _merged(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer = self._kind("coordination.k8s.io/v1", "Lease").patch(
+            body, name=LEASE, namespace=NAMESPACE, content_type="application/merge-patch+json"
+        )
+        found = answer.to_dict()
+        notes = found["metadata"].get("annotations") or {}
+        ours = {name: value for name, value in notes.items() if name in (BREAKER, PAUSE)}
+        return {"annotations": ours, "spec": found.get("spec") or {}}
 
     def _kind(self, version: str, kind: str) -> Any:
         return self._api.resources.get(api_version=version, kind=kind)

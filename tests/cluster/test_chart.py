@@ -43,6 +43,10 @@ def test_a_release_from_install_to_nothing_left(release: Release) -> None:
     assert 1 == len(release.phases("watch"))  # a hollow node has no subPath to mount
     assert [] == [key(each) for each in release.manifests() if release.read(each) is None]
     assert release.secret_bytes() < 1 << 20
+    assert "kubernetes.io/metadata.name=monitoring" in release.notes  # of 1.20
+    assert {"annotations": {}, "spec": {}} == release.lease()
+    led = release.lead()
+    assert "me" == led["spec"]["holderIdentity"]
 
     # Collectors get another argument, and one part goes.
     changed = {
@@ -55,13 +59,15 @@ def test_a_release_from_install_to_nothing_left(release: Release) -> None:
     assert "--sources=procfs" in str(release.read(daemons))
     until(lambda: {} == release.phases("tuning", COLLECTORS))
     until(lambda: runs_everywhere("collector"))
+    assert led == release.lease()
 
     release.helm.rollback(NAME, version=1, timeout=60)
     assert "--sources=procfs" not in str(release.read(daemons))
     until(lambda: runs_everywhere("tuning"))
+    assert led == release.lease()
     assert [1, 2, 3] == sorted(one["revision"] for one in release.helm.history(NAME))
 
     manifests = release.manifests()
     release.uninstall()
-    until(lambda: [] == release.left())
+    until(lambda: [] == release.left(), 120.0)  # namespaces end last
     assert [] == [key(each) for each in manifests if release.read(each) is not None]

@@ -5,20 +5,30 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.launching import (
+    ACCOUNT,
+    CLAIM,
+    NAMESPACE,
+    RUNS,
+    gpus,
+    grant,
+    left,
+    lockstep,
+    placed,
+    spec,
+    until,
+)
 from tests.cluster.mpi_operator import MpiOperator
 from tests.cluster.mpijob_crd import CRD
 from workloads.launchers.kubernetes import api, cluster_run
@@ -28,18 +38,13 @@ from workloads.launchers.kubernetes.conditions import Phase
 from workloads.launchers.kubernetes.facts import look
 from workloads.launchers.kubernetes.preflight import refusal
 from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import rights, submission
-from workloads.spec import Layout, RunSpec
+from workloads.launchers.kubernetes.submission import submission
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),
 ]
 
-NAMESPACE = "launchers"
-CLAIM = "lockstep-runs"
-ACCOUNT = "lockstep:lockstep-runs"
-RUNS = "gpt-20260101t000000"
 REFUSED_SECONDS = 2.5
 """Of CPU, from the shell to the sentence, for the goal of 5 s: all but 0.03 s of it is ours."""
 
@@ -93,52 +98,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings() -> Settings:
     return Settings("image:1", namespace=NAMESPACE, start_timeout=60.0, host_rings=False)
-
-
-def spec(token: str, *, nodes: int = 4) -> RunSpec:
-    run = f"{RUNS}-{token}"
-    return RunSpec(run, "gpt", Layout(nodes, 1, nodes), 20, 0, device="cuda", pace=False)
-
-
-def until(said: Any, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not said():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.2)
-
-
-def left(admin: client.ApiClient, run: str) -> list[str]:
-    """Everything of a run that is there."""
-    chosen = {"label_selector": f"lockstep.example/run={run}"}
-    core, batch = client.CoreV1Api(admin), client.BatchV1Api(admin)
-    found = [
-        *core.list_namespaced_pod(NAMESPACE, **chosen).items,
-        *core.list_namespaced_service(NAMESPACE, **chosen).items,
-        *batch.list_namespaced_job(NAMESPACE, **chosen).items,
-    ]
-    own = client.CustomObjectsApi(admin).list_namespaced_custom_object(
-        "kubeflow.org", "v2beta1", NAMESPACE, "mpijobs", **chosen
-    )["items"]
-    jobs = [each for each in batch.list_namespaced_job(NAMESPACE).items
-            if each.metadata.name.startswith(run)]  # fmt: skip
-    return [each.metadata.name for each in (*found, *jobs)] + [
-        each["metadata"]["name"] for each in own
-    ]
-
-
-def gpus(admin: client.ApiClient) -> list[str]:
-    """What nodes can give, of those that have any."""
-    nodes = client.CoreV1Api(admin).list_node().items
-    told = [(each.status.allocatable or {}).get("nvidia.com/gpu") for each in nodes]
-    return [each for each in told if each not in (None, "0")]
-
-
-def lockstep(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "lockstep", "run", *map(str, arguments)]
-
-
-def placed(kubeconfig: Path) -> tuple[object, ...]:
-    return ("--image", "image:1", "--namespace", NAMESPACE, "--kubeconfig", kubeconfig)
 
 
 def test_an_mpijob_runs_on_every_node_and_leaves_nothing(
@@ -324,23 +283,6 @@ def test_an_account_without_rights_is_refused_and_with_exactly_ours_it_works(
         assert not [each for each in run.logs(ended.pods).values() if "forbidden" in each]
         assert run.end()
     until(lambda: not left(admin, wanted.run), 15)
-
-
-def grant(admin: client.ApiClient, settings: Settings) -> None:
-    """The rights that `rights` names, and none more."""
-    roles = client.RbacAuthorizationV1Api(admin)
-    rules = [
-        {"apiGroups": [each.group], "resources": [each.resource], "verbs": [each.verb]}
-        for each in rights(settings)
-    ]
-    roles.create_namespaced_role(NAMESPACE, {"metadata": {"name": "runs"}, "rules": rules})
-    namespace, _, name = ACCOUNT.partition(":")
-    binding = {
-        "metadata": {"name": "runs"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "runs"},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
-    }
-    roles.create_namespaced_role_binding(NAMESPACE, binding)
 
 
 def test_the_definition_refuses_what_the_operator_would(admin: client.ApiClient) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.act.nodes.errors import LacksRightError
+from analyzer.act.nodes.kubernetes import Cluster
 from analyzer.act.nodes.shapes import Mode
 from collector.contract.kubernetes import BREAKER, LEASE, PAUSE
 from tests.cluster.acting import (
@@ -26,6 +28,8 @@ from tests.cluster.fake_api import ADMIN, FakeApi
 
 NUMBERS = count()
 SELECTOR = "test=nodes"
+STRANGER = "lockstep-collector:lockstep-collector"
+"""An account without any right."""
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.cluster)])
@@ -49,6 +53,19 @@ def names(api: Api) -> Iterator[list[str]]:
         for name in made:
             stack.enter_context(api.node(name, test="nodes"))
         yield made
+
+
+def test_a_missing_right_is_told_as_one(
+    api: Api, names: list[str], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if request.node.callspec.params["api"] == "fake":
+        stranger = tmp_path / "stranger"
+        stranger.write_text(api.kubeconfig.read_text().replace(ADMIN, "stranger"))
+    else:
+        stranger = request.getfixturevalue("cluster").kubeconfig(STRANGER)
+
+    with pytest.raises(LacksRightError, match="the account lacks that right"):
+        Cluster(stranger).patch_status(names[0], {})
 
 
 DEGRADED = {"Healthy": "False", "GpuDegraded": "True", "NvlinkDegraded": "Unknown",
@@ -126,6 +143,32 @@ def test_a_silent_node_is_unknown_and_keeps_its_fault(api: Api, names: list[str]
     assert "False" == statuses(api, names[0])["Healthy"]
 
 
+def test_of_four_nodes_one_may_be_silent_and_of_two_silent_ones_nothing_is_known(
+    api: Api, names: list[str]
+) -> None:
+    scene = Scene(names)
+    acting = scene.acting(cluster_of(api), SELECTOR)
+    acting.cycle()
+    scene.now += 1000
+    acting.cycle()
+    scene.nodes, scene.faults = names[1:], {names[1]: (XID,)}
+    acting.cycle()
+
+    assert "" == acting.trouble
+    assert "Unknown" == statuses(api, names[0])["Healthy"]
+    assert DEGRADED["Healthy"] == statuses(api, names[1])["Healthy"]
+
+    scene.nodes, scene.faults = names[2:], {names[2]: (XID,)}
+    for _ in range(2):
+        scene.now += 130
+        acting.cycle()
+
+    assert "only 2 of 4 nodes are heard" == acting.trouble
+    assert ["False", "True"] == [statuses(api, name)["Healthy"] for name in names[1:3]]
+    assert "Unknown" == statuses(api, names[1])["NvlinkDegraded"]
+    assert "{}" == faults_of(api, names[2])
+
+
 def test_observe_writes_nothing_and_a_dry_run_only_events(api: Api, names: list[str]) -> None:
     scene = Scene(names, {names[0]: (XID,)})
 
@@ -174,6 +217,23 @@ def test_an_open_breaker_outlives_a_restart_until_a_human_resets_it(
     scene.faults = {names[0]: (SLOW,)}
     restarted.cycle()
     assert "True" == statuses(api, names[0])["StragglerSuspect"]
+
+
+def test_what_is_still_open_after_a_reset_is_unknown_and_never_healthy(
+    api: Api, names: list[str]
+) -> None:
+    scene = Scene(names, dict.fromkeys(names[:3], (XID,)))
+    acting = scene.acting(cluster_of(api), SELECTOR)
+    acting.cycle()
+    scene.faults = {names[0]: (XID,)}
+    note = {"metadata": {"annotations": {BREAKER: "reset"}}}
+    assert 200 == api.ask("PATCH", f"{LEASES}/{LEASE}", note, MERGE)[0]
+    for _ in range(3):
+        scene.now += 500
+        acting.cycle()
+
+    assert ["Unknown", "True"] == [statuses(api, name)["Healthy"] for name in names[:2]]
+    assert "Unknown" == statuses(api, names[0])["GpuDegraded"]
 
 
 def test_a_human_pauses_it(api: Api, names: list[str]) -> None:

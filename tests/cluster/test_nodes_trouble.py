@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from analyzer.act.nodes.applying import TRIES, Result
 from analyzer.act.nodes.kubernetes import Cluster
+from analyzer.act.nodes.rights import RIGHTS
 from tests.cluster.acting import SLOW, XID, Scene, events_about, faults_of, statuses
 from tests.cluster.asking import Api, a_node
 from tests.cluster.fake_api import ADMIN, FakeApi, StatusError
@@ -123,7 +124,7 @@ def test_while_the_api_is_away_nothing_ends_and_afterwards_it_goes_on(
     fake.before = lambda method, path: None
     assert acting.cycle()
 
-    assert 1 == caplog.text.count("nothing is written: GET")
+    assert 1 == caplog.text.count("no finding is written: GET")
     assert "True" == statuses(api, "n0")["GpuDegraded"]
 
 
@@ -149,8 +150,71 @@ def test_without_a_right_nothing_is_written_and_it_is_said_once(
     acting.cycle()
 
     assert "the account lacks that right" in acting.trouble
-    assert 1 == caplog.text.count("nothing is written:")
+    assert 1 == caplog.text.count("no finding is written:")
     assert {} == statuses(api, "n0")
+
+
+def test_a_lease_that_is_gone_is_told_where_none_may_be_made(
+    fake: FakeApi, api: Api, tmp_path: Path
+) -> None:
+    fake.rights["t"] = {one.resource: one.verbs for one in RIGHTS}
+    acting = Scene(NAMES).acting(Cluster(fake.kubeconfig(tmp_path, "t")))
+
+    acting.cycle()
+
+    assert "there is no lease lockstep/lockstep-nodes, which the chart brings" in acting.trouble
+    assert {} == statuses(api, "n0")
+
+
+def _refusing(*names: str, code: int = 403, message: str = "") -> Callable[[str, str], None]:
+    def refuse(method: str, path: str) -> None:
+        if method == "PATCH" and path.removesuffix("/status").rpartition("/")[2] in names:
+            raise StatusError(code, message or 'admission webhook "x" denied the request: no')
+
+    return refuse
+
+
+def test_a_node_whose_patch_is_refused_does_not_stop_the_others(
+    fake: FakeApi, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.before = _refusing("n0")
+    acting = Scene(NAMES, {"n1": (XID,)}).acting(Cluster(api.kubeconfig))
+
+    for _ in range(3):
+        assert acting.cycle()
+
+    assert ("", ["n0"]) == (acting.trouble, list(acting.failed))
+    assert {Result.REFUSED: 3, Result.DONE: 3} == acting.results
+    assert "True" == statuses(api, "n1")["GpuDegraded"]
+    assert 1 == caplog.text.count("n0: nothing written")
+    assert "lacks that right" not in caplog.text
+
+
+def test_a_webhook_that_refuses_every_node_is_told_as_what_it_is(fake: FakeApi, api: Api) -> None:
+    fake.before = _refusing(*NAMES)
+    acting = Scene(NAMES).acting(Cluster(api.kubeconfig))
+
+    acting.cycle()
+
+    assert 'admission webhook "x" denied the request: no' in acting.trouble
+    assert "lacks that right" not in acting.trouble
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(500, 'failed calling webhook "x"'), (403, 'User "u" cannot patch resource "nodes/status"')],
+)
+def test_nodes_that_fail_come_last_so_that_all_others_are_written(
+    fake: FakeApi, api: Api, code: int, message: str
+) -> None:
+    fake.before = _refusing("n0", "n1", code=code, message=message)
+    acting = Scene(NAMES).acting(Cluster(api.kubeconfig))
+
+    for _ in range(4):
+        acting.cycle()
+
+    assert [False, False, True, True] == [bool(statuses(api, name)) for name in NAMES]
+    assert message in acting.trouble
 
 
 class Killed(BaseException):

@@ -1,24 +1,45 @@
-"""The rights of who acts on nodes are those that it uses: on the real authorizer."""
+"""The rights that the chart gives are those that are used: on the real authorizer."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from analyzer.act.nodes.kubernetes import Cluster
-from analyzer.act.nodes.rights import RIGHTS
-from collector.contract.kubernetes import NAMESPACE, NODES_ACCOUNT
-from tests.cluster.acting import EVENTS, LEASES, XID, Scene, forget_lease, statuses
+from collector.contract.kubernetes import (
+    COLLECTOR_ACCOUNT,
+    COLLECTOR_NAMESPACE,
+    LEASE,
+    NAMESPACE,
+    NODES_ACCOUNT,
+    RUNS_ACCOUNT,
+    RUNS_NAMESPACE,
+)
+from tests.cluster.acting import EVENTS, LEASES, XID, Scene, statuses
 from tests.cluster.acting import events_about as events
-from tests.cluster.asking import STRATEGIC, Api
+from tests.cluster.asking import MERGE, STRATEGIC, Api
 from tests.cluster.control_plane import ControlPlane
+from tests.deploy.chart.chart import Manifest, objects, part
+from workloads.launchers.kubernetes.api import ApiCluster
+from workloads.launchers.kubernetes.facts import look
+from workloads.launchers.kubernetes.settings import Kind, Settings
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    # The certificate of the control plane is its own.
+    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),
+]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = f"{NAMESPACE}:{NODES_ACCOUNT}"
-COLLECTOR = "lockstep-collector:lockstep-collector"
+RUNS = f"{RUNS_NAMESPACE}:{RUNS_ACCOUNT}"
+COLLECTOR = f"{COLLECTOR_NAMESPACE}:{COLLECTOR_ACCOUNT}"
+WRITES = {"nodes": {"enabled": True, "dryRun": False}}
+DRY_RUN = {"nodes": {"enabled": True}}
 NODE = "/api/v1/nodes/hollow-0"
 POD = "/api/v1/namespaces/default/pods/any"
+OWN = f"/api/v1/namespaces/{NAMESPACE}"
+OF_RUNS = f"/api/v1/namespaces/{RUNS_NAMESPACE}"
 FORBIDDEN: tuple[tuple[str, str, Any], ...] = (
     ("PATCH", NODE, {"spec": {"unschedulable": True}}),
     ("PUT", NODE, {}),
@@ -28,76 +49,135 @@ FORBIDDEN: tuple[tuple[str, str, Any], ...] = (
     ("DELETE", POD, None),
     ("POST", f"{POD}/eviction", {}),
     ("GET", "/api/v1/pods", None),
-    ("GET", "/api/v1/namespaces/lockstep/secrets", None),
+    ("GET", f"{OWN}/secrets", None),
     ("GET", EVENTS, None),
-    ("DELETE", f"{LEASES}/lockstep-nodes", None),
+    ("POST", LEASES, {"metadata": {"name": "another"}}),
+    ("GET", f"{LEASES}/another", None),
+    ("PATCH", f"{LEASES}/another", {}),
+    ("DELETE", f"{LEASES}/{LEASE}", None),
     ("POST", f"{RBAC}/clusterrolebindings", {}),
+)
+BEYOND_A_DRY_RUN: tuple[tuple[str, str, Any], ...] = (
+    ("PATCH", f"{NODE}/status", {}),
+    ("GET", f"{LEASES}/{LEASE}", None),
+    ("PATCH", f"{LEASES}/{LEASE}", {}),
+    *FORBIDDEN,
+)
+BEYOND_RUNS: tuple[tuple[str, str, Any], ...] = (
+    ("POST", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", {"metadata": {"name": "mine"}}),
+    ("POST", f"{OWN}/services", {"metadata": {"name": "mine"}}),
+    ("GET", f"{OWN}/pods", None),
+    ("GET", f"{OWN}/secrets", None),
+    ("GET", OWN, None),
+    ("GET", "/api/v1/namespaces", None),
+    ("GET", f"{OF_RUNS}/secrets", None),
+    ("GET", f"{OF_RUNS}/pods/any", None),
+    ("POST", f"{OF_RUNS}/pods", {"metadata": {"name": "mine"}}),
+    ("GET", NODE, None),
+    ("PATCH", f"{NODE}/status", {}),
+    ("POST", f"{RBAC}/namespaces/{RUNS_NAMESPACE}/rolebindings", {}),
 )
 
 
 @pytest.fixture
-def api(cluster: ControlPlane) -> Iterator[Api]:
-    """The server, with the account's roles and nothing else of it."""
-    found = Api(cluster.url, cluster.tokens["admin"], cluster.kubeconfig(ACCOUNT))
-    found.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    made: list[str] = []
-    for namespace in dict.fromkeys(right.namespace for right in RIGHTS):
-        where = f"{RBAC}/namespaces/{namespace}/" if namespace else f"{RBAC}/cluster"
-        kind = "Role" if namespace else "ClusterRole"
-        role = {"metadata": {"name": "test-nodes"}, "rules": _rules(namespace)}
-        binding = {
-            "metadata": {"name": "test-nodes"},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "test-nodes"
-            },
-            "subjects": [
-                {"kind": "ServiceAccount", "name": NODES_ACCOUNT, "namespace": NAMESPACE}
-            ],
-        }  # fmt: skip
-        for name, body in (("roles", role), ("rolebindings", binding)):
-            status, answer = found.ask("POST", where + name, body)
-            assert status == 201, answer
-            made.append(f"{where}{name}/test-nodes")
-    yield found
-    for path in reversed(made):
-        found.ask("DELETE", path)
-    forget_lease(found)
+def api(cluster: ControlPlane) -> Api:
+    """The server, as the account that acts on nodes."""
+    return Api(cluster.url, cluster.tokens["admin"], cluster.kubeconfig(ACCOUNT))
 
 
-def _rules(namespace: str) -> list[dict[str, Any]]:
+@contextmanager
+def installed(api: Api, component: str, values: dict[str, Any]) -> Iterator[None]:
+    """Roles, their bindings and the lease of a part, as the chart has them, and nothing else."""
+    made = []
+    for namespace in (NAMESPACE, RUNS_NAMESPACE):
+        api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    try:
+        for each in objects(values):
+            if part(each) == component and _path(each):
+                status, answer = api.ask("POST", _path(each), each)
+                assert status == 201, answer
+                made.append(f"{_path(each)}/{each['metadata']['name']}")
+        yield
+    finally:
+        for path in reversed(made):
+            api.ask("DELETE", path)
+
+
+def _path(manifest: Manifest) -> str:
+    """Where it is created; empty = it has to do with no rights."""
+    group, kind = f"/apis/{manifest['apiVersion']}", manifest["kind"]
+    if group != RBAC and kind != "Lease":
+        return ""
+    namespace = manifest["metadata"].get("namespace")
+    return f"{group}/{f'namespaces/{namespace}/' if namespace else ''}{kind.lower()}s"
+
+
+def refused(api: Api, token: str, tried: tuple[tuple[str, str, Any], ...]) -> list[str]:
+    """What of it is answered 403."""
+    kinds = {"PATCH": MERGE}
     return [
-        {"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)}
-        for right in RIGHTS
-        if right.namespace == namespace
-    ]
+        f"{method} {path}"
+        for method, path, body in tried
+        if 403 == api.ask(
+            method, path, body,
+            STRATEGIC if path.endswith("/status") else kinds.get(method, "application/json"), token,
+        )[0]
+    ]  # fmt: skip
 
 
-def test_with_its_rights_every_call_succeeds(api: Api, cluster: ControlPlane) -> None:
-    mine = Cluster(api.kubeconfig)
-    scene = Scene(list(cluster.nodes), {"hollow-1": (XID,)})
-    acting = scene.acting(mine)
-    assert acting.cycle()
-    assert "" == acting.trouble
-    scene.now += 1000
-    assert acting.cycle()
-    scene.faults = {}
-    for _ in range(2):
+def names(tried: tuple[tuple[str, str, Any], ...]) -> list[str]:
+    return [f"{method} {path}" for method, path, _ in tried]
+
+
+def test_with_its_rights_every_call_succeeds_and_everything_else_is_forbidden(
+    api: Api, cluster: ControlPlane
+) -> None:
+    with installed(api, "nodes", WRITES):
+        mine = Cluster(api.kubeconfig)
+        scene = Scene(list(cluster.nodes), {"hollow-1": (XID,)})
+        acting = scene.acting(mine)
+        assert acting.cycle()
+        assert "" == acting.trouble
         scene.now += 1000
         assert acting.cycle()
-    acting.stop()
-    assert "hollow-1" == mine.node("hollow-1")["metadata"]["name"]
+        scene.faults = {}
+        for _ in range(2):
+            scene.now += 1000
+            assert acting.cycle()
+        acting.stop()
+        assert "hollow-1" == mine.node("hollow-1")["metadata"]["name"]
 
-    assert ["NodeDegraded", "NodeRecovered"] == [one[1] for one in events(api, "hollow-1")]
-    assert "True" == statuses(api, "hollow-1")["Healthy"]
+        found = events(api, "hollow-1")
+        assert ["NodeDegraded", "NodeRecovered"] == [one[1] for one in found]
+        assert "True" == statuses(api, "hollow-1")["Healthy"]
+        assert names(FORBIDDEN) == refused(api, cluster.tokens[ACCOUNT], FORBIDDEN)
 
 
-@pytest.mark.parametrize(("method", "path", "body"), FORBIDDEN)
-def test_everything_else_is_forbidden(
-    api: Api, cluster: ControlPlane, method: str, path: str, body: Any
+def test_a_dry_run_works_and_may_write_events_alone(api: Api, cluster: ControlPlane) -> None:
+    with installed(api, "nodes", DRY_RUN):
+        scene = Scene(list(cluster.nodes), {"hollow-2": (XID,)})
+        acting = scene.acting(Cluster(api.kubeconfig), dry_run=True)
+        assert acting.cycle()
+        assert "" == acting.trouble
+
+        [(_, _, message)] = events(api, "hollow-2")
+        assert message.startswith("[dry-run]")
+        assert names(BEYOND_A_DRY_RUN) == refused(api, cluster.tokens[ACCOUNT], BEYOND_A_DRY_RUN)
+
+
+def test_who_launches_runs_sees_what_a_preflight_judges_by_and_nothing_beyond_its_namespace(
+    api: Api, cluster: ControlPlane
 ) -> None:
-    kind = STRATEGIC if method == "PATCH" else "application/json"
-
-    assert 403 == api.ask(method, path, body, kind, cluster.tokens[ACCOUNT])[0]
+    with installed(api, "runs", {"runs": {"enabled": True}}):
+        mine = ApiCluster(cluster.kubeconfig(RUNS))
+        for kind in Kind:
+            facts = look(mine, Settings("image", kind=kind))
+            assert () == facts.denied
+            assert RUNS_NAMESPACE == (facts.namespace or {})["metadata"]["name"]
+            assert () == facts.quotas
+            assert len(cluster.nodes) <= len(facts.nodes or ())
+        mine.close()
+        assert names(BEYOND_RUNS) == refused(api, cluster.tokens[RUNS], BEYOND_RUNS)
 
 
 @pytest.mark.parametrize("path", ["/api/v1/nodes", "/api/v1/pods", NODE, EVENTS])

@@ -159,6 +159,20 @@ def test_a_folder_of_many_rings_is_capped(machine, rings, image):
     assert reasons(reading) == ["too_many"]
 
 
+def test_rings_of_killed_pods_do_not_push_out_living_ranks(machine, rings, image):
+    machine.process(100)
+    for pod in range(100):
+        dead = image(rank=0, run=f"old-{pod}", pid=9000, heartbeat_ns=round((900 + pod / 10) * 1e9))
+        machine.ring(dead, f"pod-{pod:03}")
+    machine.ring(image(rank=0), "pod-zy")
+    machine.ring(image(rank=1), "pod-zz")
+
+    reading = rings.read()
+
+    assert [0, 1] == [rank.key[1] for rank in reading.ranks if rank.up]
+    assert ["too_many"] == reasons(reading)
+
+
 def test_a_guard_stuck_odd_leaves_identity_and_heartbeat_but_no_counter(machine, rings, image):
     machine.process(100)
     machine.ring(image(guard=3))

@@ -1,6 +1,7 @@
 """`run --launcher kubernetes`: what is refused before it starts, and what is told at its end."""
 
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from lockstep import on_cluster
+from lockstep import cluster_options, on_cluster
 from lockstep.output import CommandError, Progress
 from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
 from workloads.launchers.kubernetes import cluster_run
+from workloads.launchers.kubernetes.cluster import RefusedError
 from workloads.launchers.kubernetes.settings import Kind, Settings
 from workloads.spec import Layout, RunSpec
 
@@ -20,7 +22,7 @@ RUN = "gpt-20260101T000000-abcd"
 NAME = RUN.lower()
 SPEC = RunSpec(RUN, "gpt", Layout(2, 1, 2), 20, 0, device="cuda", pace=False)
 SETTINGS = Settings("r/lockstep-workloads:1", "r/lockstep-watch:1")
-JOB = f"/apis/kubeflow.org/v2beta1/namespaces/lockstep/mpijobs/{NAME}"
+JOB = f"/apis/kubeflow.org/v2beta1/namespaces/lockstep-runs/mpijobs/{NAME}"
 WORDS = ("gpt", "--launcher", "kubernetes", "--image", "r/i:1")
 
 
@@ -35,7 +37,7 @@ class Ending(FakeCluster):
 
     def __init__(self, condition: str, log: str = "") -> None:
         super().__init__({
-            NAMESPACE: {"metadata": {"name": "lockstep"}},
+            NAMESPACE: {"metadata": {"name": "lockstep-runs"}},
             f"{NAMESPACE}/persistentvolumeclaims/lockstep-runs": claim(),
             "/apis/kubeflow.org/v2beta1": {"resources": [{"name": "mpijobs"}]},
             "/api/v1/nodes/a": node("a"), "/api/v1/nodes/b": node("b"),
@@ -57,12 +59,6 @@ class Ending(FakeCluster):
                     "ownerReferences": [{"uid": made["metadata"]["uid"]}], "uid": pod,
                 }}  # fmt: skip
         return made
-
-    def read(self, path: str, **query: str) -> dict[str, Any]:
-        found = super().read(path, **query)
-        if path.endswith("/pods"):
-            found["items"] = [each for each in found["items"] if "status" in each]
-        return found
 
 
 def put(cluster: FakeCluster, out: Path, settings: Settings = SETTINGS) -> on_cluster.Answer:
@@ -95,11 +91,11 @@ def test_a_failed_run_tells_what_its_launcher_said(tmp_path: Path) -> None:
 
 def test_what_cannot_be_deleted_is_told_with_the_command_that_does(tmp_path: Path) -> None:
     cluster = Ending("Succeeded")
-    cluster.delete = lambda path: None  # type: ignore[method-assign]
+    cluster.delete = lambda path, uid="": None  # type: ignore[method-assign]
     told = put(cluster, tmp_path / "o")
 
     assert 70 == told.code
-    assert f"kubectl -n lockstep delete mpijobs.kubeflow.org {NAME}" in told.failure
+    assert f"kubectl -n lockstep-runs delete mpijobs.kubeflow.org {NAME}" in told.failure
 
 
 def test_an_interrupt_deletes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,10 +104,21 @@ def test_an_interrupt_deletes_and_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 
     cluster = Ending("Succeeded")
     monkeypatch.setattr(cluster_run.ClusterRun, "wait", interrupt)
-    monkeypatch.setattr(on_cluster.signal, "signal", lambda *_: None)
     told = put(cluster, tmp_path / "o")
 
     assert (130, "interrupted", "") == (told.code, told.tree["ending"], told.tree["reason"])
+    assert cluster.before == set(cluster.objects)
+
+
+def test_whatever_goes_wrong_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise AttributeError("an import that Ctrl-C broke")
+
+    cluster = Ending("Succeeded")
+    monkeypatch.setattr(cluster_run.ClusterRun, "wait", broken)
+    with pytest.raises(AttributeError):
+        put(cluster, tmp_path / "o")
+
     assert cluster.before == set(cluster.objects)
 
 
@@ -141,13 +148,131 @@ def test_what_can_never_be_scheduled_creates_nothing(tmp_path: Path) -> None:
     assert JOB not in cluster.objects
 
 
+def test_a_name_that_is_taken_is_told_and_the_first_run_stays(tmp_path: Path) -> None:
+    cluster = Ending("Succeeded")
+    cluster.objects[JOB] = {"metadata": {"name": NAME, "uid": "another"}}
+    with pytest.raises(CommandError) as told:
+        put(cluster, tmp_path / "o")
+
+    assert 64 == told.value.code
+    assert (
+        f"a run of that name is already there: MPIJob {NAME} in namespace lockstep-runs; choose"
+        f" another --run-id, or end it: kubectl -n lockstep-runs delete mpijobs.kubeflow.org {NAME}"
+    ) == str(told.value)
+    assert JOB in cluster.objects
+
+
+def test_a_run_that_is_refused_when_created_tells_nobody_to_delete_something(
+    tmp_path: Path,
+) -> None:
+    cluster = Ending("Succeeded")
+    cluster.create = refused(cluster.create)  # type: ignore[method-assign]
+    with pytest.raises(CommandError, match="not valid") as told:
+        put(cluster, tmp_path / "o")
+
+    assert "kubectl" not in str(told.value)
+
+
+def refused(create: Any) -> Any:
+    def other(path: str, manifest: Any) -> Any:
+        if manifest["kind"] == "MPIJob":
+            raise RefusedError(422, "not valid")
+        return create(path, manifest)
+
+    return other
+
+
+def test_an_interrupt_while_it_is_created_is_heeded_when_it_is_there(tmp_path: Path) -> None:
+    cluster = Ending("Succeeded")
+    create = cluster.create
+
+    def interrupted(path: str, manifest: Any) -> Any:
+        if manifest["kind"] == "MPIJob":
+            signal.raise_signal(signal.SIGTERM)
+        return create(path, manifest)
+
+    cluster.create = interrupted  # type: ignore[method-assign]
+    told = put(cluster, tmp_path / "o")
+
+    assert 130 == told.code
+    assert f"POST {JOB.rpartition('/')[0]}" in cluster.asked
+    assert cluster.before == set(cluster.objects)
+
+
+def test_an_account_that_may_see_little_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Ending("Succeeded")
+    read = cluster.read
+
+    def forbids(path: str, **query: str) -> Any:
+        if path in (NAMESPACE, "/api/v1/nodes") or path.endswith("/resourcequotas"):
+            raise RefusedError(403, "forbidden")
+        return read(path, **query)
+
+    cluster.read = forbids  # type: ignore[method-assign]
+    told = put(cluster, tmp_path / "o")
+
+    assert 0 == told.code
+    said = "for this account may not list nodes (whether there is room), list resourcequotas"
+    assert said in capsys.readouterr().err
+
+
 def test_the_chain_launches_the_run_from_inside_with_all_that_was_asked() -> None:
-    chain = replace(SETTINGS, chain=True, kind=Kind.JOB, namespace="team", claim="mine")
+    chain = replace(
+        SETTINGS, chain=True, kind=Kind.JOB, namespace="team", claim="mine", host_rings=False,
+        submission="m4rk",
+    )  # fmt: skip
     words = " ".join(on_cluster.command(SPEC, chain))
 
     assert "--launcher kubernetes" in words
+    assert "--rings pod --submission m4rk" in words
     assert "--namespace team --kind job --claim mine" in words
     assert f"--out /runs/{RUN}.launch --run-id {RUN}" in words
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("r.example:5000/a/lockstep-workloads:1", "r.example:5000/a/lockstep-watch:1"),
+        ("lockstep-workloads", "lockstep-watch"),
+        ("lockstep-workloads-2/lockstep-workloads:1", "lockstep-workloads-2/lockstep-watch:1"),
+    ],
+)  # fmt: skip
+def test_the_analyzers_image_is_that_beside_the_ranks(image: str, expected: str) -> None:
+    assert expected == cluster_options.analyzer_beside(image)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        f"r/lockstep-workloads@sha256:{'0' * 64}", f"r/lockstep-workloads:1@sha256:{'0' * 64}",
+        "r/trainer:1", "r/lockstep-workloads-mine:1", "lockstep-workloads/other",
+    ],
+)  # fmt: skip
+def test_an_analyzers_image_that_cannot_be_told_is_asked_for(image: str) -> None:
+    with pytest.raises(CommandError, match="give --analyzer-image REGISTRY/lockstep-watch:TAG"):
+        options(image=image)
+    given = options(image=image, analyzer_image="r/mine:2")
+
+    assert "r/mine:2" == given.analyzer_image
+
+
+def options(launcher: str = "argo", **given: Any) -> Settings:
+    usual: dict[str, Any] = {
+        "analyzer_image": None, "namespace": "n", "kind": "mpijob", "claim": "c", "rings": "node",
+        "timeout": 60.0, "start_timeout": 60.0, "submission": None,
+    }  # fmt: skip
+    return cluster_options.settings(launcher, **{**usual, **given})
+
+
+def test_every_launch_has_a_mark_of_its_own_and_a_step_that_of_its_chain() -> None:
+    one, two = (options("kubernetes", image="r/i:1") for _ in range(2))
+    step = options("kubernetes", image="r/i:1", submission=one.submission, rings="pod")
+
+    assert one.submission != two.submission
+    assert (one.submission, True, False) == (step.submission, step.step, step.host_rings)
+    assert (False, True) == (one.step, one.host_rings)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +286,12 @@ def test_the_chain_launches_the_run_from_inside_with_all_that_was_asked() -> Non
         ((*WORDS[:-1], "a b"), 64, "is no image"),
         ((*WORDS, "--kind", "mpijobs"), 64, "did you mean mpijob?"),
         (("gpt", "--launcher", "argo", "--image", "i", "--kind", "job"), 64, "leave --kind job"),
+        ((*WORDS, "--analyzer-image", "a"), 64, "--analyzer-image is for --launcher argo"),
+        ((*WORDS, "--analyzer-image", "a b"), 64, "--analyzer-image 'a b' is no image"),
+        (("gpt", "--launcher", "argo", "--image", "i"), 64, "give --analyzer-image REGISTRY"),
+        ((*WORDS, "--rings", "pods"), 64, "did you mean pod?"),
+        (("gpt", "--rings", "pod"), 64, "--rings is for --launcher kubernetes or argo"),
+        ((*WORDS, "--submission", "a b"), 64, "is no mark"),
         ((*WORDS, "--timeout", "0"), 64, "--timeout 0 must be at least 1 second"),
         ((*WORDS, "--run-id", "../x"), 64, "is no run id"),
         ((*WORDS, "--job", "f"), 64, "--job starts nothing"),

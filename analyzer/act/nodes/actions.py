@@ -58,7 +58,7 @@ class Decision:
     Attributes:
         actions: At most one Write, and one Taint or Release, a node.
         state: For the next decision.
-        held: Why nothing is done; empty = something may be.
+        held: Why no finding is written, at most that silent nodes are Unknown; empty = it may be.
         skipped: Node -> why it is not quarantined although it should be.
     """
 

@@ -12,6 +12,7 @@ from analyzer.act.nodes.bodies import events, status_patch
 from analyzer.act.nodes.errors import (
     ConflictError,
     GoneError,
+    LacksRightError,
     RefusedError,
     UnreachableError,
 )
@@ -56,11 +57,16 @@ def carried_out(
         now: Unix seconds.
         pause: Called with the number of the try after a conflict.
         selected: As `view.may_be_touched`.
+
+    Raises:
+        LacksRightError: The account may not: the other nodes need not be tried.
     """
     try:
         for body in events(write, now, dry_run=False):
             cluster.create_event(body)
         return _patched(cluster, write, pause, selected=selected)
+    except LacksRightError:
+        raise
     except RefusedError as error:
         return Result.REFUSED, str(error)
     except GoneError:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from analyzer.act.nodes.actions import Write
 from analyzer.act.nodes.memory import is_heard
@@ -13,6 +14,12 @@ MAX_MESSAGE = 1024
 MAX_VALUE = 160
 MAX_FAULTS = 64
 """Written on a node: an annotation has 256 KiB at most, and nobody reads more."""
+OLDER, MANY = "OlderThanReset", "TooManyFaults"
+UNTOLD = {
+    OLDER: "what was open before the breaker was reset is not written, but it is not over either",
+    MANY: "more is open than is written",
+}
+"""Why a fault that is open is not written, for people: its family is Unknown, never healthy."""
 
 
 def write(node: Node, told: Told, state: State, now: float, settings: Settings) -> Write | None:
@@ -24,21 +31,54 @@ def write(node: Node, told: Told, state: State, now: float, settings: Settings) 
         if now - state.gone.get((node.uid, fault), now) >= settings.settle
     }
     room = max(0, MAX_FAULTS - len(node.faults) + len(ended))
+    new = [one for one in told.faults.get(node.name, ()) if one.id not in node.faults]
+    since = {one.id: state.first[node.uid, one.id] for one in new}
     begun = {
-        fault.id: Known(state.first[node.uid, fault.id], fault.cause, fault.run, value(fault))
-        for fault in told.faults.get(node.name, ())
-        if fault.id not in node.faults and state.first[node.uid, fault.id] >= state.breaker.at
+        one.id: Known(since[one.id], one.cause, one.run, value(one))
+        for one in new
+        if since[one.id] >= state.breaker.at
     }
     begun = dict(sorted(begun.items())[:room])
+    untold = {
+        FAMILY.get(one.cause, Family.STRAGGLER): OLDER if since[one.id] < state.breaker.at else MANY
+        for one in new
+        if one.id not in begun
+    }
     faults = {name: one for name, one in node.faults.items() if name not in ended} | begun
-    settled = now - state.heard.get(node.uid, now) >= settings.settle
-    wanted = _wanted(node, faults.values(), heard=heard, settled=settled)
+    look = _Look(
+        heard=heard,
+        settled=now - state.heard.get(node.uid, now) >= settings.settle,
+        calm=now - state.calm.get(node.uid, now) >= settings.settle,
+        untold=untold,
+    )
+    wanted = _wanted(node, faults.values(), look)
     conditions = {name: _dated(node, name, what, now) for name, what in wanted.items()}
-    made = Write(node, conditions, faults, begun, ended)
-    oldest = min((one.beat for one in node.conditions.values()), default=0.0)
+    return _worth(Write(node, conditions, faults, begun, ended), now, settings)
+
+
+def silence(node: Node, state: State, now: float, settings: Settings) -> Write | None:
+    """The patch of a node while too few are heard to tell a finding: Unknown, and nothing else.
+
+    It must be silent for a while: one page that says nothing about a node proves nothing. What is
+    degraded stays so, since silence ends no fault.
+    """
+    if now - state.silent.get(node.uid, now) < settings.fresh:
+        return None
+    look = _Look(heard=False, settled=False, calm=False, untold={})
+    conditions = {
+        name: _dated(node, name, what, now)
+        for name, what in _wanted(node, node.faults.values(), look).items()
+        if what[0] is Status.UNKNOWN
+    }
+    return _worth(Write(node, conditions, node.faults), now, settings)
+
+
+def _worth(made: Write, now: float, settings: Settings) -> Write | None:
+    """It, where it says something new or its heartbeat is due."""
+    before = made.node.conditions
+    oldest = min((before[name].beat for name in made.conditions if name in before), default=now)
     changed = made.tells or any(
-        name not in node.conditions or node.conditions[name].status != one.status
-        for name, one in conditions.items()
+        _said(before.get(name)) != _said(one) for name, one in made.conditions.items()
     )
     return made if changed or not 0 <= now - oldest < settings.beat else None
 
@@ -58,31 +98,47 @@ Words = tuple[Status, str, str]
 """Status, reason, message."""
 
 
-def _wanted(
-    node: Node, faults: Iterable[Known], *, heard: bool, settled: bool
-) -> Mapping[str, Words]:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What is known of a node beside its faults.
+
+    Attributes:
+        heard: Whether its collector was scraped lately.
+        settled: Whether that is so for long enough.
+        calm: Whether besides nothing was told about it for as long.
+        untold: Family -> why a fault that is open is not written.
+    """
+
+    heard: bool
+    settled: bool
+    calm: bool
+    untold: Mapping[Family, str]
+
+
+def _wanted(node: Node, faults: Iterable[Known], look: _Look) -> Mapping[str, Words]:
     by_family: dict[Family, list[Known]] = {}
     for known in faults:
         by_family.setdefault(FAMILY.get(known.cause, Family.STRAGGLER), []).append(known)
     found = {
-        family.value: _of_family(
-            by_family.get(family, []), node.conditions.get(family), heard, settled
-        )
-        for family in Family
+        family.value: _of_family(family, by_family.get(family, []), node, look) for family in Family
     }
     return {HEALTHY: _summary(found), **found}
 
 
-def _of_family(
-    faults: list[Known], now: Condition | None, heard: bool, settled: bool
-) -> Words:  # fmt: skip
+def _of_family(family: Family, faults: list[Known], node: Node, look: _Look) -> Words:
+    now = node.conditions.get(family)
     if faults:
         causes = "".join(_camel(cause) for cause in sorted({one.cause for one in faults}))
         return Status.TRUE, causes, "; ".join(sorted({one.value for one in faults}))[:MAX_MESSAGE]
-    if not heard:
+    untold = look.untold.get(family)
+    if untold is None and now is not None and now.reason == OLDER and not look.calm:
+        untold = OLDER  # a watch that lost its state tells the same again in ten minutes
+    if untold is not None:
+        return Status.UNKNOWN, untold, UNTOLD[untold]
+    if not look.heard:
         return Status.UNKNOWN, "NotHeard", "its collector was not scraped lately"
     known = now is not None and now.status is not Status.UNKNOWN
-    if known or settled:
+    if known or look.settled:
         return Status.FALSE, "NothingFound", "no open finding"
     return Status.UNKNOWN, "NotLongEnough", "it is not heard for long enough to be called healthy"
 
@@ -102,6 +158,10 @@ def _dated(node: Node, name: str, what: Words, now: float) -> Condition:
     before = node.conditions.get(name)
     since = before.since if before is not None and before.status is what[0] else now
     return Condition(*what, since=since, beat=now)
+
+
+def _said(one: Condition | None) -> tuple[Status, str] | None:
+    return None if one is None else (one.status, one.reason)
 
 
 def _camel(word: str) -> str:

@@ -1,8 +1,8 @@
 """What to do to which node: a pure function, which is what property tests drive.
 
-It fails closed. While a human pauses it, the page of watch is old, too few nodes are heard or the
-breaker is open, nothing is written at all, heartbeats included: who reads an old heartbeat knows
-that nobody looks.
+It fails closed. While a human pauses it, the page of watch is old or the breaker is open, nothing
+is written at all, heartbeats included: who reads an old heartbeat knows that nobody looks. While
+too few nodes are heard, those that are silent become Unknown, and nothing else is written.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,12 @@ def decide(
         return Decision((), state, settings.paused)
     if not nodes:
         return Decision((), state, "no node may be touched")
-    if heard < settings.coverage * len(nodes):
-        return Decision((), state, f"only {heard} of {len(nodes)} nodes are heard")
+    if state.breaker.open:
+        return _open(state)
+    if heard < max(1, min(settings.coverage * len(nodes), len(nodes) - 1)):
+        silent = (conditions.silence(node, state, now, settings) for node in nodes)
+        unknown = tuple(one for one in silent if one is not None)
+        return Decision(unknown, state, f"only {heard} of {len(nodes)} nodes are heard")
     state = replace(state, breaker=breaker.after(nodes, told, state, now, settings))
     if state.breaker.open:
         return _open(state)

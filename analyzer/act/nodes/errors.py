@@ -17,6 +17,10 @@ class RefusedError(ApiError):
     """Not allowed, or wrong: trying again changes nothing."""
 
 
+class LacksRightError(RefusedError):
+    """The account may not: other objects of the kind would most likely be refused as well."""
+
+
 class ConflictError(ApiError):
     """The object has changed since it was read, or exists already."""
 

@@ -14,6 +14,7 @@ from analyzer.act.nodes.errors import (
     ApiError,
     ConflictError,
     GoneError,
+    LacksRightError,
     RefusedError,
     SetupError,
     UnreachableError,
@@ -31,6 +32,8 @@ STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 """Of an object: a DNS subdomain. The server decodes slashes in names, so others are not asked."""
+_OF_RBAC = re.compile(r'User ".*" cannot \w+ resource "')
+"""What the authorizer says; admission, a quota or a webhook, answers 403 in other words."""
 Json = dict[str, Any]
 
 
@@ -125,6 +128,19 @@ class Cluster:
         path = LEASES + "/{name}"
         return self._ask("PATCH", path, body=body, kind=MERGE, namespace=namespace, name=name)
 
+    def delete_lease(self, namespace: str, name: str, version: str) -> None:
+        """Delete a lease, if it is still of that version; one that is gone is gone.
+
+        Raises:
+            ApiError: It is still there; ConflictError = somebody wrote it meanwhile.
+        """
+        body = {"kind": "DeleteOptions", "apiVersion": "v1",
+                "preconditions": {"resourceVersion": version}}  # fmt: skip
+        try:
+            self._ask("DELETE", LEASES + "/{name}", body=body, namespace=namespace, name=name)
+        except GoneError:
+            return
+
     def _ask(
         self, method: str, path: str, query: list[tuple[str, str]] | None = None,
         body: Json | None = None, kind: str = "application/json", **names: str,
@@ -178,9 +194,9 @@ def _error(status: int, content: bytes, what: str) -> ApiError:
     if status == 409:
         return ConflictError(sentence)
     if status == 401:
-        return RefusedError(f"{sentence}; the token is wrong or too old")
-    if status == 403:
-        return RefusedError(f"{sentence}; the account lacks that right")
+        return LacksRightError(f"{sentence}; the token is wrong or too old")
+    if status == 403 and _OF_RBAC.search(str(said)):
+        return LacksRightError(f"{sentence}; the account lacks that right")
     if status == 429 or status >= 500:
         return UnreachableError(sentence)
     return RefusedError(sentence)

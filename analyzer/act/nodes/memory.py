@@ -13,7 +13,7 @@ def remembered(
 
     What is absent counts only while its node is heard: silence ends no fault and proves no health.
     """
-    first, gone, heard, calm = {}, {}, {}, {}
+    first, gone, heard, calm, silent = {}, {}, {}, {}, {}
     for node in nodes:
         open_now = {fault.id for fault in told.faults.get(node.name, ())}
         for fault in open_now:
@@ -21,18 +21,19 @@ def remembered(
             written = node.faults.get(fault)
             first[key] = written.since if written else state.first.get(key, now)
         if not is_heard(node, told, settings):
+            silent[node.uid] = state.silent.get(node.uid, now)
             continue
         heard[node.uid] = state.heard.get(node.uid, now)
         for fault in node.faults.keys() - open_now:
             gone[node.uid, fault] = state.gone.get((node.uid, fault), now)
         if not open_now:
             calm[node.uid] = state.calm.get(node.uid, now)
-    return replace(state, first=first, gone=gone, heard=heard, calm=calm)
+    return replace(state, first=first, gone=gone, heard=heard, calm=calm, silent=silent)
 
 
 def blind(state: State) -> State:
     """The state after a look that told nothing: what is absent is timed anew."""
-    return replace(state, gone={}, heard={}, calm={})
+    return replace(state, gone={}, heard={}, calm={}, silent={})
 
 
 def is_heard(node: Node, told: Told, settings: Settings) -> bool:

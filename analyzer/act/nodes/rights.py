@@ -5,7 +5,7 @@ The chart's roles equal these rows, and tests make every call with them and noth
 
 from dataclasses import dataclass
 
-from collector.contract.kubernetes import NAMESPACE
+from collector.contract.kubernetes import LEASE, NAMESPACE
 
 EVENT_NAMESPACE = "default"
 """Where core/v1 events about nodes lie, as those of the kubelet do (reference 6.3)."""
@@ -20,12 +20,14 @@ class Right:
         group: Of the API; empty = core.
         resource: With its subresource.
         verbs: In the order of RBAC's own documentation.
+        names: Of the only objects (resourceNames); empty = any.
     """
 
     namespace: str
     group: str
     resource: str
     verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
 
 RIGHTS: tuple[Right, ...] = (
@@ -33,6 +35,12 @@ RIGHTS: tuple[Right, ...] = (
     # Conditions and our annotation in one patch; what is under spec stays as it is.
     Right("", "", "nodes/status", ("patch",)),
     Right(EVENT_NAMESPACE, "", "events", ("create",)),
-    Right(NAMESPACE, "coordination.k8s.io", "leases", ("get", "create", "patch")),
+    # RBAC cannot limit `create` by name, so the chart brings the lease, and nobody may make others.
+    # Where there is none it is created all the same, by an account that may.
+    Right(NAMESPACE, "coordination.k8s.io", "leases", ("get", "patch"), (LEASE,)),
 )
-"""Of modes observe and annotate; observe needs the first row alone."""
+"""Of mode annotate; `lockstep nodes --remove` needs the rows of nodes, and `get` of the lease."""
+OBSERVE = RIGHTS[:1]
+"""Of mode observe, which reads alone."""
+DRY_RUN = (RIGHTS[0], RIGHTS[2])
+"""Of mode annotate with --dry-run: nodes and events; it holds no lease."""

@@ -164,6 +164,7 @@ class State:
             heard.
         heard: Node uid -> since when it is heard without a break.
         calm: The same, with nothing told about it.
+        silent: Node uid -> since when it is not heard.
         wanted: Node uid -> when it was decided that it should be quarantined.
     """
 
@@ -172,6 +173,7 @@ class State:
     gone: Mapping[tuple[str, str], float] = field(default_factory=dict)
     heard: Mapping[str, float] = field(default_factory=dict)
     calm: Mapping[str, float] = field(default_factory=dict)
+    silent: Mapping[str, float] = field(default_factory=dict)
     wanted: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -190,7 +192,7 @@ class Settings:
         settle: Seconds without a finding until a node is healthy again. A choice of ours: a watch
             that lost its state needs its window, ten minutes, to be sure of a finding again.
         beat: Seconds between two writes of a condition that did not change; at most 300.
-        coverage: Least share of the nodes that is heard.
+        coverage: Least share of the nodes that is heard; of two or more, one may always be silent.
         share, cap: Of the nodes that may be away at once, and at most so many.
         new, new_seconds: Quarantines at most in so many seconds.
         storm: Share of the nodes newly to be quarantined in `new_seconds` that opens the breaker.

@@ -21,7 +21,7 @@ BREAKER_OPEN = Metric(
 )  # fmt: skip
 REMEDIATION_HELD = Metric(
     "lockstep_remediation_held", _G, (),
-    "1 while nothing is written, for whatever reason: paused, watch old or away, too few nodes"
+    "1 while no finding is written, for whatever reason: paused, watch old or away, too few nodes"
     " heard, breaker open, another process leads, or the API away.",
 )  # fmt: skip
 REMEDIATION_WRITES = Metric(

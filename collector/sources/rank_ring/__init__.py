@@ -14,6 +14,7 @@ from collector.contract.metrics import RANK_GONE_SECONDS
 from collector.files import find, opened
 from collector.reading import Rejected, SourceError
 from collector.sources.rank_ring.header import AHEAD_NS, Header, check_size, read_header
+from collector.sources.rank_ring.newest import Newest
 from collector.sources.rank_ring.records import Records, read_records
 from collector.sources.rank_ring.writers import Writers
 
@@ -69,6 +70,7 @@ class RankRings:
         self._proc = proc
         self._clock = clock
         self._writers = Writers(proc, clock)
+        self._newest = Newest(clock)
         self._known: dict[RankKey, Rank] = {}
         self._gone_since: dict[RankKey, float] = {}
 
@@ -79,7 +81,7 @@ class RankRings:
     def read(self) -> RingReading:
         """Read every ring's header and ask the process table who still lives."""
         now = self._clock.monotonic()
-        ranks, rejected = scan(self._dir, self._proc, self._clock, self._writers)
+        ranks, rejected = scan(self._dir, self._proc, self._clock, self._writers, self._newest)
         found = {rank.key: rank for rank in ranks}
         for key, rank in self._known.items():
             # A file that vanished or broke says nothing; the process table still may.
@@ -110,20 +112,32 @@ class RankRings:
 
 
 def scan(
-    folder: Path, proc: Path, clock: Clock, writers: Writers | None = None
+    folder: Path,
+    proc: Path,
+    clock: Clock,
+    writers: Writers | None = None,
+    newest: Newest | None = None,
 ) -> tuple[list[Rank], list[Rejected]]:
     """Every rank that has a readable ring in the folder or one level below, and what was refused.
 
-    Two rings of one rank (a restart in another pod) give one rank, the one started last. Who scans
-    again and again keeps its `writers`.
+    Two rings of one rank (a restart in another pod) give one rank, the one started last. Of more
+    than MAX_RINGS those of living ranks are read first. Who scans again and again keeps its
+    `writers` and its `newest`.
     """
     paths, rejected = find(folder, "rank-", ring.FILE_SUFFIX)
     if len(paths) > MAX_RINGS:
         rejected.append(
-            Rejected("too_many", f"{len(paths)} rings in {folder}; {MAX_RINGS} are read")
+            Rejected(
+                "too_many",
+                f"{len(paths)} rings in {folder}; {MAX_RINGS} are read, of living ranks first",
+            )
         )
+    newest = newest or Newest(clock)
+    chosen = newest.of(paths, MAX_RINGS)
+    whole = list(_ranks(chosen, writers or Writers(proc, clock), clock, rejected))
+    newest.lived(rank.path for rank in whole if rank.up)
     ranks: dict[RankKey, Rank] = {}
-    for rank in _ranks(paths[:MAX_RINGS], writers or Writers(proc, clock), clock, rejected):
+    for rank in whole:
         other = ranks.get(rank.key)
         if other is None or _started(other) < _started(rank):
             ranks[rank.key] = rank

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from collector.clock import Clock
 from collector.sources.rank_ring import Rank, scan
+from collector.sources.rank_ring.newest import Newest
 from collector.sources.rank_ring.writers import Writers
 
 FRESH_SECONDS = 0.5
@@ -15,7 +16,7 @@ class LivingRanks:
     """Ranks whose processes live, as of the last half second."""
 
     def __init__(self, lockstep_dir: Path, proc: Path, clock: Clock) -> None:
-        self._place = (lockstep_dir, proc, clock, Writers(proc, clock))
+        self._place = (lockstep_dir, proc, clock, Writers(proc, clock), Newest(clock))
         self._clock = clock
         self._lock = threading.Lock()
         self._scanned: float | None = None

@@ -99,6 +99,26 @@ resources:
     storage: {{ .size }}
 {{- end }}
 
+{{/* For metadata of what holds findings or archives. */}}
+{{- define "lockstep.keep" -}}
+{{- if .keep }}
+annotations: {helm.sh/resource-policy: keep}
+{{- end }}
+{{- end }}
+
+{{/* Empty = Prometheus's own, which is at most the interval. */}}
+{{- define "lockstep.scrapeTimeout" -}}
+{{- with .Values.monitoring.scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Of a duration, as 15s. */}}
+{{- define "lockstep.milliseconds" -}}
+{{- $number := regexFind "^[0-9]+" . | int -}}
+{{- mul $number (get (dict "ms" 1 "s" 1000 "m" 60000) (regexFind "[a-z]+$" .)) -}}
+{{- end }}
+
 {{/* Everything that runs in the namespace `monitoring`. */}}
 {{- define "lockstep.fromMonitoring" -}}
 - namespaceSelector:
@@ -109,4 +129,11 @@ resources:
 {{- with .Values.collector.dcgmExporter -}}
 {{ .url | default (printf "http://lockstep-dcgm-exporter.%s.svc:%v/metrics" .namespace .port) }}
 {{- end }}
+{{- end }}
+
+{{/* The port of that address: what a NetworkPolicy opens. */}}
+{{- define "lockstep.dcgmPort" -}}
+{{- $url := include "lockstep.dcgmUrl" . -}}
+{{- $port := regexFind ":[0-9]+(/|$)" (regexReplaceAll "^https?://" $url "") | trimSuffix "/" | trimPrefix ":" -}}
+{{ $port | default (hasPrefix "https:" $url | ternary "443" "80") }}
 {{- end }}

@@ -16,8 +16,8 @@ OPERATOR = ("alertmanagerconfig.yaml", "podmonitors.yaml", "rules.yaml")
 """Templates whose objects need the Prometheus operator."""
 HEAD = "# Generated from deploy/chart by `python -m tests.deploy.chart`; do not edit it.\n"
 RELEASED = {"apiVersion": "v1", "kind": "Namespace", "metadata": {
-    "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/warn": "restricted"}}}  # fmt: skip
-"""It warns and does not enforce: runs are launched there too, and their rings lie on the node."""
+    "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}  # fmt: skip
+"""Of all parts but the collector."""
 
 
 def files() -> dict[str, str]:

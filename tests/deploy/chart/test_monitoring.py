@@ -80,6 +80,19 @@ def test_no_label_of_a_page_is_renamed(name: str):
     assert CONTROLLER_LABELS == set(dropped["regex"].split("|"))
 
 
+@pytest.mark.parametrize(("told", "timeout"), [
+    ({}, None), ({"interval": "5s"}, None), ({"interval": "1m", "scrapeTimeout": "60s"}, "60s"),
+])  # fmt: skip
+def test_a_scrape_is_never_given_longer_than_the_interval(told, timeout):
+    # Without one Prometheus takes its own, and cuts it to the interval.
+    for monitor in monitors({"monitoring": told}).values():
+        [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+        assert timeout == endpoint.get("scrapeTimeout")
+    [config] = render({"monitoring": {"operator": False, **told}})["rules.yaml"]
+    for job in yaml.safe_load(config["data"]["scrape.yml"])["scrape_configs"]:
+        assert timeout == job.get("scrape_timeout")
+
+
 def test_prometheus_selects_by_the_labels_that_it_is_told():
     values = {"monitoring": {"labels": {"prometheus": "main"}}}
     for template in ("podmonitors.yaml", "rules.yaml"):

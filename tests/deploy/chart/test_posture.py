@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from collector.contract import kubernetes as names
-from lockstep.cluster_options import DEFAULT_CLAIM
+from lockstep.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
 from tests.deploy.chart.chart import key, objects, part, pods, render, values_files
 from tests.deploy.chart.pod_security import violations
 from workloads.launchers.kubernetes.pod import RINGS_FOLDER
@@ -37,8 +37,9 @@ def test_what_does_not_fit_is_alone_in_a_namespace_that_says_so(name: str):
     for each, _ in pods(manifests):
         assert homes[each["metadata"]["namespace"]] == (part(each) in PRIVILEGED)
     for space in spaces.values():
-        assert "privileged" == space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
-        assert homes[space["metadata"]["name"]]
+        if part(space) != "runs":  # where no pod of the chart is
+            assert "privileged" == space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+            assert homes[space["metadata"]["name"]]
 
 
 def test_the_collector_lacks_of_the_profile_nothing_but_its_two_folders_of_the_node():
@@ -103,6 +104,13 @@ def test_gpus_are_seen_without_one_being_consumed():
     assert "nvidia.com/gpu" not in str(container["resources"])
 
 
+def test_where_nvidias_runtime_is_the_nodes_default_no_class_is_named():
+    spec = collector({"nvml": {"enabled": True, "runtimeClassName": ""}})
+
+    assert "runtimeClassName" not in spec
+    assert "NVIDIA_VISIBLE_DEVICES" in str(spec["containers"])
+
+
 def test_a_dcgm_exporter_answers_for_its_own_node_only():
     rendered = render({"collector": {"dcgmExporter": {"enabled": True}}})
     [service] = rendered["collector-dcgm-service.yaml"]
@@ -141,12 +149,13 @@ def test_every_container_has_bounded_memory_and_a_root_that_nobody_writes(name: 
 def test_names_are_those_that_the_code_knows():
     manifests = objects(MATRIX["everything"])
     accounts = {key(each)[1:] for each in manifests if each["kind"] == "ServiceAccount"}
-    claims = {each["metadata"]["name"] for each in manifests if each["kind"].endswith("Claim")}
+    claims = {key(each)[1:] for each in manifests if each["kind"].endswith("Claim")}
 
     assert {(names.NAMESPACE, one) for one in (names.WATCH_ACCOUNT, names.DASHBOARD_ACCOUNT,
-            names.RUNS_ACCOUNT, names.NODES_ACCOUNT)} | {
+            names.NODES_ACCOUNT)} | {
+        (names.RUNS_NAMESPACE, names.RUNS_ACCOUNT),
         (names.COLLECTOR_NAMESPACE, names.COLLECTOR_ACCOUNT)} == accounts  # fmt: skip
-    assert DEFAULT_CLAIM in claims
+    assert (DEFAULT_NAMESPACE, DEFAULT_CLAIM) in claims
 
 
 def test_rings_of_launched_runs_are_where_the_collector_looks():
@@ -170,6 +179,19 @@ def test_a_network_policy_opens_the_page_of_each_part_and_no_other_port():
         "lockstep-collector": {9410}, "lockstep-watch": {9411},
         "lockstep-dashboard": set(), "lockstep-nodes": {9412},
     } == ports  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "port"), [
+    ({}, 9400), ({"port": 9500}, 9500),
+    ({"url": "http://$(HOST_IP):9500/metrics"}, 9500), ({"url": "http://exporter:9500"}, 9500),
+    ({"url": "http://exporter/metrics"}, 80), ({"url": "https://exporter/metrics"}, 443),
+])  # fmt: skip
+def test_collectors_may_reach_the_dcgm_exporter_that_they_are_told_of(told, port: int):
+    values = {"collector": {"dcgmExporter": {"enabled": True, **told}}}
+    policy = render(values)["networkpolicies.yaml"][0]
+    [rule] = policy["spec"]["egress"]
+
+    assert [53, 53, 28028, port] == [one["port"] for one in rule["ports"]]
 
 
 def test_a_rule_of_a_network_policy_always_says_who():

@@ -145,5 +145,18 @@ def test_it_restarts_with_other_values_and_is_privileged_in_the_namespace_that_a
     assert pods("1")["spec"]["containers"][0]["securityContext"]["privileged"]
 
 
+def test_tainted_nodes_are_tuned_too_unless_somebody_says_otherwise():
+    def tolerations(**more: object):
+        values = {"enabled": True, "sysctls": {"vm.swappiness": "1"}, **more}
+        _, daemons = render({"nodeTuning": values})["tuning-daemonset.yaml"]
+        return daemons["spec"]["template"]["spec"].get("tolerations")
+
+    assert [{"operator": "Exists"}] == tolerations()
+    assert [{"key": "gpu", "operator": "Exists"}] == (
+        tolerations(tolerations=[{"key": "gpu", "operator": "Exists"}])
+    )
+    assert tolerations(tolerations=[]) is None
+
+
 def test_nothing_is_tuned_unless_asked_for():
     assert "tuning-daemonset.yaml" not in render()

@@ -1,8 +1,9 @@
 """A run as it would be put onto a cluster, and a cluster that answers from memory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,22 +14,28 @@ from workloads.launchers.kubernetes.submission import rights
 from workloads.spec import Layout, RunSpec
 
 RUN = "gpt-20260101T000000-abcd"
-NAMESPACE = "/api/v1/namespaces/lockstep"
+NAMESPACE = "/api/v1/namespaces/lockstep-runs"
 
 
 @dataclass(slots=True)
 class FakeCluster:
     """Objects by path; lists by the path above them. What is created appears there.
 
+    That it selects, refuses a name twice and keeps what has another uid, as the API does, is what
+    tests/cluster/test_launchers_contract.py holds against a real one.
+
     Attributes:
         fails: The next answers that do not come.
         asked: Every call, as `VERB path`.
+        lost: The next objects are created, and nobody is told.
     """
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
     fails: list[Exception] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    lost: list[Exception] = field(default_factory=list)
+    uids: Iterator[int] = field(default_factory=count)
 
     def read(self, path: str, **query: str) -> dict[str, Any]:
         self._asked("GET", path)
@@ -36,7 +43,11 @@ class FakeCluster:
             return deepcopy(self.objects[path])
         below = {each: one for each, one in self.objects.items() if each.startswith(f"{path}/")}
         if path.rpartition("/")[2] in ("pods", "nodes", "resourcequotas"):
-            return {"items": [deepcopy(below[each]) for each in sorted(below)]}
+            chosen = query.get("labelSelector", "")
+            found = [
+                below[each] for each in sorted(below) if each.count("/") == path.count("/") + 1
+            ]
+            return {"items": [deepcopy(each) for each in found if selected(each, chosen)]}
         raise RefusedError(404, f"{path} is not there")
 
     def text(self, path: str, **query: str) -> str:
@@ -53,12 +64,19 @@ class FakeCluster:
                 "status": {"allowed": f"{asked['verb']} {asked['resource']}" not in self.denied}
             }
         made = deepcopy(dict(manifest))
-        made["metadata"]["uid"] = f"uid-{len(self.objects)}"
-        self.objects[f"{path}/{made['metadata']['name']}"] = made
-        return made
+        name = made["metadata"]["name"]
+        if f"{path}/{name}" in self.objects:
+            raise RefusedError(409, f'{path} "{name}" already exists')
+        made["metadata"]["uid"] = f"uid-{next(self.uids)}"
+        self.objects[f"{path}/{name}"] = made
+        if self.lost:
+            raise self.lost.pop(0)
+        return deepcopy(made)
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, uid: str = "") -> None:
         self._asked("DELETE", path)
+        if uid and path in self.objects and self.objects[path]["metadata"]["uid"] != uid:
+            return
         gone = self.objects.pop(path, None)
         for each, one in list(self.objects.items()):
             owners = one.get("metadata", {}).get("ownerReferences", ())
@@ -66,16 +84,17 @@ class FakeCluster:
                 self.delete(each)
 
     def pod(self, name: str, *, role: str = "worker", node: str = "", **status: Any) -> None:
-        """A pod of the run, owned by whatever the run created first."""
+        """A pod of the run, owned by the chain if it is a step, by the run otherwise."""
+        kinds = ("Workflow",) if role == "step" else ("MPIJob", "Job")
         owners = [
             {"uid": one["metadata"]["uid"]}
             for one in self.objects.values()
-            if one.get("kind") in ("MPIJob", "Job", "Workflow")
+            if one.get("kind") in kinds
         ]
         self.objects[f"{NAMESPACE}/pods/{name}"] = {
             "metadata": {
-                "name": name, "uid": name, "labels": {"lockstep.example/role": role},
-                "ownerReferences": owners,
+                "name": name, "uid": name, "ownerReferences": owners,
+                "labels": {"lockstep.example/run": RUN, "lockstep.example/role": role},
             },
             "spec": {"nodeName": node, "containers": [{"name": "ranks"}]},
             "status": {"phase": "Running", **status},
@@ -85,6 +104,13 @@ class FakeCluster:
         self.asked.append(f"{verb} {path}")
         if self.fails:
             raise self.fails.pop(0)
+
+
+def selected(each: Mapping[str, Any], selector: str) -> bool:
+    """By `key=value,…`; empty = all."""
+    labels = each.get("metadata", {}).get("labels", {})
+    wanted = [one.partition("=") for one in selector.split(",") if one]
+    return all(labels.get(key) == value for key, _, value in wanted)
 
 
 def node(name: str = "n", *, gpus: int = 8, **spec: Any) -> dict[str, Any]:
@@ -125,7 +151,7 @@ def cluster(settings: Settings) -> FakeCluster:
         "/apis/argoproj.io/v1alpha1": "workflows",
     }
     return FakeCluster({
-        NAMESPACE: {"metadata": {"name": "lockstep", "labels": {}}},
+        NAMESPACE: {"metadata": {"name": "lockstep-runs", "labels": {}}},
         f"{NAMESPACE}/persistentvolumeclaims/lockstep-runs": claim(),
         **{path: {"resources": [{"name": name}]} for path, name in served.items()},
         **{f"/api/v1/nodes/n{index}": node(f"n{index}") for index in range(4)},

@@ -34,6 +34,7 @@ def answers() -> Iterator[Answers]:
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self.send_response(int(said[0]))
             self.end_headers()
             self.wfile.write(bytes(said[1]))
@@ -109,6 +110,15 @@ def test_an_answer_that_is_none_is_told(
         cluster.read("/x")
 
 
-def test_what_is_gone_already_is_deleted(tmp_path: Path, answers: Answers) -> None:
-    with closing(ApiCluster(kubeconfig(tmp_path, answers(404, b"{}")))) as cluster:
+@pytest.mark.parametrize(("status", "uid"), [(404, ""), (404, "u"), (409, "u")])
+def test_what_is_gone_already_is_deleted(
+    tmp_path: Path, answers: Answers, status: int, uid: str
+) -> None:
+    with closing(ApiCluster(kubeconfig(tmp_path, answers(status, b"{}")))) as cluster:
+        cluster.delete("/x", uid)
+
+
+def test_a_deletion_that_conflicts_is_told(tmp_path: Path, answers: Answers) -> None:
+    cluster = ApiCluster(kubeconfig(tmp_path, answers(409, b"{}")))
+    with closing(cluster), pytest.raises(RefusedError):
         cluster.delete("/x")

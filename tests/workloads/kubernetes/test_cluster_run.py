@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN, FakeCluster
+from tests.workloads.kubernetes.story import Told, started
 from workloads.launchers.kubernetes import cluster_run
 from workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
 from workloads.launchers.kubernetes.cluster_run import ClusterRun
@@ -14,55 +15,12 @@ from workloads.launchers.kubernetes.settings import Kind, Settings
 from workloads.launchers.kubernetes.submission import submission
 from workloads.spec import RunSpec
 
-JOB = f"/apis/kubeflow.org/v2beta1/namespaces/lockstep/mpijobs/{RUN.lower()}"
-
-
-@dataclass(slots=True)
-class Story:
-    """A clock that the pauses move, and what happens at which second."""
-
-    cluster: FakeCluster
-    happens: dict[int, Any]
-    now: float = 0.0
-
-    def clock(self) -> float:
-        return self.now
-
-    def pause(self, seconds: float) -> None:
-        before, self.now = self.now, self.now + seconds
-        for second, act in self.happens.items():
-            if before < second <= self.now:
-                act()
-
-
-@dataclass(slots=True)
-class Told:
-    """What was told, stage by stage."""
-
-    said: list[tuple[str, str]]
-
-    def __call__(self, stage: str, words: str) -> None:
-        self.said.append((stage, words))
-
-    @property
-    def stages(self) -> list[str]:
-        return list(dict.fromkeys(stage for stage, _ in self.said))
+JOB = f"/apis/kubeflow.org/v2beta1/namespaces/lockstep-runs/mpijobs/{RUN.lower()}"
 
 
 @pytest.fixture
 def told() -> Told:
     return Told([])
-
-
-def started(
-    cluster: FakeCluster, spec: RunSpec, settings: Settings, happens: dict[int, Any]
-) -> ClusterRun:
-    story = Story(cluster, happens)
-    run = ClusterRun(
-        cluster, submission(spec, settings, ["true"]), RUN, settings, story.clock, story.pause
-    )
-    run.create()
-    return run
 
 
 def workers(cluster: FakeCluster) -> None:
@@ -129,6 +87,29 @@ def test_a_lost_worker_ends_a_run_whose_operator_does_not_notice(
     assert f"worker {RUN.lower()}-worker-1 on node gpu-1 is gone" == ended.reason
     assert "failing" in told.stages
     assert run.clock() < 10 + cluster_run.LOST_SECONDS + 6
+
+
+def test_a_run_goes_on_without_a_collector_and_tells_it(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    def loses_its_collector() -> None:
+        states = {"ranks": {"running": {}}, "collector": {"terminated": {"exitCode": 1}}}
+        cluster.pod(f"{RUN.lower()}-worker-2", node="gpu-2", containerStatuses=[
+            {"name": name, "state": state} for name, state in states.items()
+        ])  # fmt: skip
+
+    ended = started(
+        cluster, spec, settings,
+        {
+            4: lambda: workers(cluster), 10: loses_its_collector,
+            200: lambda: condition(cluster, "Succeeded"),
+        },
+    ).wait(told)  # fmt: skip
+
+    what = f"the collector of {RUN.lower()}-worker-2 on node gpu-2 ended with code 1: "
+    assert (Phase.SUCCEEDED, 1) == (ended.phase, len(ended.noted))
+    assert ended.noted[0].startswith(what)
+    assert ("running", f"4 pods; {ended.noted[0]}") in told.said
 
 
 def test_an_image_that_cannot_be_pulled_fails_at_once_with_the_reason(
@@ -235,7 +216,7 @@ def test_what_cannot_be_created_whole_is_not_created(
             raise RefusedError(422, "not valid")
         return create(path, manifest)
 
-    run.cluster = Refusing(cluster, refuse)  # type: ignore[assignment]
+    run.objects.cluster = Refusing(cluster, refuse)  # type: ignore[assignment]
     with pytest.raises(RefusedError, match="not valid"):
         run.create()
     assert before == set(cluster.objects)
@@ -274,6 +255,7 @@ def test_pods_that_do_not_end_are_told(
     cluster: FakeCluster, spec: RunSpec, settings: Settings
 ) -> None:
     run = started(cluster, spec, settings, {})
-    cluster.objects[f"{NAMESPACE}/pods/stuck"] = {"metadata": {"name": "stuck"}, "status": {}}
+    cluster.pod("stuck")
+    cluster.objects[f"{NAMESPACE}/pods/stuck"]["metadata"]["ownerReferences"] = []
 
     assert not run.end()

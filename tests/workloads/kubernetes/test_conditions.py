@@ -64,6 +64,43 @@ def test_a_failed_worker_is_named_with_its_node_and_its_code() -> None:
     assert "" == conditions.trouble([pod(phase="Running", **container(running={}))])
 
 
+def test_a_container_that_is_not_the_ranks_is_named() -> None:
+    state = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    failed = pod(phase="Failed", initContainerStatuses=[{"name": "rings", "state": state}])
+
+    assert "ended with code 1 in its container rings" == failed.failed
+
+
+def beside(**collector: Any) -> dict[str, Any]:
+    return {"containerStatuses": [
+        {"name": "ranks", "state": {"running": {}}}, {"name": "collector", "state": collector},
+    ]}  # fmt: skip
+
+
+def test_a_dead_collector_is_noted_and_is_not_the_ranks_death() -> None:
+    killed = pod(
+        phase="Running", **beside(terminated={"exitCode": 137, "reason": "OOMKilled"})
+    )  # fmt: skip
+
+    assert ("", "") == (killed.failed, conditions.trouble([killed]))
+    assert (
+        "the collector of run-worker-1 on node gpu-7 ended with code 137 (OOMKilled): what it saw"
+        " ends there"
+    ) == killed.noted
+    assert "" == pod(phase="Running", **beside(running={})).noted
+
+
+def test_the_collector_of_a_pod_that_ends_is_not_missed() -> None:
+    ended = {"terminated": {"exitCode": 143}}
+    deleted = {
+        "metadata": {"name": "w", "deletionTimestamp": "2026"},
+        "status": {"phase": "Running", **beside(**ended)},
+    }
+
+    assert "" == conditions.pod(deleted).noted
+    assert "" == pod(phase="Succeeded", **beside(**ended)).noted
+
+
 def test_an_image_that_cannot_be_pulled_is_hopeless_and_says_which() -> None:
     first = pod(phase="Pending", **container(waiting={"reason": "ErrImagePull"}))
     again = pod(

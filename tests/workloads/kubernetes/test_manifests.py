@@ -145,7 +145,7 @@ def test_a_workflow_has_only_fields_of_its_api(spec: RunSpec, settings: Settings
     assert ["run", "analyze", "report"] == [
         step["template"] for [step] in templates["chain"]["steps"]
     ]
-    assert ["mpijobs.kubeflow.org", object_name(spec.run), "--namespace=lockstep"] == (
+    assert ["mpijobs.kubeflow.org", object_name(spec.run), "--namespace=lockstep-runs"] == (
         templates["clean-up"]["resource"]["flags"]
     )
     for name in ("run", "analyze", "report"):
@@ -219,7 +219,7 @@ def test_the_launcher_repeats_the_run_under_the_same_id_with_the_operators_host_
     variables = {each["name"]: each["value"] for each in launcher["env"]}
     assert "/run/lockstep" == variables["LOCKSTEP_DIR"]
     name = object_name(spec.run)
-    assert f"{name}-worker-0.{name}.lockstep.svc" == variables["MASTER_ADDR"]
+    assert f"{name}-worker-0.{name}.lockstep-runs.svc" == variables["MASTER_ADDR"]
     assert set(variables) - set(PASSED) <= {
         each for each in variables if each.startswith((*PASSED_PREFIXES, "PRTE_"))
     }
@@ -270,7 +270,9 @@ def test_the_operators_host_file_is_one_that_we_read(spec: RunSpec, tmp_path: An
     # As mpi-operator 0.8 writes it for Open MPI, pkg/controller/mpi_job_controller.go.
     name = object_name(spec.run)
     path = tmp_path / "hostfile"
-    path.write_text("".join(f"{name}-worker-{i}.{name}.lockstep.svc slots=2\n" for i in range(4)))
+    path.write_text(
+        "".join(f"{name}-worker-{i}.{name}.lockstep-runs.svc slots=2\n" for i in range(4))
+    )
     hosts = hostfile.read(path)
 
     hostfile.require(hosts, path, spec.layout.nodes, spec.layout.ranks_per_node)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
+from workloads.launchers.kubernetes.doubts import doubts
 from workloads.launchers.kubernetes.facts import look
 from workloads.launchers.kubernetes.preflight import Refusal, refusal
 from workloads.launchers.kubernetes.quantity import parsed
@@ -87,8 +88,8 @@ def test_a_missing_namespace_claim_or_operator_is_named(
     cluster: FakeCluster, spec: RunSpec, settings: Settings
 ) -> None:
     expected = {
-        NAMESPACE: (64, "no namespace lockstep"),
-        CLAIM: (64, "no claim lockstep-runs"),
+        NAMESPACE: (64, "no namespace lockstep-runs"),
+        CLAIM: (64, "or create it: the chart does with runs.enabled=true"),
         "/apis/kubeflow.org/v2beta1": (69, "install the MPI Operator, or give --kind job"),
     }
     for path, (code, words) in expected.items():
@@ -152,10 +153,6 @@ def test_a_quota_that_is_used_up_is_refused_with_its_numbers(
     assert f"leaves 6 of 8 {what}, and the run needs 8" in refused.sentence
     cluster.objects[path] = quota({what: "10"}, {what: "2"})
     assert None is judged(cluster, spec, settings)
-    cluster.objects[path] = quota({"limits.memory": "1Ti"}, {})
-    refused = judged(cluster, spec, settings)
-    assert refused is not None
-    assert "LimitRange" in refused.sentence
     cluster.objects[path] = quota({"pods": "0"}, {}, scopes=["BestEffort"])
     assert None is judged(cluster, spec, settings)
 
@@ -166,6 +163,47 @@ def test_what_may_not_be_seen_is_not_judged(
     facts = replace(look(cluster, settings), nodes=None, quotas=None, namespace=None)
 
     assert None is refusal(facts, replace(spec, layout=Layout(400, 8, 3200)), settings)
+
+
+def test_what_this_account_may_not_see_is_told_in_one_sentence(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    facts = look(cluster, settings)
+    half, none = replace(facts, nodes=None), replace(facts, nodes=None, quotas=None, namespace=None)
+
+    assert [] == doubts(facts, spec, settings)
+    assert [
+        "not checked before the start, for this account may not list nodes (whether there is room)"
+    ] == doubts(half, spec, settings)
+    [told] = doubts(none, spec, settings)
+    assert "list nodes (whether there is room), list resourcequotas (" in told
+    assert "get namespaces (" in told
+    assert "give --rings pod" in told
+    assert "--rings" not in doubts(none, spec, replace(settings, host_rings=False))[0]
+
+
+@pytest.mark.parametrize(
+    ("device", "hard", "wanted"),
+    [
+        ("cuda", {"limits.memory": "1Ti", "limits.cpu": "9"}, "limits.memory and limits.cpu"),
+        ("cuda", {"requests.cpu": "64"}, "requests.cpu"),
+        ("cpu", {"requests.cpu": "64"}, ""),
+        ("cuda", {"requests.memory": "1Ti", "limits.ephemeral-storage": "1Ti"}, ""),
+    ],
+)
+def test_a_quota_that_wants_what_runs_leave_open_is_a_doubt_for_a_limit_range_may_give_it(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings,
+    device: str, hard: dict[str, str], wanted: str,
+) -> None:  # fmt: skip
+    spec = replace(spec, device=device)
+    cluster.objects[f"{NAMESPACE}/resourcequotas/team"] = quota(hard, {})
+    found = doubts(look(cluster, settings), spec, settings)
+
+    assert None is judged(cluster, spec, settings)
+    assert bool(wanted) == bool(found)
+    for each in found:
+        assert f"the quota team of namespace lockstep-runs wants {wanted} of every cont" in each
+        assert "without a LimitRange" in each
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
 AWAY_FROM = 500
 """Statuses from here on are the server's trouble, and pass; 429 too."""
 TOO_MANY = 429
+ANOTHER = 409
+"""To a deletion: the object of that name has another uid."""
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 SHOWN = 300
 JSON = "application/json"
@@ -72,12 +74,15 @@ class ApiCluster:
         """See Cluster."""
         return _object(self._ask("POST", path, {}, dict(manifest)))
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, uid: str = "") -> None:
         """See Cluster."""
+        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
         try:
-            self._ask("DELETE", path, {"propagationPolicy": "Background"})
+            self._ask("DELETE", path, {}, options)
         except RefusedError as error:
-            if error.status != 404:
+            if error.status not in (404, ANOTHER if uid else 404):
                 raise
 
     def close(self) -> None:

@@ -40,6 +40,10 @@ class Cluster(Protocol):
         """The object as it was created."""
         ...
 
-    def delete(self, path: str) -> None:
-        """Delete it with all that it owns; one that is not there is none the less gone."""
+    def delete(self, path: str, uid: str = "") -> None:
+        """Delete it with all that it owns; one that is not there is none the less gone.
+
+        Args:
+            uid: Of the one that is meant: another that came under its name stays.
+        """
         ...

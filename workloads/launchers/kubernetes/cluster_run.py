@@ -13,10 +13,11 @@ from workloads.launchers.kubernetes.cluster import (
     UnreachableError,
 )
 from workloads.launchers.kubernetes.conditions import Phase, Pod
-from workloads.launchers.kubernetes.names import POD, selector
-from workloads.launchers.kubernetes.pod import owned_by
+from workloads.launchers.kubernetes.names import POD, STEP, WORKFLOW, selector
+from workloads.launchers.kubernetes.objects import MISSING, Objects
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.launchers.kubernetes.submission import Submission
+from workloads.launchers.kubernetes.workflow import ON_TOP_SECONDS
 
 POLL_SECONDS = 2.0
 AWAY_SECONDS = 600.0
@@ -28,7 +29,6 @@ SLACK_SECONDS = 60.0
 GONE_SECONDS = 60.0
 """A pod has 20 s to end; until its node has said that it did, it is there."""
 LOG_BYTES = 4 << 20
-MISSING = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,14 @@ class Ended:
     Attributes:
         pods: As last seen.
         ran: Whether all of its workers ever did.
+        noted: What went wrong and did not end it, a sentence each.
     """
 
     phase: Phase
     reason: str
     pods: tuple[Pod, ...]
     ran: bool
+    noted: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -61,27 +63,24 @@ class ClusterRun:
     settings: Settings
     clock: Callable[[], float] = monotonic
     pause: Callable[[float], None] = sleep
+    objects: Objects = field(init=False)
     _known: dict[str, Pod] = field(default_factory=dict)
+    _noted: dict[str, str] = field(default_factory=dict)
     _began: float = 0.0
     _lost: float | None = None
     _ran: bool = False
+
+    def __post_init__(self) -> None:
+        self.objects = Objects(self.cluster, self.made)
 
     def create(self) -> None:
         """Create all of it, or nothing.
 
         Raises:
+            TakenError: There is one of that name.
             ClusterError: The API refused.
         """
-        made = self.made
-        try:
-            whole = self.cluster.create(made.resource.path(made.namespace), made.whole)
-            for resource, manifest in made.owned:
-                about = {**manifest["metadata"], "ownerReferences": owned_by(whole)}
-                path = resource.path(made.namespace)
-                self.cluster.create(path, {**manifest, "metadata": about})
-        except BaseException:
-            self._try_to_delete()
-            raise
+        self.objects.create()
 
     def wait(self, tell: Callable[[str, str], None]) -> Ended:
         """Until it has ended, or must be ended.
@@ -114,15 +113,21 @@ class ClusterRun:
         missing = conditions.gone(self._known, pods)
         self._known.update({each.name: each for each in pods})
         self._ran = self._ran or conditions.running(pods, self.made.workers)
-        known = (*pods, *missing)
+        self._noted.update({each.name: each.noted for each in pods if each.noted})
+
+        def ended(phase: Phase, why: str) -> Ended:
+            noted = tuple(self._noted.values())
+            return Ended(phase, why, (*pods, *missing), self._ran, noted)
+
         if whole is None:
-            return Ended(Phase.FAILED, f"somebody deleted {self._name}", known, self._ran)
-        told = self._trouble(pods, missing)
+            return ended(Phase.FAILED, f"somebody deleted {self._name}")
+        told = self._trouble(pods, missing if self.made.workers else [])
         if found := conditions.ended(whole):
-            why = "" if found[0] is Phase.SUCCEEDED else "; ".join(filter(None, (told, found[1])))
-            return Ended(found[0], why, known, self._ran)
+            if found[0] is Phase.SUCCEEDED:
+                return ended(Phase.SUCCEEDED, "")
+            return ended(found[0], "; ".join(filter(None, (told, found[1]))))
         why = self._must_end(pods, told)
-        return Ended(Phase.FAILED, why, known, self._ran) if why else None
+        return ended(Phase.FAILED, why) if why else None
 
     def _must_end(self, pods: tuple[Pod, ...], told: str) -> str:
         """Why it is not waited for any longer; empty = it is.
@@ -130,18 +135,21 @@ class ClusterRun:
         Args:
             told: Which of its pods failed.
         """
-        now = self.clock()
+        now, chain = self.clock(), not self.made.workers
         took = now - self._began
         for each in pods:
             if each.hopeless:
                 return f"{each.place} cannot start: {each.waits_for}"
-        self._lost = (now if self._lost is None else self._lost) if told else None
+        # Workers of a chain are its first step's to judge: they go while the analysis runs.
+        lost = told and not chain
+        self._lost = (now if self._lost is None else self._lost) if lost else None
         if self._lost is not None and now - self._lost > LOST_SECONDS:
             return told
         if not self._ran and took > self.settings.start_timeout:
             why = conditions.waits(pods) or "nobody creates its pods"
             return f"not all of its pods ran within {took:.0f} s: {why}"
-        if took > self.settings.timeout + SLACK_SECONDS:
+        most = self.settings.timeout + (ON_TOP_SECONDS if chain else 0.0)
+        if took > most + SLACK_SECONDS:
             return f"it took longer than --timeout {self.settings.timeout:g}"
         return ""
 
@@ -166,16 +174,15 @@ class ClusterRun:
         Raises:
             ClusterError: The API does not do it.
         """
-        self.cluster.delete(self.made.path)
+        self.objects.delete()
         deadline = self.clock() + GONE_SECONDS
         while self.clock() < deadline:
             try:
-                whole, pods = self._look()
+                # Again: the first step of a chain may have created a run in the meantime.
+                if not self.objects.delete() and not self._look()[1]:
+                    return True
             except UnreachableError:
                 pass  # it goes on without us
-            else:
-                if whole is None and not pods:
-                    return True
             self.pause(min(POLL_SECONDS, 0.5))
         return False
 
@@ -185,16 +192,15 @@ class ClusterRun:
 
     def _look(self) -> tuple[dict[str, Any] | None, tuple[Pod, ...]]:
         """The object, None if it is gone, and the pods that are there."""
-        whole: dict[str, Any] | None
-        try:
-            whole = self.cluster.read(self.made.path)
-        except RefusedError as error:
-            if error.status != MISSING:
-                raise
-            whole = None
+        whole, anothers = self.objects.look()
+        if anothers:  # and so are the pods
+            return None, ()
         found = self.cluster.read(POD.path(self.made.namespace), labelSelector=selector(self.run))
-        pods = tuple(conditions.pod(each) for each in found.get("items") or ())
-        return whole, tuple(sorted(pods, key=lambda each: each.name))
+        pods = (conditions.pod(each) for each in found.get("items") or ())
+        # Steps of a chain carry the run's label, and we may be in one: only the chain is made of
+        # them.
+        own = (each for each in pods if each.role != STEP or self.made.resource is WORKFLOW)
+        return whole, tuple(sorted(own, key=lambda each: each.name))
 
     def _trouble(self, pods: tuple[Pod, ...], missing: list[Pod]) -> str:
         words = [conditions.trouble(pods), *(f"worker {each.place} is gone" for each in missing)]
@@ -204,11 +210,6 @@ class ClusterRun:
         if self._lost is not None:
             return "failing", self._trouble(pods, conditions.gone(self._known, pods))
         if self._ran:
-            return "running", f"{sum(each.phase == 'Running' for each in pods)} pods"
+            up = f"{sum(each.phase == 'Running' for each in pods)} pods"
+            return "running", "; ".join((up, *self._noted.values()))
         return "waiting for pods", conditions.waits(pods) or f"of {self._name}"
-
-    def _try_to_delete(self) -> None:
-        try:
-            self.cluster.delete(self.made.path)
-        except ClusterError:
-            return

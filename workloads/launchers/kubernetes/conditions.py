@@ -6,12 +6,12 @@ do.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from collector.contract.kubernetes import ROLE_LABEL
-from workloads.launchers.kubernetes.names import WORKER
+from workloads.launchers.kubernetes.names import COLLECTOR, LAUNCHER, RANKS, WORKER
 
 Told = Mapping[str, Any]
 SUCCEEDED_CONDITIONS, FAILED_CONDITIONS = ("Succeeded", "Complete"), ("Failed",)
@@ -44,6 +44,7 @@ class Pod:
         waits_for: Why it does not run yet.
         hopeless: It waits for what does not come by itself.
         failed: How it failed; empty = it did not.
+        noted: What of it ended without ending the run: its collector; empty = nothing.
         containers: Their names.
     """
 
@@ -54,6 +55,7 @@ class Pod:
     waits_for: str = ""
     hopeless: bool = False
     failed: str = ""
+    noted: str = ""
     containers: tuple[str, ...] = ()
 
     @property
@@ -84,7 +86,7 @@ def pod(told: Told) -> Pod:
     labels = about.get("labels") or {}
     waits_for, hopeless = _waiting(status)
     spec = told.get("spec") or {}
-    return Pod(
+    found = Pod(
         name=str(about.get("name", "")),
         role=str(labels.get(ROLE_LABEL, "")),
         node=str(spec.get("nodeName") or ""),
@@ -94,6 +96,9 @@ def pod(told: Told) -> Pod:
         failed=_failure(status),
         containers=tuple(str(each.get("name")) for each in spec.get("containers") or ()),
     )
+    if about.get("deletionTimestamp") or found.phase != "Running" or found.failed:
+        return found  # then its collector ends, too
+    return replace(found, noted=_without_collector(found, status))
 
 
 def trouble(pods: Sequence[Pod]) -> str:
@@ -144,15 +149,37 @@ def _waiting(status: Told) -> tuple[str, bool]:
 
 
 def _failure(status: Told) -> str:
+    """Of its ranks, or of what it is there for; a collector beside them ends no run."""
     for one in _containers(status):
-        last = (one.get("state") or {}).get("terminated") or {}
-        code = last.get("exitCode", 0)
-        if code:
-            why = last.get("reason", "")
-            return f"ended with code {code}{f' ({why})' if why not in ('', 'Error') else ''}"
+        name = one.get("name", RANKS)
+        last = _terminated(one)
+        if last.get("exitCode", 0) and name != COLLECTOR:
+            where = "" if name in (RANKS, LAUNCHER) else f" in its container {name}"
+            return f"{_code(last)}{where}"
     if status.get("phase") == "Failed":
         return f"failed: {_words(status.get('reason'), status.get('message')) or 'nobody says why'}"
     return ""
+
+
+def _without_collector(pod: Pod, status: Told) -> str:
+    for one in status.get("containerStatuses") or ():
+        last = _terminated(one)
+        if last and one.get("name") == COLLECTOR:
+            return f"the collector of {pod.place} {_code(last)}: what it saw ends there"
+    return ""
+
+
+def _terminated(one: Told) -> Told:
+    last: Told = (one.get("state") or {}).get("terminated") or {}
+    return last
+
+
+def _code(last: Told) -> str:
+    why = last.get("reason", "")
+    return (
+        f"ended with code {last.get('exitCode', 0)}"
+        f"{f' ({why})' if why not in ('', 'Error', 'Completed') else ''}"
+    )
 
 
 def _containers(status: Told) -> list[Told]:

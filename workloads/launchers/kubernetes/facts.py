@@ -15,6 +15,12 @@ from workloads.launchers.kubernetes.submission import Right, kinds, rights
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 ENFORCED_LABEL = "pod-security.kubernetes.io/enforce"
 FORBIDDEN, MISSING = 403, 404
+SEEN = (
+    Right("list", "", "nodes"),
+    Right("list", QUOTA.group, QUOTA.plural),
+    Right("get", "", "namespaces"),
+)
+"""What `look` asks beyond the rights that a run needs: without them less can be judged."""
 
 Told = Mapping[str, Any]
 

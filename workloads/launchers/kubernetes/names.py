@@ -6,6 +6,7 @@ https://argo-workflows.readthedocs.io/en/latest/fields/.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collector.contract.kubernetes import ROLE_LABEL, RUN_LABEL
@@ -76,7 +77,13 @@ def selector(run: str) -> str:
     return f"{RUN_LABEL}={run}"
 
 
-def stop_command(resource: Resource, namespace: str, name: str) -> str:
-    """What a person types to end a run by hand."""
-    full = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    return f"kubectl -n {namespace} delete {full} {name}"
+def stop_command(resources: Sequence[Resource], namespace: str, which: str) -> str:
+    """What a person types to end a run by hand.
+
+    Args:
+        resources: The first owns all else; others may be gone already.
+        which: A name, or a selector of labels with its option.
+    """
+    kinds = ",".join(f"{each.plural}.{each.group}" for each in resources)
+    missing = " --ignore-not-found" if len(resources) > 1 else ""
+    return f"kubectl -n {namespace} delete {kinds} {which}{missing}"

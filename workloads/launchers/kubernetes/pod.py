@@ -7,7 +7,12 @@ node under the pod's own uid, and RAS of NCCL answers at the pod's address.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collector.contract.kubernetes import GPU_RESOURCE, ROLE_LABEL, RUN_LABEL
+from collector.contract.kubernetes import (
+    GPU_RESOURCE,
+    ROLE_LABEL,
+    RUN_LABEL,
+    SUBMISSION_LABEL,
+)
 from workloads.launchers.kubernetes.names import COLLECTOR, WORKER, labels, object_name
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import RunSpec
@@ -147,9 +152,12 @@ def owned_by(made: Mapping[str, Any]) -> list[Manifest]:
 
 def metadata(spec: RunSpec, settings: Settings) -> Manifest:
     """Of the one object that owns all others."""
+    own = {SUBMISSION_LABEL: settings.submission} if settings.submission else {}
     return {
-        "name": object_name(spec.run), "namespace": settings.namespace, "labels": labels(spec.run),
-    }  # fmt: skip
+        "name": object_name(spec.run),
+        "namespace": settings.namespace,
+        "labels": {**labels(spec.run), **own},
+    }
 
 
 def _template(spec: RunSpec, role: str, containers: Sequence[Manifest]) -> Manifest:

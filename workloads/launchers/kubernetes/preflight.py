@@ -10,7 +10,7 @@ from typing import Any
 
 from collector.contract.kubernetes import GPU_RESOURCE
 from collector.contract.words import ExitCode
-from workloads.launchers.kubernetes.facts import Facts
+from workloads.launchers.kubernetes.facts import Facts, Told
 from workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW
 from workloads.launchers.kubernetes.pod import LAUNCHER_RESOURCES, resources
 from workloads.launchers.kubernetes.quantity import parsed, told
@@ -87,7 +87,7 @@ def _claim(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
         return Refusal(
             ExitCode.USAGE,
             f"there is no claim {settings.claim} in namespace {settings.namespace}, which would"
-            " keep the archive; give --claim, or create it",
+            " keep the archive; give --claim, or create it: the chart does with runs.enabled=true",
         )
     if claim.get("metadata", {}).get("deletionTimestamp"):
         return Refusal(ExitCode.USAGE, f"{name} is being deleted; give another by --claim")
@@ -106,20 +106,10 @@ def _claim(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
 def _quotas(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
     whole = _whole(spec)
     for quota in facts.quotas or ():
-        about = quota.get("spec", {})
-        if about.get("scopes") or about.get("scopeSelector"):
-            continue  # of some pods only, and not known of which
-        status = quota.get("status", {})
         name = quota.get("metadata", {}).get("name")
-        used = status.get("used") or {}
-        for what, most in (status.get("hard") or about.get("hard") or {}).items():
+        used = quota.get("status", {}).get("used") or {}
+        for what, most in hard(quota).items():
             needed = whole.get(what.removeprefix("requests."))
-            if what.startswith("limits.") and what != f"limits.{GPU_RESOURCE}":
-                return Refusal(
-                    ExitCode.UNREACHABLE,
-                    f"the quota {name} of namespace {settings.namespace} wants {what} of every pod,"
-                    " and runs set none; add a LimitRange with defaults there",
-                )
             left = parsed(most) - parsed(used.get(what, "0"))
             if needed is not None and needed > left:
                 return Refusal(
@@ -129,6 +119,14 @@ def _quotas(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
                     " --nodes or --ranks-per-node, or wait until others have ended",
                 )
     return None
+
+
+def hard(quota: Told) -> Mapping[str, Any]:
+    """What a quota limits for all pods of its namespace; one of some pods only is left out."""
+    about = quota.get("spec", {})
+    if about.get("scopes") or about.get("scopeSelector"):
+        return {}  # and not known of which
+    return quota.get("status", {}).get("hard") or about.get("hard") or {}
 
 
 def _room(facts: Facts, spec: RunSpec) -> Refusal | None:

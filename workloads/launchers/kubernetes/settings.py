@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from collector.contract.kubernetes import NAMESPACE, RUNS_ACCOUNT
+from collector.contract.kubernetes import RUNS_ACCOUNT, RUNS_NAMESPACE
 
 DEFAULT_CLAIM = RUNS_ACCOUNT
 """The claim of the chart; its name is the account's."""
@@ -28,14 +28,18 @@ class Settings:
         timeout: Seconds after which the cluster itself ends the run.
         start_timeout: Seconds within which every pod must run.
         host_rings: Whether rings lie on the node, where its DaemonSet reads them; else in the pod.
+        submission: Tells what this launch creates from all else of that name; empty = its uid does.
+        step: The run is a step of the chain that has the same `submission`, which owns it.
     """
 
     image: str
     analyzer_image: str = ""
-    namespace: str = NAMESPACE
+    namespace: str = RUNS_NAMESPACE
     kind: Kind = Kind.MPIJOB
     claim: str = DEFAULT_CLAIM
     chain: bool = False
     timeout: float = 3600.0
     start_timeout: float = 300.0
     host_rings: bool = True
+    submission: str = ""
+    step: bool = False

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from collector.contract.kubernetes import SUBMISSION_LABEL
 from workloads.launchers.kubernetes import indexed_job, mpijob, workflow
 from workloads.launchers.kubernetes.names import (
     CLAIM,
@@ -41,6 +42,9 @@ class Submission:
         whole: Its manifest.
         owned: What is created after it, with the resource of each.
         workers: Pods with ranks that will be there; 0 = others start them (a Workflow).
+        started: What the cluster creates under the same name for it, beside its pods.
+        owner: What owns it in turn, under the same name, if it is there.
+        mark: `Settings.submission`.
     """
 
     resource: Resource
@@ -49,6 +53,9 @@ class Submission:
     whole: Manifest
     owned: tuple[tuple[Resource, Manifest], ...] = ()
     workers: int = 0
+    started: tuple[Resource, ...] = ()
+    owner: Resource | None = None
+    mark: str = ""
 
     @property
     def path(self) -> str:
@@ -58,7 +65,13 @@ class Submission:
     @property
     def stop_command(self) -> str:
         """What a person types to end it by hand."""
-        return stop_command(self.resource, self.namespace, self.name)
+        return stop_command((self.resource, *self.started), self.namespace, self.name)
+
+    @property
+    def stop_command_of_ours(self) -> str:
+        """The same, where somebody else's may have that name."""
+        chosen = f"-l {SUBMISSION_LABEL}={self.mark}" if self.mark else self.name
+        return stop_command((self.resource, *self.started), self.namespace, chosen)
 
 
 def submission(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Submission:
@@ -68,15 +81,17 @@ def submission(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Sub
         command: What the launcher of an MPIJob, or the first step of a Workflow, runs.
     """
     place = (settings.namespace, object_name(spec.run))
-    nodes = spec.layout.nodes
+    nodes, mark = spec.layout.nodes, settings.submission
     if settings.chain:
-        return Submission(WORKFLOW, *place, workflow.manifest(spec, settings, command))
+        whole = workflow.manifest(spec, settings, command)
+        return Submission(WORKFLOW, *place, whole, started=kinds(settings)[1:], mark=mark)
+    owner = WORKFLOW if settings.step else None
     if settings.kind is Kind.MPIJOB:
-        return Submission(
-            MPIJOB, *place, mpijob.manifest(spec, settings, command), workers=nodes
-        )  # fmt: skip
+        whole = mpijob.manifest(spec, settings, command)
+        return Submission(MPIJOB, *place, whole, workers=nodes, owner=owner, mark=mark)
     service = (SERVICE, indexed_job.service(spec, settings))
-    return Submission(JOB, *place, indexed_job.job(spec, settings), (service,), nodes)
+    whole = indexed_job.job(spec, settings)
+    return Submission(JOB, *place, whole, (service,), nodes, owner=owner, mark=mark)
 
 
 def kinds(settings: Settings) -> tuple[Resource, ...]:
@@ -87,8 +102,9 @@ def kinds(settings: Settings) -> tuple[Resource, ...]:
 
 def rights(settings: Settings) -> tuple[Right, ...]:
     """What the account that submits must be allowed, and what the chart's role grants."""
-    resource, *_ = kinds(settings)
+    resource, *started = kinds(settings)
     needed = [Right(verb, resource.group, resource.plural) for verb in ("create", "get", "delete")]
+    needed += [Right(verb, one.group, one.plural) for one in started for verb in ("get", "delete")]
     if resource is JOB:
         needed.append(Right("create", SERVICE.group, SERVICE.plural))
     return (

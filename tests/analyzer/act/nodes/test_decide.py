@@ -8,9 +8,20 @@ from hypothesis import strategies as st
 
 from analyzer.act.nodes.actions import Write
 from analyzer.act.nodes.bodies import events, status_patch
-from analyzer.act.nodes.conditions import MAX_FAULTS, MAX_MESSAGE
+from analyzer.act.nodes.conditions import MANY, MAX_FAULTS, MAX_MESSAGE, OLDER
 from analyzer.act.nodes.decide import decide
-from analyzer.act.nodes.shapes import Fault, Mode, Node, Settings, State, Status, Told
+from analyzer.act.nodes.shapes import (
+    Breaker,
+    Condition,
+    Fault,
+    Known,
+    Mode,
+    Node,
+    Settings,
+    State,
+    Status,
+    Told,
+)
 from collector.contract.kubernetes import CONDITIONS, FAMILY, HEALTHY, Family
 from collector.contract.words import Cause
 from tests.analyzer.act.nodes.world import START, applied, fault, nodes, told
@@ -140,3 +151,79 @@ def test_whatever_watch_names_the_api_gets_what_it_takes(name: str, faults: list
 def test_taints_are_decided_in_their_mode_only() -> None:
     for mode in (Mode.OBSERVE, Mode.ANNOTATE):
         assert {Write} == {type(one) for one in _writes(GOOD, Settings(mode=mode)).actions}
+
+
+def test_a_fault_that_is_older_than_a_reset_makes_its_family_unknown_and_never_healthy() -> None:
+    good = Condition(Status.FALSE, "NothingFound", "", START, START)
+    node = replace(NODES[1], conditions=dict.fromkeys(CONDITIONS, good))
+    state = State(Breaker(False, START + 1, "reset"), first={("uid-1", "xid-0"): START})
+    now, seen = START, []
+    xid = (fault("xid"),)
+    for faults, seconds in ((xid, 2), (xid, 1000), ((), 10), (xid, 10), ((), 10), ((), 901)):
+        now += seconds
+        decision = decide([node], told(now, ["n1"], {"n1": faults}), state, now, SETTINGS)
+        state, node = decision.state, applied(node, decision)
+        gpu, healthy = node.conditions[Family.GPU], node.conditions[HEALTHY]
+        seen.append((gpu.status.value, gpu.reason, healthy.status.value))
+
+    assert [
+        ("Unknown", OLDER, "Unknown"),
+        ("Unknown", OLDER, "Unknown"),
+        ("Unknown", OLDER, "Unknown"),  # gone for a moment is not over
+        ("True", "Xid", "False"),  # it came back, after the reset
+        ("True", "Xid", "False"),
+        ("False", "NothingFound", "True"),
+    ] == seen
+
+
+def test_more_faults_than_are_written_leave_no_family_healthy() -> None:
+    many = tuple(fault("ecc", each) for each in range(MAX_FAULTS))
+    page = told(START, ["n1"], {"n1": (*many, fault("nvlink"))})
+
+    (write,) = decide([NODES[1]], page, State(), START, SETTINGS).actions
+
+    assert isinstance(write, Write)
+    assert MANY == write.conditions[Family.NVLINK].reason
+    assert Status.UNKNOWN is write.conditions[Family.NVLINK].status
+
+
+@pytest.mark.parametrize(
+    ("count", "heard", "goes_on"),
+    [(1, 1, True), (1, 0, False), (2, 1, True), (2, 0, False), (3, 2, True), (3, 1, False),
+     (4, 3, True), (4, 2, False), (5, 4, True), (5, 3, False), (9, 8, True), (9, 7, False),
+     (10, 8, True), (10, 7, False), (100, 80, True), (100, 79, False)],
+)  # fmt: skip
+def test_a_fifth_of_the_nodes_may_be_silent_and_always_one_of_several(
+    count: int, heard: int, goes_on: bool
+) -> None:
+    page = told(START, [f"n{each}" for each in range(heard)])
+
+    held = decide(nodes(count), page, State(), START, SETTINGS).held
+    assert goes_on == (not held), held
+
+
+def test_while_too_few_are_heard_the_silent_become_unknown_and_nothing_else_is_written() -> None:
+    good = Condition(Status.FALSE, "NothingFound", "", START, START)
+    bad = replace(good, status=Status.TRUE)
+    there = [replace(one, conditions=dict.fromkeys(CONDITIONS, good)) for one in nodes(4)]
+    known = {"xid-0": Known(START, "xid", "", "xid")}
+    conditions = {**there[3].conditions, Family.GPU: bad}
+    there[3] = replace(there[3], faults=known, conditions=conditions)
+    state, now, wrote = State(), START, []
+    for _ in range(4):
+        now += 60
+        page = told(now, ["n0"], {"n0": (fault("xid"),), "n2": (fault("nvlink"),)})
+        decision = decide(there, page, state, now, SETTINGS)
+        state = decision.state
+        there = [applied(node, decision) for node in there]
+        wrote.append([one.node.name for one in decision.actions])
+        assert "only 1 of 4 nodes are heard" == decision.held
+
+    # One page that says nothing about a node is no proof, and a heartbeat comes later.
+    assert [[], [], ["n1", "n2", "n3"], []] == wrote
+    assert {Status.FALSE} == {one.status for one in there[0].conditions.values()}
+    assert {Status.UNKNOWN} == {one.status for one in there[1].conditions.values()}
+    assert known == there[3].faults
+    assert Status.TRUE is there[3].conditions[Family.GPU].status
+    assert Status.FALSE is there[3].conditions[HEALTHY].status
+    assert Status.UNKNOWN is there[3].conditions[Family.RDMA].status

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from analyzer.act.nodes.actions import Decision, Release, Taint, Write
 from analyzer.act.nodes.decide import decide
-from analyzer.act.nodes.shapes import Breaker, Fault, Node, Settings, State, Told
+from analyzer.act.nodes.shapes import Breaker, Fault, Node, Settings, State, Status, Told
+from collector.contract.kubernetes import HEALTHY
 
 CAUSES = ("xid", "ecc", "thermal", "nvlink", "link", "host-cpu", "unknown")
 START = 1_800_000_000.0
@@ -122,11 +123,19 @@ class World:
     def _check(self, decision: Decision, before: list[Node], was_open: bool) -> None:
         if was_open:
             assert decision.state.breaker.open, "a breaker closed itself"
-        if decision.state.breaker.open or decision.held:
+        if decision.state.breaker.open or self.paused or not self.answered:
             assert () == decision.actions, "something was done although it was held"
+        for action in decision.actions if decision.held else ():
+            assert isinstance(action, Write)
+            assert not action.tells
+            assert {Status.UNKNOWN} == {one.status for one in action.conditions.values()}
+            assert action.node.name in self.silent, "Unknown, of a node that is heard"
         known = {node.name: node for node in before}
         for action in decision.actions:
             assert known[action.node.name] == action.node
+            if isinstance(action, Write) and self.faults.get(action.node.name):
+                healthy = action.conditions.get(HEALTHY)
+                assert healthy is None or healthy.status is not Status.TRUE, "a fault is told"
             if isinstance(action, Release):
                 assert "us" == self.owners.get(action.node.name), "released what was not ours"
                 del self.owners[action.node.name]

@@ -1,0 +1,50 @@
+"""What may yet be in the way of a run, in a sentence each: not seen by this account, or not sure.
+
+preflight.py refuses what is known; this is told before the run is created, and stops nothing.
+"""
+
+from workloads.launchers.kubernetes.facts import SEEN, Facts
+from workloads.launchers.kubernetes.preflight import hard
+from workloads.launchers.kubernetes.settings import Settings
+from workloads.spec import RunSpec
+
+UNSET = ("limits.cpu", "limits.memory")
+"""No container of a run sets them, and those with GPUs no `requests.cpu`: nobody is throttled."""
+UNSET_WITH_GPUS = ("cpu", "requests.cpu")
+
+
+def doubts(facts: Facts, spec: RunSpec, settings: Settings) -> list[str]:
+    """What a person should know who wonders why the pods do not come."""
+    return [each for each in (_unseen(facts, settings), *_unset(facts, spec, settings)) if each]
+
+
+def _unseen(facts: Facts, settings: Settings) -> str:
+    """One sentence for all that this account may not see."""
+    nodes, quotas, namespace = SEEN
+    forbidden = "whether its pods may mount folders of the node"
+    if settings.host_rings:
+        forbidden += "; where they may not, give --rings pod"
+    unseen = {
+        f"{nodes} (whether there is room)": facts.nodes is None,
+        f"{quotas} (whether quotas leave enough)": facts.quotas is None,
+        f"{namespace} ({forbidden})": facts.namespace is None,
+    }
+    found = [what for what, is_unseen in unseen.items() if is_unseen]
+    if not found:
+        return ""
+    return f"not checked before the start, for this account may not {', '.join(found)}"
+
+
+def _unset(facts: Facts, spec: RunSpec, settings: Settings) -> list[str]:
+    """Quotas that want of every container what ours leave out: a LimitRange may give it."""
+    unset = (*UNSET, *(UNSET_WITH_GPUS if spec.device == "cuda" else ()))
+    found = []
+    for quota in facts.quotas or ():
+        if wanted := [each for each in hard(quota) if each in unset]:
+            name = quota.get("metadata", {}).get("name")
+            found.append(
+                f"the quota {name} of namespace {settings.namespace} wants"
+                f" {' and '.join(wanted)} of every container, and runs leave that open: without a"
+                " LimitRange there that gives defaults, no pod is created"
+            )
+    return found
