@@ -91,11 +91,13 @@ def run(
             note(_started(made, spec))
             with interrupts.heeded():
                 ended = there.wait(show)
-            return _closed(there, ended, spec, settings, out)
+                logs = there.logs(ended.pods)  # with the pods their logs go
+            answer = _closed(there, ended, logs, spec, settings, out)
+            return replace(answer, code=ExitCode.INTERRUPTED) if interrupts.came else answer
         except TakenError as error:
             fail(
                 ExitCode.USAGE,
-                f"{error}; choose another --run-id, or end it: {made.stop_command}",
+                f"{error}; start again without --run-id, or end that one: {made.stop_command}",
             )
         except ClusterError as error:
             stop = there.objects.stop_command
@@ -166,10 +168,14 @@ def _interrupted(there: ClusterRun, spec: RunSpec, settings: Settings) -> Answer
 
 
 def _closed(
-    there: ClusterRun, ended: Ended, spec: RunSpec, settings: Settings, out: Path
-) -> Answer:  # fmt: skip
-    """Fetch the logs, then delete: with the pods their logs go."""
-    made, logs = there.made, there.logs(ended.pods)
+    there: ClusterRun,
+    ended: Ended,
+    logs: dict[str, str],
+    spec: RunSpec,
+    settings: Settings,
+    out: Path,
+) -> Answer:
+    made = there.made
     for each in ended.noted:
         note(each)
     nodes = {pod.name: pod.node for pod in ended.pods if pod.role == WORKER}

@@ -52,8 +52,9 @@ def remove(asked: Asked) -> int:
             _refuse_a_live_holder(cluster, namespace, lease)
     except ApiError as error:
         fail(ExitCode.UNREACHABLE, str(error))
-    _take_off(cluster, items)
-    data(_forgotten(cluster, namespace, asked.selector))
+    done = _take_off(cluster, items)
+    before = None if alone else _holder(lease)
+    data(_forgotten(cluster, namespace, asked.selector, before, done))
     return ExitCode.OK
 
 
@@ -62,7 +63,10 @@ def _tell(items: list[Json], lease: Json | None, namespace: str, selector: str) 
     for one in found:
         data(str(one))
     data(f"would be removed from {len(found)} nodes; {len(items) - len(found)} carry nothing")
-    data(_stays(lease, namespace, selector) or f"lease {namespace}/{LEASE} would be deleted")
+    data(
+        _stays(lease, namespace, selector, len(found))
+        or f"lease {namespace}/{LEASE} would be deleted"
+    )
     if holder := _holder(lease)[0]:
         note(f"{holder} holds the lease: while it renews it, --remove is refused")
 
@@ -102,7 +106,8 @@ def _seconds(lease: Json) -> float:
     return min(told, lease_seconds(MOST_INTERVAL))
 
 
-def _take_off(cluster: Cluster, items: list[Json]) -> None:
+def _take_off(cluster: Cluster, items: list[Json]) -> int:
+    """Take it off all of them; of how many there was something to take."""
     done, failed = 0, dict[str, str]()
     for item in items:
         name = item["metadata"]["name"]
@@ -115,6 +120,7 @@ def _take_off(cluster: Cluster, items: list[Json]) -> None:
     if failed:
         _incomplete(done, failed, "")
     data(f"removed from {done} nodes; {len(items) - done} carried nothing")
+    return done
 
 
 def _incomplete(done: int, failed: dict[str, str], rest: str) -> NoReturn:
@@ -132,33 +138,47 @@ def _some(failed: dict[str, str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + more
 
 
-def _forgotten(cluster: Cluster, namespace: str, selector: str) -> str:
-    """Delete the lease where it is ours to delete; what became of it."""
+def _forgotten(
+    cluster: Cluster, namespace: str, selector: str, before: tuple[str, str] | None, done: int
+) -> str:
+    """Delete the lease where it is ours to delete; what became of it.
+
+    `before` is who held it at the first look; None = whoever holds it does not matter.
+    """
     try:
         lease = cluster.lease(namespace, LEASE)
-        stays = _stays(lease, namespace, selector)
+        now = _holder(lease)
+        if before is not None and now[0] and now != before:
+            _taken(namespace)  # it was free for a moment, as while a pod is replaced
+        stays = _stays(lease, namespace, selector, done)
         if lease is None or stays:
             return stays
         cluster.delete_lease(namespace, LEASE, lease["metadata"]["resourceVersion"])
     except ConflictError:
-        fail(
-            ExitCode.UNREACHABLE,
-            f"somebody took the lease {namespace}/{LEASE} meanwhile and may have written again;"
-            " end that and run this again",
-        )
+        _taken(namespace)
     except ApiError as error:
         fail(ExitCode.UNREACHABLE, f"the lease is left: {error}")
     return f"lease {namespace}/{LEASE} deleted"
 
 
-def _stays(lease: Json | None, namespace: str, selector: str) -> str:
+def _taken(namespace: str) -> NoReturn:
+    fail(
+        ExitCode.UNREACHABLE,
+        f"somebody took the lease {namespace}/{LEASE} meanwhile and may have written again;"
+        " end that and run this again",
+    )
+
+
+def _stays(lease: Json | None, namespace: str, selector: str, found: int) -> str:
     """Why the lease is not deleted; empty = it is.
 
-    One that a chart brought is needed by its process, which may not make another.
+    One that a chart brought is needed by its process, which may not make another. Who wrote on
+    the nodes that were found to carry something had a lease somewhere.
     """
     what = f"lease {namespace}/{LEASE}"
     if lease is None:
-        return f"there is no {what}"
+        elsewhere = "; if it runs in another namespace, give --namespace" if found else ""
+        return f"there is no {what}{elsewhere}"
     if selector:
         return f"{what} stays: --selector chose some nodes only"
     if MANAGED_BY_LABEL in (lease["metadata"].get("labels") or {}):

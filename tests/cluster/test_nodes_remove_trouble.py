@@ -78,6 +78,7 @@ def test_a_holder_that_died_does_not_hinder(fake, three, lockstep):  # type: ign
 def test_excluded_nodes_may_be_cleaned_beside_who_acts(fake, three, lockstep):  # type: ignore[no-untyped-def]
     _holds(fake, "pod-1", 60)
     fake.objects["nodes", "", "n0"]["metadata"]["labels"]["lockstep.example/exclude"] = ""
+    fake.before = lambda method, path: _holds(fake, "pod-1", 60, renewed=str(len(fake.calls)))
 
     found = lockstep(*_words(three, "--selector", "lockstep.example/exclude"))
 
@@ -166,6 +167,33 @@ def test_who_takes_the_lease_meanwhile_is_noticed(fake, three, lockstep):  # typ
 
     assert 69 == found.code
     assert "somebody took the lease lockstep/lockstep-nodes meanwhile" in found.err
+
+
+@pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "Helm"}])
+def test_a_lease_that_was_free_for_a_moment_only_is_noticed(labels, fake, three, lockstep):  # type: ignore[no-untyped-def]
+    fake.objects["leases", "lockstep", LEASE]["metadata"]["labels"] = labels
+
+    def take(method: str, path: str) -> None:
+        if method == "PATCH":
+            _holds(fake, "pod-2", 15)
+
+    fake.before = take
+    found = lockstep(*_words(three))
+
+    assert 69 == found.code
+    assert "somebody took the lease lockstep/lockstep-nodes meanwhile" in found.err
+    assert ("leases", "lockstep", LEASE) in fake.objects
+
+
+def test_where_nobody_has_a_lease_it_says_that_the_namespace_may_be_another(three, lockstep):  # type: ignore[no-untyped-def]
+    other = _words(three, "--namespace", "other")
+    hint = "there is no lease other/lockstep-nodes; if it runs in another namespace, give"
+
+    assert hint in lockstep(*other, "--dry-run").out
+    found = lockstep(*other)
+    assert 0 == found.code, found.err
+    assert hint in found.out
+    assert "another namespace" not in lockstep(*other).out, "nothing was there to remove"
 
 
 @pytest.mark.parametrize("words", [["--once"], ["--mode", "annotate"]])

@@ -1,10 +1,12 @@
 """`run --launcher kubernetes`: what is refused before it starts, and what is told at its end."""
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -110,6 +112,19 @@ def test_an_interrupt_deletes_and_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     assert cluster.before == set(cluster.objects)
 
 
+def test_an_interrupt_while_logs_are_fetched_deletes_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Ending("Succeeded")
+    monkeypatch.setattr(
+        cluster, "text", lambda *_, **__: (os.kill(os.getpid(), signal.SIGTERM), sleep(30))
+    )
+    told = put(cluster, tmp_path / "o")
+
+    assert (130, "interrupted", "") == (told.code, told.tree["ending"], told.tree["reason"])
+    assert cluster.before == set(cluster.objects)
+
+
 def test_whatever_goes_wrong_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise AttributeError("an import that Ctrl-C broke")
@@ -156,8 +171,9 @@ def test_a_name_that_is_taken_is_told_and_the_first_run_stays(tmp_path: Path) ->
 
     assert 64 == told.value.code
     assert (
-        f"a run of that name is already there: MPIJob {NAME} in namespace lockstep-runs; choose"
-        f" another --run-id, or end it: kubectl -n lockstep-runs delete mpijobs.kubeflow.org {NAME}"
+        f"a run of that name is already there: MPIJob {NAME} in namespace lockstep-runs; start"
+        " again without --run-id, or end that one: kubectl -n lockstep-runs delete"
+        f" mpijobs.kubeflow.org {NAME}"
     ) == str(told.value)
     assert JOB in cluster.objects
 

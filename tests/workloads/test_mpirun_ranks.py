@@ -59,9 +59,37 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
         process.wait()
 
 
+class _InterruptedOnce:
+    """Ctrl-C while mpirun is waited for; then mpirun does not end."""
+
+    asked = 0
+
+    def __call__(self, seconds: float) -> bool:
+        self.asked += 1
+        if self.asked == 1:
+            raise KeyboardInterrupt
+        return False
+
+
 def ended(ranks: MpirunRanks) -> tuple[Outcome, list[Progress]]:
     seen: list[Progress] = []
     return ranks.wait(seen.append), seen
+
+
+def test_mpirun_is_told_once_to_end_for_twice_it_leaves_its_ranks_behind(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = played(line(0, told(1)))
+    sent: list[int] = []
+    monkeypatch.setattr(ranks.process, "terminate", lambda: sent.append(1))
+    monkeypatch.setattr(MpirunRanks, "_wait", interrupted_once := _InterruptedOnce())
+    with pytest.raises(KeyboardInterrupt):
+        ranks.end()
+    ranks.end()
+
+    assert [1] == sent
+    assert 2 == interrupted_once.asked
+    assert -KILLED == ranks.process.returncode
 
 
 def test_ranks_that_all_end_well_are_finished(played: Played) -> None:

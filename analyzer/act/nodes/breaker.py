@@ -75,5 +75,5 @@ def from_text(text: str | None, before: Breaker, now: float) -> Breaker:
 
 def to_text(breaker: Breaker) -> str:
     """As the lease says it."""
-    at = breaker.at if math.isfinite(breaker.at) else 0.0
-    return json.dumps({"open": breaker.open, "at": at, "why": breaker.why}, allow_nan=False)
+    tree = {"open": breaker.open, "at": breaker.at, "why": breaker.why}
+    return json.dumps(tree, allow_nan=False)

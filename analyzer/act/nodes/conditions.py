@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from analyzer.act.nodes.actions import Write
-from analyzer.act.nodes.memory import is_heard
+from analyzer.act.nodes.memory import OLDER, is_heard
 from analyzer.act.nodes.shapes import Condition, Fault, Known, Node, Settings, State, Status, Told
 from collector.contract.kubernetes import FAMILY, HEALTHY, Family
 
@@ -14,7 +14,7 @@ MAX_MESSAGE = 1024
 MAX_VALUE = 160
 MAX_FAULTS = 64
 """Written on a node: an annotation has 256 KiB at most, and nobody reads more."""
-OLDER, MANY = "OlderThanReset", "TooManyFaults"
+MANY = "TooManyFaults"
 UNTOLD = {
     OLDER: "what was open before the breaker was reset is not written, but it is not over either",
     MANY: "more is open than is written",

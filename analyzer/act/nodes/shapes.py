@@ -144,12 +144,12 @@ class Breaker:
 
     Attributes:
         open: Nothing but a human closes it.
-        at: When it opened, or was reset.
+        at: When it opened, or was reset; 0 = never.
         why: For people.
     """
 
     open: bool = False
-    at: float = float("-inf")
+    at: float = 0.0
     why: str = ""
 
 
@@ -159,7 +159,7 @@ class State:
 
     Attributes:
         breaker: It outlives a restart, on the lease.
-        first: (node uid, fault id) -> when it was first told.
+        first: (node uid, fault id) -> when it was first told; -inf = before the last reset.
         gone: The same of a fault that is written -> since when it is not told, by a node that is
             heard.
         heard: Node uid -> since when it is heard without a break.

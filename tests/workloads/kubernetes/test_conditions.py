@@ -90,6 +90,16 @@ def test_a_dead_collector_is_noted_and_is_not_the_ranks_death() -> None:
     assert "" == pod(phase="Running", **beside(running={})).noted
 
 
+def test_a_collector_that_never_starts_is_not_hopeless_for_the_ranks() -> None:
+    assert not pod(phase="Running", **beside(waiting={"reason": "CreateContainerError"})).hopeless
+
+
+def test_a_pod_that_failed_by_its_collector_alone_says_so() -> None:
+    one = pod(phase="Failed", **beside(terminated={"exitCode": 1, "reason": "Error"}))
+
+    assert "failed: its collector ended with code 1" == one.failed
+
+
 def test_the_collector_of_a_pod_that_ends_is_not_missed() -> None:
     ended = {"terminated": {"exitCode": 143}}
     deleted = {

@@ -53,13 +53,14 @@ def test_a_chain_is_refused_where_a_run_of_its_name_is(
     assert before == cluster.objects
 
 
-def test_a_refused_first_object_deletes_nothing(
-    cluster: FakeCluster, spec: RunSpec, settings: Settings
+@pytest.mark.parametrize("status", [403, 409])
+def test_a_refused_first_object_deletes_nothing_and_the_reason_is_told(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, status: int
 ) -> None:
     own = objects(cluster, spec, replace(settings, submission="ours"))
-    cluster.fails = [RefusedError(403, "forbidden")]
+    cluster.fails = [RefusedError(status, "the quota says no")]  # 409: it has just changed
 
-    with pytest.raises(RefusedError, match="forbidden"):
+    with pytest.raises(RefusedError, match="the quota says no"):
         own.create()
     assert [] == [each for each in cluster.asked if each.startswith("DELETE")]
     assert not own.perhaps_there

@@ -134,7 +134,7 @@ def _waiting(status: Told) -> tuple[str, bool]:
     for one in _containers(status):
         state = (one.get("state") or {}).get("waiting") or {}
         reason = state.get("reason", "")
-        if reason in NEVER_STARTS:
+        if reason in NEVER_STARTS and one.get("name") != COLLECTOR:
             return f"{one.get('image', 'the image')}: {_words(reason, state.get('message'))}", True
     if status.get("phase", "Pending") != "Pending":
         return "", False
@@ -157,7 +157,15 @@ def _failure(status: Told) -> str:
             where = "" if name in (RANKS, LAUNCHER) else f" in its container {name}"
             return f"{_code(last)}{where}"
     if status.get("phase") == "Failed":
-        return f"failed: {_words(status.get('reason'), status.get('message')) or 'nobody says why'}"
+        why = _words(status.get("reason"), status.get("message"))
+        return f"failed: {why or _collectors_end(status) or 'nobody says why'}"
+    return ""
+
+
+def _collectors_end(status: Told) -> str:
+    for one in _containers(status):
+        if one.get("name") == COLLECTOR and _terminated(one).get("exitCode", 0):
+            return f"its collector {_code(_terminated(one))}"
     return ""
 
 

@@ -52,7 +52,8 @@ class Objects:
         try:
             told = self.cluster.create(made.resource.path(made.namespace), whole)
         except RefusedError as error:  # so nothing of ours is there
-            if error.status == TAKEN:
+            # A quota that changes meanwhile is a conflict as well.
+            if error.status == TAKEN and self._read(made.resource) is not None:
                 raise self._taken(made.resource) from None
             raise
         except BaseException:

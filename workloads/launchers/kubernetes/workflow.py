@@ -82,7 +82,8 @@ def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manif
 def _clean_up(spec: RunSpec, settings: Settings) -> Manifest:
     """Deletes what the step `run` created, if it is still there (Argo adds --ignore-not-found).
 
-    By its name: a chain is not created where one of that name is there already (objects.py).
+    By its name: a chain is not created where one of that name is there already (objects.py). One
+    that somebody else gives that very name afterwards is not told apart.
     """
     resource = MPIJOB if settings.kind is Kind.MPIJOB else JOB
     plural = f"{resource.plural}.{resource.group}"

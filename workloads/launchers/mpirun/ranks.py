@@ -74,6 +74,7 @@ class MpirunRanks:
     _rest: bytes = b""
     _refused: str = ""
     _closed: bool = False
+    _told_to_end: bool = False
 
     def __post_init__(self) -> None:
         assert self.process.stdout is not None
@@ -104,7 +105,9 @@ class MpirunRanks:
     def end(self) -> None:
         """End mpirun and every rank; returns when none is left on this host."""
         if self.process.poll() is None:
-            self.process.terminate()
+            if not self._told_to_end:  # twice, and it would no longer wait for its ranks
+                self._told_to_end = True
+                self.process.terminate()
             if not self._wait(GRACE_SECONDS):
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from analyzer.act.nodes.actions import Write
 from analyzer.act.nodes.bodies import events, status_patch
-from analyzer.act.nodes.conditions import MANY, MAX_FAULTS, MAX_MESSAGE, OLDER
+from analyzer.act.nodes.conditions import MANY, MAX_FAULTS, MAX_MESSAGE
 from analyzer.act.nodes.decide import decide
+from analyzer.act.nodes.memory import OLDER
 from analyzer.act.nodes.shapes import (
     Breaker,
     Condition,
@@ -174,6 +175,45 @@ def test_a_fault_that_is_older_than_a_reset_makes_its_family_unknown_and_never_h
         ("True", "Xid", "False"),
         ("False", "NothingFound", "True"),
     ] == seen
+
+
+RESET = Breaker(False, START, "reset")
+
+
+@pytest.mark.parametrize("breaker", [RESET, Breaker()])  # the lease may be lost too
+@pytest.mark.parametrize("blind", [False, True])
+def test_a_restart_does_not_forget_what_is_older_than_a_reset(
+    breaker: Breaker, blind: bool
+) -> None:
+    there, now, page = nodes(4), START, {}
+    first = {}
+    for node in there[:3]:  # more than half: if they were new, the breaker would open again
+        page[node.name] = (fault("xid"),)
+        first[node.uid, "xid-0"] = START - 1
+    state, names = State(RESET, first=first), [node.name for node in there]
+
+    def look() -> list[str]:
+        nonlocal state, there, now
+        now += 60
+        decision = decide(there, told(now, names, page), state, now, SETTINGS)
+        assert "" == decision.held
+        state, there = decision.state, [applied(node, decision) for node in there]
+        return [node.conditions[Family.GPU].reason for node in there[:3]]
+
+    assert [OLDER] * 3 == look()
+    state = State(breaker)
+    if blind:
+        state = decide(there, None, state, now, SETTINGS).state
+    assert [OLDER] * 3 == look()
+    assert [OLDER] * 3 == look()
+    assert [{}] * 4 == [node.faults for node in there]
+
+    state = decide(there, None, state, now, SETTINGS).state  # a look that tells nothing
+    page["n0"] = (fault("xid"), fault("xid", 1))
+    page["n3"] = (fault("ecc"),)
+    assert ["Xid", OLDER, OLDER] == look()
+    assert ["xid-1"] == list(there[0].faults), "what is new is written"
+    assert ["ecc-0"] == list(there[3].faults)
 
 
 def test_more_faults_than_are_written_leave_no_family_healthy() -> None:
