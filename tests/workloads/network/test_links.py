@@ -71,20 +71,25 @@ def test_a_delay_of_the_kernel_holds_in_both_directions(
     assert seconds >= 0.010
 
 
+def quickest(names: Names, node: int, other: int) -> float:
+    """The least of five looks: a busy machine delays some of them, and hastens none."""
+    looks = [round_trip(names.namespace(node), names.address(other)) for _ in range(5)]
+    return min(seconds for seconds in looks if seconds is not None)
+
+
 @pytest.mark.parametrize("peer", [None, 0])
 def test_a_delay_in_user_space_holds_in_both_directions(
     tunnelled: tuple[Names, Tunnel], peer: int | None
 ) -> None:
     names, links = tunnelled
-    before = round_trip(names.namespace(1), names.address(0))
+    before = quickest(names, 1, 0)
     links.apply(1, {peer: LinkSetting(delay=0.005)})
-    during = round_trip(names.namespace(1), names.address(0))
-    back = round_trip(names.namespace(0), names.address(1))
+    during = quickest(names, 1, 0)
+    back = quickest(names, 0, 1)
     links.apply(1, {})
-    after = round_trip(names.namespace(1), names.address(0))
+    after = quickest(names, 1, 0)
 
-    assert None not in (before, during, back, after)
-    assert min(during, back) >= 0.010 > max(before, after)  # type: ignore[type-var, operator]
+    assert min(during, back) >= 0.010 > max(before, after)
 
 
 def test_a_rate_in_user_space_holds_for_this_node_only(
@@ -121,13 +126,12 @@ def test_a_launcher_with_a_thousand_open_files_links_its_nodes_in_user_space(
     try:
         tunnel = Tunnel(names, tmp_path / "tunnel.log", seed=0)
         tunnel.apply(1, {None: LinkSetting(delay=0.005)})
-        seconds = round_trip(names.namespace(1), names.address(0))
+        seconds = quickest(names, 1, 0)
         tunnel.close()
     finally:
         for descriptor in held:
             os.close(descriptor)
 
-    assert seconds is not None
     assert 0.010 <= seconds < 0.020
 
 
