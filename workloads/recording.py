@@ -1,5 +1,6 @@
 """What happened in each step of a rank: phases, own time, waiting; written to the ring."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from time import monotonic_ns, thread_time_ns
@@ -25,7 +26,8 @@ class StepRecorder:
     """Divides each step into phases and knows how much of it was the rank's own.
 
     Own time = wall time of the step minus the time in blocking collectives (arrival to
-    completion). Phases do not nest; what no phase covers is `other`.
+    completion). Where one of them was not timed, nobody knows it. Phases do not nest; what no phase
+    covers is `other`.
     """
 
     def __init__(self, writer: RingWriter) -> None:
@@ -37,6 +39,7 @@ class StepRecorder:
         self._spans = {phase: _Span(self, phase) for phase in PHASES}
         self._phase_ns = [0] * len(PHASES)
         self._waited_ns = 0
+        self._all_timed = True
         self.last_tags = 0
         """Step tags of the last step, as bits."""
         self._tags = 0
@@ -47,6 +50,7 @@ class StepRecorder:
         """Begin the next step."""
         self._phase_ns = [0] * len(PHASES)
         self._waited_ns = 0
+        self._all_timed = True
         self._tags = 0
         self._cpu_start = thread_time_ns()
         self._start = monotonic_ns()
@@ -77,8 +81,15 @@ class StepRecorder:
         """Add a blocking collective's duration, arrival to completion."""
         self._waited_ns += nanoseconds
 
+    def untimed(self) -> None:
+        """Say that a collective of the step was waited in and not timed: its own time is unknown."""
+        self._all_timed = False
+
     def end_step(self, *, samples: int, tokens: int, flops: float, loss: SupportsFloat) -> None:
-        """Close the step and write its record; `wall_seconds` and `own_seconds` are its times."""
+        """Close the step and write its record; `wall_seconds` and `own_seconds` are its times.
+
+        `own_seconds` is NaN where it is not known.
+        """
         cpu = thread_time_ns() - self._cpu_start
         self._write(
             self._start, monotonic_ns(), cpu, self._tags, loss,
@@ -97,11 +108,11 @@ class StepRecorder:
         *, samples: int, tokens: int, flops: float,
     ) -> None:  # fmt: skip
         wall = end - start
-        own = wall - self._waited_ns
+        own = wall - self._waited_ns if self._all_timed else None
         phases = self._phase_ns
         phases[_OTHER] = max(0, wall - sum(phases))
         self.wall_seconds = wall / 1e9
-        self.own_seconds = own / 1e9
+        self.own_seconds = math.nan if own is None else own / 1e9
         self.last_phases = phases
         self.last_tags = tags
         self.writer.end_step(

@@ -31,6 +31,7 @@ _OPEN_SINCE = _OP_CURSOR + 5
 _PROGRESS = _OP_CURSOR + 6
 _CLOCK = (ring.IDENTITY_OFFSET + ring.IDENTITY.size - 4 * 4 - 2 * 8) // 8
 """clock_offset_ns, and clock_error_ns after it."""
+_KNOWN = ring.KNOWN_OFFSET // 8
 _GROUPS = ring.GROUP_COUNTERS_OFFSET // 8
 _WORDS_PER_GROUP = ring.GROUP_COUNTERS.size // 8
 
@@ -57,6 +58,7 @@ class RingWriter:
         self._guard = 0
         self._ops = 0
         self._steps_written = 0
+        self._known_steps = 0
         self._step = first_step
         self._phase = 0
         self._totals = [first_step, 0, 0, 0, 0, 0, 0.0, math.nan, *([0] * len(PHASES))]
@@ -219,7 +221,7 @@ class RingWriter:
         start_ns: int,
         wall_ns: int,
         cpu_ns: int,
-        own_ns: int,
+        own_ns: int | None,
         phase_ns: list[int],
         tags: int,
         samples: int,
@@ -227,16 +229,21 @@ class RingWriter:
         flops: float,
         loss: float,
     ) -> None:
-        """Close the step in progress and add it to the counters."""
+        """Close the step in progress and add it to the counters.
+
+        Args:
+            own_ns: None where a collective was waited in that nobody timed.
+        """
         written = self._steps_written
         ring.STEP_RECORD.pack_into(
             self._map,
             ring.STEPS_OFFSET + (written & _STEP_MASK) * ring.STEP_RECORD.size,
-            self._step, start_ns, wall_ns, cpu_ns, own_ns, *phase_ns, tags, samples, tokens,
+            self._step, start_ns, wall_ns, cpu_ns,
+            ring.OWN_UNKNOWN_NS if own_ns is None else own_ns, *phase_ns, tags, samples, tokens,
             flops, loss, written + 1,
         )  # fmt: skip
         totals = self._totals
-        for index, value in enumerate((1, wall_ns, own_ns, cpu_ns, samples, tokens, flops)):
+        for index, value in enumerate((1, wall_ns, own_ns or 0, cpu_ns, samples, tokens, flops)):
             totals[index] += value
         totals[7] = loss
         for index, value in enumerate(phase_ns, start=8):
@@ -248,6 +255,8 @@ class RingWriter:
         words[_STEP] = self._step = self._step + 1
         words[_PROGRESS] = start_ns + wall_ns
         ring.COUNTERS.pack_into(self._map, ring.COUNTERS_OFFSET, *totals)
+        self._known_steps += own_ns is not None
+        words[_KNOWN] = self._known_steps
         words[_GUARD] = self._guard = guard + 2
 
     def close(self) -> None:

@@ -18,8 +18,11 @@ COLUMNS: tuple[str, ...] = (
     "rank", "attempt", "from_step", "to_step", "start", "end", "steps", "collective_seconds",
     "tags", "loss", *SUMS,
 )  # fmt: skip
+KNOWN = "known_steps"
+"""Steps of which own time is known (contract TRAIN_KNOWN_STEPS); not a column of windows."""
 COUNTERS: Mapping[str, str] = {
     metrics.TRAIN_OWN.name: "own_seconds",
+    metrics.TRAIN_KNOWN_STEPS.name: KNOWN,
     metrics.TRAIN_CPU.name: "cpu_seconds",
     metrics.TRAIN_SAMPLES.name: "samples",
     metrics.TRAIN_TOKENS.name: "tokens",
@@ -35,7 +38,7 @@ def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """One window of length 1 a row of steps.parquet; a step that was recorded twice counts once.
 
     Collective time is the rest of the step: own time is defined as the step outside blocking
-    collectives (contract TRAIN_OWN).
+    collectives (contract TRAIN_OWN). Both are NaN where nobody timed all collectives of the step.
     """
     windows = steps.drop_duplicates(["rank", "attempt", "step"], keep="last")
     windows = windows.rename(columns={"step": "from_step"})
@@ -53,7 +56,8 @@ def from_samples(samples: pd.DataFrame) -> pd.DataFrame:
 
     Scrapes of different nodes see different steps, so each rank's counters are read, by linear
     interpolation over its step number, at the edges of the rank that was scraped most. A counter
-    that falls is a restart: the next attempt. Inside a gap nothing is known: NaN.
+    that falls is a restart: the next attempt. Inside a gap nothing is known: NaN. Own time is known
+    where it is known of every step of the window (contract TRAIN_KNOWN_STEPS).
     """
     counters = _counters(samples)
     if counters.empty:
@@ -80,9 +84,9 @@ def _counters(samples: pd.DataFrame) -> pd.DataFrame:
     named = rows["metric"].map(names).where(~phase, rows["labels"].map(phases))
     rows = rows.assign(column=named)[named.notna()]
     wide = rows.pivot_table("value", ["rank", "time"], "column", aggfunc="last").reset_index()
-    if not {"step", "own_seconds", *PHASE_COLUMNS} <= set(wide):
+    if not {"step", *PHASE_COLUMNS} <= set(wide):
         return pd.DataFrame()
-    wide = wide.reindex(columns=["rank", "time", "step", "loss", *SUMS])
+    wide = wide.reindex(columns=["rank", "time", "step", "loss", KNOWN, *SUMS])
     # The phases of a step are all of it: `other` is the remainder (contract words.Phase).
     wide["wall_seconds"] = wide[list(PHASE_COLUMNS)].sum(axis=1, min_count=len(PHASE_COLUMNS))
     wide = wide[wide["step"].notna()].sort_values(["rank", "time"])
@@ -116,6 +120,9 @@ def _interpolate(own: pd.DataFrame, edges: NDArray[np.float64]) -> pd.DataFrame:
     known = ~wide[place] if wide.size else np.zeros(middle.size, dtype=bool)
     moments = at_edges("time")
     sums = {name: np.where(known, np.diff(at_edges(name)), np.nan) for name in SUMS}
+    # Between two scrapes the known steps are spread evenly: less than all of them is not all.
+    all_known = np.diff(at_edges(KNOWN)) >= np.diff(edges) - 1e-6
+    sums["own_seconds"] = np.where(all_known, sums["own_seconds"], np.nan)
     return pd.DataFrame(
         {
             "from_step": edges[:-1].astype(np.int64),

@@ -11,8 +11,8 @@ from collector.sources.rank_ring.header import AHEAD_NS, Group, Identity, Live
 
 RESERVED = 4
 """Series that others or only some moments give: throttling, run queue, allocation, open op."""
-GIVE_WAY = (m.TRAIN_FLOPS, m.TRAIN_SAMPLES)
-"""What a rank that uses all six groups does without: both follow from the tokens."""
+GIVE_WAY = (m.TRAIN_FLOPS, m.TRAIN_SAMPLES, m.TRAIN_LOSS)
+"""What a rank that uses all six groups does without: the tokens and its log tell as much."""
 
 
 def collect(reading: RingReading) -> Iterator[Sample]:
@@ -50,6 +50,7 @@ def _living(
     for phase, nanoseconds in zip(PHASES, live.phase_ns, strict=True):
         yield m.TRAIN_PHASE(nanoseconds / 1e9, *key, phase)
     yield m.TRAIN_OWN(live.own_ns / 1e9, *key)
+    yield m.TRAIN_KNOWN_STEPS(live.known_steps, *key)
     yield m.TRAIN_CPU(live.cpu_ns / 1e9, *key)
     for group in groups:
         yield m.TRAIN_COLLECTIVE(group.collective_ns / 1e9, *key, group.name)

@@ -65,7 +65,12 @@ STEPS: tuple[Column, ...] = (
     Column("start", "float64", "seconds", "unix time"),
     Column("wall_seconds", "float64", "seconds", "whole step"),
     Column("cpu_seconds", "float64", "seconds", "CPU time of the training thread"),
-    Column("own_seconds", "float64", "seconds", "step outside blocking collectives"),
+    Column(
+        "own_seconds",
+        "float64",
+        "seconds",
+        "step outside blocking collectives; null = nobody timed all of them",
+    ),
     *(Column(f"{phase}_seconds", "float64", "seconds", f"phase {phase}") for phase in PHASES),
     Column("tags", "string", "", "why slow by design: gc, eval, checkpoint, warmup; comma-joined"),
     Column("loss", "float64", "nats", "training loss; NaN = none"),
@@ -110,7 +115,7 @@ OPS: tuple[Column, ...] = (
 #     "first_step_held": oldest step still in the ring, or null, "truncated": bool,
 #     "missing": {"from_step": A, "to_step": B}: the steps asked for that were overwritten or went
 #     over OPS_MAX_BYTES_PER_RANK, or null; truncated = missing is not null,
-#     "steps": {column: [values]} with OPS_JSON_STEPS,
+#     "steps": {column: [values]} with OPS_JSON_STEPS; own_ns null = not known,
 #     "ops": {column: [values]} with OPS_JSON_OPS}]}.
 # No rank of the run on this node: 404. Ranks of it, and none that can be read now: 503.
 OPS_JSON_STEPS: tuple[str, ...] = (

@@ -60,7 +60,14 @@ progress_ns."""
 COUNTERS_OFFSET = 512
 COUNTERS = Struct(f"<QqqqQQdd{len(PHASES)}q")
 """steps (after a resume it starts at the resumed step), wall_ns, own_ns, cpu_ns (of the training
-thread), samples, tokens, model FLOPs, last loss (NaN = none), then ns by phase. Additive."""
+thread), samples, tokens, model FLOPs, last loss (NaN = none), then ns by phase. Additive; own_ns over the known steps only."""
+
+KNOWN_OFFSET = 640
+KNOWN = Struct("<Q")
+"""Steps whose own time is known: every collective that the rank was in was timed. Additive, from 0
+for this writer, inside the guard. A writer that does not count leaves 0: then nothing is known."""
+OWN_UNKNOWN_NS = -1
+"""In a step record: somebody else's collective was waited in, and nobody timed it."""
 
 GROUP_COUNTERS_OFFSET = 704
 GROUP_COUNTERS = Struct("<qQqq")
@@ -75,7 +82,7 @@ OP_RECORD = Struct("<HBBIIHHqqqQ")
 names; NO_TAG = none), reserved, bytes, enqueue_ns, complete_ns, guard."""
 
 STEP_RECORD = Struct(f"<qqqqq{len(PHASES)}qIIQddQ")
-"""step, start_ns, wall_ns, cpu_ns, own_ns, ns by phase, step-tag bits, samples, tokens, FLOPs,
+"""step, start_ns, wall_ns, cpu_ns, own_ns (or OWN_UNKNOWN_NS), ns by phase, step-tag bits, samples, tokens, FLOPs,
 loss, guard."""
 
 OPS_OFFSET = HEADER_BYTES
@@ -109,13 +116,16 @@ class OpRecord:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One optimizer step of one rank; times in nanoseconds, `phase_ns` in the order of PHASES."""
+    """One optimizer step of one rank; times in nanoseconds, `phase_ns` in the order of PHASES.
+
+    `own_ns` is None where it is not known (OWN_UNKNOWN_NS).
+    """
 
     step: int
     start_ns: int
     wall_ns: int
     cpu_ns: int
-    own_ns: int
+    own_ns: int | None
     phase_ns: tuple[int, ...]
     tags: int
     samples: int

@@ -111,7 +111,8 @@ def step_row(answer: RankAnswer, step: StepRecord) -> Row:
     tags = ",".join(tag for bit, tag in enumerate(STEP_TAGS) if step.tags >> bit & 1)
     return (
         step.step, answer.rank, answer.attempt, (step.start_ns + answer.wall_offset_ns) / 1e9,
-        step.wall_ns / 1e9, step.cpu_ns / 1e9, step.own_ns / 1e9,
+        step.wall_ns / 1e9, step.cpu_ns / 1e9,
+        None if step.own_ns is None else step.own_ns / 1e9,
         *(nanoseconds / 1e9 for nanoseconds in step.phase_ns),
         tags, step.loss, step.samples, step.tokens, step.flops,
     )  # fmt: skip

@@ -111,7 +111,7 @@ class Follower:
         for index in range(steps):
             last = index == steps - 1
             self._writer.end_step(
-                start_ns=since + index * wall, wall_ns=wall, cpu_ns=0, own_ns=wall,
+                start_ns=since + index * wall, wall_ns=wall, cpu_ns=0, own_ns=None,
                 phase_ns=[*_BEFORE_OTHER, wall], tags=0, samples=0, tokens=0, flops=0.0,
                 loss=loss if last else math.nan,
             )  # fmt: skip

@@ -34,7 +34,7 @@ class Holder:
         means: The first tag: how it knows them.
         inode: Of the file; another one after another writer took the place.
         lives: Its heart beat lately.
-        waited: Somebody told how long it waited for others: its own time is known.
+        waited: The own time of some of its steps is known.
     """
 
     run: str
@@ -62,7 +62,7 @@ def holder(path: Path) -> Holder | None:
     if len(header) < ring.HEADER_BYTES:
         return None
     identity = ring.IDENTITY.unpack_from(header, ring.IDENTITY_OFFSET)
-    steps, wall, own = ring.COUNTERS.unpack_from(header, ring.COUNTERS_OFFSET)[:3]
+    steps = ring.COUNTERS.unpack_from(header, ring.COUNTERS_OFFSET)[0]
     (beat,) = ring.HEARTBEAT.unpack_from(header, ring.HEARTBEAT_OFFSET)
     tag = header[ring.TAG_NAMES_OFFSET : ring.TAG_NAMES_OFFSET + ring.TAG_NAME_BYTES]
     return Holder(
@@ -72,7 +72,7 @@ def holder(path: Path) -> Holder | None:
         means=_text(tag),
         inode=inode,
         lives=0.0 <= monotonic() - beat / 1e9 < FRESH_SECONDS,
-        waited=own < wall,
+        waited=ring.KNOWN.unpack_from(header, ring.KNOWN_OFFSET)[0] > 0,
     )
 
 

@@ -28,7 +28,13 @@ TRAIN_PHASE = Metric(
 )
 TRAIN_OWN = Metric(
     "lockstep_train_own_seconds_total", _C, _RANK,
-    "Wall time of steps outside blocking collectives: what the rank itself took.",
+    "Wall time outside blocking collectives, of the steps of which it is known: what the rank itself"
+    " took.",
+)  # fmt: skip
+TRAIN_KNOWN_STEPS = Metric(
+    "lockstep_train_known_steps_total", _C, _RANK,
+    "Steps whose own time is known: every collective that the rank was in was timed. Own time says"
+    " something only where this rose by as much as the steps.",
 )  # fmt: skip
 TRAIN_CPU = Metric(
     "lockstep_train_cpu_seconds_total", _C, _RANK, "CPU time of the training thread in steps."

@@ -77,6 +77,7 @@ class Live:
     tokens: int
     flops: float
     loss: float
+    known_steps: int
     phase_ns: tuple[int, ...]
     groups: tuple[Group, ...]
     open: OpenOperation | None
@@ -198,6 +199,7 @@ def _live(page: bytes, group_names: tuple[str, ...]) -> Live:
     ) = ring.LIVE.unpack_from(page, ring.LIVE_OFFSET)  # fmt: skip
     counters = ring.COUNTERS.unpack_from(page, ring.COUNTERS_OFFSET)
     steps, wall_ns, own_ns, cpu_ns, samples, tokens, flops, loss = counters[:8]
+    (known_steps,) = ring.KNOWN.unpack_from(page, ring.KNOWN_OFFSET)
     phase_ns = counters[8 : 8 + len(PHASES)]
     groups = tuple(
         Group(name, *ring.GROUP_COUNTERS.unpack_from(page, offset))
@@ -211,7 +213,7 @@ def _live(page: bytes, group_names: tuple[str, ...]) -> Live:
         raise SourceError("content", "a counter of the ring is below zero or endless")
     return Live(
         op_cursor, step_cursor, steps, wall_ns, own_ns, cpu_ns, samples, tokens, flops, loss,
-        phase_ns, groups, _open(op, group, sequence, since_ns, group_names), progress_ns,
+        known_steps, phase_ns, groups, _open(op, group, sequence, since_ns, group_names), progress_ns,
     )  # fmt: skip
 
 

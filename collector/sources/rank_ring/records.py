@@ -160,8 +160,15 @@ def _op(record: tuple[Any, ...], header: Header) -> ring.OpRecord:
 def _step(record: tuple[Any, ...]) -> ring.StepRecord:
     step, start_ns, wall_ns, cpu_ns, own_ns = record[:5]
     phase_ns = record[5 : 5 + len(PHASES)]
-    if min(step, wall_ns, cpu_ns, own_ns, *phase_ns) < 0:
+    known = own_ns != ring.OWN_UNKNOWN_NS
+    if min(step, wall_ns, cpu_ns, own_ns if known else 0, *phase_ns) < 0:
         raise SourceError("content", f"step record {step} holds a time below zero")
     return ring.StepRecord(
-        step, start_ns, wall_ns, cpu_ns, own_ns, phase_ns, *record[5 + len(PHASES) : -1]
+        step,
+        start_ns,
+        wall_ns,
+        cpu_ns,
+        own_ns if known else None,
+        phase_ns,
+        *record[5 + len(PHASES) : -1],
     )
