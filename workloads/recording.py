@@ -82,7 +82,7 @@ class StepRecorder:
         self._waited_ns += nanoseconds
 
     def untimed(self) -> None:
-        """Say that a collective of the step was waited in and not timed: its own time is unknown."""
+        """Say that a collective of the step was not timed: its own time is not known."""
         self._all_timed = False
 
     def end_step(self, *, samples: int, tokens: int, flops: float, loss: SupportsFloat) -> None:

@@ -60,7 +60,8 @@ progress_ns."""
 COUNTERS_OFFSET = 512
 COUNTERS = Struct(f"<QqqqQQdd{len(PHASES)}q")
 """steps (after a resume it starts at the resumed step), wall_ns, own_ns, cpu_ns (of the training
-thread), samples, tokens, model FLOPs, last loss (NaN = none), then ns by phase. Additive; own_ns over the known steps only."""
+thread), samples, tokens, model FLOPs, last loss (NaN = none), then ns by phase. Additive;
+own_ns over the known steps only."""
 
 KNOWN_OFFSET = 640
 KNOWN = Struct("<Q")
@@ -82,8 +83,8 @@ OP_RECORD = Struct("<HBBIIHHqqqQ")
 names; NO_TAG = none), reserved, bytes, enqueue_ns, complete_ns, guard."""
 
 STEP_RECORD = Struct(f"<qqqqq{len(PHASES)}qIIQddQ")
-"""step, start_ns, wall_ns, cpu_ns, own_ns (or OWN_UNKNOWN_NS), ns by phase, step-tag bits, samples, tokens, FLOPs,
-loss, guard."""
+"""step, start_ns, wall_ns, cpu_ns, own_ns (or OWN_UNKNOWN_NS), ns by phase, step-tag bits, samples,
+tokens, FLOPs, loss, guard."""
 
 OPS_OFFSET = HEADER_BYTES
 STEPS_OFFSET = OPS_OFFSET + OP_CAPACITY * OP_RECORD.size

@@ -28,8 +28,8 @@ TRAIN_PHASE = Metric(
 )
 TRAIN_OWN = Metric(
     "lockstep_train_own_seconds_total", _C, _RANK,
-    "Wall time outside blocking collectives, of the steps of which it is known: what the rank itself"
-    " took.",
+    "Wall time outside blocking collectives, of the steps of which it is known: what the rank took"
+    " itself.",
 )  # fmt: skip
 TRAIN_KNOWN_STEPS = Metric(
     "lockstep_train_known_steps_total", _C, _RANK,

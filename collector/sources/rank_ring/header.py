@@ -213,7 +213,8 @@ def _live(page: bytes, group_names: tuple[str, ...]) -> Live:
         raise SourceError("content", "a counter of the ring is below zero or endless")
     return Live(
         op_cursor, step_cursor, steps, wall_ns, own_ns, cpu_ns, samples, tokens, flops, loss,
-        known_steps, phase_ns, groups, _open(op, group, sequence, since_ns, group_names), progress_ns,
+        known_steps, phase_ns, groups, _open(op, group, sequence, since_ns, group_names),
+        progress_ns,
     )  # fmt: skip
 
 
