@@ -40,6 +40,10 @@ class StepRecorder:
         self._phase_ns = [0] * len(PHASES)
         self._waited_ns = 0
         self._all_timed = True
+        self.marking = False
+        """Whether the program itself times what happens now, as a collective."""
+        self.marked = 0
+        """Collectives that the program itself has timed in the step."""
         self.last_tags = 0
         """Step tags of the last step, as bits."""
         self._tags = 0
@@ -51,6 +55,7 @@ class StepRecorder:
         self._phase_ns = [0] * len(PHASES)
         self._waited_ns = 0
         self._all_timed = True
+        self.marked = 0
         self._tags = 0
         self._cpu_start = thread_time_ns()
         self._start = monotonic_ns()
