@@ -11,7 +11,7 @@ from analyzer.load.prometheus import SourceError
 from analyzer.load.prometheus.connection import Connection
 from analyzer.run import Verdict
 from analyzer.watch import page
-from analyzer.watch.finding import Change, Finding, Tier
+from analyzer.watch.finding import Change, Finding, Kind, Tier
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
@@ -210,9 +210,12 @@ class Watch:
         """Of one cycle, as of `analyze`; 69 where Prometheus did not answer."""
         if self._last is None:
             return ExitCode.UNREACHABLE
-        if any(one.tier is Tier.PAGE for one in self.findings()):
+        findings = self.findings()
+        codes = {ExitCode.WARNING if findings else ExitCode.OK}
+        codes |= {exit_code(one) for one in self.verdicts()}
+        if any(_names_a_culprit(one) for one in findings) or ExitCode.CULPRIT in codes:
             return ExitCode.CULPRIT
-        return max((exit_code(one) for one in self.verdicts()), default=ExitCode.OK)
+        return max(codes)
 
     def _tell(self, outcome: Outcome) -> None:
         """Remember first, then write and tell: who is killed in between tells again."""
@@ -288,6 +291,12 @@ class Watch:
         elif self._trouble and not trouble:
             LOG.warning("%s answers again", self._settings.access.url)
         self._trouble = trouble
+
+
+def _names_a_culprit(finding: Finding) -> bool:
+    """Whether it pages, or says of somebody that training is slow or stands for them."""
+    accuses = finding.kind in (Kind.SLOW, Kind.STOP) and finding.scope != "run"
+    return accuses or finding.tier is Tier.PAGE
 
 
 def shown(text: str) -> str:
