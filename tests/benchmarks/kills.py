@@ -78,11 +78,9 @@ def judged(
             with contextlib.suppress(Exception):
                 verdicts["prometheus"] = diagnose(load_recorded(server[0], known.run)).verdict
     words = ", ".join(f"{way} {spoken(known, verdict)}" for way, verdict in verdicts.items())
-    print(
-        f"  {index}: {' '.join(known.case.words)}, signal {known.case.signal} to rank"
-        f" {known.case.rank} in step {known.step}: {words or 'it had ended'}",
-        flush=True,
-    )  # noqa: T201
+    case = known.case
+    line = f"{index}: {' '.join(case.words)}, signal {case.signal} to rank {case.rank}"
+    print(f"  {line} in step {known.step}: {words or 'it had ended'}", flush=True)  # noqa: T201
     return known, verdicts
 
 
