@@ -224,7 +224,7 @@ class Watch:
         if self._last is None:
             return ExitCode.UNREACHABLE
         found = self.findings()
-        if any(one.tier is Tier.PAGE or one.kind is not Kind.HARDWARE for one in found):
+        if any(_names_a_culprit(one) for one in found):
             return ExitCode.CULPRIT
         codes = [exit_code(one) for one in self.verdicts()]
         codes += [ExitCode.WARNING] * bool(found) + [ExitCode.UNKNOWN] * bool(self._undiagnosed())
@@ -309,6 +309,12 @@ class Watch:
         elif self._trouble and not trouble:
             LOG.warning("%s answers again", self._settings.access.url)
         self._trouble = trouble
+
+
+def _names_a_culprit(finding: Finding) -> bool:
+    """Whether it pages, or says of somebody that training is slow or stands for them."""
+    accuses = finding.kind in (Kind.SLOW, Kind.STOP) and finding.scope != "run"
+    return accuses or finding.tier is Tier.PAGE
 
 
 def shown(text: str) -> str:
