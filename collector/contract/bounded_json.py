@@ -44,7 +44,7 @@ def loads(
     if limit is not None and len(text) > limit:
         raise BoundError(f"it is larger than {limit} bytes")
     try:
-        tree = json.loads(text, parse_constant=parse_constant)  # noqa: TID251 - the one place
+        tree = json.loads(text, parse_constant=parse_constant)
     except RecursionError:
         raise BoundError(f"it is nested deeper than {depth} levels") from None
     if _brackets(text) > depth and _is_deeper(tree, depth):

@@ -1,4 +1,4 @@
-"""JSON from outside: what is larger or deeper than anything it could be is an ordinary ValueError."""
+"""JSON from outside: what is larger or deeper than it could be is an ordinary ValueError."""
 
 import json
 import os

@@ -1,6 +1,5 @@
 """One connection to a Prometheus: prometheus-api-client's session and retries, bounded answers."""
 
-import json
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Self, TypeVar
@@ -16,6 +15,7 @@ from analyzer.load.prometheus.access import Access
 from analyzer.load.prometheus.answers import refusal, shape
 from analyzer.load.prometheus.errors import SourceError, TooMuchError
 from analyzer.load.prometheus.partial import warning
+from collector.contract import bounded_json
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
@@ -146,7 +146,9 @@ class Connection:
 
         def ask() -> list[Mapping[str, str]]:
             words = {"state": "active"}
-            body = json.loads(self._whole("targets", words, monotonic() + self._seconds, "GET"))
+            body = bounded_json.loads(
+                self._whole("targets", words, monotonic() + self._seconds, "GET")
+            )
             active = body["data"]["activeTargets"]
             return [{**one["labels"], SCRAPE_URL: str(one["scrapeUrl"])} for one in active]
 
