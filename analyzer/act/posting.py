@@ -11,6 +11,7 @@ import requests
 
 from analyzer.load.prometheus.access import Access
 from analyzer.load.prometheus.connection import authentication
+from collector.contract import bounded_json
 from collector.contract.bounded_http import Allowance, ExceededError, TooLateError, allowed
 
 PATH = "/api/v2/alerts"
@@ -97,8 +98,8 @@ def _reason(start: bytes) -> str:
     """The server's own words on one line; its API answers a string, its proxies anything."""
     text = start.decode("utf-8", "replace")
     try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
+        told = bounded_json.loads(text)
+    except ValueError:
         told = text
     if isinstance(told, dict):
         told = told.get("message", text)

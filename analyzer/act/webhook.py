@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 
+from collector.contract import bounded_json
+
 VERSION = "4"
 MAX_BYTES = 4 << 20
 """A notification of 1,000 alerts has about half of it: 2 KB each, with their texts."""
@@ -63,10 +65,10 @@ def parse(body: bytes) -> Notification:
         WebhookError: It is none of an Alertmanager, or of another version.
     """
     try:
-        tree = json.loads(body.decode("utf-8"), parse_constant=_no_number)
+        tree = bounded_json.loads(body.decode("utf-8"), parse_constant=_no_number)
     except UnicodeDecodeError:
         raise WebhookError("the body is not UTF-8; it must be Alertmanager's JSON") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise WebhookError("the body is not JSON; it must be Alertmanager's webhook") from None
     if not isinstance(tree, dict):
         raise WebhookError("the body is no JSON object; it must be Alertmanager's webhook")

@@ -1,6 +1,5 @@
 """One connection to a Prometheus: prometheus-api-client's session and retries, bounded answers."""
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -17,6 +16,7 @@ from analyzer.load.prometheus.access import Access
 from analyzer.load.prometheus.answers import refusal, shape
 from analyzer.load.prometheus.errors import SourceError, TooMuchError
 from analyzer.load.prometheus.partial import warning
+from collector.contract import bounded_json
 from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
 
 CONNECT_SECONDS = 5.0
@@ -153,7 +153,7 @@ class Connection:
 
         def ask() -> list[Mapping[str, str]]:
             words = {"state": "active"}
-            body = json.loads(self._countable(self._whole("targets", words, "GET")))
+            body = bounded_json.loads(self._countable(self._whole("targets", words, "GET")))
             active = body["data"]["activeTargets"]
             return [{**one["labels"], SCRAPE_URL: str(one["scrapeUrl"])} for one in active]
 
