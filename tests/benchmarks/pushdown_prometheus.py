@@ -138,6 +138,7 @@ def _lines(rank: int, ranks: int) -> tuple[str, ...]:
         f"lockstep_rank_info{{{mine},{place},{gpu}}}",
         f"lockstep_rank_up{{{mine}}}",
         f"lockstep_train_steps_total{{{mine}}}",
+        f"lockstep_train_known_steps_total{{{mine}}}",
         f"lockstep_train_own_seconds_total{{{mine}}}",
         f'lockstep_train_collective_seconds_total{{{mine},group="dp"}}',
         f'lockstep_train_collectives_total{{{mine},group="dp"}}',
