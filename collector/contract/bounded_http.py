@@ -195,7 +195,10 @@ def get(
         allowed(Allowance(seconds, most)),
         urllib.request.build_opener(*handlers).open(request, timeout=seconds) as answer,
     ):
-        return b"".join(iter(lambda: answer.read(CHUNK), b""))
+        body = b"".join(iter(lambda: answer.read(CHUNK), b""))
+        if answer.length:  # a read of a part does not complain about half a body
+            raise http.client.IncompleteRead(body, answer.length)
+        return body
 
 
 def unpacked(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
