@@ -39,28 +39,28 @@ class Guard:
 
     def allows(self, authorization: str | None) -> bool:
         """Whether the header names a user with the right password."""
-        scheme, _, text = (authorization or "").partition(" ")
-        if scheme.lower() != "basic":
+        credentials = _credentials(authorization)
+        if credentials is None:
             return False
-        try:
-            credentials = b64decode(text.strip(), validate=True)
-        except (binascii.Error, ValueError):
-            return False
-        user, colon, password = credentials.partition(b":")
-        if not colon:
-            return False
-        digest = hmac.digest(self._key, credentials, "sha256")
-        if not self._known(digest):
+        digest = self._digest(credentials)
+        if self._known(digest) is None:
             # One at a time: guessing passwords must not take more than one core.
             with self._checking:
-                if not self._known(digest):  # several may have waited with the same word
-                    _remember(
-                        self._right if self._verified(user, password) else self._wrong, digest
-                    )
+                if self._known(digest) is None:  # several may have waited with the same word
+                    right = self._verified(*credentials)
+                    _remember(self._right if right else self._wrong, digest)
         return digest in self._right
 
-    def _known(self, digest: bytes) -> bool:
-        return digest in self._right or digest in self._wrong
+    def knows(self, authorization: str | None) -> bool | None:
+        """As `allows` of words that were checked already or are none; None of others."""
+        credentials = _credentials(authorization)
+        return False if credentials is None else self._known(self._digest(credentials))
+
+    def _digest(self, credentials: tuple[bytes, bytes]) -> bytes:
+        return hmac.digest(self._key, b":".join(credentials), "sha256")
+
+    def _known(self, digest: bytes) -> bool | None:
+        return True if digest in self._right else False if digest in self._wrong else None
 
     def _verified(self, user: bytes, password: bytes) -> bool:
         hashed = self._users.get(user)
@@ -69,6 +69,18 @@ class Guard:
         except ValueError:  # longer than bcrypt's 72 bytes, or with a zero byte: nobody's password
             return False
         return right and hashed is not None
+
+
+def _credentials(authorization: str | None) -> tuple[bytes, bytes] | None:
+    """(user, password) of a header for basic authentication; None of any other."""
+    scheme, _, text = (authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, colon, password = b64decode(text.strip(), validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        return None
+    return (user, password) if colon else None
 
 
 def _remember(words: dict[bytes, None], digest: bytes) -> None:

@@ -50,13 +50,29 @@ class Protection:
         return "http" if self._loaded.tls is None else "https"
 
     def wrap(self, connection: socket.socket) -> socket.socket:
-        """The connection after its handshake, which keeps to the connection's time-out.
+        """The connection before its handshake, behind TLS if there is any.
 
         Raises:
-            OSError: The handshake failed; the connection is closed.
+            OSError: The client has gone; the connection is closed.
         """
         tls = self._now().tls
-        return connection if tls is None else tls.wrap_socket(connection, server_side=True)
+        if tls is None:
+            return connection
+        return tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+
+    def shake_hands(self, connection: socket.socket) -> None:
+        """The handshake, all of it within the connection's time-out.
+
+        Raises:
+            OSError: It failed.
+        """
+        if isinstance(connection, ssl.SSLSocket):
+            connection.do_handshake()
+
+    def knows(self, authorization: str | None) -> bool | None:
+        """As `allows` where that takes no time; None if a password would have to be checked."""
+        guard = self._now().guard
+        return True if guard is None else guard.knows(authorization)
 
     def allows(self, authorization: str | None) -> bool:
         """Whether the Authorization header of a request may see the pages."""

@@ -1,33 +1,18 @@
 """The pages over HTTP and HTTPS: /metrics, /healthz, /readyz and /ops."""
 
-import contextlib
 import errno
 import gzip
-import logging
-import socket
-import socketserver
-import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 from collector.config import Address
+from collector.exporter.bounded import BoundedHandler, BoundedServer
 from collector.exporter.negotiation import form_of, wants_gzip
 from collector.exporter.ops import OpsQuery, QueryError, UnreadableError
 from collector.exporter.page import Form
 from collector.exporter.protection import Protection
 
-LOG = logging.getLogger(__name__)
-
-REQUEST_SECONDS = 10.0
-"""A client that sends or takes nothing for so long is dropped."""
-IDLE_SECONDS = 120.0
-"""Between two requests, however, it may be silent for so long: scrapes are seconds apart."""
-MAX_CONNECTIONS = 64
-DRAIN_SECONDS = 2.0
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -52,125 +37,53 @@ class Pages:
     legacy: Callable[[], str] | None = None
 
 
-class PageServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Listens from construction on; serves from `start` to `stop`.
+class PageServer(BoundedServer):
+    """Serves the pages.
 
     Raises:
         ListenError: The port is in use or the address is not of this machine.
     """
 
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-    request_queue_size = 64
-
     def __init__(self, address: Address, pages: Pages, protection: Protection) -> None:
         self.pages = pages
-        self.protection = protection
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._busy = 0
-        self._idle = threading.Condition()
-        if ":" in address.host:
-            self.address_family = socket.AF_INET6
         try:
-            super().__init__((address.host, address.port), _Handler)
+            super().__init__(address, _Handler, protection)
         except OSError as error:
             raise ListenError(_cannot_listen(address, error)) from error
-        # It sleeps until a connection comes; `stop` wakes it.
-        self._thread = threading.Thread(target=self.serve_forever, args=(3600.0,), daemon=True)
-
-    @property
-    def address(self) -> Address:
-        """The address in use, with the port that was found if 0 was asked for."""
-        return Address(*self.server_address[:2])  # type: ignore[arg-type]
 
     @property
     def url(self) -> str:
         """Where the page is."""
         return f"{self.protection.scheme}://{self.address}/metrics"
 
-    def start(self) -> None:
-        """Serve from a thread."""
-        self._thread.start()
 
-    def stop(self) -> None:
-        """Take no more requests, finish those under way, close."""
-        with contextlib.suppress(OSError):  # who sleeps on it wakes
-            self.socket.shutdown(socket.SHUT_RDWR)
-        self.shutdown()
-        with self._idle:
-            self._idle.wait_for(lambda: self._busy == 0, DRAIN_SECONDS)
-        self.server_close()
-        self._thread.join()
-
-    def enter(self) -> None:
-        """A request is being answered."""
-        with self._idle:
-            self._busy += 1
-
-    def leave(self) -> None:
-        """It has been answered."""
-        with self._idle:
-            self._busy -= 1
-            self._idle.notify_all()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """One thread a connection, up to MAX_CONNECTIONS; more are refused at once."""
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve one connection to its end."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Serve one connection, behind TLS when there is TLS."""
-        request.settimeout(REQUEST_SECONDS)
-        wrapped = self.protection.wrap(request)
-        try:
-            super().finish_request(wrapped, client_address)
-        finally:
-            if wrapped is not request:
-                self.shutdown_request(wrapped)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no error of ours; anything else is logged in full."""
-        error = sys.exception()
-        if not isinstance(error, OSError):
-            LOG.error("request of %s failed; this is a bug", client_address, exc_info=error)
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     server: PageServer
-    protocol_version = "HTTP/1.1"
-    server_version = "lockstep"
-    sys_version = ""
-    timeout = REQUEST_SECONDS
-    disable_nagle_algorithm = True
 
-    def do_GET(self) -> None:
-        self.connection.settimeout(REQUEST_SECONDS)
-        self.server.enter()
-        try:
-            self._route()
-        finally:
-            self.server.leave()
-        self.connection.settimeout(IDLE_SECONDS)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the base class
-        LOG.debug(format, *args)
-
-    def _route(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the base class asks for it by this name
         path, _, query = self.path.partition("?")
-        pages = self.server.pages
-        if not self.server.protection.allows(self.headers.get("Authorization")):
+        allowed = self._allowed()
+        if allowed is None:
+            self._busy()
+        elif allowed:
+            self._route(path, query)
+        else:
             self._text(HTTPStatus.UNAUTHORIZED, "a user and a password are needed")
-            return
+
+    def _allowed(self) -> bool | None:
+        """Whether the request may see the pages; None if too many ask to have that found out."""
+        words, protection = self.headers.get("Authorization"), self.server.protection
+        known = protection.knows(words)
+        if known is not None:
+            return known
+        with self.server.places.slow(self.place) as let_in:
+            return protection.allows(words) if let_in else None
+
+    def _busy(self) -> None:
+        self._text(HTTPStatus.SERVICE_UNAVAILABLE, "too many ask for what takes long; ask again")
+
+    def _route(self, path: str, query: str) -> None:
+        pages = self.server.pages
         match path:
             case "/metrics":
                 form, packed = form_of(self.headers.get("Accept", "")), self._gzip()
@@ -184,7 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "/readyz":
                 self._text(HTTPStatus.OK, "ready")
             case "/ops":
-                self._ops(query)
+                with self.server.places.slow(self.place) as let_in:
+                    self._ops(query) if let_in else self._busy()
             case _:
                 self._text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /ops")
 

@@ -18,8 +18,7 @@ from collector.config import Address
 from collector.contract import flight_recorder
 from collector.contract import metrics as m
 from collector.contract.metrics import METRICS, SAMPLES
-from collector.exporter import Exporter, ListenError
-from collector.exporter import server as http_server
+from collector.exporter import Exporter, ListenError, bounded
 from collector.exporter.page import Form
 from collector.sampler import FeedReader, Sampler
 from collector.sources import ethtool, kernel_clock
@@ -343,8 +342,7 @@ def test_a_hostile_request_leaves_no_traceback_and_the_server_up(
 def test_between_two_requests_a_client_may_be_silent_longer_than_before_the_first(
     get, busy_machine, monkeypatch
 ):
-    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.3)
-    monkeypatch.setattr(http_server._Handler, "timeout", 0.3)
+    monkeypatch.setattr(bounded, "HEAD_SECONDS", 0.3)
     ask = get()
     assert 200 == ask("/healthz")[0]
     connection = ask.connection
