@@ -55,7 +55,8 @@ def test_no_question_reads_more_than_its_bytes(what, question):
         with (
             serving(lambda _: LARGE[what]()) as url,
             Connection(access(url, {}), pause=0.0) as asked,
-            pytest.raises(TooMuchError, match="has more than the 1 MiB that are read"),
+            # urllib3 itself gives up on a line between chunks that is too long.
+            pytest.raises(SourceError, match=r"more than the 1 MiB that are read|ends too early"),
         ):
             QUESTIONS[question](asked)
         most = tracemalloc.get_traced_memory()[1]
