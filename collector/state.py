@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.config import ConfigError
+from collector.contract import bounded_json
 from collector.counters import Counter, Key, after_reboot
 from collector.files import read_bytes
 from collector.reading import SourceError
@@ -118,14 +119,14 @@ class StateFile:
     def _tree(self) -> dict[str, Any] | None:
         """The file as JSON, or None before the first save."""
         try:
-            tree = json.loads(read_bytes(self.path, LIMIT))
+            tree = bounded_json.loads(read_bytes(self.path, LIMIT))
             if tree["schema_version"] != SCHEMA_VERSION:
                 raise ValueError(f"schema_version is not {SCHEMA_VERSION}")
         except SourceError as error:
             if error.reason == "missing":
                 return None
             raise
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise SourceError("content", f"{self.path} is not a state file: {error!r}") from error
         return tree  # type: ignore[no-any-return]  # subscripting by text has shown it is a dict
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.contract import bounded_json
 from dashboard.address import Place
 from dashboard.protocol import Source
 from dashboard.shapes import Answer, Span
@@ -28,7 +29,7 @@ class Settings:
     @classmethod
     def read(cls, text: str) -> "Settings":
         """Of the JSON that `written` made; an empty text is the defaults."""
-        words = json.loads(text or "{}")
+        words = bounded_json.loads(text or "{}")
         runs = words.pop("runs", None)
         return cls(runs=None if runs is None else Path(runs), **words)
 

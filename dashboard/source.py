@@ -1,6 +1,5 @@
 """The source that the command names, with its answers kept: the only cache of the dashboard."""
 
-import json
 import math
 import os
 import threading
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from collector.contract import bounded_json
 from dashboard.changes import newest_change
 from dashboard.kept import Kept
 from dashboard.protocol import Source
@@ -190,9 +190,9 @@ class Cached:
 
 def _open(text: str, environment: Mapping[str, str]) -> Cached:
     try:
-        told = json.loads(text) if text else {}
+        told = bounded_json.loads(text) if text else {}
         kind = str(told.get("kind", ""))
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, AttributeError) as error:
         raise TroubleError(
             Kind.NO_SOURCE, f"{SOURCE} is no JSON object that names a source.", NO_SOURCE
         ) from error

@@ -69,7 +69,7 @@ def shared(model: Json) -> Json:
         },
     ]  # fmt: skip
     words = text(model).replace(json.dumps(address["query"]), json.dumps("${VAR_STREAMLIT_URL}"))
-    with_input: Json = json.loads(words)
+    with_input: Json = json.loads(words)  # noqa: TID251 - our own
     return {"__inputs": inputs, "__elements": {}, "__requires": needs} | with_input
 
 

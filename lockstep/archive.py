@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.contract import archive as contract
+from collector.contract import bounded_json
 from workloads.clocksync import wall_minus_monotonic_ns
 from workloads.faults.disturbances import Disturbance
 from workloads.faults.link import LINK_KINDS
@@ -168,7 +169,7 @@ def _truth(fault: Fault, spec: RunSpec, rank: int, measured: Effect | None) -> d
 def _proof(out: Path, rank: int) -> Any:
     """What a rank says that its faults did: throttled time, collections, seconds slept."""
     try:
-        return json.loads((out / PROOFS / f"rank-{rank}.json").read_bytes())
+        return bounded_json.read(out / PROOFS / f"rank-{rank}.json")
     except (OSError, ValueError):  # a rank that died wrote none
         return None
 

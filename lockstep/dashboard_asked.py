@@ -128,7 +128,7 @@ def check_login(path: Path) -> None:
         told = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         fail(ExitCode.BAD_INPUT, f"--login {path} cannot be read: {error.strerror}")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         # The error's own words would show the line, and with it a secret.
         fail(ExitCode.BAD_INPUT, f"--login {path} is not TOML")
     if stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):

@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 
 from collector.config.values import Address
+from collector.contract import bounded_http
 from collector.contract.words import ExitCode
 from lockstep import dashboard_asked as words
 from lockstep.dashboard_asked import Asked
@@ -28,6 +29,7 @@ LOOK_SECONDS = 0.05
 STOP_SECONDS = 20.0
 """For the server to end: it may have a run to end first."""
 HEALTH = "/_stcore/health"
+HEALTH_BYTES = 1 << 14
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - told apart, not listened on
 
 
@@ -118,15 +120,12 @@ def _answers(where: Address, child: "subprocess.Popen[bytes]", ended: threading.
 
 
 def _is_healthy(where: Address) -> bool:
-    connection = HTTPConnection(ANY.get(where.host, where.host), where.port, timeout=2.0)
+    host = ANY.get(where.host, where.host)
     try:
-        connection.request("GET", HEALTH)
-        answer = connection.getresponse()
-        return answer.status == 200 and answer.read(16) == b"ok"
-    except (OSError, HTTPException):
+        url = f"http://{Address(host, where.port)}{HEALTH}"
+        return bounded_http.get(url, 2.0, HEALTH_BYTES, proxies=False).startswith(b"ok")
+    except (OSError, HTTPException, bounded_http.ExceededError):
         return False
-    finally:
-        connection.close()
 
 
 def _tell(where: Address, source: dict[str, object], announce: Path | None) -> None:

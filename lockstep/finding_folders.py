@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from analyzer.watch.course import folder_of_run
+from collector.contract import bounded_json
 from lockstep.diagnosis import write_whole
 
 FINDING_FILE = "finding.json"
@@ -43,9 +44,8 @@ def newest(out: Path) -> list[Path]:
 def read(folder: Path) -> Mapping[str, Any] | None:
     """What finding.json of an archive says; None where there is none that is whole."""
     try:
-        with (folder / FINDING_FILE).open("rb") as file:
-            tree = json.loads(file.read(MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+        tree = bounded_json.read(folder / FINDING_FILE, limit=MAX_BYTES)
+    except (OSError, ValueError):
         return None
     if not isinstance(tree, dict) or not isinstance(tree.get("alerts"), list):
         return None

@@ -1,10 +1,10 @@
 """What the roof does around a program of somebody else's (`lockstep run --exec`)."""
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from collector.contract import bounded_json
 from collector.contract.archive import RUN_FILE
 from collector.contract.words import ExitCode
 from lockstep.output import fail
@@ -133,6 +133,6 @@ def require_steps_of_hang(ranks: Sequence[int], world: int, out: Path) -> None:
         CommandError: 65, with what would help.
     """
     if not ranks:
-        means = json.loads((out / RUN_FILE).read_bytes()).get("means", {})
+        means = bounded_json.read(out / RUN_FILE).get("means", {})
         longer = "; if it only takes longer to its first step, give a longer --hang-timeout"
         require_steps(means, world, out / "logs", longer)

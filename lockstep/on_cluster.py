@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from collector.contract import bounded_json
 from collector.contract.words import ExitCode
 from lockstep.output import Progress, fail, note
 from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
@@ -239,8 +240,8 @@ def _told_by_launcher(logs: dict[str, str]) -> dict[str, Any]:
     """What the launcher answered: the last line of its output that is an answer."""
     for line in reversed(_lines(logs)):
         if line.startswith('{"run":'):
-            with suppress(ValueError, RecursionError):
-                told = json.loads(line)
+            with suppress(ValueError):
+                told = bounded_json.loads(line)
                 if isinstance(told, dict):
                     return told
     return {}

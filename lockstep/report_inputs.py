@@ -2,11 +2,11 @@
 
 import gzip
 import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collector.contract import archive as names
+from collector.contract import bounded_json
 from collector.contract.words import ExitCode
 from lockstep import diagnosis as files
 from lockstep.output import fail
@@ -52,11 +52,10 @@ def beside(
 def _finding(path: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """What the file says, and what there is to complain of; an archive without it is ordinary."""
     try:
-        with path.open("rb") as file:
-            tree = json.loads(file.read(MOST_WORDS))
+        tree = bounded_json.read(path, limit=MOST_WORDS)
     except FileNotFoundError:
         return None, ()
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         tree = None
     if not isinstance(tree, dict):
         return None, (f"{path.name} is torn, or is no finding: when it was seen is not known",)

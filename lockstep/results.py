@@ -1,10 +1,10 @@
 """What a run found out beside its steps (results.json), in words."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from collector.contract import bounded_json
 from collector.contract.archive import RESULTS_FILE
 from lockstep.output import grid
 
@@ -12,7 +12,7 @@ from lockstep.output import grid
 def read(archive: Path) -> dict[str, Any] | None:
     """The results of a run; None where it left none, as one that was ended does."""
     try:
-        found = json.loads((archive / RESULTS_FILE).read_bytes())
+        found = bounded_json.read(archive / RESULTS_FILE)
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

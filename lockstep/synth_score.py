@@ -1,12 +1,12 @@
 """`lockstep score synth`: verdicts over simulated fleets, and what they got wrong."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from collector.contract import bounded_json
 from collector.contract.words import ExitCode
 from lockstep import output, score_lines, synth_trials
 from lockstep.output import Format
@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
     for text in path.read_text("utf-8", "replace").splitlines() if path.exists() else ():
         try:
-            line = json.loads(text)
+            line = bounded_json.loads(text)
         except ValueError:
             continue  # the score was killed while it wrote; the trial is judged again
         if isinstance(line, dict) and {"trial", "baselines"} <= line.keys():

@@ -1,8 +1,8 @@
 """What the runs of a score left on this machine: processes, shared memory, cgroups, networks."""
 
-import json
 from pathlib import Path
 
+from collector.contract import bounded_json
 from collector.contract.archive import RUN_FILE
 from lockstep import leftovers
 from workloads.network.names import token
@@ -24,7 +24,7 @@ def _told(left: leftovers.Leftover) -> str:
 
 def _run(path: Path) -> str | None:
     try:
-        run = json.loads(path.read_bytes())["run"]
+        run = bounded_json.read(path)["run"]
     except (OSError, ValueError, KeyError, TypeError):
         return None  # an archive that was being made when the score was killed
     return run if isinstance(run, str) and run else None

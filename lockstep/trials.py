@@ -1,6 +1,5 @@
 """The labelled runs behind a score: what to run, how to run it, and the lines they leave."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collector.contract import bounded_json
 from lockstep import diagnosis, score_lines, truth
 from workloads.models import configs
 from workloads.spec import Layout
@@ -179,7 +179,7 @@ def read(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     for text in path.read_text("utf-8").splitlines() if path.exists() else ():
         try:
-            line = json.loads(text)
+            line = bounded_json.loads(text)
         except ValueError:
             continue  # the score was killed while it wrote; the trial is run again
         if isinstance(line, dict) and {"setting", "trial"} <= line.keys():

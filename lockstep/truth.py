@@ -3,11 +3,11 @@
 The analyzer never opens this file.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collector.contract import bounded_json
 from collector.contract.archive import SCHEMA_VERSION, TRUTH_FILE
 from collector.contract.words import ExitCode
 from lockstep.output import fail
@@ -24,12 +24,14 @@ def read(archive: Path) -> list[dict[str, Any]]:
     """
     path = archive / TRUTH_FILE
     try:
-        truth = json.loads(path.read_bytes())
+        truth = bounded_json.read(path)
     except (OSError, ValueError) as error:
         fail(ExitCode.BAD_INPUT, f"{path} cannot be read: {error}")
-    if truth.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(truth, dict) or truth.get("schema_version") != SCHEMA_VERSION:
         fail(ExitCode.BAD_INPUT, f"{path} is not of schema version {SCHEMA_VERSION}")
-    faults: list[dict[str, Any]] = truth["faults"]
+    faults = truth.get("faults")
+    if not isinstance(faults, list) or not all(isinstance(each, dict) for each in faults):
+        fail(ExitCode.BAD_INPUT, f"{path} has no list of faults")
     return faults
 
 

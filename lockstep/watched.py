@@ -1,10 +1,10 @@
 """The archive of a finding of `lockstep watch`: what is said of it later agrees with it."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collector.contract import bounded_json
 from collector.contract.archive import VERDICT_FILE
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ def upheld(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":
     if finding is None:
         return diagnosed
     try:
-        with (archive / VERDICT_FILE).open("rb") as file:
-            told = json.loads(file.read(MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+        told = bounded_json.read(archive / VERDICT_FILE, limit=MAX_BYTES)
+    except (OSError, ValueError):
         told = None
     told = told if isinstance(told, dict) else None
     return replace(diagnosed, verdict=verdicts.upheld(diagnosed.verdict, finding, told))

@@ -5,6 +5,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from email.message import Message
 from http import HTTPStatus
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from analyzer.act.webhook import MAX_BYTES, Notification, WebhookError, parse
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
+from lockstep import webhook_token
 from lockstep.output import fail
+from lockstep.watching.admission import foreign
 
 LOG = logging.getLogger(__name__)
 
-RESULTS = ("accepted", "malformed", "too_large", "unauthorized", "busy")
-MAX_TOKEN_BYTES = 4096
+RESULTS = ("accepted", "malformed", "too_large", "unauthorized", "foreign", "busy")
 
 
 class Webhook:
@@ -26,37 +28,45 @@ class Webhook:
     Args:
         take: Takes the alerts of a notification; False while there is no room for them.
         token_file: Holds the bearer token that whoever tells us must know, read for every request
-            so that it may be renewed; None = everybody who reaches us may tell us.
+            so that it may be renewed.
 
     Raises:
         CommandError: 65, the file cannot be read or is empty.
     """
 
-    def __init__(self, take: Callable[[Notification], bool], token_file: Path | None) -> None:
+    def __init__(self, take: Callable[[Notification], bool], token_file: Path) -> None:
         self._take = take
         self._token_file = token_file
         self._counts: Counter[str] = Counter()
         self._truncated = 0
         self._lock = threading.Lock()
-        if token_file is not None and self._token() is None:
+        self._parsing = threading.Lock()
+        if webhook_token.read(token_file) is None:
             fail(
                 ExitCode.BAD_INPUT,
                 f"--webhook-token-file {token_file} cannot be read or is empty; it must hold the"
                 " token that Alertmanager sends",
             )
 
-    def answer(self, body: bytes, authorization: str | None) -> tuple[HTTPStatus, str]:
-        """Status and sentence for a request.
+    def admit(self, headers: Message) -> tuple[HTTPStatus, str] | None:
+        """Who is not let in, by the headers alone: status and sentence. None = the body counts."""
+        told, result = foreign(headers), "foreign"
+        if told is None and not self._allowed(headers.get("Authorization")):
+            told, result = (HTTPStatus.UNAUTHORIZED, "a bearer token is needed"), "unauthorized"
+        if told is not None:
+            self._count(result, *told)
+        return told
+
+    def answer(self, body: bytes) -> tuple[HTTPStatus, str]:
+        """Status and sentence for a request that was let in.
 
         Args:
             body: At most MAX_BYTES + 1 of what was sent.
-            authorization: The header of that name.
         """
-        status, result, sentence = self._answer(body, authorization)
-        with self._lock:
-            self._counts[result] += 1
-        if status is not HTTPStatus.OK:
-            LOG.warning("a webhook was not taken (%d): %s", status, sentence)
+        # One at a time: taken apart, it needs many times its bytes.
+        with self._parsing:
+            status, result, sentence = self._answer(body)
+        self._count(result, status, sentence)
         return status, sentence
 
     def samples(self) -> Iterator[Sample]:
@@ -66,9 +76,13 @@ class Webhook:
                 yield m.WEBHOOKS(self._counts[result], result)
             yield m.WEBHOOK_ALERTS_TRUNCATED(self._truncated)
 
-    def _answer(self, body: bytes, authorization: str | None) -> tuple[HTTPStatus, str, str]:
-        if not self._allowed(authorization):
-            return HTTPStatus.UNAUTHORIZED, "unauthorized", "a bearer token is needed"
+    def _count(self, result: str, status: HTTPStatus, sentence: str) -> None:
+        with self._lock:
+            self._counts[result] += 1
+        if status is not HTTPStatus.OK:
+            LOG.warning("a webhook was not taken (%d): %s", status, sentence)
+
+    def _answer(self, body: bytes) -> tuple[HTTPStatus, str, str]:
         if len(body) > MAX_BYTES:
             return (
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large",
@@ -91,19 +105,8 @@ class Webhook:
         return HTTPStatus.OK, "accepted", f"took {len(notification.alerts)} alerts"
 
     def _allowed(self, authorization: str | None) -> bool:
-        if self._token_file is None:
-            return True
-        token = self._token()
+        token = webhook_token.read(self._token_file)
         scheme, _, given = (authorization or "").partition(" ")
         # The comparison takes as long whatever was given.
         right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token or b"")
         return right and token is not None and scheme.lower() == "bearer"
-
-    def _token(self) -> bytes | None:
-        assert self._token_file is not None
-        try:
-            with self._token_file.open("rb") as file:
-                return file.read(MAX_TOKEN_BYTES).strip() or None
-        except OSError as error:
-            LOG.error("%s cannot be read: %s", self._token_file, error.strerror)
-            return None

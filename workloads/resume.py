@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from collector.contract import bounded_json
 from workloads.models.configs import GptConfig
 
 ABOUT = "lockstep.json"
@@ -72,14 +73,13 @@ def about(folder: Path) -> About:
         CheckpointError: It says nothing that can be read.
     """
     try:
-        with (folder / ABOUT).open("rb") as file:
-            told = json.loads(file.read(MAX_ABOUT_BYTES))
+        told = bounded_json.read(folder / ABOUT, limit=MAX_ABOUT_BYTES)
         files = {str(name): int(size) for name, size in dict(told["files"]).items()}
         found = About(
             step=int(told["step"]), updates=int(told["updates"]), batch=int(told["batch"]),
             model=dict(told["model"]), files=files,
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"checkpoint {folder} cannot be read: {ABOUT}: {error!r}") from error
     if not 0 <= found.updates <= found.step:
         raise CheckpointError(

@@ -11,11 +11,15 @@ import requests
 
 from analyzer.load.prometheus.access import Access
 from analyzer.load.prometheus.connection import authentication
+from collector.contract import bounded_json
+from collector.contract.bounded_http import Allowance, ExceededError, TooLateError, allowed
 
 PATH = "/api/v2/alerts"
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 5.0
 """1,000 alerts take 0.12 s (reference 7.1)."""
+MAX_BYTES = 1 << 20
+"""It says nothing where all is well, and a sentence where not."""
 MAX_REASON_BYTES = 4096
 SHOWN_REASON = 200
 WRONG = (400, 422)
@@ -47,17 +51,28 @@ class Answer:
 
 
 def post(session: requests.Session, access: Access, alerts: Sequence[dict[str, Any]]) -> Answer:
-    """Send alerts (analyzer.act.alert.postable); never raises for what a server does."""
+    """Send alerts (analyzer.act.alert.postable); never raises for what a server does.
+
+    Args:
+        session: Of load.bounded_session.
+        access: Where to.
+        alerts: Them.
+    """
     try:
-        with session.post(
-            access.url + PATH, data=json.dumps(alerts).encode(),
-            headers={"Content-Type": "application/json"}, auth=authentication(access),
-            timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False, stream=True,
-        ) as response:  # fmt: skip
-            status, date = response.status_code, _date(response.headers.get("Date"))
-            if status == requests.codes.ok:
-                return Answer(Result.TAKEN, date=date)
-            reason = _reason(next(response.iter_content(MAX_REASON_BYTES), b""))
+        with allowed(Allowance(CONNECT_SECONDS + ANSWER_SECONDS, MAX_BYTES)):
+            response = session.post(
+                access.url + PATH, data=json.dumps(alerts).encode(),
+                headers={"Content-Type": "application/json"}, auth=authentication(access),
+                timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False,
+            )  # fmt: skip
+        status, date = response.status_code, _date(response.headers.get("Date"))
+        if status == requests.codes.ok:
+            return Answer(Result.TAKEN, date=date)
+        reason = _reason(response.content[:MAX_REASON_BYTES])
+    except ExceededError as error:
+        if isinstance(error, TooLateError):
+            return Answer(Result.TIMEOUT, "it did not answer in time")
+        return Answer(Result.STATUS, f"its answer has more than {MAX_BYTES >> 20} MiB")
     except requests.Timeout:
         return Answer(Result.TIMEOUT, "it did not answer in time")
     except requests.RequestException as error:
@@ -83,8 +98,8 @@ def _reason(start: bytes) -> str:
     """The server's own words on one line; its API answers a string, its proxies anything."""
     text = start.decode("utf-8", "replace")
     try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
+        told = bounded_json.loads(text)
+    except ValueError:
         told = text
     if isinstance(told, dict):
         told = told.get("message", text)

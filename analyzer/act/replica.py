@@ -11,6 +11,7 @@ import requests
 from analyzer.act.alert import FIRING_SECONDS, Alert, Key, postable
 from analyzer.act.outbox import Outbox, Owed
 from analyzer.act.posting import Answer, Result, post
+from analyzer.load.bounded_session import session
 from analyzer.load.prometheus.access import Access
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class Replica:
         self._skew = 0.0
         self._trouble = ""
         self._wrong: dict[Key, str] = {}
-        self._session = requests.Session()
+        self._session = session()
         self._thread = threading.Thread(target=self._run, name="alertmanager", daemon=True)
 
     def start(self) -> None:

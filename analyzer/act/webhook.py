@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 
+from collector.contract import bounded_json
+
 VERSION = "4"
 MAX_BYTES = 4 << 20
 """A notification of 1,000 alerts has about half of it: 2 KB each, with their texts."""
 MAX_ALERTS = 1000
 MAX_LABELS = 100
+MAX_NAME = 1024
 MAX_TEXT = 4096
 """Of one label or annotation; more is cut off and marked."""
+MAX_TRUNCATED = 1_000_000_000
+"""Alerts; a counter of the page has them, and every number there must be one for every reader."""
 
 
 class WebhookError(ValueError):
@@ -63,10 +68,10 @@ def parse(body: bytes) -> Notification:
         WebhookError: It is none of an Alertmanager, or of another version.
     """
     try:
-        tree = json.loads(body.decode("utf-8"), parse_constant=_no_number)
+        tree = bounded_json.loads(body.decode("utf-8"), parse_constant=_no_number)
     except UnicodeDecodeError:
         raise WebhookError("the body is not UTF-8; it must be Alertmanager's JSON") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise WebhookError("the body is not JSON; it must be Alertmanager's webhook") from None
     if not isinstance(tree, dict):
         raise WebhookError("the body is no JSON object; it must be Alertmanager's webhook")
@@ -93,7 +98,8 @@ def _alert(alert: Any, place: str) -> Told:
     if status not in ("firing", "resolved"):
         raise WebhookError(f"{place}.status is {_shown(status)}; it must be firing or resolved")
     fingerprint = alert.get("fingerprint")
-    if not isinstance(fingerprint, str) or not 0 < len(fingerprint) <= 64:
+    right = isinstance(fingerprint, str) and 0 < len(fingerprint) <= 64
+    if not right or not _is_text(fingerprint):
         raise WebhookError(
             f"{place}.fingerprint is {_shown(fingerprint)}; it must be 1 to 64 characters"
         )
@@ -113,6 +119,10 @@ def _texts(pairs: Any, place: str) -> dict[str, str]:
         raise WebhookError(f"{place} is {_shown(pairs)}; it must be an object of texts")
     if len(pairs) > MAX_LABELS:
         raise WebhookError(f"{place} has {len(pairs)} entries; it must have at most {MAX_LABELS}")
+    if any(len(name) > MAX_NAME for name in pairs):
+        raise WebhookError(f"{place} has a name of more than {MAX_NAME} characters")
+    if not all(map(_is_text, (*pairs, *pairs.values()))):
+        raise WebhookError(f"{place} has half a character; it must be UTF-8")
     return {
         name: text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… (cut off)"
         for name, text in pairs.items()
@@ -130,9 +140,19 @@ def _moment(text: Any, place: str) -> float:
 
 
 def _count(number: Any) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise WebhookError(f"truncatedAlerts is {_shown(number)}; it must be 0 or more")
-    return number
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole or not 0 <= number <= MAX_TRUNCATED:
+        raise WebhookError(f"truncatedAlerts is {_shown(number)}; it must be 0 to {MAX_TRUNCATED}")
+    return int(number)
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written: JSON may hold a half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _no_number(text: str) -> NoReturn:

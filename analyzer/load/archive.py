@@ -1,6 +1,5 @@
 """A run archive (DESIGN 3.3) as a Run; never reads what was injected."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from analyzer.load.places import META_KEY, TOPOLOGY_FILE, read
 from analyzer.load.topology import rank_infos
 from analyzer.load.windows import from_samples, from_steps
 from analyzer.run import LoadError, Run
-from collector.contract import archive
+from collector.contract import archive, bounded_json
 from collector.contract.archive import Column
 
 LATEST = 32503680000.0
@@ -72,7 +71,7 @@ def load(path: Path) -> Run:
 
 def _run_file(path: Path) -> Mapping[str, Any]:
     try:
-        meta = json.loads(path.read_bytes())
+        meta = bounded_json.read(path)
     except FileNotFoundError:
         raise LoadError(f"{path.parent} holds no {path.name}; it is not a run archive") from None
     except (OSError, ValueError) as error:

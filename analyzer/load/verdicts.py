@@ -1,6 +1,5 @@
 """Verdicts of past runs: what stands beside an archive in its folder, bounded and not trusted."""
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.contract import archive
+from collector.contract import archive, bounded_json
 
 MOST_ARCHIVES = 1000
 """The newest are read; a few milliseconds each."""
@@ -152,10 +151,7 @@ def _ranks(path: Path) -> tuple[frozenset[str], frozenset[str]]:
 
 def _object(path: Path) -> Mapping[str, Any]:
     _bounded(path)
-    try:
-        found = json.loads(path.read_bytes())
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deeply") from None
+    found = bounded_json.read(path)
     if not isinstance(found, dict):
         raise TypeError(f"{path} is no JSON object")
     return found

@@ -13,6 +13,7 @@ from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
 from analyzer.watch.progress import Progress
 from analyzer.watch.told import Before
+from collector.contract import bounded_json
 
 FORMAT = "lockstep watch memory 1"
 
@@ -81,7 +82,7 @@ def from_json(text: str) -> Memory:
         MemoryFileError: It is something else.
     """
     try:
-        tree = json.loads(text)
+        tree = bounded_json.loads(text)
         if tree["format"] != FORMAT:
             raise MemoryFileError(f"it says {str(tree['format'])[:40]!r}, not {FORMAT!r}")
         findings = [_finding(one) for one in tree["open"]]
@@ -115,7 +116,7 @@ def from_json(text: str) -> Memory:
         )
     except MemoryFileError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MemoryFileError(f"it is torn, or of another kind ({type(error).__name__})") from error
 
 

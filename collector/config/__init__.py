@@ -123,7 +123,7 @@ def _from_file(file: Path) -> dict[str, Any]:
             tables = tomllib.load(stream)
     except OSError as error:
         raise ConfigFileError(f"cannot read {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigFileError(f"{file} is not TOML: {error}") from error
     sections: dict[str, dict[str, str]] = {}
     for field, setting in SETTINGS.items():

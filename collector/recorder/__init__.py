@@ -59,7 +59,7 @@ class Recorder:
         import prometheus_client.parser  # noqa: F401 - now, and not in the middle of the run
 
         self.errors = 0
-        self._targets = {node: Target(url, clock) for node, url in targets.items()}
+        self._targets = {node: Target(url) for node, url in targets.items()}
         self._run = run
         self._clock = clock
         self._period = period

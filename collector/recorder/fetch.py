@@ -3,10 +3,15 @@
 import http.client
 from urllib.parse import urlsplit
 
-from collector.clock import Clock
+from collector.contract.bounded_http import (
+    CHUNK,
+    Allowance,
+    BoundedHTTPConnection,
+    ExceededError,
+    allowed,
+)
 
 MAX_BYTES = 64 * 1024 * 1024
-CHUNK = 1 << 16
 
 
 class FetchError(Exception):
@@ -20,14 +25,13 @@ class Target:
         FetchError: The address is not of that form.
     """
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname or parts.port is None:
             raise FetchError(f"{url} is not a collector's address; it must be http://HOST:PORT")
         self.url = url
         self._host, self._port = parts.hostname, parts.port
-        self._clock = clock
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: BoundedHTTPConnection | None = None
 
     def get(self, path: str, timeout: float) -> bytes | None:
         """The body of a 200; None for a 404.
@@ -39,17 +43,20 @@ class Target:
         Raises:
             FetchError: Anything else.
         """
-        due = self._clock.monotonic() + timeout
         try:
-            if self._connection is not None:
-                try:
-                    return self._get(path, due)
-                except ConnectionError:  # the collector gave the idle connection up
-                    self.close()
-            return self._get(path, due)
+            with allowed(Allowance(timeout, MAX_BYTES)):
+                if self._connection is not None:
+                    try:
+                        return self._get(path)
+                    except ConnectionError:  # the collector gave the idle connection up
+                        self.close()
+                return self._get(path)
         except FetchError:
             self.close()
             raise
+        except ExceededError as error:
+            self.close()
+            raise FetchError(f"{self.url}: the answer takes too long or is too large") from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise FetchError(f"{self.url}{path.partition('?')[0]}: {error!r}") from error
@@ -60,30 +67,16 @@ class Target:
             self._connection.close()
             self._connection = None
 
-    def _get(self, path: str, due: float) -> bytes | None:
+    def _get(self, path: str) -> bytes | None:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._host, self._port)
-        connection = self._connection
-        connection.timeout = max(0.01, due - self._clock.monotonic())
-        if connection.sock is not None:
-            connection.sock.settimeout(connection.timeout)
-        connection.request("GET", path)
-        with connection.getresponse() as response:
-            body = self._body(response, due)
+            self._connection = BoundedHTTPConnection(self._host, self._port)
+        self._connection.request("GET", path)
+        with self._connection.getresponse() as response:
+            body = b"".join(iter(lambda: response.read1(CHUNK), b""))
+            if response.length:  # read1 does not complain about half a body
+                raise FetchError(f"{self.url}: the answer ends {response.length} bytes early")
         if response.status == http.client.NOT_FOUND:
             return None
         if response.status != http.client.OK:
             raise FetchError(f"{self.url} answers {response.status} {response.reason}")
         return body
-
-    def _body(self, response: http.client.HTTPResponse, due: float) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := response.read1(CHUNK):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > MAX_BYTES or self._clock.monotonic() > due:
-                raise FetchError(f"{self.url}: the answer takes too long or is too large")
-        if response.length:  # read1 does not complain about half a body
-            raise FetchError(f"{self.url}: the answer ends {response.length} bytes early")
-        return b"".join(chunks)

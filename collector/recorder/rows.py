@@ -1,12 +1,12 @@
 """From a collector's answers to rows of the archive's tables; pure."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from collector.contract import bounded_json
 from collector.contract.archive import (
     OPS_JSON_OPS,
     OPS_JSON_STEPS,
@@ -64,11 +64,11 @@ def rank_answers(body: bytes, run: str) -> list[RankAnswer]:
         AnswerError: It is not JSON of this schema and run.
     """
     try:
-        data = json.loads(body)
+        data = bounded_json.loads(body)
         if data["schema_version"] != SCHEMA_VERSION or data["run"] != run:
             raise AnswerError(f"schema {data['schema_version']} of run {data['run']!r}")
         return [_rank_answer(one) for one in data["ranks"]]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise AnswerError(f"the answer to /ops is not as agreed: {error!r}") from error
 
 

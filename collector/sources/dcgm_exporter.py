@@ -1,19 +1,17 @@
 """GPUs as an existing dcgm-exporter tells them: its page, fetched and turned into base units."""
 
 import re
-import urllib.error
-import urllib.request
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from collector.clock import Clock
+from collector.contract import bounded_http
 from collector.contract.dcgm import FIELD_IDS, PREFIX
 from collector.dcgm_values import checked, values
 from collector.gpu_reading import Gpu, GpuReading
 from collector.reading import Rejected, SourceError
 
 LIMIT = 8 << 20
-CHUNK = 1 << 16
 TIMEOUT_SECONDS = 1.5
 """For the whole page: one that drips must not outlast the deadline of a reading."""
 MAX_GPUS = 64
@@ -64,7 +62,7 @@ class DcgmExporter:
         """
         if self._url is None:
             raise SourceError("missing", "no dcgm-exporter is configured")
-        return self.with_lost(parse(_fetch(self._url, self._clock)))
+        return self.with_lost(parse(_fetch(self._url)))
 
     def with_lost(self, page: GpuReading) -> GpuReading:
         """The page's GPUs, and those that were there before."""
@@ -166,22 +164,18 @@ def _printable(text: str) -> bool:
     return 0 < len(text) <= 128 and text.isprintable() and "/" not in text
 
 
-def _fetch(url: str, clock: Clock) -> str:
+def _fetch(url: str) -> str:
     from http.client import HTTPException
 
-    end = clock.monotonic() + TIMEOUT_SECONDS
-    request = urllib.request.Request(url, headers={"Accept": "text/plain"})  # noqa: S310
-    # An exporter of this node is never behind the proxy that the environment may name.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    raw = bytearray()
     try:
-        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
-            while len(raw) <= LIMIT and (chunk := response.read1(CHUNK)):
-                raw += chunk
-                if clock.monotonic() > end:
-                    raise TimeoutError(f"not whole within {TIMEOUT_SECONDS} s")
+        # An exporter of this node is never behind the proxy that the environment may name.
+        raw = bounded_http.get(
+            url, TIMEOUT_SECONDS, LIMIT, {"Accept": "text/plain"}, proxies=False
+        )  # fmt: skip
+    except bounded_http.TooLargeError as error:
+        raise SourceError("too_large", f"{url} is larger than {LIMIT} bytes") from error
+    except bounded_http.TooLateError as error:
+        raise SourceError("unreachable", f"{url}: not whole within {TIMEOUT_SECONDS} s") from error
     except (OSError, ValueError, HTTPException) as error:
         raise SourceError("unreachable", f"{url}: {error}") from error
-    if len(raw) > LIMIT:
-        raise SourceError("too_large", f"{url} is larger than {LIMIT} bytes")
     return raw.decode("utf-8", "replace")

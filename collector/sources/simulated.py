@@ -1,6 +1,5 @@
 """The simulated GPUs of emulated devices, from the state files their ranks write."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from collector.clock import Clock
+from collector.contract import bounded_json
 from collector.contract.device import (
     ECC_COUNTS,
     MAX_AGE_SECONDS,
@@ -105,8 +105,8 @@ def parse(raw: bytes) -> DeviceState:
         SourceError: It is not JSON, or a field is missing, of another type or not finite.
     """
     try:
-        data = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        data = bounded_json.loads(raw)
+    except ValueError as error:
         raise SourceError("content", f"not JSON: {error}") from error
     if not isinstance(data, dict):
         raise SourceError("content", "not a JSON object")

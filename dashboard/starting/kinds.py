@@ -3,11 +3,11 @@
 To find out, network namespaces are entered and left: no thread of a server may do that.
 """
 
-import json
 import subprocess
 import sys
 from functools import cache
 
+from collector.contract import bounded_json
 from collector.contract.words import FaultKind
 from dashboard.starting.world import environment
 
@@ -34,4 +34,4 @@ def _asked() -> dict[FaultKind, str]:
         [sys.executable, "-c", _ASK], env=environment(), stdin=subprocess.DEVNULL,
         capture_output=True, timeout=PATIENCE_SECONDS, check=True,
     ).stdout  # fmt: skip
-    return {FaultKind(kind): str(reason) for kind, reason in json.loads(answer).items()}
+    return {FaultKind(kind): str(reason) for kind, reason in bounded_json.loads(answer).items()}

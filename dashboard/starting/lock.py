@@ -5,6 +5,8 @@ import json
 import os
 from pathlib import Path
 
+from collector.contract import bounded_json
+
 PLACE = ".starting"
 """Folder, among the archives, of the lock and of the log."""
 FILE = "lock"
@@ -58,7 +60,7 @@ def take(folder: Path, name: str) -> Lock:
 
 def _told(raw: bytes) -> str:
     try:
-        told = json.loads(raw)
+        told = bounded_json.loads(raw)
         name, pid = str(told["name"])[:40], int(told["pid"])
         return name if pid == os.getpid() else f"{name} of another dashboard, process {pid},"
     except (ValueError, KeyError, TypeError):

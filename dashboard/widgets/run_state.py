@@ -1,11 +1,11 @@
 """A started run: where it is, what it says, and where to look at it."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
 
+from collector.contract import bounded_json
 from collector.contract.archive import RUN_FILE
 from dashboard.address import Place
 from dashboard.context import Context
@@ -61,8 +61,7 @@ def _links(now: Snapshot, context: Context) -> None:
 def run_of(archive: Path) -> str:
     """Id of the run of an archive; empty while nobody wrote it."""
     try:
-        with (archive / RUN_FILE).open("rb") as file:
-            told = json.loads(file.read(MAX_BYTES))
+        told = bounded_json.read(archive / RUN_FILE, limit=MAX_BYTES)
         return str(told["run"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return ""

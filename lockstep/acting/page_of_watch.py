@@ -2,11 +2,11 @@
 
 import http.client
 import urllib.error
-import urllib.request
 from urllib.parse import urlsplit
 
 from analyzer.act.nodes.shapes import Told
 from analyzer.act.nodes.told import PageError, told
+from collector.contract import bounded_http
 
 ANSWER_SECONDS = 10.0
 MAX_BYTES = 64 << 20
@@ -27,10 +27,12 @@ def read(url: str) -> Told:
         WatchError: It does not answer, or with no page of watch.
     """
     where = address(url)
-    request = urllib.request.Request(where, headers={"Accept": "text/plain"})  # noqa: S310 - see address
     try:
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310
-            content = answer.read(MAX_BYTES + 1)
+        content = bounded_http.get(where, ANSWER_SECONDS, MAX_BYTES, {"Accept": "text/plain"})
+    except bounded_http.TooLargeError as error:
+        raise WatchError(f"{where} answers more than {MAX_BYTES >> 20} MiB") from error
+    except bounded_http.TooLateError as error:
+        raise WatchError(f"{where} does not answer in {ANSWER_SECONDS:g} s") from error
     except urllib.error.HTTPError as error:
         error.close()
         raise WatchError(f"{where} answers {error.code}") from error
@@ -38,8 +40,6 @@ def read(url: str) -> Told:
         raise WatchError(f"{where} does not answer: {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
         raise WatchError(f"{where} does not answer: {error or type(error).__name__}") from error
-    if len(content) > MAX_BYTES:
-        raise WatchError(f"{where} answers more than {MAX_BYTES >> 20} MiB")
     try:
         return told(content.decode("utf-8", "replace"))
     except PageError as error:

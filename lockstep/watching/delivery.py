@@ -1,6 +1,7 @@
 """Findings on their way to Alertmanager, and alerts on their way to post-mortems."""
 
 from collections.abc import Iterator, Sequence
+from email.message import Message
 from pathlib import Path
 
 from analyzer.act.alertmanager import Alertmanagers
@@ -17,6 +18,7 @@ from lockstep.postmortem import PostMortems
 from lockstep.watching.loop import Watch
 from lockstep.watching.server import Reply, Request, Route, text
 from lockstep.webhook import Webhook
+from lockstep.webhook_token import made
 
 
 class Delivery:
@@ -26,8 +28,9 @@ class Delivery:
         watch: Whose findings are told, and that writes archives.
         alertmanagers: URLs of every replica; none = findings are told to nobody.
         out: Folder of the archives; None = there are none, and no post-mortems.
-        token_file: As Webhook.
+        token_file: As Webhook; None = webhook_token.made in `state`, or in `out` without one.
         addresses: Where alerts point to.
+        state: Folder of what is remembered.
 
     Attributes:
         routes: What is served for Alertmanagers.
@@ -43,6 +46,7 @@ class Delivery:
         out: Path | None,
         token_file: Path | None,
         addresses: Addresses = PLACEHOLDERS,
+        state: Path | None = None,
     ) -> None:
         unix = SystemClock().wall
         self._watch, self._addresses = watch, addresses
@@ -55,8 +59,8 @@ class Delivery:
         self.routes: tuple[Route, ...] = ()
         if out is not None:
             self._post_mortems = PostMortems(Watched(out, watch.live, watch.archive), unix)
-            self._webhook = Webhook(self._post_mortems.take, token_file)
-            self.routes = (Route("POST", "/alertmanager", self._told),)
+            self._webhook = Webhook(self._post_mortems.take, token_file or made(state or out))
+            self.routes = (Route("POST", "/alertmanager", self._told, self._admit),)
         watch.on_change.append(self._changed)
         watch.more_samples.append(self._samples)
 
@@ -79,9 +83,14 @@ class Delivery:
         del closed  # what is no more wanted is resolved
         self._alertmanagers.want(alerts([*still, *opened], self._addresses))
 
+    def _admit(self, _: str, headers: Message) -> Reply | None:
+        assert self._webhook is not None
+        refused = self._webhook.admit(headers)
+        return None if refused is None else text(*refused)
+
     def _told(self, request: Request) -> Reply:
         assert self._webhook is not None
-        return text(*self._webhook.answer(request.body, request.headers.get("authorization")))
+        return text(*self._webhook.answer(request.body))
 
     def _samples(self) -> Iterator[Sample]:
         yield from self._alertmanagers.samples()

@@ -9,8 +9,10 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import requests
 
+from analyzer.load.bounded_session import session
 from analyzer.load.prometheus.access import Access, access
 from analyzer.load.prometheus.connection import authentication
+from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
 from collector.recorder.follow import Follower
 from collector.recorder.parts import Row
 from collector.recorder.rows import AnswerError, RankAnswer, rank_answers
@@ -22,7 +24,6 @@ MAX_BYTES = 64 << 20
 """Of all collectors together, 2 MB a rank; Python needs three times as much while it reads them."""
 AT_ONCE = 8
 """Collectors that are asked at the same time; who comes first has the bytes."""
-CHUNK = 1 << 18
 TOO_MUCH = "all answers together are too large"
 SERVICE = "collector"
 """Credentials: LOCKSTEP_COLLECTOR_TOKEN, or LOCKSTEP_COLLECTOR_USER and _PASSWORD."""
@@ -52,16 +53,34 @@ class _Budget:
         self._lock = threading.Lock()
 
     def spend(self, size: int) -> None:
-        """Take a part of an answer in, or raise _NothingError."""
+        """Take a part of an answer in, or raise TooLargeError."""
         with self._lock:
             if size > self._left:
-                raise _NothingError(TOO_MUCH)
+                raise TooLargeError(TOO_MUCH)
             self._left -= size
 
     def give_back(self, size: int) -> None:
         """Of an answer that was given up."""
         with self._lock:
             self._left += size
+
+
+class _Share(Allowance):
+    """Of one collector: what is left for all."""
+
+    def __init__(self, seconds: float, budget: _Budget) -> None:
+        super().__init__(seconds, MAX_BYTES)
+        self._budget = budget
+        self._spent = 0
+
+    def spend(self, size: int) -> None:
+        """Of the common budget."""
+        self._budget.spend(size)
+        self._spent += size
+
+    def give_up(self) -> None:
+        """The answer is of no use: others may have its bytes."""
+        self._budget.give_back(self._spent)
 
 
 def fetch(
@@ -119,36 +138,35 @@ class _NothingError(Exception):
 
 def _ask(page: str, query: str, run: str, due: float, budget: _Budget) -> list[RankAnswer]:
     """The ranks of one collector."""
+    share = _Share(due - monotonic(), budget)
+    try:
+        return _answered(page, query, run, share)
+    except BaseException:
+        share.give_up()
+        raise
+
+
+def _answered(page: str, query: str, run: str, share: _Share) -> list[RankAnswer]:
     try:
         where = _collector(page)
-        with requests.get(
-            f"{where.url}/ops?{query}", auth=authentication(where), stream=True,
-            timeout=(CONNECT_SECONDS, max(0.1, due - monotonic())), allow_redirects=False,
-        ) as response:  # fmt: skip
-            if response.status_code == requests.codes.not_found:
-                raise _NothingError("it has no rank of this run any more")
-            if response.status_code != requests.codes.ok:
-                raise _NothingError(f"it answers {response.status_code}")
-            body = _body(response, due, budget)
-        return rank_answers(body, run)
+        with allowed(share), session() as asking:
+            response = asking.get(
+                f"{where.url}/ops?{query}", auth=authentication(where),
+                timeout=(CONNECT_SECONDS, share.seconds()), allow_redirects=False,
+            )  # fmt: skip
+        if response.status_code == requests.codes.not_found:
+            raise _NothingError("it has no rank of this run any more")
+        if response.status_code != requests.codes.ok:
+            raise _NothingError(f"it answers {response.status_code}")
+        return rank_answers(response.content, run)
     except AnswerError:
         raise _NothingError("its answer is not as agreed") from None
+    except TooLargeError:
+        raise _NothingError(TOO_MUCH) from None
+    except TooLateError:
+        raise _NothingError("its answer takes too long") from None
     except (requests.RequestException, OSError, ValueError) as error:
         raise _NothingError(f"it cannot be asked ({type(error).__name__})") from None
-
-
-def _body(response: requests.Response, due: float, budget: _Budget) -> bytes:
-    parts: list[bytes] = []
-    try:
-        for part in response.iter_content(CHUNK):
-            budget.spend(len(part))
-            parts.append(part)
-            if monotonic() > due:
-                raise _NothingError("its answer takes too long")
-    except BaseException:
-        budget.give_back(sum(map(len, parts)))
-        raise
-    return b"".join(parts)
 
 
 def _collector(page: str) -> Access:

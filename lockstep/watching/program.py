@@ -19,6 +19,7 @@ from collector.contract.words import ExitCode
 from collector.exporter.page import Form, render
 from lockstep.addresses import addresses
 from lockstep.output import data, fail, note
+from lockstep.watching.admission import named
 from lockstep.watching.baselines import steps_per_second
 from lockstep.watching.delivery import Delivery
 from lockstep.watching.loop import Watch
@@ -63,7 +64,9 @@ def serve(asked: Asked) -> int:
     log_warnings()
     where = addresses(os.environ)
     watch = Watch(_settings(asked))
-    delivery = Delivery(watch, asked.alertmanagers, asked.out, asked.webhook_token, where)
+    delivery = Delivery(
+        watch, asked.alertmanagers, asked.out, asked.webhook_token, where, asked.state
+    )
     server = _server(asked.listen, [*_routes(watch), *delivery.routes])
     ended = threading.Event()
     # A daemon: a cycle that waits for a slow Prometheus must not keep the process.
@@ -144,7 +147,8 @@ def _usable(option: str, folder: Path) -> None:
 
 def _server(listen: str, routes: Sequence[Route]) -> Server:
     try:
-        return Server(address("--listen", listen), routes, MOST_BYTES)
+        where = address("--listen", listen)
+        return Server(where, routes, MOST_BYTES, named(where))
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
     except ListenError as error:

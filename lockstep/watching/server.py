@@ -1,23 +1,18 @@
-"""The pages of `lockstep watch` over HTTP: an explicit tuple of routes."""
+"""The pages of `lockstep watch` over HTTP: an explicit tuple of routes, on a bounded server."""
 
 import contextlib
-import logging
-import socket
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from email.message import Message
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from collector.config import Address
+from collector.exporter.bounded import BoundedHandler, BoundedServer
 from lockstep.watching.trouble import bug
 
-LOG = logging.getLogger(__name__)
-
-REQUEST_SECONDS = 10.0
-MAX_CONNECTIONS = 32
 TEXT = "text/plain; charset=utf-8"
+HEADERS = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
+"""Of every answer: a browser takes it for what it says it is, and no page of others uses it."""
 
 
 class ListenError(OSError):
@@ -43,15 +38,22 @@ class Request:
 
 Reply = tuple[HTTPStatus, str, bytes]
 """Status, content type, body."""
+Admission = Callable[[str, Message], Reply | None]
+"""What a request is answered that is not let in, by its method and headers; None = it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who answers a path; handlers are called from many threads."""
+    """Who answers a path; handlers are called from many threads.
+
+    Attributes:
+        admit: Decides by method and headers, before anything of a body is read.
+    """
 
     method: str
     path: str
     handler: Callable[[Request], Reply]
+    admit: Admission | None = None
 
 
 def text(status: HTTPStatus, sentence: str) -> Reply:
@@ -66,108 +68,99 @@ class Server:
         address: Where to listen.
         routes: Who answers what.
         most_bytes: Of a body that is read.
+        admit: Decides about every request, before its route does.
 
     Raises:
         ListenError: The port is in use or the address is not of this machine.
     """
 
-    def __init__(self, address: Address, routes: Sequence[Route], most_bytes: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        routes: Sequence[Route],
+        most_bytes: int,
+        admit: Admission | None = None,
+    ) -> None:
         try:
-            self._server = _Threads(address, tuple(routes), most_bytes)
+            self._server = _Routes(address, tuple(routes), most_bytes, admit)
         except OSError as error:
             raise ListenError(
                 f"cannot listen on {address}: {error.strerror or error};"
                 " choose another address with --listen"
             ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
     @property
     def address(self) -> Address:
         """The address in use, with the port that was found if 0 was asked for."""
-        return Address(*self._server.server_address[:2])  # type: ignore[arg-type]
+        return self._server.address
 
     def start(self) -> None:
         """Serve from a thread."""
-        self._thread.start()
+        self._server.start()
 
     def stop(self) -> None:
         """Take no more requests."""
-        if self._thread.ident is not None:
-            self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
 
-class _Threads(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = MAX_CONNECTIONS
-
-    def __init__(self, address: Address, routes: Sequence[Route], most_bytes: int) -> None:
+class _Routes(BoundedServer):
+    def __init__(
+        self, address: Address, routes: tuple[Route, ...], most_bytes: int, admit: Admission | None
+    ) -> None:
         self.routes = routes
         self.most_bytes = most_bytes
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        if ":" in address.host:
-            self.address_family = socket.AF_INET6
-        super().__init__((address.host, address.port), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """One thread a connection, up to MAX_CONNECTIONS; more are refused at once."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no error of ours."""
-        LOG.debug("a request of %s failed", client_address)
+        self.admit = admit
+        super().__init__(address, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Threads
-    protocol_version = "HTTP/1.1"
-    server_version = "lockstep"
-    sys_version = ""
-    timeout = REQUEST_SECONDS
+class _Handler(BoundedHandler):
+    server: _Routes
 
-    def do_GET(self) -> None:
-        self._answer(b"")
+    def do_GET(self) -> None:  # noqa: N802 - the base class asks for it by this name
+        self._answer()
 
-    def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal():
+    def do_POST(self) -> None:  # noqa: N802 - likewise
+        self._answer()
+
+    def _answer(self) -> None:
+        # Of a body that is not read, what is left would be read as the next request.
+        last = self.command == "POST"
+        path, _, query = self.path.partition("?")
+        admissions, route = [self.server.admit], self._route(path)
+        if isinstance(route, Route):
+            admissions.append(route.admit)
+        for admit in admissions:
+            if admit is not None and (refusal := admit(self.command, self.headers)) is not None:
+                self._send(refusal, last=last)
+                return
+        if not isinstance(route, Route):
+            self._send(route, last=last)
+            return
+        length = self.headers.get("Content-Length", "" if last else "0")
+        if not (length.isascii() and length.isdecimal() and len(length) < 20):
             self._send(text(HTTPStatus.LENGTH_REQUIRED, "a Content-Length is needed"), last=True)
             return
-        wanted = min(int(length), self.server.most_bytes + 1)
-        body = self.rfile.read(wanted)
+        wanted = min(int(length), self.server.most_bytes + 1) if last else 0
+        body = self.body(wanted) if wanted else b""
         if len(body) == wanted:
-            # What is left of a body that is too long would be read as the next request.
-            self._answer(body, last=wanted < int(length))
+            self._send(self._made(route, path, query, body), last=wanted < int(length))
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the base class
-        LOG.debug(format, *args)
-
-    def _answer(self, body: bytes, *, last: bool = False) -> None:
-        path, _, query = self.path.partition("?")
+    def _route(self, path: str) -> Route | Reply:
         here = [route for route in self.server.routes if route.path == path]
         chosen = next((route for route in here if route.method == self.command), None)
-        if chosen is None:
-            places = ", ".join(dict.fromkeys(route.path for route in self.server.routes))
-            status = HTTPStatus.METHOD_NOT_ALLOWED if here else HTTPStatus.NOT_FOUND
-            self._send(text(status, f"there are {places}"), last=last)
-            return
+        if chosen is not None:
+            return chosen
+        places = ", ".join(dict.fromkeys(route.path for route in self.server.routes))
+        status = HTTPStatus.METHOD_NOT_ALLOWED if here else HTTPStatus.NOT_FOUND
+        return text(status, f"there are {places}")
+
+    def _made(self, route: Route, path: str, query: str, body: bytes) -> Reply:
         headers = {name.lower(): value for name, value in self.headers.items()}
         try:
-            reply = chosen.handler(Request(path, query, headers, body))
+            return route.handler(Request(path, query, headers, body))
         except Exception as error:  # noqa: BLE001 - one request must not end the others
             bug(f"the answer to {path!r} failed", error)
-            reply = text(HTTPStatus.INTERNAL_SERVER_ERROR, "the answer failed; the log says why")
-        self._send(reply, last=last)
+            return text(HTTPStatus.INTERNAL_SERVER_ERROR, "the answer failed; the log says why")
 
     def _send(self, reply: Reply, *, last: bool = False) -> None:
         status, kind, body = reply
@@ -176,6 +169,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
+            for name, words in HEADERS.items():
+                self.send_header(name, words)
+            if status is HTTPStatus.UNAUTHORIZED:
+                self.send_header("WWW-Authenticate", 'Bearer realm="lockstep"')
             if last:
                 self.send_header("Connection", "close")
             self.end_headers()

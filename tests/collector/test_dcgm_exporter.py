@@ -14,6 +14,7 @@ from collector.contract import metrics as m
 from collector.reading import SourceError
 from collector.sources import dcgm_exporter
 from collector.sources.dcgm_exporter import LOST_SECONDS, MAX_GPUS, DcgmExporter, parse
+from tests.hostile_server import drops, serving
 
 WHO = (
     'gpu="0",UUID="GPU-a",pci_bus_id="00000000:18:00.0",device="nvidia0",'
@@ -248,12 +249,13 @@ def test_what_is_no_url_is_a_configuration_error(url):
         load(None, {"LOCKSTEP_COLLECTOR_DCGM_EXPORTER": url}, {})
 
 
-def test_a_page_that_drips_is_given_up(exporter_page, clock, monkeypatch):
-    address, answer = exporter_page
-    answer["body"] = PAGE.encode() * 100
-    monkeypatch.setattr(dcgm_exporter, "CHUNK", 1000)
-    ticking = iter(range(1000))
-    monkeypatch.setattr(type(clock), "monotonic", lambda _self: next(ticking) * 0.5)
+@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_a_page_that_drips_is_given_up(start, clock, monkeypatch):
+    monkeypatch.setattr(dcgm_exporter, "TIMEOUT_SECONDS", 0.3)
+    slow = drops(start + b"page" * 9, 0.01)
 
-    with pytest.raises(SourceError, match="not whole within"):
+    with (
+        serving(lambda _: slow) as address,
+        pytest.raises(SourceError, match="not whole within"),
+    ):
         DcgmExporter(address, clock).read()

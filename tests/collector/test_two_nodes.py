@@ -76,7 +76,7 @@ FETCH = """
     from collector.clock import SystemClock
     from collector.recorder.fetch import Target
     for url in sys.argv[2:]:
-        print(Target(url, SystemClock()).get(sys.argv[1], 10).decode())
+        print(Target(url).get(sys.argv[1], 10).decode())
 """
 
 

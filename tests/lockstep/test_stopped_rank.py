@@ -118,7 +118,7 @@ def pages(tmp_path: Path) -> Iterator[Pages]:
             assert time.monotonic() < until
             time.sleep(0.05)
         for path in announced:
-            target = Target(f"http://{path.read_text().strip()}", SystemClock())
+            target = Target(f"http://{path.read_text().strip()}")
             stack.callback(target.close)
             found.targets[path.stem] = target
         while min(trained(found.ask()), default=0) < 3:

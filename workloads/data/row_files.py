@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from collector.contract import bounded_json
 from workloads.data import DataError
 
 INDEX = "rows.json"
@@ -67,7 +68,7 @@ def about(folder: Path) -> dict[str, Any]:
         DataError: The folder is not whole.
     """
     try:
-        found: dict[str, Any] = json.loads((folder / INDEX).read_text())
+        found: dict[str, Any] = bounded_json.read(folder / INDEX)
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} is no folder of rows: {INDEX} cannot be read: {error}") from None
     return found

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
+from collector.contract import bounded_json
 from collector.contract.words import FaultKind
 from workloads.faults.link import LinkSetting
 from workloads.faults.plan import Fault
@@ -39,7 +40,7 @@ def decode(raw: bytes) -> tuple[Fault, ...]:
         FaultError: It is something else.
     """
     try:
-        return tuple(_fault(entry) for entry in json.loads(raw))
+        return tuple(_fault(entry) for entry in bounded_json.loads(raw))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FaultError(f"rank 0 told a fault plan that cannot be read: {error}") from error
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from collector.contract import bounded_json
 from workloads.joining.from_json import ShapeError, built
 from workloads.spec import RunSpec
 
@@ -84,8 +85,8 @@ def read(words: str) -> Job:
 
 def _parsed(text: str, name: str) -> Job:
     try:
-        return built(Job, json.loads(text), name)
+        return built(Job, bounded_json.loads(text), name)
     except json.JSONDecodeError as error:
         raise JobError(f"{name} is not JSON: {error.msg} in line {error.lineno}") from None
-    except (ShapeError, RecursionError) as error:
+    except ShapeError as error:
         raise JobError(str(error)) from None

@@ -1,11 +1,12 @@
 """Calls of iproute2's `ip` and `tc`."""
 
-import json
 import shutil
 import subprocess
 from collections.abc import Sequence
 from ipaddress import IPv4Network
 from typing import Any
+
+from collector.contract import bounded_json
 
 TIMEOUT_SECONDS = 20.0
 
@@ -38,7 +39,7 @@ def own_networks() -> list[IPv4Network]:
     """Every IPv4 network that this machine routes or has an address in."""
     found = []
     for words in (["route", "show", "table", "all"], ["address", "show"]):
-        for entry in json.loads(_run(["ip", "-4", "-j", *words], "") or "[]"):
+        for entry in bounded_json.loads(_run(["ip", "-4", "-j", *words], "") or "[]"):
             found += _networks(entry)
     return found
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from collector.contract import bounded_json
 from workloads.faults.link import LinkSetting
 from workloads.faults.plan import Fault
 
@@ -107,7 +108,7 @@ def write(folder: Path, observations: list[Observation]) -> None:
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """What was seen, by the fault's SPEC; empty where no link fault was steered."""
     try:
-        listed = json.loads((folder / REPORT_FILE).read_text())
+        listed = bounded_json.read(folder / REPORT_FILE)
     except FileNotFoundError:
         return {}
     return {one["spec"]: one for one in listed}

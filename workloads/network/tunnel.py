@@ -17,6 +17,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from time import monotonic, sleep
 
+from collector.contract import bounded_json
 from workloads.faults.link import LinkSetting
 from workloads.network import iproute, netns
 from workloads.network.iproute import NetworkError
@@ -146,7 +147,7 @@ def forward(
                 message = told.recv(65536)
                 if not message:
                     return
-                node, listed = json.loads(message)
+                node, listed = bounded_json.loads(message)
                 schedule.set(node, {peer: LinkSetting(*rest) for peer, *rest in listed})
                 disturbed = True
                 told.send(b"held")

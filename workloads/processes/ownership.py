@@ -1,9 +1,10 @@
 """Whose a run's folder of rings is, and whether somebody of the run still lives."""
 
 import fcntl
-import json
 import os
 from pathlib import Path
+
+from collector.contract import bounded_json
 
 SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of DESIGN 3.6
 """Where the folders are, one a run."""
@@ -44,7 +45,7 @@ def is_dead(folder: Path, proc: Path = Path("/proc")) -> bool:
     launcher decides. A folder without an owner file is nobody's, or is being made.
     """
     try:
-        made_by = json.loads((folder / OWNER_FILE).read_bytes())
+        made_by = bounded_json.read(folder / OWNER_FILE)
         pid, ticks = int(made_by["pid"]), int(made_by["start_ticks"])
     except (OSError, ValueError, KeyError, TypeError):
         return False

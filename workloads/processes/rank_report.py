@@ -6,6 +6,7 @@ Every line says everything, so that a line that mpirun tore or mixed up costs no
 import json
 from dataclasses import asdict, dataclass
 
+from collector.contract import bounded_json
 from workloads.joining.from_json import ShapeError, built
 from workloads.processes.told import Told
 
@@ -43,6 +44,6 @@ def parsed(line: str) -> Report | None:
     if not mark:
         return None
     try:
-        return built(Report, json.loads(text), "report")
-    except (ShapeError, ValueError, RecursionError):
+        return built(Report, bounded_json.loads(text), "report")
+    except (ShapeError, ValueError):
         return None

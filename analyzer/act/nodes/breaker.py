@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from analyzer.act.nodes.shapes import Breaker, Node, Settings, State, Told
+from collector.contract import bounded_json
 from collector.contract.kubernetes import FAMILY
 
 LEAST_NODES = 2
@@ -62,11 +63,11 @@ def from_text(text: str | None, before: Breaker, now: float) -> Breaker:
     if text.strip() == RESET:
         return Breaker(False, now, "reset by a human")
     try:
-        tree = json.loads(text)
+        tree = bounded_json.loads(text)
         found = Breaker(bool(tree["open"]), float(tree["at"]), str(tree["why"])[:MAX_WHY])
         if not math.isfinite(found.at):
             raise ValueError
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         # What is not understood must not set anything free.
         return before if before.open else Breaker(True, now, "its annotation is not understood")
     # A lease that was restored from a backup, or lost: what this process knows is kept.

@@ -4,7 +4,6 @@ Requests are made by the client's own `ApiClient`, without its classes of one fi
 cost two seconds and 22 MB, and refuse objects that are merely newer than they are.
 """
 
-import json
 import os
 import re
 from pathlib import Path
@@ -20,6 +19,7 @@ from analyzer.act.nodes.errors import (
     UnreachableError,
 )
 from analyzer.act.nodes.rights import EVENT_NAMESPACE
+from collector.contract import bounded_json
 
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 10.0
@@ -173,7 +173,7 @@ class Cluster:
 
 def _tree(content: bytes, what: str) -> Json:
     try:
-        tree = json.loads(content)
+        tree = bounded_json.loads(content)
     except ValueError as error:
         raise UnreachableError(f"{what} was not answered by an API server") from error
     if not isinstance(tree, dict):
@@ -183,7 +183,7 @@ def _tree(content: bytes, what: str) -> Json:
 
 def _error(status: int, content: bytes, what: str) -> ApiError:
     try:
-        said = json.loads(content).get("message", "")
+        said = bounded_json.loads(content).get("message", "")
     except (ValueError, AttributeError):
         said = content[:MAX_REASON].decode("utf-8", "replace")
     words = " ".join(str(said).split())[:MAX_REASON]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from analyzer.act.nodes.shapes import Condition, Known, Node, Quarantine, Status
+from collector.contract import bounded_json
 from collector.contract.kubernetes import (
     CONDITIONS,
     CONTROL_PLANE_LABELS,
@@ -142,8 +143,8 @@ def _tree(text: str | None) -> dict[str, Any]:
     if not text or len(text) > MAX_JSON:
         return {}
     try:
-        tree = json.loads(text)
-    except (ValueError, RecursionError):
+        tree = bounded_json.loads(text)
+    except ValueError:
         return {}
     return tree if isinstance(tree, dict) else {}
 

@@ -1,10 +1,10 @@
 """What an answer other than 200 means, as the error to raise."""
 
-import json
 from collections.abc import Mapping
 
 from analyzer.load.prometheus.access import PASSWORD, TOKEN, USER
 from analyzer.load.prometheus.errors import SourceError, TooMuchError
+from collector.contract import bounded_json
 
 LONGEST_REASON = 200
 TOO_MUCH = (408, 413, 422, 504)
@@ -48,9 +48,9 @@ def refusal(url: str, status: int, headers: Mapping[str, str], start: bytes) -> 
 def _reason(start: bytes) -> str:
     """Prometheus' own words, or nothing where it was not Prometheus that answered."""
     try:
-        told = json.loads(start)
+        told = bounded_json.loads(start)
         text = told["error"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return ""
     words = " ".join(text.split()) if isinstance(text, str) else ""
     shown = "".join(letter if letter.isprintable() else "?" for letter in words)

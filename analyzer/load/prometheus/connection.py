@@ -1,6 +1,6 @@
 """One connection to a Prometheus: prometheus-api-client's session and retries, bounded answers."""
 
-import json
+import math
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Self, TypeVar
@@ -9,19 +9,25 @@ import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests.auth import AuthBase, HTTPBasicAuth
-from urllib3.exceptions import ReadTimeoutError
 from urllib3.util import Retry
 
+from analyzer.load.bounded_session import BoundedAdapter, session
 from analyzer.load.prometheus.access import Access
 from analyzer.load.prometheus.answers import refusal, shape
 from analyzer.load.prometheus.errors import SourceError, TooMuchError
 from analyzer.load.prometheus.partial import warning
+from collector.contract import bounded_json
+from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
 """For a whole answer; a slow one in small pieces included."""
-MAX_BYTES = 512 * 1024 * 1024
-CHUNK = 1 << 20
+MAX_BYTES = 128 << 20
+"""Of samples, which become arrays: five times an answer of ranges.MOST_IN_ANSWER."""
+SMALL_BYTES = 32 << 20
+"""Of everything that becomes objects: `rank_info` of 50,000 ranks."""
+MOST_VALUES = 2_000_000
+"""Commas and brackets of that: each may become an object of some 70 bytes."""
 SCRAPE_URL = "__scrape_url__"
 AGAIN = (429, 502, 503, 504)
 """What a server says that may say otherwise in a moment; RFC 9110."""
@@ -37,6 +43,7 @@ class Connection:
         seconds: For a whole answer.
         pause: Seconds before the second try; each one after takes twice as long.
         whole: Refuse answers that the server itself calls incomplete (partial.warning).
+        until: On the monotonic clock, when the last answer must be there.
 
     Every method raises SourceError, a TooMuchError where less might be had.
     """
@@ -47,12 +54,12 @@ class Connection:
         seconds: float = ANSWER_SECONDS,
         pause: float = 0.3,
         whole: bool = False,
+        until: float = math.inf,
     ) -> None:
         self.url = access.url
         self._refuses_parts = whole
         self._seconds = seconds
-        self._session = requests.Session()
-        self._session.hooks["response"].append(self._look)
+        self._until = until
         self._auth = authentication(access)
         # An answer that takes too long once does so again, and Retry-After may be hours.
         retry = Retry(
@@ -60,10 +67,13 @@ class Connection:
             backoff_factor=pause, raise_on_status=False, respect_retry_after_header=False,
             allowed_methods=("GET", "POST"),
         )  # fmt: skip
+        self._session = session(retry)
+        self._session.hooks["response"].append(self._look)
         self._client = PrometheusConnect(
-            url=self.url, session=self._session, retry=retry, auth=self._auth,
+            url=self.url, session=self._session, auth=self._auth,
             timeout=(CONNECT_SECONDS, seconds),
         )  # fmt: skip
+        self._session.mount(self.url, BoundedAdapter(max_retries=retry))  # in place of its own
 
     def __enter__(self) -> Self:
         return self
@@ -93,36 +103,33 @@ class Connection:
 
     def body(self, path: str, words: Mapping[str, str]) -> bytes:
         """The bytes of an answer to `/api/v1/<path>`, for decoding.Series."""
-        due = monotonic() + self._seconds
-        return self._asked(lambda: self._whole(path, words, due))
+        return self._asked(lambda: self._whole(path, words), MAX_BYTES)
 
-    def _whole(
-        self, path: str, words: Mapping[str, str], due: float, method: str = "POST"
-    ) -> bytes:
+    def _whole(self, path: str, words: Mapping[str, str], method: str = "POST") -> bytes:
         asked = dict(words)
         response = self._session.request(
             method, f"{self.url}/api/v1/{path}", auth=self._auth, stream=True,
             params=asked if method == "GET" else None, data=None if method == "GET" else asked,
             timeout=(CONNECT_SECONDS, self._seconds),
         )  # fmt: skip
-        with response:
-            parts, size = [], 0
-            for part in response.iter_content(CHUNK):
-                parts.append(part)
-                size += len(part)
-                if size > MAX_BYTES or monotonic() > due:
-                    raise TooMuchError(f"{self.url}: an answer takes too long or is too large")
-        return self._checked(b"".join(parts))
+        return self._checked(response.content)
 
     def _small(self, ask: Callable[[], T]) -> T:
         try:
-            return self._asked(ask)
+            return self._asked(ask, SMALL_BYTES)
         except (KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise SourceError(shape(self.url)) from error
 
-    def _asked(self, ask: Callable[[], T]) -> T:
+    def _asked(self, ask: Callable[[], T], most: int) -> T:
         try:
-            return ask()
+            with allowed(Allowance(min(self._seconds, self._until - monotonic()), most)):
+                return ask()
+        except TooLargeError as error:
+            raise TooMuchError(
+                f"{self.url}: an answer has more than the {most >> 20} MiB that are read"
+            ) from error
+        except TooLateError as error:
+            raise TooMuchError(f"{self.url} did not answer in time; is it up?") from error
         except requests.exceptions.JSONDecodeError as error:
             raise SourceError(shape(self.url)) from error
         except requests.exceptions.SSLError as error:
@@ -133,7 +140,7 @@ class Connection:
         except requests.exceptions.ChunkedEncodingError as error:
             raise SourceError(f"{self.url}: an answer ends too early; try again") from error
         except (requests.RequestException, PrometheusApiClientException, OSError) as error:
-            if isinstance(error, requests.Timeout) or _stopped(error):
+            if isinstance(error, requests.Timeout):
                 raise TooMuchError(f"{self.url} did not answer in time; is it up?") from error
             raise SourceError(
                 f"{self.url} cannot be reached; is that the address, and is it up?"
@@ -146,7 +153,7 @@ class Connection:
 
         def ask() -> list[Mapping[str, str]]:
             words = {"state": "active"}
-            body = json.loads(self._whole("targets", words, monotonic() + self._seconds, "GET"))
+            body = bounded_json.loads(self._countable(self._whole("targets", words, "GET")))
             active = body["data"]["activeTargets"]
             return [{**one["labels"], SCRAPE_URL: str(one["scrapeUrl"])} for one in active]
 
@@ -157,20 +164,17 @@ class Connection:
             raise SourceError(f"{self.url} answers only in part: {said}")
         return body
 
+    def _countable(self, body: bytes) -> bytes:
+        if sum(map(body.count, b"[{,")) > MOST_VALUES:
+            raise TooMuchError(f"{self.url}: an answer has more than {MOST_VALUES} values")
+        return body
+
     def _look(self, response: requests.Response, **asked: Any) -> None:
         """Ends every request that did not succeed, the library's as well as ours."""
-        if response.status_code == requests.codes.ok:
-            if not asked.get("stream"):
-                self._checked(response.content)
-            return
-        start = next(response.iter_content(1 << 16), b"")
-        response.close()
-        raise refusal(self.url, response.status_code, response.headers, start)
-
-
-def _stopped(error: BaseException) -> bool:
-    """Whether the answer began and did not go on: requests calls that a broken connection."""
-    return bool(error.args) and isinstance(error.args[0], ReadTimeoutError)
+        if response.status_code != requests.codes.ok:
+            raise refusal(self.url, response.status_code, response.headers, response.content)
+        if not asked.get("stream"):
+            self._countable(self._checked(response.content))
 
 
 class _Bearer(AuthBase):

@@ -1,6 +1,5 @@
 """Bytes of an answer to arrays: the samples of a series never become objects of Python."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from analyzer.load.prometheus.errors import SourceError
+from collector.contract import bounded_json
 
 VALUES = re.compile(rb'"values"\s*:\s*\[([^{}]*)\](?=\s*[,}])')
 """The samples of a series. Quotes in a JSON string have a backslash before them, so these, and the
@@ -49,7 +49,7 @@ def decode(body: bytes, url: str) -> list[Series]:
         return b'"values":%d' % (len(slices) - 1)
 
     try:
-        tree = json.loads(VALUES.sub(cut, body))
+        tree = bounded_json.loads(VALUES.sub(cut, body), limit=None)
         if tree["status"] != "success" or tree["data"]["resultType"] != "matrix":
             raise SourceError(_foreign(url))
         # Native histograms have no values.
@@ -62,7 +62,7 @@ def decode(body: bytes, url: str) -> list[Series]:
         texts = (text for one in series for text in one.labels.values())
         if not all(isinstance(text, str) for text in texts):
             raise SourceError(_foreign(url))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise SourceError(_foreign(url)) from error
     return series
 

@@ -1,7 +1,8 @@
 """What an answer says about itself: that it is not all there is."""
 
-import json
 import re
+
+from collector.contract import bounded_json
 
 TAIL = 1 << 16
 """Bytes: warnings stand behind the data (web/api/v1/api.go, Thanos' and Mimir's as well)."""
@@ -21,7 +22,7 @@ def warning(body: bytes) -> str:
     if found is None:
         return ""
     try:
-        texts = [text for text in json.loads(found[1]) if isinstance(text, str)]
+        texts = [text for text in bounded_json.loads(found[1]) if isinstance(text, str)]
     except ValueError:
         return ""
     words = [" ".join(text.split()) for text in texts if not text.startswith(HARMLESS)]

@@ -1,11 +1,11 @@
 """One rank's flight-recorder dump: how far it got in every group, and what it is inside."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from collector.contract import bounded_json
 from collector.reading import Rejected, SourceError
 from collector.sources.flight_recorder.pickled import MAX_INSTRUCTIONS, loads
 
@@ -100,8 +100,8 @@ def _json(data: bytes) -> Any:
     if sum(map(data.count, (b",", b"[", b"{"))) > MAX_INSTRUCTIONS:
         raise SourceError("too_large", f"a dump of over {MAX_INSTRUCTIONS} values")
     try:
-        return json.loads(data, parse_constant=_refused)
-    except (ValueError, RecursionError) as error:
+        return bounded_json.loads(data, parse_constant=_refused)
+    except ValueError as error:
         raise SourceError("content", f"neither a pickle nor JSON: {error}"[:160]) from error
 
 

@@ -1,12 +1,12 @@
 """Lines of NCCL Inspector: which collectives, how large, how long; whether the file agrees."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from collector.contract import bounded_json
 from collector.contract.bandwidth import (
     OPERATIONS,
     algorithm_bandwidth,
@@ -168,8 +168,8 @@ def _batch(operation: Operation, rows: _Rows) -> Batch:
 
 def _understood(line: bytes) -> tuple[Operation, tuple[Any, ...]] | None:
     try:
-        tree = json.loads(line.decode())  # bytes could be UTF-16 too
-    except (ValueError, RecursionError) as error:
+        tree = bounded_json.loads(line.decode())  # bytes could be UTF-16 too
+    except ValueError as error:
         raise LineError("json", NOT_JSON) from error
     if not isinstance(tree, dict) or not isinstance(tree.get("header"), dict):
         raise LineError("header", "a line has no header")

@@ -1,12 +1,12 @@
 """RAS' JSON document (NCCL 2.28.7 and newer) as a Status."""
 
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from collector.contract import bounded_json
 from collector.reading import SourceError
 from collector.sources.nccl_ras.status import MISSING, Communicator, Rank, Status
 
@@ -33,9 +33,9 @@ def parse(text: str) -> Status:
         # An empty list weighs three bytes in the answer and sixty in memory.
         if sum(map(text.count, ",[{")) > MAX_VALUES:
             raise ValueError(f"over {MAX_VALUES} values")
-        tree = json.loads(text, parse_constant=_refused)
+        tree = bounded_json.loads(text, parse_constant=_refused)
         return _status(tree)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"[:200]
         raise SourceError(
             "content", f"the document of RAS does not hold together: {why}"

@@ -1,6 +1,5 @@
 """The child process that speaks NVML, seen from its parent: started, ticked, heard, killed."""
 
-import json
 import os
 import select
 import sys
@@ -8,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collector.contract import bounded_json
 from collector.reading import SourceError
 from collector.sources.nvml.wire import MAX_LINE
 
@@ -156,7 +156,7 @@ def _output(process: "subprocess.Popen[bytes]") -> int:
 def _message(line: bytes) -> dict[str, Any]:
     """One message; `garbled` if the line is none."""
     try:
-        message = json.loads(line)
+        message = bounded_json.loads(line)
     except ValueError:
         message = None
     if isinstance(message, dict):

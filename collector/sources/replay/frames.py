@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collector.contract import bounded_json
 from collector.contract import metrics as m
 from collector.contract.metrics import METRICS
 from collector.files import read_lines
@@ -49,7 +50,7 @@ def load(folder: Path) -> Capture:
     """
     path = folder / FILE
     try:
-        header, *rows = [json.loads(line) for line in read_lines(path, LIMIT)]
+        header, *rows = [bounded_json.loads(line) for line in read_lines(path, LIMIT)]
         if header["schema_version"] != SCHEMA_VERSION:
             raise ValueError(f"schema_version is not {SCHEMA_VERSION}")
         readings = tuple((_finite(row["seconds"]), _reading(row)) for row in rows)
@@ -57,7 +58,7 @@ def load(folder: Path) -> Capture:
             raise ValueError("there is no reading, or they are not in the order of time")
         return Capture(str(header["origin"]), readings)
     except (
-        ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError,
+        ValueError, KeyError, TypeError, AttributeError, OverflowError,
     ) as error:  # fmt: skip
         raise SourceError("content", f"{path} is not a capture: {error!r}") from error
 

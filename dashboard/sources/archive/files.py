@@ -1,13 +1,12 @@
 """The small files of an archive, read with bounds: what lies in a folder is not trusted."""
 
-import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from collector.contract import archive
+from collector.contract import archive, bounded_json
 from dashboard.trouble import Kind, TroubleError
 
 MOST_BYTES = 16 << 20
@@ -104,9 +103,7 @@ class Files:
         if path is None:
             return None
         try:
-            with path.open("rb") as file:
-                text = file.read(MOST_BYTES + 1)
-            tree = json.loads(text, parse_constant=lambda _: None) if len(text) <= MOST_BYTES else 0
+            tree = bounded_json.read(path, limit=MOST_BYTES, parse_constant=lambda _: None)
         except FileNotFoundError:
             return None
         except PermissionError:
@@ -114,14 +111,14 @@ class Files:
                 Kind.REFUSED, f"{path} may not be read by this user.",
                 "Let the user of the dashboard read the archive.",
             ) from None  # fmt: skip
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             raise TroubleError(
                 Kind.UNREADABLE, f"{path} is no whole JSON ({str(error)[:120]}).",
                 "It may be half written: wait for the run to end, or remove the archive.",
             ) from None  # fmt: skip
         if not isinstance(tree, dict):
             raise TroubleError(
-                Kind.UNREADABLE, f"{path} is no JSON object, or larger than 16 MiB.",
+                Kind.UNREADABLE, f"{path} is no JSON object.",
                 "Remove it, or read another archive.",
             )  # fmt: skip
         return tree

@@ -1,6 +1,5 @@
 """Queries to a Prometheus and their answers as arrays; what goes wrong becomes trouble."""
 
-import json
 import re
 import threading
 import time
@@ -15,6 +14,7 @@ from analyzer.load.prometheus.connection import Connection
 from analyzer.load.prometheus.decoding import decode
 from analyzer.load.prometheus.errors import RequestError, SourceError, TooMuchError
 from analyzer.load.prometheus.partial import warning
+from collector.contract import bounded_json
 from dashboard.shapes import Floats
 from dashboard.sources.grid import Grid
 from dashboard.trouble import Kind, TroubleError
@@ -91,9 +91,9 @@ class Asking:
         """Labels and value of each series at one moment; NaN and infinities are left out."""
         body = self._body("query", {"query": query, "time": f"{at:.3f}"})
         try:
-            tree = json.loads(body)
+            tree = bounded_json.loads(body)
             rows = [(one["metric"], float(one["value"][1])) for one in tree["data"]["result"]]
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, IndexError) as error:
             raise self._foreign() from error
         return [(labels, value) for labels, value in rows if np.isfinite(value)]
 

@@ -1,6 +1,5 @@
 """Archives that `lockstep watch` keeps: `OUT/<run>/<moment>-<culprit>`, read only and bounded."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from analyzer.watch.course import folder_of_run
+from collector.contract import bounded_json
 
 MOST_FINDINGS = 200
 """Of a run, the newest: their folders begin with the moment."""
@@ -57,10 +57,8 @@ def verdict(findings: Path | None, run: str) -> Mapping[str, Any] | None:
 def document(path: Path) -> Mapping[str, Any] | None:
     """A JSON object; None where there is none that is whole, or it is too large."""
     try:
-        with path.open("rb") as file:
-            body = file.read(MOST_BYTES + 1)
-        told = json.loads(body) if len(body) <= MOST_BYTES else None
-    except (OSError, ValueError, RecursionError):
+        told = bounded_json.read(path, limit=MOST_BYTES)
+    except (OSError, ValueError):
         return None
     return told if isinstance(told, dict) else None
 

@@ -48,7 +48,8 @@ def post(tmp_path) -> Iterator[Callable[..., tuple[int, str]]]:
 
     def ask(body: bytes, method: str = "POST", **headers: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection(*server.address, timeout=20)
-        connection.request(method, "/alertmanager", body, headers)
+        told = {"Content-Type": "application/json"} | headers
+        connection.request(method, "/alertmanager", body, told)
         answer = connection.getresponse()
         said = answer.read().decode()
         connection.close()

@@ -1,12 +1,15 @@
 """The server of the watch: routes, and requests that are none."""
 
 import http.client
+import socket
 from collections.abc import Iterator
+from email.message import Message
 from http import HTTPStatus
 
 import pytest
 
 from collector.config import Address
+from lockstep.watching.admission import named
 from lockstep.watching.server import ListenError, Route, Server, text
 
 MOST = 100
@@ -24,7 +27,8 @@ def ask() -> Iterator:
         raise KeyError("secret")
 
     routes = Route("POST", "/echo", echo), Route("GET", "/broken", broken)
-    server = Server(Address("127.0.0.1", 0), routes, MOST)
+    where = Address("127.0.0.1", 0)
+    server = Server(where, routes, MOST, named(where))
     server.start()
 
     def send(method, path, body=None, headers=None):
@@ -60,6 +64,61 @@ def test_a_body_of_unknown_length_is_refused(ask):
 def test_a_handler_that_fails_shows_nothing_of_it(ask, caplog):
     assert (500, "the answer failed; the log says why") == ask("GET", "/broken")
     assert "this is a bug" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost:9411", "LOCALHOST", "[::1]:80", "127.0.0.1:9999"]
+)
+def test_on_the_loopback_it_is_called_by_names_of_the_loopback(ask, host):
+    assert (405, "there are /echo, /broken") == ask("GET", "/echo", headers={"Host": host})
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "evil.example", "evil.example:9411", "localhost.evil.example", "127.0.0.1.evil.example",
+     "localhost:", "localhost:9411@evil.example", "[::2]", "10.0.0.1", "localhost evil"],
+)  # fmt: skip
+def test_by_another_name_nothing_is_told(ask, host):
+    status, said = ask("GET", "/broken", headers={"Host": host})
+
+    assert (421, "the Host must be one of 127.0.0.1, [::1], localhost") == (status, said)
+
+
+@pytest.mark.parametrize("lines", ["", "Host: localhost\r\nHost: evil.example\r\n"])
+def test_without_a_name_or_with_two_neither(ask, lines):
+    with socket.create_connection(ask.address) as connection:
+        connection.sendall(f"GET /broken HTTP/1.1\r\n{lines}\r\n".encode())
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 421 ")
+
+
+def test_where_others_reach_it_any_name_is_right_but_only_one():
+    told = Message()
+    told["Host"] = "watch.example:9411"
+    admit = named(Address("0.0.0.0", 9411))
+
+    assert admit("GET", told) is None
+    told["Host"] = "other.example"
+    assert admit("GET", told)[0] == HTTPStatus.BAD_REQUEST
+
+
+def test_who_is_not_let_in_is_told_before_anything_of_the_body_is_read(ask):
+    with socket.create_connection(ask.address) as connection:
+        connection.sendall(
+            b"POST /echo HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 99\r\n\r\n"
+        )
+        answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+    assert answer.startswith(b"HTTP/1.1 421 ")
+
+
+def test_every_answer_tells_browsers_to_make_nothing_else_of_it(ask):
+    connection = http.client.HTTPConnection(*ask.address, timeout=10)
+    connection.request("GET", "/")
+    told = connection.getresponse().headers
+    connection.close()
+
+    assert "nosniff" == told["X-Content-Type-Options"]
+    assert "same-origin" == told["Cross-Origin-Resource-Policy"]
 
 
 def test_an_address_in_use_is_refused_in_a_sentence(ask):

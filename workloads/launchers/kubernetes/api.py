@@ -1,11 +1,11 @@
 """The cluster that a kubeconfig names: the only file of the launchers that speaks to one."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from collector.contract import bounded_json
 from workloads.launchers.kubernetes.cluster import ClusterError, RefusedError, UnreachableError
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
@@ -121,8 +121,8 @@ def _inside() -> bool:
 
 def _object(content: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(content)
-    except (ValueError, RecursionError):
+        told = bounded_json.loads(content)
+    except ValueError:
         told = None
     if not isinstance(told, dict):
         raise ClusterError("the API server answered something that is no object")
@@ -132,6 +132,6 @@ def _object(content: bytes) -> dict[str, Any]:
 def _message(content: bytes) -> str:
     """Of a Status object."""
     try:
-        return str(json.loads(content).get("message", ""))[:SHOWN]
-    except (ValueError, AttributeError, RecursionError):
+        return str(bounded_json.loads(content).get("message", ""))[:SHOWN]
+    except (ValueError, AttributeError):
         return ""

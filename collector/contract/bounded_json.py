@@ -1,0 +1,93 @@
+"""JSON that somebody else wrote: bounded in bytes and in depth before anybody walks through it.
+
+`json.loads` alone ends in a RecursionError some hundred levels down, and what it still reads may
+end in one in whoever walks through it. Every reader of files, answers and lines from outside comes
+through here; ruff refuses `json.loads` elsewhere.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Of one document, unless its reader says less."""
+MAX_DEPTH = 64
+"""Objects and lists within each other; what Lockstep and its sources write has under ten."""
+
+
+class BoundError(ValueError):
+    """A document is larger, or nested deeper, than anything that it could be."""
+
+
+def loads(
+    text: str | bytes | bytearray,
+    *,
+    limit: int | None = MAX_BYTES,
+    depth: int = MAX_DEPTH,
+    parse_constant: Callable[[str], Any] | None = None,
+) -> Any:
+    """The document as Python objects.
+
+    Args:
+        text: The whole of it.
+        limit: Most bytes, or characters; None = its reader has counted them.
+        depth: Most objects and lists within each other.
+        parse_constant: As of json.loads: what to make of NaN and the infinities.
+
+    Raises:
+        BoundError: It is larger or deeper.
+        ValueError: It is not JSON (json.JSONDecodeError), or not UTF-8.
+    """
+    if limit is not None and len(text) > limit:
+        raise BoundError(f"it is larger than {limit} bytes")
+    try:
+        tree = json.loads(text, parse_constant=parse_constant)
+    except RecursionError:
+        raise BoundError(f"it is nested deeper than {depth} levels") from None
+    if _brackets(text) > depth and _is_deeper(tree, depth):
+        raise BoundError(f"it is nested deeper than {depth} levels")
+    return tree
+
+
+def read(
+    path: Path,
+    *,
+    limit: int = MAX_BYTES,
+    parse_constant: Callable[[str], Any] | None = None,
+) -> Any:
+    """`loads` for a regular file; a pipe or a device would keep its reader, and is refused.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: As of `loads`, or it is no regular file.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError("it is no regular file")
+        return loads(file.read(limit + 1), limit=limit, parse_constant=parse_constant)
+
+
+def _brackets(text: str | bytes | bytearray) -> int:
+    """At least as many as there are levels: most documents need no second look."""
+    if isinstance(text, str):
+        return text.count("[") + text.count("{")
+    return text.count(b"[") + text.count(b"{")
+
+
+def _is_deeper(tree: Any, depth: int) -> bool:
+    """Level by level, without recursion of our own."""
+    level = [tree] if isinstance(tree, dict | list) else []
+    for _ in range(depth):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,87 @@
+"""Answers that never end, or drop by drop, or packed: what is read of them, and for how long."""
+
+import gzip
+import time
+from http.client import HTTPException
+
+import pytest
+
+from collector.contract.bounded_http import ExceededError, TooLargeError, TooLateError, get
+from collector.recorder.fetch import FetchError, Target
+from tests.hostile_server import HEAD, drops, endless, serving
+
+MOST = 1 << 20
+SECONDS = 0.5
+PATIENT = 20.0
+
+LATE = {
+    "no answer": lambda: drops(b"HTTP", 9.0),
+    "its status": lambda: drops(b"HTTP/1.1 200 OK" + b" " * 900),
+    "its headers": lambda: drops(b"HTTP/1.1 200 OK\r\nA: " + b"b" * 900),
+    "its body": lambda: drops(HEAD + b"Content-Length: 9000\r\n\r\n" + b"b" * 900, 0.01),
+    "its chunks": lambda: drops(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nb\r\n" * 90),
+    "the trailer": lambda: drops(
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 90, 0.01
+    ),
+}
+LARGE = {
+    "its headers": lambda: endless(b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 100 A\r\n\r\n"),
+    "its body": lambda: endless(HEAD + b"\r\n", b"b"),
+    "a body of known length": lambda: endless(HEAD + b"Content-Length: 99999999999\r\n\r\n", b"b"),
+    "its chunks": lambda: endless(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nb\r\n"),
+}
+
+
+@pytest.mark.parametrize("what", LATE)
+def test_who_sends_drop_by_drop_is_not_waited_for(what):
+    begin = time.monotonic()
+    with serving(lambda _: LATE[what]()) as url, pytest.raises(TooLateError):
+        get(url, SECONDS, MOST)
+
+    assert time.monotonic() - begin < SECONDS + PATIENT / 2
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_of_an_endless_answer_no_more_is_read_than_allowed(what):
+    with serving(lambda _: LARGE[what]()) as url, pytest.raises(TooLargeError, match="1048576 by"):
+        get(url, PATIENT, MOST)
+
+
+def test_a_redirect_has_no_time_of_its_own():
+    circles = []
+
+    def answer(request: bytes):
+        circles.append(request)
+        time.sleep(0.2)
+        yield b"HTTP/1.1 302 Found\r\nLocation: /%d\r\nContent-Length: 0\r\n\r\n" % len(circles)
+
+    with serving(answer) as url, pytest.raises(TooLateError):
+        get(url, SECONDS, MOST)
+
+    assert len(circles) <= SECONDS / 0.2 + 1
+
+
+def test_an_answer_in_bounds_is_had_whole_and_half_a_one_is_told():
+    body = b"page" * 20_000
+    head = HEAD + b"Content-Length: %d\r\n\r\n" % len(body)
+    with serving(lambda _: [head, body]) as url:
+        assert body == get(url, PATIENT, MOST)
+    with serving(lambda _: [head, body[:-1]]) as url, pytest.raises(HTTPException):
+        get(url, PATIENT, MOST)
+
+
+def test_nobody_asks_for_a_packed_page_and_who_packs_it_is_not_unpacked():
+    packed = gzip.compress(b"b" * (MOST * 20))
+    with serving(lambda _: [HEAD, b"Content-Encoding: gzip\r\n\r\n", packed]) as url:
+        assert packed == get(url, PATIENT, MOST)
+
+
+@pytest.mark.parametrize("script", [LATE["its headers"], LATE["its body"], LARGE["its body"]])
+def test_the_recorder_gives_such_a_collector_up(script, monkeypatch):
+    monkeypatch.setattr("collector.recorder.fetch.MAX_BYTES", MOST)
+    with serving(lambda _: script()) as url, pytest.raises(FetchError, match="takes too long or"):
+        Target(url).get("/metrics", SECONDS)
+
+
+def test_what_goes_beyond_is_no_error_of_the_network_that_somebody_tries_again():
+    assert not issubclass(ExceededError, OSError)

@@ -1,0 +1,68 @@
+"""JSON from outside: what is larger or deeper than it could be is an ordinary ValueError."""
+
+import json
+import os
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from collector.contract.bounded_json import MAX_DEPTH, BoundError, loads, read
+
+
+def nested(levels: int, *, objects: bool = False) -> str:
+    return '{"a":' * levels + "1" + "}" * levels if objects else "[" * levels + "]" * levels
+
+
+@pytest.mark.parametrize("objects", [False, True])
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 500, 5_000, 200_000])
+def test_what_is_nested_too_deep_is_a_value_error(levels: int, objects: bool) -> None:
+    with pytest.raises(BoundError, match=f"deeper than {MAX_DEPTH}"):
+        loads(nested(levels, objects=objects).encode())
+
+
+@pytest.mark.parametrize("objects", [False, True])
+def test_what_is_nested_as_deep_as_it_may_is_read(objects: bool) -> None:
+    text = nested(MAX_DEPTH, objects=objects)
+
+    assert json.loads(text) == loads(text)
+
+
+def test_many_values_beside_each_other_are_not_deep() -> None:
+    wide = [{"a": [index]} for index in range(1000)]
+
+    assert wide == loads(json.dumps(wide))
+
+
+def test_brackets_in_words_are_no_depth() -> None:
+    assert {"a": "[" * 1000} == loads(json.dumps({"a": "[" * 1000}))
+
+
+def test_what_is_too_large_is_not_even_parsed() -> None:
+    began = perf_counter()
+
+    with pytest.raises(BoundError, match="larger than 10 bytes"):
+        loads(b"[" + b"1," * 5_000_000 + b"1]", limit=10)
+
+    assert perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("text", ["", "{", "nul", '{"a": 1} 2', b"\xff\xfe\xff"])
+def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - its words are of json and of codecs
+        loads(text)
+
+
+def test_a_pipe_does_not_keep_its_reader(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+
+    with pytest.raises(ValueError, match="no regular file"):
+        read(tmp_path / "run.json")
+
+
+def test_a_file_larger_than_its_limit_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("[1, 2, 3]")
+
+    assert [1, 2, 3] == read(tmp_path / "a", limit=9)
+    with pytest.raises(BoundError):
+        read(tmp_path / "a", limit=8)
