@@ -27,7 +27,7 @@ def main(words: Sequence[str]) -> None:
     from streamlit.web import cli
 
     cli.main(
-        ["run", str(Path(__file__).with_name("app.py")), *options(host, port, secrets)],
+        ["run", str(Path(__file__).with_name("server.py")), *options(host, port, secrets)],
         prog_name="dashboard",
     )
 

@@ -1,4 +1,4 @@
-"""The app: which page, in which order. `streamlit run dashboard/app.py` runs it at every look."""
+"""The app: which page, in which order. `server.py` runs it at every look."""
 
 import os
 from collections.abc import Callable

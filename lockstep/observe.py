@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from collector.contract.words import ExitCode
-from lockstep import archive, foreign
+from lockstep import archive, claim, foreign
 from lockstep.archive import LOGS, Recording
 from lockstep.interrupts import Interrupts
 from lockstep.launching import launched, look_at_data, refused, targets
@@ -46,7 +46,7 @@ def execute(
 
     Args:
         spec: What to run.
-        out: Folder of the archive; must not exist or be empty.
+        out: Folder of the archive; must not exist or be empty. Nobody else takes it meanwhile.
         on_progress: Called whenever the slowest rank has completed another step.
         on_data: Called before the user's own data are prepared, which may take minutes.
 
@@ -55,15 +55,14 @@ def execute(
             memory or a collector cannot be had; 70, the archive could not be written whole.
     """
     workspace = SHARED_MEMORY / spec.run
-    require_free(out)
     interrupts = Interrupts()
     with interrupts.noted(), ExitStack() as stack:
+        stack.enter_context(claim.empty(out))
         _own(workspace)
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
         with interrupts.heeded():
             look_at_data(spec, workspace, on_data)
-        _made(out)
         started = archive.now()
         _written(out, lambda: archive.write_start(out, spec, started))
         outcome, recording = _observed(spec, out, workspace, on_progress, interrupts)
@@ -183,27 +182,6 @@ def _stopped(recorder: "Recorder") -> Recording:
     except RecorderError as error:
         incomplete = str(error)
     return Recording(recorder.errors, recorder.lost_steps, incomplete)
-
-
-def require_free(out: Path) -> None:
-    """Whether an archive can be made there.
-
-    Raises:
-        CommandError: 64, something is there; 69, nobody may look.
-    """
-    try:
-        free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
-    except OSError as error:
-        fail(ExitCode.UNREACHABLE, f"cannot read {error.filename}: {error.strerror}")
-    if not free:
-        fail(ExitCode.USAGE, f"--out {out} is not an empty folder; choose another")
-
-
-def _made(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        fail(ExitCode.UNREACHABLE, f"cannot write {error.filename}: {error.strerror}")
 
 
 def _own(workspace: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from collector.contract import bounded_json
 from collector.contract.words import ExitCode
+from lockstep import claim
 from lockstep.output import Progress, fail, note
 from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
 from workloads.launchers.kubernetes.cluster import Cluster, ClusterError
@@ -79,12 +80,10 @@ def run(
         note(each)
     # A refusal need not wait for what writes archives: half of its time.
     from lockstep.interrupts import Interrupts
-    from lockstep.observe import require_free
 
-    require_free(out)
     settings = fitted(facts, settings)
     interrupts = Interrupts()
-    with interrupts.noted():
+    with interrupts.noted(), claim.empty(out):
         made = submission(spec, settings, command(spec, settings))
         there = ClusterRun(cluster, made, spec.run, settings)
         try:

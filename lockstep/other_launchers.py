@@ -6,8 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from collector.contract.words import ExitCode
-from lockstep import archive
-from lockstep.observe import require_free
+from lockstep import archive, claim
 from lockstep.output import fail
 from workloads.joining.job_file import Job
 from workloads.network.emulated import needed
@@ -28,26 +27,24 @@ def write_job(spec: RunSpec, out: Path, path: Path) -> str:
             ExitCode.USAGE,
             "link faults and --network need a network that lockstep makes; leave --job out",
         )
-    require_free(out)
     layout = spec.layout
-    missing = [each for each in (out, *out.parents) if not os.path.lexists(each)]
     is_new = not os.path.lexists(path)
     job = Job(spec, out.resolve(), hosts=layout.nodes if spec.hosts else None, nodes=spec.hosts)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        archive.write_job(out, spec, archive.now())
-        job.write(path)
-    except BaseException as error:
-        if is_new:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-        _undo(out, missing)
-        if isinstance(error, OSError):
-            fail(
-                ExitCode.UNREACHABLE,
-                f"cannot write {error.filename or out}: {error.strerror or error}",
-            )
-        raise
+    with claim.empty(out):
+        try:
+            archive.write_job(out, spec, archive.now())
+            job.write(path)
+        except BaseException as error:
+            if is_new:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+            _emptied(out)
+            if isinstance(error, OSError):
+                fail(
+                    ExitCode.UNREACHABLE,
+                    f"cannot write {error.filename or out}: {error.strerror or error}",
+                )
+            raise
     return (
         f"start it with: torchrun --nnodes {layout.nodes} --nproc-per-node"
         f" {layout.ranks_per_node} -m workloads {path}\n"
@@ -58,11 +55,9 @@ def write_job(spec: RunSpec, out: Path, path: Path) -> str:
     )
 
 
-def _undo(out: Path, missing: list[Path]) -> None:
-    """Empty the archive, and remove it and the folders above it that were not there before."""
+def _emptied(out: Path) -> None:
+    """Remove what was written; that the folder is ours stays until it is given back."""
     with suppress(OSError):
         for each in out.iterdir():
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
-    for folder in missing:
-        with suppress(OSError):  # somebody else uses it meanwhile
-            folder.rmdir()
+            if each.name != claim.FILE:
+                shutil.rmtree(each) if each.is_dir() else each.unlink()

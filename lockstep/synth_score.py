@@ -8,10 +8,11 @@ from typing import Any
 
 from collector.contract import bounded_json
 from collector.contract.words import ExitCode
-from lockstep import output, score_lines, synth_trials
+from lockstep import claim, output, score_lines, synth_trials
 from lockstep.output import Format
 
 RESULTS_FILE = "synth.jsonl"
+WRITER_FILE = f".{RESULTS_FILE}.writer"
 MISTAKES_SHOWN = 40
 
 
@@ -71,18 +72,19 @@ def _lines(wanted: list[synth_trials.SynthTrial], out: Path, *, anew: bool) -> l
     path = out / RESULTS_FILE
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lines = {} if anew else _read(path)
-        todo = [trial for trial in wanted if _key(asdict(trial)) not in lines]
-        if len(todo) < len(wanted):
-            output.note(
-                f"lockstep: {len(wanted) - len(todo)} of {len(wanted)} runs are in {path}"
-                " from an earlier score; --reanalyze makes and judges them again"
-            )
-        for done, line in enumerate(synth_trials.judged(todo) if todo else (), 1):
-            lines[_key(line)] = line
-            score_lines.append(path, line)
-            left = (monotonic() - begun) / done * (len(todo) - done)
-            show("simulating", f"run {done} of {len(todo)}, about {left / 60:.0f} min left")
+        with claim.alone(out, WRITER_FILE):
+            lines = {} if anew else _read(path)
+            todo = [trial for trial in wanted if _key(asdict(trial)) not in lines]
+            if len(todo) < len(wanted):
+                output.note(
+                    f"lockstep: {len(wanted) - len(todo)} of {len(wanted)} runs are in {path}"
+                    " from an earlier score; --reanalyze makes and judges them again"
+                )
+            for done, line in enumerate(synth_trials.judged(todo) if todo else (), 1):
+                lines[_key(line)] = line
+                score_lines.append(path, line)
+                left = (monotonic() - begun) / done * (len(todo) - done)
+                show("simulating", f"run {done} of {len(todo)}, about {left / 60:.0f} min left")
     except OSError as error:
         output.fail(ExitCode.BAD_INPUT, f"the score cannot be kept in {out}: {error}")
     show.close()

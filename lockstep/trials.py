@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from analyzer.scoring.score import Case
 
 RESULTS_FILE = "results.jsonl"
+WRITER_FILE = f".{RESULTS_FILE}.writer"
+"""Of one score at a time: two would remove each other's archives."""
 END_SECONDS = 20.0
 LIMIT_SECONDS = 600.0
 """A run of the default size takes half a minute."""

@@ -105,14 +105,15 @@ def score(
         each = FaultSetting(nodes or 2, steps or 150, pace is Pace.ON, device_noise, seed)
         return score_faults(each, out, form, reanalyze=reanalyze)
     from analyzer.scoring.score import score as figures
-    from lockstep import score_tables, trials
+    from lockstep import claim, score_tables, trials
 
     setting = trials.Setting(
         nodes or 4, steps or 250, pace is Pace.ON, device_noise, _layouts(layout, nodes or 4)
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lines, failed = _lines(setting, trials.trials(runs, seed), out, reanalyze)
+        with claim.alone(out, trials.WRITER_FILE):
+            lines, failed = _lines(setting, trials.trials(runs, seed), out, reanalyze)
     except OSError as error:
         output.fail(ExitCode.BAD_INPUT, f"the score cannot be kept in {out}: {error}")
     tree = {
