@@ -25,6 +25,7 @@ from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
 from analyzer.slowness.contrast import column_of, gpu_words
 from analyzer.slowness.power import smallest_noticed
+from analyzer.slowness.seen import unseen_words
 from analyzer.slowness.shift import blocks, column_medians
 from analyzer.slowness.strata import strata
 from analyzer.slowness.worth import NATURAL_SPREAD
@@ -163,19 +164,15 @@ def _bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | 
 
 def _unknown(grid: Grid, whole: Finding | None) -> str | None:
     """Why a run without culprit cannot be called healthy; None = it can."""
-    own = grid.time["own"]
-    silent = [str(i.rank) for c, i in enumerate(grid.ranks) if not np.isfinite(own[:, c]).any()]
-    told = len(grid.ranks) - len(silent)
+    told = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
     if told < 2:
         return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"
-    if grid.meta.get("own_time_known") is False:
-        return "nobody told how long ranks wait for each other, so no rank can be named"
-    if len(blocks(grid)) < BLOCKS_AT_LEAST:
+    if len(blocks(grid, "wall")) < BLOCKS_AT_LEAST:
         return f"{int((~grid.masked).sum())} steps after warm-up are too few to compare ranks"
+    if (dark := unseen_words(grid)) is not None:
+        return dark if whole is None else f"{whole.text}; {dark}"
     if grid.coverage < COVERAGE_AT_LEAST:
         return f"only {grid.coverage:.0%} of the expected step times are there"
-    if silent:
-        return f"rank {', '.join(silent)} told no step times"
     if (apart := _nobody_knows(grid)) is not None:
         return apart
     if whole is not None:

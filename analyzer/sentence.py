@@ -3,6 +3,8 @@
 import dataclasses
 from datetime import datetime
 
+import numpy as np
+
 from analyzer.node_words import NODE_CAUSE_WORDS
 from analyzer.run import Culprit, Grid, Verdict
 from analyzer.slowness.power import smallest_noticed
@@ -179,9 +181,12 @@ def _by_design(verdict: Verdict) -> str:
 
 def _seen(verdict: Verdict, grid: Grid) -> str:
     steps = int((grid.to_step - grid.from_step)[~grid.masked].sum())
+    told, known = (np.isfinite(grid.time[name]) for name in ("wall", "own"))
+    # Where waits were not timed the steps themselves are there.
+    what = "own" if (told & ~known).any() else "step"
     return (
         f"Seen: {steps} steps of {len(grid.ranks)} ranks after warm-up,"
-        f" {verdict.coverage:.0%} of the expected step times."
+        f" {verdict.coverage:.0%} of the expected {what} times."
     )
 
 
