@@ -212,6 +212,7 @@ class Synthetic:
                     for name, cells in total.items():
                         _counter(add, name, float(cells[done - 1, rank]), rank)
                     add("lockstep_train_steps_total", done, rank=rank)
+                    add("lockstep_train_known_steps_total", done, rank=rank)
                     add("lockstep_train_samples_total", done * 4, rank=rank)
                 self._told(add, rank, mine, ends, time)
         return pd.DataFrame(rows, columns=[column.name for column in archive.SAMPLES]).astype(

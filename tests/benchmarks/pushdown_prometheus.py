@@ -101,11 +101,11 @@ def _page(ranks: int) -> Iterator[str]:
         def do_GET(self) -> None:
             steps = int(monotonic() - began)
             body = "".join(
-                f"{info} 1\n{up} 1\n{done} {steps}\n{mine} {steps * took:.6f}\n"
+                f"{info} 1\n{up} 1\n{done} {steps}\n{known} {steps}\n{mine} {steps * took:.6f}\n"
                 f"{inside} {steps * (1 - took):.6f}\n{count} {steps}\n"
                 f"{celsius} {60 + took:.3f}\n{clock} {1.98e9 - 1e6 * took:.0f}\n"
                 f"{power} {600 + 10 * took:.2f}\n"
-                for (info, up, done, mine, inside, count, celsius, clock, power), took in zip(
+                for (info, up, done, known, mine, inside, count, celsius, clock, power), took in zip(
                     names, own.tolist(), strict=True
                 )
             ).encode()
@@ -138,6 +138,7 @@ def _lines(rank: int, ranks: int) -> tuple[str, ...]:
         f"lockstep_rank_info{{{mine},{place},{gpu}}}",
         f"lockstep_rank_up{{{mine}}}",
         f"lockstep_train_steps_total{{{mine}}}",
+        f"lockstep_train_known_steps_total{{{mine}}}",
         f"lockstep_train_own_seconds_total{{{mine}}}",
         f'lockstep_train_collective_seconds_total{{{mine},group="dp"}}',
         f'lockstep_train_collectives_total{{{mine},group="dp"}}',

@@ -142,7 +142,8 @@ def _samples(ends: np.ndarray, ranks: int) -> Iterator[pd.DataFrame]:
         yield told(name, 'group="dp"', done[at].astype(float), of_rank=True)
     yield told("lockstep_rank_up", "", 1.0, of_rank=True)
     yield told("lockstep_train_heartbeat_age_seconds", "", 0.4, of_rank=True)
-    yield told("lockstep_train_steps_total", "", done[at].astype(float), of_rank=True)
+    for name in ("steps", "known_steps"):
+        yield told(f"lockstep_train_{name}_total", "", done[at].astype(float), of_rank=True)
     yield told("lockstep_rank_run_queue_seconds_total", "", 0.01 * time[at] - BEGIN, of_rank=True)
 
 

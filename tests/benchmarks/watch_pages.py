@@ -109,6 +109,7 @@ class Cluster:
         yield f"lockstep_train_heartbeat_age_seconds{{{mine}}} 0.3"
         yield f"lockstep_train_progress_age_seconds{{{mine}}} {age:.3f}"
         yield f"lockstep_train_steps_total{{{mine}}} {done}"
+        yield f"lockstep_train_known_steps_total{{{mine}}} {done}"
         yield f"lockstep_train_own_seconds_total{{{mine}}} {own:.6f}"
         yield f"lockstep_train_cpu_seconds_total{{{mine}}} {own:.6f}"
         wait = wall - own

@@ -112,7 +112,8 @@ class Fleet:
         yield mine | place | {"__name__": "lockstep_rank_info"}, ones
         yield mine | {"__name__": "lockstep_rank_up"}, ones
         counters = {
-            "steps_total": ones, "own_seconds_total": own, "cpu_seconds_total": 0.3 * ones,
+            "steps_total": ones, "known_steps_total": ones, "own_seconds_total": own,
+            "cpu_seconds_total": 0.3 * ones,
             "samples_total": 4 * ones, "tokens_total": 4096 * ones,
             "model_flops_total": 1e12 * ones,
         }  # fmt: skip

@@ -14,6 +14,7 @@ class Pages:
     def rank(
         self, rank: int, own: str = "0+1x40", steps: str = "0+10x40", node: str | None = None,
         target: str | None = None, attempt: int = 0, up: str = "1x40", info: str = "1x40",
+        known: str | None = None,
     ) -> None:  # fmt: skip
         node = node or f"node-{rank}"
         page = target or f'job="lockstep",instance="{node}:9410"'
@@ -28,6 +29,7 @@ class Pages:
             f"lockstep_rank_up{{{mine}}}": up,
             f"lockstep_train_own_seconds_total{{{mine}}}": own,
             f"lockstep_train_steps_total{{{mine}}}": steps,
+            f"lockstep_train_known_steps_total{{{mine}}}": steps if known is None else known,
         }
 
     def collectives(self, rank: int, seconds: str) -> None:
