@@ -34,6 +34,8 @@ class StepRecorder:
         self.writer = writer
         self.wall_seconds = 0.0
         self.own_seconds = 0.0
+        self.in_phase = False
+        """Whether a phase of the step in progress is open."""
         self.last_phases: list[int] = [0] * len(PHASES)
         """Nanoseconds of the last step, in the order of PHASES."""
         self._spans = {phase: _Span(self, phase) for phase in PHASES}
@@ -57,6 +59,7 @@ class StepRecorder:
         self._all_timed = True
         self.marked = 0
         self._tags = 0
+        self.in_phase = False
         self._cpu_start = thread_time_ns()
         self._start = monotonic_ns()
 
@@ -128,6 +131,7 @@ class StepRecorder:
     def _close_span(self, phase: int, op: int | None, start: int, tag: int) -> None:
         end = monotonic_ns()
         self._phase_ns[phase] += end - start
+        self.in_phase = False
         if op is not None:
             self.writer.local(op, start, end, tag)
 
@@ -145,6 +149,7 @@ class _Span:
         self.tag = NO_TAG
 
     def __enter__(self) -> Self:
+        self._recorder.in_phase = True
         self._start = self._recorder.writer.phase(self._index)
         return self
 

@@ -228,6 +228,8 @@ class Watch:
             return ExitCode.CULPRIT
         codes = [exit_code(one) for one in self.verdicts()]
         codes += [ExitCode.WARNING] * bool(found) + [ExitCode.UNKNOWN] * bool(self._undiagnosed())
+        if ExitCode.CULPRIT in codes:
+            return ExitCode.CULPRIT
         return max(codes, default=ExitCode.UNKNOWN)
 
     def _undiagnosed(self) -> list[str]:
@@ -309,12 +311,6 @@ class Watch:
         elif self._trouble and not trouble:
             LOG.warning("%s answers again", self._settings.access.url)
         self._trouble = trouble
-
-
-def _names_a_culprit(finding: Finding) -> bool:
-    """Whether it pages, or says of somebody that training is slow or stands for them."""
-    accuses = finding.kind in (Kind.SLOW, Kind.STOP) and finding.scope != "run"
-    return accuses or finding.tier is Tier.PAGE
 
 
 def shown(text: str) -> str:
