@@ -42,6 +42,10 @@ class StepRecorder:
         self._phase_ns = [0] * len(PHASES)
         self._waited_ns = 0
         self._all_timed = True
+        self.marking = False
+        """Whether the program itself times what happens now, as a collective."""
+        self.marked = 0
+        """Collectives that the program itself has timed in the step."""
         self.last_tags = 0
         """Step tags of the last step, as bits."""
         self._tags = 0
@@ -53,6 +57,7 @@ class StepRecorder:
         self._phase_ns = [0] * len(PHASES)
         self._waited_ns = 0
         self._all_timed = True
+        self.marked = 0
         self._tags = 0
         self.in_phase = False
         self._cpu_start = thread_time_ns()

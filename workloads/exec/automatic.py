@@ -22,8 +22,7 @@ from workloads.sdk.dumps import Dumps
 from workloads.sdk.holder import Means
 from workloads.sdk.recording import RingRecorder
 from workloads.sdk.start import UnwritableError, started
-from workloads.sdk.torch_data import TorchData
-from workloads.sdk.torch_waits import TorchWaits
+from workloads.sdk.torch_waits import of_process
 from workloads.sdk.warning import warn
 
 
@@ -50,13 +49,6 @@ class OptimizerSteps:
         self._path = Path()
         self._span: AbstractContextManager[object] | None = None
         self._over = False
-        self._waits = TorchWaits(self._holds)
-        self._data = TorchData()
-        try:
-            self._waits.install()
-        except Exception as error:  # noqa: BLE001 - a torch without distributed, or another one
-            warn(f"waiting in torch.distributed is not timed: {error}")
-        self._data.install()
         self._record(trains=False)
 
     def before(self, optimizer: torch.optim.Optimizer, arguments: Any, named: Any) -> None:
@@ -107,10 +99,7 @@ class OptimizerSteps:
             return
         self._path, self._inode = writer.path, writer.path.stat().st_ino
         dumps = Dumps(writer.path.parent, writer.identity, DumpOnRequest)
-        self._recorder = recorder = RingRecorder(writer, dumps)
-        recorder.settle = self._waits.settle
-        self._waits.use(recorder.recorder)
-        self._data.use(recorder.recorder)
+        self._recorder = RingRecorder(writer, dumps, of_process)
 
     def _holds(self) -> bool:
         """Whether the ring is ours, or nobody's yet."""
@@ -127,6 +116,4 @@ class OptimizerSteps:
     def _stop(self) -> None:
         if self._recorder is not None:
             self._recorder.close()
-        self._waits.use(None)
-        self._data.use(None)
         self._recorder, self._span = None, None

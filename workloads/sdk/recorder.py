@@ -71,9 +71,8 @@ class Recorder:
         """Facts of the step in progress; a loss on a GPU is waited for when the step ends."""
 
     def watch_torch(self) -> None:
-        """Time what torch.distributed makes this rank wait for, so that its own time is known.
+        """Time from now on what torch.distributed makes this rank wait for.
 
-        On CPU (gloo): blocking collectives, `Work.wait`, and DistributedDataParallel's gradient
-        buckets. Call it before the first backward pass. On GPUs (NCCL) it does nothing: there a
-        collective runs beside the program, and host times would say nothing true.
+        Done by itself when a step begins after torch was imported: see docs/timed-waits.md for what
+        is timed. Where something is not, the step's own time is unknown.
         """

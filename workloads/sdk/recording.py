@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
 from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Self, SupportsFloat
@@ -15,6 +14,7 @@ from collector.contract.words import PHASES, STEP_TAGS, Phase, RankState
 from workloads.heartbeat import Heartbeat
 from workloads.recording import StepRecorder
 from workloads.ring import RingWriter
+from workloads.sdk.coverage import Coverage, Waits, torch_waits
 from workloads.sdk.dumps import Dumps
 from workloads.sdk.recorder import ItemT, Recorder
 from workloads.sdk.waiting import Waiting, place_of
@@ -31,14 +31,16 @@ class RingRecorder(Recorder):
 
     Attributes:
         recorder: What divides the step into phases.
-        settle: Called before a step ends: closes what is still open.
     """
 
     active = True
 
-    def __init__(self, writer: RingWriter, dumps: Dumps | None = None) -> None:
+    def __init__(
+        self, writer: RingWriter, dumps: Dumps | None = None,
+        waits: Callable[[], Waits] = torch_waits,
+    ) -> None:  # fmt: skip
         self.recorder = StepRecorder(writer)
-        self.settle: Callable[[], None] = _settled
+        self._coverage = Coverage(self.recorder, writer.identity.world, waits)
         self._writer = writer
         self._step = _Step(self)
         self._ended = 0
@@ -115,20 +117,16 @@ class RingRecorder(Recorder):
 
     def watch_torch(self) -> None:
         """See Recorder."""
-        try:
-            waits = import_module("workloads.sdk.torch_waits").TorchWaits()
-            waits.install()
-            waits.use(self.recorder)
-            self.settle = waits.settle
-            data = import_module("workloads.sdk.torch_data").TorchData()
-            data.install()
-            data.use(self.recorder)
-        except Exception as error:  # noqa: BLE001 - the program must not end because of us
-            warn(f"waiting in torch.distributed is not timed: {error}")
+        self._coverage.look()
+
+    def settle(self) -> None:
+        """Close what has ended by itself, as the averaging of gradients."""
+        self._coverage.settle()
 
     def begin(self) -> None:
         """Begin the next step."""
         self._facts = {}
+        self._coverage.look()
         self.recorder.start_step()
         if self._ended < WARMUP_STEPS:
             self.recorder.tag_step("warmup")
@@ -136,6 +134,7 @@ class RingRecorder(Recorder):
     def end(self) -> None:
         """Close the step in progress."""
         self.settle()
+        self._coverage.judge()
         self._ended += 1
         facts = self._facts
         self.recorder.end_step(
@@ -150,6 +149,7 @@ class RingRecorder(Recorder):
         if not self.active:
             return
         self.active = False
+        self._coverage.leave()
         failed = getattr(sys, "last_value", None) is not None
         self._writer.state(RankState.FAILED if failed else RankState.FINISHED)
         self._beats.stop()
@@ -200,10 +200,6 @@ _answer_of: dict[str, Callable[..., Any]] = {
     "complete": lambda *arguments: 0,
     "tag": lambda *arguments: 0,
 }
-
-
-def _settled() -> None:
-    """Nothing was open."""
 
 
 def _count(value: Any) -> int:

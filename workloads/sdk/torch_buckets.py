@@ -8,12 +8,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
+from torch.autograd import Variable
 
 from collector.contract.ring import FLAG_COMPLETION_IS_UPPER_BOUND, FLAG_OVERLAPPED
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
+from workloads.sdk.torch_counts import Counts
+from workloads.sdk.warning import warn
 
 _OP, _GROUP = OP_INDEX["dp-all-reduce"], GROUP_INDEX["dp"]
+
+Reduced = torch.futures.Future[torch.Tensor]
+CommHook = Callable[[Any, GradBucket], Reduced]
 
 
 @dataclass(slots=True)
@@ -28,71 +34,131 @@ class _Bucket:
 
 
 class Buckets:
-    """A communication hook that averages as the reducer does, and remembers the times.
+    """The buckets of the backward pass in progress, of all models in it.
 
-    The buckets of one backward pass overlap with it, except that after the last one nothing is
-    left to compute: from there to the end of the last all-reduce the rank waits.
+    They overlap with it; the rank waits from the end of its computation to the end of the last
+    all-reduce. The autograd engine tells the two: callbacks at its end run in the order in which
+    they were queued, ours around the reducer's (torch/csrc/autograd/engine.cpp).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
         self._recorder: StepRecorder | None = None
         self._open: list[_Bucket] = []
+        self._queued = False
+        self._computed = 0
+        self._delayed = False
+        self._before = 0
+
+    @property
+    def reducing(self) -> bool:
+        """Whether a backward pass with buckets is in progress."""
+        return bool(self._open)
 
     def use(self, recorder: StepRecorder | None) -> None:
         """Where the times go from now on; None = nowhere."""
-        self._recorder, self._open = recorder, []
+        self._recorder, self._open, self._queued = recorder, [], False
 
-    def hook(
-        self, state: dist.ProcessGroup, bucket: GradBucket
-    ) -> torch.futures.Future[torch.Tensor]:
-        """Average one bucket over the group `state`; torch asks for these very names."""
-        gradients = bucket.buffer()
-        # The reducer multiplies, too: dividing differs in the last bit.
-        gradients.mul_(1.0 / state.size())
-        ended = self._arrive(bucket.index(), gradients.nbytes, last=bucket.is_last())
-        work = dist.all_reduce(gradients, group=state, async_op=True)
-        assert work is not None
-        averaged: torch.futures.Future[torch.Tensor] = work.get_future().then(_noting(ended))
-        return averaged
+    def reduce(self, hook: CommHook, state: Any, bucket: GradBucket, *, delayed: bool) -> Reduced:
+        """What the hook makes of a bucket, timed.
 
-    def _arrive(self, index: int, size: int, *, last: bool) -> list[int]:
+        Args:
+            delayed: Whether the reducer may have kept all buckets for the end of the pass.
+        """
+        try:
+            ended = self._arrive(bucket, delayed=delayed)
+        except Exception as error:  # noqa: BLE001 - the program must not end because of us
+            warn(f"DistributedDataParallel's waiting is not timed: {error}")
+            ended = None
+        reduced = hook(state, bucket)
+        return reduced if ended is None else reduced.then(_noting(ended))
+
+    def _arrive(self, bucket: GradBucket, *, delayed: bool) -> list[int] | None:
         """Record that a bucket is ready; the list takes the time at which it is averaged."""
-        if self._recorder is None:
-            return []
-        if index == 0 and self._open:
+        recorder = self._recorder
+        if recorder is None:
+            return None
+        if bucket.index() == 0 and self._open and not self._queued:
             self.settle()  # of a backward pass before this one in the same step
-        writer = self._recorder.writer
+        writer = recorder.writer
         sequence, arrival = writer.enqueue(_GROUP)
-        if last:
+        if not self._open:
+            self._begin(delayed=delayed)
+        if bucket.is_last():
             writer.await_(_OP, _GROUP, sequence)  # shown as open while the rank waits
-        bucket = _Bucket(sequence, arrival, size, writer.tag(f"bucket.{index}"))
-        self._open.append(bucket)
-        return bucket.ended
+        tag = writer.tag(f"bucket.{bucket.index()}")
+        arrived = _Bucket(sequence, arrival, bucket.buffer().nbytes, tag)
+        self._open.append(arrived)
+        return arrived.ended
+
+    def _begin(self, *, delayed: bool) -> None:
+        self._before = self._counts.total() - self._counts.accounted()
+        self._computed, self._delayed = 0, delayed
+        try:
+            Variable._execution_engine.queue_callback(self._compute_ended)
+            self._queued = True
+        except RuntimeError:  # not in a backward pass: a rank that has joined early
+            self._queued = False
+
+    def _compute_ended(self) -> None:
+        self._computed = monotonic_ns()
+        Variable._execution_engine.queue_callback(self._reduced)
+
+    def _reduced(self) -> None:
+        """After the reducer's own end: what it started besides the buckets has ended, too."""
+        if self._open:
+            untimed = self._counts.total() - self._counts.accounted() - self._before
+            self._counts.account(max(0, untimed))
+        self.settle()
 
     def settle(self) -> None:
         """Write the buckets of the backward pass that has ended."""
-        recorder = self._recorder
+        recorder, self._queued = self._recorder, False
         if recorder is None or not self._open:
             return
         buckets, self._open = self._open, []
         last = buckets[-1]
-        ends = [bucket.ended[0] for bucket in buckets if bucket.ended]
-        waited = max(0, max(ends, default=last.arrival) - last.arrival)
+        until = max((bucket.ended[0] for bucket in buckets if bucket.ended), default=last.arrival)
+        since = max(last.arrival, self._computed)
+        if self._delayed and since > until:  # they came after the computation
+            since = last.arrival
+        waited = max(0, until - since)
         for bucket in buckets:
             # What counts as waiting is told by its length: it ended some time ago.
-            since = monotonic_ns() - (waited if bucket is last else 0)
+            begun = monotonic_ns() - (waited if bucket is last else 0)
             flags = FLAG_OVERLAPPED | (0 if bucket.ended else FLAG_COMPLETION_IS_UPPER_BOUND)
             recorder.writer.complete(
-                _OP, _GROUP, bucket.sequence, bucket.arrival, since, bucket.size, bucket.tag,
+                _OP, _GROUP, bucket.sequence, bucket.arrival, begun, bucket.size, bucket.tag,
                 flags, bucket.ended[0] if bucket.ended else None,
             )  # fmt: skip
-        recorder.waited(waited)
+        if not recorder.marking:
+            recorder.waited(waited)
 
 
-def _noting(ended: list[int]) -> Callable[[torch.futures.Future[Any]], torch.Tensor]:
-    def note(future: torch.futures.Future[Any]) -> torch.Tensor:
-        averaged: torch.Tensor = future.value()[0]
+def _noting(ended: list[int]) -> Callable[[Reduced], torch.Tensor]:
+    def note(future: Reduced) -> torch.Tensor:
+        averaged: Any = future.value()
         ended.append(monotonic_ns())
-        return averaged
+        reduced: torch.Tensor = averaged[0] if isinstance(averaged, list) else averaged
+        return reduced
 
     return note
+
+
+def average(ranks: Callable[[], int | None]) -> CommHook:
+    """A hook for `Buckets.reduce` that averages as the reducer does.
+
+    Args:
+        ranks: By how many ranks' gradients to divide; None = all of the group.
+    """
+
+    def hook(state: dist.ProcessGroup, bucket: GradBucket) -> Reduced:
+        gradients = bucket.buffer()
+        # The reducer multiplies, too: dividing differs in the last bit.
+        gradients.mul_(1.0 / (ranks() or state.size()))
+        work = dist.all_reduce(gradients, group=state, async_op=True)
+        assert work is not None
+        averaged: Reduced = work.get_future()
+        return averaged
+
+    return hook

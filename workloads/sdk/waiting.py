@@ -55,6 +55,7 @@ class Waiting:
 
     def __enter__(self) -> Self:
         place = self._place
+        self._recorder.marking = True
         writer = self._recorder.writer
         self._since = monotonic_ns() if place is None else writer.begin(place.op, place.group)
         return self
@@ -66,6 +67,8 @@ class Waiting:
         trace: TracebackType | None,
     ) -> None:
         place, since = self._place, self._since
+        self._recorder.marking = False
+        self._recorder.marked += 1
         if place is None:
             self._recorder.waited(monotonic_ns() - since)
         elif error is None:

@@ -1,0 +1,159 @@
+"""DistributedDataParallel: its gradient buckets pass through us, whenever the model was made.
+
+Its reducer waits inside C++; a communication hook, which averages exactly as the reducer does or
+calls the program's own, tells the times (torch/csrc/distributed/c10d/reducer.cpp).
+"""
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import BuiltinCommHookType, GradBucket, Reducer
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.nn.parallel import DistributedDataParallel as Model
+
+from workloads.sdk.torch_buckets import Buckets, CommHook, Reduced, average
+from workloads.sdk.warning import warn
+
+Wait = Callable[[dist.Work], object]
+
+
+class _Hook:
+    """The communication hook of one model."""
+
+    def __init__(self, buckets: Buckets, model: Model) -> None:
+        self._buckets = buckets
+        self._delayed = bool(model.static_graph)
+        self._state: Any = model.process_group
+        self._ranks: int | None = None
+        self._hook: CommHook = average(lambda: self._ranks)
+
+    def call(self, state: object, bucket: GradBucket) -> Reduced:
+        """What torch calls with each bucket; it asks for these very names."""
+        return self._buckets.reduce(self._hook, self._state, bucket, delayed=self._delayed)
+
+    def replace(self, state: Any, hook: CommHook) -> None:
+        """Call the program's hook from now on."""
+        self._state, self._hook = state, hook
+
+    def divide_by(self, ranks: int | None) -> None:
+        """Average over so many ranks; None = all of the group."""
+        self._ranks = ranks
+
+
+class Models:
+    """Gives every model its hook, at its first forward pass from now on.
+
+    Not when it is made: the program may still register a hook of its own, and there is room for
+    one.
+
+    Args:
+        willing: Whether models may be given our hook.
+        untimed: Told why a model's waiting is not timed, at each forward pass.
+        wait: Waits for a collective and counts it as waiting.
+    """
+
+    def __init__(
+        self, buckets: Buckets, willing: Callable[[], bool], untimed: Callable[[str], None],
+        wait: Wait,
+    ) -> None:  # fmt: skip
+        self._buckets = buckets
+        self._willing, self._untimed, self._wait = willing, untimed, wait
+        self._hooks: WeakKeyDictionary[Model, _Hook | None] = WeakKeyDictionary()
+        self._joining: dist.Work | None = None
+        self._register = Model.register_comm_hook
+
+    def install(self) -> None:
+        """Take the places, once."""
+        self._follow_forward()
+        self._follow_hooks()
+        original = Reducer._set_forward_pass_work_handle
+
+        def joins(reducer: Reducer, work: dist.Work, whole: bool) -> None:
+            # Only to learn how many ranks still train does the reducer wait for it.
+            self._joining = None if whole else work
+            original(reducer, work, whole)
+
+        _put(Reducer, "_set_forward_pass_work_handle", joins)
+
+    def _follow_forward(self) -> None:
+        before: Callable[..., Any] = Model._pre_forward
+        after: Callable[..., Any] = Model._post_forward
+
+        def pre_forward(model: Model, *arguments: Any, **named: Any) -> Any:
+            if not torch.compiler.is_compiling():
+                self._joining = None
+                self._adopt(model)
+            return before(model, *arguments, **named)
+
+        def post_forward(model: Model, output: Any) -> Any:
+            answer = after(model, output)
+            if not torch.compiler.is_compiling():
+                self._count_joined(model)
+            return answer
+
+        _put(Model, "_pre_forward", pre_forward)
+        _put(Model, "_post_forward", post_forward)
+
+    def _follow_hooks(self) -> None:
+        register = self._register
+        check: Callable[..., None] = Model._check_comm_hook
+        builtin: Callable[..., None] = Model._register_builtin_comm_hook
+
+        def register_comm_hook(model: Model, state: Any, hook: CommHook) -> None:
+            self._adopt(model)
+            ours = self._hooks.get(model)
+            if ours is None:
+                register(model, state, hook)
+                return
+            check(model, hook)
+            ours.replace(state, hook)
+
+        def register_builtin(model: Model, kind: BuiltinCommHookType) -> None:
+            ours = self._hooks.get(model)
+            if ours is None:
+                builtin(model, kind)
+            elif kind == BuiltinCommHookType.FP16_COMPRESS:
+                ours.replace(model.process_group, fp16_compress_hook)
+
+        _put(Model, "register_comm_hook", register_comm_hook)
+        _put(Model, "_register_builtin_comm_hook", register_builtin)
+
+    def _adopt(self, model: Model) -> None:
+        """Give the model our hook, or remember that it has another one."""
+        if not self._willing():
+            return
+        if model not in self._hooks:
+            try:
+                self._hooks[model] = self._hooked(model)
+            except Exception as error:  # noqa: BLE001 - the program must not end because of us
+                self._hooks[model] = None
+                warn(f"DistributedDataParallel's waiting is not timed: {error}")
+        if self._hooks[model] is None and torch.is_grad_enabled():
+            self._untimed("DistributedDataParallel has a communication hook that is not ours")
+
+    def _hooked(self, model: Model) -> _Hook | None:
+        devices = {parameter.device.type for parameter in model.parameters()}
+        if model._comm_hooks or devices != {"cpu"}:
+            return None
+        hook = _Hook(self._buckets, model)
+        self._register(model, None, hook.call)
+        return hook
+
+    def _count_joined(self, model: Model) -> None:
+        """Wait for the number of ranks that train, as the reducer is about to do in C++."""
+        work, self._joining = self._joining, None
+        hook = self._hooks.get(model)
+        if hook is None:
+            return
+        if work is None:
+            hook.divide_by(None)
+            return
+        self._wait(work)
+        hook.divide_by(int(work.result()[0].item()))
+
+
+def _put(owner: type, name: str, function: Callable[..., Any]) -> None:
+    setattr(owner, name, function)
