@@ -22,7 +22,7 @@ from workloads.recording import StepRecorder
 from workloads.sdk.warning import warn
 
 
-class TorchData:
+class Loaders:
     """The time of one thread in torch's DataLoader, as its StepRecorder's phase `data`."""
 
     def __init__(self) -> None:
@@ -33,15 +33,12 @@ class TorchData:
         """Take the places, once."""
         for owner, name in ((DataLoader, "__iter__"), (_BaseDataLoaderIter, "__next__")):
             setattr(owner, name, self._timed(getattr(owner, name)))
-        os.register_at_fork(after_in_child=self._forget)
+        # A worker's loading is not the rank's waiting.
+        os.register_at_fork(after_in_child=lambda: self.use(None))
 
     def use(self, recorder: StepRecorder | None) -> None:
-        """Where the time goes from now on; None = nowhere."""
-        self._recorder = recorder
-
-    def _forget(self) -> None:
-        """In a forked child: a worker's loading is not the rank's waiting."""
-        self.use(None)
+        """Where this thread's time goes from now on; None = nowhere."""
+        self._recorder, self._thread = recorder, threading.get_ident()
 
     def _timed(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def timed(loader: Any) -> Any:
