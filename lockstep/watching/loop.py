@@ -228,6 +228,8 @@ class Watch:
             return ExitCode.CULPRIT
         codes = [exit_code(one) for one in self.verdicts()]
         codes += [ExitCode.WARNING] * bool(found) + [ExitCode.UNKNOWN] * bool(self._undiagnosed())
+        if ExitCode.CULPRIT in codes:
+            return ExitCode.CULPRIT
         return max(codes, default=ExitCode.UNKNOWN)
 
     def _undiagnosed(self) -> list[str]:
