@@ -45,6 +45,11 @@ class Watched:
         if close is not None:
             close()
 
+    @property
+    def restarts(self) -> int | None:
+        """Times that its process ended unasked; None if it has no process."""
+        return getattr(self._source, "restarts", None)
+
     def read(self) -> GpuReading:
         """A fresh reading.
 

@@ -86,6 +86,11 @@ class Ranked:
         if close is not None:
             close()
 
+    @property
+    def restarts(self) -> int | None:
+        """Times that its process ended unasked; None if it has no process."""
+        return getattr(self._source, "restarts", None)
+
     def read(self) -> GpuReading:
         """A fresh reading; serves from the first one with GPUs until one fails or has none.
 

@@ -18,10 +18,15 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """One thing that a source left out of its reading, and why; the rest of it stands."""
+    """One thing that a source left out of its reading, and why; the rest of it stands.
+
+    Attributes:
+        each: Logged each time, and not the first time alone: it is rare, and each is another.
+    """
 
     reason: str
     message: str
+    each: bool = False
 
     @classmethod
     def of(cls, error: SourceError) -> "Rejected":

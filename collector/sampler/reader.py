@@ -101,15 +101,16 @@ class FeedReader:
         self.first_pass.set()
 
     def count(self, failure: Rejected) -> None:
-        """Count a failure by its reason; the first of each reason is logged."""
+        """Count a failure by its reason; the first of each is logged, and who asks for it."""
         with self._lock:
             first = not self._errors[failure.reason]
             self._errors[failure.reason] += 1
             self._told[failure.reason] = failure.message
-        if first:
+        if first or failure.each:
             LOG.warning(
-                "source %s: %s: %s (counted from now on, not logged again)",
+                "source %s: %s: %s%s",
                 self.feed.source.name, failure.reason, failure.message,
+                "" if failure.each else " (counted from now on, not logged again)",
             )  # fmt: skip
 
     def run(self, stop: threading.Event, phase: float = 1.0) -> None:
@@ -171,6 +172,7 @@ class FeedReader:
             last_success=published.last_success,
             duration=published.duration,
             errors=errors,
+            restarts=getattr(self.feed.source, "restarts", None),
         )
 
     def told(self, now: float) -> Told:

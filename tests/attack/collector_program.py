@@ -1,6 +1,7 @@
 """The real collector as its own process, and what an attacker and a scraper do to it."""
 
 import contextlib
+import os
 import resource
 import signal
 import socket
@@ -8,8 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
 
 SOURCES = "rank_ring,procfs,diskstats,vmstat,own_process"
 START_SECONDS = 60.0
@@ -18,7 +23,14 @@ START_SECONDS = 60.0
 class Collector:
     """One collector on a port of the loopback."""
 
-    def __init__(self, rings: Path, *more: str, descriptors: int | None = None) -> None:
+    def __init__(
+        self,
+        rings: Path,
+        *more: str,
+        sources: str = SOURCES,
+        descriptors: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory()
         announced = Path(self._folder.name) / "address"
         self._log = Path(self._folder.name) / "log"
@@ -28,11 +40,12 @@ class Collector:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
         command = [
-            sys.executable, "-m", "collector", "--listen", "127.0.0.1:0", "--sources", SOURCES,
+            sys.executable, "-m", "collector", "--listen", "127.0.0.1:0", "--sources", sources,
             "--lockstep-dir", str(rings), "--announce", str(announced), *more,
         ]  # fmt: skip
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, stderr=log, preexec_fn=limit)
+            environment = os.environ | (environment or {})
+            self.process = subprocess.Popen(command, stderr=log, env=environment, preexec_fn=limit)
         end = time.monotonic() + START_SECONDS
         while not announced.exists():
             assert self.process.poll() is None, self.log()
@@ -63,6 +76,24 @@ class Collector:
         whole = head.startswith(b"HTTP/1.1 200") and len(body) == int(length[b"Content-Length"])
         return time.perf_counter() - began if whole else None
 
+    def page(self) -> dict[tuple[str, tuple[str, ...]], float]:
+        """Values by metric and labels."""
+        with urllib.request.urlopen("http://{}:{}/metrics".format(*self.address), timeout=5) as one:
+            text = one.read().decode()
+        return {
+            (sample.name, tuple(sample.labels.values())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def until(self, holds: Callable[[dict[Any, float]], bool], seconds: float = 30.0) -> float:
+        """Seconds until the page is so."""
+        began = time.monotonic()
+        while not holds(self.page()):
+            assert time.monotonic() - began < seconds
+            time.sleep(0.05)
+        return time.monotonic() - began
+
     def cpu(self) -> float:
         """Seconds of CPU so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -86,9 +117,9 @@ def request(path: str = "/metrics", *headers: str) -> bytes:
 
 
 @contextlib.contextmanager
-def running(rings: Path, *more: str, descriptors: int | None = None) -> Iterator[Collector]:
+def running(rings: Path, *more: str, **how: Any) -> Iterator[Collector]:
     """A collector until the end of the block."""
-    one = Collector(rings, *more, descriptors=descriptors)
+    one = Collector(rings, *more, **how)
     try:
         yield one
     finally:

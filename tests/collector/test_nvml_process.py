@@ -14,7 +14,7 @@ from collector.clock import SystemClock
 from collector.reading import SourceError
 from collector.sources.nvml import Limits, Nvml
 from collector.sources.nvml import process as nvml_process
-from collector.sources.nvml.process import Child, spawn
+from collector.sources.nvml.process import STEADY_SECONDS, Child, spawn
 
 pytestmark = pytest.mark.timed
 
@@ -101,20 +101,21 @@ def test_a_process_that_cannot_be_killed_stalls_the_source_until_it_has_gone(
     assert not after.stalled
 
 
-def test_a_process_that_keeps_failing_is_started_ever_more_rarely_until_it_answers():
+def test_a_process_that_keeps_failing_is_started_ever_more_rarely_until_it_answers_for_a_while():
     child = Child(30.0, lambda _: spawn(["true"]))
     now, waits = 0.0, []
-    for answers in (*[False] * 8, True, False):
+    for answers_for in (*[0.0] * 8, STEADY_SECONDS / 2, STEADY_SECONDS, 0.0):
         began = now
         while not child.start(Path("/none"), now):
             now += 0.5
         waits.append(now - began)
-        if answers:
-            child.well()
+        if answers_for:
+            now += answers_for
+            child.well(now)
         child.end(now)
     child.hurry()
 
-    assert [0, 1, 2, 4, 8, 16, 32, 60, 60, 1] == waits
+    assert [0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 1] == waits
     assert child.start(Path("/none"), now)
     child.end(now)
 

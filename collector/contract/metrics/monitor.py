@@ -24,6 +24,10 @@ SOURCE_DURATION = Metric(
 SOURCE_ERRORS = Metric(
     "lockstep_source_errors_total", _C, ("source", "reason"), "Failed or rejected readings."
 )
+SOURCE_RESTARTS = Metric(
+    "lockstep_source_restarts_total", _C, ("source",),
+    "Times that the process through which the source reads crashed, or hung and was killed.",
+)  # fmt: skip
 SCRAPE_DURATION = Metric(
     "lockstep_scrape_duration_seconds", _G, (), "Time to render the previous page."
 )

@@ -87,6 +87,8 @@ class Nvml:
         self._bus_at = -math.inf
         self._failure: SourceError | None = None
         self._rejected: deque[Rejected] = deque(maxlen=MAX_REJECTED)
+        self.restarts = 0
+        """Times that the process crashed, or hung and was killed."""
 
     def available(self) -> bool:
         """Whether the driver's library is on this machine."""
@@ -209,6 +211,7 @@ class Nvml:
                 self._failure = library.explained(word, text, self._copies[0], module)
             case {"ended": _}:
                 self._child.end(now)
+                self._ended_unasked("crashed", "the process that asks the driver crashed")
                 for seen in self._gpus.values():
                     seen.ask(now)
             case {"failing": word}:
@@ -230,7 +233,7 @@ class Nvml:
         seen = self._gpus.get(index)
         if seen is None:
             return
-        self._child.well()
+        self._child.well(self._clock.monotonic())
         self._rejected += seen.take(message)
         if seen.lost is None:
             self._roster.saw(seen.uuid, index)
@@ -250,9 +253,18 @@ class Nvml:
         )
         slow_start = not self._attached and now - self._child.started_at > self._limits.attach
         if hangs or slow_start:
-            self._reject("killed", "the driver does not answer; its process is killed")
-            if not self._child.end(now):
+            ends = self._child.end(now)
+            self._ended_unasked("killed", "the driver does not answer; its process is killed")
+            if not ends:
                 self._reject("unkillable", "the process that asks the driver does not end")
+
+    def _ended_unasked(self, reason: str, what: str) -> None:
+        self.restarts += 1
+        text = (
+            f"{what}: it ended with {self._child.ended_with} and is started again"
+            f" {self._child.wait_seconds:g} s later"
+        )
+        self._rejected.append(Rejected(reason, text, each=True))
 
     def _reading(self) -> GpuReading:
         now = self._clock.monotonic()

@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 BACKOFF_SECONDS = (1.0, 60.0)
 """Shortest and longest wait before a child that failed or was killed is started again."""
+STEADY_SECONDS = 30.0
+"""One that answers for so long is well; one that answers and crashes again is not."""
 LEAVE_SECONDS, KILL_SECONDS = 0.1, 1.0
 """How long it has to end by itself, and then to die; a reading must end within two seconds."""
 
@@ -53,6 +56,7 @@ class Child:
         self._backoff = 0.0
         self._not_before = -float("inf")
         self.started_at = 0.0
+        self.ended_with = ""
 
     @property
     def runs(self) -> bool:
@@ -113,16 +117,25 @@ class Child:
         messages = [_message(line) for line in lines]
         return [*messages, {"ended": True}] if len(self._partial) > MAX_LINE else messages
 
-    def well(self) -> None:
-        """It has answered: the next failure is a first one again."""
-        self._backoff = 0.0
+    @property
+    def wait_seconds(self) -> float:
+        """How long after its last end it is started again."""
+        return self._backoff
+
+    def well(self, now: float) -> None:
+        """It has answered: if it has done so for a while, the next failure is a first one again."""
+        if now - self.started_at >= STEADY_SECONDS:
+            self._backoff = 0.0
 
     def hurry(self) -> None:
         """The machine has changed: do not wait before the next start."""
         self._backoff, self._not_before = 0.0, -float("inf")
 
     def end(self, now: float) -> bool:
-        """Kill it if it lives; False if it does not end, which makes it a dying one."""
+        """Kill it if it lives; False if it does not end, which makes it a dying one.
+
+        `ended_with` says afterwards how it ended.
+        """
         if self._process is None:
             return not self.dying
         from subprocess import TimeoutExpired
@@ -140,6 +153,7 @@ class Child:
             process.wait(KILL_SECONDS)
         except TimeoutExpired:
             self._dying = process
+        self.ended_with = _status(process.returncode)
         return not self.dying
 
     def _wait_before_the_next(self, now: float) -> None:
@@ -151,6 +165,16 @@ class Child:
 def _output(process: "subprocess.Popen[bytes]") -> int:
     assert process.stdout is not None
     return process.stdout.fileno()
+
+
+def _status(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is None:
+        return "not at all"
+    if code >= 0:
+        return f"status {code}"
+    known = {one.value: one.name for one in signal.Signals}
+    return f"signal {-code} ({known.get(-code, 'unknown')})"
 
 
 def _message(line: bytes) -> dict[str, Any]:
