@@ -15,6 +15,7 @@ from collector.clock import SystemClock
 from collector.collectors import feeds
 from collector.collectors.monitor import collect_build
 from collector.config import Config, ConfigError, ConfigFileError, load
+from collector.contract.visible import VisibleFormatter, visible_line
 from collector.contract.words import ExitCode
 from collector.exporter import Exporter, ListenError
 from collector.flags import EPILOG, FLAGS
@@ -34,7 +35,9 @@ SAVE_SECONDS = 30.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the collector; returns the exit code (words.ExitCode)."""
-    logging.basicConfig(format="collector: %(message)s", level=logging.INFO)
+    handler = logging.StreamHandler()
+    handler.setFormatter(VisibleFormatter("collector: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         options = _parser().parse_args(argv)
     except SystemExit as stop:  # argparse has said what is wrong; its 2 is our 64
@@ -108,7 +111,7 @@ def _check(sampler: Sampler) -> int:
     found = examined(sampler)
     width = max(len(one.name) for one in found)
     for one in found:
-        print(f"{one.name:{width}}  {one.state:7}  {one.found}")
+        print(visible_line(f"{one.name:{width}}  {one.state:7}  {one.found}"))
     return ExitCode.OK
 
 

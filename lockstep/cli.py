@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
 from lockstep import output
 from lockstep.commands import COMMANDS
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = build()(args=arguments, prog_name="lockstep", standalone_mode=False)
     except output.CommandError as failure:
-        output.note(f"lockstep: {failure.sentence}")
+        output.note(f"lockstep: {visible_line(failure.sentence)}")
         return failure.code
     except typer.TyperException as error:
         return _misused(error)

@@ -1,17 +1,25 @@
-"""How commands speak: data on stdout, progress on stderr, failures as one sentence and a code."""
+"""How commands speak: data on stdout, progress on stderr, failures as one sentence and a code.
+
+Whatever is written goes through `visible`: names, logs and errors from outside steer no terminal.
+"""
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NoReturn
 
+from collector.contract.visible import visible, visible_line
+
 JSON_SEPARATORS = (",", ":")
 MIN_REDRAW_SECONDS = 0.1
 DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
 """Set in the environment: tracebacks are shown."""
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+_LEAD = re.compile(f"{re.escape(BOLD)}([^\x1b]*){re.escape(PLAIN)}")
 
 
 class Format(StrEnum):
@@ -41,9 +49,15 @@ def fail(code: int, sentence: str) -> NoReturn:
 
 
 def data(text: str) -> None:
-    """Writes a result to stdout; a reader that went away is no error."""
+    """Writes a result to stdout; a reader that went away is no error.
+
+    Args:
+        text: Nothing in it steers a terminal, but for an `emphasis` that it begins with.
+    """
+    lead = _LEAD.match(text) if _emphasizes() else None
+    rest = 0 if lead is None else lead.end()
     try:
-        print(text, flush=True)
+        print(text[:rest] + visible(text[rest:]), flush=True)
     except BrokenPipeError:
         # The interpreter flushes stdout once more at exit: give it a pipe that nobody closed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -62,7 +76,7 @@ def document(tree: Mapping[str, Any], form: Format, table: str) -> None:
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Rows as aligned columns, two spaces apart, under their header."""
-    lines = [list(header), *(list(row) for row in rows)]
+    lines = [[visible_line(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -71,14 +85,19 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def note(text: str) -> None:
-    """Writes one line to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Writes to stderr."""
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def emphasis(text: str) -> str:
-    """Text in bold where stdout is a terminal that wants it (https://no-color.org)."""
+    """One line in bold where stdout is a terminal that wants it (https://no-color.org)."""
+    line = visible_line(text)
+    return f"{BOLD}{line}{PLAIN}" if _emphasizes() else line
+
+
+def _emphasizes() -> bool:
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain or not sys.stdout.isatty() else f"\x1b[1m{text}\x1b[0m"
+    return not plain and sys.stdout.isatty()
 
 
 class Progress:
@@ -106,7 +125,7 @@ class Progress:
         if stage != self._stage:
             self.close()
         self._stage, self._shown_at = stage, now
-        line = f"{stage}: {text}" if text else stage
+        line = visible_line(f"{stage}: {text}" if text else stage)
         if self.terminal:
             print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
             self._open = True

@@ -17,6 +17,7 @@ from time import sleep
 from types import FrameType
 
 from collector.contract.ring import file_name
+from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
 from workloads.data import DataError
 from workloads.joining import by_mpi as mpi_meeting
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None, train: Train | None = None) -> int:
             _tell(Report(-1 if rank is None else rank, socket.gethostname(), refused=str(error)))
             sleep(KEPT_SECONDS)
         who = "" if rank is None else f"rank {rank}: "
-        print(f"lockstep: {who}{error}", file=sys.stderr)
+        print(visible_line(f"lockstep: {who}{error}"), file=sys.stderr)
         return _code(error)
 
 
@@ -102,7 +103,7 @@ def _in_child(train: Train, job: Job, member: Member, meeting: Meeting | None, h
         return train(job, member, meeting, hosts)
     except (DataError, RendezvousError, OSError) as error:
         rank = member.rank if meeting is None else meeting.rank
-        print(f"rank {rank}: {error}", file=sys.stderr)
+        print(visible_line(f"rank {rank}: {error}"), file=sys.stderr)
         return _code(error)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from analyzer.report import human
 from analyzer.report.figures import TEXTUAL, cell
+from collector.contract.visible import visible
 
 _ESCAPED = str.maketrans(
     {each: f"\\{each}" for each in "\\`*[]#|~$"}
@@ -55,7 +56,7 @@ def _block(block: Mapping[str, Any]) -> list[str]:
             return human.lines(block["name"], block["text"])
         case "code":
             # Indented, not fenced: no content can end it.
-            return [*(f"    {line}" for line in block["text"].splitlines()), ""]
+            return [*(f"    {visible(line)}" for line in block["text"].splitlines()), ""]
         case "table" if not block["collapsed"]:
             return _table(block)
         case _:
@@ -80,5 +81,5 @@ def _table(block: Mapping[str, Any]) -> list[str]:
 
 def _code(text: str) -> str:
     """A query verbatim on one line; what could end the span or the cell is escaped instead."""
-    line = " ".join(text.split())
+    line = visible(" ".join(text.split()))
     return escape(line) if not line or _OPEN.search(line) else f"`{line}`"

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from analyzer.report.charts import chart
 from analyzer.report.figures import TEXTUAL, cell
+from collector.contract.visible import visible
 
 BADGES = {"healthy": "✓", "degraded": "▲", "unknown": "?"}
 """Severity is an icon and a word, never a colour alone."""
@@ -18,8 +19,9 @@ def page(tree: Mapping[str, Any]) -> str:
     """The report as HTML."""
     here = files("analyzer.report")
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=_shown,
+    )  # fmt: skip
     environment.filters["cell"] = cell
     environment.globals["textual"] = TEXTUAL
     template = environment.from_string((here / "page.html.j2").read_text("utf-8"))
@@ -30,6 +32,11 @@ def page(tree: Mapping[str, Any]) -> str:
         badge=BADGES.get(tree["status"], "?"),
         charts=_charts(tree),
     )
+
+
+def _shown(value: Any) -> Any:
+    """Text in the order in which it is stored, whatever direction a name asks for."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _charts(tree: Mapping[str, Any]) -> dict[tuple[int, int], Markup]:

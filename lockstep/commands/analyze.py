@@ -1,10 +1,12 @@
 """`lockstep analyze`: who holds the run back, and why, as a verdict and an exit code."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from collector.contract.visible import visible_line
 from lockstep import diagnosis, hardware_only, output, past, recorded, traced, watched
 from lockstep import timeline as timelines
 from lockstep.output import Format
@@ -170,33 +172,38 @@ def table(verdict: "Verdict") -> str:
         header = ("rank", "node", "gpu", "from step", "slowdown", "cause", "confidence", "tier")
         parts.append(output.grid(header, [_row(culprit) for culprit in verdict.culprits]))
     for culprit in verdict.culprits:
-        facts = [f"  {'+' if fact.supports else '-'} {fact.text}" for fact in culprit.evidence]
-        parts.append("\n".join([f"evidence, {culprit.cause} (+ for, - against):", *facts]))
-    quiet = [f"  {each['text']}" for each in verdict.anomalies if not each["costs_time"]]
+        facts = [f"{'+' if fact.supports else '-'} {fact.text}" for fact in culprit.evidence]
+        parts.append(_listed(f"evidence, {culprit.cause} (+ for, - against):", facts))
+    quiet = [each["text"] for each in verdict.anomalies if not each["costs_time"]]
     if quiet:
-        parts.append("\n".join(["hardware that deviates and costs no time yet:", *quiet]))
+        parts.append(_listed("hardware that deviates and costs no time yet:", quiet))
     if verdict.alternatives:
         others = (f"{each['cause']} {each['confidence']:.0%}" for each in verdict.alternatives)
         parts.append("alternatives: " + ", ".join(others))
     fixes = verdict.what_if.get("fixes") or ()
     if fixes:
         lines = [
-            f"  without {each['remove']}: steps {each['gain']:.1%} shorter"
+            f"  without {visible_line(each['remove'])}: steps {each['gain']:.1%} shorter"
             f" ({each['by']}, over {each['over']})\n  {gives_back(each)}"
             for each in fixes
         ]
         parts.append("\n".join(["what if:", *lines]))
     if verdict.recurrence:
-        parts.append("\n".join(["before:", *(f"  {each['text']}" for each in verdict.recurrence)]))
+        parts.append(_listed("before:", [each["text"] for each in verdict.recurrence]))
     if verdict.structure:
-        lines = [f"  {_share(each['share'])}{each['text']}" for each in verdict.structure]
-        parts.append("\n".join(["by design, nobody's fault:", *lines]))
+        lines = [f"{_share(each['share'])}{each['text']}" for each in verdict.structure]
+        parts.append(_listed("by design, nobody's fault:", lines))
     if verdict.rejected:
-        lines = [f"  rank {each.rank}: {each.why}" for each in verdict.rejected]
-        parts.append("\n".join(["let go:", *lines]))
+        lines = [f"rank {each.rank}: {each.why}" for each in verdict.rejected]
+        parts.append(_listed("let go:", lines))
     missing = "; missing: " + ", ".join(verdict.missing) if verdict.missing else ""
     parts.append(f"coverage {verdict.coverage:.0%}{missing}")
     return "\n\n".join(parts)
+
+
+def _listed(title: str, lines: Sequence[str]) -> str:
+    """Each text on one line of its own, whatever is in it."""
+    return "\n".join([title, *(f"  {visible_line(line)}" for line in lines)])
 
 
 def _share(share: object) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from collector.contract.visible import VisibleFormatter
+
 
 @contextmanager
 def signals(ended: threading.Event) -> Iterator[set[int]]:
@@ -30,7 +32,8 @@ def log_warnings() -> None:
     """Warnings as lines on stderr."""
     # Its retries are told by who made the request, in words.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S",
-    )  # fmt: skip
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        VisibleFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])

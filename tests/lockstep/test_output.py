@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from collector.contract.visible import HIDDEN
 from lockstep import output
 from lockstep.output import Format
 
@@ -70,3 +71,34 @@ def test_progress_on_a_terminal_updates_one_line(monkeypatch: pytest.MonkeyPatch
     show.close()
 
     assert terminal.getvalue() == "\r\x1b[2Ktraining: step 1\n\r\x1b[2Kanalyzing\n"
+
+
+EVIL = "node\x1b[2J\x9b1A\x07\u202e-1\rhealthy"
+
+
+@pytest.mark.parametrize("form", Format)
+def test_nothing_that_is_printed_steers_a_terminal(
+    form: Format, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output.document({"node": EVIL}, form, output.grid(("node",), [(f"{EVIL}\nrow",)]))
+    output.note(EVIL)
+    show = output.Progress()
+    show("watching", f"{EVIL}\n")
+    show.close()
+    said = capsys.readouterr()
+
+    assert not HIDDEN.search(said.out + said.err)
+    if form is not Format.TABLE:
+        assert {"node": EVIL} == json.loads(said.out)
+
+
+def test_emphasis_lets_nothing_else_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    output.data(f"{output.emphasis(EVIL)}\nrow {output.BOLD}{EVIL}")
+
+    told = terminal.getvalue()
+    assert told.startswith("\x1b[1mnode\\u001b[2J")
+    assert 2 == told.count("\x1b")
