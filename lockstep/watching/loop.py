@@ -224,7 +224,7 @@ class Watch:
         if self._last is None:
             return ExitCode.UNREACHABLE
         found = self.findings()
-        if any(_names_a_culprit(one) for one in found):
+        if any(one.tier is Tier.PAGE or one.kind is not Kind.HARDWARE for one in found):
             return ExitCode.CULPRIT
         codes = [exit_code(one) for one in self.verdicts()]
         codes += [ExitCode.WARNING] * bool(found) + [ExitCode.UNKNOWN] * bool(self._undiagnosed())
