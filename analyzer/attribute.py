@@ -24,6 +24,7 @@ from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
 from analyzer.slowness.contrast import column_of, gpu_words
+from analyzer.slowness.ended import unexplained
 from analyzer.slowness.power import smallest_noticed
 from analyzer.slowness.processor import whereabouts
 from analyzer.slowness.seen import unseen_words
@@ -165,6 +166,8 @@ def _bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | 
 
 def _unknown(grid: Grid, whole: Finding | None) -> str | None:
     """Why a run without culprit cannot be called healthy; None = it can."""
+    if (end := unexplained(grid)) is not None:
+        return end
     told = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
     if told < 2:
         return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"
@@ -194,7 +197,8 @@ def _doubted(finding: Finding, causes: Posterior) -> Posterior:
 
 
 def _hang(hangs: Sequence[Finding]) -> Mapping[str, object] | None:
-    if not hangs:
+    """The collective that is hung in; None also where a rank went and none was waited in."""
+    if not hangs or hangs[0].details["group"] is None:
         return None
     details = hangs[0].details
     return {key: details[key] for key in ("group", "sequence", "op", "missing_ranks")}

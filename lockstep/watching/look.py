@@ -17,6 +17,7 @@ from analyzer.watch.hardware import EVENT_SECONDS
 from analyzer.watch.members import Members, members
 from analyzer.watch.panel import (
     CLOCK,
+    KNOWN,
     OWN,
     POWER,
     STEPS,
@@ -47,13 +48,15 @@ class Look:
         panel: The checks since the last look, its last one first.
         living: (R,) bool, whether the rank's process is there.
         told: run -> unix seconds of the newest scrape that tells of it.
-        own_rate, step_rate: (R,) own seconds and steps per second in the last minutes.
+        own: (R,) own seconds per step in the last minutes, NaN = not known.
+        step_rate: (R,) steps per second in the last minutes.
         clock: (R,) SM clock of the rank's GPU.
         open: run -> seconds since its oldest collective under way began.
         stopped: run -> ranks that are frozen, or stuck outside every collective.
         pages: Of each collector that was scraped: labels and unix seconds.
-        lost: Labels of targets, and how many GPUs the driver no longer counts.
+        lost: Labels of targets that tell it, and how many GPUs the driver no longer counts.
         xids: Labels and unix seconds of the hardware's errors, those of the last hour.
+        error_pages: Targets that would tell of such errors.
         links, ports: Labels and how many NVLinks are up, and whether the port is active; None =
             not asked this time.
         places: Where nodes stand; None = not asked this time.
@@ -64,7 +67,7 @@ class Look:
     panel: Panel
     living: NDArray[np.bool_]
     told: Mapping[str, float]
-    own_rate: Floats
+    own: Floats
     step_rate: Floats
     clock: Floats
     open: Mapping[str, float]
@@ -72,6 +75,7 @@ class Look:
     pages: Answer
     lost: Answer
     xids: Answer
+    error_pages: frozenset[tuple[str, str]]
     links: Answer | None
     ports: Answer | None
     places: Places | None
@@ -108,12 +112,14 @@ def look(
         return decode(connection.body("query_range", words), connection.url)
 
     seconds = max(LEAST_RATE_SECONDS, RATE_CHECKS * interval)
+    errors = told(ask.XIDS)
     panel = Panel(
         times,
         who,
         {
             OWN: of_ranks(over(ask.OWN), times, who),
             STEPS: of_ranks(over(ask.STEPS), times, who),
+            KNOWN: of_ranks(over(ask.KNOWN), times, who),
             CLOCK: of_gpus(over(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)), times, who),
             TEMPERATURE: of_gpus(
                 over(ask.gauge(m.GPU_TEMPERATURE, 'sensor="gpu",', interval)), times, who
@@ -127,14 +133,19 @@ def look(
         panel=panel,
         living=by_rank(ask.LIVING) == 1,
         told=by_run(told(ask.TOLD)),
-        own_rate=by_rank(ask.rate(m.TRAIN_OWN, seconds)),
+        own=by_rank(ask.own(seconds)),
         step_rate=by_rank(ask.rate(m.TRAIN_STEPS, seconds)),
         clock=_last(panel.told[CLOCK]),
         open=by_run(told(ask.OPEN)),
         stopped=ranks_by_run(told(ask.STOPPED)),
         pages=told(ask.PAGES),
         lost=told(ask.LOST),
-        xids=[(labels, when) for labels, when in told(ask.XIDS) if now - when < EVENT_SECONDS],
+        xids=[one for one in errors if "xid" in one[0] and now - one[1] < EVENT_SECONDS],
+        error_pages=frozenset(
+            (labels.get("job", ""), labels.get("instance", ""))
+            for labels, value in errors
+            if "xid" in labels or value == 0
+        ),
         links=told(ask.LINKS) if inventory else None,
         ports=told(ask.PORTS) if inventory else None,
         places=places(connection, now) if inventory else None,

@@ -203,9 +203,7 @@ def averaging(late: Late, *, overlapped: bool) -> nn.Module:
     for batch in inputs():
         late()
         model(batch).square().mean().backward()
-        works = [
-            dist.all_reduce(each.grad, async_op=overlapped) for each in model.parameters()
-        ]
+        works = [dist.all_reduce(each.grad, async_op=overlapped) for each in model.parameters()]
         for work in works:
             if work is not None:
                 work.wait()
