@@ -1,11 +1,11 @@
 """Own scripts with a slow rank, and healthy: who is named, who is not, and what is told honestly.
 
-Each program of `tests/benchmarks/programs` runs on 4 ranks under `lockstep run --exec`, once knowing
-nothing of Lockstep and once with `lockstep.recorder()`. A random rank is 40 ms late in each step,
-from a third on (OWN_SCRIPTS_RUNS of them, 10), or from the start (a fifth as many); as many as those
-from a third on are healthy. OWN_SCRIPTS_SELECT takes rows whose name has one of its words
-(`ddp,trainer`), OWN_SCRIPTS_FOLDER (runs/own-scripts) keeps what has been found: a run that ended
-is not made again. Wrong verdicts keep their archives there.
+Each program of `tests/benchmarks/programs` runs on 4 ranks under `lockstep run --exec`, once
+knowing nothing of Lockstep and once with `lockstep.recorder()`. A random rank is 40 ms late in each
+step, from a third on (OWN_SCRIPTS_RUNS of them, 10) or from the start (a fifth as many); as many as
+those from a third on are healthy. OWN_SCRIPTS_SELECT takes rows whose name has one of its words
+(`ddp,trainer`), OWN_SCRIPTS_FOLDER (runs/own-scripts) keeps what was found: a run that ended is not
+made again. Wrong verdicts keep their archives there.
 
 A row's waits count as timed where the own time of most of its steps is known; elsewhere only
 "unknown" is honest. What a program needs and is not installed is told, and is no failure.
@@ -136,7 +136,7 @@ def main() -> dict[str, float]:
         if SELECT and not any(word in row.name for word in SELECT):
             continue
         if row.needs and find_spec(row.needs) is None:
-            print(f"  {row.name}: {row.needs} is not installed")
+            print(f"  {row.name}: {row.needs} is not installed")  # noqa: T201
             continue
         mine = []
         for trial in trials(row):
@@ -146,7 +146,7 @@ def main() -> dict[str, float]:
                 with kept.open("a") as file:
                     file.write(json.dumps(asdict(one)) + "\n")
             mine.append(one)
-        print(f"  {row.name:26}{_words(mine)}", flush=True)
+        print(f"  {row.name:26}{_words(mine)}", flush=True)  # noqa: T201
         found += mine
     return figures(found)
 

@@ -6,4 +6,4 @@ how = plan()
 recorder = how.recorder()
 for step in recorder.steps(range(how.steps)):
     how.work(step)
-    print(f"step {step} loss {1 / (step + 1):.4f}", flush=True)
+    print(f"step {step} loss {1 / (step + 1):.4f}", flush=True)  # noqa: T201

@@ -30,4 +30,4 @@ for step in recorder.steps(range(how.steps)):
     inputs = jax.make_array_from_process_local_data(rows, data)
     with recorder.collective("dp"):  # what is computed here is little beside the averaging
         weights, loss = jax.block_until_ready(trained(weights, inputs))
-    print(f"step {step} loss {float(loss):.4f}", flush=True)
+    print(f"step {step} loss {float(loss):.4f}", flush=True)  # noqa: T201
