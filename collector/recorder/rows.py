@@ -186,7 +186,8 @@ def _step(*values: Any) -> StepRecord:
     if len(phase_ns) != len(PHASES):
         raise AnswerError(f"{len(phase_ns)} phases; there are {len(PHASES)}")
     return StepRecord(
-        _integer(step), _integer(start), _integer(wall), _integer(cpu), _integer(own), phase_ns,
+        _integer(step), _integer(start), _integer(wall), _integer(cpu),
+        None if own is None else _integer(own), phase_ns,
         _integer(tags), _integer(samples), _integer(tokens), _real(flops), _real(loss),
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, str] = {
     "help_speed": "wall time of `lockstep --help`",
     "leftovers": "what 100 runs leave, killed ones included",
     "nccl_inspector": "10,000 lines a second of NCCL Inspector",
+    "own_scripts": "scripts of others with a slow rank and healthy: who is named, who is not",
     "node_conditions": "from a decision to conditions and event on a real Kubernetes API; memory",
     "op_detection": "slow workers found in op traces, and structure told from them",
     "op_shapes": "transients, ramps, on and off, pairs and two replicas in synthetic op traces",

@@ -90,10 +90,14 @@ class RingImage:
             more.get("tag", ring.NO_TAG), 0, more.get("size", 0), start, end, len(self.ops) + 1,
         ))  # fmt: skip
 
-    def step(self, step: int, start: int, wall: int, loss: float = 2.5, tags: int = 0) -> None:
+    def step(
+        self, step: int, start: int, wall: int, loss: float = 2.5, tags: int = 0,
+        *, known: bool = True,
+    ) -> None:  # fmt: skip
         phases = [wall // len(PHASES)] * len(PHASES)
+        own = wall // 4 if known else ring.OWN_UNKNOWN_NS
         self.step_records.append((
-            step, start, wall, wall // 2, wall // 4, *phases, tags, 4, 256, 1e9, loss,
+            step, start, wall, wall // 2, own, *phases, tags, 4, 256, 1e9, loss,
             len(self.step_records) + 1,
         ))  # fmt: skip
 

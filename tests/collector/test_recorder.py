@@ -121,6 +121,17 @@ def test_only_closed_parts_are_in_the_archive(node, tmp_path):
 GOOD = b'{"schema_version": 1, "run": "gpt-1", "ranks": []}'
 
 
+def test_a_step_of_unknown_own_time_is_recorded_as_such(machine, image, node, tmp_path):
+    ring = image(rank=0, world=1).training(2)
+    ring.step(2, ring.step_records[-1][1] + 50_000_000, 50_000_000, known=False)
+    machine.ring(ring)
+    recorder = Recorder({"node-0": node}, tmp_path, "gpt-1", SystemClock(), settle=0.0)
+    recorder.stop()
+
+    steps = table(tmp_path, archive.STEPS_FILE)
+    assert [0.0125, 0.0125, None] == [row["own_seconds"] for row in steps]
+
+
 @pytest.mark.parametrize(
     "raw",
     [

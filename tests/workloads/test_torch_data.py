@@ -21,7 +21,7 @@ from collector.contract.words import PHASES, Phase
 from collector.sources.rank_ring import read_records, scan
 from workloads.exec.automatic import OptimizerSteps
 from workloads.recording import StepRecorder
-from workloads.sdk.torch_data import Loaders
+from workloads.sdk.torch_data import TorchData
 
 pytestmark = pytest.mark.distributed
 
@@ -189,7 +189,7 @@ def test_a_recorder_that_breaks_costs_the_program_nothing(forked, tmp_path):
             raise OSError("gone")
 
     def program(rank: int) -> int:
-        data = Loaders()
+        data = TorchData()
         data.install()
         data.use(Broken())
         return len(list(DataLoader(Slow(0.0))))

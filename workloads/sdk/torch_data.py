@@ -22,7 +22,7 @@ from workloads.recording import StepRecorder
 from workloads.sdk.warning import warn
 
 
-class Loaders:
+class TorchData:
     """The time of one thread in torch's DataLoader, as its StepRecorder's phase `data`."""
 
     def __init__(self) -> None:

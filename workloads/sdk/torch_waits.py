@@ -25,7 +25,7 @@ from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
 from workloads.sdk.torch_buckets import Buckets
 from workloads.sdk.torch_counts import Counts, device_in_use, number, registered
-from workloads.sdk.torch_data import Loaders
+from workloads.sdk.torch_data import TorchData
 from workloads.sdk.torch_models import Models
 
 OP_TYPES: dict[int, str] = {
@@ -82,13 +82,13 @@ class TorchWaits:
         self._thread = threading.get_ident()
         self._counts = Counts()
         self._buckets = Buckets(self._counts)
+        self._data = TorchData()
         self._groups = 0
         self._one_group = True
         self._inside = False
         self._why = ""
         self._silent = SILENT_STEPS
         self._kernels: Any = None
-        self._loaders = Loaders()
 
     def install(self) -> None:
         """Take the places, once."""
@@ -108,16 +108,16 @@ class TorchWaits:
         ):
             _put(owner, name, self._blocking(getattr(owner, name), op))
         self._time_functional()
-        self._loaders.install()
         models = Models(self._buckets, self._recording, self._lose, lambda work: work.wait())
         models.install()
+        self._data.install()
         os.register_at_fork(after_in_child=lambda: self.use(None))
 
     def use(self, recorder: StepRecorder | None) -> None:
         """Where waiting goes from now on; None = nowhere."""
         self._recorder = recorder
         self._buckets.use(recorder)
-        self._loaders.use(recorder)
+        self._data.use(recorder)
         if recorder is not None:
             self._thread = threading.get_ident()
             self._counts.restart()
