@@ -111,7 +111,12 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
 
 
 def _gone(grid: Grid) -> _Roots | None:
-    """The ranks whose end began it, by their pages alone; None where that may be any of them."""
+    """The ranks whose end began it, by their pages alone; None where that may be any of them.
+
+    So it may where a rank has no page at all: those that went may have waited for it.
+    """
+    if np.isnan(grid.scraped_until).any():
+        return None
     first = died_first(grid) & unclean(grid)
     for some in (first, died_silently(grid), last_said(grid, (RankState.FAILED,)), unclean(grid)):
         if some.any() and not some.all():
