@@ -11,6 +11,7 @@ from analyzer.run import Finding, Grid, RankInfo
 from analyzer.slowness.ended import (
     NOTICED,
     Ended,
+    all_told,
     died_silently,
     ended,
     how_it_went,
@@ -117,11 +118,12 @@ def _gone(grid: Grid) -> _Roots | None:
     """
     if np.isnan(grid.scraped_until).any():
         return None
-    first = died_first(grid) & unclean(grid)
-    for some in (first, died_silently(grid), last_said(grid, (RankState.FAILED,)), unclean(grid)):
+    first, known = died_first(grid) & unclean(grid), all_told(grid)
+    failed = last_said(grid, (RankState.FAILED,)) & known
+    for some in (first, died_silently(grid), failed, unclean(grid)):
         if some.any() and not some.all():
             last = furthest_behind(grid, some)
-            return _Roots(last, told=int(last.sum()) == 1)
+            return _Roots(last, told=int(last.sum()) == 1 and (known or bool(first.any())))
     return None
 
 

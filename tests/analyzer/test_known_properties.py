@@ -45,9 +45,12 @@ Removal = Callable[[Run], Run]
 
 @cache
 def run_of(recipe: str, seen: str) -> Run:
-    """The run as an archive tells it, or as scrapes do, of which no launcher tells the end."""
+    """The run as an archive tells it, or as one without steps.parquet does."""
     run = RECIPES[recipe].run()
-    return run if seen == STEPS else replace(run, windows=from_samples(run.samples), meta={})
+    if seen == STEPS:
+        return run
+    meta = {"outcome": run.meta["outcome"]}
+    return replace(run, windows=from_samples(run.samples), meta=meta)
 
 
 @cache
@@ -66,7 +69,7 @@ def without_samples(keep: Callable[[pd.DataFrame], pd.Series]) -> Removal:
 
     def remove(run: Run) -> Run:
         samples = run.samples[keep(run.samples)]
-        from_scrapes = not run.meta
+        from_scrapes = bool((run.windows["steps"] > 1).any())
         windows = from_samples(samples) if from_scrapes else run.windows
         return replace(run, samples=samples, windows=windows)
 
@@ -124,8 +127,7 @@ def removals(run: Run) -> dict[str, Removal]:
     found["all own time"] = lambda run: replace(
         run, windows=run.windows.assign(own_seconds=np.nan, collective_seconds=np.nan)
     )
-    if run.meta:
-        found["run.json"] = lambda run: replace(run, meta={})
+    found["run.json"] = lambda run: replace(run, meta={})
     return found
 
 
