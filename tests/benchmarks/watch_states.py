@@ -33,9 +33,8 @@ def main(count: int = STATES) -> dict[str, float]:
             bad += [f"{kind} without {name}: {'; '.join(words)}"] if words else []
             kinds[kind] += 1
             done += 1
-    print(f"{done} states: {dict(kinds)}; {healthy} healthy worlds, {grey} of them not green")
-    for line in bad:
-        print(line)
+    first = f"{done} states: {dict(kinds)}; {healthy} healthy worlds, {grey} of them not green"
+    sys.stdout.write("\n".join([first, *bad, ""]))
     return {
         "states that say more with less": float(len(bad)),
         "healthy states that are not green": grey / max(1, healthy),
