@@ -15,9 +15,12 @@ from tests.dashboard.words.rows import ARCHIVE, FOUND, LIVE, RUN, found, run, to
 TWO = (RUN, run("gpt-b"))
 
 
+FLEET = told("gpt-a", "gpt-b")
+
+
 def headline(
     runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Answer,
-    fleet: Fleet | None = told("gpt-a", "gpt-b"),
+    fleet: Fleet | None = FLEET,
 ) -> Said:  # fmt: skip
     return now.headline(runs, findings, answer, fleet)
 
