@@ -80,13 +80,14 @@ def test_a_rank_on_a_cpu_has_empty_gpu_and_uuid(collected, image):
     )
 
 
-def test_a_gone_rank_keeps_its_sequences_and_nothing_else(collected, image):
+def test_a_gone_rank_keeps_its_sequences_and_its_last_word_and_nothing_else(collected, image):
     silent = image(pid=101, heartbeat_ns=round(990e9))
     names = Counter(name for name, _ in collected(silent))
 
     assert names == {
         m.RANK_INFO.name: 1,
         m.RANK_UP.name: 1,
+        m.RANK_LAST_STATE.name: 1,
         m.TRAIN_ENQUEUED.name: 2,
         m.TRAIN_COMPLETED.name: 2,
     }
