@@ -191,7 +191,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A named culprit (DESIGN 3.4); ids that do not apply are None."""
+    """A named culprit (DESIGN 3.4); ids that do not apply are None.
+
+    `confidence` is about the cause, at this place. `place_confidence` is how certain it is that it
+    was this one, where it cannot be told which of several stopped the run; None = nothing speaks
+    for another.
+    """
 
     scope: str
     rank: int | None
@@ -211,6 +216,7 @@ class Culprit:
     confidence: float
     tier: str
     evidence: tuple[Fact, ...]
+    place_confidence: float | None = None
 
     @property
     def who(self) -> str:

@@ -37,7 +37,7 @@ PROJECTED_FROM_SECONDS = 300.0
 """Less than this of a slow span says little of a day; the JSON and the report tell it all the same,
 with its interval."""
 TOLD = 0.7
-"""Below this confidence a rank only may have stopped the run."""
+"""Below this confidence in the place a rank only may have stopped the run."""
 CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
 
 
@@ -80,12 +80,12 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
     if culprit.cause == Cause.UNKNOWN and off_processor(culprit):
         they = "its ranks are" if culprit.scope == "node" else "it is"
         why = f"{they} off the processor, asleep or waiting, and it is not known for what"
-    confidence = f"Confidence {_certainty(culprit.confidence)} ({culprit.confidence:.2f})."
+    confidence = _confidence(culprit)
     if culprit.slowdown is None:
         hang = verdict.hang or {}
         op = hang.get("op") or "collective"
         began = f" since step {culprit.from_step}{since}" if culprit.from_step is not None else ""
-        doubted = culprit.confidence < TOLD
+        doubted = (culprit.place_confidence or 1.0) < TOLD
         if doubted or culprit.rank not in hang.get("missing_ranks", ()):
             stopped = "may have stopped" if doubted else "stopped"
             # Who waits for whom, in the words of the finding; how the rank stands is told already.
@@ -119,8 +119,7 @@ def _link(culprit: Culprit) -> str:
     numbers = f" ({culprit.evidence[0].text})" if culprit.evidence else ""
     return (
         f"{what} holds the run back from step {culprit.from_step}{since}{end}:"
-        f" {why}{numbers}. Confidence {_certainty(culprit.confidence)}"
-        f" ({culprit.confidence:.2f})."
+        f" {why}{numbers}. {_confidence(culprit)}"
     )
 
 
@@ -137,6 +136,18 @@ def _place(culprit: Culprit) -> str:
 
 def _clock(since: str) -> str:
     return datetime.fromisoformat(since).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _confidence(culprit: Culprit) -> str:
+    """How certain the cause is, and apart from that the place, where it might be another."""
+    place = culprit.place_confidence
+    cause = culprit.confidence / place if place else culprit.confidence
+    what = "in the cause" if culprit.cause != Cause.UNKNOWN else "that no known cause explains it"
+    told = f"{what} {_certainty(cause)} ({cause:.2f})"
+    if place is None:
+        return f"Confidence {told}."
+    where = f"that it was {culprit.who} {_certainty(place)} ({place:.2f})"
+    return f"Confidence {where}; if it was, {told}."
 
 
 def _certainty(confidence: float) -> str:

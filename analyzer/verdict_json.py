@@ -66,6 +66,7 @@ def _culprit(culprit: Culprit) -> dict[str, Any]:
         "tier": culprit.tier,
         "evidence": [_fact(fact) for fact in culprit.evidence],
         "slowdown_interval": _plain(culprit.slowdown_interval),
+        "place_confidence": _plain(culprit.place_confidence),
     }
 
 

@@ -48,7 +48,7 @@ def shared(
     well = f" and none of {len(healthy)} healthy ones does" if healthy else ""
     return (
         f"{str(part)[0].upper()}{str(part)[1:]} probably holds {len(slow)} runs back ({who}): all"
-        f" of them use it{well}. Confidence {confidence:.2f}.{_absent(missing)}"
+        f" of them use it{well}. Confidence in that part {confidence:.2f}.{_absent(missing)}"
     )
 
 

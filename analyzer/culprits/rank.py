@@ -47,6 +47,7 @@ def culprit(
     assert column is not None
     info = grid.ranks[column]
     hang = finding.kind == "hang"
+    certainty = float(finding.details.get("certainty", 1.0)) if hang else 1.0
     confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
     seconds = [other for other in findings if _confirms(other, finding)]
     suspect = seen.of(grid, finding)
@@ -87,6 +88,7 @@ def culprit(
         confidence=confidence,
         tier="page" if page else "record",
         evidence=facts,
+        place_confidence=None if certainty >= 1.0 else certainty,
     )
 
 

@@ -108,7 +108,7 @@ def _accusation(one: Culprit, trace: Trace) -> str:
     how = one.evidence[0].text.removeprefix("it ")
     return (
         f"Rank {one.rank} (dp {one.dp}, stage {one.pp}{fold}) {how}: the cause is not known."
-        f" Confidence {word} ({one.confidence:.2f})."
+        f" Confidence in the rank {word} ({one.confidence:.2f})."
     )
 
 

@@ -18,8 +18,8 @@ def reasons(verdict: Verdict) -> Block:
         ]
         tables.append(
             blocks.text(
-                f"{place}: {culprit.cause}, confidence {culprit.confidence * 100:.0f} %,"
-                f" {culprit.tier} tier."
+                f"{place}: {culprit.cause}, confidence in the cause"
+                f" {culprit.confidence * 100:.0f} %, {culprit.tier} tier."
             )
         )
         columns = {"": "", "observation": "", "query": ""}

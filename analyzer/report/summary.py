@@ -17,7 +17,7 @@ def title(verdict: Verdict) -> str:
     """The verdict as a heading: who and why, without figures that need a unit."""
     if not verdict.culprits:
         return NOBODY[verdict.status]
-    stopped = verdict.hang is not None
+    stopped = _stopped(verdict)
     named = verdict.culprits[:NAMED_AT_MOST]
     words = "; ".join(_charge(culprit, stopped=stopped) for culprit in named)
     return words + _more(verdict)
@@ -32,16 +32,23 @@ def summary(verdict: Verdict) -> list[str]:
     if verdict.culprits:
         lowest = min(culprit.confidence for culprit in verdict.culprits)
         each = "at least " if len(verdict.culprits) > 1 else ""
-        sure.insert(0, f"confidence {each}{figures.cell(lowest, 'share')}")
+        sure.insert(0, f"confidence in the cause {each}{figures.cell(lowest, 'share')}")
     sure += verdict.provenance
     told = ", ".join(sure)
     return [f"{_who(verdict)}.", f"{_how_much(verdict)}.", f"{told[0].upper()}{told[1:]}."]
 
 
+def _stopped(verdict: Verdict) -> bool:
+    """Whether the run hung, or ended with a rank that was the first to go."""
+    return verdict.hang is not None or any(
+        culprit.slowdown is None and culprit.scope == "rank" for culprit in verdict.culprits
+    )
+
+
 def _who(verdict: Verdict) -> str:
     if not verdict.culprits:
         return NOBODY[verdict.status]
-    stopped = verdict.hang is not None
+    stopped = _stopped(verdict)
     named = [_accused(culprit, stopped=stopped) for culprit in verdict.culprits[:NAMED_AT_MOST]]
     words = "; ".join(named) + _more(verdict)
     return f"{words[0].upper()}{words[1:]}"
@@ -65,7 +72,7 @@ def _how_much(verdict: Verdict) -> str:
     lost = figures.cell(verdict.lost_gpu_hours, "gpu hours")
     money = f", {figures.cell(verdict.lost_money, 'money')} at the price given"
     money = "" if verdict.lost_money is None else money
-    if verdict.hang is not None:
+    if _stopped(verdict):
         return f"The run stands still, and {lost} are lost{money}"
     if verdict.slowdown is None:
         return f"The run lost {lost}{money}"

@@ -58,6 +58,7 @@ class Diagnoses:
         self._settings = settings
         self._tried: dict[str, float] = {}
         self._troubled: dict[str, float] = {}
+        self._concluded: set[str] = set()
         self._places: Places = {}
         self._made = 0
         self._failed = 0
@@ -84,6 +85,7 @@ class Diagnoses:
         self.last = {run: one for run, one in self.last.items() if run in progress}
         self._places = self._places if look.places is None else look.places
         self.before = {run: one for run, one in self.before.items() if run in progress}
+        self._concluded &= progress.keys()
         wishes = list(self._wishes(look, progress, alarmed, watched))
         until = monotonic() + SHARE_OF_CYCLE * self._settings.interval
         for wish in due(wishes, self._settings.interval, self._settings.window):
@@ -113,9 +115,12 @@ class Diagnoses:
     ) -> Iterator[Wish]:
         interval = self._settings.interval
         for run, columns in look.members.columns_of_run.items():
-            if not look.living[columns].any() and run not in watched and run in self.last:
-                continue  # it ended
+            living = bool(look.living[columns].any())
+            if not living and run not in watched and run in self._concluded:
+                continue  # it ended, and it was looked at how
             onsets = list(alarmed.get(run, {}).values())
+            if not living and run in self.last and run not in self._concluded:
+                onsets.append(look.now)
             if _stands(look, run, progress[run]):
                 onsets.append(max(progress[run].since, look.now - self._settings.window))
             if not onsets:
@@ -153,6 +158,8 @@ class Diagnoses:
             bug(f"run {run!r} was not diagnosed", error)
             return
         self._made += 1
+        living = bool(look.living[members.columns_of_run[run]].any())
+        (self._concluded.discard if living else self._concluded.add)(run)
         verdict = found.verdict
         if chosen.part:
             columns = members.columns_of_run[run]

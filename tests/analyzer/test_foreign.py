@@ -35,7 +35,7 @@ def test_the_sentence_names_the_worker_the_onset_and_the_cost():
     verdict = examine(made(steps=30, slow=SLOW), gpu_hour_price=2.0)
 
     assert verdict.sentence.startswith("Rank 9 (dp 1, stage 2) computes 1.198x as long (1.19")
-    assert "from step 10: the cause is not known. Confidence high" in verdict.sentence
+    assert "from step 10: the cause is not known. Confidence in the rank high" in verdict.sentence
     assert "at the price given" in verdict.sentence
     assert 2.0 * verdict.lost_gpu_hours == verdict.lost_money
 

@@ -161,7 +161,7 @@ def test_a_culprit_that_is_missing_from_nothing_is_told_with_the_chain_to_it(pip
 
     assert (
         "its process is gone. Rank 4 waits for rank 6, and for that in turn rank 5 waits in"
-        " dp-all-reduce number 124 of group dp. Confidence high (0.99)."
+        " dp-all-reduce number 124 of group dp. Confidence in the cause high (0.99)."
     ) in verdict.sentence
     assert [
         (4, "waits for rank 6, and is missing from dp-all-reduce number 124 of group dp therefore"),
@@ -188,7 +188,10 @@ def test_of_ranks_that_may_all_wait_none_is_named_with_confidence(pipeline):
     assert {4, 6} == {c.rank for c in verdict.culprits}
     assert all(c.confidence < 0.7 for c in verdict.culprits)
     assert "Rank 6 (node-6, GPU 0) may have stopped the run since step 240" in verdict.sentence
-    assert "and it cannot be told which of ranks 4, 6 began it. Confidence low" in verdict.sentence
+    assert (
+        "and it cannot be told which of ranks 4, 6 began it. Confidence that it was rank 6 low"
+        " (0.50); if it was, that no known cause explains it"
+    ) in verdict.sentence
     assert [5] == [one.rank for one in verdict.rejected]
 
 

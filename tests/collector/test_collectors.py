@@ -43,11 +43,11 @@ def test_a_rank_has_at_most_45_series_with_all_groups_and_every_source(collected
 
     from_other_sources = {m.RANK_THROTTLED, m.RANK_RUN_QUEUE, m.GPU_ALLOCATION_INFO}
     assert MAX_SERIES_PER_RANK == names.total() + len(from_other_sources)
-    assert {m.TRAIN_FLOPS.name, m.TRAIN_SAMPLES.name} == {
+    assert {m.TRAIN_FLOPS.name, m.TRAIN_SAMPLES.name, m.TRAIN_LOSS.name} == {
         name
         for name, metric in m.METRICS.items()
         if name.startswith(("lockstep_train_", "lockstep_rank_"))
-        and metric not in from_other_sources
+        and metric not in {*from_other_sources, m.RANK_LAST_STATE}
         and name not in names
     }
 
@@ -80,13 +80,14 @@ def test_a_rank_on_a_cpu_has_empty_gpu_and_uuid(collected, image):
     )
 
 
-def test_a_gone_rank_keeps_its_sequences_and_nothing_else(collected, image):
+def test_a_gone_rank_keeps_its_sequences_and_its_last_word_and_nothing_else(collected, image):
     silent = image(pid=101, heartbeat_ns=round(990e9))
     names = Counter(name for name, _ in collected(silent))
 
     assert names == {
         m.RANK_INFO.name: 1,
         m.RANK_UP.name: 1,
+        m.RANK_LAST_STATE.name: 1,
         m.TRAIN_ENQUEUED.name: 2,
         m.TRAIN_COMPLETED.name: 2,
     }

@@ -36,6 +36,7 @@ INSPECTED = (
 RAS = ("lockstep_nccl_ras_", "lockstep_nccl_rank_", "lockstep_nccl_comm", "lockstep_nccl_peer_")
 NOT_ON_THE_GOLDEN_PAGE = {
     m.SERIES_DROPPED.name: "the page is under the cap",
+    m.RANK_LAST_STATE.name: "all ranks of this page live; test_collectors.py has one that is gone",
     m.GPU_ALLOCATION_AGE.name: "this machine has no kubelet; test_pod_resources.py has one",
     m.KUBELET_DEVICES.name: "likewise",
     m.SOURCE_RESTARTS.name: "of NVML's process, left out here; tests/attack has it",

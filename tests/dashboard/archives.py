@@ -133,7 +133,8 @@ def verdict(made: Made, began: float) -> dict[str, Any]:
     return told | {
         "status": "degraded", "slowdown": made.factor, "lost_gpu_hours": 0.004,
         "sentence": f"Rank {made.slow} ({name}, GPU {gpu}) is {made.factor:.2f}x slower than it"
-                    f" should be from step {made.onset}: its GPU is too hot. Confidence high.",
+                    f" should be from step {made.onset}: its GPU is too hot. Confidence in the"
+                    " cause high.",
         "culprits": [culprit], "what_if": what_if,
         "anomalies": [{"node": name, "gpu": gpu, "uuid": _uuid(made.slow),
                        "metric": "lockstep_gpu_clock_hertz", "deviation": -14.8, "since": since,

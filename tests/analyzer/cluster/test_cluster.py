@@ -45,7 +45,7 @@ def test_the_leaf_that_all_slow_runs_use_and_no_healthy_one_does_is_named():
     assert Span(200, 900) == told.when
     assert told.sentence == (
         "Leaf leaf-1 probably holds 2 runs back (one, two): all of them use it and none of 1"
-        " healthy ones does. Confidence 0.50."
+        " healthy ones does. Confidence in that part 0.50."
     )
 
 

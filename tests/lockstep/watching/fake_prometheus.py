@@ -25,7 +25,8 @@ class FakePrometheus:
         slow: (rank, factor, from when) or None.
         gone: (rank, from when) or None: all others wait then.
         stopped: From when on no page is scraped, or None.
-        ended: When the run ended as it should, or None.
+        ended: When the run ended, or None; as it should, unless somebody was killed.
+        killed: The rank whose end by a signal ended the run and all others, or None.
         pauses: (from when, until when) in which rank 0 saves and all others wait for it.
         silent: (ranks whose page is not scraped, from when) or None.
         run: The run's id.
@@ -47,6 +48,7 @@ class FakePrometheus:
         self.gone: tuple[int, float] | None = None
         self.stopped: float | None = None
         self.ended: float | None = None
+        self.killed: int | None = None
         self.pauses: list[tuple[float, float]] = []
         self.silent: tuple[set[int], float] | None = None
         self.run = "gpt-1"
@@ -264,6 +266,11 @@ class FakePrometheus:
         yield m.BUILD_INFO.name, {"version": "1"}, lambda t: 1.0
         yield m.RANK_INFO.name, self._info(rank), lambda t: 1.0
         yield m.RANK_UP.name, who, lambda t: float(not self.dead(t, rank))
+        said = "finished" if self.killed is None else "running" if rank == self.killed else "failed"
+        yield (
+            m.RANK_LAST_STATE.name, {**who, "state": said},
+            lambda t: 1.0 if self.ended is not None and self.dead(t, rank) else None,
+        )  # fmt: skip
         yield m.TRAIN_STEPS.name, who, living(self.steps)
         yield m.TRAIN_KNOWN_STEPS.name, who, living(lambda t: self.known(t, rank))
         yield m.TRAIN_OWN.name, who, living(lambda t: self.summed(t, rank))

@@ -115,6 +115,19 @@ def test_a_run_that_ends_as_it_should_is_no_finding(watching, cycles, prometheus
     assert () == watch.live(None)
 
 
+def test_a_run_that_ends_with_a_killed_rank_is_a_finding_though_all_are_gone(
+    watching, cycles, prometheus
+):
+    watch = watching(None)
+    cycles(watch, 2)
+    prometheus.ended, prometheus.killed = prometheus.now + 20.0, 2
+
+    found = opened(cycles(watch, 4))
+
+    assert [(2, "crash", "page")] == [(one.who.rank, one.cause, one.tier) for one in found]
+    assert 2 == watch.exit_code()
+
+
 def test_an_error_that_the_driver_logged_opens_at_once(watching, cycles, xid):
     watch = watching(None)
     xid(1)

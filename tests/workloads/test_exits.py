@@ -1,0 +1,83 @@
+"""Whose end was the first failure, by how and in which order ranks ended."""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from workloads.launchers import PEER_LOST_CODE, Exit
+from workloads.processes.exits import Exits, first_to_fail
+from workloads.processes.told import Told
+from workloads.processes.watching import left_early
+
+KILL, ABORT, TERM = -signal.SIGKILL, -signal.SIGABRT, -signal.SIGTERM
+
+
+@dataclass
+class Rank:
+    rank: int
+    status: int | None = None
+    arrived: int = 0
+
+    def reap(self) -> bool:
+        return self.status is not None
+
+    def told(self) -> Told | None:
+        return Told(9, 1.0, self.arrived, waits=False, heartbeat_age=0.1)
+
+    def how(self) -> str:
+        return ""
+
+
+def exits(*ends: tuple[int, int, float]) -> list[Exit]:
+    return [Exit(*one) for one in ends]
+
+
+@pytest.mark.parametrize(
+    ("ends", "first"),
+    [
+        ([(0, 1, 0.0), (1, KILL, 0.1)], (1,)),  # seen in turns
+        ([(0, 1, 0.0), (1, KILL, 9.0)], (0,)),  # a clean-up long after
+        ([(0, ABORT, 0.0), (1, KILL, 0.2)], (1,)),  # as NCCL's watchdog ends survivors
+        ([(2, 1, 0.0), (0, 1, 2.0), (1, ABORT, 2.0)], (2,)),
+        ([(0, PEER_LOST_CODE, 0.0), (1, 1, 3.0)], (1,)),  # its word came late
+        ([(0, TERM, 0.0), (1, TERM, 0.1), (2, TERM, 0.1)], (0, 1, 2)),  # by a scheduler
+        ([(0, KILL, 0.0), (1, TERM, 2.0)], (0,)),
+        ([(0, 0, 0.0), (1, KILL, 0.1)], (1,)),
+        ([(0, 1, 0.0), (1, 1, 0.1)], (0, 1)),  # nobody can tell
+        ([(0, 0, 0.0), (1, 0, 0.1)], ()),
+    ],
+)
+def test_the_first_to_fail_goes_before_those_that_follow(
+    ends: Sequence[tuple[int, int, float]], first: tuple[int, ...]
+) -> None:
+    assert first == first_to_fail(exits(*ends))
+
+
+def test_ends_are_told_in_the_order_in_which_they_were_seen() -> None:
+    ranks, clock = [Rank(0), Rank(1), Rank(2)], iter([10.0, 12.5])
+    seen = Exits(ranks, lambda: next(clock))
+    assert () == seen.look()
+
+    ranks[2].status = int(signal.SIGKILL)
+    seen.look()
+    ranks[0].status = 1 << 8
+
+    assert (Exit(2, KILL, 0.0), Exit(0, 1, 2.5)) == seen.look()
+    assert (Exit(2, KILL, 0.0), Exit(0, 1, 2.5)) == seen.look()
+
+
+@pytest.mark.parametrize(("arrived", "left"), [((7, 8), (0,)), ((8, 8), ()), ((9, 8), ())])
+def test_a_rank_that_ended_well_before_a_collective_of_the_others_left_them(
+    arrived: tuple[int, int], left: tuple[int, ...]
+) -> None:
+    ranks = [Rank(rank, arrived=number) for rank, number in enumerate(arrived)]
+
+    assert left == left_early(ranks, exits((0, 0, 0.0), (1, 1, 0.4)))
+
+
+def test_a_rank_that_was_killed_after_another_had_ended_well_was_not_left() -> None:
+    ranks = [Rank(0, arrived=7), Rank(1, arrived=8)]
+
+    assert () == left_early(ranks, exits((0, 0, 0.0), (1, KILL, 0.4)))
