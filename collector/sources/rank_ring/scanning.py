@@ -99,7 +99,7 @@ class Rings:
                     rejected.append(
                         Rejected("clock", f"{path}: its heartbeat is ahead of our clock")
                     )
-                if header.live is None:
+                elif header.live is None:
                     rejected.append(
                         Rejected("guard", f"{path}: its writer stopped inside a record")
                     )
