@@ -17,6 +17,7 @@ from collector.collectors.monitor import collect_build
 from collector.config import Config, ConfigError, ConfigFileError, load
 from collector.contract.visible import VisibleFormatter, visible_line
 from collector.contract.words import ExitCode
+from collector.descriptors import raise_limit
 from collector.exporter import Exporter, ListenError
 from collector.flags import EPILOG, FLAGS
 from collector.reading import SourceError
@@ -51,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.capture is not None:
             return _capture(options.capture, config, clock)
         keep_memory_together()
+        raise_limit()
         build = collect_build(_version(), platform.python_version())
         sampler = Sampler(feeds(config, clock), clock, config.ttl, build)
         if options.check:

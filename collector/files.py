@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 from collector.reading import Rejected, SourceError
@@ -77,27 +76,6 @@ def read_lines(path: Path, limit: int) -> list[str]:
         raise SourceError("encoding", f"{path} is not UTF-8") from error
 
 
-def find(folder: Path, prefix: str, suffix: str) -> tuple[list[Path], list[Rejected]]:
-    """Files `<prefix>*<suffix>` in the folder and in the folders directly below it, sorted.
-
-    One level down because on Kubernetes each pod has its own folder. Symbolic links are listed
-    (and then refused on opening) but never followed to a folder. A missing folder holds nothing;
-    one that cannot be listed is rejected alone.
-    """
-    entries, rejected = _entries(folder)
-    below = sorted(folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    for path in below:
-        more, refused = _entries(path)
-        entries += more
-        rejected += refused
-    found = [
-        Path(entry.path)
-        for entry in entries
-        if entry.name.startswith(prefix) and entry.name.endswith(suffix)
-    ]
-    return sorted(found), rejected
-
-
 def process_lives(proc: Path, pid: int) -> bool:
     """Whether the process exists and is not a zombie.
 
@@ -127,12 +105,6 @@ def environment(proc: Path, pid: int) -> dict[str, str]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def _entries(folder: Path) -> tuple[list[os.DirEntry[str]], list[Rejected]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(islice(entries, MAX_ENTRIES)), []
-    except (FileNotFoundError, NotADirectoryError):
-        return [], []
-    except OSError as error:
-        reason = _REASONS.get(error.errno or 0, "io")
-        return [], [Rejected(reason, f"{folder}: {error.strerror}")]
+def opening_failed(path: Path, error: OSError) -> Rejected:
+    """How a file or folder that cannot be opened is left out."""
+    return Rejected(_REASONS.get(error.errno or 0, "io"), f"{path}: {error.strerror}")

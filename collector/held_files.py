@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from collector.descriptors import share
 from collector.files import opened
 
 LIMIT = 256
@@ -10,6 +11,8 @@ LIMIT = 256
 CHUNK = 1 << 14
 MAX_HELD = 512
 """Files kept open; those beyond are opened anew, so that the process keeps descriptors to spare."""
+DESCRIPTOR_SHARE = 8
+"""Of all descriptors that this process may have, one in so many is for one holder's files."""
 
 
 class HeldFiles:
@@ -21,6 +24,7 @@ class HeldFiles:
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
+        self._most = share(DESCRIPTOR_SHARE, MAX_HELD)
 
     def read(self, path: str) -> bytes:
         """The first LIMIT bytes.
@@ -33,7 +37,7 @@ class HeldFiles:
             return text
         with opened(Path(path)) as descriptor:
             text = os.pread(descriptor, LIMIT, 0)
-            if len(self._open) < MAX_HELD:
+            if len(self._open) < self._most:
                 self._open[path] = os.dup(descriptor)
         return text
 

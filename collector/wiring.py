@@ -31,7 +31,7 @@ from collector.sources.nvml import Nvml
 from collector.sources.own_process import OwnProcessStat
 from collector.sources.pod_resources import PodResources
 from collector.sources.procfs import Procfs
-from collector.sources.rank_ring import Rank, RankRings
+from collector.sources.rank_ring import Rank, RankRings, Rings
 from collector.sources.rank_ring.living import LivingRanks
 from collector.sources.replay import Replay
 from collector.sources.schedstat import Schedstat
@@ -69,7 +69,8 @@ def sources(config: Config, clock: Clock) -> dict[str, Callable[[], Source[Any]]
     def network_devices() -> Devices:
         return Devices(proc, config.sys, virtual=config.virtual_devices)
 
-    living = LivingRanks(folder, proc, clock)
+    rings = Rings(folder, proc, clock)
+    living = LivingRanks(rings)
 
     def living_ranks() -> list[RankProcess]:
         return [RankProcess(*rank.key, rank.header.identity.pid) for rank in living()]
@@ -92,7 +93,7 @@ def sources(config: Config, clock: Clock) -> dict[str, Callable[[], Source[Any]]
     inspected = (folder,) if config.inspector_dir is None else (config.inspector_dir, folder)
     return {
         **{one.name: _built(one) for one in _gpu_sources(config, clock, known, driver)},
-        RankRings.name: lambda: RankRings(folder, proc, clock),
+        RankRings.name: lambda: RankRings(folder, proc, clock, rings),
         Cgroups.name: lambda: Cgroups(proc, config.sys, rank_processes),
         Schedstat.name: lambda: Schedstat(proc, rank_processes),
         SimulatedGpus.name: lambda: SimulatedGpus(folder, proc, clock),

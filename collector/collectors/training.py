@@ -20,6 +20,8 @@ def collect(reading: RingReading) -> Iterator[Sample]:
 
     A rank that is gone keeps `lockstep_rank_up 0`, its topology, its state and its last sequences.
     """
+    for state, count in reading.states.items():
+        yield m.RINGS(count, state)
     for rank in reading.ranks:
         who = rank.header.identity
         key = (who.run, str(who.rank))

@@ -18,7 +18,7 @@ from collector.exporter.protection import Protection
 from collector.exporter.server import ListenError, Pages, PageServer
 from collector.reading import Rejected
 from collector.sampler import Sampler
-from collector.sources.rank_ring import RankRings
+from collector.sources.rank_ring import RankRings, Rings
 
 __all__ = ["Exporter", "ListenError"]
 
@@ -62,15 +62,23 @@ class Exporter:
         def rejected(what: Rejected) -> None:
             self._sampler.count(RankRings.name, what)
 
+        rings = self._rings()
         alone = threading.Lock()
 
         def ops(query: OpsQuery) -> bytes | None:
             with alone:  # one answer may be of many megabytes
-                return answer(query, config.lockstep_dir, config.proc, clock, rejected)
+                return answer(query, rings, clock, rejected)
 
         legacy = self._legacy if config.legacy_dcgm else None
         pages = Pages(self._ahead.body, self._unfit, ops, legacy)
         return PageServer(config.listen, pages, self._protection)
+
+    def _rings(self) -> Rings:
+        """Those that the page shows, so that an answer is of the same ranks."""
+        source = self._sampler.source(RankRings.name)
+        if isinstance(source, RankRings):
+            return source.rings
+        return Rings(self._config.lockstep_dir, self._config.proc, self._clock)
 
     def _legacy(self) -> str:
         return render_legacy(sample for part in self._sampler.snapshot() for sample in part)

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import io
 import logging
-import resource
 import socket
 import socketserver
 import sys
@@ -22,6 +21,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from collector.config import Address
+from collector.descriptors import share
 from collector.exporter.places import Connection, Places, Stage, client_of
 from collector.exporter.protection import Protection
 
@@ -48,14 +48,6 @@ class HeadTooLongError(Exception):
     """A request's head is longer than HEAD_BYTES."""
 
 
-def most_connections() -> int:
-    """Connections that this process can have and still open what else it needs."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return MAX_CONNECTIONS
-    return max(2, min(MAX_CONNECTIONS, soft // DESCRIPTOR_SHARE))
-
-
 class BoundedServer(socketserver.TCPServer):
     """Listens from construction on; serves from `start` to `stop`, a thread a connection.
 
@@ -78,7 +70,7 @@ class BoundedServer(socketserver.TCPServer):
         protection: Protection | None = None,
     ) -> None:
         self.protection = protection or Protection()
-        self.places = Places(most_connections())
+        self.places = Places(share(DESCRIPTOR_SHARE, MAX_CONNECTIONS))
         if ":" in address.host:
             self.address_family = socket.AF_INET6
         super().__init__((address.host, address.port), handler)

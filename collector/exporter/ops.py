@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,7 +16,7 @@ from collector.contract.archive import (
     SCHEMA_VERSION,
 )
 from collector.reading import Rejected, SourceError
-from collector.sources.rank_ring import Records, read_records, scan
+from collector.sources.rank_ring import Records, Rings, read_records
 
 _STEP = re.compile(r"[0-9]{1,18}", re.ASCII)
 
@@ -64,11 +63,7 @@ class OpsQuery:
 
 
 def answer(
-    query: OpsQuery,
-    lockstep_dir: Path,
-    proc: Path,
-    clock: Clock,
-    rejected: Callable[[Rejected], None],
+    query: OpsQuery, rings: Rings, clock: Clock, rejected: Callable[[Rejected], None]
 ) -> bytes | None:
     """The JSON of the query, or None when this node has no rank of the run.
 
@@ -80,8 +75,7 @@ def answer(
     """
     parts: list[str] = []
     unreadable: list[dict[str, Any]] = []
-    ranks, _ = scan(lockstep_dir, proc, clock)
-    for rank in sorted(ranks, key=lambda one: one.key):
+    for rank in sorted(rings.scan().ranks, key=lambda one: one.key):
         if rank.key[0] != query.run:
             continue
         try:

@@ -12,7 +12,7 @@ from collector.counters import Counter, Key
 from collector.reading import Rejected
 from collector.sampler.reader import FeedReader, Told
 from collector.sampler.turns import Turns
-from collector.sources import Remembering
+from collector.sources import Remembering, Source
 
 __all__ = ["FeedReader", "Sampler", "Told"]
 
@@ -105,6 +105,11 @@ class Sampler:
         for reader in self._readers:
             if reader.feed.source.name == source:
                 reader.count(failure)
+
+    def source(self, name: str) -> Source[Any] | None:
+        """A source by its name, if it is read."""
+        found = (one.feed.source for one in self._readers if one.feed.source.name == name)
+        return next(found, None)
 
     def snapshot(self) -> tuple[tuple[Sample, ...], ...]:
         """Everything that is fresh now: the health of the sources, then what each last said.

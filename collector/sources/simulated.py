@@ -19,7 +19,8 @@ from collector.contract.device import (
 )
 from collector.contract.words import CLOCK_EVENT_REASONS
 from collector.contract.xid import XIDS
-from collector.files import find, process_lives, read_bytes
+from collector.files import process_lives, read_bytes
+from collector.finder import find
 from collector.reading import Rejected, SourceError
 
 LIMIT = 64 * 1024

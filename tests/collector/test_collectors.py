@@ -21,7 +21,11 @@ def collected(machine):
         for one in images:
             machine.ring(one)
         reading = RankRings(machine.rings, machine.proc, machine.clock).read()
-        return {(s.metric.name, s.labels): s.value for s in training.collect(reading)}
+        return {
+            (s.metric.name, s.labels): s.value
+            for s in training.collect(reading)
+            if "rank" in s.metric.labels
+        }
 
     return collect
 

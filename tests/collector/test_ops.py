@@ -9,7 +9,7 @@ from collector.config import Address
 from collector.contract import archive
 from collector.exporter.ops import OpsQuery, QueryError, UnreadableError, answer, rank_json
 from collector.sampler import Sampler
-from collector.sources.rank_ring import read_records
+from collector.sources.rank_ring import Rings, read_records
 
 
 @pytest.fixture
@@ -19,7 +19,10 @@ def ask(machine):
 
     def ask(query: str):
         body = answer(
-            OpsQuery.parse(query), machine.rings, machine.proc, machine.clock, rejected.append
+            OpsQuery.parse(query),
+            Rings(machine.rings, machine.proc, machine.clock),
+            machine.clock,
+            rejected.append,
         )
         return None if body is None else json.loads(body)
 

@@ -12,8 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.config import Address
+from collector.descriptors import raise_limit, share
 from collector.exporter import bounded
-from collector.exporter.bounded import BoundedHandler, BoundedServer, most_connections
+from collector.exporter.bounded import (
+    DESCRIPTOR_SHARE,
+    MAX_CONNECTIONS,
+    BoundedHandler,
+    BoundedServer,
+)
 from collector.exporter.places import MAX_LEAVING, NEW_SECONDS, Places, Stage, client_of
 
 
@@ -180,7 +186,26 @@ def test_a_client_is_an_address_or_the_network_that_one_machine_is_given(host, c
 def test_there_are_fewer_connections_than_descriptors(monkeypatch, descriptors, most):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
 
-    assert most == most_connections()
+    assert most == share(DESCRIPTOR_SHARE, MAX_CONNECTIONS)
+
+
+@pytest.mark.parametrize(
+    ("limits", "taken"),
+    [
+        ((1024, 524288), [(4096, 524288)]),
+        ((1024, 2048), [(2048, 2048)]),
+        ((64, 64), []),
+        ((1 << 20, 1 << 20), []),
+        ((1024, resource.RLIM_INFINITY), [(4096, resource.RLIM_INFINITY)]),
+    ],
+)
+def test_a_collector_takes_the_descriptors_that_it_may_have(monkeypatch, limits, taken):
+    asked = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: asked.append(wanted))
+    raise_limit()
+
+    assert taken == asked
 
 
 class Answers(BoundedHandler):

@@ -58,14 +58,15 @@ def test_rings_one_folder_down_are_found_and_no_deeper(machine, rings, image):
 
 
 def test_of_two_rings_of_one_rank_the_one_started_last_counts(machine, rings, image):
-    machine.process(100)
     machine.process(200)
     machine.ring(image(pid=200, start_wall_ns=2_000_000_000, attempt=1), "pod-b")
-    machine.ring(image(pid=100, start_wall_ns=1_000_000_000), "pod-c")
+    machine.ring(image(pid=100, start_wall_ns=1_000_000_000, heartbeat_ns=1), "pod-c")
+    first = [rank.header.identity.attempt for rank in rings.read().ranks]
+    machine.end_process(200)
+    machine.ring(image(pid=200, start_wall_ns=2_000_000_000, attempt=1, heartbeat_ns=1), "pod-b")
+    both_gone = [rank.header.identity.attempt for rank in rings.read().ranks]
 
-    (rank,) = rings.read().ranks
-
-    assert rank.header.identity.attempt == 1
+    assert [1] == first == both_gone
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from collector.clock import SystemClock
-from collector.sources.rank_ring import RankRings
+from collector.sources.rank_ring import RankRings, Rings
 from collector.sources.rank_ring.living import LivingRanks
 from collector.sources.rank_ring.writers import MAX_SEARCHES, SEARCH_SECONDS, Writers
 
@@ -94,7 +94,7 @@ def test_of_a_rank_that_is_not_visible_the_heartbeat_tells_and_nothing_else_is_r
     machine, node, image
 ):
     machine.ring(image())
-    living = LivingRanks(machine.rings, machine.proc, machine.clock)
+    living = LivingRanks(Rings(machine.rings, machine.proc, machine.clock))
     assert (True, None) == node.up()
     assert [None] == [rank.pid for rank in living()]
     machine.clock.sleep(3.0)

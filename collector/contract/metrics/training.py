@@ -5,6 +5,11 @@ from collector.contract.metrics.shape import Kind, Metric
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _RANK = ("run", "rank")
 
+RINGS = Metric(
+    "lockstep_rings", _G, ("state",),
+    "Ring files on this node: read, or left out because there are more than may be read, with a"
+    " fresh heartbeat (living_left_out) or without (quiet_left_out).",
+)  # fmt: skip
 RANK_INFO = Metric(
     "lockstep_rank_info", _G,
     (*_RANK, "attempt", "local_rank", "world_size", "dp", "pp", "tp", "ep", "cp", "gpu", "uuid",

@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from collector.contract.flight_recorder import PREFIX, of_dump
-from collector.files import MAX_ENTRIES, environment, find
+from collector.files import MAX_ENTRIES, environment
+from collector.finder import find
 from collector.reading import RankProcess, Rejected, SourceError
 
 OLD_NAME = "nccl_trace_rank_"

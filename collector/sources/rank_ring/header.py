@@ -223,7 +223,7 @@ def _check_reach(live: Live, latest_ns: int) -> None:
 
     Raises:
         SourceError: One lies beyond the time that this machine is up, beyond its group's arrivals,
-            or beyond MAX_COUNT.
+            beyond the steps, or beyond MAX_COUNT.
     """
     if max(live.wall_ns, live.own_ns, live.cpu_ns, *live.phase_ns) > latest_ns:
         raise SourceError("content", "a time of the ring is longer than this machine is up")
@@ -232,6 +232,8 @@ def _check_reach(live: Live, latest_ns: int) -> None:
         most = latest_ns * max(1, one.collectives)
         if max(one.completed, one.collectives) > one.enqueued or one.collective_ns > most:
             raise SourceError("content", f"group {one.name} of the ring did more than it began")
+    if live.known_steps > live.steps:
+        raise SourceError("content", "the ring knows the own time of more steps than it made")
     counts = [live.steps, live.samples, live.tokens, live.op_cursor, live.step_cursor]
     if max(*counts, *(one.enqueued for one in live.groups)) > MAX_COUNT:
         raise SourceError("content", f"a counter of the ring is above {MAX_COUNT}")

@@ -1,12 +1,7 @@
 """The living ranks of this node, for the sources that look at their processes; one scan for all."""
 
-import threading
-from pathlib import Path
-
-from collector.clock import Clock
-from collector.sources.rank_ring import Rank, scan
-from collector.sources.rank_ring.newest import Newest
-from collector.sources.rank_ring.writers import Writers
+from collector.sources.rank_ring.rank import Rank
+from collector.sources.rank_ring.scanning import Rings, Scan
 
 FRESH_SECONDS = 0.5
 """A scan serves all who ask within so long; whose rank has ended meanwhile finds no process."""
@@ -15,19 +10,15 @@ FRESH_SECONDS = 0.5
 class LivingRanks:
     """Ranks whose processes live, as of the last half second."""
 
-    def __init__(self, lockstep_dir: Path, proc: Path, clock: Clock) -> None:
-        self._place = (lockstep_dir, proc, clock, Writers(proc, clock), Newest(clock))
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._scanned: float | None = None
-        self._ranks: tuple[Rank, ...] = ()
+    def __init__(self, rings: Rings) -> None:
+        self._rings = rings
+        self._found: tuple[Scan | None, tuple[Rank, ...]] = (None, ())
 
     def __call__(self) -> tuple[Rank, ...]:
-        """The living ranks; those who ask at the same time share one scan."""
-        with self._lock:
-            now = self._clock.monotonic()
-            if self._scanned is None or not 0 <= now - self._scanned < FRESH_SECONDS:
-                ranks, _ = scan(*self._place)
-                self._ranks = tuple(rank for rank in ranks if rank.up)
-                self._scanned = now
-            return self._ranks
+        """The living ranks; those who ask at the same time share one scan, and the tuple."""
+        scan, ranks = self._found
+        now = self._rings.scan(FRESH_SECONDS)
+        if now is not scan:
+            ranks = tuple(rank for rank in now.ranks if rank.up)
+            self._found = now, ranks
+        return ranks

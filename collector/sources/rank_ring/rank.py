@@ -1,0 +1,34 @@
+"""One rank of this node, as its ring and the process table tell."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.sources.rank_ring.header import Header
+
+RankKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank of this node.
+
+    Attributes:
+        up: False once its process is gone.
+        pid: Its process in our process table; None if it is gone, or not visible here. In a
+            container a rank knows itself by another one, `header.identity.pid`.
+    """
+
+    path: Path
+    header: Header
+    up: bool
+    pid: int | None
+
+    @property
+    def key(self) -> RankKey:
+        """(run, rank)."""
+        return self.header.identity.run, self.header.identity.rank
+
+    @property
+    def started(self) -> int:
+        """When it says that it started, in Unix nanoseconds."""
+        return self.header.identity.start_wall_ns

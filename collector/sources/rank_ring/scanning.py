@@ -1,0 +1,115 @@
+"""Looks at the rings of this node, with what was learnt in earlier looks; for all who ask."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from collector.clock import Clock
+from collector.contract import ring
+from collector.files import opened
+from collector.finder import Finder
+from collector.reading import Rejected, SourceError
+from collector.sources.rank_ring.header import AHEAD_NS, check_size, read_header
+from collector.sources.rank_ring.newest import Newest
+from collector.sources.rank_ring.owners import Claims, Owners
+from collector.sources.rank_ring.rank import Rank
+from collector.sources.rank_ring.writers import Writers
+
+MAX_RINGS = 64
+
+
+class Scan(NamedTuple):
+    """What one look found.
+
+    Attributes:
+        monotonic: When it was made, in seconds.
+        ranks: At most MAX_RINGS.
+        rejected: What was left out, and why.
+        states: Number of rings by what became of them, as `lockstep_rings` tells it.
+    """
+
+    monotonic: float
+    ranks: tuple[Rank, ...]
+    rejected: tuple[Rejected, ...]
+    states: dict[str, int]
+
+
+class Rings:
+    """The rings in a folder or one level below; for many threads."""
+
+    def __init__(self, folder: Path, proc: Path, clock: Clock) -> None:
+        self.folder = folder
+        self._clock = clock
+        self._finder = Finder(folder, "rank-", ring.FILE_SUFFIX)
+        self.writers = Writers(proc, clock)
+        self._owners = Owners(folder)
+        self._newest = Newest(clock, lambda path, uid: self._owners.of(path, uid))
+        self._claims = Claims()
+        self._lock = threading.Lock()
+        self._last: Scan | None = None
+
+    def scan(self, within: float = 0.0) -> Scan:
+        """Every rank that has a readable ring, and what was refused.
+
+        Two rings of one rank (a restart in another pod) give one rank (`Claims`). Of more than
+        MAX_RINGS those of living ranks are read first, those of their owners in turn.
+
+        Args:
+            within: A look that was made within so many seconds is as good.
+        """
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._last is None or not 0 <= now - self._last.monotonic < within:
+                self._last = self._scan(now)
+            return self._last
+
+    def _scan(self, now: float) -> Scan:
+        part = self._finder.look()
+        rejected = list(part.rejected)
+        self._owners = Owners(self.folder)
+        chosen = self._newest.of(part.paths, MAX_RINGS, whole=part.whole)
+        living, quiet = self._newest.living_left_out, self._newest.quiet_left_out
+        if living or quiet:
+            count = len(chosen) + living + quiet
+            text = (
+                f"{count} rings in {self.folder}; {MAX_RINGS} are read, of living ranks first and"
+                f" of all owners in turn; {living} that are left out have a fresh heartbeat"
+            )
+            rejected.append(Rejected("too_many", text))
+        read = list(self._read(chosen, rejected))
+        self._newest.lived(rank.path for rank, _ in read if rank.up)
+        ranks, refused = self._claims.settle(read)
+        states = {"read": len(read), "living_left_out": living, "quiet_left_out": quiet}
+        return Scan(now, tuple(ranks), (*rejected, *refused), states)
+
+    def _read(self, paths: list[Path], rejected: list[Rejected]) -> Iterator[tuple[Rank, str]]:
+        """Each ring with its owner."""
+        for path in paths:
+            try:
+                with opened(path) as descriptor:
+                    check_size(descriptor)
+                    header = read_header(descriptor, self._clock)
+                    owner = self._owners.of(path, os.fstat(descriptor).st_uid)
+                who = header.identity
+                if path.name != ring.file_name(who.rank):
+                    raise SourceError("content", f"{path} says that it is rank {who.rank}")
+                if header.heartbeat_ns > self._clock.monotonic() * 1e9 + AHEAD_NS:
+                    rejected.append(
+                        Rejected("clock", f"{path}: its heartbeat is ahead of our clock")
+                    )
+                elif header.live is None:
+                    rejected.append(
+                        Rejected("guard", f"{path}: its writer stopped inside a record")
+                    )
+                yield Rank(path, header, *self.writers.find(path, header)), owner
+            except SourceError as error:
+                if error.reason != "missing":  # removed between listing and opening
+                    rejected.append(Rejected(error.reason, f"{path}: {error}"))
+
+
+def scan(folder: Path, proc: Path, clock: Clock) -> tuple[list[Rank], list[Rejected]]:
+    """The ranks with a ring in the folder, and what was refused, for who looks but once."""
+    found = Rings(folder, proc, clock).scan()
+    return list(found.ranks), list(found.rejected)
