@@ -18,12 +18,14 @@ class Judged:
             without a run.
         diagnosed: run -> unix seconds of its newest diagnosis; of now for one that is gone.
         silent: Nodes whose collector does not answer.
+        blind: Kinds of findings that nothing was told of.
     """
 
     now: float
     runs: frozenset[str]
     diagnosed: Mapping[str, float]
     silent: frozenset[str] = frozenset()
+    blind: frozenset[Kind] = frozenset()
 
     def tells_of(self, who: Who) -> bool:
         """Whether what is wrong with somebody could be seen now."""
@@ -34,7 +36,7 @@ class Judged:
 
         Whether somebody is slow, or who stopped a run, only a diagnosis tells.
         """
-        if not self.tells_of(who):
+        if not self.tells_of(who) or kind in self.blind:
             return NEVER
         if kind in (Kind.EVENT, Kind.HARDWARE):
             return self.now

@@ -58,6 +58,7 @@ class Cycles:
 
     Attributes:
         state, memory: What is remembered, after the last cycle.
+        unanswered: Questions so far that a cycle did without.
     """
 
     def __init__(self, settings: Settings, state: State, memory: Memory) -> None:
@@ -65,7 +66,9 @@ class Cycles:
         self.memory = memory
         self.diagnoses = Diagnoses(settings)
         self._settings = settings
+        self.unanswered = 0
         self._count = 0
+        self._told_unanswered: tuple[str, ...] = ()
         self._compared: frozenset[str] = frozenset()
 
     def one(self, connection: Connection, failures: int = 0) -> Outcome:
@@ -85,6 +88,7 @@ class Cycles:
             inventory=self._count % INVENTORY_EVERY == 0,
         )  # fmt: skip
         self._count += 1
+        self._lacking(seen)
         now, members = seen.now, seen.members
         alarms, state = self._tested(seen)
         own = over_peers(
@@ -171,6 +175,17 @@ class Cycles:
             from_step=max(0, first - STEPS_BEFORE - int(max(0.0, done - first))),
             verdict=None if judged is None else judged.verdict,
         )
+
+    def _lacking(self, seen: Look) -> None:
+        """Count and say what was not answered; once for each change of it."""
+        self.unanswered += len(seen.unanswered)
+        sentences = tuple(dict.fromkeys(seen.unanswered))
+        if sentences and sentences != self._told_unanswered:
+            LOG.warning(
+                "%d questions about hardware were not answered; what is open about it stays as it"
+                " is: %s", len(seen.unanswered), "; ".join(sentences),
+            )  # fmt: skip
+        self._told_unanswered = sentences
 
     def _runs(self, seen: Look, speeds: Mapping[str, Speed], busy: set[str]) -> dict[str, Progress]:
         """How each run goes; of one whose pages are old nothing new is known."""

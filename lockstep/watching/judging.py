@@ -46,7 +46,7 @@ def judged(
             diagnosed[who.run] = seen.now
     return Judged(
         seen.now, frozenset(runs | {""}) if answering else frozenset(runs), diagnosed,
-        frozenset(silent),
+        frozenset(silent), seen.blind,
     )  # fmt: skip
 
 

@@ -1,18 +1,21 @@
 """One look at everything that lives, through Prometheus."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.load.places import Places
+from analyzer.load.prometheus import SourceError
 from analyzer.load.prometheus.connection import Connection
 from analyzer.load.prometheus.decoding import Series, decode
 from analyzer.load.prometheus.labels import number
 from analyzer.load.prometheus.node_labels import places
 from analyzer.watch import questions as ask
+from analyzer.watch.finding import Kind
 from analyzer.watch.hardware import EVENT_SECONDS
 from analyzer.watch.members import Members, members
 from analyzer.watch.panel import (
@@ -28,6 +31,7 @@ from analyzer.watch.panel import (
 from collector.contract import metrics as m
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 Answer = list[tuple[Mapping[str, str], float]]
 
 RATE_CHECKS = 20
@@ -35,6 +39,8 @@ LEAST_RATE_SECONDS = 60.0
 """A rate needs two scrapes: 15 s apart, as a rule, however often this looks."""
 INVENTORY_EVERY = 20
 """Looks: links and ports are counted once in so many."""
+LESS_SECONDS = 15.0
+"""For all questions together that a cycle can do without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,8 @@ class Look:
         links, ports: Labels and how many NVLinks are up, and whether the port is active; None =
             not asked this time.
         places: Where nodes stand; None = not asked this time.
+        unanswered: Why a question was not answered that the cycle can do without.
+        blind: Kinds of findings of which nothing is known therefore.
     """
 
     now: float
@@ -75,6 +83,8 @@ class Look:
     links: Answer | None
     ports: Answer | None
     places: Places | None
+    unanswered: tuple[str, ...] = ()
+    blind: frozenset[Kind] = frozenset()
 
 
 def look(
@@ -89,8 +99,11 @@ def look(
         most: Checks to look back at most.
         inventory: Whether to count links and ports, and to ask where nodes stand.
 
+    What hardware tells is asked last and in a time of its own: one answer that does not end, or is
+    too large, must not blind the watch to everything else.
+
     Raises:
-        SourceError: Prometheus does not answer, or not whole.
+        SourceError: Prometheus does not answer, or not whole, what a cycle cannot do without.
     """
     now = connection.now()
     who = members(connection.instant(ask.INFOS, now))
@@ -107,37 +120,64 @@ def look(
                  "step": f"{interval:.3f}"}  # fmt: skip
         return decode(connection.body("query_range", words), connection.url)
 
+    unanswered: list[str] = []
+
+    def if_told(question: Callable[[], T]) -> T | None:
+        try:
+            return question()
+        except SourceError as error:
+            unanswered.append(str(error))
+            return None
+
+    def of_gpu(query: str) -> Floats | None:
+        return if_told(lambda: of_gpus(over(query), times, who))
+
     seconds = max(LEAST_RATE_SECONDS, RATE_CHECKS * interval)
-    panel = Panel(
-        times,
-        who,
-        {
-            OWN: of_ranks(over(ask.OWN), times, who),
-            STEPS: of_ranks(over(ask.STEPS), times, who),
-            CLOCK: of_gpus(over(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)), times, who),
-            TEMPERATURE: of_gpus(
-                over(ask.gauge(m.GPU_TEMPERATURE, 'sensor="gpu",', interval)), times, who
-            ),
-            POWER: of_gpus(over(ask.gauge(m.GPU_POWER, "", interval)), times, who),
-        },
+    own, steps = (of_ranks(over(query), times, who) for query in (ask.OWN, ask.STEPS))
+    living, runs = by_rank(ask.LIVING) == 1, by_run(told(ask.TOLD))
+    own_rate, step_rate = (
+        by_rank(ask.rate(each, seconds)) for each in (m.TRAIN_OWN, m.TRAIN_STEPS)
     )
+    waits, pages = by_run(told(ask.OPEN)), told(ask.PAGES)
+    with connection.within(LESS_SECONDS):
+        stopped = if_told(lambda: told(ask.STOPPED))
+        lost, xids = if_told(lambda: told(ask.LOST)), if_told(lambda: told(ask.XIDS))
+        gauges = {
+            CLOCK: of_gpu(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)),
+            TEMPERATURE: of_gpu(ask.gauge(m.GPU_TEMPERATURE, 'sensor="gpu",', interval)),
+            POWER: of_gpu(ask.gauge(m.GPU_POWER, "", interval)),
+        }
+        links = if_told(lambda: told(ask.LINKS)) if inventory else None
+        ports = if_told(lambda: told(ask.PORTS)) if inventory else None
+        where = if_told(lambda: places(connection, now)) if inventory else None
+    blind = {
+        Kind.EVENT: lost is None or xids is None,
+        Kind.HARDWARE: any(gauge is None for gauge in gauges.values()),
+    }
+    unknown = np.full((len(times), len(who)), np.nan)
+    panel = Panel(times, who, {
+        OWN: own, STEPS: steps,
+        **{name: unknown if gauge is None else gauge for name, gauge in gauges.items()},
+    })  # fmt: skip
     return Look(
         now=now,
         members=who,
         panel=panel,
-        living=by_rank(ask.LIVING) == 1,
-        told=by_run(told(ask.TOLD)),
-        own_rate=by_rank(ask.rate(m.TRAIN_OWN, seconds)),
-        step_rate=by_rank(ask.rate(m.TRAIN_STEPS, seconds)),
+        living=living,
+        told=runs,
+        own_rate=own_rate,
+        step_rate=step_rate,
         clock=_last(panel.told[CLOCK]),
-        open=by_run(told(ask.OPEN)),
-        stopped=ranks_by_run(told(ask.STOPPED)),
-        pages=told(ask.PAGES),
-        lost=told(ask.LOST),
-        xids=[(labels, when) for labels, when in told(ask.XIDS) if now - when < EVENT_SECONDS],
-        links=told(ask.LINKS) if inventory else None,
-        ports=told(ask.PORTS) if inventory else None,
-        places=places(connection, now) if inventory else None,
+        open=waits,
+        stopped=ranks_by_run(stopped or []),
+        pages=pages,
+        lost=lost or [],
+        xids=[(labels, when) for labels, when in xids or [] if now - when < EVENT_SECONDS],
+        links=links,
+        ports=ports,
+        places=where,
+        unanswered=tuple(unanswered),
+        blind=frozenset(kind for kind, is_blind in blind.items() if is_blind),
     )
 
 
