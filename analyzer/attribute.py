@@ -7,7 +7,7 @@ import numpy as np
 
 from analyzer.align import align
 from analyzer.anomalies.add import with_hardware
-from analyzer.causes import CAUSES
+from analyzer.causes import weighed
 from analyzer.cost.loss import charged, loss
 from analyzer.cost.step_time import Cost, cost, of_change
 from analyzer.culprits.link import link_culprit, modest
@@ -24,7 +24,10 @@ from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
 from analyzer.slowness.contrast import column_of, gpu_words
+from analyzer.slowness.ended import unexplained
 from analyzer.slowness.power import smallest_noticed
+from analyzer.slowness.processor import whereabouts
+from analyzer.slowness.seen import unseen_words
 from analyzer.slowness.shift import blocks, column_medians
 from analyzer.slowness.strata import strata
 from analyzer.slowness.worth import NATURAL_SPREAD
@@ -60,7 +63,7 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
     findings = settled(grid, found)
     findings = modest(settled(grid, (*findings, *adds.findings(seen, grid, findings))))
     evidences = tuple(
-        doubted(grid, finding, [cause.weigh(grid, finding) for cause in CAUSES])
+        doubted(grid, finding, weighed(grid, finding))
         if accuses(finding) or finding.kind == "structure"
         else ()
         for finding in findings
@@ -95,7 +98,7 @@ def attribute(
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
     accused = [
-        (finding, _doubted(finding, posterior(evidence)))
+        (finding, _doubted(finding, posterior(evidence, whereabouts(grid, finding))))
         for finding, evidence in zip(findings, evidences, strict=True)
         if accuses(finding)
     ]
@@ -163,19 +166,17 @@ def _bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | 
 
 def _unknown(grid: Grid, whole: Finding | None) -> str | None:
     """Why a run without culprit cannot be called healthy; None = it can."""
-    own = grid.time["own"]
-    silent = [str(i.rank) for c, i in enumerate(grid.ranks) if not np.isfinite(own[:, c]).any()]
-    told = len(grid.ranks) - len(silent)
+    if (end := unexplained(grid)) is not None:
+        return end
+    told = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
     if told < 2:
         return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"
-    if grid.meta.get("own_time_known") is False:
-        return "nobody told how long ranks wait for each other, so no rank can be named"
-    if len(blocks(grid)) < BLOCKS_AT_LEAST:
+    if len(blocks(grid, "wall")) < BLOCKS_AT_LEAST:
         return f"{int((~grid.masked).sum())} steps after warm-up are too few to compare ranks"
+    if (dark := unseen_words(grid)) is not None:
+        return dark if whole is None else f"{whole.text}; {dark}"
     if grid.coverage < COVERAGE_AT_LEAST:
         return f"only {grid.coverage:.0%} of the expected step times are there"
-    if silent:
-        return f"rank {', '.join(silent)} told no step times"
     if (apart := _nobody_knows(grid)) is not None:
         return apart
     if whole is not None:
@@ -196,7 +197,8 @@ def _doubted(finding: Finding, causes: Posterior) -> Posterior:
 
 
 def _hang(hangs: Sequence[Finding]) -> Mapping[str, object] | None:
-    if not hangs:
+    """The collective that is hung in; None also where a rank went and none was waited in."""
+    if not hangs or hangs[0].details["group"] is None:
         return None
     details = hangs[0].details
     return {key: details[key] for key in ("group", "sequence", "op", "missing_ranks")}

@@ -27,6 +27,20 @@ def all_known(known_steps: Floats, steps: Floats) -> NDArray[np.bool_]:
     return np.asarray(known_steps >= (1.0 - SLACK) * steps)
 
 
+def own_each(own: Floats, steps: Floats, known_steps: Floats) -> Floats:
+    """(T - 1, R) own seconds a step between two looks at counters; NaN where it is not known.
+
+    Args:
+        own: (T, R) own seconds so far; NaN = nothing was told.
+        steps: (T, R) steps so far.
+        known_steps: (T, R) steps so far of which own time is known.
+    """
+    rise, per, known = (np.diff(cells, axis=0) for cells in (own, steps, known_steps))
+    # A counter that fell began anew: its rise is not known.
+    there = (rise >= 0) & (per > 0) & all_known(known, per)
+    return np.divide(rise, per, out=np.full(rise.shape, np.nan), where=there)
+
+
 def own_per_step(span: str, selector: str = "") -> str:
     """PromQL: own seconds per step by (run, rank) over a span; absent where it is not known.
 

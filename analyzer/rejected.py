@@ -29,6 +29,8 @@ def rejected(grid: Grid, slow: Sequence[Finding], hangs: Sequence[Finding]) -> t
 def _held_up(hangs: Sequence[Finding]) -> tuple[Rejected, ...]:
     """Who is missing only because it waits for a culprit, and who waits for those missing."""
     details = hangs[0].details
+    if details["group"] is None:
+        return ()
     named = [finding.rank for finding in hangs]
     op, group = details["op"] or "collective", details["group"]
     culprits, missing = _join(named), _join(details["missing_ranks"])

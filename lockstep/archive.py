@@ -97,9 +97,7 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "workload": spec.workload,
         "started": started.isoformat(),
         "ended": None if outcome is None else now().isoformat(),
-        "outcome": None
-        if outcome is None
-        else {"ending": outcome.ending, "ranks": outcome.ranks, "reason": outcome.reason},
+        "outcome": None if outcome is None else asdict(outcome),
         "spec": spec.to_json(),
         "command": spec.command(faults=False, taken=find(spec.workload).options),
         "layout": {

@@ -53,10 +53,14 @@ def diagnose(
 
 
 def exit_code(verdict: "Verdict") -> int:
-    """What a verdict says by exit code (DESIGN 3.2)."""
-    if verdict.hang is not None or any(culprit.tier == "page" for culprit in verdict.culprits):
+    """What a verdict says by exit code (DESIGN 3.2).
+
+    A culprit of either tier is named; a warning is what is wrong and nobody's fault that is known:
+    a run slower as a whole, or hardware that deviates beside a healthy run.
+    """
+    if verdict.hang is not None or verdict.culprits:
         return ExitCode.CULPRIT
-    if verdict.culprits or verdict.status == "degraded":
+    if verdict.status == "degraded" or (verdict.status == "healthy" and verdict.anomalies):
         return ExitCode.WARNING
     return ExitCode.OK if verdict.status == "healthy" else ExitCode.UNKNOWN
 

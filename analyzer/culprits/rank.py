@@ -141,7 +141,7 @@ def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:
 
 def _stopped(grid: Grid, column: int) -> tuple[int | None, float]:
     """(first step that the rank did not complete, when the last one ended)."""
-    done = np.flatnonzero(np.isfinite(grid.time["own"][:, column]))
+    done = np.flatnonzero(np.isfinite(grid.time["wall"][:, column]))
     if not done.size:
         return None, float("nan")
     return int(grid.to_step[done[-1]]), float(grid.end[done[-1]])

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.slowness.seen import known_in, unseen
 from analyzer.slowness.shift import (
     Blocks,
     Shift,
@@ -32,8 +33,12 @@ class Change:
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
-        """One finding: `structure` if all ranks slowed alike (no node's fault), else `change`."""
-        groups, seen = blocks(grid), grid
+        """One finding: `structure` if all ranks slowed alike (no node's fault), else `change`.
+
+        Alike they are only where the own time of every rank is known, before and since: a rank of
+        which it is not may hold all others back.
+        """
+        groups, seen = blocks(grid, "wall"), grid
         grid = _per_work(grid)
         wall = np.log(block_means(grid.time["wall"], groups))
         step = column_medians(wall.T)[:, None]
@@ -50,7 +55,8 @@ class Change:
             ):
                 continue
             own = _changes(np.log(block_means(grid.time["own"], groups)), shift)
-            uniform = bool(own.size and own.min() >= ALIKE * shift.effect)
+            known = bool(np.isfinite(own).all()) and not unseen(seen)
+            uniform = known and bool(own.min() >= ALIKE * shift.effect)
             first = groups.first(shift.first)
             ratio = float(np.exp(shift.effect))
             low, high = np.exp(shift.effect + shift.error * np.array([-1.96, 1.96]))
@@ -59,6 +65,8 @@ class Change:
                 " storage or the network core"
                 if uniform
                 else "not all ranks alike"
+                if known
+                else "and nobody knows of every rank whether it slowed like the others"
             )
             return (
                 Finding(
@@ -73,7 +81,7 @@ class Change:
                     share={},
                     text=f"the run's steps took {ratio:.2f}x from step {grid.from_step[first]},"
                     f" {how}",
-                    details={"uniform": uniform},
+                    details={"uniform": uniform, "known": known},
                 ),
             )
         return ()
@@ -105,8 +113,9 @@ def _in_most_steps(grid: Grid, groups: Blocks, shift: Shift) -> bool:
 
 
 def _changes(own: FloatGrid, shift: Shift) -> FloatGrid:
-    """(answering ranks,) change of log own time between the span and the rest."""
+    """(R,) change of log own time between the span and the rest; NaN where half is not known."""
     inside = np.zeros(len(own), dtype=bool)
     inside[shift.first : shift.last] = True
     changes = column_medians(own[inside]) - column_medians(own[~inside])
-    return changes[np.isfinite(changes)]
+    known = known_in(own, inside) & known_in(own, ~inside)
+    return np.where(known, changes, np.nan)

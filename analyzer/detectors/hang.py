@@ -1,13 +1,22 @@
-"""A collective that some ranks are in and others never reached: who is missing, and how."""
+"""Who stopped a run: missing from a collective that others are in, or the first that was gone."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid, RankInfo
+from analyzer.slowness.ended import (
+    NOTICED,
+    Ended,
+    died_silently,
+    ended,
+    how_it_went,
+    last_said,
+    unclean,
+)
 from analyzer.slowness.stopped import (
     alive_until,
     dead,
@@ -20,6 +29,7 @@ from analyzer.slowness.stopped import (
     under_way,
 )
 from collector.contract import metrics
+from collector.contract.words import RankState
 
 STALL_SECONDS = 3.0
 STALL_STEPS = 10.0
@@ -27,7 +37,6 @@ STALL_STEPS = 10.0
 UNSURE = 0.6
 """Certainty of a rank of which even this is not known: whether it waits itself. Below the 0.7 from
 which the sentence calls a confidence fair."""
-NORMAL_ENDS = ("finished", "interrupted")
 GROUP = re.compile(r'group="(\w+)"')
 OPERATION = re.compile(r'op="([\w-]+)"')
 
@@ -57,7 +66,10 @@ class _Roots:
 
 
 class Hang:
-    """Sequence numbers of the last scrapes; a run that ended normally has no hang."""
+    """The launcher's word, what gone ranks said last, and sequence numbers of the last scrapes.
+
+    A run that ended normally has no hang.
+    """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
         """One finding of kind `hang` a rank that began it; its `state` is dead, frozen or stuck.
@@ -65,14 +77,47 @@ class Hang:
         Where it cannot be told who of several did, each has a finding, and `details["certainty"]`,
         by which its confidence is to be multiplied, is low.
         """
-        if _ending(grid) in NORMAL_ENDS:
+        how = ended(grid)
+        if how.normal:
             return ()
         stalls = [stall for stall in _stalls(grid) if stall.missing.any()]
-        if not stalls:
+        stall = max(stalls, key=lambda stall: (stall.seconds, stall.sequence), default=None)
+        roots = _began(grid, how, stall)
+        if roots is None:
             return ()
-        stall = max(stalls, key=lambda stall: (stall.seconds, stall.sequence))
-        roots = _roots(grid, stall)
-        return [_finding(grid, stall, roots, int(c)) for c in np.flatnonzero(roots.ranks)]
+        return [_finding(grid, how, stall, roots, int(c)) for c in np.flatnonzero(roots.ranks)]
+
+
+def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
+    """Who began it, by what is most certain; None = nobody can be named.
+
+    A signal that the launcher saw; then who is missing from a collective; then the first to fail;
+    then the ranks that were gone without a word, unless that is all of them.
+    """
+    crash, one = how.word == "crash", int(how.first.sum()) == 1
+    if crash and how.struck:
+        return _Roots(how.first, told=one)
+    roots = None if stall is None else _roots(grid, stall)
+    if roots is not None and roots.told:
+        return roots
+    if crash and how.first.any():
+        return _Roots(how.first, told=one)
+    gone = _gone(grid)
+    if gone is not None and (gone.told or roots is None):
+        return gone
+    if roots is not None:
+        return roots
+    return _Roots(how.first, told=False) if how.first.any() else None
+
+
+def _gone(grid: Grid) -> _Roots | None:
+    """The ranks whose end began it, by their pages alone; None where that may be any of them."""
+    first = died_first(grid) & unclean(grid)
+    for some in (first, died_silently(grid), last_said(grid, (RankState.FAILED,)), unclean(grid)):
+        if some.any() and not some.all():
+            last = furthest_behind(grid, some)
+            return _Roots(last, told=int(last.sum()) == 1)
+    return None
 
 
 def _roots(grid: Grid, stall: _Stall) -> _Roots:
@@ -81,7 +126,7 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
     Ranks that froze or died first; then ranks that wait for nobody, the nearest to the stall; then
     those that may wait, as they began an operation that is not complete and are not seen inside.
     """
-    sure = frozen(grid) | died_first(grid)
+    sure = frozen(grid) | died_first(grid) | died_silently(grid)
     near = stall.missing.copy()
     for group in ("dp", "pp", "tp"):
         for members in _instances(grid.ranks, group):
@@ -91,7 +136,7 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
         if some.any():
             return _Roots(some, told=True)
     known, begun = under_way(grid)
-    free = known & ~inside(grid) & ~stall.waiting
+    free = known & ~inside(grid) & ~stall.waiting & ~last_said(grid, NOTICED)
     idle = free & ~begun
     if (stall.missing & idle).any():
         return _Roots(stall.missing & idle, told=True)
@@ -102,16 +147,11 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
     return _Roots(stall.missing, told=False)
 
 
-def _ending(grid: Grid) -> object:
-    """How the launcher says the run ended; None while it goes on or when nobody knows."""
-    outcome = grid.meta.get("outcome", grid.meta.get("ending"))
-    return outcome.get("ending") if isinstance(outcome, Mapping) else outcome
-
-
 def _stalls(grid: Grid) -> Iterator[_Stall]:
     world = len(grid.ranks)
     never = np.full(world, np.nan)
-    gone, stands = dead(grid), frozen(grid)
+    gone, stands, how = dead(grid), frozen(grid), ended(grid)
+    silent = died_silently(grid) | (how.first & (how.word == "crash"))
     for key, enqueued in grid.last.items():
         if not key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):
             continue
@@ -128,7 +168,7 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
             seconds, since, op = _open(grid, waiting, name)
             if not absent.any():
                 # Stopped inside the collective: everybody arrived, so only the state tells.
-                absent = waiting & (stands | (gone & ~gone[members].all()))
+                absent = waiting & (stands | silent | (gone & ~gone[members].all()))
             waiting &= ~absent
             stalled = seconds >= max(STALL_SECONDS, STALL_STEPS * step_seconds(grid))
             if waiting.any() and (stalled or bool((absent & gone).any())):
@@ -168,32 +208,42 @@ def _label(pattern: re.Pattern[str], key: str) -> str | None:
     return found.group(1) if found else None
 
 
-def _state(grid: Grid, stall: _Stall, column: int) -> str:
+def _state(grid: Grid, how: Ended, stall: _Stall | None, column: int) -> str:
+    if how.word == "crash" and grid.ranks[column].rank in how.codes:
+        return "dead"
     if frozen(grid)[column]:
         return "frozen"
     if not dead(grid)[column]:
         return "stuck"
     # A launcher ends all ranks of a run that hangs: who was there while the others waited is stuck.
-    ended = _ending(grid) == "hang" or alive_until(grid)[column] >= stall.since + STALL_SECONDS
-    return "stuck" if ended and not died_first(grid)[column] else "dead"
+    since = np.inf if stall is None else stall.since + STALL_SECONDS
+    stopped = how.word == "hang" or alive_until(grid)[column] >= since
+    return "stuck" if stopped and not died_first(grid)[column] else "dead"
 
 
-def _finding(grid: Grid, stall: _Stall, roots: _Roots, column: int) -> Finding:
+def _finding(
+    grid: Grid, how: Ended, stall: _Stall | None, roots: _Roots, column: int
+) -> Finding:  # fmt: skip
     rank = grid.ranks[column].rank
-    state = _state(grid, stall, column)
+    state = _state(grid, how, stall, column)
+    nobody = np.zeros(len(grid.ranks), dtype=bool)
+    behind, inside_it = (nobody, nobody) if stall is None else (stall.missing, stall.waiting)
     missing, waiting, began = (
         [grid.ranks[place].rank for place in np.flatnonzero(mask)]
-        for mask in (stall.missing, stall.waiting & ~roots.ranks, roots.ranks)
+        for mask in (behind, inside_it & ~roots.ranks, roots.ranks)
     )
-    how = {
+    words = {
         "frozen": "its process is there but its heartbeat stopped",
-        "dead": "its process is gone",
+        "dead": how_it_went(how, rank) or "its process is gone",
         "stuck": "its process is alive and makes no progress",
     }[state]
-    if roots.told:
-        words, certainty = _missing(rank, missing, waiting, stall), 1.0
+    certainty = 1.0 if roots.told else min(UNSURE, 1 / len(began))
+    if stall is None or (not (stall.missing & roots.ranks).any() and how.word == "crash"):
+        text = _first(rank, began, told=roots.told)
+    elif roots.told:
+        text = _missing(rank, missing, waiting, stall)
     else:
-        words, certainty = _untold(began, missing, waiting, stall), min(UNSURE, 1 / len(began))
+        text = _untold(began, missing, waiting, stall)
     return Finding(
         detector="hang",
         kind="hang",
@@ -202,20 +252,28 @@ def _finding(grid: Grid, stall: _Stall, roots: _Roots, column: int) -> Finding:
         last=None,
         slowdown=float("nan"),
         interval=(float("nan"), float("nan")),
-        score=stall.seconds,
+        score=0.0 if stall is None else stall.seconds,
         share={},
-        text=f"{words}: {how}",
+        text=f"{text}: {words}",
         details={
-            "group": stall.group,
-            "sequence": stall.sequence,
-            "op": stall.op,
+            "group": None if stall is None else stall.group,
+            "sequence": None if stall is None else stall.sequence,
+            "op": None if stall is None else stall.op,
             "missing_ranks": missing,
             "waiting_ranks": waiting,
             "state": state,
-            "stalled_seconds": stall.seconds,
+            "stalled_seconds": None if stall is None else stall.seconds,
             "certainty": certainty,
         },
     )
+
+
+def _first(rank: int, began: list[int], *, told: bool) -> str:
+    if told:
+        return f"of all ranks, rank {rank} was the first to go"
+    if len(began) == 1:
+        return f"rank {rank} holds the others up, as far as can be told"
+    return f"it cannot be told which of {_ranks(began)} began it"
 
 
 def _missing(rank: int, missing: list[int], waiting: list[int], stall: _Stall) -> str:

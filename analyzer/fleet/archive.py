@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from analyzer.fleet.arrays import Fleet
 from analyzer.fleet.metrics import Watched
 from analyzer.fleet.placing import Placing, Ranks
+from analyzer.known import own_each
 from analyzer.run import LoadError
 from analyzer.slowness.strata import MAJORITY
 from collector.contract import archive
@@ -50,7 +51,9 @@ def read(path: Path, metrics: Sequence[Watched], period: float) -> Fleet:
             f"{path} spans {last - first:.0f} s; that must be 1 to {MOST_CHECKS} checks of"
             f" {period:g} s"
         )
-    names = list(dict.fromkeys(name for one in metrics for name in (one.name, one.per) if name))
+    names = list(
+        dict.fromkeys(name for one in metrics for name in (one.name, one.per, one.known) if name)
+    )
     told = np.full((checks, len(names), len(ranks.node)), np.nan)
     placing = Placing(ranks, names, first, period, told)
 
@@ -85,11 +88,10 @@ def _values(
         if metric.per is None:
             found[:, row] = own
             continue
-        rise = np.diff(own, axis=0)
-        per = np.diff(told[:, names.index(metric.per)], axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # A counter that fell began anew: its rise is not known.
-            found[1:, row] = np.where((rise >= 0) & (per > 0), rise / per, np.nan)
+        per, known = (
+            told[:, names.index(name)] for name in (metric.per, metric.known or metric.per)
+        )
+        found[1:, row] = own_each(own, per, known)
     return found
 
 

@@ -8,6 +8,7 @@ from collector.contract.metrics import (
     GPU_CLOCK,
     GPU_POWER,
     GPU_TEMPERATURE,
+    TRAIN_KNOWN_STEPS,
     TRAIN_OWN,
     TRAIN_STEPS,
 )
@@ -26,6 +27,7 @@ class Watched:
         natural: The largest constant difference between healthy parts.
         floor: The noise of one sample is never taken as smaller.
         per: A counter; then the value is the increase of `name` per increase of `per`.
+        known: A counter of what of `per` is in `name` (analyzer.known); None = all of it.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Watched:
     natural: float
     floor: float
     per: str | None = None
+    known: str | None = None
 
 
 STEADY = math.log(1.01)
@@ -42,7 +45,10 @@ STEADY = math.log(1.01)
 QUIETEST = 0.005
 """Below the noise of recorded healthy runs: a 15 s mean of own time per step has 0.6 % against its
 peers (median of 16 ranks)."""
-OWN = Watched(TRAIN_OWN.name, 1, True, STEADY, NATURAL_SPREAD, QUIETEST, per=TRAIN_STEPS.name)
+OWN = Watched(
+    TRAIN_OWN.name, 1, True, STEADY, NATURAL_SPREAD, QUIETEST,
+    per=TRAIN_STEPS.name, known=TRAIN_KNOWN_STEPS.name,
+)  # fmt: skip
 CLOCK = Watched(f'{GPU_CLOCK.name}{{domain="sm"}}', -1, True, STEADY, NATURAL_SPREAD, QUIETEST)
 TEMPERATURE = Watched(f'{GPU_TEMPERATURE.name}{{sensor="gpu"}}', 1, False, 2.0, 15.0, 0.5)
 """Kelvin. A sensor tells whole degrees; places in a chassis differ by 10 to 15."""

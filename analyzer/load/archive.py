@@ -1,5 +1,6 @@
 """A run archive (DESIGN 3.3) as a Run; never reads what was injected."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,9 @@ def load(path: Path) -> Run:
     for name in ("spec", "versions"):
         _object(meta, name, path)
     ranks = rank_infos(table, samples, _layout(meta, path), missing)
+    if meta.get("own_time_known") is False:
+        # An archive from before steps said so themselves: its own times are wall times.
+        steps = steps.assign(own_seconds=math.nan)
     windows = from_samples(samples) if steps.empty else from_steps(steps)
     return Run(
         name=str(meta.get("run") or meta.get("id") or path.name),

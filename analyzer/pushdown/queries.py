@@ -70,9 +70,9 @@ def levels(run: str | None, seconds: float) -> str:
 
 
 def told(run: str | None, seconds: float) -> str:
-    """Ranks of each run that told of their steps: the usual number."""
+    """Ranks of each run whose own time is known: in all but SHARE of the time at least so many."""
     count = OWN.recorded("count") + where(run)
-    return f"sum by (run) (quantile_over_time(0.5, {count}{_span(seconds)}))"
+    return f"sum by (run) (quantile_over_time({SHARE}, {count}{_span(seconds)}))"
 
 
 def expected(run: str | None, seconds: float) -> str:

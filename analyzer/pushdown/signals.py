@@ -6,6 +6,7 @@ rank: an info series per attempt, or a rank that two collectors tell of, is no s
 
 from dataclasses import dataclass
 
+from analyzer.known import own_per_step
 from collector.contract import metrics
 
 WINDOW = "1m"
@@ -62,13 +63,7 @@ def _of_gpu(metric: metrics.Metric, selector: str, above: str) -> str:
 
 
 def _own() -> str:
-    # A resumed run begins at the resumed step, which `rate` would count as that many steps.
-    again = f"resets({metrics.TRAIN_STEPS.name}[{WINDOW}]) > 0"
-    counted = f"{_rate(metrics.TRAIN_STEPS)}\n  unless {again}"
-    return _of_rank(
-        f"sum by (run, rank) ({_rate(metrics.TRAIN_OWN)} >= 0)\n"
-        f"/ on (run, rank)\n(sum by (run, rank) ({counted}) > 0)"
-    )
+    return _of_rank(f"(\n{own_per_step(WINDOW)}\n)")
 
 
 def _collective() -> str:

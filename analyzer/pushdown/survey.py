@@ -85,7 +85,8 @@ def survey(
 def survey_span(connection: Connection, run: str, start: float, end: float) -> Survey:
     """A survey of a whole span in pieces: who deviates in any of them.
 
-    Levels are those of the last piece that has any, coverage the mean of those that have.
+    Levels are those of the last piece that has any; as many ranks are known as in all pieces but a
+    few (queries.SHARE).
 
     Raises:
         RequestError: The rules recorded nothing of the run in the span.
@@ -98,19 +99,20 @@ def survey_span(connection: Connection, run: str, start: float, end: float) -> S
     told = [piece for piece in pieces if run in piece.answered and piece.answered[run].told > 0]
     if not told:
         raise RequestError(
-            f"the rules of {connection.url} recorded no steps of run {run!r} then;"
-            " they need two scrapes a minute, and ranks that tell of their steps"
+            f"the rules of {connection.url} know own time of no rank of run {run!r} then;"
+            " they need two scrapes a minute, and ranks whose waits are timed"
+            " (docs/timed-waits.md); --no-push-down reads all ranks"
         )
     found: Found = {}
     for piece in pieces:
         for one in piece.suspects:
             add(found, one)
-    each = [piece.answered[run] for piece in told]
-    mean = sum(one.told for one in each) / len(each)
+    each = [piece.answered[run] for piece in pieces if run in piece.answered]
+    most = sorted(one.told for one in each)[int(queries.SHARE * len(each))]
     return Survey(
         suspects=worst_first(found),
         levels=told[-1].levels,
-        answered={run: Answered(mean, max(one.expected for one in each))},
+        answered={run: Answered(most, max(one.expected for one in each))},
         limit=LIMIT,
         cut=tuple(sorted({pair for piece in pieces for pair in piece.cut})),
     )

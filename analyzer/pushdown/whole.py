@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from analyzer.attribute import COVERAGE_AT_LEAST, Diagnosis
+from analyzer.attribute import Diagnosis
+from analyzer.culprits.uniform import KIND as UNIFORM
 from analyzer.pushdown.suspects import Answered
 from analyzer.run import Verdict
 from analyzer.sentence import sentence
@@ -16,7 +17,7 @@ PER_DAY = ("gpu_hours", "interval", "money", "money_interval")
 def of_whole_run(diagnosis: Diagnosis, answered: Answered) -> Verdict:
     """All ranks wait for the slowest, so each loses what each of those that were read loses.
 
-    A run of which most ranks are silent is not healthy, whatever the others say.
+    With one rank of which own time is not known nobody is cleared: it may hold back all the others.
 
     Args:
         diagnosis: Of the ranks that were read.
@@ -35,10 +36,16 @@ def of_whole_run(diagnosis: Diagnosis, answered: Answered) -> Verdict:
     )
     if verdict.status == "unknown":
         return scaled
-    if verdict.status == "healthy" and answered.coverage < COVERAGE_AT_LEAST:
-        why = f"only {answered.coverage:.0%} of the ranks told Prometheus' rules of their steps"
-        return sentence(dataclasses.replace(scaled, status="unknown"), grid, why)
-    return sentence(scaled, grid, None)
+    silent = answered.expected - round(answered.told)
+    if silent <= 0 or verdict.culprits:
+        return sentence(scaled, grid, None)
+    why = (
+        f"of {silent} of {answered.expected} ranks Prometheus' rules do not know own time, or not"
+        " all along: they were not scraped, or nobody timed how long they wait"
+        " (docs/timed-waits.md)"
+    )
+    structure = tuple(one for one in verdict.structure if one["kind"] != UNIFORM)
+    return sentence(dataclasses.replace(scaled, status="unknown", structure=structure), grid, why)
 
 
 def _times(value: float | None, factor: float) -> float | None:

@@ -73,12 +73,16 @@ class Shift:
     inside: float
 
 
-def blocks(grid: Grid) -> Blocks:
+def blocks(grid: Grid, by: str = "own") -> Blocks:
     """The unmasked windows of a Grid in at most BLOCKS_AT_MOST groups of about equal steps.
 
     Each holds at least BLOCK_STEPS_AT_LEAST steps; a short last window joins the one before.
+
+    Args:
+        grid: The run's windows.
+        by: The time (of Grid.time) that some rank must have told in a window.
     """
-    usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time["own"]).any(axis=1))
+    usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time[by]).any(axis=1))
     if usable.size == 0:
         return Blocks((), 0.0)
     steps = (grid.to_step - grid.from_step)[usable]

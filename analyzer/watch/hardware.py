@@ -101,8 +101,10 @@ def xids(told_now: Mapping[Gpu, Event]) -> Iterator[Sighting]:
 
 
 def lost(answer: Answer, nodes: Mapping[Target, str], now: float) -> Iterator[Sighting]:
-    """Nodes whose driver counts fewer GPUs than stand on the bus."""
+    """Nodes whose driver counts fewer GPUs than stand on the bus; 0 of a node is none."""
     for labels, count in answer:
+        if not count > 0:
+            continue
         node = node_of(labels, nodes)
         words = f"{node} has lost {count:.0f} GPU{'s' if count > 1 else ''}"
         yield Sighting(

@@ -16,8 +16,11 @@ class Judged:
         now: Unix seconds.
         runs: Whose newest scrape is fresh, and those that are gone; the empty name for hardware
             without a run.
-        diagnosed: run -> unix seconds of its newest diagnosis; of now for one that is gone.
+        diagnosed: run -> unix seconds of its newest diagnosis that could tell who is slow; of now
+            for one that is gone.
         silent: Nodes whose collector does not answer.
+        dark: Nodes whose hardware is not told of, though it was before.
+        moving: Runs all of whose ranks make steps: nobody stops them.
         blind: Kinds of findings that nothing was told of.
     """
 
@@ -25,6 +28,8 @@ class Judged:
     runs: frozenset[str]
     diagnosed: Mapping[str, float]
     silent: frozenset[str] = frozenset()
+    dark: frozenset[str] = frozenset()
+    moving: frozenset[str] = frozenset()
     blind: frozenset[Kind] = frozenset()
 
     def tells_of(self, who: Who) -> bool:
@@ -39,5 +44,7 @@ class Judged:
         if not self.tells_of(who) or kind in self.blind:
             return NEVER
         if kind in (Kind.EVENT, Kind.HARDWARE):
+            return NEVER if who.node in self.dark else self.now
+        if kind is Kind.STOP and who.run in self.moving:
             return self.now
         return self.diagnosed.get(who.run, NEVER)

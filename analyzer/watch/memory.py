@@ -12,6 +12,7 @@ from analyzer.watch.finding import Finding, Kind, Tier, Who
 from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
 from analyzer.watch.progress import Progress
+from analyzer.watch.told import Before
 from collector.contract import bounded_json
 
 FORMAT = "lockstep watch memory 1"
@@ -32,6 +33,8 @@ class Memory:
         nodes: (job, instance) -> node, and unix seconds at which its collector answered last.
         pages: Run of a finding -> those that told of it last.
         events: The errors of GPUs, and whom they hit.
+        told: Node -> what is told of its GPUs -> when it was last.
+        since: Unix seconds since which it was looked without a pause; None = that is not known.
     """
 
     course: Course = field(default_factory=lambda: Course({}, {}))
@@ -42,6 +45,8 @@ class Memory:
     nodes: Mapping[Target, tuple[str, float]] = field(default_factory=dict)
     pages: Mapping[str, frozenset[Target]] = field(default_factory=dict)
     events: Mapping[Gpu, Event] = field(default_factory=dict)
+    told: Before = field(default_factory=dict)
+    since: float | None = None
 
 
 def to_json(memory: Memory) -> str:
@@ -64,6 +69,8 @@ def to_json(memory: Memory) -> str:
         "nodes": [[*target, *told] for target, told in memory.nodes.items()],
         "pages": {run: sorted(some) for run, some in memory.pages.items()},
         "events": [[*gpu, asdict(one)] for gpu, one in memory.events.items()],
+        "told": memory.told,
+        "since": memory.since,
     }
     return json.dumps(_plain(tree), allow_nan=False)
 
@@ -101,6 +108,11 @@ def from_json(text: str) -> Memory:
             events={
                 (str(node), str(gpu)): _event(one) for node, gpu, one in tree.get("events", ())
             },
+            told={
+                str(node): {str(word): float(when) for word, when in words.items()}
+                for node, words in tree.get("told", {}).items()
+            },
+            since=None if tree.get("since") is None else float(tree["since"]),
         )
     except MemoryFileError:
         raise

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.watch.assessment import Assessment
 from analyzer.watch.finding import Finding, Tier
 from analyzer.watch.inventory import Inventory
 from analyzer.watch.members import Members
@@ -25,9 +26,13 @@ class Known:
     """What the last cycle knew.
 
     Attributes:
-        own, clock: (R,) over the peers' median.
-        slowdown: run -> as its last verdict has it.
+        own, clock: (R,) over the peers' median; NaN = not known now.
+        slowdown: run -> as a fresh verdict that could tell has it.
         living: Runs of which a rank lives.
+        fresh: Runs of which a page that was just scraped tells.
+        ranks: run -> ranks whose own time is known.
+        assessments: run -> what is known of it.
+        looked: Nodes that answer, and of which nothing is missing that was told before.
         baselines: run -> steps per second that it is compared with, where they were given.
     """
 
@@ -38,6 +43,10 @@ class Known:
     slowdown: Mapping[str, float] = field(default_factory=dict)
     living: frozenset[str] = frozenset()
     baselines: Mapping[str, float] = field(default_factory=dict)
+    fresh: frozenset[str] = frozenset()
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    assessments: Mapping[str, Assessment] = field(default_factory=dict)
+    looked: frozenset[str] = frozenset()
 
 
 def of_runs(known: Known, progress: Mapping[str, Progress]) -> Iterator[Sample]:
@@ -46,6 +55,11 @@ def of_runs(known: Known, progress: Mapping[str, Progress]) -> Iterator[Sample]:
     for run in members.runs:
         if run in known.living:
             yield m.RUN_ACTIVE(1, run)
+        if (found := known.assessments.get(run)) is not None:
+            yield m.RUN_STATUS(1, run, found.status, found.reason)
+        if run not in known.fresh:
+            continue
+        yield m.RUN_KNOWN_RANKS(known.ranks.get(run, 0), run)
         if (slowdown := known.slowdown.get(run)) is not None:
             yield m.RUN_SLOWDOWN(slowdown, run)
         if (speed := known.speeds.get(run)) is not None:
@@ -54,7 +68,8 @@ def of_runs(known: Known, progress: Mapping[str, Progress]) -> Iterator[Sample]:
             continue
         if pace.step_seconds is not None:
             yield m.RUN_STEP_MEDIAN(pace.step_seconds, run)
-        if (ratio := pace.ratio(known.baselines.get(run))) is not None:
+        stands = speed is None or speed.step_seconds is None
+        if not stands and (ratio := pace.ratio(known.baselines.get(run))) is not None:
             yield m.RUN_BASELINE_RATIO(ratio, run)
     for run, columns in members.columns_of_run.items():
         own = known.own[columns]
@@ -82,7 +97,12 @@ def of_inventory(inventory: Inventory) -> Iterator[Sample]:
 
 
 def of_findings(findings: Sequence[Finding], nodes: Iterable[str]) -> Iterator[Sample]:
-    """The open findings, and what they mean for the nodes."""
+    """The open findings, and what they mean for the nodes.
+
+    Args:
+        findings: Open ones.
+        nodes: Of which everything was looked at: without a finding they are healthy.
+    """
     score = dict.fromkeys(nodes, 1.0)
     for finding in findings:
         yield m.FINDING_ACTIVE(1, *finding.labels.values())

@@ -8,13 +8,15 @@ from numpy.typing import NDArray
 
 from analyzer.fleet.arrays import Fleet
 from analyzer.fleet.metrics import WATCHED, Watched
+from analyzer.known import all_known
 from analyzer.load.prometheus.decoding import Series
 from analyzer.load.prometheus.labels import number
 from analyzer.watch.members import Members
 
 Floats = NDArray[np.float64]
 
-OWN, STEPS, CLOCK, TEMPERATURE, POWER = "own", "steps", "clock", "temperature", "power"
+OWN, STEPS, KNOWN = "own", "steps", "known steps"
+CLOCK, TEMPERATURE, POWER = "clock", "temperature", "power"
 TOLD_AS: Mapping[str, str] = {
     WATCHED[0].name: OWN, WATCHED[1].name: CLOCK, WATCHED[2].name: TEMPERATURE,
     WATCHED[3].name: POWER,
@@ -29,7 +31,7 @@ class Panel:
     Attributes:
         times: (T,) unix seconds of the checks, rising.
         members: Of the columns.
-        told: OWN and STEPS, counters, of the rank; CLOCK, TEMPERATURE and POWER, of its GPU:
+        told: OWN, STEPS and KNOWN, counters, of the rank; CLOCK, TEMPERATURE and POWER, of its GPU:
             (T, R), NaN = nothing was told.
     """
 
@@ -75,9 +77,10 @@ def fleet(panel: Panel, metrics: Sequence[Watched] = WATCHED) -> Fleet:
             values[:, row] = own[1:]
             continue
         rise, per = np.diff(own, axis=0), np.diff(panel.told[STEPS], axis=0)
+        known = all_known(np.diff(panel.told[KNOWN], axis=0), per)
         with np.errstate(divide="ignore", invalid="ignore"):
             # A counter that fell began anew: its rise is not known.
-            values[:, row] = np.where((rise >= 0) & (per > 0), rise / per, np.nan)
+            values[:, row] = np.where((rise >= 0) & (per > 0) & known, rise / per, np.nan)
     return Fleet(
         times=panel.times[1:],
         metrics=tuple(metrics),

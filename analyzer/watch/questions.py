@@ -1,6 +1,7 @@
 """What is asked of Prometheus in every cycle: answers of one number a rank, a GPU or a node."""
 
 from analyzer.anomalies.watched import HARD_XIDS
+from analyzer.known import own_per_step
 from collector.contract import metrics as m
 
 FROZEN_SECONDS = 3.0
@@ -14,6 +15,7 @@ LIVING = f"{OF_RANK} ({m.RANK_UP.name})"
 TOLD = f"max by (run) (timestamp({m.RANK_UP.name}))"
 STEPS = f"{OF_RANK} ({m.TRAIN_STEPS.name})"
 OWN = f"{OF_RANK} ({m.TRAIN_OWN.name})"
+KNOWN = f"{OF_RANK} ({m.TRAIN_KNOWN_STEPS.name})"
 OPEN = f"max by (run) ({m.TRAIN_OPEN_OP_AGE.name})"
 STOPPED = (
     f"topk by (run) ({MOST_STOPPED}, {OF_RANK} ({m.TRAIN_HEARTBEAT_AGE.name}) > {FROZEN_SECONDS}"
@@ -24,9 +26,16 @@ STOPPED = (
 PAGES = f"max by (job, instance, node) (timestamp({m.BUILD_INFO.name}))"
 LOST = (
     f"max by (job, instance, node) ({m.GPU_EXPECTED.name})"
-    f" - on (job, instance, node) max by (job, instance, node) ({m.GPU_PRESENT.name}) > 0"
+    f" - on (job, instance, node) max by (job, instance, node) ({m.GPU_PRESENT.name})"
 )
-XIDS = '{}{{xid=~"{}"}}'.format(m.GPU_XID_LAST.name, "|".join(map(str, sorted(HARD_XIDS))))
+"""Of each page that tells it: 0 says that somebody looked and none is missing."""
+_HARD = "|".join(map(str, sorted(HARD_XIDS)))
+XIDS = (
+    f'{m.GPU_XID_LAST.name}{{xid=~"{_HARD}"}}\nor\nmax by (job, instance, node)'
+    f' ({m.GPU_XID_ERRORS.name}{{xid=~"{_HARD}"}} or 0 * {m.GPU_XID_ERRORS.name}) > bool 0'
+)
+"""Each hard error; and for each page that tells of such errors, without `xid`, whether it counted
+any. So an empty answer, or a count without its errors, says that nobody looked."""
 LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
 PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 """4 = active (contract.metrics.IB_STATE)."""
@@ -35,6 +44,11 @@ PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 def rate(metric: m.Metric, seconds: float) -> str:
     """Rise per second of a rank's counter."""
     return f"{OF_RANK} (rate({metric.name}{span(seconds)}))"
+
+
+def own(seconds: float) -> str:
+    """Own seconds per step of each rank; absent where it is not known."""
+    return f"{OF_RANK} ({own_per_step(span(seconds)[1:-1])})"
 
 
 def gauge(metric: m.Metric, selector: str, seconds: float) -> str:

@@ -18,7 +18,7 @@ GIVE_WAY = (m.TRAIN_FLOPS, m.TRAIN_SAMPLES, m.TRAIN_LOSS)
 def collect(reading: RingReading) -> Iterator[Sample]:
     """At most MAX_SERIES_PER_RANK samples a rank, those of other collectors included.
 
-    A rank that is gone keeps `lockstep_rank_up 0`, its topology and its last sequences.
+    A rank that is gone keeps `lockstep_rank_up 0`, its topology, its state and its last sequences.
     """
     for rank in reading.ranks:
         who = rank.header.identity
@@ -35,6 +35,8 @@ def collect(reading: RingReading) -> Iterator[Sample]:
             gone = GIVE_WAY[: max(0, excess)]
             yield from (sample for sample in living if sample.metric not in gone)
             yield from _open_operation(rank.header.live, key, reading.monotonic_ns)
+        else:
+            yield m.RANK_LAST_STATE(1, *key, rank.header.state)
 
 
 def _living(

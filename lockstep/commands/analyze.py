@@ -81,7 +81,8 @@ def analyze(
 ) -> int:
     """Name the culprit rank, GPU and node of a run, with the evidence.
 
-    Exits 0 healthy, 1 warning, 2 a culprit was named, 3 unknown or too little data.
+    Exits 0 healthy, 1 a warning that names nobody (all ranks slower alike, or hardware that
+    deviates), 2 a culprit was named, 3 unknown or too little data.
 
     The run is an archive, a trace of its operations, or what a Prometheus recorded: its
     credentials come from LOCKSTEP_PROMETHEUS_TOKEN, or LOCKSTEP_PROMETHEUS_USER and

@@ -25,8 +25,8 @@ def cluster(
 ) -> int:
     """Name the leaf, rack, storage or node that slows several runs at once.
 
-    Exits 0 no two runs were slow together, 1 each has a culprit of its own, 2 a shared part was
-    named, 3 unknown.
+    Exits 0 no two runs were slow together, 2 a shared part was named or each has a culprit of its
+    own, 3 unknown.
 
     Example: lockstep cluster runs/a runs/b runs/c --topology topology.toml
     """
@@ -57,7 +57,7 @@ def cluster(
 
 EXIT = {
     "quiet": ExitCode.OK,
-    "separate": ExitCode.WARNING,
+    "separate": ExitCode.CULPRIT,
     "shared": ExitCode.CULPRIT,
     "unknown": ExitCode.UNKNOWN,
 }

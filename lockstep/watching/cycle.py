@@ -5,17 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analyzer.fleet.alarms import Alarm
 from analyzer.fleet.state import State
 from analyzer.fleet.watching import watch
 from analyzer.load.prometheus.connection import Connection
-from analyzer.watch import hardware, inventory, page
+from analyzer.watch import hardware, inventory, page, told
+from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.choice import Pages, pages
 from analyzer.watch.course import Course, advance
-from analyzer.watch.finding import Change, Finding
+from analyzer.watch.finding import Change, Finding, Kind
 from analyzer.watch.memory import Memory
-from analyzer.watch.panel import fleet
+from analyzer.watch.panel import CLOCK, fleet
 from analyzer.watch.progress import Progress, advanced
 from analyzer.watch.progress import remembered as lately
 from analyzer.watch.ratios import Speed, over_peers, speed
@@ -24,12 +26,21 @@ from analyzer.watch.streams import kept, rewound
 from lockstep.watching import sighted
 from lockstep.watching.baselines import kind_of
 from lockstep.watching.diagnoses import Diagnoses
+from lockstep.watching.diagnoses import Judged as Diagnosis
 from lockstep.watching.jobs import Plan
-from lockstep.watching.judging import fresh_runs, judged, remembered
+from lockstep.watching.judging import (
+    Gauges,
+    fresh_members,
+    fresh_runs,
+    judged,
+    oldest,
+    remembered,
+)
 from lockstep.watching.look import INVENTORY_EVERY, Look, look
 from lockstep.watching.settings import Settings
 
 LOG = logging.getLogger(__name__)
+Bools = NDArray[np.bool_]
 
 BACK_CHECKS = 60
 """Checks that a first look, or one after a pause, goes back: more than a stream needs to learn."""
@@ -67,6 +78,7 @@ class Cycles:
         self.diagnoses = Diagnoses(settings)
         self._settings = settings
         self.unanswered = 0
+        self._gauges = Gauges()
         self._count = 0
         self._told_unanswered: tuple[str, ...] = ()
         self._compared: frozenset[str] = frozenset()
@@ -91,9 +103,8 @@ class Cycles:
         self._lacking(seen)
         now, members = seen.now, seen.members
         alarms, state = self._tested(seen)
-        own = over_peers(
-            seen.own_rate / np.where(seen.step_rate > 0, seen.step_rate, np.nan), members
-        )
+        fresh = fresh_members(seen, settings.interval)
+        own = over_peers(np.where(fresh, seen.own, np.nan), members)
         speeds = speed(seen.step_rate, members)
         busy = {who.run for who, _ in self.memory.course.open}
         runs = self._runs(seen, speeds, busy)
@@ -102,8 +113,11 @@ class Cycles:
         reported = alarmed_ranks(alarms, members)
         self.diagnoses.work(connection, seen, own, runs, reported, watched)
         names = hardware.node_names(seen.pages, members, self.memory.nodes)
+        hardware_told = self._gauges.told_now(seen, settings.interval)
         self.memory = replace(
             self.memory,
+            told=told.remembered(self.memory.told, hardware_told, members, now),
+            since=self._since(now),
             runs=lately(runs, now),
             nodes=remembered(self.memory.nodes, names, seen, settings.interval),
             events=hardware.events(
@@ -115,7 +129,10 @@ class Cycles:
             *sighted.of_runs(seen, runs, self.diagnoses, reported, alarms, settings),
             *sighted.of_hardware(seen, self.memory.events, names),
         ]
-        knows = judged(seen, self.memory, self.diagnoses.last, settings.interval, settings.window)
+        missing = told.untold(self.memory.told, hardware_told, members)
+        knows = judged(
+            seen, self.memory, self.diagnoses.last, missing, settings.interval, settings.window
+        )
         course, change = advance(course, sightings, knows, settings.pace)
         unwritten = {**self.memory.unwritten, **{one.folder: 1 for one in change.opened}}
         closings = {one.folder: one.closed for one in change.closed if one.closed is not None}
@@ -131,20 +148,30 @@ class Cycles:
             unwritten={} if settings.out is None else unwritten,
             unclosed={} if settings.out is None else unclosed,
         )
+        assessments = {
+            run: assessed(self._facts(run, seen, fresh, missing))
+            for run, columns in members.columns_of_run.items()
+            if seen.living[columns].any()
+        }
         known_now = page.Known(
             members=members,
             own=own,
-            clock=over_peers(seen.clock, members),
+            clock=over_peers(np.where(fresh & hardware_told[CLOCK], seen.clock, np.nan), members),
             speeds=speeds,
             slowdown={
                 run: one.verdict.slowdown
-                for run, one in self.diagnoses.last.items()
-                if one.verdict.slowdown is not None
+                for run, one in self._fresh_verdicts(now).items()
+                if one.verdict.slowdown is not None and one.verdict.status != UNKNOWN
             },
-            living=frozenset(
-                run for run, columns in members.columns_of_run.items() if seen.living[columns].any()
-            ),
+            living=frozenset(assessments),
             baselines=self._baselines(seen),
+            fresh=fresh_runs(seen, settings.interval),
+            ranks={
+                run: int((np.isfinite(seen.own) & fresh)[columns].sum())
+                for run, columns in members.columns_of_run.items()
+            },
+            assessments=assessments,
+            looked=self._looked(seen, missing, assessments),
         )
         plans = {one.folder: self.plan(one, seen, own) for one in change.opened}
         return Outcome(change, seen, known_now, plans)
@@ -186,6 +213,49 @@ class Cycles:
                 " is: %s", len(seen.unanswered), "; ".join(sentences),
             )  # fmt: skip
         self._told_unanswered = sentences
+
+    def _since(self, now: float) -> float:
+        """Since when it was looked without a pause, and nothing of what was seen was lost."""
+        since, pause = self.memory.since, now - self.state.until
+        steady = 0 <= pause <= oldest(self._settings.interval)
+        return min(since, now) if since is not None and steady else now
+
+    def _fresh_verdicts(self, now: float) -> dict[str, Diagnosis]:
+        last, window = self.diagnoses.last, self._settings.window
+        return {run: one for run, one in last.items() if now - one.at <= window}
+
+    def _facts(self, run: str, seen: Look, fresh: Bools, missing: Bools) -> Facts:
+        """What is known of a living run."""
+        columns, course, now = seen.members.columns_of_run[run], self.memory.course, seen.now
+        verdict = self._fresh_verdicts(now).get(run)
+        nodes = set(seen.members.node[columns].tolist())
+        since = now if self.memory.since is None else self.memory.since
+        return Facts(
+            heard=bool(fresh[columns].all()),
+            world=max(len(columns), int(seen.members.world[columns].max())),
+            up=int(seen.living[columns].sum()),
+            stepping=int((seen.step_rate[columns] > 0).sum()),
+            known=int((np.isfinite(seen.own) & fresh)[columns].sum()),
+            untold=bool(missing[columns].any() or seen.blind),
+            verdict=None if verdict is None else verdict.verdict.status,
+            named=any(
+                one.kind is not Kind.HARDWARE
+                and (one.who.run == run or (not one.who.run and one.who.node in nodes))
+                for one in course.open.values()
+            ),
+            unsure=any(who.run == run for who, _ in course.waiting),
+            settled=now - since >= self._settings.pace.close,
+        )
+
+    def _looked(
+        self, seen: Look, missing: Bools, assessments: Mapping[str, Assessment]
+    ) -> frozenset[str]:
+        """Nodes that answer, where nothing is missing and no run is that nobody could judge."""
+        members = seen.members
+        open_runs = [run for run, one in assessments.items() if one.status == UNKNOWN]
+        dark = members.node[missing | np.isin(members.run, open_runs)]
+        here = (node for node, when in self.memory.nodes.values() if when == seen.now)
+        return frozenset(here) - frozenset(dark.tolist())
 
     def _runs(self, seen: Look, speeds: Mapping[str, Speed], busy: set[str]) -> dict[str, Progress]:
         """How each run goes; of one whose pages are old nothing new is known."""

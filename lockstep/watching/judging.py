@@ -2,9 +2,15 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.watch.assessment import UNKNOWN
 from analyzer.watch.hardware import Target
 from analyzer.watch.judged import Judged
 from analyzer.watch.memory import Memory
+from analyzer.watch.panel import CLOCK, POWER, TEMPERATURE
+from analyzer.watch.told import of_targets
 from lockstep.watching.diagnoses import Judged as Diagnosis
 from lockstep.watching.look import Look
 
@@ -17,12 +23,48 @@ KEEP_SECONDS = 86_400.0
 
 def fresh_runs(seen: Look, interval: float) -> frozenset[str]:
     """Runs of which a page that was just scraped tells."""
-    old = _old(interval)
+    old = oldest(interval)
     return frozenset(run for run, when in seen.told.items() if seen.now - when <= old)
 
 
+def fresh_members(seen: Look, interval: float) -> NDArray[np.bool_]:
+    """(R,) ranks whose page was just scraped, and tells of their run."""
+    answers = of_targets(_answering(seen, interval), seen.members)
+    return answers & np.isin(seen.members.run, sorted(fresh_runs(seen, interval)))
+
+
+class Gauges:
+    """When the gauges of each GPU were told last: not every check finds a new scrape."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, dict[str, float]] = {}
+
+    def told_now(self, seen: Look, interval: float) -> dict[str, NDArray[np.bool_]]:
+        """What is told of the GPU of each rank, (R,) each: as `watch.told` has it."""
+        members, since = seen.members, seen.now - oldest(interval)
+        lost = {(labels.get("job", ""), labels.get("instance", "")) for labels, _ in seen.lost}
+        found = {
+            "errors": of_targets(seen.error_pages, members),
+            "lost GPUs": of_targets(lost, members),
+        }
+        for word in (CLOCK, TEMPERATURE, POWER):
+            told, times = np.isfinite(seen.panel.told[word]), seen.panel.times[:, None]
+            newest = np.where(told, times, -np.inf).max(axis=0)
+            here = zip(members.uuid.tolist(), newest.tolist(), strict=True)
+            before = self._told.get(word, {})
+            known = {uuid: max(when, before.get(uuid, -np.inf)) for uuid, when in here}
+            self._told[word] = {uuid: when for uuid, when in known.items() if when >= since}
+            found[word] = np.isin(members.uuid, sorted(self._told[word]))
+        return found
+
+
 def judged(
-    seen: Look, memory: Memory, last: Mapping[str, Diagnosis], interval: float, window: float
+    seen: Look,
+    memory: Memory,
+    last: Mapping[str, Diagnosis],
+    missing: NDArray[np.bool_],
+    interval: float,
+    window: float,
 ) -> Judged:
     """What this cycle may close.
 
@@ -30,13 +72,24 @@ def judged(
         seen: What Prometheus told.
         memory: With the nodes and pages as `remembered` has them.
         last: The last diagnosis of each run.
+        missing: (R,) whether something of a rank's GPU is not told that was before.
         interval: Seconds between two cycles.
         window: Seconds for which a diagnosis is believed.
     """
     answering = _answering(seen, interval)
     nodes = {memory.nodes[one][0] for one in answering if one in memory.nodes}
     silent = {node for node, _ in memory.nodes.values()} - nodes
-    diagnosed = {run: one.at for run, one in last.items() if seen.now - one.at <= window}
+    diagnosed = {
+        run: one.at
+        for run, one in last.items()
+        if seen.now - one.at <= window and one.verdict.status != UNKNOWN
+    }
+    dark = seen.members.node[missing]
+    moving = {
+        run
+        for run, columns in seen.members.columns_of_run.items()
+        if (seen.step_rate[columns] > 0).all()
+    }
     runs = set(fresh_runs(seen, interval))
     for who, _ in (*memory.course.open, *memory.course.waiting):
         # A run is over when its nodes answer and do not tell of it, not when they are silent.
@@ -46,7 +99,7 @@ def judged(
             diagnosed[who.run] = seen.now
     return Judged(
         seen.now, frozenset(runs | {""}) if answering else frozenset(runs), diagnosed,
-        frozenset(silent), seen.blind,
+        frozenset(silent), frozenset(dark.tolist()), frozenset(moving), seen.blind,
     )  # fmt: skip
 
 
@@ -64,7 +117,7 @@ def remembered(
 
 
 def _answering(seen: Look, interval: float) -> frozenset[Target]:
-    old = _old(interval)
+    old = oldest(interval)
     return frozenset(
         (labels.get("job", ""), labels.get("instance", ""))
         for labels, when in seen.pages
@@ -72,5 +125,6 @@ def _answering(seen: Look, interval: float) -> frozenset[Target]:
     )
 
 
-def _old(interval: float) -> float:
+def oldest(interval: float) -> float:
+    """Seconds after which what was told is old."""
     return max(LEAST_FRESH_SECONDS, FRESH_CHECKS * interval)

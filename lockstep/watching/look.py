@@ -20,6 +20,7 @@ from analyzer.watch.hardware import EVENT_SECONDS
 from analyzer.watch.members import Members, members
 from analyzer.watch.panel import (
     CLOCK,
+    KNOWN,
     OWN,
     POWER,
     STEPS,
@@ -53,13 +54,15 @@ class Look:
         panel: The checks since the last look, its last one first.
         living: (R,) bool, whether the rank's process is there.
         told: run -> unix seconds of the newest scrape that tells of it.
-        own_rate, step_rate: (R,) own seconds and steps per second in the last minutes.
+        own: (R,) own seconds per step in the last minutes, NaN = not known.
+        step_rate: (R,) steps per second in the last minutes.
         clock: (R,) SM clock of the rank's GPU.
         open: run -> seconds since its oldest collective under way began.
         stopped: run -> ranks that are frozen, or stuck outside every collective.
         pages: Of each collector that was scraped: labels and unix seconds.
-        lost: Labels of targets, and how many GPUs the driver no longer counts.
+        lost: Labels of targets that tell it, and how many GPUs the driver no longer counts.
         xids: Labels and unix seconds of the hardware's errors, those of the last hour.
+        error_pages: Targets that would tell of such errors.
         links, ports: Labels and how many NVLinks are up, and whether the port is active; None =
             not asked this time.
         places: Where nodes stand; None = not asked this time.
@@ -72,7 +75,7 @@ class Look:
     panel: Panel
     living: NDArray[np.bool_]
     told: Mapping[str, float]
-    own_rate: Floats
+    own: Floats
     step_rate: Floats
     clock: Floats
     open: Mapping[str, float]
@@ -80,6 +83,7 @@ class Look:
     pages: Answer
     lost: Answer
     xids: Answer
+    error_pages: frozenset[tuple[str, str]]
     links: Answer | None
     ports: Answer | None
     places: Places | None
@@ -92,15 +96,15 @@ def look(
 ) -> Look:
     """Ask.
 
+    What hardware tells is asked last and in a time of its own: one answer that does not end, or is
+    too large, must not blind the watch to everything else.
+
     Args:
         connection: To the Prometheus.
         since: Unix seconds of the last check that was judged; -inf = none was.
         interval: Seconds between two checks.
         most: Checks to look back at most.
         inventory: Whether to count links and ports, and to ask where nodes stand.
-
-    What hardware tells is asked last and in a time of its own: one answer that does not end, or is
-    too large, must not blind the watch to everything else.
 
     Raises:
         SourceError: Prometheus does not answer, or not whole, what a cycle cannot do without.
@@ -133,15 +137,15 @@ def look(
         return if_told(lambda: of_gpus(over(query), times, who))
 
     seconds = max(LEAST_RATE_SECONDS, RATE_CHECKS * interval)
-    own, steps = (of_ranks(over(query), times, who) for query in (ask.OWN, ask.STEPS))
-    living, runs = by_rank(ask.LIVING) == 1, by_run(told(ask.TOLD))
-    own_rate, step_rate = (
-        by_rank(ask.rate(each, seconds)) for each in (m.TRAIN_OWN, m.TRAIN_STEPS)
+    own, steps, known = (
+        of_ranks(over(each), times, who) for each in (ask.OWN, ask.STEPS, ask.KNOWN)
     )
+    living, runs = by_rank(ask.LIVING) == 1, by_run(told(ask.TOLD))
+    own_now, step_rate = by_rank(ask.own(seconds)), by_rank(ask.rate(m.TRAIN_STEPS, seconds))
     waits, pages = by_run(told(ask.OPEN)), told(ask.PAGES)
     with connection.within(LESS_SECONDS):
         stopped = if_told(lambda: told(ask.STOPPED))
-        lost, xids = if_told(lambda: told(ask.LOST)), if_told(lambda: told(ask.XIDS))
+        lost, errors = if_told(lambda: told(ask.LOST)), if_told(lambda: told(ask.XIDS))
         gauges = {
             CLOCK: of_gpu(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)),
             TEMPERATURE: of_gpu(ask.gauge(m.GPU_TEMPERATURE, 'sensor="gpu",', interval)),
@@ -151,12 +155,13 @@ def look(
         ports = if_told(lambda: told(ask.PORTS)) if inventory else None
         where = if_told(lambda: places(connection, now)) if inventory else None
     blind = {
-        Kind.EVENT: lost is None or xids is None,
+        Kind.STOP: stopped is None,
+        Kind.EVENT: lost is None or errors is None,
         Kind.HARDWARE: any(gauge is None for gauge in gauges.values()),
     }
     unknown = np.full((len(times), len(who)), np.nan)
     panel = Panel(times, who, {
-        OWN: own, STEPS: steps,
+        OWN: own, STEPS: steps, KNOWN: known,
         **{name: unknown if gauge is None else gauge for name, gauge in gauges.items()},
     })  # fmt: skip
     return Look(
@@ -165,14 +170,19 @@ def look(
         panel=panel,
         living=living,
         told=runs,
-        own_rate=own_rate,
+        own=own_now,
         step_rate=step_rate,
         clock=_last(panel.told[CLOCK]),
         open=waits,
         stopped=ranks_by_run(stopped or []),
         pages=pages,
         lost=lost or [],
-        xids=[(labels, when) for labels, when in xids or [] if now - when < EVENT_SECONDS],
+        xids=[one for one in errors or [] if "xid" in one[0] and now - one[1] < EVENT_SECONDS],
+        error_pages=frozenset(
+            (labels.get("job", ""), labels.get("instance", ""))
+            for labels, value in errors or []
+            if "xid" in labels or value == 0
+        ),
         links=links,
         ports=ports,
         places=where,

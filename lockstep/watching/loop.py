@@ -11,7 +11,7 @@ from analyzer.load.prometheus import SourceError
 from analyzer.load.prometheus.connection import Connection
 from analyzer.run import Verdict
 from analyzer.watch import page
-from analyzer.watch.finding import Change, Finding, Tier
+from analyzer.watch.finding import Change, Finding, Kind, Tier
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
@@ -20,6 +20,7 @@ from lockstep.watching import memory_files
 from lockstep.watching.archivist import Archivist
 from lockstep.watching.cycle import Cycles, Outcome
 from lockstep.watching.jobs import Plan
+from lockstep.watching.judging import oldest
 from lockstep.watching.memory_of_process import resident_bytes
 from lockstep.watching.settings import Settings
 from lockstep.watching.trouble import bug
@@ -65,6 +66,7 @@ class Watch:
         self._trouble = ""
         self._failures = 0
         self._begun = 0
+        self._answered = float("-inf")
         self._failed_cycles = 0
         self._opened = 0
         self._state_failures = 0
@@ -128,6 +130,7 @@ class Watch:
             self._finished = monotonic()
             self._seconds = self._finished - begin
         self._failures = 0
+        self._answered = monotonic()
         self._say("")
         with self._lock:
             self._last = outcome
@@ -161,7 +164,11 @@ class Watch:
         """A line for each open finding, or for each run where none is open."""
         open_now = [f"{one.tier.value}: {one.sentence}" for one in self.findings()]
         lines = open_now or [f"{one.run}: {one.sentence}" for one in self.verdicts()]
-        return [shown(line) for line in lines] or ["no run is live"]
+        lines += [
+            f"{run}: Unknown: no diagnosis of it is at hand; the log says why"
+            for run in self._undiagnosed()
+        ]
+        return [shown(line) for line in lines] or ["no run is known to live"]
 
     def live(self, node: str | None) -> tuple[str, ...]:
         """Runs that live; those on a node, if one is given."""
@@ -206,10 +213,12 @@ class Watch:
         memory = self._cycles.memory
         found: list[Sample] = []
         if last is not None:
-            found += page.of_runs(last.known, memory.runs)
+            fresh = monotonic() - self._answered <= oldest(self._settings.interval)
+            # Fresh or absent: of runs and healthy nodes nothing is told that nobody looked at
+            # lately. Findings stay: they are over when somebody saw that.
+            found += page.of_runs(last.known, memory.runs) if fresh else ()
             found += page.of_inventory(memory.inventory)
-            nodes = (name for (name,) in memory.inventory.nodes)
-            found += page.of_findings(self.findings(), nodes)
+            found += page.of_findings(self.findings(), last.known.looked if fresh else ())
             newest = max((when for _, when in last.look.pages), default=float("nan"))
             found += (m.LAST_EVALUATION(last.look.now), m.DATA_AGE(last.look.now - newest))
         diagnoses = self._cycles.diagnoses
@@ -233,12 +242,26 @@ class Watch:
         return found
 
     def exit_code(self) -> int:
-        """Of one cycle, as of `analyze`; 69 where Prometheus did not answer."""
+        """Of one cycle, as of `analyze`; 69 where Prometheus did not answer.
+
+        A finding comes before what is not known of another run; where nothing was judged, nothing
+        is known.
+        """
         if self._last is None:
             return ExitCode.UNREACHABLE
-        if any(one.tier is Tier.PAGE for one in self.findings()):
+        found = self.findings()
+        if any(one.tier is Tier.PAGE or one.kind is not Kind.HARDWARE for one in found):
             return ExitCode.CULPRIT
-        return max((exit_code(one) for one in self.verdicts()), default=ExitCode.OK)
+        codes = [exit_code(one) for one in self.verdicts()]
+        codes += [ExitCode.WARNING] * bool(found) + [ExitCode.UNKNOWN] * bool(self._undiagnosed())
+        if ExitCode.CULPRIT in codes:
+            return ExitCode.CULPRIT
+        return max(codes, default=ExitCode.UNKNOWN)
+
+    def _undiagnosed(self) -> list[str]:
+        """Runs that live and have no verdict."""
+        last = self._cycles.diagnoses.last
+        return [run for run in self.live(None) if run not in last]
 
     def _tell(self, outcome: Outcome) -> None:
         """Remember first, then write and tell: who is killed in between tells again."""

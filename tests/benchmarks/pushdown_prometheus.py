@@ -101,13 +101,22 @@ def _page(ranks: int) -> Iterator[str]:
         def do_GET(self) -> None:
             steps = int(monotonic() - began)
             body = "".join(
-                f"{info} 1\n{up} 1\n{done} {steps}\n{mine} {steps * took:.6f}\n"
+                f"{info} 1\n{up} 1\n{done} {steps}\n{known} {steps}\n{mine} {steps * took:.6f}\n"
                 f"{inside} {steps * (1 - took):.6f}\n{count} {steps}\n"
                 f"{celsius} {60 + took:.3f}\n{clock} {1.98e9 - 1e6 * took:.0f}\n"
                 f"{power} {600 + 10 * took:.2f}\n"
-                for (info, up, done, mine, inside, count, celsius, clock, power), took in zip(
-                    names, own.tolist(), strict=True
-                )
+                for (
+                    info,
+                    up,
+                    done,
+                    known,
+                    mine,
+                    inside,
+                    count,
+                    celsius,
+                    clock,
+                    power,
+                ), took in zip(names, own.tolist(), strict=True)
             ).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")

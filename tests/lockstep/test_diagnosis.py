@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,25 @@ def test_a_healthy_verdict_exits_0(verdict: Callable[..., Verdict]) -> None:
     assert diagnosis.exit_code(verdict("healthy")) == ExitCode.OK
 
 
-def test_a_culprit_worth_a_note_only_exits_1(
-    verdict: Callable[..., Verdict], culprit: Callable[..., Any]
+@pytest.mark.parametrize("tiers", [("record",), ("page",), ("record", "page")])
+def test_a_culprit_of_either_tier_exits_2(
+    verdict: Callable[..., Verdict], culprit: Callable[..., Any], tiers: tuple[str, ...]
 ) -> None:
-    assert diagnosis.exit_code(verdict("degraded", culprit("record"))) == ExitCode.WARNING
+    named = verdict("degraded", *map(culprit, tiers))
+
+    assert diagnosis.exit_code(named) == ExitCode.CULPRIT
 
 
-def test_a_culprit_worth_a_page_exits_2(
-    verdict: Callable[..., Verdict], culprit: Callable[..., Any]
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [("healthy", ExitCode.WARNING), ("degraded", ExitCode.WARNING), ("unknown", ExitCode.UNKNOWN)],
+)
+def test_hardware_that_deviates_beside_a_healthy_run_exits_1(
+    verdict: Callable[..., Verdict], status: str, code: int
 ) -> None:
-    both = verdict("degraded", culprit("record"), culprit("page"))
+    beside = replace(verdict(status), anomalies=({"text": "hot"},))
 
-    assert diagnosis.exit_code(both) == ExitCode.CULPRIT
+    assert diagnosis.exit_code(beside) == code
 
 
 def test_a_hang_exits_2(verdict: Callable[..., Verdict]) -> None:

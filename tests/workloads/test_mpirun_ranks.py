@@ -104,7 +104,11 @@ def test_the_crashed_rank_is_named_by_waitpid_of_its_keeper(played: Played) -> N
         line(0, told(4), 75 << 8, last="rank 0: lost"), line(1, told(4), KILLED), "noise\n"
     )
 
-    assert Outcome(Ending.CRASH, (1,), "killed by SIGKILL") == ended(ranks)[0]
+    outcome, _ = ended(ranks)
+
+    assert (Ending.CRASH, (1,)) == (outcome.ending, outcome.ranks)
+    assert "killed by SIGKILL" == outcome.reason
+    assert [(0, 75), (1, -KILLED)] == [(one.rank, one.code) for one in outcome.exits]
     assert ranks.process.returncode is not None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic_ns
 
-from collector.contract.words import PHASES
+from collector.contract.words import PHASES, RankState
 from workloads.exec.choice import Choice
 from workloads.exec.patterns import Said
 from workloads.ring import RingWriter
@@ -60,6 +60,11 @@ class Follower:
         if self._writer is not None and alive and now - self._beaten >= HEARTBEAT_NS:
             self._writer.heartbeat()
             self._beaten = now
+
+    def close(self, code: int) -> None:
+        """Say how the program ended: with 0 or another code; what a signal ended says nothing."""
+        if self._writer is not None and not self._over and code >= 0:
+            self._writer.state(RankState.FAILED if code else RankState.FINISHED)
 
     def _lines(self) -> list[str]:
         """Whole lines since the last look; a progress bar ends its own with a carriage return."""

@@ -36,15 +36,32 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Exit:
+    """How a rank ended by itself.
+
+    Attributes:
+        code: Exit code; -N = by signal N.
+        seconds: After the first end of a rank of the run, as it was seen.
+    """
+
+    rank: int
+    code: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended.
 
-    `ranks` are those that crashed by themselves or hold the others up, `reason` says how.
+    `ranks` are those that crashed by themselves or hold the others up, `reason` says how. `exits`
+    are the ends of ranks that were seen before the launcher ended the rest, in that order; a run
+    that finished tells none.
     """
 
     ending: Ending
     ranks: tuple[int, ...] = ()
     reason: str = ""
+    exits: tuple[Exit, ...] = ()
 
     @property
     def rank(self) -> int | None:

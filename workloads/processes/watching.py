@@ -8,7 +8,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Protocol
 
-from workloads.launchers import PEER_LOST_CODE, Ending, Outcome, Progress
+from workloads.launchers import Ending, Exit, Outcome, Progress
+from workloads.processes.exits import Ended, Exits, first_to_fail
 from workloads.processes.told import Told
 from workloads.resume import about
 from workloads.spec import RunSpec
@@ -22,22 +23,8 @@ FROZEN_SECONDS = 3.0
 SHOWN_CHARACTERS = 300
 
 
-class Watched(Protocol):
-    """One rank, wherever it runs; `status` is how it ended, as waitpid gives it."""
-
-    @property
-    def rank(self) -> int:
-        """Its rank."""
-        ...
-
-    @property
-    def status(self) -> int | None:
-        """How it ended, as far as `reap` has seen it."""
-        ...
-
-    def reap(self) -> bool:
-        """Whether it has ended by now."""
-        ...
+class Watched(Ended, Protocol):
+    """One rank, wherever it runs."""
 
     def told(self) -> Told | None:
         """What its ring says; None before there is one."""
@@ -65,20 +52,18 @@ def watch(
     """
     step, moved, patience = -1, monotonic(), max(startup_seconds, spec.hang_timeout)
     resume = spec.training.resume
+    exits = Exits(ranks)
     resumed = 0 if resume is None else about(Path(resume)).step
     while True:
         why = lost()  # asked first: what was told before counts
-        ended = [one for one in ranks if one.reap()]
+        ended = exits.look()
         if first_to_fail(ended):
-            sleep(AFTERMATH_SECONDS)
-            failed = first_to_fail([one for one in ranks if one.reap()])
-            end()
-            return Outcome(Ending.CRASH, tuple(one.rank for one in failed), failed[0].how())
+            return crashed(ranks, exits, end)
         if len(ended) == len(ranks):
             return Outcome(Ending.FINISHED)
         if why is not None:
             end()
-            return Outcome(Ending.CRASH, (), why)
+            return Outcome(Ending.CRASH, (), why, ended)
         progress = progress_of(spec, ranks)
         if progress.step > step:
             if progress.step > resumed:
@@ -90,26 +75,38 @@ def watch(
         elif monotonic() - moved > patience:
             late = laggards(ranks)
             end()
-            return Outcome(Ending.HANG, late, f"no rank completed a step for {patience:g} s")
+            reason = f"no rank completed a step for {patience:g} s"
+            return Outcome(Ending.HANG, late, reason, ended)
         sleep(POLL_SECONDS)
+
+
+def crashed(ranks: Sequence[Watched], exits: Exits, end: Callable[[], None]) -> Outcome:
+    """Keeps what survives a while, so that scrapes see who is gone, and ends it."""
+    ended, until = exits.look(), monotonic() + AFTERMATH_SECONDS
+    while monotonic() < until:
+        sleep(POLL_SECONDS / 5)
+        ended = exits.look()
+    first = left_early(ranks, ended) or first_to_fail(ended)
+    end()
+    how = next(one.how() for one in ranks if one.rank in first)
+    return Outcome(Ending.CRASH, first, how, ended)
+
+
+def left_early(ranks: Sequence[Watched], exits: Sequence[Exit]) -> tuple[int, ...]:
+    """Ranks that ended as if all were done, before a collective in which another one failed."""
+    arrived = {one.rank: told.arrived for one in ranks if (told := one.told())}
+    failed = next((one for one in exits if one.code), None)
+    if failed is None:
+        return ()
+    before = [one.rank for one in exits[: exits.index(failed)] if one.code == 0]
+    behind = [rank for rank in before if arrived.get(rank, 0) < arrived.get(failed.rank, 0)]
+    return tuple(behind) if failed.code > 0 and all(rank in arrived for rank in behind) else ()
 
 
 def _evaluates(one: Watched, patience: float) -> bool:
     """Whether a rank gets on with an evaluation, which may take longer than many steps."""
     told = one.told()
     return told is not None and told.evaluates and told.progress_age < patience
-
-
-def first_to_fail(ended: Sequence[Watched]) -> list[Watched]:
-    """The ranks that died by themselves.
-
-    One that a signal killed goes before the others, and those that only missed it come last.
-    """
-    failed = [one for one in ended if one.status]
-    codes = {one.rank: os.waitstatus_to_exitcode(one.status or 0) for one in failed}
-    by_signal = [one for one in failed if codes[one.rank] < 0]
-    first = [one for one in failed if codes[one.rank] != PEER_LOST_CODE]
-    return by_signal or first or failed
 
 
 def progress_of(spec: RunSpec, ranks: Sequence[Watched]) -> Progress:

@@ -16,6 +16,12 @@ from analyzer.load.prometheus.ranges import MOST_SAMPLES, fetch
 from analyzer.load.topology import rank_infos
 from analyzer.load.windows import from_samples
 from analyzer.run import Run
+from collector.contract.metrics import RANK_UP
+
+VANISHED_KEY = "vanished"
+"""In `Run.meta`: the series ended while ranks were there, so nobody says how the run ended."""
+VANISHED_SECONDS = 300.0
+"""As long as Prometheus itself holds on to the last sample of a series (its look-back)."""
 
 __all__ = [
     "PASSWORD",
@@ -61,7 +67,18 @@ def load(
         found = find(connection, run, since, until)
         whole = read(connection, run, found.targets, found.start, found.end)
         where = places(connection, found.end, node_labels)
-    return dataclasses.replace(whole, meta={**whole.meta, META_KEY: where}) if where else whole
+    meta = {**whole.meta, **({META_KEY: where} if where else {})}
+    if _vanished(whole, found.until):
+        meta |= {VANISHED_KEY: True}
+    return dataclasses.replace(whole, meta=meta)
+
+
+def _vanished(run: Run, until: float) -> bool:
+    """Whether the run's series ended long before the moment asked for, and no rank had gone."""
+    up = run.samples[run.samples["metric"] == RANK_UP.name].sort_values("time")
+    if up.empty or until - float(up["time"].iloc[-1]) < VANISHED_SECONDS:
+        return False
+    return bool((up.groupby("rank")["value"].last() > 0).any())
 
 
 def read(

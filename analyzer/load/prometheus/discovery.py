@@ -27,11 +27,13 @@ class Found:
     Attributes:
         start, end: Unix seconds around all its samples.
         targets: job -> instances that showed ranks of it.
+        until: Unix seconds up to which it was looked for.
     """
 
     start: float
     end: float
     targets: Mapping[str, tuple[str, ...]]
+    until: float
 
 
 def find(
@@ -65,7 +67,7 @@ def find(
     if not targets:
         raise RequestError(_absent(connection, name, run, start, end, now))
     first, last = _extent(connection, name, run, start, end)
-    return Found(first, last, targets)
+    return Found(first, last, targets, min(end, now))
 
 
 def _selector(name: str, run: str) -> str:

@@ -11,13 +11,25 @@ _RUN = ("run",)
 RUN_ACTIVE = Metric(
     "lockstep_run_active", _G, _RUN, "1 while a rank of the run lives; absent once none is told of."
 )
+RUN_STATUS = Metric(
+    "lockstep_run_status", _G, (*_RUN, "status", "reason"),
+    "1 for what is known of a living run: status = healthy, degraded or unknown. Healthy needs a"
+    " fresh diagnosis, own times of all ranks, and everything else that was told before; reason ="
+    " what is missing where it is unknown, else empty. Absent = nobody looked.",
+)  # fmt: skip
 RUN_SLOWDOWN = Metric(
     "lockstep_run_slowdown_ratio", _G, _RUN,
-    "Step time over what it would be without its culprits, by the last diagnosis of the run.",
+    "Step time over what it would be without its culprits, by a fresh diagnosis of the run; absent"
+    " where that could not tell.",
 )  # fmt: skip
 RUN_COVERAGE = Metric(
     "lockstep_run_coverage_ratio", _G, _RUN,
     "Share of the run's ranks that told how long their steps took in the last minutes, 0 to 1.",
+)  # fmt: skip
+RUN_KNOWN_RANKS = Metric(
+    "lockstep_run_known_ranks", _G, _RUN,
+    "Ranks of the run whose own time is known in the last minutes: all their collectives were"
+    " timed, and their page answers now.",
 )  # fmt: skip
 RUN_STEP_MEDIAN = Metric(
     "lockstep_run_step_duration_median_seconds", _G, _RUN,
@@ -27,7 +39,7 @@ RUN_STEP_MEDIAN = Metric(
 RUN_BASELINE_RATIO = Metric(
     "lockstep_run_throughput_baseline_ratio", _G, _RUN,
     "Steps per second over the baseline's: the archive of the same workload and world size given"
-    " with --baseline, else the run's own best hour without a finding.",
+    " with --baseline, else the run's own best hour without a finding; absent while it stands.",
 )  # fmt: skip
 RANK_STRAGGLER = Metric(
     "lockstep_rank_straggler_ratio", _G, ("run", "rank"),
@@ -62,7 +74,7 @@ NODE_SCRAPED = Metric(
 NODE_HEALTH = Metric(
     "lockstep_node_health_score", _G, ("node",),
     "0 to 1, 1 = healthy: the product of 1 - confidence of the node's open findings, a finding of"
-    " tier record counting half.",
+    " tier record counting half. Absent where none is open and not everything was looked at.",
 )  # fmt: skip
 FINDING_ACTIVE = Metric(
     "lockstep_finding_active", _G, ("run", "node", "rank", "gpu", "link", "cause", "tier"),

@@ -16,6 +16,11 @@ RANK_UP = Metric(
     "1 if the rank's process lives, or, where it is not visible, its heartbeat is younger than 3 s;"
     " a gone rank keeps 0 for 600 s.",
 )  # fmt: skip
+RANK_LAST_STATE = Metric(
+    "lockstep_rank_last_state", _G, (*_RANK, "state"),
+    "1 for what a gone rank said of itself last: starting, running, finished, peer_lost or failed;"
+    " one that was running ended without a clean close, as by a signal.",
+)  # fmt: skip
 TRAIN_STEPS = Metric(
     "lockstep_train_steps_total", _C, _RANK,
     "Steps completed = number of the next step (a resumed run starts at the resumed step).",

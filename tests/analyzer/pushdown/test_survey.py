@@ -131,7 +131,9 @@ def test_a_rack_that_stopped_in_a_large_run_is_suspected_and_more_than_were_aske
 
 
 def test_a_span_without_records_says_what_the_rules_need():
-    with pytest.raises(RequestError, match="recorded no steps of run 'r' then; they need two"):
+    with pytest.raises(
+        RequestError, match="know own time of no rank of run 'r' then; they need two"
+    ):
         survey_span(Answers(**{"sum by (run)": []}), "r", 0.0, 1000.0)
 
 

@@ -22,11 +22,16 @@ def test_all_ranks_lose_what_those_that_were_read_lose(synthetic, fault):
     assert few.sentence != whole.sentence
 
 
-@pytest.mark.parametrize(("told", "expected"), [(400.0, "healthy"), (190.0, "unknown")])
-def test_a_run_of_which_most_is_silent_is_not_healthy(synthetic, told, expected):
-    diagnosis = diagnose(synthetic().run())
+@pytest.mark.parametrize(("told", "silent"), [(400.0, 0), (399.0, 1), (190.0, 210)])
+@pytest.mark.parametrize(("uniform", "expected"), [(None, "healthy"), ((100, 1.4), "degraded")])
+def test_a_run_with_a_rank_that_is_not_known_clears_nobody(
+    synthetic, told, silent, uniform, expected
+):
+    diagnosis = diagnose(synthetic(uniform=uniform).run())
 
-    assert "healthy" == diagnosis.verdict.status
+    assert expected == diagnosis.verdict.status
     verdict = of_whole_run(diagnosis, Answered(told, 400))
-    assert expected == verdict.status
-    assert ("48% of the ranks told" in verdict.sentence) == (expected == "unknown")
+    assert (expected if not silent else "unknown") == verdict.status
+    assert (f"of {silent} of 400 ranks" in verdict.sentence) == bool(silent)
+    assert ("to blame" in verdict.sentence) == (uniform is not None and not silent)
+    assert bool(verdict.structure) == (uniform is not None and not silent)

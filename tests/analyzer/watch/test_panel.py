@@ -7,6 +7,7 @@ from analyzer.load.prometheus.decoding import Series
 from analyzer.watch.members import members
 from analyzer.watch.panel import (
     CLOCK,
+    KNOWN,
     OWN,
     POWER,
     STEPS,
@@ -25,10 +26,26 @@ def series(values, **labels):
     return Series(labels, np.round(TIMES * 1000).astype(np.int64), np.array(values, dtype=float))
 
 
-def panel(who, own, steps):
+def panel(who, own, steps, known=None):
     nothing = np.full((len(TIMES), len(who)), np.nan)
-    told = {OWN: own, STEPS: steps, CLOCK: nothing, TEMPERATURE: nothing, POWER: nothing}
+    known = steps if known is None else known
+    told = {OWN: own, STEPS: steps, KNOWN: known, CLOCK: nothing, TEMPERATURE: nothing,
+            POWER: nothing}  # fmt: skip
     return Panel(TIMES, who, told)
+
+
+def test_own_time_is_not_known_where_a_step_had_a_collective_that_nobody_timed(ranks):
+    who = ranks(1, 1)
+    own, steps, known = (
+        of_ranks([series(values, run="gpt-1", rank="0")], TIMES, who)
+        for values in ([1, 2, 2.5, 3.5], [10, 12, 14, 16], [10, 12, 13, 15])
+    )
+
+    found = fleet(panel(who, own, steps, known)).values[:, 0, 0]
+
+    assert [False, True, False] == np.isnan(found).tolist()
+    nobody_counts = fleet(panel(who, own, steps, np.full_like(known, np.nan)))
+    assert np.isnan(nobody_counts.values).all()
 
 
 def test_own_time_is_that_of_a_step_between_two_checks(ranks):

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -40,6 +41,11 @@ class FakePrometheus:
         warning: Is added to every answer.
         leaf: Leaf switches by node, as kube-state-metrics tells of them.
         xids: Labels and unix seconds.
+        untimed: (ranks, from when) with collectives that nobody times, or None.
+        no_metrics: Metrics that are on no page.
+        no_series_of: Ranks of which the pages tell nothing.
+        no_answers: Queries whose answer is empty.
+        bare: Whether there is nothing of GPUs on the pages.
     """
 
     def __init__(self) -> None:
@@ -56,6 +62,11 @@ class FakePrometheus:
         self.warning = ""
         self.leaf: dict[str, str] = {}
         self.xids: list[tuple[dict[str, str], float]] = []
+        self.untimed: tuple[set[int], float] | None = None
+        self.no_metrics: set[str] = set()
+        self.no_series_of: set[int] = set()
+        self.no_answers: set[str] = set()
+        self.bare = False
         self._noise = np.cumsum(0.01 * np.random.default_rng(5).standard_normal((4, 4000)), axis=1)
 
     def answer(self, path: str, words: dict[str, str]) -> tuple[int, bytes]:
@@ -110,6 +121,38 @@ class FakePrometheus:
             own += OWN * (self.slow[1] - 1) * (steps - self.steps(self.slow[2]))
         return own
 
+    def known(self, time: float, rank: int) -> float:
+        """Steps of which own time is known; what is not timed is not summed, either."""
+        steps = self.steps(time)
+        if self.untimed is None or rank not in self.untimed[0]:
+            return steps
+        return min(steps, self.steps(self.untimed[1]))
+
+    def summed(self, time: float, rank: int) -> float:
+        timed = time if self.known(time, rank) == self.steps(time) else self.untimed[1]
+        return self.own(timed, rank)
+
+    def per_step(self, time: float, rank: int) -> float | None:
+        """As known.own_per_step over 300 s."""
+        before = time - 285.0
+        steps = self.steps(time) - self.steps(before)
+        if steps <= 0 or self.known(time, rank) - self.known(before, rank) < steps:
+            return None
+        return (self.own(time, rank) - self.own(before, rank)) / steps
+
+    def _away(self, query: str) -> bool:
+        """Whether an answer lacks what it is made of."""
+        return query in self.no_answers or any(
+            re.search(rf"\b{name}\b", query) for name in self.no_metrics
+        )
+
+    def _ranks(self) -> list[int]:
+        return [rank for rank in range(4) if rank not in self.no_series_of]
+
+    def _gauge(self, metric: m.Metric, time: float, rank: int) -> float:
+        usual = {m.GPU_CLOCK: 1.9e9, m.GPU_TEMPERATURE: 60.0, m.GPU_POWER: 300.0}[metric]
+        return usual * (1.0 + 0.01 * np.sin(time / 40.0 + 2.0 * rank))
+
     def _paused(self, time: float) -> list[float]:
         """Since when, if it is now."""
         return [begin for begin, end in self.pauses if begin <= time < end]
@@ -134,13 +177,19 @@ class FakePrometheus:
         return time - self.scraped(time) < 300.0
 
     def _instant(self, query: str, time: float) -> list[tuple[dict[str, str], float]]:
-        at, every = self.scraped(time), range(4)
+        at, every = self.scraped(time), self._ranks()
         if not self._fresh(time):
             return []
-        rate = {ask.rate(m.TRAIN_OWN, 300.0): self.own, ask.rate(m.TRAIN_STEPS, 300.0): self._steps}
-        if query in rate:
+        if query == ask.XIDS:
+            return self._errors()
+        if self._away(query):
+            return []
+        if query == ask.own(300.0):
+            living = [(r, self.per_step(at, r)) for r in every if not self.dead(at, r)]
+            return [(self._who(r), own) for r, own in living if own is not None]
+        if query == ask.rate(m.TRAIN_STEPS, 300.0):
             return [
-                (self._who(r), (rate[query](at, r) - rate[query](at - 285.0, r)) / 285.0)
+                (self._who(r), (self.steps(at) - self.steps(at - 285.0)) / 285.0)
                 for r in every
                 if not self.dead(at, r)
             ]
@@ -150,13 +199,28 @@ class FakePrometheus:
             ask.INFOS: lambda: [({"__name__": "x", **self._info(r)}, 1.0) for r in every],
             ask.LIVING: lambda: [(self._who(r), float(not self.dead(at, r))) for r in every],
             ask.TOLD: lambda: [({"run": self.run}, at)],
-            ask.PAGES: lambda: [(self._target(r), at) for r in every if not self._silent(r)],
+            ask.PAGES: lambda: [(self._target(r), at) for r in range(4) if not self._silent(r)],
             ask.OPEN: lambda: open_now,
-            ask.XIDS: lambda: self.xids,
+            ask.LOST: lambda: [] if self.bare else [(self._target(r), 0.0) for r in every],
         }
         if METRIC in query:
             return [({"node": node, LEAF: leaf}, 1.0) for node, leaf in self.leaf.items()]
         return answers.get(query, list)()
+
+    def _errors(self) -> list[tuple[dict[str, str], float]]:
+        """As XIDS: single errors, and whether each page counted some."""
+        if self.bare or ask.XIDS in self.no_answers:
+            return []
+        every = self._ranks()
+        pages = [self._target(rank) for rank in every]
+        hit = [labels["instance"] for labels, _ in self.xids]
+        counts = [(page, float(page["instance"] in hit)) for page in pages]
+        here = [page["instance"] for page in pages]
+        told = [one for one in self.xids if one[0]["instance"] in here]
+        return [
+            *([] if m.GPU_XID_LAST.name in self.no_metrics else told),
+            *([] if m.GPU_XID_ERRORS.name in self.no_metrics else counts),
+        ]
 
     def _steps(self, time: float, rank: int) -> float:
         return self.steps(time)
@@ -165,11 +229,18 @@ class FakePrometheus:
         start, end, step = (float(words[name]) for name in ("start", "end", "step"))
         times = start + step * np.arange(int((end - start) / step + 1e-6) + 1)
         times = times[[self._fresh(time) for time in times]]
-        of = {ask.OWN: self.own, ask.STEPS: self._steps}.get(query)
-        if of is None or not len(times):
+        if self._away(query) or not len(times):
+            return []
+        of = {ask.OWN: self.summed, ask.STEPS: self._steps, ask.KNOWN: self.known}.get(query)
+        names = self._who
+        for metric in (m.GPU_CLOCK, m.GPU_TEMPERATURE, m.GPU_POWER):
+            if f"({metric.name}{{" in query and not self.bare:
+                of = partial(self._gauge, metric)
+                names = lambda rank: {"uuid": f"GPU-{rank}"}  # noqa: E731
+        if of is None:
             return []
         return [
-            (self._who(r), times, [of(self.scraped(time), r) for time in times]) for r in range(4)
+            (names(r), times, [of(self.scraped(time), r) for time in times]) for r in self._ranks()
         ]
 
     def _raw(self, instances: str, start: float, end: float):
@@ -180,6 +251,8 @@ class FakePrometheus:
             if not re.fullmatch(instances.replace("\\\\", "\\"), self._target(rank)["instance"]):
                 continue
             for name, labels, value in self._page(rank):
+                if name in self.no_metrics or (rank in self.no_series_of and "rank" in labels):
+                    continue
                 kept = [(t, v) for t in times if (v := value(t)) is not None]
                 if kept:
                     own = {"__name__": name, **self._target(rank), **labels}
@@ -196,7 +269,8 @@ class FakePrometheus:
         yield m.RANK_INFO.name, self._info(rank), lambda t: 1.0
         yield m.RANK_UP.name, who, lambda t: float(not self.dead(t, rank))
         yield m.TRAIN_STEPS.name, who, living(self.steps)
-        yield m.TRAIN_OWN.name, who, living(lambda t: self.own(t, rank))
+        yield m.TRAIN_KNOWN_STEPS.name, who, living(lambda t: self.known(t, rank))
+        yield m.TRAIN_OWN.name, who, living(lambda t: self.summed(t, rank))
         yield m.TRAIN_CPU.name, who, living(lambda t: self.own(t, rank))
         for phase in ("data", "backward", "optimizer", "checkpoint", "eval", "other"):
             yield m.TRAIN_PHASE.name, {**who, "phase": phase}, living(lambda t: 0.0)

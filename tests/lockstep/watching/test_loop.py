@@ -289,7 +289,7 @@ def test_the_page_has_the_rows_of_the_contract_and_no_others(watching, cycles, x
 
     names = {sample.metric.name for sample in watch.samples()}
 
-    hardware = {"gpu_sm_clock_peer_ratio", "gpu_nvlink_expected", "ib_port_expected"}
+    hardware = {"gpu_nvlink_expected", "ib_port_expected"}
     not_here = {f"lockstep_{name}" for name in (*hardware, "run_throughput_baseline_ratio")}
     rows = {one.name for one in vars(analyzer).values() if isinstance(one, Metric)}
     assert rows - not_here == names

@@ -3,22 +3,16 @@
 import math
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic, sleep
 
 from collector.contract import ring
-from workloads.launchers import Ending, Outcome, Progress
+from workloads.launchers import Ending, Exit, Outcome, Progress
+from workloads.processes.exits import Exits, first_to_fail
 from workloads.processes.rank_process import RankProcess
 from workloads.processes.told import Told
-from workloads.processes.watching import (
-    AFTERMATH_SECONDS,
-    POLL_SECONDS,
-    Watched,
-    first_to_fail,
-    laggards,
-    last_line,
-)
+from workloads.processes.watching import POLL_SECONDS, crashed, laggards, last_line
 from workloads.sdk.holder import Holder, holder
 from workloads.spec import RunSpec
 
@@ -105,11 +99,11 @@ class Programs:
                 return
 
     def _watched(self, on_progress: Callable[[Progress], None]) -> Outcome:
-        pulse, look = _Pulse(self._spec.hang_timeout), 0.0
+        pulse, look, exits = _Pulse(self._spec.hang_timeout), 0.0, Exits(self._ranks)
         while True:
-            ended = [rank for rank in self._ranks if rank.reap()]
-            if failed := first_to_fail(ended):
-                return self._crash(failed)
+            ended = exits.look()
+            if first_to_fail(ended):
+                return crashed(self._ranks, exits, self.end)
             if len(ended) == len(self._ranks):
                 return Outcome(Ending.FINISHED)
             if monotonic() < look:
@@ -120,15 +114,9 @@ class Programs:
             if pulse.moved([one.steps for one in told]):
                 on_progress(_progress(told))
             elif pulse.stopped():
-                return self._hang(pulse)
+                return self._hang(pulse, ended)
 
-    def _crash(self, failed: Sequence[Watched]) -> Outcome:
-        """Those seen to end first: what follows them has the same exit code in most programs."""
-        sleep(AFTERMATH_SECONDS)
-        self.end()
-        return Outcome(Ending.CRASH, tuple(one.rank for one in failed), failed[0].how())
-
-    def _hang(self, pulse: "_Pulse") -> Outcome:
+    def _hang(self, pulse: "_Pulse", ended: tuple[Exit, ...]) -> Outcome:
         missing = self._explain()
         late: tuple[int, ...] = ()
         if missing is not None:
@@ -142,7 +130,7 @@ class Programs:
         # An exception does not end every program: gloo's threads can hold one that raised.
         wrote = {one.rank: last_line(one.log) for one in self._ranks if one.rank in late}
         parts += [f"rank {rank} last wrote: {line}" for rank, line in wrote.items() if line]
-        return Outcome(Ending.HANG, late, "; ".join(parts))
+        return Outcome(Ending.HANG, late, "; ".join(parts), ended)
 
 
 class _Pulse:

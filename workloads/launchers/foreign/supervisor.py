@@ -78,7 +78,10 @@ class _Supervisor:
             sleep(LOOK_SECONDS)
             status = _reaped(pid)
             follower.look(alive=_runs(pid))
-        return signal.SIGTERM if status is None else status
+        if status is None:
+            return signal.SIGTERM
+        follower.close(os.waitstatus_to_exitcode(status))
+        return status
 
     def _note(self, number: int, frame: object) -> None:
         # At once, so that all ranks end together: one that is gone early looks like the culprit.

@@ -1,0 +1,129 @@
+"""How a run ended: what its launcher saw, and what ranks that are gone said of themselves last."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import Grid
+from analyzer.slowness.stopped import alive_until, dead
+from collector.contract import metrics
+from collector.contract.words import RankState
+
+NORMAL_ENDS = ("finished", "interrupted")
+NOTICED = (RankState.PEER_LOST, RankState.FAILED)
+"""What ranks say that met an error, their own or that another one was gone."""
+SILENT = (RankState.STARTING, RankState.RUNNING)
+"""What a rank leaves that a signal ended: it could say nothing more."""
+OWN_SIGNALS = (signal.SIGABRT, signal.SIGPIPE)
+"""A program that fails because of another one ends itself by these."""
+NAMED_AT_MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the launcher says a run ended.
+
+    Attributes:
+        word: finished, interrupted, crash, hang; None while it goes on or where nobody knows.
+        reason: In the launcher's words; empty = none.
+        first: (R,) whose end was the first failure, or who holds the others up.
+        struck: Whether signals from outside, or faults of their own, ended `first`.
+        codes: rank -> exit code, -N = by signal N, of those that ended by themselves.
+    """
+
+    word: str | None
+    reason: str
+    first: NDArray[np.bool_]
+    struck: bool
+    codes: Mapping[int, int]
+
+    @property
+    def normal(self) -> bool:
+        """Whether it ended as it should, or by its user."""
+        return self.word in NORMAL_ENDS
+
+
+def ended(grid: Grid) -> Ended:
+    """By run.json; a run from elsewhere has none."""
+    told = grid.meta.get("outcome", grid.meta.get("ending"))
+    tree = told if isinstance(told, Mapping) else {"ending": told}
+    named = set(tree.get("ranks") or ())
+    codes = {int(one["rank"]): int(one["code"]) for one in tree.get("exits") or ()}
+    struck = bool(named) and all(_from_outside(codes.get(rank, 0)) for rank in named)
+    return Ended(
+        None if tree.get("ending") is None else str(tree["ending"]),
+        str(tree.get("reason") or ""),
+        np.array([info.rank in named for info in grid.ranks], dtype=bool),
+        struck,
+        codes,
+    )
+
+
+def last_said(grid: Grid, states: tuple[RankState, ...]) -> NDArray[np.bool_]:
+    """(R,) gone, and what it said of itself last is one of these; false where it is not known."""
+    newest = np.full(len(grid.ranks), -np.inf)
+    found = np.zeros(len(grid.ranks), dtype=bool)
+    for key, value in grid.last.items():
+        if key.startswith(f"{metrics.RANK_LAST_STATE.name}{{"):
+            when = np.where(np.isfinite(value), grid.last_time[key], -np.inf)
+            one_of = any(f'state="{state}"' in key for state in states)
+            found = np.where(when > newest, one_of, found)
+            newest = np.maximum(newest, when)
+    return np.asarray(found & dead(grid), dtype=bool)
+
+
+def died_silently(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) gone without a word while another one met an error, as by a kill; nobody else was ended.
+
+    What a launcher ends after a crash says nothing either, so who was seen alive after another
+    one was gone is none of them.
+    """
+    silent, noticed = last_said(grid, SILENT), last_said(grid, NOTICED)
+    if not silent.any() or not noticed.any() or grid.down_since is None:
+        return np.zeros(len(grid.ranks), dtype=bool)
+    earliest = float(np.nanmin(grid.down_since[silent]))
+    later: NDArray[np.bool_] = alive_until(grid) >= earliest
+    return silent & ~later
+
+
+def unclean(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) gone without having said that it had finished."""
+    return dead(grid) & ~last_said(grid, (RankState.FINISHED,))
+
+
+def unexplained(grid: Grid) -> str | None:
+    """Why a run of which nobody is named cannot be called healthy by its end; None = it can."""
+    how = ended(grid)
+    if how.normal:
+        return None
+    if how.word is not None:
+        because = f" ({how.reason})" if how.reason else ""
+        verb = {"crash": "crashed", "hang": "was ended because it hung"}.get(how.word, how.word)
+        return f"the run {verb}{because}, and it cannot be told which rank began it"
+    lost = [str(grid.ranks[column].rank) for column in np.flatnonzero(unclean(grid))]
+    if lost:
+        more = f" and {len(lost) - NAMED_AT_MOST} more" if len(lost) > NAMED_AT_MOST else ""
+        who = f"rank{'s' * (len(lost) > 1)} {', '.join(lost[:NAMED_AT_MOST])}{more}"
+        verb = "are" if len(lost) > 1 else "is"
+        return f"{who} {verb} gone without a clean end, and it cannot be told which began it"
+    if grid.meta.get("vanished"):
+        return "its series ended while its ranks were there, and nobody says how it ended"
+    return None
+
+
+def how_it_went(how: Ended, rank: int) -> str:
+    """How a rank ended by itself, in words; empty where the launcher did not see it."""
+    code = how.codes.get(rank)
+    if code is None:
+        return ""
+    if code < 0:
+        names = {int(each): each.name for each in signal.Signals}
+        return f"it was ended by {names.get(-code, f'signal {-code}')}"
+    return f"it exited with code {code}"
+
+
+def _from_outside(code: int) -> bool:
+    return code < 0 and -code not in OWN_SIGNALS

@@ -1,0 +1,142 @@
+"""What nobody looked at is unknown on the page of watch: absent or grey, and never healthy."""
+
+import time
+
+import pytest
+
+from analyzer.watch import questions as ask
+from collector.contract import metrics as m
+
+SETTLED = 22
+"""Cycles after which watch has looked for long enough."""
+
+
+def told(watch, metric):
+    """The samples of a metric: labels without the name -> value."""
+    return {sample.labels: sample.value for sample in watch.samples() if sample.metric is metric}
+
+
+def status(watch):
+    return [labels[1:] for labels in told(watch, m.RUN_STATUS)]
+
+
+@pytest.fixture
+def settled(watching, cycles):
+    """A watch that has looked for long enough."""
+    watch = watching(None)
+    cycles(watch, SETTLED)
+    return watch
+
+
+def test_a_healthy_run_is_told_to_be_healthy_with_all_that_was_looked_at(settled):
+    assert [("healthy", "")] == status(settled)
+    assert {("gpt-1",): 4} == told(settled, m.RUN_KNOWN_RANKS)
+    assert {(f"node-{rank}",): 1.0 for rank in range(4)} == told(settled, m.NODE_HEALTH)
+    assert 4 == len(told(settled, m.RANK_STRAGGLER))
+
+
+def test_a_watch_that_began_just_now_does_not_call_anybody_healthy(watching, cycles):
+    watch = watching(None)
+    cycles(watch, 2)
+
+    assert [("unknown", "watch-is-new")] == status(watch)
+    assert {} == told(watch, m.NODE_HEALTH)
+
+
+def test_with_collectives_that_nobody_times_nobody_is_healthy_and_nobody_is_slow(
+    settled, cycles, prometheus
+):
+    prometheus.untimed = (set(range(4)), prometheus.now)
+    prometheus.slow = (3, 2.0, prometheus.now)
+
+    changes = cycles(settled, 45)
+
+    assert not any(opened for opened, _, _ in changes)
+    assert [("unknown", "own-time")] == status(settled)
+    assert {("gpt-1",): 0} == told(settled, m.RUN_KNOWN_RANKS)
+    for metric in (m.RANK_STRAGGLER, m.NODE_STRAGGLER, m.RUN_SLOWDOWN, m.NODE_HEALTH):
+        assert {} == told(settled, metric), metric.name
+
+
+def test_one_rank_of_which_own_time_is_not_known_makes_the_run_unknown(settled, cycles, prometheus):
+    prometheus.untimed = ({1}, prometheus.now)
+
+    cycles(settled, 2)
+
+    assert [("unknown", "own-time")] == status(settled)
+    assert {("gpt-1",): 3} == told(settled, m.RUN_KNOWN_RANKS)
+    assert "1" not in [rank for _, rank in told(settled, m.RANK_STRAGGLER)]
+
+
+def test_a_finding_stays_open_while_nobody_knows_the_own_time_of_whom_it_is_about(
+    watching, cycles, prometheus
+):
+    watch = watching(None)
+    prometheus.slow = (2, 1.5, prometheus.now)
+    cycles(watch, 9)
+    assert [2] == [one.who.rank for one in watch.findings()]
+    prometheus.slow = None
+    prometheus.untimed = (set(range(4)), prometheus.now)
+
+    cycles(watch, 60)
+
+    assert [2] == [one.who.rank for one in watch.findings()]
+
+
+def test_an_error_of_a_gpu_is_not_over_because_nobody_tells_of_errors(watching, cycles, prometheus):
+    watch = watching(None)
+    labels = {**prometheus._target(1), "gpu": "0", "uuid": "GPU-1", "xid": "79"}
+    prometheus.xids = [(labels, prometheus.now)]
+    cycles(watch, 2)
+    prometheus.no_answers = {ask.XIDS}
+
+    cycles(watch, 30)
+
+    assert [1] == [one.who.rank for one in watch.findings()]
+
+
+def test_a_node_that_does_not_answer_is_not_healthy(settled, cycles, prometheus):
+    prometheus.silent = ({2}, prometheus.now)
+
+    cycles(settled, 4)
+
+    assert [("unknown", "not-heard")] == status(settled)
+    assert {} == told(settled, m.NODE_HEALTH)
+
+
+def test_telemetry_that_went_away_is_missing(settled, cycles, prometheus):
+    prometheus.no_metrics = {m.GPU_CLOCK.name}
+
+    cycles(settled, 5)
+
+    assert [("unknown", "telemetry")] == status(settled)
+
+
+def test_a_run_on_nodes_without_gpus_lacks_nothing(watching, cycles, prometheus):
+    prometheus.bare = True
+    watch = watching(None)
+
+    cycles(watch, SETTLED)
+
+    assert [("healthy", "")] == status(watch)
+
+
+def test_what_the_last_answer_said_is_not_told_for_long(settled, cycles, prometheus, monkeypatch):
+    prometheus.reply = (503, b"")
+    cycles(settled, 1)
+    later = time.monotonic() + 60.0
+    monkeypatch.setattr("lockstep.watching.loop.monotonic", lambda: later)
+
+    for metric in (m.RUN_STATUS, m.RUN_SLOWDOWN, m.RUN_ACTIVE, m.RANK_STRAGGLER, m.NODE_HEALTH):
+        assert {} == told(settled, metric), metric.name
+    assert 4 == len(told(settled, m.NODE_SCRAPED))
+
+
+def test_once_without_any_run_is_not_healthy(watching, cycles, prometheus):
+    prometheus.no_metrics = {m.RANK_INFO.name}
+    watch = watching(None)
+
+    cycles(watch, 1)
+
+    assert ["no run is known to live"] == watch.report()
+    assert 3 == watch.exit_code()
