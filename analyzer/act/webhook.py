@@ -98,8 +98,11 @@ def _alert(alert: Any, place: str) -> Told:
     if status not in ("firing", "resolved"):
         raise WebhookError(f"{place}.status is {_shown(status)}; it must be firing or resolved")
     fingerprint = alert.get("fingerprint")
-    right = isinstance(fingerprint, str) and 0 < len(fingerprint) <= 64
-    if not right or not _is_text(fingerprint):
+    if (
+        not isinstance(fingerprint, str)
+        or not 0 < len(fingerprint) <= 64
+        or not _is_text(fingerprint)
+    ):
         raise WebhookError(
             f"{place}.fingerprint is {_shown(fingerprint)}; it must be 1 to 64 characters"
         )

@@ -65,7 +65,7 @@ class BoundedAdapter(HTTPAdapter):
         finally:
             # Who was read to the end has given his connection back already.
             response.raw.close()
-        response._content, response._content_consumed = body, True  # type: ignore[attr-defined]
+        response._content, response._content_consumed = body, True
         return response
 
 

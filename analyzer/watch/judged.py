@@ -21,6 +21,7 @@ class Judged:
         silent: Nodes whose collector does not answer.
         dark: Nodes whose hardware is not told of, though it was before.
         moving: Runs all of whose ranks make steps: nobody stops them.
+        blind: Kinds of findings that nothing was told of.
     """
 
     now: float
@@ -29,6 +30,7 @@ class Judged:
     silent: frozenset[str] = frozenset()
     dark: frozenset[str] = frozenset()
     moving: frozenset[str] = frozenset()
+    blind: frozenset[Kind] = frozenset()
 
     def tells_of(self, who: Who) -> bool:
         """Whether what is wrong with somebody could be seen now."""
@@ -39,7 +41,7 @@ class Judged:
 
         Whether somebody is slow, or who stopped a run, only a diagnosis tells.
         """
-        if not self.tells_of(who):
+        if not self.tells_of(who) or kind in self.blind:
             return NEVER
         if kind in (Kind.EVENT, Kind.HARDWARE):
             return NEVER if who.node in self.dark else self.now

@@ -119,9 +119,9 @@ class _Socket:
         except TimeoutError:
             raise TooLateError("it takes no request in time") from None
 
-    def makefile(self, mode: str, *_: object) -> io.BufferedReader:
-        """What http.client reads from; `mode` is always rb."""
-        return io.BufferedReader(_Raw(self._under, self._under.makefile(mode, 0)))
+    def makefile(self, *_: object) -> io.BufferedReader:
+        """What http.client reads from: it asks for `rb` only."""
+        return io.BufferedReader(_Raw(self._under, self._under.makefile("rb", 0)))
 
 
 class _Raw(io.RawIOBase):

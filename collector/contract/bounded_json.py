@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote: bounded in bytes and in depth before anybody walks through it.
+"""JSON that somebody else wrote: bounded in bytes, depth and numbers before it is walked through.
 
 `json.loads` alone ends in a RecursionError some hundred levels down, and what it still reads may
 end in one in whoever walks through it. Every reader of files, answers and lines from outside comes
@@ -6,7 +6,9 @@ through here; ruff refuses `json.loads` elsewhere.
 """
 
 import json
+import math
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +20,15 @@ MAX_DEPTH = 64
 """Objects and lists within each other; what Lockstep and its sources write has under ten."""
 
 
+MAX_DIGITS = 30
+"""Of a whole number; one of 64 bits has 20."""
+_LONG = re.compile(r"[0-9]{%d}|[eE]\+?[0-9]{3}" % (MAX_DIGITS + 1), re.ASCII)
+"""Where a number may be that is out of bounds, or a text that looks like one."""
+_LONG_BYTES = re.compile(_LONG.pattern.encode())
+
+
 class BoundError(ValueError):
-    """A document is larger, or nested deeper, than anything that it could be."""
+    """A document is larger, deeper, or has larger numbers than anything that it could be."""
 
 
 def loads(
@@ -38,13 +47,18 @@ def loads(
         parse_constant: As of json.loads: what to make of NaN and the infinities.
 
     Raises:
-        BoundError: It is larger or deeper.
+        BoundError: It is larger or deeper, or a number in it is out of bounds.
         ValueError: It is not JSON (json.JSONDecodeError), or not UTF-8.
     """
     if limit is not None and len(text) > limit:
         raise BoundError(f"it is larger than {limit} bytes")
     try:
-        tree = json.loads(text, parse_constant=parse_constant)
+        if (_LONG if isinstance(text, str) else _LONG_BYTES).search(text) is None:
+            tree = json.loads(text, parse_constant=parse_constant)
+        else:  # slower, as every number is looked at
+            tree = json.loads(
+                text, parse_constant=parse_constant, parse_int=_whole, parse_float=_real
+            )
     except RecursionError:
         raise BoundError(f"it is nested deeper than {depth} levels") from None
     if _brackets(text) > depth and _is_deeper(tree, depth):
@@ -69,6 +83,19 @@ def read(
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError("it is no regular file")
         return loads(file.read(limit + 1), limit=limit, parse_constant=parse_constant)
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise BoundError(f"it has a number of {len(text)} digits")
+    return int(text)
+
+
+def _real(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise BoundError("it has a number that is larger than any")
+    return number
 
 
 def _brackets(text: str | bytes | bytearray) -> int:

@@ -24,6 +24,7 @@ from lockstep.acting.loop import Acting
 from lockstep.acting.report import lines
 from lockstep.acting.settings import Settings, lease_seconds
 from lockstep.output import data, fail, note
+from lockstep.watching.admission import named
 from lockstep.watching.process import log_warnings, signals
 from lockstep.watching.server import ListenError, Reply, Request, Route, Server, text
 
@@ -158,7 +159,8 @@ def _server(listen: str, acting: Acting) -> Server:
 
     routes = Route("GET", "/metrics", metrics), Route("GET", "/-/healthy", healthy)
     try:
-        return Server(address("--listen", listen), routes, 0)
+        where = address("--listen", listen)
+        return Server(where, routes, 0, named(where))
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
     except ListenError as error:

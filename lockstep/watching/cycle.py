@@ -69,6 +69,7 @@ class Cycles:
 
     Attributes:
         state, memory: What is remembered, after the last cycle.
+        unanswered: Questions so far that a cycle did without.
     """
 
     def __init__(self, settings: Settings, state: State, memory: Memory) -> None:
@@ -76,8 +77,10 @@ class Cycles:
         self.memory = memory
         self.diagnoses = Diagnoses(settings)
         self._settings = settings
+        self.unanswered = 0
         self._gauges = Gauges()
         self._count = 0
+        self._told_unanswered: tuple[str, ...] = ()
         self._compared: frozenset[str] = frozenset()
 
     def one(self, connection: Connection, failures: int = 0) -> Outcome:
@@ -97,6 +100,7 @@ class Cycles:
             inventory=self._count % INVENTORY_EVERY == 0,
         )  # fmt: skip
         self._count += 1
+        self._lacking(seen)
         now, members = seen.now, seen.members
         alarms, state = self._tested(seen)
         fresh = fresh_members(seen, settings.interval)
@@ -202,6 +206,17 @@ class Cycles:
             verdict=None if judged is None else judged.verdict,
         )
 
+    def _lacking(self, seen: Look) -> None:
+        """Count and say what was not answered; once for each change of it."""
+        self.unanswered += len(seen.unanswered)
+        sentences = tuple(dict.fromkeys(seen.unanswered))
+        if sentences and sentences != self._told_unanswered:
+            LOG.warning(
+                "%d questions about hardware were not answered; what is open about it stays as it"
+                " is: %s", len(seen.unanswered), "; ".join(sentences),
+            )  # fmt: skip
+        self._told_unanswered = sentences
+
     def _since(self, now: float) -> float:
         """Since when it was looked without a pause, and nothing of what was seen was lost."""
         since, pause = self.memory.since, now - self.state.until
@@ -224,7 +239,7 @@ class Cycles:
             up=int(seen.living[columns].sum()),
             stepping=int((seen.step_rate[columns] > 0).sum()),
             known=int((np.isfinite(seen.own) & fresh)[columns].sum()),
-            untold=bool(missing[columns].any()),
+            untold=bool(missing[columns].any() or seen.blind),
             verdict=None if verdict is None else verdict.verdict.status,
             named=any(
                 one.kind is not Kind.HARDWARE

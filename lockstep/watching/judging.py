@@ -100,7 +100,7 @@ def judged(
             diagnosed[who.run] = seen.now
     return Judged(
         seen.now, frozenset(runs | {""}) if answering else frozenset(runs), diagnosed,
-        frozenset(silent), frozenset(dark.tolist()), frozenset(moving),
+        frozenset(silent), frozenset(dark.tolist()), frozenset(moving), seen.blind,
     )  # fmt: skip
 
 

@@ -1,18 +1,21 @@
 """One look at everything that lives, through Prometheus."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.load.places import Places
+from analyzer.load.prometheus import SourceError
 from analyzer.load.prometheus.connection import Connection
 from analyzer.load.prometheus.decoding import Series, decode
 from analyzer.load.prometheus.labels import number
 from analyzer.load.prometheus.node_labels import places
 from analyzer.watch import questions as ask
+from analyzer.watch.finding import Kind
 from analyzer.watch.hardware import EVENT_SECONDS
 from analyzer.watch.members import Members, members
 from analyzer.watch.panel import (
@@ -29,6 +32,7 @@ from analyzer.watch.panel import (
 from collector.contract import metrics as m
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 Answer = list[tuple[Mapping[str, str], float]]
 
 RATE_CHECKS = 20
@@ -36,6 +40,8 @@ LEAST_RATE_SECONDS = 60.0
 """A rate needs two scrapes: 15 s apart, as a rule, however often this looks."""
 INVENTORY_EVERY = 20
 """Looks: links and ports are counted once in so many."""
+LESS_SECONDS = 15.0
+"""For all questions together that a cycle can do without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,8 @@ class Look:
         links, ports: Labels and how many NVLinks are up, and whether the port is active; None =
             not asked this time.
         places: Where nodes stand; None = not asked this time.
+        unanswered: Why a question was not answered that the cycle can do without.
+        blind: Kinds of findings of which nothing is known therefore.
     """
 
     now: float
@@ -79,6 +87,8 @@ class Look:
     links: Answer | None
     ports: Answer | None
     places: Places | None
+    unanswered: tuple[str, ...] = ()
+    blind: frozenset[Kind] = frozenset()
 
     @property
     def living(self) -> NDArray[np.bool_]:
@@ -91,6 +101,9 @@ def look(
 ) -> Look:
     """Ask.
 
+    What hardware tells is asked last and in a time of its own: one answer that does not end, or is
+    too large, must not blind the watch to everything else.
+
     Args:
         connection: To the Prometheus.
         since: Unix seconds of the last check that was judged; -inf = none was.
@@ -99,7 +112,7 @@ def look(
         inventory: Whether to count links and ports, and to ask where nodes stand.
 
     Raises:
-        SourceError: Prometheus does not answer, or not whole.
+        SourceError: Prometheus does not answer, or not whole, what a cycle cannot do without.
     """
     now = connection.now()
     who = members(connection.instant(ask.INFOS, now))
@@ -116,44 +129,70 @@ def look(
                  "step": f"{interval:.3f}"}  # fmt: skip
         return decode(connection.body("query_range", words), connection.url)
 
+    unanswered: list[str] = []
+
+    def if_told(question: Callable[[], T]) -> T | None:
+        try:
+            return question()
+        except SourceError as error:
+            unanswered.append(str(error))
+            return None
+
+    def of_gpu(query: str) -> Floats | None:
+        return if_told(lambda: of_gpus(over(query), times, who))
+
     seconds = max(LEAST_RATE_SECONDS, RATE_CHECKS * interval)
-    errors = told(ask.XIDS)
-    panel = Panel(
-        times,
-        who,
-        {
-            OWN: of_ranks(over(ask.OWN), times, who),
-            STEPS: of_ranks(over(ask.STEPS), times, who),
-            KNOWN: of_ranks(over(ask.KNOWN), times, who),
-            CLOCK: of_gpus(over(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)), times, who),
-            TEMPERATURE: of_gpus(
-                over(ask.gauge(m.GPU_TEMPERATURE, 'sensor="gpu",', interval)), times, who
-            ),
-            POWER: of_gpus(over(ask.gauge(m.GPU_POWER, "", interval)), times, who),
-        },
+    own, steps, known = (
+        of_ranks(over(each), times, who) for each in (ask.OWN, ask.STEPS, ask.KNOWN)
     )
+    up, runs = by_rank(ask.LIVING), by_run(told(ask.TOLD))
+    own_now, step_rate = by_rank(ask.own(seconds)), by_rank(ask.rate(m.TRAIN_STEPS, seconds))
+    waits, pages = by_run(told(ask.OPEN)), told(ask.PAGES)
+    with connection.within(LESS_SECONDS):
+        stopped = if_told(lambda: told(ask.STOPPED))
+        lost, errors = if_told(lambda: told(ask.LOST)), if_told(lambda: told(ask.XIDS))
+        gauges = {
+            CLOCK: of_gpu(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)),
+            TEMPERATURE: of_gpu(ask.gauge(m.GPU_TEMPERATURE, 'sensor="gpu",', interval)),
+            POWER: of_gpu(ask.gauge(m.GPU_POWER, "", interval)),
+        }
+        links = if_told(lambda: told(ask.LINKS)) if inventory else None
+        ports = if_told(lambda: told(ask.PORTS)) if inventory else None
+        where = if_told(lambda: places(connection, now)) if inventory else None
+    blind = {
+        Kind.STOP: stopped is None,
+        Kind.EVENT: lost is None or errors is None,
+        Kind.HARDWARE: any(gauge is None for gauge in gauges.values()),
+    }
+    unknown = np.full((len(times), len(who)), np.nan)
+    panel = Panel(times, who, {
+        OWN: own, STEPS: steps, KNOWN: known,
+        **{name: unknown if gauge is None else gauge for name, gauge in gauges.items()},
+    })  # fmt: skip
     return Look(
         now=now,
         members=who,
         panel=panel,
-        up=by_rank(ask.LIVING),
-        told=by_run(told(ask.TOLD)),
-        own=by_rank(ask.own(seconds)),
-        step_rate=by_rank(ask.rate(m.TRAIN_STEPS, seconds)),
+        up=up,
+        told=runs,
+        own=own_now,
+        step_rate=step_rate,
         clock=_last(panel.told[CLOCK]),
-        open=by_run(told(ask.OPEN)),
-        stopped=ranks_by_run(told(ask.STOPPED)),
-        pages=told(ask.PAGES),
-        lost=told(ask.LOST),
-        xids=[one for one in errors if "xid" in one[0] and now - one[1] < EVENT_SECONDS],
+        open=waits,
+        stopped=ranks_by_run(stopped or []),
+        pages=pages,
+        lost=lost or [],
+        xids=[one for one in errors or [] if "xid" in one[0] and now - one[1] < EVENT_SECONDS],
         error_pages=frozenset(
             (labels.get("job", ""), labels.get("instance", ""))
-            for labels, value in errors
+            for labels, value in errors or []
             if "xid" in labels or value == 0
         ),
-        links=told(ask.LINKS) if inventory else None,
-        ports=told(ask.PORTS) if inventory else None,
-        places=places(connection, now) if inventory else None,
+        links=links,
+        ports=ports,
+        places=where,
+        unanswered=tuple(unanswered),
+        blind=frozenset(kind for kind, is_blind in blind.items() if is_blind),
     )
 
 

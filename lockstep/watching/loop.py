@@ -33,6 +33,11 @@ LONGEST_PAUSE_CYCLES = 20
 LEAST_ANSWER_SECONDS = 30.0
 ANSWER_CYCLES = 2.0
 """An answer may take so many intervals: then a cycle is missed, and that is said."""
+LEAST_CYCLE_SECONDS = 60.0
+CYCLES_OF_A_CYCLE = 4.0
+"""All answers of a cycle together may take the longer of both."""
+LATE = 2.0
+"""A cycle that took so many times as long, pause and all, hangs."""
 TRIES_WITH_OPERATIONS = 1
 NO_OPERATIONS = "no operations: a process that fetched them ended before this archive was written"
 
@@ -66,6 +71,8 @@ class Watch:
         self._opened = 0
         self._state_failures = 0
         self._seconds = float("nan")
+        self._pause = 0.0
+        self._finished = monotonic()
         self._lock = threading.Lock()
         self._saving = threading.Lock()
 
@@ -95,8 +102,8 @@ class Watch:
             self.cycle()
             longest = min(LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_CYCLES * self._settings.interval)
             pause = self._settings.interval * 2 ** min(self._failures, 6)
-            pause = max(self._settings.interval, min(pause, longest))
-            due = max(due + pause, monotonic())
+            self._pause = max(self._settings.interval, min(pause, longest))
+            due = max(due + self._pause, monotonic())
             ended.wait(due - monotonic())
 
     def cycle(self) -> bool:
@@ -104,9 +111,10 @@ class Watch:
         begin = monotonic()
         self._begun += 1
         answer_seconds = max(LEAST_ANSWER_SECONDS, ANSWER_CYCLES * self._settings.interval)
+        until = begin + self._most_seconds
         try:
             access = self._settings.access
-            with Connection(access, answer_seconds, whole=True) as connection:
+            with Connection(access, answer_seconds, whole=True, until=until) as connection:
                 outcome = self._cycles.one(connection, min(self._failures, 4))
         except SourceError as error:
             self._failures += 1
@@ -119,7 +127,8 @@ class Watch:
             bug("a cycle failed", error)
             return False
         finally:
-            self._seconds = monotonic() - begin
+            self._finished = monotonic()
+            self._seconds = self._finished - begin
         self._failures = 0
         self._answered = monotonic()
         self._say("")
@@ -127,6 +136,21 @@ class Watch:
             self._last = outcome
         self._tell(outcome)
         return True
+
+    def hangs(self) -> str:
+        """Why this must be taken for hung; empty = a cycle has finished not long ago.
+
+        One that Prometheus did not answer has finished, too: starting anew would not help there.
+        """
+        age, most = monotonic() - self._finished, self._pause + LATE * self._most_seconds
+        if age <= most:
+            return ""
+        return f"no cycle has finished for {age:.0f} s; one may take {most:.0f} s"
+
+    @property
+    def _most_seconds(self) -> float:
+        """For the answers of one cycle."""
+        return max(LEAST_CYCLE_SECONDS, CYCLES_OF_A_CYCLE * self._settings.interval)
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """The last verdict of each run that lives."""
@@ -202,7 +226,9 @@ class Watch:
             m.CYCLE_DURATION(self._seconds),
             m.CYCLES(self._begun),
             m.PROMETHEUS_UP(int(last is not None and not self._failures)),
-            m.QUERY_FAILURES(self._failed_cycles + diagnoses.failed_queries),
+            m.QUERY_FAILURES(
+                self._failed_cycles + diagnoses.failed_queries + self._cycles.unanswered
+            ),
             *diagnoses.samples(),
             m.FINDINGS_OPEN(len(memory.course.open)),
             m.FINDINGS_OPENED(self._opened),

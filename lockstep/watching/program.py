@@ -160,6 +160,11 @@ def _routes(watch: Watch) -> tuple[Route, ...]:
         return HTTPStatus.OK, Form.TEXT.value, render(watch.samples()).encode("utf-8", "replace")
 
     def healthy(_: Request) -> Reply:
-        return text(HTTPStatus.OK, "alive")
+        why = watch.hangs()
+        return text(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else text(HTTPStatus.OK, "alive")
 
-    return Route("GET", "/metrics", metrics), Route("GET", "/-/healthy", healthy)
+    return (
+        Route("GET", "/metrics", metrics),
+        Route("GET", "/-/healthy", healthy),
+        Route("GET", "/healthz", healthy),
+    )

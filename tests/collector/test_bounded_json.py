@@ -66,3 +66,18 @@ def test_a_file_larger_than_its_limit_is_refused(tmp_path: Path) -> None:
     assert [1, 2, 3] == read(tmp_path / "a", limit=9)
     with pytest.raises(BoundError):
         read(tmp_path / "a", limit=8)
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 31, "1e400", "-1.5E+999"])
+@pytest.mark.parametrize("before", ["", '[0, {"a": '])
+def test_a_number_that_nobody_counts_to_is_refused(before: str, number: str) -> None:
+    text = before + number + ("}]" if before else "")
+    for document in (text, text.encode()):
+        with pytest.raises(BoundError, match="it has a number"):
+            loads(document)
+
+
+def test_a_text_of_digits_is_a_text_and_a_large_number_one() -> None:
+    told = {"a": "1" * 400, "b": "1e999", "c": 2**64, "d": 1e300, "e": -(10**29)}
+
+    assert told == loads(json.dumps(told))

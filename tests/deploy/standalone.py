@@ -48,6 +48,7 @@ class Standalone:
     Attributes:
         values: What was changed: default -> value.
         archives: Where `lockstep watch` writes.
+        token: Where its webhook's token is, which systemd hands to Alertmanager.
         prometheus: URL.
     """
 
@@ -63,6 +64,9 @@ class Standalone:
             "127.0.0.1:8501": free[3],
             "/etc/lockstep": str(folder / "etc"),
             "/opt/lockstep/bin/lockstep": f"'{sys.executable} -m lockstep'",
+            "/run/credentials/lockstep-alertmanager.service": str(
+                folder / "state" / "lockstep-watch" / "state"
+            ),
             "%S": str(folder / "state"),
         }
         if seconds != 1:
@@ -70,6 +74,7 @@ class Standalone:
                             "--interval 1": f"--interval {seconds}"}  # fmt: skip
         self.folder = folder
         self.prometheus, self.alertmanager, self.watch = (f"http://{each}" for each in free[:3])
+        self.token = folder / "state" / "lockstep-watch" / "state" / "webhook-token"
         self.archives = folder / "state" / "lockstep-watch" / "findings"
         for name in ("rules", "targets"):
             (folder / "etc" / name).mkdir(parents=True)

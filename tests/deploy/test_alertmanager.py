@@ -35,7 +35,11 @@ def receiver() -> Iterator[tuple[str, dict[str, "queue.Queue[bytes]"]]]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            right = self.path == "/slack" or self.headers["Authorization"] == "Bearer secret"
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            if not right:
+                self.send_error(401)
+                return
             came[self.path].put(body)
             self.send_response(200)
             self.send_header("Content-Length", "2")
@@ -56,6 +60,8 @@ def alertmanager(tmp_path_factory, receiver) -> Iterator[str]:
     """URL of one with the standalone configuration, its example of Slack included."""
     address, _ = receiver
     there = Standalone(tmp_path_factory.mktemp("alertmanager"))
+    there.token.parent.mkdir(parents=True)
+    there.token.write_text("secret")
     config = there.folder / "etc" / "alertmanager.yml"
     secret = there.folder / "etc" / "slack-url"
     secret.write_text(f"http://{address}/slack")

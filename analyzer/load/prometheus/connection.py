@@ -1,7 +1,8 @@
 """One connection to a Prometheus: prometheus-api-client's session and retries, bounded answers."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Self, TypeVar
 
@@ -80,6 +81,16 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """What is asked meanwhile must be answered within so many seconds, all together."""
+        until = self._until
+        self._until = min(until, monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self._until = until
 
     def now(self) -> float:
         """Unix seconds on Prometheus' clock, which dates all samples."""

@@ -99,7 +99,7 @@ PROMETHEUS_UP = Metric(
 )
 QUERY_FAILURES = Metric(
     "lockstep_analyzer_query_failures_total", _C, (),
-    "Cycles and diagnoses that Prometheus did not answer, or not whole.",
+    "Cycles, diagnoses and questions about hardware that Prometheus did not answer, or not whole.",
 )  # fmt: skip
 DIAGNOSES = Metric("lockstep_analyzer_diagnoses_total", _C, (), "Runs diagnosed in full.")
 DIAGNOSIS_FAILURES = Metric(

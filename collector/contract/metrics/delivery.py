@@ -28,8 +28,8 @@ ALERTS_UNDELIVERED = Metric(
 WEBHOOKS = Metric(
     "lockstep_analyzer_webhooks_total", _C, ("result",),
     "Notifications of an Alertmanager by what became of them: accepted, malformed, too_large,"
-    " unauthorized, foreign (of another site's page, or no JSON) or busy (the Alertmanager was asked"
-    " to try again).",
+    " unauthorized, foreign (from a page of another site, or no JSON) or busy (the Alertmanager was"
+    " asked to try again).",
 )  # fmt: skip
 WEBHOOK_ALERTS_TRUNCATED = Metric(
     "lockstep_analyzer_webhook_alerts_truncated_total", _C, (),

@@ -137,3 +137,9 @@ scrapeTimeout: {{ . }}
 {{- $port := regexFind ":[0-9]+(/|$)" (regexReplaceAll "^https?://" $url "") | trimSuffix "/" | trimPrefix ":" -}}
 {{ $port | default (hasPrefix "https:" $url | ternary "443" "80") }}
 {{- end }}
+
+{{- /* Name of the Secret with the webhook's token; empty = watch makes its own, and nobody else has it. */}}
+{{- define "lockstep.webhookSecret" -}}
+{{- if .Values.watch.webhookTokenSecret }}{{ .Values.watch.webhookTokenSecret }}
+{{- else if .Values.monitoring.alertmanagerConfig.enabled }}lockstep-webhook{{ end }}
+{{- end }}

@@ -1,5 +1,6 @@
 """What the chart tells Prometheus, Alertmanager and Grafana."""
 
+import base64
 import json
 import shutil
 import subprocess
@@ -117,6 +118,21 @@ def test_alerts_reach_watch_as_in_the_standalone_set_up():
     ] == standalone["inhibit_rules"]  # fmt: skip
     [webhook] = spec["receivers"][0]["webhookConfigs"]
     assert "http://lockstep-watch.lockstep.svc:9411/alertmanager" == webhook["url"]
+
+
+def test_where_alerts_reach_watch_both_have_the_token_that_the_chart_makes():
+    rendered = render({"monitoring": {"alertmanagerConfig": {"enabled": True}}})
+    [secret] = rendered["webhook-secret.yaml"]
+    [webhook] = rendered["alertmanagerconfig.yaml"][0]["spec"]["receivers"][0]["webhookConfigs"]
+    spec = rendered["watch-deployment.yaml"][0]["spec"]["template"]["spec"]
+    credentials = webhook["httpConfig"]["authorization"]["credentials"]
+
+    assert secret["metadata"]["name"] == credentials["name"]
+    assert 43 == len(base64.b64decode(secret["data"][credentials["key"]]))
+    assert secret["metadata"]["name"] in [
+        one["secret"]["secretName"] for one in spec["volumes"] if "secret" in one
+    ]
+    assert "webhook-secret.yaml" not in render()
 
 
 def matchers(told: list[dict]) -> list[str]:

@@ -1,0 +1,102 @@
+"""`kill -9` of watch while findings open and close: none is lost, and none is told twice.
+
+How many times: LOCKSTEP_ATTACK_KILLS, or 14.
+"""
+
+import json
+import os
+import random
+import time
+from collections import defaultdict
+from datetime import UTC, datetime
+
+import pytest
+
+from lockstep import finding_folders
+from tests.attack.watch_program import WatchProgram
+from tests.hostile_server import HEAD, serving
+from tests.lockstep.watching.conftest import prometheus, server  # noqa: F401 - fixtures
+
+pytestmark = [pytest.mark.distributed, pytest.mark.timeout(900)]
+
+KILLS = int(os.environ.get("LOCKSTEP_ATTACK_KILLS", "14"))
+ROUND_SECONDS = 140.0
+"""On Prometheus' clock: what was not seen for so long is over."""
+
+
+class Alertmanager:
+    """What one was told: labels of an alert -> its moments of beginning and of end."""
+
+    def __init__(self) -> None:
+        self.starts: dict[str, set[str]] = defaultdict(set)
+        self.ends: dict[str, str] = {}
+
+    def answer(self, request: bytes):
+        head, _, body = request.partition(b"\r\n\r\n")
+        if b"100-continue" in head or not body.startswith(b"["):
+            return [HEAD, b"Content-Length: 0\r\nConnection: close\r\n\r\n"]
+        for alert in json.loads(body):
+            key = alert["labels"].get("gpu", "") + alert["labels"].get("node", "")
+            self.starts[key].add(alert["startsAt"])
+            self.ends[key] = alert["endsAt"]
+        return [HEAD, b"Content-Length: 0\r\nConnection: close\r\n\r\n"]
+
+
+def hit(gpu: int) -> dict[str, str]:
+    """An error of a GPU that works for nobody."""
+    return {
+        "job": "lockstep", "instance": "127.0.0.1:9", "gpu": str(gpu), "uuid": f"GPU-x{gpu}",
+        "xid": "79",
+    }  # fmt: skip
+
+
+def open_now(page: str) -> set[str]:
+    lines = [line for line in page.splitlines() if line.startswith("lockstep_finding_active{")]
+    return {line.partition('gpu="')[2].partition('"')[0] for line in lines}
+
+
+def test_no_kill_loses_a_finding_or_tells_one_twice(server, prometheus, tmp_path):  # noqa: F811
+    chance = random.Random(18)
+    there = Alertmanager()
+    with serving(there.answer) as alertmanager:
+        watch = WatchProgram(server[0], tmp_path, "--alertmanager", alertmanager)
+        try:
+            for round_ in range(KILLS):
+                # What is over before anybody wrote it down has no archive: so it is written first.
+                wait_for(lambda: len(written(tmp_path)) >= round_ - 1)  # noqa: B023 - at once
+                prometheus.now += ROUND_SECONDS
+                prometheus.xids = [
+                    (hit(gpu), prometheus.now - 5.0) for gpu in (round_ - 1, round_) if gpu >= 0
+                ]
+                time.sleep(chance.uniform(0.0, 1.2))
+                watch.kill()
+                watch = WatchProgram(server[0], tmp_path, "--alertmanager", alertmanager)
+                wanted = {str(gpu) for gpu in (round_ - 1, round_) if gpu >= 0}
+                watch.until(lambda page: open_now(page) == wanted)  # noqa: B023 - at once
+            wait_for(lambda: len(written(tmp_path)) >= KILLS)
+            prometheus.now += ROUND_SECONDS
+            prometheus.xids = []
+            watch.until(lambda page: not open_now(page))
+            wait_for(lambda: all(one.get("closed") for one in written(tmp_path)))
+            now = datetime.now(UTC).isoformat()
+            wait_for(lambda: len(there.ends) == KILLS and max(there.ends.values()) <= now)
+        finally:
+            watch.close()
+    found = written(tmp_path)
+
+    assert sorted(map(str, range(KILLS))) == sorted(str(one["key"]["gpu"]) for one in found)
+    assert all(one["closed"] is not None for one in found)
+    assert KILLS == len(there.ends)
+    assert {1} == {len(starts) for starts in there.starts.values()}
+    assert "Traceback" not in watch.log()
+
+
+def written(folder) -> list[dict]:
+    """The findings that have an archive."""
+    return [told for _, told in finding_folders.findings(folder / "out", [""])]
+
+
+def wait_for(holds) -> None:
+    end = time.monotonic() + 60.0
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.1)
