@@ -50,6 +50,8 @@ def load(path: Path) -> Run:
     steps = _frame(path / archive.STEPS_FILE, archive.STEPS, missing)
     ops = _frame(path / archive.OPS_FILE, archive.OPS, missing)
     table = _frame(path / archive.RANKS_FILE, archive.RANKS, missing)
+    _require(path / archive.RANKS_FILE, table, ("rank", "node", "local_rank", "dp", "pp", "tp"))
+    _require(path / archive.STEPS_FILE, steps, ("step", "rank", "start"))
     _check(path / archive.STEPS_FILE, steps)
     for name in ("spec", "versions"):
         _object(meta, name, path)
@@ -106,6 +108,14 @@ def _layout(meta: Mapping[str, Any], path: Path) -> Mapping[str, Any] | None:
                 f" it must be a whole number from 1 to {MOST_RANKS}"
             )
     return layout or None
+
+
+def _require(path: Path, frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Who and when: a row without it belongs to nobody."""
+    for name in names:
+        if bool(frame[name].isna().any()):
+            row = int(frame[name].isna().to_numpy().argmax())
+            raise LoadError(f"{path}: row {row} has no {name}")
 
 
 def _check(path: Path, steps: pd.DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""An archive whose names steer a terminal: analyze, report and the log show them, and obey nothing."""
+"""An archive whose names would steer a terminal: what is printed and reported shows them."""
 
 import json
 from collections.abc import Callable

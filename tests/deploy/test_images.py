@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from lockstep.cli import build
+from tests.deploy import locks
 from tests.deploy.chart.chart import CHART, objects, pods, values_files
 
 ROOT = CHART.parents[1]
@@ -67,20 +68,16 @@ def last_stage(name: str) -> list[Instruction]:
     return found[start:]
 
 
-def installed(name: str) -> list[str]:
-    """What pip is asked for, in its own words."""
-    [line] = [one.rest for one in instructions(name) if "pip install" in one.rest]
-    return re.findall(r"'([^']+)'", line.partition("pip install")[2])
-
-
-def extras(name: str) -> set[str]:
-    [own] = [each for each in installed(name) if each.startswith(".[")]
-    return set(own[2:-1].split(","))
+def pips(name: str) -> list[str]:
+    """What pip is told, a command each."""
+    lines = [one.rest for one in instructions(name) if one.word == "RUN"]
+    return [part for line in lines for part in line.split(" && ") if re.search(r"pip \w", part)]
 
 
 def test_there_is_an_image_for_every_extra():
     assert {"collector", "watch", "dashboard", "nodes", "workloads"} == set(IMAGES)
-    assert set(EXTRAS) == set().union(*map(extras, IMAGES))
+    assert set(locks.IMAGES) == set(IMAGES)
+    assert set(EXTRAS) == {extra for extras in locks.IMAGES.values() for extra in extras}
 
 
 def test_the_chart_has_no_image_that_nobody_builds():
@@ -108,16 +105,85 @@ def test_an_image_is_small_and_pinned(name: str):
     bases = [one.rest.split()[0] for one in told if one.word == "FROM"]
 
     assert 2 == len(bases)  # what builds it stays behind
-    assert {"python:3.11.11-slim-bookworm"} == set(bases)
+    assert {"${BASE}"} == set(bases)
+    assert Instruction("ARG", "BASE=python:3.11.11-slim-bookworm") == told[0]
     for one in told:
         assert one.word != "ADD"
         assert "curl" not in one.rest
-        if "pip install" in one.rest:
-            assert "--constraint constraints.txt" in one.rest
-            assert "--no-cache-dir" in one.rest
         if "apt-get install" in one.rest:
             assert "--no-install-recommends" in one.rest
             assert "rm -rf /var/lib/apt/lists/*" in one.rest
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_installs_only_files_whose_hash_is_known(name: str):
+    told = pips(name)
+    asked = [line for line in told if "--requirement" in line]
+    rest = [line for line in told if line not in asked]
+
+    assert [["locks/build.txt"], [f"locks/{name}.txt"]] == [
+        re.findall(r"--requirement (\S+)", line) for line in asked
+    ]
+    for line in asked:
+        assert {"--require-hashes", "--no-deps", "--only-binary"} <= set(line.split())
+    for line in rest:  # our own wheel, and torch by its version
+        assert any(
+            words <= set(line.split())
+            for words in (
+                {"wheel", "--no-build-isolation", "--no-deps", "."},
+                {"install", "--no-index", "--no-deps", "/opt/wheels/*.whl"},
+                {"install", "--constraint", "constraints.txt", "'torch'"},
+                {"check"},
+            )
+        ), line
+    assert all("--no-cache-dir" in line for line in told if "check" not in line)
+    wants_torch = any(each.startswith("torch") for each in locks.requirements(name))
+    assert wants_torch == any("'torch'" in line for line in rest)
+
+
+@pytest.mark.parametrize("name", [*IMAGES, locks.BUILD])
+def test_a_lock_has_all_that_its_image_needs_and_the_hash_of_each(name: str):
+    told = locks.entries((locks.LOCKS / f"{name}.txt").read_text())
+    needed = closure(locks.requirements(name))
+
+    missing = needed - set(told)
+    assert {each for each in missing if not locks.UNLOCKED.fullmatch(each)} == set()
+    for entries in told.values():
+        for entry in entries:
+            assert re.match(r"[\w.-]+==[\w.!]+( ; .+)? \\\n", entry), entry
+            assert re.search(r"--hash=sha256:[0-9a-f]{64}(\s|$)", entry), entry
+
+
+@pytest.mark.parametrize("name", [*IMAGES, locks.BUILD])
+def test_a_lock_agrees_with_pyproject_and_with_the_constraints(name: str):
+    told = locks.entries((locks.LOCKS / f"{name}.txt").read_text())
+    tested = locks.entries(locks.CONSTRAINTS.read_text())
+
+    for line in locks.requirements(name):
+        asked = Requirement(line)
+        for entry in told.get(canonicalize_name(asked.name), []):
+            assert asked.specifier.contains(version(entry)), line
+    for each, entries in told.items():
+        assert {version(entry) for entry in entries} <= {version(entry) for entry in tested[each]}
+
+
+def test_the_constraints_pin_all_that_the_tests_ran_with():
+    tested = locks.entries(locks.CONSTRAINTS.read_text())
+    needed = closure([
+        *(line for image in IMAGES for line in locks.requirements(image)),
+        *(line for line in (ROOT / "requirements-dev.txt").read_text().splitlines()
+          if not line.startswith("#")),
+    ])  # fmt: skip
+
+    assert {each for each in needed - set(tested) if not locks.UNLOCKED.fullmatch(each)} == set()
+    assert ["2.13.0"] == [version(entry) for entry in tested["torch"]]
+    assert not re.search(r"://|--(find-links|index-url|extra-index-url)", "".join(
+        path.read_text() for path in (locks.CONSTRAINTS, *locks.LOCKS.glob("*.txt"))
+    ))  # fmt: skip
+
+
+def version(entry: str) -> str:
+    return re.split(r"[ \\]", entry.partition("==")[2])[0]
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -153,7 +219,7 @@ def test_an_image_starts_the_command_that_the_chart_gives_it(name: str):
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_an_image_has_all_that_its_commands_import(name: str):
-    kept = closure(installed(name))
+    kept = closure(locks.requirements(name))
     absent = {
         module
         for module, owners in DISTRIBUTIONS.items()
@@ -168,16 +234,14 @@ def test_an_image_has_all_that_its_commands_import(name: str):
 
 
 def test_the_collectors_image_has_neither_torch_nor_pandas():
-    assert set() == closure(installed("collector")) & {"torch", "pandas", "numpy", "streamlit"}
-    assert set() == closure(installed("nodes")) & {"torch", "pandas", "numpy", "streamlit"}
+    for name in ("collector", "nodes"):
+        kept = closure(locks.requirements(name))
+        assert set() == kept & {"torch", "pandas", "numpy", "streamlit"}
 
 
 def closure(asked: list[str]) -> set[str]:
-    """Distributions that come with what is asked for, ours without its name."""
-    own = [each for each in asked if each.startswith(".[")]
-    words = [line for each in own for extra in each[2:-1].split(",") for line in EXTRAS[extra]]
-    words += [*PYPROJECT["project"]["dependencies"], *(each for each in asked if each not in own)]
-    waiting = [Requirement(line) for line in words]
+    """Distributions that come with what is asked for."""
+    waiting = [Requirement(line) for line in asked]
     found: set[str] = set()
     seen: set[tuple[str, str]] = set()
     while waiting:

@@ -88,5 +88,7 @@ def _parsed(text: str, name: str) -> Job:
         return built(Job, bounded_json.loads(text), name)
     except json.JSONDecodeError as error:
         raise JobError(f"{name} is not JSON: {error.msg} in line {error.lineno}") from None
+    except bounded_json.BoundError as error:
+        raise JobError(f"{name} is no job: {error}") from None
     except ShapeError as error:
         raise JobError(str(error)) from None
