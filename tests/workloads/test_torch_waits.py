@@ -102,13 +102,16 @@ def test_averaging_by_our_hook_is_the_reducer_s_to_the_last_bit(forked, tmp_path
     assert ours[0] == ours[1]
 
 
-def test_a_program_s_own_communication_hook_is_kept(forked, tmp_path):
-    forked(2, lambda rank: trained(tmp_path, rank, 2, "own hook", watched=True))
-    ranks, _ = scan(tmp_path / "rings", Path("/proc"), SystemClock())
+def test_a_program_s_own_communication_hook_is_called_and_timed(forked, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    ours = forked(2, lambda rank: trained(tmp_path / "a", rank, 2, "own hook", watched=True))
+    alone = forked(2, lambda rank: trained(tmp_path / "b", rank, 2, "own hook", watched=False))
+    (own, waited), (late_own, late_waited) = own_and_waited(tmp_path / "a")
 
-    for rank in ranks:
-        ops = read_records(rank.path, 0, None, SystemClock()).ops
-        assert not [op for op in ops if op.op == "dp-all-reduce"]
+    assert alone == ours
+    assert late_own > LATE > own + LATE / 2
+    assert waited > LATE / 2 > late_waited
 
 
 def test_every_bucket_is_an_operation_with_its_size(forked, tmp_path):

@@ -5,17 +5,16 @@ calls the program's own, tells the times (torch/csrc/distributed/c10d/reducer.cp
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import BuiltinCommHookType, GradBucket, Reducer
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel as Model
 
 from workloads.sdk.torch_buckets import Buckets, CommHook, Reduced, average
-from workloads.sdk.warning import warn
 
 Wait = Callable[[dist.Work], object]
 
@@ -116,7 +115,8 @@ class Models:
             if ours is None:
                 builtin(model, kind)
             elif kind == BuiltinCommHookType.FP16_COMPRESS:
-                ours.replace(model.process_group, fp16_compress_hook)
+                hooks = import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
+                ours.replace(model.process_group, hooks.fp16_compress_hook)
 
         _put(Model, "register_comm_hook", register_comm_hook)
         _put(Model, "_register_builtin_comm_hook", register_builtin)
@@ -126,20 +126,20 @@ class Models:
         if not self._willing():
             return
         if model not in self._hooks:
-            try:
-                self._hooks[model] = self._hooked(model)
-            except Exception as error:  # noqa: BLE001 - the program must not end because of us
-                self._hooks[model] = None
-                warn(f"DistributedDataParallel's waiting is not timed: {error}")
+            self._hooks[model] = self._hooked(model)
         if self._hooks[model] is None and torch.is_grad_enabled():
             self._untimed("DistributedDataParallel has a communication hook that is not ours")
 
     def _hooked(self, model: Model) -> _Hook | None:
+        """The hook that the model has now; None where it has another one or is not on the CPU."""
         devices = {parameter.device.type for parameter in model.parameters()}
         if model._comm_hooks or devices != {"cpu"}:
             return None
         hook = _Hook(self._buckets, model)
-        self._register(model, None, hook.call)
+        try:
+            self._register(model, None, hook.call)
+        except Exception:  # noqa: BLE001 - one in C++, which does not show
+            return None
         return hook
 
     def _count_joined(self, model: Model) -> None:

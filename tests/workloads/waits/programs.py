@@ -9,11 +9,9 @@ from contextlib import nullcontext
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
@@ -129,6 +127,8 @@ def ddp_join_divided(late: Late) -> nn.Module:
 
 
 def ddp_own_hook(late: Late) -> nn.Module:
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
     model = DistributedDataParallel(a_model())
     model.register_comm_hook(None, fp16_compress_hook)
     return fit(model, late)
@@ -141,6 +141,8 @@ def ddp_builtin_hook(late: Late) -> nn.Module:
 
 
 def zero(late: Late) -> nn.Module:
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # which warns when it is imported
+
     model = DistributedDataParallel(a_model())
     return fit(model, late, ZeroRedundancyOptimizer(model.parameters(), SGD, lr=0.05))
 

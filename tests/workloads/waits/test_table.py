@@ -1,0 +1,139 @@
+"""docs/timed-waits.md: of each kind of program, what is timed and whether the late rank shows.
+
+Every row is run: unchanged, on real ranks over gloo, with rank 1 late by 40 ms in each step.
+"""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+from tests.workloads.waits import frameworks, programs
+from tests.workloads.waits.ranks import Told, grouped, told, unchanged
+
+PAGE = Path(__file__).parents[3] / "docs" / "timed-waits.md"
+LATE_RANK, LATE = 1, 0.040
+LOOKS = 3
+"""A loaded machine can be slower than the late rank for a while, but not again and again."""
+RANKS = {programs.pipeline: 3, programs.ddp_join_divided: 3}
+ALL, NONE = "100 %", "0 %"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the page."""
+
+    program: str
+    call: Callable[[programs.Late], object] | None
+    timed: str
+    note: str = ""
+    needs: str = "torch"
+
+    @property
+    def known(self) -> bool:
+        return self.timed != ""
+
+
+BUCKETS = "gradient buckets"
+ROWS = (
+    Row("DDP", programs.ddp, BUCKETS),
+    Row("DDP with BatchNorm", programs.ddp_buffers, f"{BUCKETS}, broadcast of buffers"),
+    Row("DDP with masks as buffers (minGPT)", programs.ddp_mask,
+        f"{BUCKETS}, broadcast of buffers"),
+    Row("DDP, gradient accumulation (`no_sync`)", programs.ddp_accumulating, BUCKETS),
+    Row("DDP, `static_graph`", programs.ddp_static, BUCKETS),
+    Row("DDP, `find_unused_parameters`", programs.ddp_unused, f"{BUCKETS}, map of what is used"),
+    Row("DDP, uneven inputs (`join`)", programs.ddp_join, f"{BUCKETS}, who still trains"),
+    Row("DDP, `join` dividing by who trains", programs.ddp_join_divided,
+        f"{BUCKETS}, who still trains"),
+    Row("DDP with a communication hook", programs.ddp_own_hook, "the hook's futures",
+        "a hook registered before the recorder was made: unknown"),
+    Row("DDP with a hook built in C++", programs.ddp_builtin_hook, "",
+        "runs and waits in C++ only"),
+    Row("ZeroRedundancyOptimizer", programs.zero, f"{BUCKETS}, broadcast of parameters"),
+    Row("FSDP1", programs.fsdp1, "gathers and scatters"),
+    Row("FSDP2 (`fully_shard`)", programs.fsdp2, "gathers and scatters"),
+    Row("DTensor", programs.dtensor, "functional collectives"),
+    Row("tensor parallel", programs.tensor_parallel, "functional collectives"),
+    Row("pipeline (`torch.distributed.pipelining`)", programs.pipeline, "sends and receives"),
+    Row("all-reduce by hand", programs.by_hand, "all-reduces"),
+    Row("all-reduce by hand, asynchronous", programs.by_hand_async, "waits for them"),
+    Row("send and receive by hand", programs.send_and_receive, "sends and receives"),
+    Row("gathers of objects", programs.objects, "gathers"),
+    Row("polling `Work.is_completed`", programs.polling, "", "looks like work from outside"),
+    Row("Accelerate", frameworks.accelerate_, f"{BUCKETS}, broadcast of buffers",
+        needs="accelerate"),
+    Row("Lightning, `strategy=\"ddp\"`", frameworks.lightning_,
+        f"{BUCKETS}, broadcast of buffers", needs="lightning"),
+    Row("HF Trainer", frameworks.trainer_, f"{BUCKETS}, broadcast of buffers",
+        needs="transformers"),
+    Row("torchtitan 0.3", None, "",
+        "not run: cannot start on CPU, its trainer calls `torch.cuda.set_device`"),
+)  # fmt: skip
+RUN = [row for row in ROWS if row.call is not None]
+
+
+def page() -> str:
+    """The page's table."""
+    lines = [
+        "| program | what is timed | steps known | late rank is latest | note |",
+        "|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        known = "–" if row.call is None else ALL if row.known else NONE
+        right = "–" if row.call is None else "yes" if row.known else "unknown, nobody is named"
+        cells = (row.program, row.timed or "nothing", known, right, row.note)
+        lines.append("| " + " | ".join(cells).rstrip() + " |")
+    return "\n".join(lines)
+
+
+def late() -> None:
+    import torch.distributed as dist
+
+    if dist.get_rank() == LATE_RANK:
+        sleep(LATE)
+
+
+def looked_at(row: Row, folder: Path, forked: Callable[..., object]) -> list[Told]:
+    """The row's program once on real ranks."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    world = RANKS.get(row.call, 2)
+    call = partial(row.call, late)
+    program = call if row.call.__module__ == frameworks.__name__ else partial(grouped, call)
+    forked(world, lambda rank: unchanged(folder, rank, world, port, program))
+    return told(folder)
+
+
+def test_the_page_has_the_table():
+    assert page() in PAGE.read_text()
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.parametrize("row", RUN, ids=lambda row: row.program)
+def test_what_is_timed_shows_the_late_rank_and_what_is_not_is_unknown(row, forked, tmp_path):
+    if find_spec(row.needs) is None:
+        pytest.skip(f"{row.needs} is not installed")
+    margins = []
+    for look in range(LOOKS):
+        (tmp_path / str(look)).mkdir()
+        ranks = looked_at(row, tmp_path / str(look), forked)
+
+        assert all(rank.steps > 0 for rank in ranks)
+        assert {1.0 if row.known else 0.0} == {rank.known for rank in ranks}
+        if not row.known:
+            return
+        others = [rank.own for index, rank in enumerate(ranks) if index != LATE_RANK]
+        margins.append(ranks[LATE_RANK].own - max(others))
+        # Untimed waits would make own times alike.
+        if margins[-1] > LATE / 2:
+            return
+    pytest.fail(f"rank {LATE_RANK} was {LATE} s late and its own time longer by {margins} s")
