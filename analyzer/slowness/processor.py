@@ -1,7 +1,14 @@
 """Whether a slow rank spends its excess on the processor or off it, whatever the cause."""
 
 from analyzer.run import Culprit, Fact, Finding, Grid
-from analyzer.slowness.contrast import has_gpu, share_of_excess, time_contrast
+from analyzer.slowness.contrast import (
+    QUEUED,
+    contrast,
+    has_gpu,
+    share_of_excess,
+    time_contrast,
+)
+from collector.contract import metrics
 
 OFF_QUERY = "own_seconds - cpu_seconds of steps.parquet by rank"
 ON_QUERY = "cpu_seconds of steps.parquet by rank"
@@ -27,9 +34,19 @@ def whereabouts(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
         return (Fact(True, text, ON_QUERY),)
     if 1.0 - busy < MOSTLY:
         return ()
-    gpu = ", perhaps for its GPU" if has_gpu(grid, finding.rank) else ""
     text = f"{1.0 - busy:.0%} of the excess is time off the processor: its training thread"
-    return (Fact(True, f"{text} slept or waited{gpu}", OFF_QUERY),)
+    return (Fact(True, f"{text} {_what(grid, finding)}", OFF_QUERY),)
+
+
+def _what(grid: Grid, finding: Finding) -> str:
+    """What keeps a thread off the processor, as far as it was told."""
+    gpu = ", perhaps for its GPU" if has_gpu(grid, finding.rank) else ""
+    queued = contrast(grid, finding, metrics.RANK_RUN_QUEUE.name)
+    if queued is None:
+        return f"slept or waited{gpu}, or was ready and had no processor"
+    if queued.during >= QUEUED:
+        return f"slept, waited{gpu}, or was ready and had none ({queued.during:.0%} of the time)"
+    return f"slept or waited{gpu}"
 
 
 def off_processor(culprit: Culprit) -> bool:

@@ -51,6 +51,15 @@ def test_sleeping_in_the_step_is_time_off_the_processor(own):
     assert "of the excess is time off the processor" in verdict.sentence
 
 
+def test_a_thread_that_was_ready_and_had_no_processor_is_not_said_to_sleep(own):
+    queued = own.samples["metric"] == "lockstep_rank_run_queue_seconds_total"
+    elapsed = own.samples["time"] - own.samples["time"].min()
+    samples = own.samples.assign(value=own.samples["value"].where(~queued, 0.6 * elapsed))
+    verdict = diagnose(with_cpu(replace(own, samples=samples), 0.004)).verdict
+
+    assert "or was ready and had none (60% of the time)" in told(verdict)
+
+
 def test_computing_in_the_step_is_told_as_cpu_time_and_as_nobody_s_garbage(own):
     verdict = diagnose(with_cpu(own, "own_seconds")).verdict
 

@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from statistics import median
+from time import monotonic
 from typing import Any
 
 import pyarrow.compute as pc
@@ -82,6 +83,7 @@ class Found:
 
     Attributes:
         known: Share of steps whose own time is known.
+        pressure: Share of the trial in which some task of this machine waited for a processor.
         answer: right, innocent, unknown, cleared (healthy or uniform although a rank is slow);
             of a healthy run healthy, culprit, unknown; failed where the run or its analysis did.
     """
@@ -92,6 +94,7 @@ class Found:
     rank: int
     answer: str
     known: float
+    pressure: float
     sentence: str
 
 
@@ -197,14 +200,25 @@ def _tried(row: Row, trial: Trial) -> Found:
     ]  # fmt: skip
     run = [*ours, "run", "--exec", "--nodes", str(RANKS), "--hang-timeout", "120"]
     said, known, answer = "", 0.0, "failed"
+    began, stalled = monotonic(), _stalled()
     if not _failed([*run, "--out", str(archive), "--", *program]):
         _failed([*ours, "analyze", str(archive)])  # by its exit code it tells the verdict
     if (archive / VERDICT_FILE).exists():
         verdict = json.loads((archive / VERDICT_FILE).read_bytes())
         said, known, answer = verdict["sentence"], _known(archive), judged(verdict, trial.rank)
+    pressure = (_stalled() - stalled) / (monotonic() - began)
     if answer in ("right", "healthy", "unknown"):
         shutil.rmtree(archive)
-    return Found(trial.row, trial.kind, trial.number, trial.rank, answer, known, said)
+    return Found(trial.row, trial.kind, trial.number, trial.rank, answer, known, pressure, said)
+
+
+def _stalled() -> float:
+    """Seconds in which some task waited for a processor; 0 where the kernel does not tell."""
+    try:
+        some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
+    except OSError:
+        return 0.0
+    return int(some.rpartition("total=")[2]) / 1e6
 
 
 def _failed(command: list[str]) -> bool:
@@ -233,8 +247,10 @@ def _words(found: list[Found]) -> str:
     slow = Counter(one.answer for one in found if one.rank >= 0)
     healthy = Counter(one.answer for one in found if one.rank < 0)
     timed = median(one.known for one in found) if found else 0.0
+    pressure = median(one.pressure for one in found) if found else 0.0
     return (
-        f"own time known {timed:4.0%}; {slow.total()} slow: {slow['right']} right,"
+        f"own time known {timed:4.0%}, processors short {pressure:4.0%};"
+        f" {slow.total()} slow: {slow['right']} right,"
         f" {slow['innocent']} innocent, {slow['unknown']} unknown, {slow['cleared']} cleared,"
         f" {slow['failed']} failed; {healthy.total()} healthy: {healthy['healthy']} healthy,"
         f" {healthy['culprit']} culprit, {healthy['unknown']} unknown, {healthy['failed']} failed"
