@@ -7,7 +7,7 @@ import numpy as np
 
 from analyzer.align import align
 from analyzer.anomalies.add import with_hardware
-from analyzer.causes import CAUSES
+from analyzer.causes import weighed
 from analyzer.cost.loss import charged, loss
 from analyzer.cost.step_time import Cost, cost, of_change
 from analyzer.culprits.link import link_culprit, modest
@@ -26,6 +26,7 @@ from analyzer.sentence import sentence
 from analyzer.slowness.contrast import column_of, gpu_words
 from analyzer.slowness.ended import unexplained
 from analyzer.slowness.power import smallest_noticed
+from analyzer.slowness.processor import whereabouts
 from analyzer.slowness.seen import unseen_words
 from analyzer.slowness.shift import blocks, column_medians
 from analyzer.slowness.strata import strata
@@ -62,7 +63,7 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
     findings = settled(grid, found)
     findings = modest(settled(grid, (*findings, *adds.findings(seen, grid, findings))))
     evidences = tuple(
-        doubted(grid, finding, [cause.weigh(grid, finding) for cause in CAUSES])
+        doubted(grid, finding, weighed(grid, finding))
         if accuses(finding) or finding.kind == "structure"
         else ()
         for finding in findings
@@ -97,7 +98,7 @@ def attribute(
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
     accused = [
-        (finding, _doubted(finding, posterior(evidence)))
+        (finding, _doubted(finding, posterior(evidence, whereabouts(grid, finding))))
         for finding, evidence in zip(findings, evidences, strict=True)
         if accuses(finding)
     ]

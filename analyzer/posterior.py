@@ -24,11 +24,11 @@ class Posterior:
     alternatives: tuple[Mapping[str, Any], ...]
 
 
-def posterior(evidences: Sequence[Evidence]) -> Posterior:
+def posterior(evidences: Sequence[Evidence], seen: Sequence[Fact] = ()) -> Posterior:
     """Softmax of the log odds with an explicit unknown.
 
-    Facts are those of the named cause; for an unknown cause those of the two likeliest, because
-    that is what a person will look at next.
+    Facts are those of the named cause; for an unknown cause what is `seen` all the same, and those
+    of the two likeliest, because that is what a person will look at next.
     """
     names = [evidence.cause for evidence in evidences] + [Cause.UNKNOWN.value]
     odds = np.array([evidence.log_odds for evidence in evidences] + [UNKNOWN_ODDS])
@@ -38,7 +38,8 @@ def posterior(evidences: Sequence[Evidence]) -> Posterior:
     best = order[0]
     ranked = [place for place in order if place < len(evidences)]
     shown = [best] if best < len(evidences) else ranked[:2]
-    facts = tuple(fact for place in shown for fact in evidences[place].facts)
+    facts = tuple(seen) if best == len(evidences) else ()
+    facts += tuple(fact for place in shown for fact in evidences[place].facts)
     missing = [word for place in shown for word in evidences[place].missing]
     if missing:
         words = ", ".join(dict.fromkeys(missing))

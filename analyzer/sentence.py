@@ -7,7 +7,9 @@ import numpy as np
 
 from analyzer.node_words import NODE_CAUSE_WORDS
 from analyzer.run import Culprit, Grid, Verdict
+from analyzer.slowness.contrast import has_gpu
 from analyzer.slowness.power import smallest_noticed
+from analyzer.slowness.processor import OFF_QUERY, off_processor
 from collector.contract.words import Cause
 
 CAUSE_WORDS: dict[str, str] = {
@@ -48,11 +50,11 @@ def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
         why_unknown: Why a run without culprit is not called healthy.
     """
     if verdict.culprits:
-        parts = [_accusation(verdict, culprit) for culprit in verdict.culprits]
-        parts.append(_cost(verdict))
+        parts = [_accusation(verdict, grid, culprit) for culprit in verdict.culprits]
+        parts.append(_cost(verdict, grid))
     elif verdict.status == "degraded":
         parts = [f"Slower, and no node is to blame: {_uniform(verdict)}."]
-        parts += [_cost(verdict), _seen(verdict, grid)]
+        parts += [_cost(verdict, grid), _seen(verdict, grid)]
     elif why_unknown:
         parts = [f"Unknown: {why_unknown}.", "No rank is named.", _seen(verdict, grid)]
     else:
@@ -64,17 +66,20 @@ def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
     return dataclasses.replace(verdict, sentence=words)
 
 
-def _accusation(verdict: Verdict, culprit: Culprit) -> str:
+def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
     if culprit.scope in ("link", "rack"):
         return _link(culprit)
     who = f"Rank {culprit.rank} ({_place(culprit)})"
     since = f" ({_clock(culprit.since)} UTC)" if culprit.since else ""
     why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
-    if culprit.gpu is None and culprit.cause == Cause.SLOW_GPU:
-        why = "it computes slowly for no reason that the host tells"
     if culprit.scope == "node":
         who = f"{culprit.node}, with all of its ranks,"
         why = NODE_CAUSE_WORDS.get(culprit.cause, culprit.cause)
+    if culprit.cause == Cause.SLOW_GPU and not has_gpu(grid, culprit.rank):
+        why = "it computes slowly for no reason that the host tells"
+    if culprit.cause == Cause.UNKNOWN and off_processor(culprit):
+        they = "its ranks are" if culprit.scope == "node" else "it is"
+        why = f"{they} off the processor, asleep or waiting, and it is not known for what"
     confidence = _confidence(culprit)
     if culprit.slowdown is None:
         hang = verdict.hang or {}
@@ -120,7 +125,8 @@ def _link(culprit: Culprit) -> str:
 
 def _decides(query: str) -> bool:
     """Facts from telemetry or phases decide the cause; the finding itself is already told."""
-    return query.startswith(("rate(", "sum(", "count by", "lockstep_", "phase", "operations gc"))
+    decisive = ("rate(", "sum(", "count by", "lockstep_", "phase", "operations gc", OFF_QUERY)
+    return query.startswith(decisive)
 
 
 def _place(culprit: Culprit) -> str:
@@ -148,28 +154,32 @@ def _certainty(confidence: float) -> str:
     return next(word for least, word in CERTAINTY if confidence >= least)
 
 
-def _cost(verdict: Verdict) -> str:
+def _cost(verdict: Verdict, grid: Grid) -> str:
     parts = []
     if verdict.slowdown is not None and (
         _uniform(verdict) or any(c.slowdown is not None for c in verdict.culprits)
     ):
         parts.append(f"the run's steps take {verdict.slowdown:.2f}x their ideal time")
+    # An hour of a rank without a GPU is the same share of the run.
+    unit = "GPU" if has_gpu(grid, None) else "rank"
     if verdict.lost_gpu_hours is not None:
         money = (
             "" if verdict.lost_money is None else f" ({verdict.lost_money:.2f} at the price given)"
         )
-        parts.append(f"{_hours(verdict.lost_gpu_hours)} are lost{money}{_per_day(verdict)}")
+        parts.append(
+            f"{_hours(verdict.lost_gpu_hours, unit)} are lost{money}{_per_day(verdict, unit)}"
+        )
     words = " and ".join(parts)
     return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
-def _per_day(verdict: Verdict) -> str:
+def _per_day(verdict: Verdict, unit: str) -> str:
     """What goes on costing, where enough of it was seen to speak of days."""
     told = verdict.lost_per_day
     if told is None or not told["goes_on"] or told["over_seconds"] < PROJECTED_FROM_SECONDS:
         return ""
     money = "" if told["money"] is None else f" ({told['money']:.2f})"
-    return f", {_hours(told['gpu_hours'])}{money} a day if it goes on"
+    return f", {_hours(told['gpu_hours'], unit)}{money} a day if it goes on"
 
 
 def _uniform(verdict: Verdict) -> str | None:
@@ -208,6 +218,6 @@ def _noticed(grid: Grid) -> str:
     return f"A rank that became slower by {noticed:.2f}x for half of it would have been noticed."
 
 
-def _hours(hours: float) -> str:
-    """GPU-hours, or GPU-seconds where hours would be mostly zeros."""
-    return f"{hours:.2f} GPU-hours" if hours >= 0.1 else f"{hours * 3600:.0f} GPU-seconds"
+def _hours(hours: float, unit: str) -> str:
+    """Hours of a GPU, or seconds where hours would be mostly zeros."""
+    return f"{hours:.2f} {unit}-hours" if hours >= 0.1 else f"{hours * 3600:.0f} {unit}-seconds"

@@ -8,6 +8,9 @@ from grafana.targets import SOURCE
 NOTHING = "Nothing was told of this in the range"
 LIMIT = "orange"
 """From a limit on. The value is written beside it: no colour stands alone."""
+UNKNOWN = "unknown: not told"
+GREY = "#6e7077"
+"""Of what nobody told."""
 _HEIGHTS = {"stat": 4, "timeseries": 8, "table": 8, "heatmap": 12, "state-timeline": 8}
 _LETTERS = "ABCDEFGH"
 
@@ -75,15 +78,25 @@ def lines(
 
 def number(
     title: str, unit: str, queries: Sequence[Json], text: str, leads: list[Json], *,
-    limit: float | None = None, below: bool = False, nothing: str = "not told",
+    limit: float | None = None, below: bool = False, nothing: str = UNKNOWN,
 ) -> Json:  # fmt: skip
-    """One number, or one a series."""
+    """One number, or one a series; grey where nothing is told."""
     options: Json = {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "colorMode": "none" if limit is None else "background", "graphMode": "none",
         "textMode": "auto", "justifyMode": "auto", "orientation": "auto",
     }  # fmt: skip
-    return _panel("stat", title, unit, queries, text, leads, options, limit, below, {}, nothing)
+    made = _panel("stat", title, unit, queries, text, leads, options, limit, below, {}, nothing)
+    # What is not told has no value, so no colour of a limit may stand for it.
+    made["fieldConfig"]["defaults"]["mappings"] = [_grey(nothing)]
+    return made
+
+
+def _grey(words: str) -> Json:
+    return {
+        "type": "special",
+        "options": {"match": "null+nan", "result": {"color": GREY, "text": words, "index": 0}},
+    }
 
 
 def rows(

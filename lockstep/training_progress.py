@@ -17,10 +17,9 @@ class TrainingProgress:
 
     def __init__(self, spec: RunSpec, show: Show) -> None:
         self._show = show
-        training = spec.training
-        self._sample = find(spec.workload).sample
-        self._per_step = spec.batch * (training.config.sequence if self._sample == "tokens" else 1)
-        self._started_at = 0 if training.resume is None else about(Path(training.resume)).step
+        task, resume = find(spec.workload), spec.training.resume
+        self._sample, self._per_step = task.sample, task.per_step(spec)
+        self._started_at = 0 if resume is None else about(Path(resume)).step
         self._first: tuple[int, float] | None = None
 
     def __call__(self, progress: Progress) -> None:

@@ -34,6 +34,8 @@ class StepRecorder:
         self.writer = writer
         self.wall_seconds = 0.0
         self.own_seconds = 0.0
+        self.in_phase = False
+        """Whether a phase of the step in progress is open."""
         self.last_phases: list[int] = [0] * len(PHASES)
         """Nanoseconds of the last step, in the order of PHASES."""
         self._spans = {phase: _Span(self, phase) for phase in PHASES}
@@ -52,6 +54,7 @@ class StepRecorder:
         self._waited_ns = 0
         self._all_timed = True
         self._tags = 0
+        self.in_phase = False
         self._cpu_start = thread_time_ns()
         self._start = monotonic_ns()
 
@@ -123,6 +126,7 @@ class StepRecorder:
     def _close_span(self, phase: int, op: int | None, start: int, tag: int) -> None:
         end = monotonic_ns()
         self._phase_ns[phase] += end - start
+        self.in_phase = False
         if op is not None:
             self.writer.local(op, start, end, tag)
 
@@ -140,6 +144,7 @@ class _Span:
         self.tag = NO_TAG
 
     def __enter__(self) -> Self:
+        self._recorder.in_phase = True
         self._start = self._recorder.writer.phase(self._index)
         return self
 

@@ -19,6 +19,7 @@ from analyzer.causes.software import Software
 from analyzer.causes.thermal import Thermal
 from analyzer.causes.xid import Xid
 from analyzer.run import Evidence, Finding, Grid
+from analyzer.slowness.contrast import has_gpu
 
 
 class Cause(Protocol):
@@ -29,7 +30,21 @@ class Cause(Protocol):
         ...
 
 
-CAUSES: tuple[Cause, ...] = (
-    Thermal(), Power(), SlowGpu(), Ecc(), Xid(), Pcie(), Nvlink(), HostCpu(), Data(), Garbage(),
-    Checkpoint(), Link(), Congestion(), Freeze(), Crash(), Software(),
+OF_A_GPU: tuple[Cause, ...] = (Thermal(), Power(), Ecc(), Xid(), Pcie(), Nvlink())
+"""What only a rank with a GPU can have; nothing of it is missing on the others."""
+OTHERS: tuple[Cause, ...] = (
+    SlowGpu(), HostCpu(), Data(), Garbage(), Checkpoint(), Link(), Congestion(), Freeze(), Crash(),
+    Software(),
 )  # fmt: skip
+CAUSES = (*OF_A_GPU, *OTHERS)
+IMPOSSIBLE = -8.0
+"""Log odds."""
+
+
+def weighed(grid: Grid, finding: Finding) -> list[Evidence]:
+    """The evidence of every cause, in the order of CAUSES."""
+    told = [cause.weigh(grid, finding) for cause in CAUSES]
+    if has_gpu(grid, finding.rank):
+        return told
+    count = len(OF_A_GPU)
+    return [*(Evidence(one.cause, IMPOSSIBLE) for one in told[:count]), *told[count:]]

@@ -2,9 +2,8 @@
 
 from analyzer import signs
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import weigh
+from analyzer.signs.weigh import outside_compute, weigh
 from analyzer.signs.xid import logged
-from analyzer.slowness.contrast import compute_share
 from collector.contract.words import Cause
 
 
@@ -23,9 +22,5 @@ class Ecc:
         missing: list[str] = []
         odds = weigh(signs.ecc(grid, finding), "memory errors of the GPU", facts, missing)
         odds += logged(grid, finding, Cause.ECC, facts)
-        share = compute_share(finding)
-        if share < 0.5:
-            text = f"only {share:.0%} of the excess is in the compute phases"
-            facts.append(Fact(False, text, "phase shares of the finding"))
-            odds -= 4.0
+        odds += outside_compute(grid, finding, facts)
         return Evidence(Cause.ECC, odds, tuple(facts), tuple(missing))

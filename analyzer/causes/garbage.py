@@ -1,7 +1,7 @@
 """The rank collects Python's garbage, alone and again and again."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import share_of_excess
+from analyzer.slowness.contrast import compute_share, share_of_excess
 from collector.contract.words import Cause, Phase
 
 MUCH = 0.35
@@ -9,6 +9,8 @@ MUCH = 0.35
 just before, which takes about as long (measured: 0.6 of a storm is collection)."""
 LITTLE = 0.1
 MOSTLY = 0.6
+UNTOLD = -2.5
+"""Nothing speaks for it, and nothing against."""
 
 
 class Garbage:
@@ -32,6 +34,10 @@ class Garbage:
             return Evidence(
                 Cause.GC, 8.0 if much else -6.0 if collecting < LITTLE else -1.0, tuple(facts)
             )
+        missing = ("time in the garbage collector",)
+        if compute_share(grid, finding) is None:
+            # Of a program without phases all is in none of them.
+            return Evidence(Cause.GC, UNTOLD, (), missing)
         rest = finding.share.get(Phase.OTHER, 0.0)
         text = f"{rest:.0%} of the excess is in no named phase of the step"
         facts.append(Fact(rest >= MOSTLY, text, "phase shares of the finding"))
@@ -42,5 +48,4 @@ class Garbage:
             text = f"{cpu:.0%} of the excess is CPU time of the training thread"
             facts.append(Fact(busy, text, "cpu_seconds of steps.parquet"))
             odds += 1.0 if busy else -3.0
-        missing = ("time in the garbage collector",)
         return Evidence(Cause.GC, odds, tuple(facts), missing)

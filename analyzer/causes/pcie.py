@@ -21,10 +21,14 @@ class Pcie:
         facts: list[Fact] = []
         missing: list[str] = []
         odds = weigh(signs.pcie(grid, finding), "the GPU's PCIe link", facts, missing)
-        copying = 1.0 - compute_share(finding)
-        copies = copying >= 0.5
-        text = f"{copying:.0%} of the excess is where data is copied, outside the compute phases"
-        facts.append(Fact(copies, text, "phase shares of the finding"))
-        odds += 1.0 if copies else -4.0
+        share = compute_share(grid, finding)
+        if share is not None:
+            copying = 1.0 - share
+            copies = copying >= 0.5
+            text = (
+                f"{copying:.0%} of the excess is where data is copied, outside the compute phases"
+            )
+            facts.append(Fact(copies, text, "phase shares of the finding"))
+            odds += 1.0 if copies else -4.0
         odds += against(signs.nvlink(grid, finding), facts)
         return Evidence(Cause.PCIE, odds, tuple(facts), tuple(missing))

@@ -1,12 +1,12 @@
 """The GPU is held at a power cap, or braked from outside, and lowers its clock."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.signs.weigh import outside_compute
 from analyzer.slowness.contrast import (
     SM_CLOCK,
     THROTTLED,
     clock_event,
     clock_ratio,
-    compute_share,
     contrast,
     gpu_words,
     query,
@@ -55,10 +55,7 @@ class Power:
             odds -= 3.0
             text = f"{gpu} was in thermal slowdown {thermal.during:.0%} of the time"
             facts.append(Fact(False, text, query(grid, finding, clock_event(THERMAL_REASONS[0]))))
-        if compute_share(finding) < 0.5:
-            odds -= 4.0
-            text = f"only {compute_share(finding):.0%} of the excess is in the compute phases"
-            facts.append(Fact(False, text, "phase shares of the finding"))
+        odds += outside_compute(grid, finding, facts)
         return Evidence(Cause.POWER, odds, tuple(facts), tuple(missing))
 
 

@@ -8,11 +8,12 @@ from analyzer.slowness.contrast import (
     THROTTLED,
     clock_event,
     clock_ratio,
-    column_of,
     compute_share,
     contrast,
     gpu_words,
+    has_gpu,
     query,
+    share_of_excess,
     throttle_rate,
     time_contrast,
 )
@@ -22,9 +23,13 @@ from collector.contract.words import CLOCK_EVENT_REASONS, Cause
 COMPUTE_AT_LEAST = 0.7
 """Share of the excess that must lie in forward, backward and optimizer."""
 MORE_CPU = 1.15
+PARTLY = 0.35
+"""Share of the excess that must be CPU time where the CPU is the device."""
 UNSEEN = -3.0
 """A GPU of which neither clock nor throttling is known may as well be hot or capped: "unknown" is
-the likelier word. Without GPUs the CPU is the device, and nothing of the kind is missing."""
+the likelier word."""
+UNTOLD = -1.5
+"""Without GPUs the CPU is the device, and nothing of the kind is missing."""
 TELLS = 5.0
 """A GPU that tells of trouble does not compute slowly for nothing."""
 
@@ -43,11 +48,7 @@ class SlowGpu:
             return Evidence(Cause.SLOW_GPU, -8.0)
         facts: list[Fact] = []
         missing: list[str] = []
-        share = compute_share(finding)
-        in_compute = share >= COMPUTE_AT_LEAST
-        text = f"{share:.0%} of the excess is in forward, backward and optimizer"
-        facts.append(Fact(in_compute, text, "phase shares of the finding"))
-        odds = 3.0 if in_compute else -4.0
+        odds = _phases(grid, finding, facts, missing)
         odds += _throttle(grid, finding, facts, missing)
         for sign in signs.of_gpu(grid, finding):
             odds -= TELLS
@@ -66,7 +67,20 @@ class SlowGpu:
         return Evidence(Cause.SLOW_GPU, odds, tuple(facts), tuple(missing))
 
 
+def _phases(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
+    share = compute_share(grid, finding)
+    if share is None:
+        missing.append("when it computes: its program names no phases")
+        return 0.0
+    in_compute = share >= COMPUTE_AT_LEAST
+    text = f"{share:.0%} of the excess is in forward, backward and optimizer"
+    facts.append(Fact(in_compute, text, "phase shares of the finding"))
+    return 3.0 if in_compute else -4.0
+
+
 def _throttle(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
+    if not has_gpu(grid, finding.rank):
+        return UNTOLD
     rate = throttle_rate(grid, finding, CLOCK_EVENT_REASONS)
     clock = clock_ratio(grid, finding)
     gpu = gpu_words(grid, finding.rank)
@@ -75,9 +89,7 @@ def _throttle(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str
     if clock is None:
         missing.append("SM clock")
     if rate is None and clock is None:
-        column = column_of(grid, finding.rank)
-        has_gpu = column is not None and grid.ranks[column].gpu is not None
-        return UNSEEN if has_gpu else -1.5
+        return UNSEEN
     odds = 0.0
     if rate is not None:
         free = rate.risen < THROTTLED
@@ -92,19 +104,21 @@ def _throttle(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str
         normal = during > 0.95 * reference
         text = f"SM clock {during / 1e6:.0f} MHz against {reference / 1e6:.0f} MHz before"
         facts.append(Fact(normal, text, query(grid, finding, SM_CLOCK)))
-        odds += 0.5 if normal else -0.5
+        # A lower clock has a reason; where throttling is not told, that is not none.
+        odds += 0.5 if normal else -0.5 if rate is not None else UNSEEN
     return odds
 
 
 def _cpu(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
     used = time_contrast(grid, finding, "cpu")
-    column = column_of(grid, finding.rank)
-    if used is None or not used.before > 0 or column is None:
+    if used is None or not used.before > 0:
         return 0.0
     ratio = used.during / used.before
     if ratio < MORE_CPU:
         return 0.0
-    is_device = grid.ranks[column].gpu is None
+    is_device = not has_gpu(grid, finding.rank)
+    if is_device and (share_of_excess(grid, finding, "cpu") or 0.0) < PARTLY:
+        return 0.0
     where = "; the CPU is the device here" if is_device else ""
     text = f"its training thread used {ratio:.2f}x the CPU time per step{where}"
     facts.append(Fact(is_device, text, "cpu_seconds of steps.parquet"))

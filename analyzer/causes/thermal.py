@@ -1,12 +1,12 @@
 """The GPU is too hot and lowers its clock."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.signs.weigh import outside_compute
 from analyzer.slowness.contrast import (
     SM_CLOCK,
     THROTTLED,
     clock_event,
     clock_ratio,
-    compute_share,
     contrast,
     gpu_words,
     query,
@@ -60,10 +60,7 @@ class Thermal:
             odds -= 3.0
             text = f"{gpu} was also power-capped {power.during:.0%} of the time"
             facts.append(Fact(False, text, query(grid, finding, clock_event(POWER_REASONS[0]))))
-        if compute_share(finding) < 0.5:
-            odds -= 4.0
-            text = f"only {compute_share(finding):.0%} of the excess is in the compute phases"
-            facts.append(Fact(False, text, "phase shares of the finding"))
+        odds += outside_compute(grid, finding, facts)
         return Evidence(Cause.THERMAL, odds, tuple(facts), tuple(missing))
 
 

@@ -112,7 +112,12 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
 
 
 def _gone(grid: Grid) -> _Roots | None:
-    """The ranks whose end began it, by their pages alone; None where that may be any of them."""
+    """The ranks whose end began it, by their pages alone; None where that may be any of them.
+
+    So it may where a rank has no page at all: those that went may have waited for it.
+    """
+    if np.isnan(grid.scraped_until).any():
+        return None
     first, known = died_first(grid) & unclean(grid), all_told(grid)
     failed = last_said(grid, (RankState.FAILED,)) & known
     for some in (first, died_silently(grid), failed, unclean(grid)):

@@ -10,6 +10,7 @@ from analyzer import foreign
 from analyzer.from_operations.placed import Own, Placed, place
 from analyzer.load import optrace
 from analyzer.run import Finding, Grid, LoadError, Run, Verdict
+from analyzer.slowness.seen import unseen_words
 from analyzer.slowness.worth import long_enough
 
 MOST_OPERATIONS = 2_000_000
@@ -60,6 +61,9 @@ def look(run: Run, grid: Grid) -> Look:
     """Examines the operations of a run, where it has some."""
     if run.ops is None or run.ops.empty:
         return Look()
+    if (dark := unseen_words(grid)) is not None:
+        # They would hold waits that nobody timed, and lack who never told.
+        return Look(missing=(f"the operations are not used: {dark}",))
     latest, missing = _latest(_warm(run, grid))
     try:
         trace = optrace.from_run(latest)

@@ -1,12 +1,14 @@
 """What to do about each cause: actions with commands to copy."""
 
 import shlex
+from collections.abc import Container
 from dataclasses import dataclass
 
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
 from analyzer.report.runbooks import runbooks
 from analyzer.run import Culprit, Verdict
+from analyzer.slowness.processor import off_processor
 from collector.contract.words import Cause
 
 
@@ -113,6 +115,32 @@ ADVICE: dict[str, tuple[Action, ...]] = {
 }  # fmt: skip
 """Cause -> actions; causes without a row get `UNSURE`."""
 
+WITHOUT_GPU: dict[str, tuple[Action, ...]] = {
+    Cause.SLOW_GPU: (
+        Action("verify", "Compare the processor's clock and what else runs with a healthy node.",
+               "ssh {node} 'lscpu | grep MHz; top -b -n 1 | head -20'"),
+        DRAIN,
+        Action("prevent", "Compare firmware, power governor and kernel with a healthy node."),
+    ),
+    Cause.CRASH: (
+        Action("verify", "Look for the kernel's reason.",
+               "ssh {node} 'dmesg -T | grep -iE \"oom|killed|segfault\" | tail'"),
+        *ADVICE[Cause.CRASH][1:],
+    ),
+    Cause.SOFTWARE: (
+        Action("verify", "Compare firmware and kernel with a node that is not slow.",
+               "ssh {node} uname -r"),
+        *ADVICE[Cause.SOFTWARE][1:],
+    ),
+}  # fmt: skip
+"""The same for nodes without GPUs, where what to do is another."""
+
+ASLEEP = (
+    Action("verify", "See what the training thread sleeps in or waits for: a file, a lock, another"
+           " process.", "ssh {node} py-spy dump --pid $(pgrep -n -f train)"),
+    Action("mitigate", "Compare that place of the program, and what it reads there, with a rank"
+           " that is not slow."),
+)  # fmt: skip
 UNSURE = (
     Action("verify", "The cause is not known: compare the rank's node with a healthy one."),
     DRAIN,
@@ -123,11 +151,14 @@ TOO_LITTLE = (
 )
 
 
-def advice(verdict: Verdict, *, emulated: bool, owners: str) -> Block:
+def advice(
+    verdict: Verdict, *, emulated: bool, owners: str, without_gpu: Container[str | None] = ()
+) -> Block:
     """The section on what to do.
 
     Args:
         verdict: Its culprits decide the actions.
+        without_gpu: Nodes whose ranks have no GPU.
         emulated: The nodes exist on one machine only, so the commands are examples.
         owners: What people wrote on who does what (report.human).
     """
@@ -135,7 +166,7 @@ def advice(verdict: Verdict, *, emulated: bool, owners: str) -> Block:
     commands: list[str] = []
     told: set[tuple[str, Action]] = set()
     for culprit in verdict.culprits:
-        for action in ADVICE.get(culprit.cause, UNSURE):
+        for action in _actions(culprit, without_gpu):
             # Several ranks of a node need one visit.
             if (_place(culprit), action) in told and culprit.gpu is None:
                 continue
@@ -163,10 +194,18 @@ def advice(verdict: Verdict, *, emulated: bool, owners: str) -> Block:
             blocks.table("Actions", columns, rows),
             blocks.text(note) if emulated and commands else None,
             blocks.code("\n".join(commands)) if commands else None,
-            blocks.links(runbooks(verdict.culprits)),
+            blocks.links(runbooks(verdict.culprits, without_gpu)),
             blocks.human("actions", owners),
         ],
     )
+
+
+def _actions(culprit: Culprit, without_gpu: Container[str | None]) -> tuple[Action, ...]:
+    if culprit.cause == Cause.UNKNOWN and off_processor(culprit):
+        return ASLEEP
+    if culprit.node in without_gpu and culprit.cause in WITHOUT_GPU:
+        return WITHOUT_GPU[culprit.cause]
+    return ADVICE.get(culprit.cause, UNSURE)
 
 
 def _priority(action: Action, culprit: Culprit) -> str:

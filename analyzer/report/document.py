@@ -50,7 +50,12 @@ def document(
     emulated = (run.meta.get("spec") or {}).get("launcher") == "local"
     sections = [
         impact(run, grid, verdict, cut, sources),
-        advice(verdict, emulated=emulated, owners=told["actions"]),
+        advice(
+            verdict,
+            emulated=emulated,
+            owners=told["actions"],
+            without_gpu=_without_gpu(grid),
+        ),
         timeline(grid, verdict, seen),
         detection(grid, verdict, diagnosis.findings, seen),
         reasons(verdict),
@@ -84,6 +89,12 @@ def document(
         "verdict": verdict_json(verdict),
     }
     return {key: _printable(value) for key, value in tree.items()}
+
+
+def _without_gpu(grid: Grid) -> set[str | None]:
+    """Nodes none of whose ranks has one."""
+    nodes: set[str | None] = {info.node for info in grid.ranks}
+    return nodes - {info.node for info in grid.ranks if info.gpu is not None}
 
 
 def _facts(

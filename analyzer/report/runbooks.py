@@ -1,6 +1,6 @@
 """Cause -> the runbook that says more than a report can."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from analyzer.alert_rules.shape import PLACEHOLDERS
 from analyzer.run import Culprit
@@ -24,7 +24,14 @@ RUNBOOK: dict[str, str] = {
 STRAGGLER_RUNBOOK = "LockstepStragglerNode"
 
 
-def runbooks(culprits: Iterable[Culprit]) -> dict[str, str]:
-    """Words -> address, one a runbook."""
-    names = dict.fromkeys(RUNBOOK.get(one.cause, STRAGGLER_RUNBOOK) for one in culprits)
+def runbooks(
+    culprits: Iterable[Culprit], without_gpu: Container[str | None] = ()
+) -> dict[str, str]:
+    """Words -> address, one a runbook; on nodes without a GPU none that is about GPUs."""
+    names = dict.fromkeys(
+        STRAGGLER_RUNBOOK
+        if one.cause == Cause.SLOW_GPU and one.node in without_gpu
+        else RUNBOOK.get(one.cause, STRAGGLER_RUNBOOK)
+        for one in culprits
+    )
     return {f"Runbook {name}": PLACEHOLDERS.runbook(name) for name in names}

@@ -1,7 +1,8 @@
 """A sign as log odds for the cause that it is the mark of, with its facts."""
 
-from analyzer.run import Fact
+from analyzer.run import Fact, Finding, Grid
 from analyzer.signs.shape import ALIKE, UNLIKE, Sign
+from analyzer.slowness.contrast import compute_share
 
 GRAVE = 6.0
 SLIGHT = 3.5
@@ -10,6 +11,8 @@ SILENT = -5.0
 NOT_TOLD = -2.5
 """Nobody answers for the part: its troubles are rare, and nothing speaks for one."""
 ANOTHER_TIME = -5.0
+MOSTLY_COMPUTE = 0.5
+"""Share of the excess in forward, backward and optimizer of a GPU that computes slowly."""
 
 
 def weigh(sign: Sign | None, part: str, facts: list[Fact], missing: list[str]) -> float:
@@ -47,6 +50,16 @@ def against(sign: Sign | None, facts: list[Fact]) -> float:
         return 0.0
     facts.append(Fact(False, sign.text, sign.query))
     return -3.0
+
+
+def outside_compute(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
+    """Log odds against what slows computing, where the program's phases show it elsewhere."""
+    share = compute_share(grid, finding)
+    if share is None or share >= MOSTLY_COMPUTE:
+        return 0.0
+    text = f"only {share:.0%} of the excess is in the compute phases"
+    facts.append(Fact(False, text, "phase shares of the finding"))
+    return -4.0
 
 
 def _when(sign: Sign) -> str:

@@ -95,8 +95,15 @@ def clock_ratio(grid: Grid, finding: Finding) -> tuple[float, float] | None:
     return (reference, clock.during) if np.isfinite(reference) else None
 
 
-def compute_share(finding: Finding) -> float:
-    """Share of the excess own time in forward, backward and optimizer."""
+def compute_share(grid: Grid, finding: Finding) -> float | None:
+    """Share of the excess own time in forward, backward and optimizer.
+
+    None where the program names no forward and no backward pass: it may compute anywhere then.
+    """
+    column = column_of(grid, finding.rank)
+    named = (grid.time[phase][:, column] for phase in (Phase.FORWARD, Phase.BACKWARD))
+    if column is not None and not any((np.nan_to_num(cells) > 0).any() for cells in named):
+        return None
     return sum(finding.share.get(phase, 0.0) for phase in COMPUTE_PHASES)
 
 
@@ -112,6 +119,13 @@ def share_of_excess(grid: Grid, finding: Finding, name: str) -> float | None:
 def column_of(grid: Grid, rank: int | None) -> int | None:
     """The column of a rank in the Grid."""
     return next((c for c, info in enumerate(grid.ranks) if info.rank == rank), None)
+
+
+def has_gpu(grid: Grid, rank: int | None) -> bool:
+    """Whether the rank has a GPU, real or simulated; without a rank, whether any has."""
+    column = column_of(grid, rank)
+    told = grid.ranks if column is None else (grid.ranks[column],)
+    return any(info.gpu is not None for info in told)
 
 
 def gpu_words(grid: Grid, rank: int | None) -> str:

@@ -33,6 +33,9 @@ five, a few scheduler stalls in a short span are fewer."""
 OWN_PHASES: tuple[str, ...] = tuple(phase for phase in Phase if phase is not Phase.GRAD_SYNC)
 """Phases without waiting; of grad_sync only what is outside the collectives is own time."""
 
+LOCATED_AT_LEAST = 0.5
+"""Share of the excess own time that phases must show, or else the rest has a share of its own."""
+
 
 def is_slow(
     grid: Grid,
@@ -189,7 +192,21 @@ def shares(
     before: NDArray[np.int64],
     throughout: bool,
 ) -> Mapping[str, float]:
-    """Phase -> share of the excess own time; what the peers gained too is no excess."""
+    """Phase -> share of the excess own time; what the peers gained too is no excess.
+
+    A phase may hold waiting as well, all of it where a program names no phases: what peers wait for
+    the rank is no gain of theirs, so they cannot have gained more in a phase than in own time.
+    Where the phases show little of the excess, the rest of it is in `other`.
+    """
+
+    def gains(cells: FloatGrid) -> tuple[float, float]:
+        """The rank's and its peers', seconds per step."""
+        mine, theirs = _mean(cells[inside, column]), _mean(cells[np.ix_(inside, peers)])
+        if throughout:
+            return mine, theirs
+        return mine - _mean(cells[before, column]), theirs - _mean(cells[np.ix_(before, peers)])
+
+    own, common = gains(grid.time["own"])
     excess: dict[str, float] = {}
     parts = {phase: grid.time[phase] for phase in OWN_PHASES}
     copies = grid.time[Phase.GRAD_SYNC] - grid.time["collective"]
@@ -198,13 +215,13 @@ def shares(
         # lie in other phases too, and nobody knows how much of each is own.
         parts[Phase.GRAD_SYNC] = copies
     for phase, cells in parts.items():
-        if throughout:
-            gain = _mean(cells[inside, column]) - _mean(cells[np.ix_(inside, peers)])
-        else:
-            gain = _mean(cells[inside, column]) - _mean(cells[before, column])
-            gain -= _mean(cells[np.ix_(inside, peers)]) - _mean(cells[np.ix_(before, peers)])
+        mine, theirs = gains(cells)
+        gain = mine - (theirs if np.isnan(common) else min(theirs, max(common, 0.0)))
         if gain > 0:
             excess[phase] = gain
+    hidden = own - common - sum(excess.values())
+    if hidden > (1.0 - LOCATED_AT_LEAST) * (own - common):
+        excess[Phase.OTHER] = excess.get(Phase.OTHER, 0.0) + hidden
     total = sum(excess.values())
     return {phase: gain / total for phase, gain in excess.items()}
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from analyzer.fleet.arrays import Fleet
 from analyzer.fleet.metrics import WATCHED, Watched
-from analyzer.known import all_known
+from analyzer.known import own_each
 from analyzer.load.prometheus.decoding import Series
 from analyzer.load.prometheus.labels import number
 from analyzer.watch.members import Members
@@ -76,11 +76,7 @@ def fleet(panel: Panel, metrics: Sequence[Watched] = WATCHED) -> Fleet:
         if metric.per is None:
             values[:, row] = own[1:]
             continue
-        rise, per = np.diff(own, axis=0), np.diff(panel.told[STEPS], axis=0)
-        known = all_known(np.diff(panel.told[KNOWN], axis=0), per)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # A counter that fell began anew: its rise is not known.
-            values[:, row] = np.where((rise >= 0) & (per > 0) & known, rise / per, np.nan)
+        values[:, row] = own_each(own, panel.told[STEPS], panel.told[KNOWN])
     return Fleet(
         times=panel.times[1:],
         metrics=tuple(metrics),

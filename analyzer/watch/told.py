@@ -1,4 +1,4 @@
-"""What is told of the GPU of each rank and of its node now, and what was told before."""
+"""What is told of each rank, its GPU and its node now, and what was told before."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,8 +8,16 @@ from numpy.typing import NDArray
 from analyzer.watch.hardware import Target
 from analyzer.watch.inventory import KEEP_SECONDS
 from analyzer.watch.members import Members
+from analyzer.watch.panel import KNOWN, OWN, STEPS
 
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+OF_RANKS = frozenset((OWN, STEPS, KNOWN))
+"""What every rank tells; all else only those on a GPU."""
+RANKS = "ranks"
+"""Of a node: that a rank lives on it."""
+FORGET_RANKS_SECONDS = 3600.0
+"""As streams.FORGET_SECONDS: a rank that is not told of for so long is of a run that ended."""
 Before = Mapping[str, Mapping[str, float]]
 """Node -> what was told of it -> unix seconds at which it was told last."""
 
@@ -26,7 +34,7 @@ def remembered(before: Before, told: Mapping[str, Bools], members: Members, now:
 
     Args:
         before: As it was.
-        told: Word -> (R,) whether it is told of the rank's GPU, or by its page, now.
+        told: Word -> (R,) whether it is told of the rank, its GPU, or by its page, now.
         members: Of all runs.
         now: Unix seconds.
     """
@@ -41,7 +49,7 @@ def remembered(before: Before, told: Mapping[str, Bools], members: Members, now:
 
 
 def untold(before: Before, told: Mapping[str, Bools], members: Members) -> Bools:
-    """(R,) whether something is missing of a rank's GPU that its node, or that of a peer, tells.
+    """(R,) whether something is missing of a rank that its node, or that of a peer, tells.
 
     Args:
         before: What was told of each node, as `remembered` has it.
@@ -53,5 +61,28 @@ def untold(before: Before, told: Mapping[str, Bools], members: Members) -> Bools
         nodes = set(members.node[columns].tolist())
         wanted = {word for node in nodes for word in before.get(node, ())}
         for word in wanted & told.keys():
-            found[columns] |= ~told[word][columns] & (members.uuid[columns] != "")
+            applies = (members.uuid[columns] != "") | (word in OF_RANKS)
+            found[columns] |= ~told[word][columns] & applies
+    return found
+
+
+def with_ranks(before: Before, members: Members, up: Floats, now: float) -> Before:
+    """With the nodes on which ranks live; those that are told to have ended are forgotten.
+
+    A rank of which nobody tells any more has not ended: who is gone is told of for ten minutes.
+
+    Args:
+        before: As it was.
+        members: Of all runs.
+        up: (R,) 1 = its process is there, 0 = it is gone, NaN = not told.
+        now: Unix seconds.
+    """
+    lives = set(members.node[up == 1].tolist())
+    ended = set(members.node[up == 0].tolist()) - set(members.node[up != 0].tolist())
+    found = {node: dict(words) for node, words in before.items()}
+    for node in lives:
+        found.setdefault(node, {})[RANKS] = now
+    for node, words in found.items():
+        if node in ended or now - words.get(RANKS, now) > FORGET_RANKS_SECONDS:
+            words.pop(RANKS, None)
     return found

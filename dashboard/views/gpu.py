@@ -70,7 +70,7 @@ def show(context: Context) -> None:
         shown = told[-EVENTS_AT_MOST:][::-1]
         table(findings.events(shown), "events", "The newest events first.")
     else:
-        st.caption("Nothing happened here in this range.")
+        st.caption("No event was told here in this range.")
 
 
 def _ask(context: Context) -> None:

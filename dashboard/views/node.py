@@ -47,7 +47,7 @@ def show(context: Context) -> None:
         frame = findings.findings(findings.worst_first(found)[:FINDINGS_AT_MOST], rows)
         table(frame, "findings", "Findings about this node.", links=findings.FINDING_LINKS)
     else:
-        st.caption("No finding is about this node in this range.")
+        st.caption("No finding about this node is known in this range.")
     with st.expander("Take it out of service"):
         st.caption(node_tables.DRAIN_WORDS)
         st.code(node_tables.drain(node), language="bash")
@@ -91,7 +91,7 @@ def _charts(context: Context, charts: Sequence[Lines], told: Sequence[Event]) ->
 def _happened(context: Context, told: Sequence[Event]) -> None:
     st.subheader("Events", anchor=False)
     if not told:
-        st.caption("Nothing happened on this node in this range.")
+        st.caption("No event on this node was told in this range.")
         return
     table(findings.events(told[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.")
     if len(told) > EVENTS_AT_MOST:

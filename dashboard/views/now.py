@@ -11,6 +11,7 @@ from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.widgets.ways import ways
 from dashboard.words import findings, now, places, six_numbers
+from dashboard.words.said import Said
 
 FINDINGS_AT_MOST = 200
 EVENTS_AT_MOST = 10
@@ -23,18 +24,14 @@ def show(context: Context) -> None:
     run = context.place.run
     runs = (source.run(run),) if run else source.runs(span)
     found = source.findings(span, run)
-    said = now.headline(runs, found, context.answer)
-    sentence(said.text, said.severity)
-    if said.command:
-        st.code(said.command, language="bash")
     first = now.spoken(found, context.answer)
     by_run = {row.run: row for row in runs}
-    if first is not None:
-        row = by_run.get(first.run)
-        place = findings.around(first, row.span if row else None)
-        ways(place, first.node, place.but(rank=None) if first.run else place)
+    answered = st.container()
     at = _moment(context, by_run, first)
     fleet = part(lambda: source.fleet(FLEET_METRICS[0], at))
+    said = now.headline(runs, found, context.answer, fleet)
+    with answered:
+        _answer(context, said, first, by_run)
     shown = six_numbers.numbers(runs, found, fleet, context.answer)
     for column, each in zip(st.columns(len(shown)), shown, strict=True):
         column.metric(each.label, each.value, each.delta or None,
@@ -48,6 +45,19 @@ def show(context: Context) -> None:
         _events(context)
 
 
+def _answer(
+    context: Context, said: Said, first: FindingRow | None, by_run: Mapping[str, RunRow]
+) -> None:
+    """The sentence of the page, and the ways from it."""
+    sentence(said.text, said.severity)
+    if said.command:
+        st.code(said.command, language="bash")
+    if first is not None:
+        row = by_run.get(first.run)
+        place = findings.around(first, row.span if row else None)
+        ways(place, first.node, place.but(rank=None) if first.run else place)
+
+
 def _moment(context: Context, runs: Mapping[str, RunRow], first: FindingRow | None) -> float | None:
     """Of the map: the end of the range; of recorded runs the end of the one that is spoken of."""
     if context.place.until:
@@ -59,7 +69,7 @@ def _moment(context: Context, runs: Mapping[str, RunRow], first: FindingRow | No
 def _findings(context: Context, found: Sequence[FindingRow], runs: Sequence[RunRow]) -> None:
     st.subheader("Findings", anchor=False)
     if not found:
-        st.caption("There are none in this range.")
+        st.caption("None is known in this range.")
         return
     first = findings.worst_first(found)[:FINDINGS_AT_MOST]
     frame = findings.findings(first, {row.run: row for row in runs})
@@ -98,7 +108,7 @@ def _events(context: Context) -> None:
     if told is None:
         return
     if not told:
-        st.caption("Nothing happened in this range.")
+        st.caption("No event was told in this range.")
         return
     table(findings.events(told[-EVENTS_AT_MOST:][::-1]), "events", "The newest events first.",
           columns={"time (UTC)": MOMENT})  # fmt: skip

@@ -16,6 +16,7 @@ from dashboard.widgets.later import later
 from dashboard.widgets.parts import part
 from dashboard.widgets.picking import choice as pick
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
+from dashboard.widgets.words import capital
 from dashboard.words import run_page, verdict
 
 AXES = {"": "time (UTC)", "step": "step", "relative": "since the start"}
@@ -94,6 +95,8 @@ def _slowest(context: Context) -> None:
             "waits": few["wait_share"],
         }
     )
+    if note := ranks.attrs.get("note"):
+        st.caption(plain(capital(f"{note}.")))
     table(frame, "slowest-ranks", f"The {len(frame)} ranks that need the longest for their own"
           " work, the slowest first.", columns={"waits": PERCENT}, links=("open",))  # fmt: skip
 
@@ -107,7 +110,7 @@ def _to_rank(place: Place, row: dict[Any, Any]) -> str:
 
 def _events(context: Context, events: Sequence[Event]) -> None:
     if not events:
-        st.caption("Nothing happened in this range: no XID, no throttling, no link event,"
+        st.caption("No event was told in this range: no XID, no throttling, no link event,"
                    " no checkpoint, no finding.")  # fmt: skip
         return
     # The chart has a lane of them; the table is for who wants to go to one.

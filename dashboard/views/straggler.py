@@ -15,6 +15,7 @@ from dashboard.widgets.later import later
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.widgets.ways import EVIDENCE, ways
+from dashboard.widgets.words import capital
 from dashboard.words import causes, chosen, ranges, rest, verdict, what_if
 from dashboard.words.columns import worded
 from dashboard.words.reading import mapping, number, records, text, whole
@@ -166,6 +167,8 @@ def _measured(context: Context, told: Mapping[str, Any] | None) -> None:
             picture(lateness.lateness(times, named), "lateness")
     first = [name for name in FIRST if name in ranks]
     shown = worded(ranks[[*first, *(name for name in ranks if name not in first)]])
+    if note := ranks.attrs.get("note"):
+        st.caption(plain(capital(f"{note}.")))
     table(shown, "ranks", "Every rank, the slowest first; medians of the range.",
           columns=formats(shown) | {"in collectives": PERCENT})  # fmt: skip
 

@@ -6,7 +6,9 @@ from dashboard.address import Place, link, utc
 from dashboard.protocol import Source
 from dashboard.shapes import Severity
 from dashboard.trouble import Kind, TroubleError
-from dashboard.widgets import banners, shown
+from dashboard.widgets import shown
+from dashboard.widgets.words import capital
+from dashboard.words.age import duration
 
 
 def chosen(needs: str, page: str, source: Source, place: Place) -> Place | None:
@@ -23,7 +25,7 @@ def chosen(needs: str, page: str, source: Source, place: Place) -> Place | None:
     if not known:
         raise TroubleError(
             Kind.EMPTY,
-            f"{banners.capital(source.name)} knows no {needs}.",
+            f"{capital(source.name)} knows no {needs}.",
             "Start one, then look again: `lockstep run gpt`"
             if needs == "run" else "See Data health for what answers.",
         )  # fmt: skip
@@ -46,7 +48,7 @@ def _runs(source: Source) -> pd.DataFrame:
         "run": [row.run for row in rows],
         "state": [row.state for row in rows],
         "start": [utc(row.span.start) for row in rows],
-        "for": [banners.duration(row.span.seconds) for row in rows],
+        "for": [duration(row.span.seconds) for row in rows],
         "workload": [row.workload for row in rows],
         "ranks": [row.ranks for row in rows],
         "verdict": [row.status or "not analyzed" for row in rows],

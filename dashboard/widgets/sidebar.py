@@ -12,8 +12,9 @@ from dashboard.context import Settings
 from dashboard.protocol import Source
 from dashboard.shapes import Answer
 from dashboard.trouble import TroubleError
-from dashboard.widgets import banners, links, ranges
+from dashboard.widgets import links, ranges
 from dashboard.widgets.words import plain, short
+from dashboard.words.age import age, is_stale
 
 RANGES = {"15 min": "now-15m", "1 h": "now-1h", "6 h": "now-6h", "24 h": "now-24h", "whole": ""}
 CUSTOM = "custom"
@@ -95,9 +96,9 @@ def badge(answer: Answer) -> tuple[str, str]:
         return "recorded", "gray"
     if answer.at is None:
         return "live, nothing told yet", "orange"
-    if banners.is_stale(answer):
-        return f"stale, {banners.age(answer)} old", "orange"
-    return f"live, {banners.age(answer)} old", "green"
+    if is_stale(answer):
+        return f"stale, {age(answer)} old", "orange"
+    return f"live, {age(answer)} old", "green"
 
 
 def _run(source: Source, place: Place) -> Place:

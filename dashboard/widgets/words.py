@@ -25,3 +25,8 @@ def plain(text: str) -> str:
 def short(text: str, longest: int = LONGEST) -> str:
     """At most so many characters of a text, with an ellipsis where some are left out."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def capital(text: str) -> str:
+    """A text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]

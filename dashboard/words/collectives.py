@@ -56,9 +56,10 @@ def headline(waits: Waits, verdict: Mapping[str, Any] | None, late: pd.DataFrame
             "How long ranks are in collectives is not known in this range.", Severity.UNKNOWN
         )
     last = _last(late)
-    if verdict is None:
+    if verdict is None or verdict.get("status") not in ("healthy", "degraded"):
         return Said(
-            f"{waits.words}{last} Whether that is too long, only a verdict can say.",
+            f"{waits.words}{last} Whether that is too long, only a verdict can say, and none that"
+            " knows is at hand.",
             Severity.UNKNOWN,
         )
     if waits.middle < WAITS_LITTLE:

@@ -3,9 +3,12 @@
 import shlex
 from collections.abc import Sequence
 
+import numpy as np
+
 from analyzer.report.figures import cell
 from dashboard.address import utc
-from dashboard.shapes import Answer, FindingRow, RunRow, Severity
+from dashboard.shapes import Answer, FindingRow, Fleet, RunRow, Severity
+from dashboard.words.age import age, is_stale
 from dashboard.words.findings import worst_first
 from dashboard.words.said import Said
 
@@ -31,13 +34,16 @@ def spoken(findings: Sequence[FindingRow], answer: Answer) -> FindingRow | None:
     return ranked[0] if ranked and (ranked[0].open or not answer.live) else None
 
 
-def headline(runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Answer) -> Said:
+def headline(
+    runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Answer, fleet: Fleet | None
+) -> Said:
     """The worst open finding; or that nothing is wrong; or why nobody can say.
 
     Args:
         runs: All in the range.
         findings: All in the range.
         answer: How whole they are.
+        fleet: Own time over peers of every place; None = nobody told.
     """
     about = looked_at(runs, answer)
     ranked = worst_first(findings)
@@ -53,10 +59,10 @@ def headline(runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Ans
         first = slow[0]
         told = first.sentence or f"Run {first.run} is {first.status or first.state}."
         return Said(_with_run(told, first, about) + _silent(answer), Severity.WARNING)
-    doubts = _doubts(about, answer)
+    doubts = _doubts(about, answer, fleet)
     if doubts:
         if len(about) == 1 and about[0].status == "unknown" and about[0].sentence:
-            return Said(about[0].sentence, Severity.UNKNOWN)
+            return Said(about[0].sentence + _silent(answer), Severity.UNKNOWN)
         command = next((_analyze(row) for row in about if row.status is None and row.folder), "")
         return Said(
             f"No finding is open, and still nobody can say that all is well: {'; '.join(doubts)}.",
@@ -128,11 +134,11 @@ def _nobody(runs: Sequence[RunRow], answer: Answer) -> Said:
     )
 
 
-def _doubts(about: list[RunRow], answer: Answer) -> list[str]:
+def _doubts(about: list[RunRow], answer: Answer, fleet: Fleet | None) -> list[str]:
     """Why "nothing is wrong" cannot be said."""
     doubts = []
     unread = sum(row.status is None for row in about)
-    unsure = sum(row.status == "unknown" for row in about)
+    unsure = sum(row.status not in (None, "healthy") for row in about)
     silent = answer.nodes[0] - answer.nodes[1]
     if unread:
         was = "was" if unread == 1 else "were"
@@ -141,6 +147,27 @@ def _doubts(about: list[RunRow], answer: Answer) -> list[str]:
         doubts.append(f"of {unsure:,} of {_count(len(about), 'run')} the verdict is unknown")
     if silent > 0:
         doubts.append(f"{silent:,} of {_count(answer.nodes[0], 'node')} do not answer")
+    if answer.live:
+        doubts += _live_doubts(about, answer, fleet)
+    return doubts
+
+
+def _live_doubts(about: list[RunRow], answer: Answer, fleet: Fleet | None) -> list[str]:
+    """What is old, not whole, or told of no rank: of a live source it may be wrong by now."""
+    doubts = []
+    if answer.at is None or is_stale(answer):
+        doubts.append(f"the newest number is {age(answer)} old")
+    if answer.nodes[0] <= 0:
+        doubts.append("no node is known that should answer")
+    if answer.missing:
+        doubts.append(f"not found: {'; '.join(answer.missing)}")
+    if fleet is None:
+        return [*doubts, "nobody told the own time of any rank"]
+    mine = np.isin(fleet.runs, [row.run for row in about])
+    ranks = max(int(mine.sum()), sum(row.ranks for row in about))
+    unknown = ranks - int((mine & np.isfinite(fleet.values)).sum())
+    if unknown > 0 or not ranks:
+        doubts.append(f"of {unknown:,} of {_count(ranks, 'rank')} the own time is not known")
     return doubts
 
 

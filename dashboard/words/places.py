@@ -10,6 +10,8 @@ from dashboard.shapes import Check, FindingRow, Fleet, NodeFacts, Severity
 from dashboard.words.said import BADNESS, Said
 
 NAMED_AT_MOST = 3
+OF_RANKS = ("slowdown", "wait")
+"""Metrics of the map that a run tells: an idle GPU has none."""
 HOLDS_BACK = 1.1
 """Own time over peers from which a rank holds its run back: as figures.deviation has it."""
 
@@ -47,17 +49,26 @@ def fleet(
         nobody = f"No place{scope} told its {title.lower()} at this time."
         return Said(f"{nobody}{silent}", Severity.UNKNOWN)
     count = int(away.sum())
+    unknown = _untold(shown)
+    dark = f" Of {unknown:,} more it is not known." if unknown else ""
     if not count:
         said = f"{title}: none of the {known:,} {things}{scope} is far from its peers"
         if shown.metric.higher is not None:
             said += f"; the worst is {worst}"
-        return Said(f"{said}.{silent}", Severity.WARNING if silent else Severity.OK)
+        level = Severity.WARNING if silent else Severity.UNKNOWN if unknown else Severity.OK
+        return Said(f"{said}.{dark}{silent}", level)
     are = f"1 of {known:,} {things}{scope} is" if count == 1 else (
         f"{count:,} of {known:,} {things}{scope} are"
     )  # fmt: skip
     said = f"{title}: {are} far from the peers; the worst is {worst}."
     level = Severity.NOTE if shown.metric.higher is None and not silent else Severity.WARNING
-    return Said(f"{said}{silent}", level)
+    return Said(f"{said}{dark}{silent}", level)
+
+
+def _untold(shown: Fleet) -> int:
+    """Places that should tell this metric and do not: of ranks those of runs, else all GPUs."""
+    should = shown.runs != "" if shown.metric.key in OF_RANKS else shown.gpus >= 0
+    return int((should & ~np.isfinite(shown.values)).sum())
 
 
 def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
@@ -81,9 +92,10 @@ def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:
     noted = "; ".join(f"{each.name}: {each.text.rstrip('.')}" for each in notes[:NAMED_AT_MOST])
     more = f"; and {len(notes) - NAMED_AT_MOST} more" if len(notes) > NAMED_AT_MOST else ""
     return Said(
-        f"Nothing wrong was found on {facts.node}: {good} of {len(facts.checks)} checks are ok."
+        f"Nothing wrong was found in what was looked at on {facts.node}: {good} of"
+        f" {len(facts.checks)} checks are ok."
         f"{f' To note: {noted}{more}.' if notes else ''}{unknown}",
-        Severity.NOTE if notes else Severity.OK,
+        Severity.UNKNOWN if dark else Severity.NOTE if notes else Severity.OK,
     )
 
 

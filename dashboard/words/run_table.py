@@ -97,13 +97,17 @@ def sentence(every: Sequence[RunRow], found: Sequence[RunRow]) -> tuple[str, Sev
         ends = [("" if len(found) == 1 else "all ") + ends[0].partition(" ")[2]]
     slow = sum(row.status == "degraded" for row in found)
     unread = sum(row.status is None for row in found)
+    unsure = sum(row.status not in (None, "healthy", "degraded") for row in found)
+    broken = sum(row.state in ("failed", "hung") for row in found)
     parts = [f"{_counted(len(found))}: {', '.join(ends)}"]
     parts += [f"{slow:,} held back by somebody"] if slow else []
     parts += [f"{unread:,} not analyzed"] if unread else []
+    parts += [f"of {unsure:,} it is not known who held them back"] if unsure else []
     lost = sum(row.lost_gpu_hours or 0.0 for row in found)
     text = "; ".join(parts)
     text += f"; {hours(lost)} lost in all" if lost > 0 else ""
-    severity = Severity.WARNING if slow else Severity.NOTE if unread else Severity.OK
+    bad, unknown = slow or broken, unread or unsure or states["unknown"]
+    severity = Severity.WARNING if bad else Severity.UNKNOWN if unknown else Severity.OK
     return f"{text}.", severity
 
 

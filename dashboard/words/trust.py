@@ -20,13 +20,18 @@ def sentence(health: Health) -> tuple[str, Severity]:
     dark = [check for check in health.checks if check.severity is Severity.UNKNOWN]
     if bad:
         worst = min((check.severity for check in bad), key=_WORST.index)
-        return f"The numbers can be trusted, except: {_named(bad)}.", worst
+        unknown = f" Not known is: {_named(dark)}." if dark else ""
+        return f"The numbers can be trusted, except: {_named(bad)}.{unknown}", worst
     if dark:
         return (
             f"Nothing is wrong in what was checked, but not known is: {_named(dark)}.",
             Severity.UNKNOWN,
         )
-    return f"The numbers can be trusted: {_count(len(health.checks))} passed.", Severity.OK
+    noted = any(check.severity is Severity.NOTE for check in health.checks)
+    return (
+        f"The numbers can be trusted: {_count(len(health.checks))} passed.",
+        Severity.NOTE if noted else Severity.OK,
+    )
 
 
 def checks(health: Health) -> pd.DataFrame:

@@ -42,13 +42,15 @@ def waits(ranks: pd.DataFrame | None) -> Waits:
         return UNKNOWN
     told = ranks[np.isfinite(ranks["wait_share"])]
     told = told.sort_values("wait_share", kind="stable", ignore_index=True)
+    unknown = len(ranks) - len(told)
     shares = told["wait_share"].to_numpy(np.float64)
     middle = float(shares[(len(shares) - 1) // 2])
     whole = shares[-1] - shares[0]
     if len(told) == 1:
         words = f"{_name(told.iloc[0])} is in collectives for {_between(shares)} of a step."
     elif whole <= ALIKE:
-        words = f"All ranks are in collectives for {_between(shares)} of a step."
+        every = f"The {len(told):,} ranks that tell it" if unknown else "All ranks"
+        words = f"{every} are in collectives for {_between(shares)} of a step."
     else:
         gaps = np.diff(shares)
         cut = int(gaps.argmax()) + 1
@@ -59,7 +61,8 @@ def waits(ranks: pd.DataFrame | None) -> Waits:
                 f"Ranks are in collectives for {_percent(shares[0])} ({_name(told.iloc[0])}) to"
                 f" {_percent(shares[-1])} ({_name(told.iloc[-1])}) of a step."
             )
-    return Waits(middle, f"{words[:1].upper()}{words[1:]}")
+    more = "" if not unknown else f" Of {unknown:,} of {len(ranks):,} ranks it is not known."
+    return Waits(middle, f"{words[:1].upper()}{words[1:]}{more}")
 
 
 def _groups(told: pd.DataFrame, shares: np.ndarray, cut: int) -> str:

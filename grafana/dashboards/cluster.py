@@ -93,7 +93,7 @@ def _silent() -> Json:
              "unless on (node) lockstep_build_info")],
         tell("Nodes that were scraped in the last day and do not answer.", "no row.",
              "runbook LockstepCollectorDown."),
-        _ROW_TO_NODE, names=("expected",), nothing="Every node answers, or lockstep watch does not",
+        _ROW_TO_NODE, names=("expected",), nothing="None is told to be silent",
     )  # fmt: skip
 
 
@@ -101,9 +101,10 @@ def _health() -> Json:
     return rows(
         "Least healthy nodes", "percentunit",
         [row('bottomk(20, min by (node) (lockstep_node_health_score{node=~"$node"}) < 1)')],
-        tell("1 is healthy; open findings lower it by their confidence.", "no row.",
+        tell("1 is healthy; open findings lower it by their confidence. A node that is not here "
+             "was found well, or nobody could look at all of it.", "no row.",
              "click the node."),
-        _ROW_TO_NODE, names=("health",), nothing="Every node is healthy, or lockstep watch is away",
+        _ROW_TO_NODE, names=("health",), nothing="None is told to be unhealthy",
     )  # fmt: skip
 
 

@@ -54,10 +54,14 @@ def _state() -> list[Json]:
         number(
             "Open findings that page", "none",
             [instant('count(max by (run, node, rank, gpu, cause)'
-                     ' (lockstep_finding_active{tier="page"}) == 1)', "findings")],
-            tell("Findings certain enough to wake somebody.", "none.",
+                     ' (lockstep_finding_active{tier="page"}) == 1)'
+                     # 0 only while somebody looks.
+                     "\nor 0 * (max(lockstep_analyzer_last_evaluation_timestamp_seconds)"
+                     " > time() - 300)", "findings")],
+            tell("Findings certain enough to wake somebody; grey while lockstep watch does not"
+                 " judge.", "0.",
                  "read the table below: node, GPU and cause stand there. Limit: 1."),
-            lead("straggler", "now"), limit=1, nothing="none",
+            lead("straggler", "now"), limit=1, nothing=_NO_WATCH,
         ),
         number(
             "Nodes", "none",
@@ -86,18 +90,20 @@ def _state() -> list[Json]:
 
 
 def _runs() -> Json:
-    names = ("slowdown", "step", "against baseline", "coverage")
+    names = ("slowdown", "step", "against baseline", "coverage", "told")
     return rows(
         "Runs in numbers", "none",
         [row('max by (run) (lockstep_run_slowdown_ratio{run=~"$run"})'),
          row('max by (run) (lockstep_run_step_duration_median_seconds{run=~"$run"})'),
          row('max by (run) (lockstep_run_throughput_baseline_ratio{run=~"$run"})'),
-         row('max by (run) (lockstep_run_coverage_ratio{run=~"$run"})')],
+         row('max by (run) (lockstep_run_coverage_ratio{run=~"$run"})'),
+         row('max by (run, status, reason) (lockstep_run_status{run=~"$run"})')],
         tell("Each run: step time over what it would be without its culprits, seconds a step, "
-             "steps per second over the baseline's, share of ranks that tell.",
-             "slowdown 1, baseline near 1, coverage 100 %.", "click the run."),
+             "steps per second over the baseline's, share of ranks that tell; and its status, with "
+             "the reason where it is unknown. An empty cell is not known.",
+             "slowdown 1, baseline near 1, coverage 100 %, healthy.", "click the run."),
         lead("run", "run", "run", value=of_row), names=names,
-        units=("none", "s", "percentunit", "percentunit"), nothing=_NO_WATCH,
+        units=("none", "s", "percentunit", "percentunit", "none"), nothing=_NO_WATCH,
     )  # fmt: skip
 
 
@@ -109,7 +115,7 @@ def _findings() -> Json:
         tell("What lockstep watch holds for wrong now. An empty cell does not apply.", "no row.",
              "click the row: the page has the evidence for and against."),
         lead("straggler", "straggler", "run", "node", value=of_row), names=("open",),
-        nothing="No finding is open",
+        nothing="No finding is told of: none is open, or lockstep watch does not judge",
     )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def _behind() -> Json:
              "one name in different places count for themselves: compare ranks of one group.",
              "no row, or small numbers that change.",
              "in a hang the rank that arrived at least is missing."),
-        _ROW, names=("behind", "arrived at"), nothing="Nobody is behind, or ranks tell nothing",
+        _ROW, names=("behind", "arrived at"), nothing="Nobody is told to be behind",
     )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def _states() -> Json:
     return rows(
         "Ranks that are not well, by RAS", "none",
         [row(f"max by ({_BY_RANK}, state) (lockstep_nccl_rank_state{{{_RUN}}}) == 1")],
-        tell("A rank without a row is well.", "no row.",
+        tell("A rank without a row is not told to be unwell.", "no row.",
              "dead or missing: its process is gone. async_error: its log says why."),
         _ROW, names=("holds",), nothing="None, or NCCL RAS tells nothing",
     )  # fmt: skip
@@ -243,7 +243,7 @@ def _ports() -> Json:
         tell("Logical state (4 is active), physical state (5 is link up), and speed where it is "
              "below the median of all ports.", "no row.", "runbook LockstepIbLinkDown."),
         lead("node", "node", "node", value=of_row), names=("state", "physical", "rate"),
-        units=("none", "none", "Bps"), nothing="All ports are up, or none is told of",
+        units=("none", "none", "Bps"), nothing="None is told to be down",
     )  # fmt: skip
 
 

@@ -63,7 +63,8 @@ def _numbers() -> list[Json]:
         number(
             "Health", "percentunit",
             [instant(f"min by (node) (lockstep_node_health_score{{{_NODE}}})", "{{node}}")],
-            tell("1 is healthy; open findings lower it by their confidence.", "100 %.",
+            tell("1 is healthy; open findings lower it by their confidence. Grey: not everything "
+                 "could be looked at.", "100 %.",
                  "see the findings that are drawn across the panels."),
             lead("straggler", "node", "node"),
         ),
@@ -77,10 +78,11 @@ def _numbers() -> list[Json]:
         ),
         number(
             "Driver wants", "none",
-            [instant(f"max by ({_BY}) (lockstep_gpu_recovery_action{{{_GPU}}}) > 0", _LEGEND)],
-            tell("1 GPU reset, 2 node reboot, 3 drain peers, 4 drain and reset.", "nothing.",
+            [instant(f"topk(1, max by ({_BY}) (lockstep_gpu_recovery_action{{{_GPU}}}))",
+                     _LEGEND)],
+            tell("Of the GPU of which it wants most. 1 GPU reset, 2 node reboot, 3 drain peers, 4 drain and reset.", "0.",
                  "drain the node, then do what the driver wants. Limit: 1, any action."),
-            _TO_GPU, limit=1, nothing="nothing",
+            _TO_GPU, limit=1,
         ),
     ]  # fmt: skip
 

@@ -1,5 +1,6 @@
 """One run: model and hardware on one time axis."""
 
+from analyzer.known import own_per_step
 from grafana.annotations import CHECKPOINTS, STARTS, XIDS, findings
 from grafana.board import board
 from grafana.links import lead
@@ -79,9 +80,13 @@ def _numbers() -> list[Json]:
         ),
         number(
             "Coverage", "percentunit",
-            [instant(f"max by (run) (lockstep_run_coverage_ratio{{{_RUN}}})", "{{run}}")],
-            tell("Share of ranks that told how long their steps took.", "100 %.",
-                 "verdicts are less certain: open Lockstep itself."), lead("self", "health", "run"),
+            [instant(f"max by (run) (lockstep_run_coverage_ratio{{{_RUN}}})", "steps"),
+             instant(f"max by (run) (lockstep_run_known_ranks{{{_RUN}}})\n/ on (run)\n"
+                     f"count by (run) (lockstep_rank_up{{{_RUN}}})", "own time")],
+            tell("Share of ranks that told how long their steps took, and of those whose own time "
+                 "is known.", "100 %.",
+                 "nobody knows who is slow among the others: time their collectives "
+                 "(lockstep.recorder), or open Lockstep itself."), lead("self", "health", "run"),
         ),
     ]  # fmt: skip
 
@@ -125,7 +130,7 @@ def _a_step(counter: str) -> str:
 
 
 def _step() -> Json:
-    own = _a_step("lockstep_train_own_seconds_total")
+    own = own_per_step(RATE, f"{{{_RUN}}}")
     wall = _a_step("lockstep_train_phase_seconds_total")
     return lines(
         "Step time", "s",
@@ -134,7 +139,8 @@ def _step() -> Json:
          query(f"quantile by (run) (0.95, {own})", "own time, 95 %"),
          query(f"quantile by (run) (0.5, {own})", "own time, median")],
         tell("Seconds a step. Own time is what a rank takes without waiting for others.",
-             "slowest and median own time are close.",
+             "slowest and median own time are close; where not all collectives are timed own time "
+             "is not known, and not drawn.",
              "where the slowest rank leaves the median, everybody waits for it: open Straggler."),
         _TO_STRAGGLER, nothing=_NO_RANKS,
     )  # fmt: skip

@@ -52,10 +52,11 @@ def _numbers() -> list[Json]:
         number(
             "Silent collectors", "none",
             [instant("count(max by (node) (lockstep_node_expected) == 1"
-                     " unless on (node) lockstep_build_info)", "nodes")],
-            tell("Nodes that were scraped in the last day and do not answer.", "none.",
+                     " unless on (node) lockstep_build_info)\nor 0 * count(lockstep_node_expected)",
+                     "nodes")],
+            tell("Nodes that were scraped in the last day and do not answer.", "0.",
                  "runbook LockstepCollectorDown. Limit: 1."),
-            lead("cluster", "health"), limit=1, nothing="none",
+            lead("cluster", "health"), limit=1, nothing=_NO_WATCH,
         ),
         number(
             "Findings open", "none", [instant("sum(lockstep_analyzer_findings_open)", "findings")],
@@ -178,7 +179,7 @@ def _sources() -> Json:
         tell("Sources that a node has and that failed, hang, or have been silent for two minutes.",
              "no row.", "runbook LockstepCollectorStale; a driver that hangs hangs NVML first."),
         _ROW, names=("up", "hangs", "silent"), units=("none", "none", "s"),
-        nothing="Every source answers",
+        nothing="None is told to fail",
     )  # fmt: skip
 
 
@@ -190,7 +191,7 @@ def _source_errors() -> Json:
          row(grown(f"lockstep_events_dropped_total{{{_NODE}}}", "node, source"))],
         tell("Readings that failed or were rejected, and events that were lost.", "no row.",
              "the collector's log says why."), _ROW, names=("failed", "events lost"),
-        nothing="None failed",
+        nothing="None is told to have failed",
     )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def _numbers() -> list[Json]:
             "Slowdown", "none",
             [instant(f"max by (run) (lockstep_run_slowdown_ratio{{{_RUN}}})", "{{run}}")],
             tell("Step time over what it would be without the culprits.", "1.",
-                 "see who is named below."), to, nothing="not told",
+                 "see who is named below."), to,
         ),
         number(
             "Slowest rank", "none",
@@ -77,19 +77,21 @@ def _numbers() -> list[Json]:
         ),
         number(
             "Ranks beyond 1.1", "none",
-            [instant(f"count by (run) (lockstep_rank_straggler_ratio{{{_RUN}}} > {_LIMIT})",
-                     "{{run}}")],
+            [instant(f"count by (run) (lockstep_rank_straggler_ratio{{{_RUN}}} > {_LIMIT})\n"
+                     f"or 0 * max by (run) (lockstep_run_known_ranks{{{_RUN}}} > 0)", "{{run}}")],
             tell("Ranks whose own time is 10 % and more above their peers'.", "none.",
                  "one: that GPU. All of a node: the node. All of a stage: the layout, nobody's "
-                 "fault."), to, nothing="none",
+                 "fault. Grey: of no rank own time is known."), to,
         ),
         number(
             "Open findings", "none",
             [instant("count by (run) (max by (run, node, rank, gpu, cause)"
-                     f" (lockstep_finding_active{{{_RUN}}}) == 1)", "{{run}}")],
-            tell("What lockstep watch holds for wrong now.", "none.",
+                     f" (lockstep_finding_active{{{_RUN}}}) == 1)\n"
+                     f'or 0 * max by (run) (lockstep_run_status{{{_RUN},status!="unknown"}})',
+                     "{{run}}")],
+            tell("What lockstep watch holds for wrong now.", "0; grey where it cannot say.",
                  "read the table below. Limit: 1."),
-            to, limit=1, nothing="none",
+            to, limit=1,
         ),
     ]  # fmt: skip
 
@@ -228,5 +230,5 @@ def _findings() -> Json:
         tell("What lockstep watch holds for wrong now. An empty cell does not apply.", "no row.",
              "click the row for the evidence for and against."),
         lead("node", "straggler", "run", "node", value=of_row), names=("open",),
-        nothing="No finding is open",
+        nothing="No finding is told of: none is open, or lockstep watch does not judge",
     )  # fmt: skip

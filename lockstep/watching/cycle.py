@@ -109,10 +109,13 @@ class Cycles:
         reported = alarmed_ranks(alarms, members)
         self.diagnoses.work(connection, seen, own, runs, reported, watched)
         names = hardware.node_names(seen.pages, members, self.memory.nodes)
-        hardware_told = self._gauges.told_now(seen, settings.interval)
+        told_of_ranks = self._gauges.told_now(seen, settings.interval)
         self.memory = replace(
             self.memory,
-            told=told.remembered(self.memory.told, hardware_told, members, now),
+            told=told.with_ranks(
+                told.remembered(self.memory.told, told_of_ranks, members, now),
+                members, seen.up, now,
+            ),
             since=self._since(now),
             runs=lately(runs, now),
             nodes=remembered(self.memory.nodes, names, seen, settings.interval),
@@ -125,7 +128,7 @@ class Cycles:
             *sighted.of_runs(seen, runs, self.diagnoses, reported, alarms, settings),
             *sighted.of_hardware(seen, self.memory.events, names),
         ]
-        missing = told.untold(self.memory.told, hardware_told, members)
+        missing = told.untold(self.memory.told, told_of_ranks, members)
         knows = judged(
             seen, self.memory, self.diagnoses.last, missing, settings.interval, settings.window
         )
@@ -152,7 +155,7 @@ class Cycles:
         known_now = page.Known(
             members=members,
             own=own,
-            clock=over_peers(np.where(fresh & hardware_told[CLOCK], seen.clock, np.nan), members),
+            clock=over_peers(np.where(fresh & told_of_ranks[CLOCK], seen.clock, np.nan), members),
             speeds=speeds,
             slowdown={
                 run: one.verdict.slowdown
@@ -235,12 +238,15 @@ class Cycles:
     def _looked(
         self, seen: Look, missing: Bools, assessments: Mapping[str, Assessment]
     ) -> frozenset[str]:
-        """Nodes that answer, where nothing is missing and no run is that nobody could judge."""
+        """Nodes that answer, where nothing is missing and no rank of which nothing is known."""
         members = seen.members
-        open_runs = [run for run, one in assessments.items() if one.status == UNKNOWN]
-        dark = members.node[missing | np.isin(members.run, open_runs)]
+        known = [run for run, one in assessments.items() if one.status != UNKNOWN]
+        judged = np.isin(members.run, known) & seen.living & ~missing
+        lives = {node for node, words in self.memory.told.items() if told.RANKS in words}
+        dark = lives - set(members.node[judged].tolist())
+        dark |= set(members.node[missing | (seen.living & ~judged)].tolist())
         here = (node for node, when in self.memory.nodes.values() if when == seen.now)
-        return frozenset(here) - frozenset(dark.tolist())
+        return frozenset(here) - dark
 
     def _runs(self, seen: Look, speeds: Mapping[str, Speed], busy: set[str]) -> dict[str, Progress]:
         """How each run goes; of one whose pages are old nothing new is known."""

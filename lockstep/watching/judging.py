@@ -9,7 +9,7 @@ from analyzer.watch.assessment import UNKNOWN
 from analyzer.watch.hardware import Target
 from analyzer.watch.judged import Judged
 from analyzer.watch.memory import Memory
-from analyzer.watch.panel import CLOCK, POWER, TEMPERATURE
+from analyzer.watch.panel import CLOCK, KNOWN, OWN, POWER, STEPS, TEMPERATURE, stream_names
 from analyzer.watch.told import of_targets
 from lockstep.watching.diagnoses import Judged as Diagnosis
 from lockstep.watching.look import Look
@@ -34,27 +34,28 @@ def fresh_members(seen: Look, interval: float) -> NDArray[np.bool_]:
 
 
 class Gauges:
-    """When the gauges of each GPU were told last: not every check finds a new scrape."""
+    """When what is watched of each rank was told last: not every check finds a new scrape."""
 
     def __init__(self) -> None:
         self._told: dict[str, dict[str, float]] = {}
 
     def told_now(self, seen: Look, interval: float) -> dict[str, NDArray[np.bool_]]:
-        """What is told of the GPU of each rank, (R,) each: as `watch.told` has it."""
+        """What is told of each rank and its GPU, (R,) each: as `watch.told` has it."""
         members, since = seen.members, seen.now - oldest(interval)
         lost = {(labels.get("job", ""), labels.get("instance", "")) for labels, _ in seen.lost}
         found = {
             "errors": of_targets(seen.error_pages, members),
             "lost GPUs": of_targets(lost, members),
         }
-        for word in (CLOCK, TEMPERATURE, POWER):
+        names = stream_names(members)
+        for word in (OWN, STEPS, KNOWN, CLOCK, TEMPERATURE, POWER):
             told, times = np.isfinite(seen.panel.told[word]), seen.panel.times[:, None]
             newest = np.where(told, times, -np.inf).max(axis=0)
-            here = zip(members.uuid.tolist(), newest.tolist(), strict=True)
+            here = zip(names.tolist(), newest.tolist(), strict=True)
             before = self._told.get(word, {})
-            known = {uuid: max(when, before.get(uuid, -np.inf)) for uuid, when in here}
-            self._told[word] = {uuid: when for uuid, when in known.items() if when >= since}
-            found[word] = np.isin(members.uuid, sorted(self._told[word]))
+            known = {name: max(when, before.get(name, -np.inf)) for name, when in here}
+            self._told[word] = {name: when for name, when in known.items() if when >= since}
+            found[word] = np.isin(names, sorted(self._told[word]))
         return found
 
 

@@ -46,7 +46,7 @@ class Look:
         now: Unix seconds on its clock.
         members: Every rank that is told of, also those that are gone since at most ten minutes.
         panel: The checks since the last look, its last one first.
-        living: (R,) bool, whether the rank's process is there.
+        up: (R,) 1 = the rank's process is there, 0 = it is gone, NaN = not told.
         told: run -> unix seconds of the newest scrape that tells of it.
         own: (R,) own seconds per step in the last minutes, NaN = not known.
         step_rate: (R,) steps per second in the last minutes.
@@ -65,7 +65,7 @@ class Look:
     now: float
     members: Members
     panel: Panel
-    living: NDArray[np.bool_]
+    up: Floats
     told: Mapping[str, float]
     own: Floats
     step_rate: Floats
@@ -79,6 +79,11 @@ class Look:
     links: Answer | None
     ports: Answer | None
     places: Places | None
+
+    @property
+    def living(self) -> NDArray[np.bool_]:
+        """(R,) whether the rank's process is told to be there."""
+        return np.asarray(self.up == 1)
 
 
 def look(
@@ -131,7 +136,7 @@ def look(
         now=now,
         members=who,
         panel=panel,
-        living=by_rank(ask.LIVING) == 1,
+        up=by_rank(ask.LIVING),
         told=by_run(told(ask.TOLD)),
         own=by_rank(ask.own(seconds)),
         step_rate=by_rank(ask.rate(m.TRAIN_STEPS, seconds)),

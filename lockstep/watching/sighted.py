@@ -56,7 +56,8 @@ def of_runs(
     yield from of_alarms(alarms, members, named, now, patience)
     for run, columns in members.columns_of_run.items():
         alive, progress = bool(seen.living[columns].any()), runs[run]
-        if not alive or run in stopped or not progress.stalled(now):
+        # Whose steps are not told at this check does not stand for all that is known.
+        if not alive or run in stopped or progress.seen < now or not progress.stalled(now):
             continue
         if _agreed(diagnoses, run, progress) is not None or progress.stalled(now, BLIND):
             yield stalled(run, progress.since, now, members)

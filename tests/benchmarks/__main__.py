@@ -38,6 +38,7 @@ BENCHMARKS: dict[str, str] = {
     "tensor_parallel": "CPU of our tensor parallel, torch's DTensor and one rank",
     "training_loop": "CPU of the whole loop against plain torch",
     "watch_fleet": "cycles and memory of `lockstep watch` over 500 nodes of 8 GPUs, on one core",
+    "watch_states": "1,000 states of what watch reads, each with one input taken away",
     "whatif": "every published quantity of an op trace; a run of 10,000 GPUs",
     "recording": "CPU that recording adds to a training step",
 }

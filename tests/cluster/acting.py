@@ -30,7 +30,8 @@ class Scene:
     now: float = START
 
     def read(self) -> Told:
-        return Told(self.now, 1.0, True, dict.fromkeys(self.nodes, self.now), dict(self.faults))
+        heard = dict.fromkeys(self.nodes, self.now)
+        return Told(self.now, 1.0, True, heard, dict(self.faults), frozenset(self.nodes))
 
     def acting(
         self, cluster: Any, selector: str = "", mode: Mode = Mode.ANNOTATE, me: str = "me",

@@ -133,6 +133,7 @@ def _blocks(
 
     yield rank("lockstep_rank_up", 1.0)
     yield rank("lockstep_train_steps_total", done[:, None])
+    yield rank("lockstep_train_known_steps_total", done[:, None])
     yield rank("lockstep_train_heartbeat_age_seconds", 0.4)
     yield rank("lockstep_train_loss", cells["loss"][last])
     for column in ("own", "cpu"):

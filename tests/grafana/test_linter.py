@@ -9,6 +9,7 @@ import re
 import pytest
 
 from grafana.book import LEGACY
+from grafana.panels import GREY
 from grafana.settings import SCHEMA_VERSION
 from tests.grafana.boards import BOARDS, links, panels, queries
 
@@ -205,3 +206,24 @@ def test_the_run_dashboard_shows_model_and_machines_on_one_time_axis():
 
     assert len(titles) >= 8
     assert titles >= {"Loss", "Throughput", "GPU utilisation", "CPU", "Memory available"}
+
+
+INNOCENT = ("none", "nothing", "healthy", "every", "all ", "ok", "fine", "no finding is open", "0")
+
+
+def test_what_is_not_told_is_grey_and_never_said_to_be_well():
+    stats = [(name, panel) for name, panel in DATA if panel["type"] == "stat"]
+
+    def grey(panel):
+        (mapping,) = panel["fieldConfig"]["defaults"]["mappings"]
+        result = mapping["options"]["result"]
+        return mapping["options"]["match"] == "null+nan" and result["color"] == GREY
+
+    def honest(panel):
+        words = panel["fieldConfig"]["defaults"]["noValue"].lower()
+        return not words.startswith(INNOCENT)
+
+    assert stats
+    assert [] == wrong(stats, grey)
+    assert [] == wrong(stats, honest)
+    assert [] == [name for name, panel in DATA if "green" in str(panel)]

@@ -11,7 +11,8 @@ from lockstep import output, training_progress
 from lockstep.training_progress import TrainingProgress, bar, clock
 from workloads.launchers import Progress
 from workloads.resume import About
-from workloads.spec import Layout, RunSpec, Training
+from workloads.spec import PROGRAM, Layout, RunSpec, Training
+from workloads.tasks import find
 
 SPEC = RunSpec("run", "gpt", Layout(1, 2, 2), 100, 0, Training(micro_batch=2))
 TOKENS = 2 * 2 * 64
@@ -66,6 +67,13 @@ def test_the_time_left_of_a_resumed_run_counts_its_own_steps_only(
 
     assert "left" not in "".join(lines[:3])
     assert lines[3].endswith("0:38 left")
+
+
+def test_steps_of_somebody_else_s_program_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = RunSpec("run", PROGRAM, Layout(2, 2, 4), 0, 0, find(PROGRAM).defaults)
+    lines = shown(monkeypatch, io.StringIO(), 0, 20, 40, 60, spec=program).splitlines()
+
+    assert lines[-1].endswith("20 steps/s, 0:02 left")
 
 
 def test_bars_and_times_at_their_ends() -> None:

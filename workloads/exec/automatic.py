@@ -22,6 +22,7 @@ from workloads.sdk.dumps import Dumps
 from workloads.sdk.holder import Means
 from workloads.sdk.recording import RingRecorder
 from workloads.sdk.start import UnwritableError, started
+from workloads.sdk.torch_data import TorchData
 from workloads.sdk.torch_waits import TorchWaits
 from workloads.sdk.warning import warn
 
@@ -50,10 +51,12 @@ class OptimizerSteps:
         self._span: AbstractContextManager[object] | None = None
         self._over = False
         self._waits = TorchWaits(self._holds)
+        self._data = TorchData()
         try:
             self._waits.install()
         except Exception as error:  # noqa: BLE001 - a torch without distributed, or another one
             warn(f"waiting in torch.distributed is not timed: {error}")
+        self._data.install()
         self._record(trains=False)
 
     def before(self, optimizer: torch.optim.Optimizer, arguments: Any, named: Any) -> None:
@@ -107,6 +110,7 @@ class OptimizerSteps:
         self._recorder = recorder = RingRecorder(writer, dumps)
         recorder.settle = self._waits.settle
         self._waits.use(recorder.recorder)
+        self._data.use(recorder.recorder)
 
     def _holds(self) -> bool:
         """Whether the ring is ours, or nobody's yet."""
@@ -124,4 +128,5 @@ class OptimizerSteps:
         if self._recorder is not None:
             self._recorder.close()
         self._waits.use(None)
+        self._data.use(None)
         self._recorder, self._span = None, None

@@ -119,9 +119,11 @@ class Evaluation:
         """Of a long enough run, by horovod's protocol."""
         if len(self._plain_seconds) < STEPS or not self._parts.counts.samples:
             return None
+        # All ranks of a replica share its samples: those of a pipeline, those of a tensor group.
+        task, ranks = find(self._spec.workload), self._spec.layout.world
         return measured(
-            self._plain_seconds, self._parts.counts.samples, self._spec.layout.dp,
-            gpu=self._spec.device == "cuda", sample=find(self._spec.workload).sample,
+            self._plain_seconds, task.per_step(self._spec) / ranks, ranks,
+            gpu=self._spec.device == "cuda", sample=task.sample,
         ).to_json()  # fmt: skip
 
 

@@ -29,7 +29,7 @@ class Throughput:
 
     Attributes:
         rates: One an iteration.
-        ranks: Of the run; each trains on as many samples.
+        ranks: Of the run; each has the same share of the samples.
         device: `GPU`, or `rank` where ranks have none.
         sample: What a sample is, in the singular: horovod's `Img`.
     """
@@ -88,14 +88,14 @@ class Throughput:
 
 
 def measured(
-    seconds: Sequence[float], samples: int, ranks: int, *, gpu: bool, sample: str = "Img"
+    seconds: Sequence[float], samples: float, ranks: int, *, gpu: bool, sample: str = "Img"
 ) -> Throughput:
     """The throughput of a run's first steps.
 
     Args:
         seconds: Of each step of one rank, from the first; STEPS of them count. Leave out those
             that are slow by design (evaluation, checkpoint).
-        samples: Of one rank in a step.
+        samples: Of one rank in a step; a share of one where ranks train on one together.
         gpu: Whether ranks have one.
 
     Raises:

@@ -120,6 +120,9 @@ class RingRecorder(Recorder):
             waits.install()
             waits.use(self.recorder)
             self.settle = waits.settle
+            data = import_module("workloads.sdk.torch_data").TorchData()
+            data.install()
+            data.use(self.recorder)
         except Exception as error:  # noqa: BLE001 - the program must not end because of us
             warn(f"waiting in torch.distributed is not timed: {error}")
 

@@ -53,6 +53,10 @@ class Task(Protocol):
         """What one sample is, in the plural: tokens, images, rows."""
         ...
 
+    def per_step(self, spec: RunSpec) -> int:
+        """How many of `sample` all ranks together get done in a step."""
+        ...
+
     def check(self, spec: RunSpec) -> RunSpec:
         """The spec with what is left to the task filled in, before any rank starts.
 

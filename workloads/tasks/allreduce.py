@@ -30,6 +30,10 @@ class AllreduceTask:
     formula = "none"
     sample = "passes"
 
+    def per_step(self, spec: RunSpec) -> int:
+        """See Task."""
+        return spec.batch
+
     def check(self, spec: RunSpec) -> RunSpec:
         """See Task; a probe without a period runs once, in the last step."""
         layout, training = spec.layout, spec.training

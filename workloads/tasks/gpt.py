@@ -33,6 +33,10 @@ class GptTask:
     formula = FORMULA
     sample = "tokens"
 
+    def per_step(self, spec: RunSpec) -> int:
+        """See Task."""
+        return spec.batch * spec.training.config.sequence
+
     def check(self, spec: RunSpec) -> RunSpec:
         """See Task; also the micro-batches a pipeline needs, and the checkpoint of a folder."""
         training, layout = spec.training, spec.layout

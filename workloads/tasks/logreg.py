@@ -40,6 +40,10 @@ class LogregTask:
     formula = "6N"
     sample = "rows"
 
+    def per_step(self, spec: RunSpec) -> int:
+        """See Task."""
+        return spec.batch
+
     def check(self, spec: RunSpec) -> RunSpec:
         """See Task; also the first rows of the user's files."""
         features, layout = _features(spec), spec.layout

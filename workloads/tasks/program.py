@@ -22,6 +22,10 @@ class ProgramTask:
     formula = "none"
     sample = "steps"
 
+    def per_step(self, spec: RunSpec) -> int:
+        """See Task: what it trains on is not known, so a step counts as one."""
+        return 1
+
     def check(self, spec: RunSpec) -> RunSpec:
         """See Task."""
         return spec

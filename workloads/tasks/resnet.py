@@ -52,6 +52,10 @@ class ResnetTask:
     formula = "convolutions"
     sample = "images"
 
+    def per_step(self, spec: RunSpec) -> int:
+        """See Task."""
+        return spec.batch
+
     def check(self, spec: RunSpec) -> RunSpec:
         """See Task; looks at the user's files, but at the first images alone of a folder."""
         training, layout = spec.training, spec.layout

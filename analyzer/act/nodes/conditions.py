@@ -20,6 +20,10 @@ UNTOLD = {
     MANY: "more is open than is written",
 }
 """Why a fault that is open is not written, for people: its family is Unknown, never healthy."""
+NOT_LOOKED_AT = (
+    "watch could not look at all of it: a collective of a rank is not timed, or telemetry that was"
+    " there is missing; lockstep_run_status says which"
+)
 
 
 def write(node: Node, told: Told, state: State, now: float, settings: Settings) -> Write | None:
@@ -47,6 +51,7 @@ def write(node: Node, told: Told, state: State, now: float, settings: Settings) 
     faults = {name: one for name, one in node.faults.items() if name not in ended} | begun
     look = _Look(
         heard=heard,
+        looked=node.name in told.looked,
         settled=now - state.heard.get(node.uid, now) >= settings.settle,
         calm=now - state.calm.get(node.uid, now) >= settings.settle,
         untold=untold,
@@ -64,7 +69,7 @@ def silence(node: Node, state: State, now: float, settings: Settings) -> Write |
     """
     if now - state.silent.get(node.uid, now) < settings.fresh:
         return None
-    look = _Look(heard=False, settled=False, calm=False, untold={})
+    look = _Look(heard=False, looked=False, settled=False, calm=False, untold={})
     conditions = {
         name: _dated(node, name, what, now)
         for name, what in _wanted(node, node.faults.values(), look).items()
@@ -104,12 +109,14 @@ class _Look:
 
     Attributes:
         heard: Whether its collector was scraped lately.
+        looked: Whether watch could look at everything that it looks at.
         settled: Whether that is so for long enough.
         calm: Whether besides nothing was told about it for as long.
         untold: Family -> why a fault that is open is not written.
     """
 
     heard: bool
+    looked: bool
     settled: bool
     calm: bool
     untold: Mapping[Family, str]
@@ -137,6 +144,8 @@ def _of_family(family: Family, faults: list[Known], node: Node, look: _Look) -> 
         return Status.UNKNOWN, untold, UNTOLD[untold]
     if not look.heard:
         return Status.UNKNOWN, "NotHeard", "its collector was not scraped lately"
+    if not look.looked:
+        return Status.UNKNOWN, "NotLookedAt", NOT_LOOKED_AT
     known = now is not None and now.status is not Status.UNKNOWN
     if known or look.settled:
         return Status.FALSE, "NothingFound", "no open finding"

@@ -52,6 +52,7 @@ class Told:
         answered: Whether Prometheus answers it.
         heard: Node -> when its collector was scraped last.
         faults: Node -> what is open about it, as far as a human is paged for it.
+        looked: Nodes of which watch looked at everything that it can: only those may be healthy.
     """
 
     judged: float
@@ -59,6 +60,7 @@ class Told:
     answered: bool
     heard: Mapping[str, float]
     faults: Mapping[str, tuple[Fault, ...]]
+    looked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,14 +34,17 @@ def told(page: str) -> Told:
     wanted = {
         one.name
         for one in (m.LAST_EVALUATION, m.DATA_AGE, m.PROMETHEUS_UP, m.NODE_SCRAPED,
-                    m.FINDING_ACTIVE)
+                    m.NODE_HEALTH, m.FINDING_ACTIVE)
     }  # fmt: skip
     numbers: dict[str, float] = {}
     heard: dict[str, float] = {}
     faults: dict[str, dict[str, Fault]] = {}
+    looked: set[str] = set()
     for name, labels, value in _samples(page, wanted):
         if name == m.NODE_SCRAPED.name:
             heard[labels.get("node", "")] = value
+        elif name == m.NODE_HEALTH.name:
+            looked.add(labels.get("node", ""))
         elif name == m.FINDING_ACTIVE.name:
             if value == 1 and _concerns_a_node(labels):
                 one = _fault(labels)
@@ -57,6 +60,7 @@ def told(page: str) -> Told:
         answered=numbers[m.PROMETHEUS_UP.name] == 1,
         heard=heard,
         faults={name: tuple(found.values()) for name, found in faults.items()},
+        looked=frozenset(looked),
     )
 
 

@@ -81,8 +81,8 @@ def checks(series: Sequence[Series], span: Span) -> tuple[Check, ...]:
 def _limit(limit: Limit, series: Sequence[Series], span: Span) -> Check:
     mine = [each for each in series
             if each.metric == limit.metric.name and limit.label in each.labels]  # fmt: skip
-    if not mine:
-        return Check(limit.what, Severity.UNKNOWN, "not told")
+    if not any(np.isfinite(each.values).sum() > limit.counts for each in mine):
+        return Check(limit.what, Severity.UNKNOWN, "told once" if mine else "not told")
     by_gpu: dict[str, float] = {}
     for each in mine:
         place = (

@@ -15,6 +15,7 @@ PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
 COLUMNS = ("own_seconds", "tags", *PHASE_COLUMNS)
 WHO = ("rank", "node", "gpu", "uuid", "dp", "pp", "tp")
 MOST_WINDOWS = 300
+UNTIMED = "a collective of theirs was not timed; lockstep.recorder() times them"
 
 
 def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
@@ -28,6 +29,9 @@ def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
         for name, values in steps.cells.items()
     }
     count = np.isfinite(steps.cells["wall_seconds"]).sum(axis=0)
+    known = np.isfinite(steps.cells["own_seconds"]).sum(axis=0)
+    # Of fewer steps than half the median would be that of some steps, and not of the range.
+    told["own_seconds"] = np.where(2 * known >= count, told["own_seconds"], np.nan)
     at = [place.get(int(rank), -1) for rank in who["rank"]]
 
     def of(values: Floats) -> Floats:
@@ -42,7 +46,12 @@ def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
     frame["wait_share"] = np.where(wall > 0, 1 - own / np.where(wall > 0, wall, 1.0), np.nan)
     for column in PHASE_COLUMNS:
         frame[column] = of(told[column])
-    return frame.sort_values("slowdown", ascending=False, na_position="last", ignore_index=True)
+    frame = frame.sort_values("slowdown", ascending=False, na_position="last", ignore_index=True)
+    if unknown := int((frame["own_seconds"].isna() & (frame["steps"] > 0)).sum()):
+        frame.attrs["note"] = (
+            f"of {unknown:,} of {len(frame):,} ranks own time is not known: {UNTIMED}"
+        )
+    return frame
 
 
 def over_stratum(own: Floats, stage: Floats) -> Floats:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzer.known import own_per_step
 from collector.contract import metrics as m
 from dashboard.shapes import Fleet, FleetMetric
 from dashboard.sources.prometheus.asking import Asking, Row
@@ -129,10 +130,7 @@ def _slowdown(asking: Asking, at: float, scrape: float, where: Places) -> list[R
     if rows:
         return rows
     rate = window(60.0, scrape)
-    rows = asking.instant(
-        f"sum by (run, rank) (rate({m.TRAIN_OWN.name}[{rate}]))"
-        f" / (sum by (run, rank) (rate({m.TRAIN_STEPS.name}[{rate}])) > 0)", at,
-    )  # fmt: skip
+    rows = asking.instant(own_per_step(rate), at)
     own: dict[tuple[str, str], list[float]] = {}
     stage = [
         (one.get("run", ""), where.stages.get((one.get("run", ""), whole(one["rank"]) or 0), ""))
@@ -147,4 +145,6 @@ def _slowdown(asking: Asking, at: float, scrape: float, where: Places) -> list[R
 
 def _wait(asking: Asking, at: float, scrape: float) -> list[Row]:
     rate = window(4 * scrape, scrape)
-    return asking.instant(f"sum by (run, rank) (rate({m.TRAIN_COLLECTIVE.name}[{rate}]))", at)
+    waits = f"sum by (run, rank) (rate({m.TRAIN_COLLECTIVE.name}[{rate}]))"
+    # Where not every collective was timed, their time is not known, either.
+    return asking.instant(f"{waits} and on (run, rank) ({own_per_step(rate)})", at)

@@ -57,6 +57,9 @@ def _fresh(age: float, scrape: float) -> Check:
 
 
 def _answers(count: int, silent: list[str]) -> Check:
+    if not count:
+        return Check("Collectors", Severity.UNKNOWN, "No collector is known.",
+                     "Let Prometheus scrape lockstep collect of each node.")  # fmt: skip
     if not silent:
         return Check("Collectors", Severity.OK, f"All {count} collectors answer.")
     shown = ", ".join(silent[:5]) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
@@ -69,6 +72,9 @@ def _answers(count: int, silent: list[str]) -> Check:
 def _sources(asking: Asking, known: Directory, at: float) -> Check:
     query = f"topk(64, {m.SOURCE_UP.name} == 0 and {m.SOURCE_AVAILABLE.name} == 1)"
     rows = asking.instant(query, at)
+    if not rows and not asking.instant(f"count({m.SOURCE_UP.name})", at):
+        return Check("Sources", Severity.UNKNOWN, "No collector tells of its sources.",
+                     "On a node: lockstep doctor")  # fmt: skip
     if not rows:
         return Check("Sources", Severity.OK, "Every source that a node has answers.")
     names = sorted({f"{one.get('source', '')} on {known.name(one)}" for one, _ in rows})
@@ -85,6 +91,8 @@ def _synchronised(asking: Asking, at: float) -> Check:
             "Clocks", Severity.WARNING, f"{rows[0][1]:.0f} nodes have no synchronised clock.",
             "Start chrony or ntpd there.",
         )  # fmt: skip
+    if not asking.instant(f"count({m.CLOCK_SYNCHRONIZED.name})", at):
+        return Check("Clocks", Severity.UNKNOWN, "No node tells whether its clock is synchronised.")
     return Check("Clocks", Severity.OK, "No node says that its clock is not synchronised.")
 
 

@@ -110,7 +110,8 @@ def _checks(asking: Asking, pages: str, at: float) -> list[Check]:
         _Looked("Clock", f"1 - min({series(m.CLOCK_SYNCHRONIZED.name, pages)})", 0.0,
                 "Its clock is not synchronised.", "Its clock is synchronised.", Severity.WARNING,
                 "Start chrony or ntpd."),
-        _Looked("Sources", f"count({series(m.SOURCE_UP.name, pages)} == 0) or vector(0)", 0.0,
+        _Looked("Sources", f"count({series(m.SOURCE_UP.name, pages)} == 0)"
+                f" or 0 * count({series(m.SOURCE_UP.name, pages)})", 0.0,
                 "{:.0f} sources of its collector fail.", "All sources of its collector answer.",
                 Severity.WARNING, "Data health says which."),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from analyzer.known import all_known, own_per_step
 from analyzer.load.prometheus.promql import one_of
 from analyzer.load.windows import PHASE_COLUMNS
 from collector.contract import metrics as m
@@ -20,6 +21,7 @@ COLUMNS = (
 )  # fmt: skip
 MOST_SAMPLES = 2_000_000
 """Samples of one counter that are read for one look; of more ranks a shorter time."""
+UNTIMED = "a collective of theirs was not timed; lockstep.recorder() times them"
 MOST_PHASES = 2048
 """Ranks of which the phases are asked: eight series each."""
 
@@ -50,7 +52,10 @@ def ranks(
 
     index = [one.rank for one in found]
     steps = column(m.TRAIN_STEPS).where(lambda count: count > 0)
-    own, waits = column(m.TRAIN_OWN) / steps, column(m.TRAIN_COLLECTIVE) / steps
+    known = all_known(column(m.TRAIN_KNOWN_STEPS).to_numpy(), steps.to_numpy())
+    own = (column(m.TRAIN_OWN) / steps).where(known)
+    # Where not every collective was timed, their time is not known, either.
+    waits = (column(m.TRAIN_COLLECTIVE) / steps).where(known)
     place = {rank: row for row, rank in enumerate(index)}
     seconds_of = np.full((len(index), len(PHASE_COLUMNS)), np.nan)
     if len(index) <= MOST_PHASES:
@@ -80,7 +85,10 @@ def ranks(
     )
     frame = frame.sort_values("slowdown", ascending=False, kind="stable", ignore_index=True)
     frame = frame[list(COLUMNS)]
-    frame.attrs["note"] = f"means over the last {seconds:.0f} s of the range"
+    note = f"means over the last {seconds:.0f} s of the range"
+    if unknown := int(np.isnan(frame["own_seconds"]).sum()):
+        note += f"; of {unknown:,} of {len(frame):,} ranks own time is not known: {UNTIMED}"
+    frame.attrs["note"] = note
     return frame
 
 
@@ -108,10 +116,7 @@ def rank_times(
     chosen = sorted([*must, *sample(others, MOST_SERIES - len(must))], key=lambda one: one.rank)
     mine = series("", "rank=~" + one_of([str(one.rank) for one in chosen]), run=run)
     rate = window(grid.step, scrape)
-    query = (
-        f"sum by (rank) (rate({m.TRAIN_OWN.name}{mine}[{rate}]))"
-        f" / (sum by (rank) (rate({m.TRAIN_STEPS.name}{mine}[{rate}])) > 0)"
-    )
+    query = own_per_step(rate, mine)
     told = {whole(one.labels.get("rank", "")): one.values for one in asking.over(query, grid)}
     nothing = np.full(len(grid.times), np.nan)
     values = np.stack([told.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)

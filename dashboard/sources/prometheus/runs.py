@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzer.watch.assessment import HEALTHY
 from collector.contract.metrics import (
     GPU_INFO,
     NODE_INFO,
@@ -12,6 +13,7 @@ from collector.contract.metrics import (
     RANK_UP,
     RUN_ACTIVE,
     RUN_SLOWDOWN,
+    RUN_STATUS,
 )
 from collector.contract.words import Cause
 from dashboard.shapes import FindingRow, RunRow, Severity, Span
@@ -97,7 +99,7 @@ def row(
         kept: Archives of its findings, newest first.
         of: Causes of its findings at its end: a rank that is gone says not why.
     """
-    on = now - one.span.end <= max(LEAST_SECONDS, GOES_ON * scrape)
+    on = goes_on(one, now, scrape)
     state = "running" if on else "failed" if of & ENDS else "ended"
     state = "hung" if on and Cause.FREEZE in of else state
     told = told or {}
@@ -121,6 +123,11 @@ def row(
     )  # fmt: skip
 
 
+def goes_on(one: Seen, now: float, scrape: float) -> bool:
+    """Whether a run was seen lately."""
+    return now - one.span.end <= max(LEAST_SECONDS, GOES_ON * scrape)
+
+
 def provenance(asking: Asking, ranks: Sequence[Member], at: float) -> list[str]:
     """What of a run's hardware is emulated or simulated, as the pages of some ranks say."""
     if not ranks:
@@ -141,8 +148,39 @@ def causes(found: Iterable[FindingRow], run: str) -> frozenset[str]:
 def slowdowns(asking: Asking, at: float, run: str = "") -> Mapping[str, float]:
     """Of each run, what `watch` said last."""
     where = {"run": run} if run else {}
-    query = f"max by (run) (last_over_time({series(RUN_SLOWDOWN.name, **where)}[15m]))"
+    query = f"max by (run) ({series(RUN_SLOWDOWN.name, **where)})"
     return {labels.get("run", ""): value for labels, value in asking.instant(query, at)}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What `watch` says of a run: its status, and the word for why that is unknown."""
+
+    status: str
+    reason: str = ""
+
+
+def statuses(asking: Asking, at: float, scrape: float, run: str = "") -> Mapping[str, Told]:
+    """Of each run, what `watch` said of it last; a run of which it says nothing now is not there.
+
+    Args:
+        asking: The Prometheus.
+        at: Unix seconds.
+        scrape: Seconds between two scrapes: what is older than some of them is not said now.
+        run: Empty = of all.
+    """
+    where = {"run": run} if run else {}
+    rows = asking.instant(f"timestamp({series(RUN_STATUS.name, **where)})", at)
+    found: dict[str, tuple[float, Told]] = {}
+    for labels, when in rows:
+        told, name = Told(labels.get("status", ""), labels.get("reason", "")), labels.get("run", "")
+        before = found.get(name)
+        # Of two watches that do not agree, the one that is not content is told.
+        newer = before is None or when > before[0]
+        if newer or (when == before[0] and told.status != HEALTHY):  # type: ignore[index]
+            found[name] = when, told
+    oldest = at - max(LEAST_SECONDS, GOES_ON * scrape)
+    return {name: told for name, (when, told) in found.items() if when >= oldest}
 
 
 def worlds(asking: Asking, at: float) -> Mapping[str, int]:

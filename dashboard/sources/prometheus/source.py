@@ -36,8 +36,17 @@ from dashboard.sources.prometheus.node_charts import node_charts
 from dashboard.sources.prometheus.node_facts import facts
 from dashboard.sources.prometheus.rank_rows import rank_times, ranks
 from dashboard.sources.prometheus.run_charts import run_charts
-from dashboard.sources.prometheus.runs import REFINED, causes, refined, row, seen, slowdowns
-from dashboard.sources.prometheus.verdicts import verdict
+from dashboard.sources.prometheus.runs import (
+    REFINED,
+    causes,
+    goes_on,
+    refined,
+    row,
+    seen,
+    slowdowns,
+    statuses,
+)
+from dashboard.sources.prometheus.verdicts import said, verdict
 from dashboard.trouble import Kind, TroubleError
 
 WINDOWS = 300
@@ -93,12 +102,17 @@ class PrometheusSource:
         span = self._known.extent() if span is None else span
         found = seen(self._asking, span, self._known.scrape())
         now, step = self._asking.now(), grid(span, self._known.scrape(), MOST_POINTS).step
-        told = slowdowns(self._asking, self._known.at(span))
+        at = self._known.at(span)
+        told = slowdowns(self._asking, at)
+        judged = statuses(self._asking, at, self._known.scrape())
         rows, open_ = [], self.findings(span)
         for place, one in enumerate(found):
             known: tuple[Member, ...] = ()
             kept: tuple[folders.Kept, ...] = ()
             words: Mapping[str, Any] = {"slowdown": told.get(one.run)}
+            if one.run in judged:
+                status, sentence = said(one.run, (), judged[one.run], None, ended=False)
+                words = {**words, "status": status, "sentence": sentence}
             if place < REFINED:
                 one = refined(self._asking, one, self._known.scrape(), step)
                 known = self._known.members(one.run, one.span.end)
@@ -141,9 +155,13 @@ class PrometheusSource:
 
     def verdict(self, run: str) -> Mapping[str, Any] | None:
         one = self._known.seen(run)
-        told = slowdowns(self._asking, one.span.end, run).get(run)
+        at, scrape, last = one.span.end, self._known.scrape(), self._known.at(None)
+        ended = not goes_on(one, last, scrape)
+        at = at if ended else last
+        told = slowdowns(self._asking, at, run).get(run)
+        judged = statuses(self._asking, at, scrape, run).get(run)
         found = self.findings(one.span, run)
-        return verdict(self._asking, self._findings, run, one.span.end, told, found)
+        return verdict(self._asking, self._findings, run, at, told, found, judged, ended=ended)
 
     def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
         now, looked = self._asking.now(), span

@@ -1,14 +1,16 @@
 """What is known of a run without its archive: a verdict in part, and it says so."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from analyzer.watch.assessment import DEGRADED, HEALTHY, UNKNOWN, WORDS
 from collector.contract.metrics import RUN_COVERAGE
 from dashboard.shapes import FindingRow, Severity
 from dashboard.sources.prometheus import folders
 from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.runs import Told
 from dashboard.sources.prometheus.words import series
 
 LAST = 60.0
@@ -21,7 +23,7 @@ IN_PART = (
 
 def verdict(
     asking: Asking, where: Path | None, run: str, at: float, slowdown: float | None,
-    found: tuple[FindingRow, ...],
+    found: tuple[FindingRow, ...], told: Told | None, *, ended: bool,
 ) -> Mapping[str, Any] | None:  # fmt: skip
     """Of the newest archive of a finding, else of what `watch` exports; None = it says nothing.
 
@@ -32,6 +34,8 @@ def verdict(
         at: Unix seconds of the last that is known of it.
         slowdown: As `watch` exports it.
         found: Findings of the run.
+        told: What `watch` says of it then; None = nothing.
+        ended: Whether it has ended since.
     """
     archived = folders.verdict(where, run)
     if archived is not None:
@@ -39,12 +43,12 @@ def verdict(
     query = f"max(last_over_time({series(RUN_COVERAGE.name, run=run)}[15m]))"
     coverage = asking.instant(query, at)
     named = [one for one in found if one.open or (one.until or at) >= at - LAST]
-    if not coverage and slowdown is None and not named:
+    if not coverage and slowdown is None and not named and told is None:
         return None
-    paged = [one for one in named if one.severity is Severity.CRITICAL]
+    status, sentence = said(run, named, told, slowdown, ended=ended)
     return {
-        "schema_version": 1, "run": run, "status": "degraded" if paged else "healthy",
-        "sentence": _sentence(run, named, slowdown), "slowdown": slowdown,
+        "schema_version": 1, "run": run, "status": status, "sentence": sentence,
+        "slowdown": slowdown,
         "slowdown_interval": None, "lost_gpu_hours": None,
         "coverage": coverage[0][1] if coverage else None,
         "culprits": [_culprit(one) for one in named], "anomalies": [], "hang": None,
@@ -53,10 +57,37 @@ def verdict(
     }  # fmt: skip
 
 
-def _sentence(run: str, named: list[FindingRow], slowdown: float | None) -> str:
+def said(
+    run: str, named: Sequence[FindingRow], told: Told | None, slowdown: float | None, *,
+    ended: bool,
+) -> tuple[str, str]:  # fmt: skip
+    """Status and sentence of a run: what `watch` does not say is not known.
+
+    Args:
+        run: Its id.
+        named: Its findings at that time.
+        told: What `watch` says of it then; None = nothing.
+        slowdown: As `watch` exports it.
+        ended: Whether it has ended since: how, Prometheus does not know.
+    """
+    if named:
+        return DEGRADED, _named(named, slowdown)
     pace = "" if slowdown is None else f" Its steps take {slowdown:.2f}x their ideal time."
-    if not named:
-        return f"lockstep watch has no open finding of run {run}.{pace}"
+    if told is not None and told.status == DEGRADED:
+        return DEGRADED, f"lockstep watch says that run {run} is held back.{pace}"
+    if told is None:
+        why = "lockstep watch says nothing of it at this time; Data health says whether it runs"
+    elif told.status != HEALTHY:
+        why = WORDS.get(told.reason, "lockstep watch does not say why")
+    elif ended:
+        why = "lockstep watch found nothing while it ran, and how it ended is told nowhere here"
+    else:
+        return HEALTHY, f"lockstep watch looked at all ranks of run {run} and found nothing.{pace}"
+    return UNKNOWN, f"Whether anything holds run {run} back is not known: {why}."
+
+
+def _named(named: Sequence[FindingRow], slowdown: float | None) -> str:
+    pace = "" if slowdown is None else f" Its steps take {slowdown:.2f}x their ideal time."
     worst = min(named, key=lambda one: (one.severity is not Severity.CRITICAL, one.since))
     who = "the run" if worst.rank is None else f"rank {worst.rank}"
     place = f" ({worst.node})" if worst.node else ""

@@ -7,6 +7,7 @@ import pytest
 
 from dashboard.shapes import Answer, RunRow, Severity, Span
 from dashboard.widgets import banners
+from dashboard.words import age
 
 FRESH = Answer("http://prometheus", True, 100.0, 107.0, 15.0, (4, 4))
 
@@ -15,19 +16,19 @@ def test_a_fresh_and_whole_answer_needs_no_words() -> None:
     assert [] == banners.texts(FRESH)
 
 
-@pytest.mark.parametrize(("age", "stale"), [(44.0, False), (45.0, False), (46.0, True)])
-def test_an_answer_is_stale_after_three_scrapes(age: float, stale: bool) -> None:
-    assert stale is banners.is_stale(replace(FRESH, now=100.0 + age))
+@pytest.mark.parametrize(("seconds", "stale"), [(44.0, False), (45.0, False), (46.0, True)])
+def test_an_answer_is_stale_after_three_scrapes(seconds: float, stale: bool) -> None:
+    assert stale is age.is_stale(replace(FRESH, now=100.0 + seconds))
 
 
 def test_a_recorded_run_is_never_stale() -> None:
-    assert not banners.is_stale(replace(FRESH, live=False, now=1e9))
+    assert not age.is_stale(replace(FRESH, live=False, now=1e9))
 
 
 def test_where_nobody_told_the_interval_the_usual_one_is_taken() -> None:
     unknown = replace(FRESH, scrape_seconds=math.nan)
-    assert not banners.is_stale(replace(unknown, now=145.0))
-    assert banners.is_stale(replace(unknown, now=146.0))
+    assert not age.is_stale(replace(unknown, now=145.0))
+    assert age.is_stale(replace(unknown, now=146.0))
 
 
 def test_a_stale_answer_says_how_old_it_is() -> None:
@@ -89,4 +90,4 @@ def test_what_is_missing_and_simulated_is_said() -> None:
     [(0, "0 s"), (119, "119 s"), (300, "5 min"), (9000, "2 h"), (400_000, "5 days")],
 )
 def test_lengths_of_time_are_read_at_a_glance(seconds: float, expected: str) -> None:
-    assert expected == banners.duration(seconds)
+    assert expected == age.duration(seconds)

@@ -3,7 +3,9 @@
 import dataclasses
 from typing import Any
 
-from dashboard.shapes import Answer, FindingRow, RunRow, Severity, Span
+import numpy as np
+
+from dashboard.shapes import FLEET_METRICS, Answer, FindingRow, Fleet, RunRow, Severity, Span
 
 START = 1.7e9
 SPAN = Span(START, START + 1000.0)
@@ -16,6 +18,18 @@ RUN = RunRow("gpt-a", "running", SPAN, nodes=2, ranks=4, status="healthy",
              lost_gpu_hours=0.0)  # fmt: skip
 LIVE = Answer("http://prometheus:9090", True, START + 993.0, START + 1000.0, 15.0, (100, 100))
 ARCHIVE = Answer("runs/", False, START + 1000.0, START + 1000.0, 1.0, (2, 2))
+
+
+def told(*runs: str, unknown: int = 0) -> Fleet:
+    """Own times of four ranks on CPU of each run; of the first of them they are not known."""
+    count = 4 * len(runs)
+    values = np.ones(count, np.float32)
+    values[:unknown] = np.nan
+    ranks = np.arange(count, dtype=np.int32) % 4
+    return Fleet(
+        FLEET_METRICS[0], START + 993.0, np.array([f"node-{rank // 2}" for rank in ranks]),
+        np.full(count, -1, np.int32), ranks, np.repeat(np.array(runs, np.str_), 4), values,
+    )  # fmt: skip
 
 
 def found(**changes: Any) -> FindingRow:

@@ -1,12 +1,28 @@
 """Is anything holding training back? What nobody looked at is not healthy."""
 
 import dataclasses
+import math
+from collections.abc import Sequence
 
-from dashboard.shapes import Severity
-from dashboard.words.now import headline, spoken
-from tests.dashboard.words.rows import ARCHIVE, FOUND, LIVE, RUN, found, run
+import pytest
+
+from dashboard.shapes import Answer, FindingRow, Fleet, RunRow, Severity
+from dashboard.words import now
+from dashboard.words.now import spoken
+from dashboard.words.said import Said
+from tests.dashboard.words.rows import ARCHIVE, FOUND, LIVE, RUN, found, run, told
 
 TWO = (RUN, run("gpt-b"))
+
+
+FLEET = told("gpt-a", "gpt-b")
+
+
+def headline(
+    runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Answer,
+    fleet: Fleet | None = FLEET,
+) -> Said:  # fmt: skip
+    return now.headline(runs, findings, answer, fleet)
 
 
 def test_nothing_wrong_is_said_with_what_was_looked_at() -> None:
@@ -127,3 +143,36 @@ def test_without_any_run_the_next_step_is_told() -> None:
     assert "lockstep run gpt" == headline((), (), ARCHIVE).command
     assert "Data health" in headline((), (), LIVE).text
     assert Severity.UNKNOWN == headline((), (), LIVE).severity
+
+
+@pytest.mark.parametrize(
+    ("fleet", "doubt"),
+    [
+        (told("gpt-a", unknown=4), "of 4 of 4 ranks the own time is not known"),
+        (told("gpt-a", unknown=1), "of 1 of 4 ranks the own time is not known"),
+        (told("gpt-b"), "of 4 of 4 ranks the own time is not known"),
+        (None, "nobody told the own time of any rank"),
+    ],
+)
+def test_a_run_of_which_own_times_are_not_known_is_not_said_to_be_well(
+    fleet: Fleet | None, doubt: str
+) -> None:
+    said = headline((RUN,), (), LIVE, fleet)
+    assert (Severity.UNKNOWN, True) == (said.severity, doubt in said.text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "doubt"),
+    [
+        (dataclasses.replace(LIVE, now=LIVE.now + 600.0), "the newest number is 10 min old"),
+        (dataclasses.replace(LIVE, nodes=(0, 0), scrape_seconds=math.nan), "no node is known"),
+        (dataclasses.replace(LIVE, missing=("half of it",)), "not found: half of it"),
+    ],
+)
+def test_what_is_old_or_not_whole_is_not_well(answer: Answer, doubt: str) -> None:
+    said = headline((RUN,), (), answer)
+    assert (Severity.UNKNOWN, True) == (said.severity, doubt in said.text)
+
+
+def test_a_status_that_nobody_knows_is_not_healthy() -> None:
+    assert Severity.UNKNOWN == headline((run(status="splendid"),), (), LIVE).severity

@@ -49,6 +49,13 @@ def test_a_fleet_with_stragglers_and_a_silent_node() -> None:
     assert expected == said(fleet(2, values=values.tolist(), silent=("n0009",)), "gpt-1")
 
 
+def test_a_fleet_of_which_a_part_told_nothing_is_unknown_and_says_of_how_many() -> None:
+    text, severity = said(fleet(2, values=[1.0] * 15 + [np.nan]))
+    assert Severity.UNKNOWN == severity
+    assert "none of the 15 GPUs" in text
+    assert text.endswith("Of 1 more it is not known.")
+
+
 def test_a_fleet_that_told_nothing_is_unknown_and_not_well() -> None:
     assert Severity.UNKNOWN == said(fleet(1, values=[np.nan] * 8))[1]
 
@@ -70,18 +77,21 @@ def test_an_ended_finding_says_more_than_a_check_that_is_as_bad() -> None:
 
 def test_a_node_without_trouble_says_what_is_not_known() -> None:
     told = places.node(facts(OK, DARK), [])
-    expected = "Nothing wrong was found on n1: 1 of 2 checks are ok. Not known: links."
-    assert (expected, Severity.OK) == (told.text, told.severity)
+    expected = (
+        "Nothing wrong was found in what was looked at on n1: 1 of 2 checks are ok. Not known:"
+        " links."
+    )
+    assert (expected, Severity.UNKNOWN) == (told.text, told.severity)
 
 
 def test_a_note_is_no_check_that_is_ok_and_is_told() -> None:
     note = Check("clock", Severity.NOTE, "It is not synchronised.")
     told = places.node(facts(OK, OK, note, DARK), [])
     expected = (
-        "Nothing wrong was found on n1: 2 of 4 checks are ok. To note: clock: It is not"
-        " synchronised. Not known: links."
+        "Nothing wrong was found in what was looked at on n1: 2 of 4 checks are ok. To note: clock:"
+        " It is not synchronised. Not known: links."
     )
-    assert (expected, Severity.NOTE) == (told.text, told.severity)
+    assert (expected, Severity.UNKNOWN) == (told.text, told.severity)
 
 
 def test_of_recorded_runs_the_run_and_the_moment_are_told() -> None:

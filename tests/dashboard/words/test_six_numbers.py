@@ -26,27 +26,47 @@ def test_there_are_six() -> None:
     assert 6 == len(six(RUN))
 
 
-def test_a_gpu_that_is_named_or_silent_is_not_healthy_and_an_idle_one_is() -> None:
+def test_a_gpu_that_is_named_idle_or_not_known_is_not_healthy() -> None:
     shown = six(RUN, FOUND)["Healthy GPUs"]
-    assert ("3", "of 5, 1 silent", True) == (shown.value, shown.delta, shown.bad)
+    assert ("2", "of 5, 1 idle, 1 not known", True) == (shown.value, shown.delta, shown.bad)
+
+
+def test_where_nothing_is_known_of_any_there_is_no_number() -> None:
+    dark = dataclasses.replace(FLEET, values=np.full(5, np.nan, np.float32))
+    shown = six(RUN, fleet=dark)["Healthy GPUs"]
+    assert ("–", "of 5, 1 idle, 4 not known", False) == (shown.value, shown.delta, shown.bad)
+
+
+def test_ranks_of_a_run_that_nobody_judged_are_not_healthy_and_it_has_no_count_of_findings() -> (
+    None
+):
+    shown = six(run(status="unknown"))
+    assert ["–"] * 2 == [shown[label].value for label in ("Healthy GPUs", "Open findings")]
+    shown = six(run(status=None), answer=ARCHIVE)
+    assert ["–"] * 2 == [shown[label].value for label in ("Places named", "Findings")]
+
+
+def test_the_worst_slowdown_says_of_how_many_runs_it_is_known() -> None:
+    shown = six(RUN, run("b", slowdown=None))["Worst slowdown"]
+    assert ("1.00x", "known of 1 of 2 runs") == (shown.value, shown.delta)
 
 
 def test_a_gpu_of_a_silent_node_is_not_healthy() -> None:
     silent = dataclasses.replace(FLEET, silent=("node-2",))
-    assert "3" == six(RUN, fleet=silent)["Healthy GPUs"].value
+    assert "of 5, 2 not known" == six(RUN, fleet=silent)["Healthy GPUs"].delta
 
 
 def test_a_finding_about_a_node_names_all_of_its_gpus() -> None:
-    assert "2" == six(RUN, found(gpu=None, rank=None))["Healthy GPUs"].value
+    assert "1" == six(RUN, found(gpu=None, rank=None))["Healthy GPUs"].value
 
 
 def test_an_ended_finding_names_nobody() -> None:
-    assert "4" == six(RUN, found(open=False))["Healthy GPUs"].value
+    assert "3" == six(RUN, found(open=False))["Healthy GPUs"].value
 
 
 def test_on_cpu_places_are_ranks() -> None:
     ranks = dataclasses.replace(FLEET, gpus=np.full(5, -1, np.int32))
-    assert "3" == six(RUN, found(gpu=None), fleet=ranks)["Healthy ranks"].value
+    assert "2" == six(RUN, found(gpu=None), fleet=ranks)["Healthy ranks"].value
 
 
 def test_without_a_fleet_nobody_is_called_healthy() -> None:

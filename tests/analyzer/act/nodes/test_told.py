@@ -23,12 +23,14 @@ def _finding(run: str, node: str, rank: str, gpu: str, cause: str = "xid", tier:
 def test_what_watch_says_arrives_whatever_the_names(
     run: str, node: str, rank: str, gpu: str
 ) -> None:
-    page = render([_finding(run, node, rank, gpu), m.NODE_SCRAPED(7.5, node), UP])
+    samples = [m.NODE_SCRAPED(7.5, node), m.NODE_HEALTH(0.5, node), UP]
+    page = render([_finding(run, node, rank, gpu), *samples])
 
     found = told(page)
 
     assert [(run, rank, gpu)] == [(one.run, one.rank, one.gpu) for one in found.faults[node]]
     assert {node: 7.5} == found.heard
+    assert {node} == found.looked
 
 
 def test_a_page_says_when_it_judged() -> None:

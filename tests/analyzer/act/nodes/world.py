@@ -25,7 +25,7 @@ def nodes(count: int) -> list[Node]:
 def told(
     now: float, names: list[str], faults: dict[str, tuple[Fault, ...]] | None = None
 ) -> Told:  # fmt: skip
-    return Told(now, 1.0, True, dict.fromkeys(names, now), faults or {})
+    return Told(now, 1.0, True, dict.fromkeys(names, now), faults or {}, frozenset(names))
 
 
 def applied(node: Node, decision: Decision) -> Node:
@@ -63,6 +63,7 @@ class World:
     quarantined: list[float] = field(default_factory=list)
     answered: bool = True
     paused: str = ""
+    dark: frozenset[str] = frozenset()
 
     def look(self, seconds: float) -> Decision:
         """Time passes, and a decision is made and carried out; checks what must always hold."""
@@ -71,6 +72,7 @@ class World:
         page = Told(
             self.now, 1.0, self.answered, dict.fromkeys(heard, self.now),
             {name: tuple(each.values()) for name, each in self.faults.items()},
+            frozenset(heard) - self.dark,
         )  # fmt: skip
         before, was_open = list(self.nodes.values()), self.state.breaker.open
         settings = replace(self.settings, paused=self.paused)

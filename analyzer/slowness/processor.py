@@ -1,0 +1,37 @@
+"""Whether a slow rank spends its excess on the processor or off it, whatever the cause."""
+
+from analyzer.run import Culprit, Fact, Finding, Grid
+from analyzer.slowness.contrast import has_gpu, share_of_excess, time_contrast
+
+OFF_QUERY = "own_seconds - cpu_seconds of steps.parquet by rank"
+ON_QUERY = "cpu_seconds of steps.parquet by rank"
+MOSTLY = 0.6
+"""Share of the excess own time."""
+
+
+def whereabouts(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
+    """What the CPU time of the training thread tells of the excess own time, where it is clear.
+
+    A thread that sleeps, reads a file or waits for a lock, another thread or its GPU uses none.
+    """
+    used = time_contrast(grid, finding, "cpu")
+    if used is None or not used.during > 0:  # a log tells no CPU time
+        return ()
+    busy = share_of_excess(grid, finding, "cpu")
+    if busy is None:
+        return ()
+    if busy >= MOSTLY:
+        text = (
+            f"{min(busy, 1.0):.0%} of the excess is CPU time of its training thread: it does more"
+        )
+        return (Fact(True, text, ON_QUERY),)
+    if 1.0 - busy < MOSTLY:
+        return ()
+    gpu = ", perhaps for its GPU" if has_gpu(grid, finding.rank) else ""
+    text = f"{1.0 - busy:.0%} of the excess is time off the processor: its training thread"
+    return (Fact(True, f"{text} slept or waited{gpu}", OFF_QUERY),)
+
+
+def off_processor(culprit: Culprit) -> bool:
+    """Whether that is where its excess is."""
+    return any(fact.supports and fact.query == OFF_QUERY for fact in culprit.evidence)
