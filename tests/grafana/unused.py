@@ -88,7 +88,7 @@ UNUSED = (
         ),
     ),
     Reason(
-        "About a collector's own trouble: errors by source and reason, which are shown, say it too.",
+        "A collector's own trouble: errors by source and reason, which are shown, say it too.",
         ("lockstep_rings", "lockstep_source_restarts_total"),
     ),
     Reason(
