@@ -58,7 +58,7 @@ class Collector:
         """What it said so far."""
         return self._log.read_text()
 
-    def connect(self, source: str = "127.0.0.1", timeout: float = 5.0) -> socket.socket:
+    def connect(self, source: str = "127.0.0.1", timeout: float = 20.0) -> socket.socket:
         """A connection from an address of the loopback's network."""
         return socket.create_connection(self.address, timeout, (source, 0))
 

@@ -92,6 +92,10 @@ UNUSED = (
         ("lockstep_rank_last_state",),
     ),
     Reason(
+        "A collector's own trouble: errors by source and reason, which are shown, say it too.",
+        ("lockstep_rings", "lockstep_source_restarts_total"),
+    ),
+    Reason(
         "Between watch, who acts on nodes, and its log: breaker and quarantines are shown.",
         (
             "lockstep_node_last_scrape_timestamp_seconds", "lockstep_node_faults",
