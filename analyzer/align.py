@@ -60,6 +60,8 @@ def align(run: Run) -> Grid:
     time["gc"] = garbage(run.ops, run.ranks, keys[:, 1])
     start, end = _middle(grid_of("start")), _middle(grid_of("end"))
     told = telemetry(run.samples, run.ranks, (start + end) / 2)
+    masked = _masked(windows, rows, keys[:, 1], to_step)
+    answered = np.where(np.isfinite(time["own"]), (to_step - keys[:, 1])[:, None], 0)
     return Grid(
         run=run.name,
         ranks=run.ranks,
@@ -72,8 +74,8 @@ def align(run: Run) -> Grid:
         last=told.last,
         last_time=told.last_time,
         scraped_until=told.scraped_until,
-        masked=_masked(windows, rows, keys[:, 1], to_step),
-        coverage=_coverage(keys, to_step, np.where(np.isfinite(time["own"]), steps, 0.0)),
+        masked=masked,
+        coverage=_coverage(keys, to_step, answered, masked),
         missing=(*run.missing, *_silent(time["own"], run.ranks, told)),
         meta=run.meta,
         down_since=told.down_since,
@@ -115,14 +117,24 @@ def _masked(
     return masked
 
 
-def _coverage(keys: NDArray[np.int64], to_step: NDArray[np.int64], answered: FloatGrid) -> float:
-    """Steps that answered over steps that should have, over all attempts and ranks."""
-    expected = 0
+def _coverage(
+    keys: NDArray[np.int64],
+    to_step: NDArray[np.int64],
+    answered: NDArray[np.int64],
+    masked: NDArray[np.bool_],
+) -> float:
+    """Steps of which own time is known over those that every rank did, over all attempts.
+
+    Steps that are slow by design are no example and do not count, unless there are no others.
+    """
+    counts = ~masked if not masked.all() else masked
+    steps = to_step - keys[:, 1]
+    missed = 0
     for attempt in np.unique(keys[:, 0]):
         mine = keys[:, 0] == attempt
-        expected += int(to_step[mine].max() - keys[mine, 1].min())
-    expected *= answered.shape[1]
-    return float(answered.sum() / expected) if expected else 0.0
+        missed += int(to_step[mine].max() - keys[mine, 1].min() - steps[mine].sum())
+    expected = (int(steps[counts].sum()) + missed) * answered.shape[1]
+    return float(answered[counts].sum() / expected) if expected else 0.0
 
 
 def _silent(own: FloatGrid, ranks: tuple[RankInfo, ...], told: Telemetry) -> list[str]:

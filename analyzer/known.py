@@ -38,7 +38,8 @@ def own_each(own: Floats, steps: Floats, known_steps: Floats) -> Floats:
     rise, per, known = (np.diff(cells, axis=0) for cells in (own, steps, known_steps))
     # A counter that fell began anew: its rise is not known.
     there = (rise >= 0) & (per > 0) & all_known(known, per)
-    return np.divide(rise, per, out=np.full(rise.shape, np.nan), where=there)
+    found: Floats = np.divide(rise, per, out=np.full(rise.shape, np.nan), where=there)
+    return found
 
 
 def own_per_step(span: str, selector: str = "") -> str:

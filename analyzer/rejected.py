@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid, Rejected
+from analyzer.slowness.seen import unseen
 from analyzer.slowness.strata import MAJORITY, strata
 
 SUSPICIOUS = 1.03
@@ -89,6 +90,9 @@ def _span(grid: Grid, finding: Finding) -> NDArray[np.bool_]:
 def _nearly(grid: Grid) -> tuple[Rejected, ...]:
     """In a run without culprit: ranks whose own time is visibly above their peers'."""
     own = grid.time["own"][~grid.masked]
+    if unseen(grid):
+        # Within what is usual is nobody whose peers are not all known.
+        return ()
     found = []
     for stratum in strata(grid).values():
         for column in stratum.tolist():

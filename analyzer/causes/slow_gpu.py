@@ -104,7 +104,8 @@ def _throttle(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str
         normal = during > 0.95 * reference
         text = f"SM clock {during / 1e6:.0f} MHz against {reference / 1e6:.0f} MHz before"
         facts.append(Fact(normal, text, query(grid, finding, SM_CLOCK)))
-        odds += 0.5 if normal else -0.5
+        # A lower clock has a reason; where throttling is not told, that is not none.
+        odds += 0.5 if normal else -0.5 if rate is not None else UNSEEN
     return odds
 
 

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.contrast import column_of
+from analyzer.slowness.shift import column_medians
+from analyzer.slowness.worth import PARTS_AT_MOST
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10
@@ -89,7 +91,8 @@ def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
 
 def ideal(grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]) -> FloatGrid:
     """(W,) seconds per step had the findings' ranks not been slow by `slowdowns`."""
-    own = grid.time["own"]
+    columns = [column_of(grid, finding.rank) for finding in findings]
+    own = _supposed(grid, [column for column in columns if column is not None])
     fixed = own.copy()
     for finding, slowdown in zip(findings, slowdowns, strict=True):
         column = column_of(grid, finding.rank)
@@ -104,6 +107,22 @@ def ideal(grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]) -
         saved += _largest(own[:, stages == stage]) - _largest(fixed[:, stages == stage])
     times: FloatGrid = _step_times(grid) - saved
     return times
+
+
+def _supposed(grid: Grid, named: Sequence[int]) -> FloatGrid:
+    """(W, R) own times, where a rank's is not known as long as a healthy part's may be.
+
+    Else those of whom nothing is known would let the others' excess look dearer than it is. Of the
+    ranks that are named only what is known counts.
+    """
+    own = grid.time["own"].copy()
+    stages = np.array([info.pp for info in grid.ranks])
+    for stage in np.unique(stages):
+        mine = np.flatnonzero(stages == stage)
+        usual = column_medians(own[:, mine].T)[:, None] * np.exp(PARTS_AT_MOST)
+        others = np.setdiff1d(mine, named)
+        own[:, others] = np.where(np.isfinite(own[:, others]), own[:, others], usual)
+    return own
 
 
 def spans(grid: Grid, findings: Sequence[Finding]) -> NDArray[np.bool_]:

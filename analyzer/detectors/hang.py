@@ -11,6 +11,7 @@ from analyzer.run import Finding, Grid, RankInfo
 from analyzer.slowness.ended import (
     NOTICED,
     Ended,
+    all_told,
     died_silently,
     ended,
     how_it_went,
@@ -111,12 +112,18 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
 
 
 def _gone(grid: Grid) -> _Roots | None:
-    """The ranks whose end began it, by their pages alone; None where that may be any of them."""
-    first = died_first(grid) & unclean(grid)
-    for some in (first, died_silently(grid), last_said(grid, (RankState.FAILED,)), unclean(grid)):
+    """The ranks whose end began it, by their pages alone; None where that may be any of them.
+
+    So it may where a rank has no page at all: those that went may have waited for it.
+    """
+    if np.isnan(grid.scraped_until).any():
+        return None
+    first, known = died_first(grid) & unclean(grid), all_told(grid)
+    failed = last_said(grid, (RankState.FAILED,)) & known
+    for some in (first, died_silently(grid), failed, unclean(grid)):
         if some.any() and not some.all():
             last = furthest_behind(grid, some)
-            return _Roots(last, told=int(last.sum()) == 1)
+            return _Roots(last, told=int(last.sum()) == 1 and (known or bool(first.any())))
     return None
 
 

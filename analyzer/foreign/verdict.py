@@ -10,6 +10,7 @@ from analyzer.foreign.let_go import let_go
 from analyzer.foreign.words import evidence, healthy_sentence, sentence
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Rejected, Verdict
+from analyzer.slowness.seen import KNOWN_AT_LEAST
 from analyzer.structure import structures
 from analyzer.structure.facts import Facts, Structure
 from analyzer.whatif import Unexplained, WhatIf, analyze, document
@@ -116,35 +117,55 @@ def _from_zero(trace: Trace) -> Trace:
 def _verdict(case: _Case, gpu_hour_price: float | None) -> Verdict:
     trace, cost = case.trace, case.charge
     culprits = tuple(_culprit(case, number) for number in range(len(case.judgement.suspects)))
-    uniform = next((one for one in case.structures if one.kind == "uniform"), None)
+    dark = None if culprits else _dark(case)
+    shown = () if dark is not None else case.structures
+    uniform = next((one for one in shown if one.kind == "uniform"), None)
     slowdown, interval = cost.slowdown, cost.interval
     if uniform is not None and not culprits:
         slowdown, interval = 1 / (1 - (uniform.share or 0.0)), None
-    unknown = trace.layout.dp == 1 and not culprits and uniform is None
+    alone = trace.layout.dp == 1 and not culprits and uniform is None
+    unknown = dark if dark is not None else ONE_REPLICA if alone else None
     lost = cost.lost_seconds * trace.layout.world / 3600
     missing = [*trace.missing, NO_TELEMETRY]
     missing += [] if case.late is None else case.late.missing
     missing += {1: [ONE_REPLICA], 2: [TWO_REPLICAS]}.get(trace.layout.dp, [])
     verdict = Verdict(
         run=trace.name,
-        status="degraded" if culprits or uniform else "unknown" if unknown else "healthy",
+        status="degraded" if culprits else "unknown" if unknown else _well(uniform),
         sentence="",
         slowdown=slowdown,
         slowdown_interval=interval,
         lost_gpu_hours=lost,
         coverage=trace.coverage,
         culprits=culprits,
-        structure=_structure(case.structures),
+        structure=_structure(shown),
         what_if=_what_if(case),
         rejected=let_go(trace, case.cells, case.judgement, case.late, case.structures),
         missing=tuple(missing),
         lost_money=None if gpu_hour_price is None else lost * gpu_hour_price,
     )
     if unknown:
-        words = _unknown_words(trace, ONE_REPLICA)
+        words = _unknown_words(trace, unknown)
     else:
         words = sentence(verdict, trace) if culprits else healthy_sentence(verdict, trace)
     return replace(verdict, sentence=words)
+
+
+def _well(uniform: Structure | None) -> str:
+    return "healthy" if uniform is None else "degraded"
+
+
+def _dark(case: _Case) -> str | None:
+    """Why no worker can be said to be well; None = all can."""
+    if case.trace.coverage < KNOWN_AT_LEAST:
+        return f"only {case.trace.coverage:.0%} of the traced steps are whole"
+    timed = np.isfinite(case.cells.ratio).mean(axis=(0, 1, 4))
+    shares = timed / np.maximum(timed.max(axis=1, keepdims=True), 1e-9)
+    stage, dp = np.unravel_index(int(np.argmin(shares)), shares.shape)
+    if shares[stage, dp] >= KNOWN_AT_LEAST:
+        return None
+    rank = case.trace.worker(int(dp), int(stage))
+    return f"only {shares[stage, dp]:.0%} of the computations of rank {rank} have a duration"
 
 
 def _culprit(case: _Case, number: int) -> Culprit:

@@ -10,6 +10,7 @@ from analyzer import foreign
 from analyzer.from_operations.placed import Own, Placed, place
 from analyzer.load import optrace
 from analyzer.run import Finding, Grid, LoadError, Run, Verdict
+from analyzer.slowness.seen import unseen_words
 from analyzer.slowness.worth import long_enough
 
 MOST_OPERATIONS = 2_000_000
@@ -66,6 +67,10 @@ def look(run: Run, grid: Grid) -> Look:
     except LoadError as error:
         return Look(missing=(f"the operations are not used: {error}",))
     verdict = foreign.examine(trace)
+    if (dark := unseen_words(grid)) is not None:
+        # Operations hold the waits that nobody timed: they make no structure and clear nobody.
+        why = {"method": "none", "why": dark}
+        verdict = replace(verdict, structure=(), rejected=(), what_if=why)
     told = tuple(
         f"operations: {words}" for words in trace.missing if optrace.BY_DESIGN not in words
     )

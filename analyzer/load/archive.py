@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analyzer.load.places import META_KEY, TOPOLOGY_FILE, read
-from analyzer.load.topology import rank_infos
+from analyzer.load.topology import rank_infos, world_of
 from analyzer.load.windows import from_samples, from_steps
 from analyzer.run import LoadError, Run
 from collector.contract import archive, bounded_json
@@ -53,11 +53,12 @@ def load(path: Path) -> Run:
     _check(path / archive.STEPS_FILE, steps)
     for name in ("spec", "versions"):
         _object(meta, name, path)
-    ranks = rank_infos(table, samples, _layout(meta, path), missing)
     if meta.get("own_time_known") is False:
         # An archive from before steps said so themselves: its own times are wall times.
         steps = steps.assign(own_seconds=math.nan)
     windows = from_samples(samples) if steps.empty else from_steps(steps)
+    told = {*range(world_of(samples)), *windows["rank"].astype(int).tolist()}
+    ranks = rank_infos(table, samples, _layout(meta, path), missing, others=told)
     return Run(
         name=str(meta.get("run") or meta.get("id") or path.name),
         meta=meta,

@@ -1,14 +1,20 @@
 """Who the ranks are: from ranks.parquet, else from the ranks' info series, else from the layout."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
+from analyzer.load.layouts import place_of
 from analyzer.run import RankInfo
 from collector.contract.metrics import RANK_INFO
 
+SHOWN_RANKS = 16
+MOST_RANKS = 1_000_000
+"""A label that says more is a page's mistake."""
+UNKNOWN_NODE = "unknown"
+WORLD = re.compile(r'(?:^|,)world_size="(\d{1,9})"')
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -17,22 +23,50 @@ def rank_infos(
     samples: pd.DataFrame,
     layout: Mapping[str, Any] | None,
     missing: list[str],
+    *,
+    others: Iterable[int] = (),
 ) -> tuple[RankInfo, ...]:
     """Every rank that should exist, in rank order.
 
     Ranks of the layout that nobody described are added by the rule of DESIGN 3.2, with a note in
     `missing`: a rank that never answered is unknown, not absent.
+
+    Args:
+        table: contract.archive.RANKS.
+        samples: contract.archive.SAMPLES; info series tell of ranks that the table lacks.
+        layout: Of run.json; None = not known.
+        missing: Gets what is not there, in words.
+        others: More ranks that must exist, whoever they are.
     """
     known = {int(row["rank"]): _from_row(row) for row in table.to_dict("records")}
-    if not known:
-        known = _from_series(samples)
-    silent = [rank for rank in _expected(layout) if rank not in known]
+    known = _from_series(samples) | known
+    expected = {*_expected(layout), *others}
+    silent = sorted(expected - known.keys())
     if silent:
-        missing.append(f"rank {', '.join(map(str, silent))} never told who it is")
-    for rank in silent:
-        assert layout is not None
-        known[rank] = _from_layout(rank, layout)
+        shown = ", ".join(map(str, silent[:SHOWN_RANKS]))
+        more = f" and {len(silent) - SHOWN_RANKS} more" * (len(silent) > SHOWN_RANKS)
+        missing.append(f"rank {shown}{more} never told who it is")
+        place = place_of(max(expected) + 1, [(i.rank, i.dp, i.pp, i.tp) for i in known.values()])
+        known |= {
+            rank: _from_layout(rank, layout)
+            if layout and "ranks_per_node" in layout
+            else _nowhere(rank, *place(rank))
+            for rank in silent
+        }
     return tuple(known[rank] for rank in sorted(known))
+
+
+def world_of(samples: pd.DataFrame) -> int:
+    """How many ranks there are by what they tell themselves; 0 = nobody tells."""
+    labels = samples.loc[samples["metric"] == RANK_INFO.name, "labels"].dropna().unique()
+    found = (WORLD.search(text) for text in labels)
+    world = max((int(match[1]) for match in found if match), default=0)
+    return world if world <= MOST_RANKS else 0
+
+
+def _nowhere(rank: int, dp: int, pp: int, tp: int) -> RankInfo:
+    """A rank of which no more is known than that it must exist."""
+    return RankInfo(rank, UNKNOWN_NODE, None, None, 0, dp, pp, tp)
 
 
 def _from_row(row: Mapping[Any, Any]) -> RankInfo:

@@ -75,14 +75,23 @@ def last_said(grid: Grid, states: tuple[RankState, ...]) -> NDArray[np.bool_]:
     return np.asarray(found & dead(grid), dtype=bool)
 
 
+def all_told(grid: Grid) -> bool:
+    """Whether it is known of each rank how it stood when the first was gone: alive, or its word."""
+    gone = dead(grid)
+    if grid.down_since is None or not gone.any():
+        return False
+    there = ~gone & (alive_until(grid) >= float(np.nanmin(grid.down_since)))
+    return bool((there | last_said(grid, tuple(RankState))).all())
+
+
 def died_silently(grid: Grid) -> NDArray[np.bool_]:
     """(R,) gone without a word while another one met an error, as by a kill; nobody else was ended.
 
     What a launcher ends after a crash says nothing either, so who was seen alive after another
-    one was gone is none of them.
+    one was gone is none of them. Nobody, where it is not known of each how it stood then.
     """
     silent, noticed = last_said(grid, SILENT), last_said(grid, NOTICED)
-    if not silent.any() or not noticed.any() or grid.down_since is None:
+    if not all_told(grid) or not silent.any() or not noticed.any() or grid.down_since is None:
         return np.zeros(len(grid.ranks), dtype=bool)
     earliest = float(np.nanmin(grid.down_since[silent]))
     later: NDArray[np.bool_] = alive_until(grid) >= earliest

@@ -46,7 +46,9 @@ def unseen(grid: Grid) -> Unseen:
     """The ranks of which too little is known to say that they were not slow."""
     own, steps = grid.time["own"], (grid.to_step - grid.from_step).astype(float)
     known, told = np.isfinite(own), np.isfinite(grid.time["wall"])
-    silent, untimed, partly = [], [], []
+    silent: list[int] = []
+    untimed: list[int] = []
+    partly: list[tuple[int, int, int | None]] = []
     expected = _expected(grid)
     for column in range(len(grid.ranks)):
         mine = known[:, column]

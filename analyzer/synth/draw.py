@@ -35,6 +35,8 @@ TRANSIENT_SHARE = (0.2, 0.35)
 BENIGN_SHARE = 0.25
 UNIFORM_SHARE = 0.1
 DEFECT_SHARE = 0.4
+DRAWN = tuple(each for each in Defect if each not in (Defect.UNTIMED, Defect.PARTLY_UNTIMED))
+"""Without timed waits nobody can be named: a score of that is one of its own."""
 FORMS: dict[Cause, tuple[str, ...]] = {
     Cause.THERMAL: ("hw", "sw"),
     Cause.POWER: ("cap", "limit", "brake"),
@@ -136,5 +138,5 @@ def _benign(injected: bool, dice: np.random.Generator) -> tuple[Benign, ...]:
 def _defects(nodes: int, dice: np.random.Generator) -> tuple[Defect, ...]:
     if dice.random() >= DEFECT_SHARE:
         return ()
-    possible = [each for each in Defect if nodes > 1 or each not in (Defect.SOURCE, Defect.SILENT)]
+    possible = [each for each in DRAWN if nodes > 1 or each not in (Defect.SOURCE, Defect.SILENT)]
     return (possible[int(dice.integers(len(possible)))],)

@@ -35,6 +35,10 @@ class Defect(StrEnum):
     LATE = "late"
     SOURCE = "source"
     SILENT = "silent"
+    UNTIMED = "untimed"
+    """Nobody timed how long any rank waits: no own time is known."""
+    PARTLY_UNTIMED = "partly-untimed"
+    """The same of one rank in four, and never of a faulty one."""
 
 
 class Resolution(StrEnum):
@@ -152,3 +156,13 @@ class Fleet:
     def nodes(self) -> int:
         """Nodes."""
         return self.world // GPUS_PER_NODE
+
+    @property
+    def untimed(self) -> tuple[int, ...]:
+        """Ranks whose waits nobody timed."""
+        if Defect.UNTIMED in self.defects:
+            return tuple(range(self.world))
+        if Defect.PARTLY_UNTIMED not in self.defects:
+            return ()
+        faulty = {fault.place for fault in self.faults}
+        return tuple(rank for rank in range(self.world) if rank % 4 == 3 and rank not in faulty)

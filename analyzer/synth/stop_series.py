@@ -15,15 +15,15 @@ from analyzer.synth.fleet import STOPS, Fault, Fleet
 from analyzer.synth.scrapes import BEGIN, Scrapes
 from analyzer.synth.training_series import COLLECTIVES
 from collector.contract import metrics
-from collector.contract.words import Cause
+from collector.contract.words import Cause, RankState
 
 WAITS = {"tp": "tp-all-reduce", "pp": "forward-recv", "dp": "dp-all-reduce"}
 BEAT_SECONDS = 1.0
 INTO_STEP = 0.3
 """Of a usual step, until the rank stops."""
 KEPT = (
-    metrics.RANK_UP.name, metrics.RANK_INFO.name, metrics.TRAIN_ENQUEUED.name,
-    metrics.TRAIN_COMPLETED.name,
+    metrics.RANK_UP.name, metrics.RANK_LAST_STATE.name, metrics.RANK_INFO.name,
+    metrics.TRAIN_ENQUEUED.name, metrics.TRAIN_COMPLETED.name,
 )  # fmt: skip
 """Of a rank that is gone (DESIGN 3.5)."""
 
@@ -49,6 +49,11 @@ def stop_blocks(
             beat[gone, fault.place] = time[gone, fault.place] - moment
     told: list[tuple[str, str, FloatGrid]] = [
         (metrics.RANK_UP.name, "", up),
+        (
+            metrics.RANK_LAST_STATE.name,
+            f'state="{RankState.RUNNING}"',
+            np.where(up > 0.0, np.nan, 1.0),
+        ),
         (metrics.TRAIN_HEARTBEAT_AGE.name, "", beat),
         (metrics.TRAIN_PROGRESS_AGE.name, "", progress),
     ]

@@ -33,10 +33,11 @@ def training_blocks(
     tokens = TOKENS * times.work
     steps = len(times.wall)
     loss = LOSS_LAST + (LOSS_FIRST - LOSS_LAST) * np.exp(-3.0 * done / max(steps, 1))
+    timed = np.where(np.isin(rank, fleet.untimed), 0.0, 1.0)
     told: list[tuple[str, str, FloatGrid]] = [
         (metrics.TRAIN_STEPS.name, "", done.astype(float)),
-        (metrics.TRAIN_OWN.name, "", counter(times.own)),
-        (metrics.TRAIN_KNOWN_STEPS.name, "", done.astype(float)),
+        (metrics.TRAIN_OWN.name, "", counter(times.own * timed)),
+        (metrics.TRAIN_KNOWN_STEPS.name, "", done.astype(float) * timed),
         (metrics.TRAIN_CPU.name, "", counter(times.cpu)),
         (metrics.TRAIN_TOKENS.name, "", counter(tokens)),
         (metrics.TRAIN_SAMPLES.name, "", counter(np.full(tokens.shape, SAMPLES))),

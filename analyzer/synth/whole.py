@@ -93,6 +93,8 @@ def _ranks(fleet: Fleet) -> tuple[RankInfo, ...]:
 def _steps(fleet: Fleet, made: Times, seen: Scrapes) -> pd.DataFrame:
     """contract.archive.STEPS."""
     count, world = made.own.shape
+    own = made.own.copy()
+    own[:, list(fleet.untimed)] = np.nan
 
     def flat(cells: Any) -> Any:
         return np.broadcast_to(cells, (count, world)).ravel()
@@ -104,7 +106,7 @@ def _steps(fleet: Fleet, made: Times, seen: Scrapes) -> pd.DataFrame:
         "start": flat((seen.end - made.wall)[:, None]),
         "wall_seconds": flat(made.wall[:, None]),
         "cpu_seconds": flat(made.cpu),
-        "own_seconds": flat(made.own),
+        "own_seconds": flat(own),
         **{f"{phase}_seconds": flat(made.by_phase[phase]) for phase in PHASES},
         "tags": flat(made.tags[:, None]),
         "loss": flat(np.nan),

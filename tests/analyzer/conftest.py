@@ -185,6 +185,9 @@ class Synthetic:
                 add("up", 1.0)
                 dead = finished or any(f.kind == "crash" and time > last for f in mine)
                 add("lockstep_rank_up", 0.0 if dead else 1.0, rank=rank)
+                if dead:
+                    state = "finished" if finished and self.outcome == "finished" else "running"
+                    add("lockstep_rank_last_state", 1.0, f'state="{state}"', rank=rank)
                 arrived, completed = done, done
                 if (
                     stopped

@@ -154,3 +154,20 @@ def test_where_every_worker_is_slow_nothing_is_told_of_lengths():
 
 def test_an_even_run_has_no_structure():
     assert [] == kinds(verdict_of())
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.4])
+def test_a_worker_of_which_a_third_is_not_timed_may_be_the_slow_one(slower):
+    trace = synth.trace(synth.Scene())
+    steps = len(trace.steps)
+    factor = np.where(np.arange(steps) < steps // 2, 1.0, slower)
+    trace = changed(trace, lambda run, rows: factor)
+    duration = trace.duration.copy()
+    compute = trace.of(*COMPUTE) & (trace.stage == 1)
+    duration[np.ix_(compute, [2], np.arange(steps) % 3 == 0)] = 0.0
+    verdict = examine(replace(trace, duration=duration))
+
+    assert ("unknown", (), ()) == (verdict.status, verdict.culprits, verdict.structure)
+    assert "of the computations of rank" in verdict.sentence
+    assert "fault" not in verdict.sentence
+    assert "blame" not in verdict.sentence

@@ -161,7 +161,10 @@ def _killing(
         time.sleep(case.after)
         try:
             step = told_by(path).steps  # type: ignore[arg-type, union-attr]
-            os.kill(_process_of(path), case.signal)  # type: ignore[arg-type]
+            process_id = _process_of(path)  # type: ignore[arg-type]
+            if _has_ended(process_id):
+                return False, run, step
+            os.kill(process_id, case.signal)
         except (OSError, AttributeError):
             return False, run, 0
         return True, run, step
@@ -178,6 +181,12 @@ def _run_of(archive: Path) -> str:
 def _process_of(path: Path) -> int:
     fields = ring.IDENTITY.unpack_from(path.read_bytes()[: ring.HEADER_BYTES], ring.IDENTITY_OFFSET)
     return int(fields[10])
+
+
+def _has_ended(process_id: int) -> bool:
+    """Whether its parent only has yet to be told (proc(5), stat field 3)."""
+    stat = Path(f"/proc/{process_id}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] in {"Z", "X"}
 
 
 def _scraped(run: str, case: Case, targets: Path | None) -> bool:

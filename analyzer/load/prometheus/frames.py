@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzer.load.layouts import place_of
 from analyzer.load.prometheus.decoding import Series
 from analyzer.load.prometheus.labels import (
     Target,
@@ -15,7 +16,6 @@ from analyzer.load.prometheus.labels import (
     text_of,
     told,
 )
-from analyzer.load.prometheus.places import place_of
 from collector.contract import archive
 from collector.contract.metrics import RANK_INFO, SAMPLES
 

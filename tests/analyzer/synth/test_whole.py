@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from analyzer.align import align
+from analyzer.attribute import diagnose
 from analyzer.synth.fleet import Benign, Defect, Fault, Fleet, Resolution, SynthError, Telling
 from analyzer.synth.times import times
 from analyzer.synth.whole import labelled
@@ -121,7 +122,8 @@ def test_telemetry_with_a_defect_still_loads(defect):
     grid = align(labelled(fleet).run)
 
     assert 16 == len(grid.ranks)
-    assert np.isfinite(grid.time["own"]).any()
+    assert np.isfinite(grid.time["wall"]).any()
+    assert np.isfinite(grid.time["own"]).any() == (defect is not Defect.UNTIMED)
 
 
 def test_half_a_silent_fleet_lowers_the_coverage():
@@ -142,3 +144,29 @@ def test_planned_pauses_are_tagged_in_archives_only():
 def test_a_fleet_that_fills_no_node_is_refused_in_a_sentence():
     with pytest.raises(SynthError, match="is 6 ranks; it must be a multiple of 8"):
         Fleet(dp=6)
+
+
+@pytest.mark.parametrize("resolution", list(Resolution))
+@pytest.mark.parametrize("faults", [(), (HOT,)])
+def test_where_no_waits_are_timed_nobody_is_named_and_the_run_is_unknown(resolution, faults):
+    run = labelled(_fleet(resolution=resolution, faults=faults, defects=(Defect.UNTIMED,))).run
+    verdict = diagnose(run).verdict
+
+    assert len(run.windows)
+    assert ("unknown", (), ()) == (verdict.status, verdict.culprits, verdict.structure)
+
+
+@pytest.mark.parametrize("resolution", list(Resolution))
+@pytest.mark.parametrize(("faults", "named"), [((), []), ((HOT,), [5])])
+@pytest.mark.parametrize("benign", [(), (Benign.UNIFORM,)])
+def test_where_some_waits_are_not_timed_only_the_slow_rank_is_named(
+    resolution, faults, named, benign
+):
+    fleet = _fleet(
+        resolution=resolution, faults=faults, benign=benign, defects=(Defect.PARTLY_UNTIMED,)
+    )
+    verdict = diagnose(labelled(fleet).run).verdict
+
+    assert (3, 7) == fleet.untimed
+    assert named == [one.rank for one in verdict.culprits]
+    assert ("degraded" if named else "unknown") == verdict.status

@@ -1,0 +1,151 @@
+"""Runs that did not end as they should: never healthy, and the first to go is named."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analyzer.align import align
+from analyzer.attribute import diagnose
+from analyzer.slowness.ended import died_silently, unexplained
+from lockstep.diagnosis import exit_code
+
+STATE, UP = "lockstep_rank_last_state", "lockstep_rank_up"
+KILLED = {"ending": "crash", "ranks": [1], "reason": "killed by SIGKILL",
+          "exits": [{"rank": 1, "code": -9, "seconds": 0.0},
+                    {"rank": 0, "code": 1, "seconds": 0.3}]}  # fmt: skip
+
+
+@pytest.fixture
+def ended(synthetic):
+    """`ended(states, outcome)`: four ranks, all in one collective, and all gone in the last scrape.
+
+    As survivors of somebody else's program go within a moment after a `kill -9`.
+    """
+
+    def run_of(states=("failed", "running", "failed", "failed"), outcome=None, steps=120):
+        def edited(samples):
+            newest = samples.groupby("node")["time"].transform("max")
+            stale = (samples["time"] >= newest) & _of_the_living(samples)
+            samples = samples[(samples["metric"] != STATE) & ~stale].copy()
+            last = samples["time"] >= newest[samples.index]
+            arrived = samples["metric"] == "lockstep_train_enqueued_sequence"
+            samples.loc[arrived & last, "value"] += 1
+            samples.loc[last & (samples["metric"] == UP), "value"] = 0.0
+            gone = samples[last & (samples["metric"] == UP)]
+            said = gone.assign(metric=STATE, value=1.0)
+            said["labels"] = [f'state="{states[rank]}"' for rank in said["rank"]]
+            return pd.concat([samples, said[[states[rank] != "" for rank in said["rank"]]]])
+
+        run = synthetic(steps=steps, drop=edited).run()
+        meta = {key: each for key, each in run.meta.items() if key != "outcome"}
+        return dataclasses.replace(
+            run, meta=meta if outcome is None else {**meta, "outcome": outcome}
+        )
+
+    return run_of
+
+
+def _of_the_living(samples):
+    kept = {UP, "lockstep_train_enqueued_sequence", "lockstep_train_completed_sequence"}
+    training = samples["metric"].str.startswith(("lockstep_train", "lockstep_rank"))
+    return training & ~samples["metric"].isin(kept)
+
+
+def _named(run):
+    return [(one.rank, one.cause) for one in diagnose(run).verdict.culprits]
+
+
+@pytest.mark.parametrize("states", [("running",) * 4, ("",) * 4])
+def test_a_rank_that_the_launcher_saw_killed_is_named_whatever_its_page_says(ended, states):
+    verdict = diagnose(ended(states, KILLED)).verdict
+
+    assert [(1, "crash", "page")] == [(c.rank, c.cause, c.tier) for c in verdict.culprits]
+    assert "it was ended by SIGKILL" in verdict.culprits[0].evidence[0].text
+    assert 2 == exit_code(verdict)
+
+
+def test_by_its_page_the_first_to_go_is_the_one_that_could_say_nothing(ended):
+    assert [(1, "crash")] == _named(ended())
+    assert [(1, "crash")] == _named(ended(("peer_lost", "running", "peer_lost", "peer_lost")))
+
+
+def test_of_several_that_were_struck_at_once_none_is_named_with_confidence(ended):
+    at_once = [{"rank": rank, "code": -9, "seconds": 0.0} for rank in (1, 2)]
+    verdict = diagnose(ended(outcome={**KILLED, "ranks": [1, 2], "exits": at_once})).verdict
+
+    assert {1, 2} == {one.rank for one in verdict.culprits}
+    assert all(one.confidence < 0.7 for one in verdict.culprits)
+    assert "it cannot be told which of ranks 1, 2 began it" in verdict.sentence
+
+
+@pytest.mark.parametrize("states", [("running",) * 4, ("",) * 4, ("failed",) * 4])
+@pytest.mark.parametrize("outcome", [None, {**KILLED, "ranks": [], "exits": []}])
+def test_a_crash_of_which_nobody_can_be_named_is_unknown(ended, states, outcome):
+    verdict = diagnose(ended(states, outcome)).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "it cannot be told which" in verdict.sentence
+    assert 3 == exit_code(verdict)
+
+
+def test_a_run_whose_ranks_all_said_that_they_had_finished_is_as_healthy_as_before(ended):
+    run = ended(("finished",) * 4)
+
+    assert unexplained(align(run)) is None
+    assert "healthy" == diagnose(run).verdict.status
+
+
+@pytest.mark.parametrize("steps", [1, 3, 8])
+def test_a_run_that_was_killed_in_its_warm_up_is_not_healthy(ended, steps):
+    run = ended(outcome=KILLED, steps=steps)
+
+    assert [(1, "crash")] == _named(run)
+
+
+def test_a_rank_that_left_the_others_in_a_collective_is_named_before_one_that_gave_up(
+    synthetic, fault
+):
+    """As NCCL's watchdog ends the one that waits: by a code of its own, never by a signal."""
+    run = synthetic(faults=[fault("freeze", 1, first=80)]).run()
+    aborted = {"ending": "crash", "ranks": [0], "reason": "exited with code 1",
+               "exits": [{"rank": 0, "code": -6, "seconds": 0.0}]}  # fmt: skip
+    run.meta["outcome"] = aborted
+
+    assert [1] == [one.rank for one in diagnose(run).verdict.culprits]
+
+
+def test_series_that_ended_while_all_ranks_were_there_are_no_clean_end(synthetic):
+    run = synthetic(outcome=None).run()
+    there = run.samples[run.samples["time"] < run.samples["time"].max() - 1.5]
+    live = dataclasses.replace(run, samples=there)
+
+    assert unexplained(align(live)) is None
+    assert "nobody says how it ended" in unexplained(
+        align(dataclasses.replace(live, meta={**run.meta, "vanished": True}))
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_of_its_end_is_not_known_a_killed_run_is_never_healthy(ended, seed):
+    dice = np.random.default_rng(seed)
+    states = ["failed", "running", "peer_lost", "failed"]
+    for rank in range(4):
+        states[rank] = dice.choice(["", states[rank]])
+    outcome = dice.choice([None, {**KILLED, "ranks": []}, {"ending": "crash"}, "crash", KILLED])
+    verdict = diagnose(ended(tuple(states), outcome)).verdict
+
+    assert "healthy" != verdict.status
+    assert all(one.rank == 1 or one.confidence < 0.7 for one in verdict.culprits)
+
+
+def test_ranks_that_the_launcher_ended_later_did_not_die_silently_with_the_first(ended):
+    run = ended(("peer_lost", "running", "running", "peer_lost"))
+    samples = run.samples.copy()
+    late = (samples["rank"] == 1) & (samples["time"] > samples["time"].max() - 3.0)
+    samples.loc[late & (samples["metric"] == UP), "value"] = 0.0
+    samples = samples[~late | (samples["metric"].isin([UP, STATE]))]
+    seen = dataclasses.replace(run, samples=samples)
+
+    assert [1] == np.flatnonzero(died_silently(align(seen))).tolist()
