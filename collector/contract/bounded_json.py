@@ -22,7 +22,7 @@ MAX_DEPTH = 64
 
 MAX_DIGITS = 30
 """Of a whole number; one of 64 bits has 20."""
-_LONG = re.compile(r"[0-9]{%d}|[eE]\+?[0-9]{3}" % (MAX_DIGITS + 1), re.ASCII)
+_LONG = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}|[eE]\+?[0-9]{{3}}")
 """Where a number may be that is out of bounds, or a text that looks like one."""
 _LONG_BYTES = re.compile(_LONG.pattern.encode())
 
@@ -53,7 +53,7 @@ def loads(
     if limit is not None and len(text) > limit:
         raise BoundError(f"it is larger than {limit} bytes")
     try:
-        if (_LONG if isinstance(text, str) else _LONG_BYTES).search(text) is None:
+        if not _may_have_large_numbers(text):
             tree = json.loads(text, parse_constant=parse_constant)
         else:  # slower, as every number is looked at
             tree = json.loads(
@@ -85,9 +85,15 @@ def read(
         return loads(file.read(limit + 1), limit=limit, parse_constant=parse_constant)
 
 
+def _may_have_large_numbers(text: str | bytes | bytearray) -> bool:
+    if isinstance(text, str):
+        return _LONG.search(text) is not None
+    return _LONG_BYTES.search(text) is not None
+
+
 def _whole(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise BoundError(f"it has a number of {len(text)} digits")
+    if (digits := len(text.lstrip("-"))) > MAX_DIGITS:
+        raise BoundError(f"it has a number of {digits} digits")
     return int(text)
 
 

@@ -34,13 +34,16 @@ def watch(
     ] = None,
     webhook_token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Bearer token that POST /alertmanager asks for."),
+        typer.Option(
+            metavar="FILE",
+            help="Bearer token that POST /alertmanager asks for; else one is made in --state.",
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="One cycle, and its exit code.")] = False,
 ) -> int:
     """Watch every live run: findings open and close, on a page, in archives, to Alertmanager.
 
-    Serves /metrics, /-/healthy and POST /alertmanager until Ctrl-C (exit 130) or SIGTERM (0).
+    Serves /metrics, /healthz and POST /alertmanager until Ctrl-C (exit 130) or SIGTERM (0).
     With --once exits as analyze does, 69 where Prometheus does not answer. Credentials come from
     LOCKSTEP_PROMETHEUS_TOKEN or _USER and _PASSWORD; those of Alertmanager, and of collectors for
     the operations of a finding, from the same with ALERTMANAGER and COLLECTOR in the name.

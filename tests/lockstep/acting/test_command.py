@@ -144,8 +144,11 @@ def test_it_serves_its_page_until_a_signal_comes(number, code, api, watch, tmp_p
         until = time.monotonic() + 60
         while "GpuDegraded" not in statuses(api, "n1") and time.monotonic() < until:
             time.sleep(0.1)
-        with urllib.request.urlopen(f"http://{where.read_text().strip()}/metrics") as answer:
-            page = answer.read().decode()
+        page = ""
+        # The page says so once the cycle has ended that wrote it.
+        while "last_success_timestamp_seconds " not in page and time.monotonic() < until:
+            with urllib.request.urlopen(f"http://{where.read_text().strip()}/metrics") as answer:
+                page = answer.read().decode()
         process.send_signal(number)
         said = process.communicate(timeout=30)[1]
     finally:
