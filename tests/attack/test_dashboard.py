@@ -64,7 +64,8 @@ def test_no_name_becomes_a_script_on_any_page(page: Page, address: str, key: str
     page.on("dialog", dialog)
     [title] = [each.title for each in PAGES if each.key == key]
     names = {"run": SCRIPT, "node": f"{LINK}2", "gpu": "0", "rank": "2", "a": SCRIPT, "b": SCRIPT}
-    page.goto(f"{address}/{key}?{urlencode(names)}")
+    path = "" if key == "now" else key  # the first page has the address of the whole
+    page.goto(f"{address}/{path}?{urlencode(names)}")
     settled(page, title)
 
     assert ([], {None}) == (asked, set(stolen(page)))
@@ -156,15 +157,13 @@ def test_the_policy_lets_no_inline_script_in_but_streamlits_own() -> None:
 def test_no_path_leads_out_of_the_dashboard(address: str, form: str) -> None:
     where = urlsplit(address)
     assert where.hostname is not None
-    for _ in range(times(1)):
-        with socket.create_connection((where.hostname, where.port or 80), timeout=30) as raw:
-            raw.sendall(
-                f"GET {form} HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n\r\n".encode()
-            )
-            told = b"".join(iter(lambda raw=raw: raw.recv(65536), b""))  # type: ignore[misc]
+    words = f"GET {form} HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n\r\n"
+    with socket.create_connection((where.hostname, where.port or 80), timeout=30) as raw:
+        raw.sendall(words.encode())
+        told = b"".join(iter(lambda: raw.recv(65536), b""))
 
-        assert told.startswith(b"HTTP/1.1 "), form
-        assert b"root:" not in told, form
+    assert told.startswith(b"HTTP/1.1 ")
+    assert b"root:" not in told
 
 
 @pytest.mark.parametrize("name", ["../../etc", "/etc", "..", ".", "a/../../..", "..\\..", "\x00"])
