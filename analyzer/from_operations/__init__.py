@@ -61,15 +61,16 @@ def look(run: Run, grid: Grid) -> Look:
     """Examines the operations of a run, where it has some."""
     if run.ops is None or run.ops.empty:
         return Look()
-    if (dark := unseen_words(grid)) is not None:
-        # They would hold waits that nobody timed, and lack who never told.
-        return Look(missing=(f"the operations are not used: {dark}",))
     latest, missing = _latest(_warm(run, grid))
     try:
         trace = optrace.from_run(latest)
     except LoadError as error:
         return Look(missing=(f"the operations are not used: {error}",))
     verdict = foreign.examine(trace)
+    if (dark := unseen_words(grid)) is not None:
+        # Operations hold the waits that nobody timed: they make no structure and clear nobody.
+        why = {"method": "none", "why": dark}
+        verdict = replace(verdict, structure=(), rejected=(), what_if=why)
     told = tuple(
         f"operations: {words}" for words in trace.missing if optrace.BY_DESIGN not in words
     )

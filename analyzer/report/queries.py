@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from analyzer.known import own_per_step
 from analyzer.load.prometheus.promql import quoted
 from collector.contract import archive, metrics
 from collector.contract.metrics import Metric
@@ -26,8 +27,9 @@ class Sources:
         return cls(quoted(run))
 
     def own(self) -> str:
-        """Own time per step of each rank."""
-        return self._both("median own_seconds by rank", self._per_step(metrics.TRAIN_OWN))
+        """Own time per step of each rank, where it is known."""
+        query = " ".join(own_per_step(PER, f"{{run={self.run}}}").split())
+        return self._both("median own_seconds by rank", query)
 
     def wall(self) -> str:
         """Time per step."""
@@ -66,9 +68,6 @@ class Sources:
 
     def _sum(self, metric: Metric) -> str:
         return f"sum ({self._rate(metric)})"
-
-    def _per_step(self, metric: Metric) -> str:
-        return f"{self._rate(metric)} / on (run, rank) {self._rate(metrics.TRAIN_STEPS)}"
 
     @staticmethod
     def _both(column: str, query: str) -> str:

@@ -37,7 +37,7 @@ def training_blocks(
     told: list[tuple[str, str, FloatGrid]] = [
         (metrics.TRAIN_STEPS.name, "", done.astype(float)),
         (metrics.TRAIN_OWN.name, "", counter(times.own * timed)),
-        (metrics.TRAIN_KNOWN_STEPS.name, "", done * timed),
+        (metrics.TRAIN_KNOWN_STEPS.name, "", done.astype(float) * timed),
         (metrics.TRAIN_CPU.name, "", counter(times.cpu)),
         (metrics.TRAIN_TOKENS.name, "", counter(tokens)),
         (metrics.TRAIN_SAMPLES.name, "", counter(np.full(tokens.shape, SAMPLES))),
