@@ -33,7 +33,6 @@ def main() -> None:
     dist.init_process_group("gloo")
 
     recorder = lockstep.recorder()
-    recorder.watch_torch()  # what DDP makes this rank wait for is not its own time
 
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -34,7 +34,6 @@ def main() -> None:
     dist.init_process_group("gloo")
 
     recorder = lockstep.recorder()
-    recorder.watch_torch()  # what FSDP2 makes this rank wait for is not its own time
 
     layers = [nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(3)]
     model = nn.Sequential(*layers)

@@ -24,7 +24,6 @@ class Lockstep(lightning.Callback):
     def on_fit_start(self, trainer: Any, module: Any) -> None:
         """Start here: the ranks exist by now."""
         self.recorder = lockstep.recorder(rank=trainer.global_rank, world=trainer.world_size)
-        self.recorder.watch_torch()
 
     def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
         """Backward is over."""

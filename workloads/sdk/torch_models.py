@@ -7,7 +7,7 @@ calls the program's own, tells the times (torch/csrc/distributed/c10d/reducer.cp
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 import torch.distributed as dist
@@ -20,22 +20,28 @@ Wait = Callable[[dist.Work], object]
 
 
 class _Hook:
-    """The communication hook of one model."""
+    """The communication hook of one model.
+
+    Attributes:
+        replaced: Whether it calls one of the program's; torch has room for one.
+    """
 
     def __init__(self, buckets: Buckets, model: Model) -> None:
         self._buckets = buckets
-        self._delayed = bool(model.static_graph)
+        self._model = ref(model)
         self._state: Any = model.process_group
         self._ranks: int | None = None
+        self.replaced = False
         self._hook: CommHook = average(lambda: self._ranks)
 
     def call(self, state: object, bucket: GradBucket) -> Reduced:
         """What torch calls with each bucket; it asks for these very names."""
-        return self._buckets.reduce(self._hook, self._state, bucket, delayed=self._delayed)
+        delayed = getattr(self._model(), "static_graph", False)
+        return self._buckets.reduce(self._hook, self._state, bucket, delayed=delayed)
 
     def replace(self, state: Any, hook: CommHook) -> None:
         """Call the program's hook from now on."""
-        self._state, self._hook = state, hook
+        self._state, self._hook, self.replaced = state, hook, True
 
     def divide_by(self, ranks: int | None) -> None:
         """Average over so many ranks; None = all of the group."""
@@ -43,10 +49,9 @@ class _Hook:
 
 
 class Models:
-    """Gives every model its hook, at its first forward pass from now on.
+    """Gives every model its hook: when it is made, or at its next forward pass.
 
-    Not when it is made: the program may still register a hook of its own, and there is room for
-    one.
+    There is room for one in C++; ours calls the one that the program registers afterwards.
 
     Args:
         willing: Whether models may be given our hook.
@@ -66,7 +71,7 @@ class Models:
 
     def install(self) -> None:
         """Take the places, once."""
-        self._follow_forward()
+        self._follow_models()
         self._follow_hooks()
         original = Reducer._set_forward_pass_work_handle
 
@@ -77,9 +82,14 @@ class Models:
 
         _put(Reducer, "_set_forward_pass_work_handle", joins)
 
-    def _follow_forward(self) -> None:
+    def _follow_models(self) -> None:
+        make: Callable[..., None] = Model.__init__
         before: Callable[..., Any] = Model._pre_forward
         after: Callable[..., Any] = Model._post_forward
+
+        def initialize(model: Model, *arguments: Any, **named: Any) -> None:
+            make(model, *arguments, **named)
+            self._adopt(model)
 
         def pre_forward(model: Model, *arguments: Any, **named: Any) -> Any:
             if not torch.compiler.is_compiling():
@@ -93,6 +103,7 @@ class Models:
                 self._count_joined(model)
             return answer
 
+        _put(Model, "__init__", initialize)
         _put(Model, "_pre_forward", pre_forward)
         _put(Model, "_post_forward", post_forward)
 
@@ -104,19 +115,24 @@ class Models:
         def register_comm_hook(model: Model, state: Any, hook: CommHook) -> None:
             self._adopt(model)
             ours = self._hooks.get(model)
-            if ours is None:
+            if ours is None or ours.replaced:
                 register(model, state, hook)
                 return
             check(model, hook)
             ours.replace(state, hook)
 
         def register_builtin(model: Model, kind: BuiltinCommHookType) -> None:
+            """The two that torch has in C++ too, in Python; they compute the same."""
+            self._adopt(model)
             ours = self._hooks.get(model)
-            if ours is None:
+            if ours is None or ours.replaced:
                 builtin(model, kind)
-            elif kind == BuiltinCommHookType.FP16_COMPRESS:
-                hooks = import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
-                ours.replace(model.process_group, hooks.fp16_compress_hook)
+                return
+            hooks = import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
+            whole, half = hooks.allreduce_hook, hooks.fp16_compress_hook
+            ours.replace(
+                model.process_group, half if kind == BuiltinCommHookType.FP16_COMPRESS else whole
+            )
 
         _put(Model, "register_comm_hook", register_comm_hook)
         _put(Model, "_register_builtin_comm_hook", register_builtin)
@@ -132,13 +148,13 @@ class Models:
 
     def _hooked(self, model: Model) -> _Hook | None:
         """The hook that the model has now; None where it has another one or is not on the CPU."""
-        devices = {parameter.device.type for parameter in model.parameters()}
-        if model._comm_hooks or devices != {"cpu"}:
-            return None
-        hook = _Hook(self._buckets, model)
         try:
+            devices = {parameter.device.type for parameter in model.parameters()}
+            if model._comm_hooks or devices != {"cpu"}:
+                return None
+            hook = _Hook(self._buckets, model)
             self._register(model, None, hook.call)
-        except Exception:  # noqa: BLE001 - one in C++, which does not show
+        except Exception:  # noqa: BLE001 - one in C++, which does not show, or another torch
             return None
         return hook
 

@@ -7,6 +7,8 @@ time from the end of the backward pass to the end of the last bucket's all-reduc
 elsewhere is found by counting (torch_counts.py), and then the own time of the step is unknown.
 
 NCCL's `Work.wait` does not wait on the host, so there nothing is timed and nothing is known.
+
+While torch.compile traces a program, what stands here stays out of the trace.
 """
 
 import os
@@ -21,12 +23,15 @@ from torch._C._distributed_c10d import Reducer
 from torch.distributed import ProcessGroup, distributed_c10d
 
 from collector.contract.ring import NO_TAG
+from workloads import recording, ring
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
+from workloads.sdk import torch_buckets, torch_counts, torch_data, torch_models
 from workloads.sdk.torch_buckets import Buckets
 from workloads.sdk.torch_counts import Counts, device_in_use, number, registered
 from workloads.sdk.torch_data import TorchData
 from workloads.sdk.torch_models import Models
+from workloads.sdk.torch_tracing import untraced
 
 OP_TYPES: dict[int, str] = {
     0: "world-broadcast",
@@ -110,8 +115,14 @@ class TorchWaits:
         self._time_functional()
         models = Models(self._buckets, self._recording, self._lose, lambda work: work.wait())
         models.install()
+        self._keep_out_of_traces()
         self._data.install()
         os.register_at_fork(after_in_child=lambda: self.use(None))
+
+    def _keep_out_of_traces(self) -> None:
+        untraced(recording, ring, torch_buckets, torch_counts, torch_data, torch_models)
+        untraced(recording.StepRecorder, ring.RingWriter, Counts, Buckets, TorchData, TorchWaits)
+        untraced(Models, torch_models._Hook)
 
     def use(self, recorder: StepRecorder | None) -> None:
         """Where waiting goes from now on; None = nowhere."""
@@ -159,7 +170,7 @@ class TorchWaits:
     def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def wait(work: dist.Work, *arguments: Any, **named: Any) -> Any:
             recorder = self._recorder
-            if recorder is None or self._inside:
+            if recorder is None or self._inside or torch.compiler.is_compiling():
                 return original(work, *arguments, **named)
             if threading.get_ident() != self._thread:
                 self._lose("another thread waits for collectives")
@@ -171,7 +182,7 @@ class TorchWaits:
     def _polled(self, original: Callable[..., bool]) -> Callable[..., bool]:
         def is_completed(work: dist.Work) -> bool:
             answer = original(work)
-            if not answer and self._recorder is not None:
+            if not (answer or self._recorder is None or torch.compiler.is_compiling()):
                 self._lose("the program asks again and again whether a collective has ended")
             return answer
 
@@ -179,7 +190,9 @@ class TorchWaits:
 
     def _handed_on(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def get_future(work: dist.Work) -> Any:
-            if self._recorder is not None and not self._buckets.reducing:
+            if not (
+                self._recorder is None or self._buckets.reducing or torch.compiler.is_compiling()
+            ):
                 self._lose("the program waits for futures of collectives")
             return original(work)
 
@@ -189,6 +202,8 @@ class TorchWaits:
         counts = self._counts
 
         def start(group: ProcessGroup, *arguments: Any, **named: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(group, *arguments, **named)
             before = number(group)
             try:
                 return original(group, *arguments, **named)
@@ -202,8 +217,9 @@ class TorchWaits:
 
         def call(*arguments: Any, **named: Any) -> Any:
             recorder = self._recorder
-            mine = threading.get_ident() == self._thread
-            if recorder is None or self._inside or not mine:
+            if torch.compiler.is_compiling() or recorder is None or self._inside:
+                return original(*arguments, **named)
+            if threading.get_ident() != self._thread:
                 return original(*arguments, **named)
             before = self._counts.total() - self._counts.accounted()
             answer = self._wait(recorder, self._alone(op), original, *arguments, **named)

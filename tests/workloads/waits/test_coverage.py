@@ -300,7 +300,7 @@ def test_a_recorder_under_exec_has_what_exec_alone_has(forked, tmp_path, port):
 
 ALIKE = (
     "ddp", "ddp_buffers", "ddp_unused", "ddp_static", "ddp_accumulating", "ddp_join_divided",
-    "ddp_own_hook", "zero",
+    "ddp_own_hook", "ddp_builtin_hook", "zero",
 )  # fmt: skip
 
 
