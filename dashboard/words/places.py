@@ -47,10 +47,10 @@ def fleet(
     silent = _silent(shown.silent)
     if not known:
         nobody = f"No place{scope} told its {title.lower()} at this time."
-        return Said(f"{nobody}{silent}", Severity.UNKNOWN)
+        return Said(f"{nobody}{silent}{_how(shown)}", Severity.UNKNOWN)
     count = int(away.sum())
     unknown = _untold(shown)
-    dark = f" Of {unknown:,} more it is not known." if unknown else ""
+    dark = f" Of {unknown:,} more it is not known.{_how(shown)}" if unknown else ""
     if not count:
         said = f"{title}: none of the {known:,} {things}{scope} is far from its peers"
         if shown.metric.higher is not None:
@@ -63,6 +63,13 @@ def fleet(
     said = f"{title}: {are} far from the peers; the worst is {worst}."
     level = Severity.NOTE if shown.metric.higher is None and not silent else Severity.WARNING
     return Said(f"{said}{dark}{silent}", level)
+
+
+def _how(shown: Fleet) -> str:
+    """What would make it known."""
+    if shown.metric.key not in OF_RANKS:
+        return " lockstep doctor on a node says which source of its collector is missing."
+    return " It is known of a rank whose collectives are all timed: lockstep.recorder() does that."
 
 
 def _untold(shown: Fleet) -> int:

@@ -80,7 +80,8 @@ def _numbers() -> list[Json]:
             "Driver wants", "none",
             [instant(f"topk(1, max by ({_BY}) (lockstep_gpu_recovery_action{{{_GPU}}}))",
                      _LEGEND)],
-            tell("Of the GPU of which it wants most. 1 GPU reset, 2 node reboot, 3 drain peers, 4 drain and reset.", "0.",
+            tell("Of the GPU of which it wants most: 1 GPU reset, 2 node reboot, 3 drain peers, "
+                 "4 drain and reset.", "0.",
                  "drain the node, then do what the driver wants. Limit: 1, any action."),
             _TO_GPU, limit=1,
         ),

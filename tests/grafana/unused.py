@@ -88,6 +88,10 @@ UNUSED = (
         ),
     ),
     Reason(
+        "The end of one rank: verdicts read it, and the finding says it in words.",
+        ("lockstep_rank_last_state",),
+    ),
+    Reason(
         "Between watch, who acts on nodes, and its log: breaker and quarantines are shown.",
         (
             "lockstep_node_last_scrape_timestamp_seconds", "lockstep_node_faults",

@@ -112,7 +112,9 @@ def _recording(meta: Mapping[str, Any]) -> Check:
     told = part(meta, "recording")
     if not told:
         return Check("Recording", Severity.UNKNOWN, "run.json says nothing of it")
-    lost, failed = number(told.get("lost_steps")) or 0, number(told.get("failed_requests")) or 0
+    lost, failed = number(told.get("lost_steps")), number(told.get("failed_requests"))
+    if lost is None or failed is None:
+        return Check("Recording", Severity.UNKNOWN, "run.json does not tell what was lost")
     if not lost and not failed:
         return Check("Recording", Severity.OK, "no step was lost, no request failed")
     return Check("Recording", Severity.WARNING,

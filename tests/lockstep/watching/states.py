@@ -37,6 +37,8 @@ AFTER = 5
 """Cycles without the input: longer than what was told before is fresh."""
 RANKS = range(4)
 ALIKE = 0.02
+LOOKS_HEALTHY = 0.9
+"""Of a node's score, as alert QuarantineStuck has it; below, one is only accused less surely."""
 
 
 class Direct:
@@ -293,7 +295,7 @@ def worse(whole: Says, less: Says, removed: str) -> list[str]:
     words += [
         f"{node} became healthier: {whole.health.get(node)} became {score}"
         for node, score in less.health.items()
-        if score > whole.health.get(node, -1.0) + ALIKE
+        if score > LOOKS_HEALTHY and score > whole.health.get(node, -1.0) + ALIKE
     ]
     explains = removed in [metric.name for metric in EXPLAINS]
     if less.colour is Severity.OK and not (explains and whole.colour is Severity.OK):
