@@ -102,7 +102,8 @@ def test_an_answer_that_comes_while_events_are_asked_for_is_kept_for_the_reading
         def tick(self) -> None:
             pass
 
-        well = tick
+        def well(self, now: float) -> None:
+            pass
 
     child, source._child = source._child, Late()  # type: ignore[assignment]
     events = source.xid_events()

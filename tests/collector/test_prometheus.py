@@ -43,6 +43,7 @@ ASKED_FOR_ELSEWHERE = {
     m.SERIES_DROPPED.name: "no page here is above its cap; test_exporter.py has one",
     m.GPU_ALLOCATION_AGE.name: "no machine here has a kubelet; test_pod_resources.py has one",
     m.KUBELET_DEVICES.name: "likewise",
+    m.RANK_LAST_STATE.name: "all ranks here live; test_collectors.py has one that is gone",
     **{
         name: "no NCCL here answers over RAS; test_nccl_ras_answers.py has its series"
         for name in METRICS
