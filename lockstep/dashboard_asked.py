@@ -7,14 +7,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from analyzer.load.prometheus import RequestError
 from analyzer.load.prometheus.access import access
 from collector.config import ConfigError
-from collector.config.values import Address, address
+from collector.config.values import Address, address, is_loopback
 from collector.contract import archive as contract
 from collector.contract.words import ExitCode
 from dashboard.context import Settings
@@ -107,14 +106,6 @@ def place(asked: Asked) -> Address:
         return address("--listen", asked.listen)
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def check_login(path: Path) -> None:

@@ -14,7 +14,7 @@ from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 
-from collector.config.values import Address
+from collector.config.values import Address, is_loopback
 from collector.contract import bounded_http
 from collector.contract.words import ExitCode
 from lockstep import dashboard_asked as words
@@ -49,7 +49,7 @@ def serve(asked: Asked) -> int:
     source, where = words.source(asked), words.place(asked)
     settings = words.settings(asked, where)
     where = free(where)
-    if not (words.is_loopback(where.host) or settings.login):
+    if not (is_loopback(where.host) or settings.login):
         note(f"lockstep: everybody who reaches {where.host} can read this dashboard; see --login")
     environment = {
         **os.environ,

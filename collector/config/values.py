@@ -1,6 +1,7 @@
 """How one setting's text, number or list becomes its value; a wrong one is named."""
 
 import re
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,3 +100,11 @@ def switch(name: str, value: Any) -> bool:
     if text in ("true", "false"):
         return text == "true"
     raise ConfigError(f"{name} is {value!r}; it must be true or false")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

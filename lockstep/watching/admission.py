@@ -12,7 +12,7 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from collector.config import Address
-from lockstep.dashboard_asked import is_loopback
+from collector.config.values import is_loopback
 from lockstep.watching.server import Admission, Reply, text
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")

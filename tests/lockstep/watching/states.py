@@ -10,6 +10,7 @@ import copy
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,6 +63,9 @@ class Direct:
 
     def targets(self) -> list[Mapping[str, str]]:
         return []
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @dataclass
