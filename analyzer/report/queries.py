@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from analyzer.known import own_per_step
 from analyzer.load.prometheus.promql import quoted
 from collector.contract import archive, metrics
 from collector.contract.metrics import Metric
@@ -27,9 +26,11 @@ class Sources:
         return cls(quoted(run))
 
     def own(self) -> str:
-        """Own time per step of each rank, where it is known."""
-        query = " ".join(own_per_step(PER, f"{{run={self.run}}}").split())
-        return self._both("median own_seconds by rank", query)
+        """Own time per step of each rank, of the steps of which it is known."""
+        query = f"{self._rate(metrics.TRAIN_OWN)} / on (run, rank) "
+        return self._both(
+            "median own_seconds by rank", query + self._rate(metrics.TRAIN_KNOWN_STEPS)
+        )
 
     def wall(self) -> str:
         """Time per step."""
