@@ -183,7 +183,7 @@ def test_a_thread_that_fetches_ahead_makes_nobody_wait(forked, tmp_path):
 def test_a_recorder_that_breaks_costs_the_program_nothing(forked, tmp_path):
     class Broken(StepRecorder):
         def __init__(self) -> None:
-            self.in_phase = False
+            self._depth = 0
 
         def phase(self, phase: Phase, tag: int = 0) -> Any:
             raise OSError("gone")

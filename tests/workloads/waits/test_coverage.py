@@ -55,11 +55,19 @@ class Torch:
         return self.why
 
 
+class Data:
+    """Time in torch's DataLoader that nobody asks for."""
+
+    def use(self, recorder): ...
+    def follow(self, recorder): ...
+    def leave(self, recorder): ...
+
+
 def known(world, waits, *, marked=False, steps=1):
     """Whether the own time of steps is known, one by one."""
     ring = Ring()
     recorder = StepRecorder(ring)
-    judge = Coverage(recorder, world, lambda: waits)
+    judge = Coverage(recorder, world, lambda: waits, Data)
     for _ in range(steps):
         judge.look()
         recorder.start_step()
