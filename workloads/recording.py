@@ -26,8 +26,8 @@ class StepRecorder:
     """Divides each step into phases and knows how much of it was the rank's own.
 
     Own time = wall time of the step minus the time in blocking collectives (arrival to
-    completion). Where one of them was not timed, nobody knows it. A phase within another is a part of
-    that; what no phase covers is `other`.
+    completion). Where one of them was not timed, nobody knows it. A phase within another is a
+    part of that; what no phase covers is `other`.
     """
 
     def __init__(self, writer: RingWriter) -> None:
@@ -103,7 +103,7 @@ class StepRecorder:
 
         `own_seconds` is NaN where it is not known.
         """
-        cpu = thread_time_ns() - self._cpu_start
+        cpu = max(0, thread_time_ns() - self._cpu_start)  # another thread may have begun the step
         self._write(
             self._start, monotonic_ns(), cpu, self._tags, loss,
             samples=samples, tokens=tokens, flops=flops,

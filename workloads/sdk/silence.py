@@ -9,7 +9,7 @@ hundred steps between two meetings. Beyond that, ranks more likely meet by means
 
 
 class Silence:
-    """Steps in a row in which this rank met nobody; doubted from the start, until it has met one."""
+    """Steps in a row in which this rank met nobody; doubted until it has met somebody."""
 
     def __init__(self) -> None:
         self._steps = SILENT_STEPS

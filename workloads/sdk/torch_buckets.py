@@ -135,9 +135,8 @@ class Buckets:
 
 def _noting(ended: list[int]) -> Callable[[Reduced], torch.Tensor]:
     def note(future: Reduced) -> torch.Tensor:
-        averaged: Any = future.value()
+        reduced = future.value()
         ended.append(monotonic_ns())
-        reduced: torch.Tensor = averaged[0] if isinstance(averaged, list) else averaged
         return reduced
 
     return note
@@ -156,7 +155,7 @@ def average(ranks: Callable[[], int | None]) -> CommHook:
         gradients.mul_(1.0 / (ranks() or state.size()))
         work = dist.all_reduce(gradients, group=state, async_op=True)
         assert work is not None
-        averaged: Reduced = work.get_future()
-        return averaged
+        averaged: torch.futures.Future[list[torch.Tensor]] = work.get_future()
+        return averaged.then(lambda future: future.value()[0])
 
     return hook

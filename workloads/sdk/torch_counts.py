@@ -1,8 +1,9 @@
 """Whether every collective that the process groups started is one whose waiting was timed.
 
-Each backend of a group numbers what it starts, whoever asks it to: Python, DistributedDataParallel's reducer in
-C++, functional collectives (`Backend::getSequenceNumberForGroup`; gloo counts point-to-point and
-barriers, too). What Lockstep saw is counted beside it, and the two are compared once a step.
+Each backend of a group numbers what it starts, whoever asks it to: Python, the reducer of
+DistributedDataParallel in C++, functional collectives (`Backend::getSequenceNumberForGroup`; gloo
+counts point-to-point and barriers, too). What Lockstep saw is counted beside it, and the two are
+compared once a step.
 """
 
 from typing import Any

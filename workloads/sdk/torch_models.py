@@ -115,8 +115,9 @@ class Models:
         builtin: Callable[..., None] = Model._register_builtin_comm_hook
 
         def register_comm_hook(model: Model, state: Any, hook: CommHook) -> None:
-            ours = self._guard(self._free, model)
-            if ours is None:
+            self._guard(self._adopt, model)
+            ours = self._hooks.get(model)
+            if not isinstance(ours, _Hook) or ours.replaced:
                 register(model, state, hook)
                 return
             check(model, hook)
@@ -125,8 +126,9 @@ class Models:
 
         def register_builtin(model: Model, kind: BuiltinCommHookType) -> None:
             """The two that torch has in C++ too, in Python; they compute the same."""
-            ours = self._guard(self._free, model)
-            if ours is None:
+            self._guard(self._adopt, model)
+            ours = self._hooks.get(model)
+            if not isinstance(ours, _Hook) or ours.replaced:
                 builtin(model, kind)
                 return
             hooks = import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
@@ -147,12 +149,6 @@ class Models:
         why = self._hooks[model]
         if isinstance(why, str) and torch.is_grad_enabled():
             self._guard.lose(f"DistributedDataParallel {why}")
-
-    def _free(self, model: Model) -> _Hook | None:
-        """Our hook, if the model has it and it calls none of the program's yet."""
-        self._adopt(model)
-        ours = self._hooks.get(model)
-        return ours if isinstance(ours, _Hook) and not ours.replaced else None
 
     def _hooked(self, model: Model) -> _Hook | str:
         """The hook that the model has now, or why it has none."""
