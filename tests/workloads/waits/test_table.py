@@ -1,7 +1,7 @@
 """docs/timed-waits.md: of each kind of program, what is timed and whether the late rank shows.
 
-Every row is run: unchanged, on real ranks over gloo, with rank 1 late by 40 ms in each step, or by more
-where this machine is busy with something else.
+Every row is run: unchanged, on real ranks over gloo, with rank 1 late by 40 ms in each step, or
+by more where this machine is busy with something else.
 """
 
 import socket
