@@ -26,24 +26,23 @@ class StepRecorder:
     """Divides each step into phases and knows how much of it was the rank's own.
 
     Own time = wall time of the step minus the time in blocking collectives (arrival to
-    completion). Where one of them was not timed, nobody knows it. Phases do not nest; what no phase
-    covers is `other`.
+    completion). Where one of them was not timed, nobody knows it. A phase within another is a
+    part of that; what no phase covers is `other`.
     """
 
     def __init__(self, writer: RingWriter) -> None:
         self.writer = writer
         self.wall_seconds = 0.0
         self.own_seconds = 0.0
-        self.in_phase = False
-        """Whether a phase of the step in progress is open."""
+        self._depth = 0
         self.last_phases: list[int] = [0] * len(PHASES)
         """Nanoseconds of the last step, in the order of PHASES."""
         self._spans = {phase: _Span(self, phase) for phase in PHASES}
         self._phase_ns = [0] * len(PHASES)
         self._waited_ns = 0
         self._all_timed = True
-        self.marking = False
-        """Whether the program itself times what happens now, as a collective."""
+        self.marking = 0
+        """Blocks in which the program itself times what happens now, as a collective."""
         self.marked = 0
         """Collectives that the program itself has timed in the step."""
         self.last_tags = 0
@@ -59,9 +58,14 @@ class StepRecorder:
         self._all_timed = True
         self.marked = 0
         self._tags = 0
-        self.in_phase = False
+        self._depth = 0
         self._cpu_start = thread_time_ns()
         self._start = monotonic_ns()
+
+    @property
+    def in_phase(self) -> bool:
+        """Whether a phase of the step in progress is open."""
+        return self._depth > 0
 
     @property
     def waited_seconds(self) -> float:
@@ -71,7 +75,8 @@ class StepRecorder:
     def phase(self, phase: Phase, tag: int = NO_TAG) -> AbstractContextManager[object]:
         """A `with` block of the step in progress; `tag` (ring.tag) is of its operation."""
         span = self._spans[phase]
-        span.tag = tag
+        if not self._depth:
+            span.tag = tag
         return span
 
     @contextmanager
@@ -98,7 +103,7 @@ class StepRecorder:
 
         `own_seconds` is NaN where it is not known.
         """
-        cpu = thread_time_ns() - self._cpu_start
+        cpu = max(0, thread_time_ns() - self._cpu_start)  # another thread may have begun the step
         self._write(
             self._start, monotonic_ns(), cpu, self._tags, loss,
             samples=samples, tokens=tokens, flops=flops,
@@ -131,7 +136,6 @@ class StepRecorder:
     def _close_span(self, phase: int, op: int | None, start: int, tag: int) -> None:
         end = monotonic_ns()
         self._phase_ns[phase] += end - start
-        self.in_phase = False
         if op is not None:
             self.writer.local(op, start, end, tag)
 
@@ -149,8 +153,9 @@ class _Span:
         self.tag = NO_TAG
 
     def __enter__(self) -> Self:
-        self._recorder.in_phase = True
-        self._start = self._recorder.writer.phase(self._index)
+        self._recorder._depth += 1
+        if self._recorder._depth == 1:
+            self._start = self._recorder.writer.phase(self._index)
         return self
 
     def __exit__(
@@ -159,4 +164,9 @@ class _Span:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._recorder._close_span(self._index, self._op, self._start, self.tag)
+        recorder = self._recorder
+        if not recorder._depth:  # opened before the step in progress began
+            return
+        recorder._depth -= 1
+        if not recorder._depth:
+            recorder._close_span(self._index, self._op, self._start, self.tag)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,44 @@ def test_without_a_folder_nothing_happens_and_the_loader_itself_is_given_back():
         silent.tell(loss="?", samples=-1)
     silent.step_ended()
     silent.watch_torch()
+
+
+def test_a_phase_within_another_is_a_part_of_it(recorder, tmp_path):
+    with recorder.step(), recorder.phase("data"):
+        threading.Event().wait(0.02)
+        with recorder.phase("data"), recorder.phase("forward"):
+            threading.Event().wait(0.02)
+        threading.Event().wait(0.02)
+    (step,) = steps_of(tmp_path)
+
+    assert 60e6 <= phase(step, "data") <= step.wall_ns
+    assert 0 == phase(step, "forward")
+
+
+def test_a_phase_that_is_open_when_its_step_ends_is_no_part_of_the_next(recorder, tmp_path):
+    with recorder.phase("optimizer"):
+        threading.Event().wait(0.02)
+        recorder.step_ended()
+    with recorder.phase("forward"):
+        threading.Event().wait(0.02)
+    recorder.step_ended()
+    last = steps_of(tmp_path)[-1]
+
+    assert 0 == phase(last, "optimizer")
+    assert 20e6 <= phase(last, "forward") <= last.wall_ns
+
+
+def test_a_collective_within_another_is_waited_for_once(recorder, tmp_path):
+    with recorder.step(), recorder.collective("dp"):
+        threading.Event().wait(0.02)
+        with recorder.collective("tp"):
+            threading.Event().wait(0.02)
+        assert recorder.recorder.marking
+        threading.Event().wait(0.02)
+    (step,) = steps_of(tmp_path)
+
+    assert not recorder.recorder.marking
+    assert 0 <= step.own_ns <= step.wall_ns - 60e6
 
 
 def test_the_module_has_nothing_else():

@@ -180,10 +180,52 @@ def test_a_thread_that_fetches_ahead_makes_nobody_wait(forked, tmp_path):
     assert [0.0] == data
 
 
+def test_where_another_thread_trains_its_loader_is_what_counts(forked, tmp_path):
+    def program(rank: int) -> None:
+        recorder = lockstep.recorder(environment=variables(tmp_path))
+        recorder.watch_torch()
+
+        def train() -> None:
+            recorder.step_ended()
+            for _batch in DataLoader(Slow()):
+                recorder.step_ended()
+
+        training = threading.Thread(target=train)
+        training.start()
+        training.join()
+
+    forked(1, program)
+    data, _ = told(tmp_path)
+
+    assert min(data[1:]) >= SLOW
+
+
+def test_a_data_set_with_phases_of_its_own_is_data_once(forked, tmp_path):
+    def program(rank: int) -> None:
+        recorder = lockstep.recorder(environment=variables(tmp_path))
+
+        class Marked(Slow):
+            def __getitem__(self, index: int) -> torch.Tensor:
+                sleep(self.seconds / 2)
+                with recorder.phase("data"):
+                    sleep(self.seconds / 2)
+                with recorder.phase("other"):
+                    return torch.ones(4)
+
+        for _batch in recorder.steps(DataLoader(Marked())):
+            with recorder.phase("forward"):
+                sleep(0.001)
+
+    forked(1, program)
+    data, wall = told(tmp_path)
+
+    assert all(SLOW <= d <= w for d, w in zip(data, wall, strict=True))
+
+
 def test_a_recorder_that_breaks_costs_the_program_nothing(forked, tmp_path):
     class Broken(StepRecorder):
         def __init__(self) -> None:
-            self.in_phase = False
+            self._depth = 0
 
         def phase(self, phase: Phase, tag: int = 0) -> Any:
             raise OSError("gone")

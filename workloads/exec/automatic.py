@@ -18,12 +18,14 @@ from torch.optim.optimizer import (
 )
 
 from workloads.flight_recorder import DumpOnRequest
+from workloads.sdk.coverage import held
 from workloads.sdk.dumps import Dumps
 from workloads.sdk.holder import Means
 from workloads.sdk.recording import RingRecorder
 from workloads.sdk.start import UnwritableError, started
-from workloads.sdk.torch_waits import of_process
 from workloads.sdk.warning import warn
+
+TORCH_WAITS, TORCH_DATA = held("torch_waits"), held("torch_data")
 
 
 def start() -> None:
@@ -99,7 +101,7 @@ class OptimizerSteps:
             return
         self._path, self._inode = writer.path, writer.path.stat().st_ino
         dumps = Dumps(writer.path.parent, writer.identity, DumpOnRequest)
-        self._recorder = RingRecorder(writer, dumps, of_process)
+        self._recorder = RingRecorder(writer, dumps, TORCH_WAITS, TORCH_DATA)
 
     def _holds(self) -> bool:
         """Whether the ring is ours, or nobody's yet."""

@@ -3,20 +3,25 @@
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from workloads.recording import StepRecorder
+from workloads.sdk.silence import Silence
 from workloads.sdk.warning import warn
 
 PATIENT_STEPS = 20
-"""So many steps of unknown own time before it is said."""
+"""So many steps of unknown own time, and none that is known, before it is said.
+
+The first ones are often unknown because they make groups and models; a program whose waits cannot
+be timed is to be told within its first minute.
+"""
 
 
 class Waits(Protocol):
     """What times waiting in torch.distributed; see torch_waits.TorchWaits."""
 
     def use(self, recorder: StepRecorder) -> None:
-        """Where waiting goes from now on."""
+        """Where waiting goes from now on; it goes nowhere if this raises."""
 
     def leave(self, recorder: StepRecorder) -> None:
         """Waiting goes there no longer."""
@@ -31,31 +36,77 @@ class Waits(Protocol):
         """Why waiting since the last call is not known; empty if it is."""
 
 
+class Data(Protocol):
+    """What times waiting for torch's DataLoader; see torch_data.TorchData."""
+
+    def use(self, recorder: StepRecorder) -> None:
+        """Where the calling thread's time goes from now on."""
+
+    def follow(self, recorder: StepRecorder) -> None:
+        """The calling thread is the one that trains, if the time still goes there."""
+
+    def leave(self, recorder: StepRecorder) -> None:
+        """Time goes there no longer."""
+
+
 def torch_waits() -> Waits:
     """Of a program that has imported torch.distributed."""
-    waits: Waits = import_module("workloads.sdk.torch_waits").of_process()
+    waits: Waits = _of_process("torch_waits")()
     return waits
+
+
+def torch_data() -> Data:
+    """Of a program that has imported torch.utils.data."""
+    data: Data = _of_process("torch_data")()
+    return data
+
+
+def held(module: str) -> Callable[[], Any]:
+    """`of_process` of a module that is imported now, or what raises why it cannot be."""
+    try:
+        return _of_process(module)
+    except Exception as error:  # noqa: BLE001 - the program must not end because of us
+        reason = error
+
+        def unfit() -> Any:
+            raise reason
+
+        return unfit
+
+
+def _of_process(module: str) -> Callable[[], Any]:
+    make: Callable[[], Any] = import_module(f"workloads.sdk.{module}").of_process
+    return make
 
 
 class Coverage:
     """Installs the timing of waits as soon as there is something to time, and judges each step.
 
+    Nothing that goes wrong with it reaches the program.
+
     Args:
         world: Number of ranks that train together.
         make: What times waiting in torch; called once torch.distributed was imported.
+        make_data: What times waiting for data, likewise.
     """
 
     def __init__(
-        self, recorder: StepRecorder, world: int, make: Callable[[], Waits] = torch_waits
-    ) -> None:
-        self._recorder, self._world, self._make = recorder, world, make
+        self, recorder: StepRecorder, world: int, make: Callable[[], Waits] = torch_waits,
+        make_data: Callable[[], Data] = torch_data,
+    ) -> None:  # fmt: skip
+        self._recorder, self._world = recorder, world
+        self._make, self._make_data = make, make_data
         self._waits: Waits | None = None
+        self._data: Data | None = None
         self._failed = ""
+        self._data_failed = False
+        self._silence = Silence()
         self._unknown = 0
         self._any_known = False
 
     def look(self) -> None:
         """Install what can be installed by now; never imports torch for the program."""
+        self._look_for_data()
         if self._waits is not None or self._failed or not _imported("torch.distributed"):
             return
         try:
@@ -63,38 +114,65 @@ class Coverage:
             waits.use(self._recorder)
             self._waits = waits
         except Exception as error:  # noqa: BLE001 - the program must not end because of us
-            self._failed = f"this torch cannot be followed ({error})"
+            self._fail(error)
 
     def settle(self) -> None:
         """Close what has ended."""
-        if self._waits is not None:
-            self._waits.settle()
+        try:
+            if self._waits is not None:
+                self._waits.settle()
+        except Exception as error:  # noqa: BLE001 - the program must not end because of us
+            self._fail(error)
 
     def judge(self) -> None:
         """Say so if something in the step was not timed; to be called when it ends."""
         try:
             why = self._untimed()
         except Exception as error:  # noqa: BLE001 - the program must not end because of us
-            why = self._failed = f"this torch cannot be followed ({error})"
+            self._fail(error)
+            why = self._failed
         if why:
             self._recorder.untimed()
         self._tell(why)
 
     def leave(self) -> None:
         """The recorder has ended."""
-        if self._waits is not None:
-            self._waits.leave(self._recorder)
+        for each in (self._waits, self._data):
+            try:
+                if each is not None:
+                    each.leave(self._recorder)
+            except Exception as error:  # noqa: BLE001 - the program must not end because of us
+                self._fail(error)
+
+    def _look_for_data(self) -> None:
+        if self._data_failed:
+            return
+        try:
+            if self._data is not None:
+                self._data.follow(self._recorder)
+            elif _imported("torch.utils.data"):
+                data = self._make_data()
+                data.use(self._recorder)
+                self._data = data
+        except Exception as error:  # noqa: BLE001 - the program must not end because of us
+            self._data_failed = True
+            warn(f"waiting in torch's DataLoader is not timed: {error}")
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = f"this torch cannot be followed ({error})"
 
     def _untimed(self) -> str:
+        marked = self._recorder.marked > 0
+        silent = self._silence.lasts(broken=marked)
         if self._failed:
-            return self._failed if _initialized() else self._unmarked()
+            return self._failed if _initialized() else self._unmarked(silent=silent)
         if self._waits is None or not self._waits.in_use():
-            return self._unmarked()
+            return self._unmarked(silent=silent)
         return self._waits.untimed()
 
-    def _unmarked(self) -> str:
+    def _unmarked(self, *, silent: bool) -> str:
         """Without torch's process groups only the program knows what it waits for."""
-        if self._world == 1 or self._recorder.marked:
+        if self._world == 1 or not silent:
             return ""
         return "the program marks none with recorder.collective, and torch has no process group"
 

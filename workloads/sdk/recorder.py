@@ -39,7 +39,7 @@ class Recorder:
         """
 
     def phase(self, name: str) -> AbstractContextManager[object]:
-        """A `with` block of the step in progress; phases do not nest.
+        """A `with` block of the step in progress; one within another is a part of that.
 
         `checkpoint` and `eval` also mark the step as one that is slow by design.
 

@@ -14,7 +14,7 @@ from collector.contract.words import PHASES, STEP_TAGS, Phase, RankState
 from workloads.heartbeat import Heartbeat
 from workloads.recording import StepRecorder
 from workloads.ring import RingWriter
-from workloads.sdk.coverage import Coverage, Waits, torch_waits
+from workloads.sdk.coverage import Coverage, Data, Waits, torch_data, torch_waits
 from workloads.sdk.dumps import Dumps
 from workloads.sdk.recorder import ItemT, Recorder
 from workloads.sdk.waiting import Waiting, place_of
@@ -37,10 +37,10 @@ class RingRecorder(Recorder):
 
     def __init__(
         self, writer: RingWriter, dumps: Dumps | None = None,
-        waits: Callable[[], Waits] = torch_waits,
+        waits: Callable[[], Waits] = torch_waits, data: Callable[[], Data] = torch_data,
     ) -> None:  # fmt: skip
         self.recorder = StepRecorder(writer)
-        self._coverage = Coverage(self.recorder, writer.identity.world, waits)
+        self._coverage = Coverage(self.recorder, writer.identity.world, waits, data)
         self._writer = writer
         self._step = _Step(self)
         self._ended = 0

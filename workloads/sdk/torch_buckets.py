@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic_ns
 from typing import Any
 
@@ -13,8 +14,8 @@ from torch.autograd import Variable
 from collector.contract.ring import FLAG_COMPLETION_IS_UPPER_BOUND, FLAG_OVERLAPPED
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
+from workloads.sdk.guard import Guard
 from workloads.sdk.torch_counts import Counts
-from workloads.sdk.warning import warn
 
 _OP, _GROUP = OP_INDEX["dp-all-reduce"], GROUP_INDEX["dp"]
 
@@ -41,8 +42,8 @@ class Buckets:
     they were queued, ours around the reducer's (torch/csrc/autograd/engine.cpp).
     """
 
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
+    def __init__(self, counts: Counts, guard: Guard) -> None:
+        self._counts, self._guard = counts, guard
         self._recorder: StepRecorder | None = None
         self._open: list[_Bucket] = []
         self._queued = False
@@ -65,13 +66,11 @@ class Buckets:
         Args:
             delayed: Whether the reducer may have kept all buckets for the end of the pass.
         """
-        try:
-            ended = self._arrive(bucket, delayed=delayed)
-        except Exception as error:  # noqa: BLE001 - the program must not end because of us
-            warn(f"DistributedDataParallel's waiting is not timed: {error}")
-            ended = None
+        ended = self._guard(self._arrive, bucket, delayed=delayed)
         reduced = hook(state, bucket)
-        return reduced if ended is None else reduced.then(_noting(ended))
+        if ended is None:
+            return reduced
+        return self._guard(lambda: reduced.then(_noting(ended))) or reduced
 
     def _arrive(self, bucket: GradBucket, *, delayed: bool) -> list[int] | None:
         """Record that a bucket is ready; the list takes the time at which it is averaged."""
@@ -92,23 +91,22 @@ class Buckets:
         return arrived.ended
 
     def _begin(self, *, delayed: bool) -> None:
-        self._before = self._counts.total() - self._counts.accounted()
+        self._before = self._counts.unaccounted()
         self._computed, self._delayed = 0, delayed
         try:
-            Variable._execution_engine.queue_callback(self._compute_ended)
+            Variable._execution_engine.queue_callback(partial(self._guard, self._compute_ended))
             self._queued = True
         except RuntimeError:  # not in a backward pass: a rank that has joined early
             self._queued = False
 
     def _compute_ended(self) -> None:
         self._computed = monotonic_ns()
-        Variable._execution_engine.queue_callback(self._reduced)
+        Variable._execution_engine.queue_callback(partial(self._guard, self._reduced))
 
     def _reduced(self) -> None:
         """After the reducer's own end: what it started besides the buckets has ended, too."""
         if self._open:
-            untimed = self._counts.total() - self._counts.accounted() - self._before
-            self._counts.account(max(0, untimed))
+            self._counts.account_since(self._before)
         self.settle()
 
     def settle(self) -> None:
@@ -137,9 +135,8 @@ class Buckets:
 
 def _noting(ended: list[int]) -> Callable[[Reduced], torch.Tensor]:
     def note(future: Reduced) -> torch.Tensor:
-        averaged: Any = future.value()
+        reduced = future.value()
         ended.append(monotonic_ns())
-        reduced: torch.Tensor = averaged[0] if isinstance(averaged, list) else averaged
         return reduced
 
     return note
@@ -158,7 +155,7 @@ def average(ranks: Callable[[], int | None]) -> CommHook:
         gradients.mul_(1.0 / (ranks() or state.size()))
         work = dist.all_reduce(gradients, group=state, async_op=True)
         assert work is not None
-        averaged: Reduced = work.get_future()
-        return averaged
+        averaged: torch.futures.Future[list[torch.Tensor]] = work.get_future()
+        return averaged.then(lambda future: future.value()[0])
 
     return hook

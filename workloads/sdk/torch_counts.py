@@ -1,9 +1,12 @@
 """Whether every collective that the process groups started is one whose waiting was timed.
 
-Each group numbers what it starts, whoever asks it to: Python, DistributedDataParallel's reducer in
-C++, functional collectives (`Backend::getSequenceNumberForGroup`; gloo counts point-to-point and
-barriers, too). What Lockstep saw is counted beside it, and the two are compared once a step.
+Each backend of a group numbers what it starts, whoever asks it to: Python, the reducer of
+DistributedDataParallel in C++, functional collectives (`Backend::getSequenceNumberForGroup`; gloo
+counts point-to-point and barriers, too). What Lockstep saw is counted beside it, and the two are
+compared once a step.
 """
+
+from typing import Any
 
 import torch
 from torch._C import _distributed_c10d
@@ -22,14 +25,13 @@ class Counts:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
-        self._on_host: dict[str, bool] = {}
+        self._seen: dict[tuple[str, str], int] = {}
         self._accounted = 0
         self._accounted_before = 0
 
     def total(self) -> int:
-        """Collectives that all groups there are have started."""
-        return sum(map(number, distributed_c10d._world.pg_map))
+        """Collectives that all groups there are have started, of those that count."""
+        return sum(number(group) or 0 for group in distributed_c10d._world.pg_map)
 
     def accounted(self) -> int:
         """Collectives that are accounted for."""
@@ -39,6 +41,18 @@ class Counts:
         """So many more are accounted for."""
         self._accounted += collectives
 
+    def unaccounted(self) -> int:
+        """Collectives that are started and not accounted for."""
+        return self.total() - self.accounted()
+
+    def account_group(self, group: ProcessGroup, before: int) -> None:
+        """What the group has started since its number was `before` is accounted for."""
+        self._accounted += (number(group) or 0) - before
+
+    def account_since(self, before: int) -> None:
+        """What was started since `unaccounted` gave `before` is accounted for."""
+        self._accounted += max(0, self.unaccounted() - before)
+
     def restart(self) -> None:
         """Forget what was started until now."""
         self.missing()
@@ -46,17 +60,20 @@ class Counts:
     def missing(self) -> str:
         """Why a collective since the last call was not timed; empty if all of them were."""
         why, started = "", 0
-        now: dict[str, int] = {}
+        now: dict[tuple[str, str], int] = {}
         for group in distributed_c10d._world.pg_map:
-            name, count = group.group_name, number(group)
-            now[name] = count
-            before = self._seen.get(name)
-            if before is None:
-                why = "process groups were made"
-                self._on_host[name] = _is_on_host(group)
-            elif count != before and not self._on_host[name]:
-                why = "its collectives do not end on the host"
-            started += count - (before or 0)
+            for backend, count in numbers(group).items():
+                place = group.group_name, backend
+                before = self._seen.get(place)
+                if count is None:
+                    why = f"process groups over {backend} do not count their collectives"
+                    continue
+                now[place] = count
+                if before is None:
+                    why = why or "process groups were made"
+                elif count != before and backend not in _HOST_BACKENDS:
+                    why = "its collectives do not end on the host"
+                started += count - (before or 0)
         if not why and self._seen.keys() - now.keys():
             why = "process groups were destroyed"
         self._seen = now
@@ -74,21 +91,37 @@ class Counts:
     """Collectives between the last two calls of `missing`."""
 
 
-def number(group: ProcessGroup) -> int:
-    """How many collectives the group has started."""
-    count: int = group._get_sequence_number_for_group()  # type: ignore[attr-defined]
+def numbers(group: ProcessGroup) -> dict[str, int | None]:
+    """How many collectives each backend of the group has started; None where one does not count.
+
+    A group of several, or of one that is named with its device, has no number of its own.
+    """
+    devices: list[torch.device] = group._device_types
+    backends = {each.name(): each for each in map(group._get_backend, devices)}
+    return {name: _number(backend) for name, backend in backends.items()}
+
+
+def number(group: ProcessGroup) -> int | None:
+    """How many collectives the group has started; None where one of its backends does not count."""
+    started = 0
+    for count in numbers(group).values():
+        if count is None:
+            return None
+        started += count
+    return started
+
+
+def _number(backend: Any) -> int | None:
+    try:
+        count: int = backend._get_sequence_number_for_group()
+    except RuntimeError:  # "Backend fake does not yet support sequence numbers."
+        return None
     return count
 
 
 def registered() -> int:
     """Functional collectives that nobody has waited for yet."""
     return _distributed_c10d._get_work_registry_size()
-
-
-def _is_on_host(group: ProcessGroup) -> bool:
-    """Whether all that the group can do ends on the host."""
-    names = {group._get_backend(device).name() for device in group._device_types}
-    return names <= set(_HOST_BACKENDS)
 
 
 def device_in_use() -> bool:

@@ -9,21 +9,40 @@ part of the outer one's time. A thread that fetches ahead makes nobody wait.
 """
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, dataloader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from collector.contract.words import Phase
 from workloads.recording import StepRecorder
+from workloads.sdk.torch_tracing import untraced
 from workloads.sdk.warning import warn
+
+_PLACE = "_lockstep_data"
+_VERSION = 1
+
+
+def of_process() -> "TorchData":
+    """The one of this process, installed now if it was not; see torch_waits.of_process."""
+    there: TorchData | None = getattr(dataloader, _PLACE, None)
+    if there is not None and getattr(there, "version", None) == _VERSION:
+        return there
+    data = TorchData()
+    data.install()
+    setattr(dataloader, _PLACE, data)
+    return data
 
 
 class TorchData:
     """The time of one thread in torch's DataLoader, as its StepRecorder's phase `data`."""
+
+    version = _VERSION
+    """Of what `use`, `follow` and `leave` do."""
 
     def __init__(self) -> None:
         self._recorder: StepRecorder | None = None
@@ -33,12 +52,23 @@ class TorchData:
         """Take the places, once."""
         for owner, name in ((DataLoader, "__iter__"), (_BaseDataLoaderIter, "__next__")):
             setattr(owner, name, self._timed(getattr(owner, name)))
+        untraced(sys.modules[__name__], TorchData)
         # A worker's loading is not the rank's waiting.
         os.register_at_fork(after_in_child=lambda: self.use(None))
 
     def use(self, recorder: StepRecorder | None) -> None:
         """Where this thread's time goes from now on; None = nowhere."""
         self._recorder, self._thread = recorder, threading.get_ident()
+
+    def follow(self, recorder: StepRecorder) -> None:
+        """This thread is the one that trains, if its time still goes to the recorder."""
+        if self._recorder is recorder:
+            self._thread = threading.get_ident()
+
+    def leave(self, recorder: StepRecorder) -> None:
+        """Time goes nowhere, unless it goes to another recorder by now."""
+        if self._recorder is recorder:
+            self.use(None)
 
     def _timed(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def timed(loader: Any) -> Any:

@@ -20,16 +20,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Reducer
+from torch.compiler import is_compiling
 from torch.distributed import ProcessGroup, distributed_c10d
 
 from collector.contract.ring import NO_TAG
 from workloads import recording, ring
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
-from workloads.sdk import torch_buckets, torch_counts, torch_data, torch_models
+from workloads.sdk import torch_buckets, torch_counts, torch_models
+from workloads.sdk.guard import Guard
+from workloads.sdk.silence import Silence
 from workloads.sdk.torch_buckets import Buckets
 from workloads.sdk.torch_counts import Counts, device_in_use, number, registered
-from workloads.sdk.torch_data import TorchData
 from workloads.sdk.torch_models import Models
 from workloads.sdk.torch_tracing import untraced
 
@@ -53,9 +55,6 @@ STARTS = (
     "reduce_scatter_tensor_coalesced", "scatter", "send",
 )  # fmt: skip
 """Methods of ProcessGroup by which Python starts collectives; each gives the Work to wait for."""
-
-SILENT_STEPS = 100
-"""After so many steps without a collective, ranks that train together do so by other means."""
 
 _WORLD = GROUP_INDEX["world"]
 _PLACE = "_lockstep_waits"
@@ -85,14 +84,13 @@ class TorchWaits:
     def __init__(self) -> None:
         self._recorder: StepRecorder | None = None
         self._thread = threading.get_ident()
+        self._guard = Guard()
         self._counts = Counts()
-        self._buckets = Buckets(self._counts)
-        self._data = TorchData()
+        self._buckets = Buckets(self._counts, self._guard)
+        self._silence = Silence()
         self._groups = 0
         self._one_group = True
         self._inside = False
-        self._why = ""
-        self._silent = SILENT_STEPS
         self._kernels: Any = None
 
     def install(self) -> None:
@@ -113,26 +111,26 @@ class TorchWaits:
         ):
             _put(owner, name, self._blocking(getattr(owner, name), op))
         self._time_functional()
-        models = Models(self._buckets, self._recording, self._lose, lambda work: work.wait())
+        models = Models(self._buckets, self._recording, self._guard, lambda work: work.wait())
         models.install()
         self._keep_out_of_traces()
-        self._data.install()
         os.register_at_fork(after_in_child=lambda: self.use(None))
 
     def _keep_out_of_traces(self) -> None:
-        untraced(recording, ring, torch_buckets, torch_counts, torch_data, torch_models)
-        untraced(recording.StepRecorder, ring.RingWriter, Counts, Buckets, TorchData, TorchWaits)
+        untraced(recording, ring, torch_buckets, torch_counts, torch_models)
+        untraced(recording.StepRecorder, ring.RingWriter, Counts, Buckets, Guard, TorchWaits)
         untraced(Models, torch_models._Hook)
 
     def use(self, recorder: StepRecorder | None) -> None:
-        """Where waiting goes from now on; None = nowhere."""
-        self._recorder = recorder
-        self._buckets.use(recorder)
-        self._data.use(recorder)
+        """Where waiting goes from now on; None = nowhere, and so it is if this fails."""
+        self._recorder = None
+        self._buckets.use(None)
         if recorder is not None:
-            self._thread = threading.get_ident()
             self._counts.restart()
-            self._why = ""
+            self._guard.taken()
+            self._thread = threading.get_ident()
+            self._buckets.use(recorder)
+            self._recorder = recorder
 
     def leave(self, recorder: StepRecorder) -> None:
         """Waiting goes nowhere, unless it goes to another one by now."""
@@ -141,7 +139,7 @@ class TorchWaits:
 
     def settle(self) -> None:
         """Close what has ended; to be called before a step ends."""
-        self._buckets.settle()
+        self._guard(self._buckets.settle)
 
     def in_use(self) -> bool:
         """Whether the ranks meet in process groups of torch."""
@@ -149,51 +147,48 @@ class TorchWaits:
 
     def untimed(self) -> str:
         """Why this rank's waiting since the last call is not known; empty if it is."""
-        why, self._why = self._why, ""
+        why = self._guard.taken()
         missing = self._counts.missing()
-        self._silent = 0 if self._counts.started else self._silent + 1
+        marked = self._recorder is not None and self._recorder.marked > 0
+        silent = self._silence.lasts(broken=marked or self._counts.started > 0)
         if threading.get_ident() != self._thread:
             self._thread = threading.get_ident()
             return "another thread trains now"
         if device_in_use():
             return "collectives on a device are not timed"
-        if self._silent > SILENT_STEPS and dist.get_world_size() > 1:
-            return "no collective of torch.distributed was seen"
+        if silent and dist.get_world_size() > 1:
+            return why or missing or "no collective of torch.distributed was seen"
         return why or missing
 
     def _recording(self) -> bool:
         return self._recorder is not None
 
-    def _lose(self, why: str) -> None:
-        self._why = self._why or why
-
     def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def wait(work: dist.Work, *arguments: Any, **named: Any) -> Any:
             recorder = self._recorder
-            if recorder is None or self._inside or torch.compiler.is_compiling():
+            if is_compiling() or recorder is None or self._inside:
                 return original(work, *arguments, **named)
             if threading.get_ident() != self._thread:
-                self._lose("another thread waits for collectives")
+                self._guard.lose("another thread waits for collectives")
                 return original(work, *arguments, **named)
-            return self._wait(recorder, self._name(work), original, work, *arguments, **named)
+            name = self._guard(self._name, work)
+            return self._wait(recorder, name, original, work, *arguments, **named)
 
         return wait
 
     def _polled(self, original: Callable[..., bool]) -> Callable[..., bool]:
         def is_completed(work: dist.Work) -> bool:
             answer = original(work)
-            if not (answer or self._recorder is None or torch.compiler.is_compiling()):
-                self._lose("the program asks again and again whether a collective has ended")
+            if not (answer or is_compiling() or self._recorder is None):
+                self._guard.lose("the program asks again and again whether a collective has ended")
             return answer
 
         return is_completed
 
     def _handed_on(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def get_future(work: dist.Work) -> Any:
-            if not (
-                self._recorder is None or self._buckets.reducing or torch.compiler.is_compiling()
-            ):
-                self._lose("the program waits for futures of collectives")
+            if not (is_compiling() or self._recorder is None or self._buckets.reducing):
+                self._guard.lose("the program waits for futures of collectives")
             return original(work)
 
         return get_future
@@ -202,13 +197,14 @@ class TorchWaits:
         counts = self._counts
 
         def start(group: ProcessGroup, *arguments: Any, **named: Any) -> Any:
-            if torch.compiler.is_compiling():
+            if is_compiling() or self._recorder is None:
                 return original(group, *arguments, **named)
-            before = number(group)
+            before = self._guard(number, group)
             try:
                 return original(group, *arguments, **named)
             finally:
-                counts.account(number(group) - before)
+                if before is not None:
+                    self._guard(counts.account_group, group, before)
 
         return start
 
@@ -217,13 +213,15 @@ class TorchWaits:
 
         def call(*arguments: Any, **named: Any) -> Any:
             recorder = self._recorder
-            if torch.compiler.is_compiling() or recorder is None or self._inside:
+            if is_compiling() or recorder is None or self._inside:
                 return original(*arguments, **named)
             if threading.get_ident() != self._thread:
                 return original(*arguments, **named)
-            before = self._counts.total() - self._counts.accounted()
-            answer = self._wait(recorder, self._alone(op), original, *arguments, **named)
-            self._counts.account(self._counts.total() - self._counts.accounted() - before)
+            before = self._guard(self._counts.unaccounted)
+            name = self._guard(self._alone, op)
+            answer = self._wait(recorder, name, original, *arguments, **named)
+            if before is not None:
+                self._guard(self._counts.account_since, before)
             return answer
 
         return call
@@ -233,12 +231,15 @@ class TorchWaits:
         kernel = torch.library.get_kernel("_c10d_functional::wait_tensor", "CPU")
 
         def wait_tensor(keys: Any, tensor: torch.Tensor) -> Any:
-            recorder, before = self._recorder, registered()
+            recorder = self._recorder
             mine = threading.get_ident() == self._thread
-            if recorder is None or self._inside or not mine or not before:
+            if recorder is None or self._inside or not mine:
+                return kernel.call_boxed(keys, tensor)
+            before = self._guard(registered)
+            if not before:
                 return kernel.call_boxed(keys, tensor)
             answer = self._wait(recorder, None, kernel.call_boxed, keys, tensor)
-            self._counts.account(before - registered())
+            self._guard(lambda: self._counts.account(before - registered()))
             return answer
 
         library: Any = torch.library.Library
@@ -251,20 +252,15 @@ class TorchWaits:
     ) -> Any:  # fmt: skip
         if recorder.marking:  # the program times it itself
             return original(*arguments, **named)
+        since = self._guard(_arrive, recorder, name)
         self._inside = True
         try:
-            if name is None:
-                since = monotonic_ns()
-                answer = original(*arguments, **named)
-                recorder.waited(monotonic_ns() - since)
-                return answer
-            writer, op = recorder.writer, OP_INDEX[name]
-            since = writer.begin(op, _WORLD)
             answer = original(*arguments, **named)
-            recorder.waited(writer.end(op, _WORLD, since, 0, NO_TAG))
-            return answer
         finally:
             self._inside = False
+        if since is not None:
+            self._guard(_leave, recorder, name, since)
+        return answer
 
     def _name(self, work: dist.Work) -> str | None:
         """Of words.OPS, or None where only the waiting is to be counted."""
@@ -284,6 +280,21 @@ class TorchWaits:
             world = dist.get_world_size()
             self._one_group = all(group.size() == world for group in groups)
         return name if self._one_group else None
+
+
+def _arrive(recorder: StepRecorder, name: str | None) -> int:
+    """The time; shown as open, if it has a name, until `_leave`, which a wait that raises never is.
+
+    So the ring says where the rank was lost.
+    """
+    return monotonic_ns() if name is None else recorder.writer.begin(OP_INDEX[name], _WORLD)
+
+
+def _leave(recorder: StepRecorder, name: str | None, since: int) -> None:
+    if name is None:
+        recorder.waited(monotonic_ns() - since)
+    else:
+        recorder.waited(recorder.writer.end(OP_INDEX[name], _WORLD, since, 0, NO_TAG))
 
 
 def _op_type(work: Any) -> int:

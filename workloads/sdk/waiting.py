@@ -44,18 +44,23 @@ def place_of(group: str, kind: str) -> Place | None:
 class Waiting:
     """A `with` block that is a blocking collective.
 
-    One that raises stays open in the ring: it says where the rank was lost.
+    Within another one it is a part of that. One that raises stays open in the ring: it says where
+    the rank was lost.
     """
 
-    __slots__ = ("_place", "_recorder", "_since", "_size")
+    __slots__ = ("_inner", "_place", "_recorder", "_since", "_size")
 
     def __init__(self, recorder: StepRecorder, place: Place | None, size: int) -> None:
         self._recorder, self._place, self._size = recorder, place, max(0, int(size))
         self._since = 0
+        self._inner = False
 
     def __enter__(self) -> Self:
         place = self._place
-        self._recorder.marking = True
+        self._inner = self._recorder.marking > 0
+        self._recorder.marking += 1
+        if self._inner:
+            return self
         writer = self._recorder.writer
         self._since = monotonic_ns() if place is None else writer.begin(place.op, place.group)
         return self
@@ -67,7 +72,9 @@ class Waiting:
         trace: TracebackType | None,
     ) -> None:
         place, since = self._place, self._since
-        self._recorder.marking = False
+        self._recorder.marking -= 1
+        if self._inner:
+            return
         self._recorder.marked += 1
         if place is None:
             self._recorder.waited(monotonic_ns() - since)

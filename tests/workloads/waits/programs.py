@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, Optimizer
 
 Late = Callable[[], None]
-STEPS = 12
+STEPS = 10
 WIDTH = 32
 
 
@@ -106,6 +106,36 @@ class Branching(nn.Module):
 
 def ddp_unused(late: Late) -> nn.Module:
     return fit(DistributedDataParallel(Branching(), find_unused_parameters=True), late)
+
+
+def ddp_views(late: Late) -> nn.Module:
+    """Gradients stay in their buckets from step to step."""
+    model = DistributedDataParallel(a_model(), gradient_as_bucket_view=True)
+    optimizer = SGD(model.parameters(), lr=0.05)
+    for batch in inputs():
+        late()
+        optimizer.zero_grad(set_to_none=False)
+        model(batch).square().mean().backward()
+        optimizer.step()
+    return model
+
+
+class Looking(nn.Module):
+    """Looks words up; few of them have a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WIDTH, WIDTH, sparse=True)
+        self.body = a_model()
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return self.body(self.words(batch.argmax(dim=1)))
+
+
+def ddp_sparse(late: Late) -> nn.Module:
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Looking())
+    return fit(model, late, SGD(model.parameters(), lr=0.05))
 
 
 def ddp_join(late: Late, *, whole: bool = True) -> nn.Module:

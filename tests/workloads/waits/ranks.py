@@ -5,8 +5,9 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import torch
 import torch.distributed as dist
@@ -61,11 +62,21 @@ class Told:
     Attributes:
         known: Share of its steps whose own time is known.
         own: Median of these, seconds; NaN without one.
+        spread: How far apart most of these are, seconds: the ninth tenth from the first.
     """
 
     steps: int
     known: float
     own: float
+    spread: float
+
+
+def spread(values: list[float]) -> float:
+    """From the first to the ninth tenth; NaN of fewer than two."""
+    if len(values) < 2:
+        return nan
+    tenths = quantiles(values, n=10, method="inclusive")
+    return tenths[-1] - tenths[0]
 
 
 def told(folder: Path) -> list[Told]:
@@ -77,5 +88,6 @@ def told(folder: Path) -> list[Told]:
         steps = read_records(rank.path, 0, None, clock).steps[WARM:]
         own = [step.own_ns / 1e9 for step in steps if step.own_ns is not None]
         share = len(own) / len(steps) if steps else 0.0
-        found.append(Told(len(steps), share, median(own) if own else float("nan")))
+        middle = median(own) if own else nan
+        found.append(Told(len(steps), share, middle, spread(own)))
     return found

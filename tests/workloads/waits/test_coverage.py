@@ -18,6 +18,7 @@ from tests.workloads.waits.ranks import prepared, unchanged
 from workloads.recording import StepRecorder
 from workloads.sdk import coverage
 from workloads.sdk.coverage import PATIENT_STEPS, Coverage
+from workloads.sdk.silence import SILENT_STEPS
 
 WORLD = 2
 
@@ -55,11 +56,25 @@ class Torch:
         return self.why
 
 
+class Data:
+    """Time in torch's DataLoader that nobody asks for."""
+
+    recorder = None
+
+    def use(self, recorder):
+        self.recorder = recorder
+
+    def follow(self, recorder): ...
+
+    def leave(self, recorder):
+        self.recorder = None
+
+
 def known(world, waits, *, marked=False, steps=1):
     """Whether the own time of steps is known, one by one."""
     ring = Ring()
     recorder = StepRecorder(ring)
-    judge = Coverage(recorder, world, lambda: waits)
+    judge = Coverage(recorder, world, lambda: waits, Data)
     for _ in range(steps):
         judge.look()
         recorder.start_step()
@@ -97,6 +112,28 @@ def test_it_is_said_once_where_nothing_could_be_timed(capsys, monkeypatch):
     said = capsys.readouterr().err
     assert 1 == said.count("\n")
     assert "its own time is unknown: one was not timed" in said
+
+
+def test_a_marked_program_may_be_silent_as_long_as_one_of_torch_s():
+    ring = Ring()
+    recorder = StepRecorder(ring)
+    judge = Coverage(recorder, 4, lambda: Torch(used=False), Data)
+    for step in range(1 + SILENT_STEPS + 1):
+        recorder.start_step()
+        recorder.marked = int(step == 0)
+        judge.judge()
+        recorder.end_step(samples=0, tokens=0, flops=0.0, loss=0.0)
+
+    assert [True] * (1 + SILENT_STEPS) + [False] == [own is not None for own in ring.own]
+
+
+def test_data_is_timed_where_torch_distributed_cannot_be_followed():
+    recorder, data = StepRecorder(Ring()), Data()
+    judge = Coverage(recorder, 4, lambda: Torch(fails=True), lambda: data)
+    judge.look()
+    assert data.recorder is recorder
+    judge.leave()
+    assert data.recorder is None
 
 
 def test_a_count_that_cannot_be_learnt_is_unknown_and_raises_nothing():
@@ -201,15 +238,6 @@ def judged(folder, rank, port):
     return answers
 
 
-@pytest.fixture
-def port():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.mark.distributed
 def test_a_step_is_known_if_and_only_if_all_its_collectives_were_timed(forked, tmp_path, port):
     answers = forked(WORLD, lambda rank: judged(tmp_path, rank, port))
@@ -300,7 +328,7 @@ def test_a_recorder_under_exec_has_what_exec_alone_has(forked, tmp_path, port):
 
 ALIKE = (
     "ddp", "ddp_buffers", "ddp_unused", "ddp_static", "ddp_accumulating", "ddp_join_divided",
-    "ddp_own_hook", "ddp_builtin_hook", "zero",
+    "ddp_own_hook", "ddp_builtin_hook", "ddp_views", "ddp_sparse", "zero",
 )  # fmt: skip
 
 
