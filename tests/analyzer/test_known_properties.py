@@ -24,6 +24,8 @@ from collector.contract import archive
 from tests.analyzer.claims import ACCUSED, CLEARED, HEALTHY, UNKNOWN, Claim, bolder, claim
 from tests.analyzer.conftest import Fault, Synthetic
 
+KILLED = {"ending": "crash", "ranks": [2], "reason": "killed by SIGKILL",
+          "exits": [{"rank": 2, "code": -9, "seconds": 0.0}]}  # fmt: skip
 RECIPES: dict[str, Synthetic] = {
     "healthy": Synthetic(),
     "healthy, no telemetry": Synthetic(telemetry=False),
@@ -34,6 +36,8 @@ RECIPES: dict[str, Synthetic] = {
     "two slow ranks": Synthetic(faults=[Fault("thermal", 2), Fault("data", 1, 1.4)]),
     "slow for a while": Synthetic(faults=[Fault("compute", 2, 1.6, 90, 160)]),
     "frozen": Synthetic(faults=[Fault("freeze", 2)], steps=120),
+    "two nodes": Synthetic(ranks_per_node=2, faults=[Fault("compute", 3)]),
+    "killed": Synthetic(faults=[Fault("crash", 2)], steps=120, outcome=KILLED),
 }
 EXPECTED = {"healthy": HEALTHY, "healthy, no telemetry": HEALTHY, "uniform": CLEARED}
 STEPS, SCRAPES = "steps", "scrapes"
@@ -60,8 +64,11 @@ def claimed(recipe: str, seen: str) -> Claim:
 
 
 def said(run: Run) -> Claim:
-    """What is said of a run; each node of these has one rank."""
-    return claim(diagnose(run).verdict, {f"node-{rank}": (rank,) for rank in range(8)})
+    """What is said of a run."""
+    nodes: dict[str, tuple[int, ...]] = {}
+    for info in run.ranks:
+        nodes[info.node] = (*nodes.get(info.node, ()), info.rank)
+    return claim(diagnose(run).verdict, nodes)
 
 
 def without_samples(keep: Callable[[pd.DataFrame], pd.Series]) -> Removal:
@@ -109,8 +116,8 @@ def removals(run: Run) -> dict[str, Removal]:
         for metric in sorted(set(run.samples["metric"]))
     }
     found |= {
-        f"telemetry of node-{rank}": without_samples(lambda s, r=rank: s["node"] != f"node-{r}")
-        for rank in ranks
+        f"telemetry of {node}": without_samples(lambda s, n=node: s["node"] != n)
+        for node in sorted({info.node for info in run.ranks})
     }
     for rank in ranks:
         found[f"steps of rank {rank}"] = lambda run, r=rank: replace(
