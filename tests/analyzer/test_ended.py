@@ -16,6 +16,8 @@ KILLED = {"ending": "crash", "ranks": [1], "reason": "killed by SIGKILL",
           "exits": [{"rank": 1, "code": -9, "seconds": 0.0},
                     {"rank": 0, "code": 1, "seconds": 0.3}]}  # fmt: skip
 
+INTERRUPTED = {"ending": "interrupted", "ranks": [], "reason": "", "exits": []}
+
 
 @pytest.fixture
 def ended(synthetic):
@@ -88,6 +90,50 @@ def test_a_crash_of_which_nobody_can_be_named_is_unknown(ended, states, outcome)
     assert ("unknown", ()) == (verdict.status, verdict.culprits)
     assert "it cannot be told which" in verdict.sentence
     assert 3 == exit_code(verdict)
+
+
+@pytest.mark.parametrize("outcome", [{**KILLED, "ranks": [], "exits": []}, "hang"])
+def test_a_run_that_crashed_is_not_cleared_because_all_its_ranks_were_slow_alike(
+    synthetic, outcome
+):
+    run = synthetic(uniform=(100, 1.4), outcome="finished").run()
+    verdict = diagnose(dataclasses.replace(run, meta={**run.meta, "outcome": outcome})).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "it cannot be told which rank began it" in verdict.sentence
+    assert "blame" not in verdict.sentence
+    assert not any(one["kind"] == "uniform" for one in verdict.structure)
+    assert 3 == exit_code(verdict)
+
+
+def test_a_hang_that_its_user_ended_is_no_healthy_run(synthetic, fault):
+    run = synthetic(faults=[fault("freeze", 1, first=80)]).run()
+    verdict = diagnose(dataclasses.replace(run, meta={**run.meta, "outcome": INTERRUPTED})).verdict
+
+    assert [(1, "freeze")] == [(one.rank, one.cause) for one in verdict.culprits]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_healthy_run_that_its_user_ended_stays_healthy(ended, synthetic, seed):
+    run = synthetic(seed=seed, outcome=INTERRUPTED).run()
+
+    assert "healthy" == diagnose(run).verdict.status
+    for states in (("running",) * 4, ("failed", "running", "peer_lost", "failed")):
+        assert "healthy" == diagnose(ended(states, INTERRUPTED)).verdict.status
+
+
+def test_who_stood_still_after_another_was_gone_was_perhaps_ended_by_the_user(synthetic, fault):
+    run = synthetic(faults=[fault("freeze", 1, first=80)]).run()
+    samples = run.samples
+    gone = (samples["rank"] == 1) & (samples["time"] > run.windows["end"].max() + 1.0)
+    samples = samples[~gone | ~_of_the_living(samples)]
+    down = gone[samples.index] & (samples["metric"] == UP)
+    samples = samples.assign(value=samples["value"].mask(down, 0.0))
+    seen = dataclasses.replace(run, samples=samples, meta={**run.meta, "outcome": INTERRUPTED})
+    verdict = diagnose(seen).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "ended by its user" in verdict.sentence
 
 
 def test_a_run_whose_ranks_all_said_that_they_had_finished_is_as_healthy_as_before(ended):
