@@ -108,12 +108,20 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
         return roots
     if crash and how.first.any():
         return _Roots(how.first, told=one)
-    gone = _gone(grid)
+    gone = _gone(grid) if _noticed(grid, how) else None
     if gone is not None and (gone.told or roots is None):
         return gone
     if roots is not None:
         return roots
     return _Roots(how.first, told=False) if how.first.any() else None
+
+
+def _noticed(grid: Grid, how: Ended) -> bool:
+    """Whether somebody tells that it went wrong: the launcher, or a rank that met an error.
+
+    Else ranks may have been ended one after another, as by who deletes their pods.
+    """
+    return how.word is not None or bool(last_said(grid, NOTICED).any())
 
 
 def _ended_by(grid: Grid, moment: float) -> bool:
@@ -122,7 +130,7 @@ def _ended_by(grid: Grid, moment: float) -> bool:
 
 
 def _gone(grid: Grid) -> _Roots | None:
-    """The ranks whose end began it, by their pages alone; None where that may be any of them.
+    """The ranks whose end began it, by their pages; None where that may be any of them.
 
     So it may where a rank has no page at all: those that went may have waited for it.
     """
@@ -169,6 +177,7 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
     never = np.full(world, np.nan)
     gone, stands, how = dead(grid), frozen(grid), ended(grid)
     silent = died_silently(grid) | (how.first & (how.word == "crash"))
+    noticed = _noticed(grid, how)
     for key, enqueued in grid.last.items():
         if not key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):
             continue
@@ -188,7 +197,7 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
                 absent = waiting & (stands | silent | (gone & ~gone[members].all()))
             waiting &= ~absent
             stalled = seconds >= stall_after(grid)
-            if waiting.any() and (stalled or bool((absent & gone).any())):
+            if waiting.any() and (stalled or (noticed and bool((absent & gone).any()))):
                 yield _Stall(name or "world", sequence, op, waiting, absent, seconds, since)
 
 

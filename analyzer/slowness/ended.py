@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 from analyzer.run import Grid
 from analyzer.slowness.stopped import alive_until, dead, longest_inside, stall_after
 from collector.contract import metrics
-from collector.contract.words import RankState
+from collector.contract.words import OWN_SIGNALS, RankState
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 NOTICED = (RankState.PEER_LOST, RankState.FAILED)
 """What ranks say that met an error, their own or that another one was gone."""
 SILENT = (RankState.STARTING, RankState.RUNNING)
 """What a rank leaves that a signal ended: it could say nothing more."""
-OWN_SIGNALS = (signal.SIGABRT, signal.SIGPIPE)
-"""A program that fails because of another one ends itself by these."""
 NAMED_AT_MOST = 8
 
 

@@ -195,3 +195,53 @@ def test_ranks_that_the_launcher_ended_later_did_not_die_silently_with_the_first
     seen = dataclasses.replace(run, samples=samples)
 
     assert [1] == np.flatnonzero(died_silently(align(seen))).tolist()
+
+
+@pytest.fixture
+def one_gone(synthetic):
+    """`one_gone(state)`: nobody tells how it ends; rank 1 is gone in the last scrape, just now."""
+
+    def run_of(states):
+        run = synthetic(outcome=None).run()
+        samples = run.samples
+        samples = samples[samples["time"] < samples["time"].max() - 1.0]
+        newest = samples.groupby("node")["time"].transform("max") == samples["time"]
+        gone = newest & samples["rank"].isin(states)
+        up = gone & (samples["metric"] == UP)
+        said = samples[up].assign(metric=STATE, value=1.0)
+        said["labels"] = [f'state="{states[rank]}"' for rank in said["rank"]]
+        samples = samples.assign(value=samples["value"].mask(up, 0.0))
+        samples = samples[~gone | ~_of_the_living(samples) | (samples["metric"] == UP)]
+        return dataclasses.replace(run, samples=pd.concat([samples, said]), meta={})
+
+    return run_of
+
+
+def test_the_first_to_go_is_not_accused_while_nobody_met_an_error(one_gone):
+    verdict = diagnose(one_gone({1: "running"})).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "rank 1 is gone without a clean end" in verdict.sentence
+
+
+@pytest.mark.parametrize("state", ["failed", "peer_lost"])
+def test_the_first_to_go_is_named_where_another_one_met_an_error(one_gone, state):
+    assert [(1, "crash")] == _named(one_gone({1: "running", 2: state}))
+
+
+@pytest.mark.parametrize("arrived", [0.5, 20.0])
+def test_one_that_is_gone_is_named_once_the_others_have_waited_for_long(one_gone, arrived):
+    run = one_gone({1: "running"})
+    others = run.samples[(run.samples["rank"] != 1) & run.samples["rank"].notna()]
+    last = others[others["time"] == others.groupby("node")["time"].transform("max")]
+    up = last[last["metric"] == UP]
+    begun = last["metric"] == "lockstep_train_enqueued_sequence"
+    later = run.windows["end"].max() + arrived
+    inside = up.assign(
+        metric="lockstep_train_open_operation_age_seconds", time=later, value=arrived,
+        labels='group="dp",op="dp-all-reduce"',
+    )  # fmt: skip
+    more = last[begun].assign(value=last["value"] + 1, time=later)
+    seen = dataclasses.replace(run, samples=pd.concat([run.samples, more, inside]))
+
+    assert [(1, "crash")] * (arrived > 3.0) == _named(seen)
