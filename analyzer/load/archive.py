@@ -57,7 +57,8 @@ def load(path: Path) -> Run:
         _object(meta, name, path)
     _outcome(meta, path)
     if meta.get("own_time_known") is False:
-        # An archive from before steps said so themselves: its own times are wall times.
+        # No step of any rank: of an archive whose steps do not say so themselves, own times are
+        # wall times. Where some are known, the steps say which.
         steps = steps.assign(own_seconds=math.nan)
     windows = from_samples(samples) if steps.empty else from_steps(steps)
     told = {*range(world_of(samples)), *windows["rank"].astype(int).tolist()}

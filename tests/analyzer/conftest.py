@@ -186,7 +186,7 @@ class Synthetic:
         for rank in range(self.world):
             node = self.node(rank)
             mine = [f for f in self.faults if f.rank == rank]
-            scrapes = np.arange(EPOCH + 0.3 + 0.07 * rank, until, 1.0)
+            scrapes = np.arange(EPOCH + 0.3 + 0.07 * (rank // self.ranks_per_node), until, 1.0)
             for time in [*scrapes, until + 0.2]:
                 add = _Adder(rows, time, node)
                 finished = time > until

@@ -43,6 +43,7 @@ EXPECTED = {"healthy": HEALTHY, "healthy, no telemetry": HEALTHY, "uniform": CLE
 STEPS, SCRAPES = "steps", "scrapes"
 PARTS = 6
 """Of the windows, one of which is taken away at a time."""
+BEGINNING = "all windows of part 0"
 OWN = ["own_seconds", "collective_seconds"]
 Removal = Callable[[Run], Run]
 
@@ -69,6 +70,13 @@ def said(run: Run) -> Claim:
     for info in run.ranks:
         nodes[info.node] = (*nodes.get(info.node, ()), info.rank)
     return claim(diagnose(run).verdict, nodes)
+
+
+def compared(full: Claim, removal: str, less: Run) -> tuple[str, ...]:
+    """How the claim of a run is bolder; one whose beginning is gone must say where it begins."""
+    begin = f"after warm-up from step {less.windows['from_step'].min()} on"
+    later = removal == BEGINNING and begin in diagnose(less).verdict.sentence
+    return bolder(full, said(less), later=later)
 
 
 def without_samples(keep: Callable[[pd.DataFrame], pd.Series]) -> Removal:
@@ -158,7 +166,7 @@ def test_with_an_input_less_no_verdict_says_more(case, data):
     some = removals(run)
     removal = data.draw(st.sampled_from(sorted(some)))
 
-    assert () == bolder(claimed(*case), said(some[removal](run)))
+    assert () == compared(claimed(*case), removal, some[removal](run))
 
 
 @pytest.mark.slow
@@ -166,9 +174,18 @@ def test_with_an_input_less_no_verdict_says_more(case, data):
 @pytest.mark.parametrize(("recipe", "seen"), CASES)
 def test_with_any_input_less_no_verdict_says_more(recipe, seen):
     run, full = run_of(recipe, seen), claimed(recipe, seen)
-    told = {name: bolder(full, said(remove(run))) for name, remove in removals(run).items()}
+    told = {name: compared(full, name, remove(run)) for name, remove in removals(run).items()}
 
     assert {} == {name: words for name, words in told.items() if words}
+
+
+def test_a_run_judged_from_its_middle_says_since_when_it_was_seen():
+    less = without_windows(0)(run_of("healthy", STEPS))
+    verdict = diagnose(less).verdict
+
+    assert HEALTHY == verdict.status
+    assert "Seen: 196 steps of 4 ranks after warm-up from step 40 on," in verdict.sentence
+    assert " on," not in diagnose(run_of("healthy", STEPS)).verdict.sentence
 
 
 @pytest.mark.parametrize("recipe", ["healthy", "uniform", "slow rank", "hot GPU"])

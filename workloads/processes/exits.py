@@ -10,7 +10,8 @@ from workloads.launchers import PEER_LOST_CODE, Exit
 
 TOGETHER_SECONDS = 0.5
 """Ends that are seen so close to each other may have happened in the other order: a rank is looked
-at in turns, what a dead program left is ended first, and a keeper's word takes its time."""
+at in turns, what a dead program left is ended first, and a keeper's word takes its time. No
+measurement: a few of the watching loops' pauses, and less than a launcher takes to end a rank."""
 
 
 class Ended(Protocol):
