@@ -179,6 +179,10 @@ def test_with_any_input_less_no_verdict_says_more(recipe, seen):
     assert {} == {name: words for name, words in told.items() if words}
 
 
+def test_waits_that_end_a_scrape_before_the_slowness_does_confirm_it():
+    assert claimed("two nodes", SCRAPES).named["rank 3"].confidence > 0.9
+
+
 def test_a_run_judged_from_its_middle_says_since_when_it_was_seen():
     less = without_windows(0)(run_of("healthy", STEPS))
     verdict = diagnose(less).verdict
