@@ -119,9 +119,11 @@ def attribute(
     bill = adds.cost(seen, grid, slow) if slow else None
     bill = bounds if bill is None else bill
     lost = loss(grid, bill, slow, about, hangs)
-    uniform = whole is not None and whole.kind == "structure"
+    # A run that ended badly is not cleared because all its ranks were slow alike before.
+    end = None if culprits else unexplained(grid)
+    uniform = whole is not None and whole.kind == "structure" and end is None
     network = next((f for f in findings if f.kind == "network"), None)
-    why_unknown = None if culprits or uniform else _unknown(grid, network or whole)
+    why_unknown = None if culprits or uniform else end or _unknown(grid, network or whole)
     verdict = Verdict(
         run=grid.run,
         status="degraded" if culprits or uniform else "unknown" if why_unknown else "healthy",
@@ -132,7 +134,10 @@ def attribute(
         coverage=grid.coverage,
         culprits=culprits,
         hang=_hang(hangs),
-        structure=(*alike(findings, _why_all(findings, evidences)), *adds.structure(seen)),
+        structure=(
+            *(() if end else alike(findings, _why_all(findings, evidences))),
+            *adds.structure(seen),
+        ),
         what_if=adds.what_if(seen, grid, slow, _what_if(grid, slow, bounds)),
         rejected=_let_go(grid, slow, hangs, seen),
         alternatives=accused[0][1].alternatives if accused else (),
@@ -165,9 +170,7 @@ def _bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | 
 
 
 def _unknown(grid: Grid, whole: Finding | None) -> str | None:
-    """Why a run without culprit cannot be called healthy; None = it can."""
-    if (end := unexplained(grid)) is not None:
-        return end
+    """Why a run without culprit that ended well cannot be called healthy; None = it can."""
     told = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
     if told < 2:
         return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"

@@ -10,6 +10,7 @@ from analyzer.run import Culprit, Grid, Verdict
 from analyzer.slowness.contrast import has_gpu
 from analyzer.slowness.power import smallest_noticed
 from analyzer.slowness.processor import OFF_QUERY, off_processor
+from analyzer.slowness.worth import STEPS_AT_LEAST
 from collector.contract.words import Cause
 
 CAUSE_WORDS: dict[str, str] = {
@@ -201,12 +202,15 @@ def _by_design(verdict: Verdict) -> str:
 
 
 def _seen(verdict: Verdict, grid: Grid) -> str:
+    """What was looked at; of a run that was not seen from its beginning, since when."""
     steps = int((grid.to_step - grid.from_step)[~grid.masked].sum())
     told, known = (np.isfinite(grid.time[name]) for name in ("wall", "own"))
     # Where waits were not timed the steps themselves are there.
     what = "own" if (told & ~known).any() else "step"
+    first = int(grid.from_step.min()) if len(grid.from_step) else 0
+    since = f" from step {first} on" if first >= STEPS_AT_LEAST else ""
     return (
-        f"Seen: {steps} steps of {len(grid.ranks)} ranks after warm-up,"
+        f"Seen: {steps} steps of {len(grid.ranks)} ranks after warm-up{since},"
         f" {verdict.coverage:.0%} of the expected {what} times."
     )
 

@@ -39,7 +39,7 @@ class Recording:
         incomplete: What could not be written.
         peak_flops: FLOP/s of one core in matrix products; None = not measured.
         means: By which means the steps of each rank of somebody else's program became known.
-        own_time_known: Whether it was told how long its ranks wait for each other; None = our own.
+        own_time_known: Whether own time of any step is known; steps tell of which. None = our own.
     """
 
     failed_requests: int = 0

@@ -38,7 +38,7 @@ OTHERS: tuple[Cause, ...] = (
 )  # fmt: skip
 CAUSES = (*OF_A_GPU, *OTHERS)
 IMPOSSIBLE = -8.0
-"""Log odds."""
+"""Log odds: as each cause gives for findings of a kind that it cannot make."""
 
 
 def weighed(grid: Grid, finding: Finding) -> list[Evidence]:

@@ -24,12 +24,14 @@ COMPUTE_AT_LEAST = 0.7
 """Share of the excess that must lie in forward, backward and optimizer."""
 MORE_CPU = 1.15
 PARTLY = 0.35
-"""Share of the excess that must be CPU time where the CPU is the device."""
+"""Share of the excess that must be CPU time where the CPU is the device: as garbage.MUCH, not
+measured on its own."""
 UNSEEN = -3.0
 """A GPU of which neither clock nor throttling is known may as well be hot or capped: "unknown" is
 the likelier word."""
 UNTOLD = -1.5
-"""Without GPUs the CPU is the device, and nothing of the kind is missing."""
+"""Log odds without GPUs: the CPU is the device, and nothing of the kind is missing. Half of UNSEEN:
+phases alone (3.0) still name it, and without phases it stays unknown."""
 TELLS = 5.0
 """A GPU that tells of trouble does not compute slowly for nothing."""
 

@@ -49,7 +49,7 @@ def culprit(
     hang = finding.kind == "hang"
     certainty = float(finding.details.get("certainty", 1.0)) if hang else 1.0
     confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
-    seconds = [other for other in findings if _confirms(other, finding)]
+    seconds = [other for other in findings if _confirms(grid, other, finding)]
     suspect = seen.of(grid, finding)
     told = _told(suspect, finding)
     waited_for = any(fact.supports and fact.query == LATE_QUERY for fact in told)
@@ -110,12 +110,13 @@ _SECOND_QUERY: Mapping[str, str] = {
 }
 
 
-def _confirms(other: Finding, finding: Finding) -> bool:
+def _confirms(grid: Grid, other: Finding, finding: Finding) -> bool:
     """Whether a second signal of the same rank covers at least half of the finding's span."""
     if other.kind not in _SECOND_QUERY or other.rank != finding.rank or finding.kind != "slow":
         return False
-    end = 10**9 if finding.last is None else finding.last
-    other_end = 10**9 if other.last is None else other.last
+    windows = len(grid.start)
+    end = windows if finding.last is None else finding.last
+    other_end = windows if other.last is None else other.last
     common = min(end, other_end) - max(finding.first, other.first)
     return 2 * common >= end - finding.first
 

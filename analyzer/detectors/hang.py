@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid, RankInfo
 from analyzer.slowness.ended import (
+    FINISHED,
+    INTERRUPTED,
     NOTICED,
     Ended,
     all_told,
@@ -19,6 +21,7 @@ from analyzer.slowness.ended import (
     unclean,
 )
 from analyzer.slowness.stopped import (
+    STALL_SECONDS,
     alive_until,
     dead,
     died_first,
@@ -26,15 +29,12 @@ from analyzer.slowness.stopped import (
     furthest_behind,
     inside,
     now,
-    step_seconds,
+    stall_after,
     under_way,
 )
 from collector.contract import metrics
 from collector.contract.words import RankState
 
-STALL_SECONDS = 3.0
-STALL_STEPS = 10.0
-"""A collective open for more than 3 s and 10 steps is stalled."""
 UNSURE = 0.6
 """Certainty of a rank of which even this is not known: whether it waits itself. Below the 0.7 from
 which the sentence calls a confidence fair."""
@@ -69,7 +69,8 @@ class _Roots:
 class Hang:
     """The launcher's word, what gone ranks said last, and sequence numbers of the last scrapes.
 
-    A run that ended normally has no hang.
+    A run that finished has no hang. One that its user ended may: then the stall tells of it, and
+    nothing of how ranks went after the stall, for that was the user's doing.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
@@ -79,10 +80,14 @@ class Hang:
         by which its confidence is to be multiplied, is low.
         """
         how = ended(grid)
-        if how.normal:
+        if how.word == FINISHED:
             return ()
+        seen, by_user = grid, how.word == INTERRUPTED
+        grid = replace(grid, down_since=None) if by_user else grid
         stalls = [stall for stall in _stalls(grid) if stall.missing.any()]
         stall = max(stalls, key=lambda stall: (stall.seconds, stall.sequence), default=None)
+        if by_user and (stall is None or _ended_by(seen, stall.since + stall_after(seen))):
+            return ()
         roots = _began(grid, how, stall)
         if roots is None:
             return ()
@@ -103,7 +108,7 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
         return roots
     if crash and how.first.any():
         return _Roots(how.first, told=one)
-    gone = _gone(grid)
+    gone = _gone(grid) if _noticed(grid, how) else None
     if gone is not None and (gone.told or roots is None):
         return gone
     if roots is not None:
@@ -111,8 +116,21 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
     return _Roots(how.first, told=False) if how.first.any() else None
 
 
+def _noticed(grid: Grid, how: Ended) -> bool:
+    """Whether somebody tells that it went wrong: the launcher, or a rank that met an error.
+
+    Else ranks may have been ended one after another, as by who deletes their pods.
+    """
+    return how.word is not None or bool(last_said(grid, NOTICED).any())
+
+
+def _ended_by(grid: Grid, moment: float) -> bool:
+    """Whether a rank was gone by then: others may have waited for it because it was ended."""
+    return grid.down_since is not None and bool((grid.down_since < moment).any())
+
+
 def _gone(grid: Grid) -> _Roots | None:
-    """The ranks whose end began it, by their pages alone; None where that may be any of them.
+    """The ranks whose end began it, by their pages; None where that may be any of them.
 
     So it may where a rank has no page at all: those that went may have waited for it.
     """
@@ -159,6 +177,7 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
     never = np.full(world, np.nan)
     gone, stands, how = dead(grid), frozen(grid), ended(grid)
     silent = died_silently(grid) | (how.first & (how.word == "crash"))
+    noticed = _noticed(grid, how)
     for key, enqueued in grid.last.items():
         if not key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):
             continue
@@ -177,8 +196,8 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
                 # Stopped inside the collective: everybody arrived, so only the state tells.
                 absent = waiting & (stands | silent | (gone & ~gone[members].all()))
             waiting &= ~absent
-            stalled = seconds >= max(STALL_SECONDS, STALL_STEPS * step_seconds(grid))
-            if waiting.any() and (stalled or bool((absent & gone).any())):
+            stalled = seconds >= stall_after(grid)
+            if waiting.any() and (stalled or (noticed and bool((absent & gone).any()))):
                 yield _Stall(name or "world", sequence, op, waiting, absent, seconds, since)
 
 

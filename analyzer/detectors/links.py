@@ -13,6 +13,7 @@ from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, movements
 from analyzer.signs.shared_link import listed, nodes_of, suspects
 from analyzer.slowness.group_transfers import slow_groups
+from analyzer.slowness.seen import unseen
 from analyzer.slowness.shift import Blocks, Shift, blocks, highest, refine, sustained
 from analyzer.slowness.transfers import by_block, median, transfers
 
@@ -40,12 +41,13 @@ class Links:
 
     Times alone must be far from usual, because a lack of processors lengthens transfers as well;
     with counters that moved they must be longer in most steps. With pipeline stages collectives
-    hold bubbles, and only times with counters tell, or groups.
+    hold bubbles, and only times with counters tell, or groups. While too little is known of a rank,
+    all may wait for it, and nothing is told of the network.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
         """At most one finding: `link` accuses, `network` does not."""
-        if len({info.node for info in grid.ranks}) < 2:
+        if len({info.node for info in grid.ranks}) < 2 or unseen(grid):
             return ()
         stages = len({info.pp for info in grid.ranks})
         groups = blocks(grid)

@@ -55,8 +55,10 @@ def load(path: Path) -> Run:
     _check(path / archive.STEPS_FILE, steps)
     for name in ("spec", "versions"):
         _object(meta, name, path)
+    _outcome(meta, path)
     if meta.get("own_time_known") is False:
-        # An archive from before steps said so themselves: its own times are wall times.
+        # No step of any rank: of an archive whose steps do not say so themselves, own times are
+        # wall times. Where some are known, the steps say which.
         steps = steps.assign(own_seconds=math.nan)
     windows = from_samples(samples) if steps.empty else from_steps(steps)
     told = {*range(world_of(samples)), *windows["rank"].astype(int).tolist()}
@@ -97,6 +99,34 @@ def _object(meta: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]
     if not isinstance(value, dict):
         raise LoadError(f"{path / archive.RUN_FILE}: {name} is {value!r}; it must be an object")
     return value
+
+
+def _outcome(meta: Mapping[str, Any], path: Path) -> None:
+    """How the run ended: a word, or an object as of workloads.launchers.Outcome."""
+    tree = meta.get("outcome")
+    if tree is None or isinstance(tree, str):
+        return
+
+    def must(good: bool, name: str, value: object, what: str) -> None:
+        if not good:
+            raise LoadError(f"{path / archive.RUN_FILE}: {name} is {value!r}; it must be {what}")
+
+    must(isinstance(tree, dict), "outcome", tree, "a word or an object")
+    for name in ("ending", "reason"):
+        value = tree.get(name)
+        must(value is None or isinstance(value, str), f"outcome.{name}", value, "a text")
+    for name in ("ranks", "exits"):
+        value = tree.get(name)
+        must(value is None or isinstance(value, list), f"outcome.{name}", value, "a list")
+    for rank in tree.get("ranks") or ():
+        must(_whole(rank), "outcome.ranks", rank, "whole numbers")
+    for one in tree.get("exits") or ():
+        good = isinstance(one, dict) and _whole(one.get("rank")) and _whole(one.get("code"))
+        must(good, "outcome.exits", one, "objects with a whole rank and code")
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _layout(meta: Mapping[str, Any], path: Path) -> Mapping[str, Any] | None:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analyzer.known import all_known
 from collector.contract import metrics
 from collector.contract.words import PHASES
 
@@ -121,8 +122,8 @@ def _interpolate(own: pd.DataFrame, edges: NDArray[np.float64]) -> pd.DataFrame:
     moments = at_edges("time")
     sums = {name: np.where(known, np.diff(at_edges(name)), np.nan) for name in SUMS}
     # Between two scrapes the known steps are spread evenly: less than all of them is not all.
-    all_known = np.diff(at_edges(KNOWN)) >= np.diff(edges) - 1e-6
-    sums["own_seconds"] = np.where(all_known, sums["own_seconds"], np.nan)
+    timed = all_known(np.diff(at_edges(KNOWN)), np.diff(edges))
+    sums["own_seconds"] = np.where(timed, sums["own_seconds"], np.nan)
     return pd.DataFrame(
         {
             "from_step": edges[:-1].astype(np.int64),

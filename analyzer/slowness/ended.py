@@ -8,17 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Grid
-from analyzer.slowness.stopped import alive_until, dead
+from analyzer.slowness.stopped import alive_until, dead, longest_inside, stall_after
 from collector.contract import metrics
-from collector.contract.words import RankState
+from collector.contract.words import OWN_SIGNALS, RankState
 
-NORMAL_ENDS = ("finished", "interrupted")
+FINISHED, INTERRUPTED = "finished", "interrupted"
 NOTICED = (RankState.PEER_LOST, RankState.FAILED)
 """What ranks say that met an error, their own or that another one was gone."""
 SILENT = (RankState.STARTING, RankState.RUNNING)
 """What a rank leaves that a signal ended: it could say nothing more."""
-OWN_SIGNALS = (signal.SIGABRT, signal.SIGPIPE)
-"""A program that fails because of another one ends itself by these."""
 NAMED_AT_MOST = 8
 
 
@@ -39,11 +37,6 @@ class Ended:
     first: NDArray[np.bool_]
     struck: bool
     codes: Mapping[int, int]
-
-    @property
-    def normal(self) -> bool:
-        """Whether it ended as it should, or by its user."""
-        return self.word in NORMAL_ENDS
 
 
 def ended(grid: Grid) -> Ended:
@@ -106,8 +99,17 @@ def unclean(grid: Grid) -> NDArray[np.bool_]:
 def unexplained(grid: Grid) -> str | None:
     """Why a run of which nobody is named cannot be called healthy by its end; None = it can."""
     how = ended(grid)
-    if how.normal:
+    if how.word == FINISHED:
         return None
+    if how.word == INTERRUPTED:
+        # Who ended it, and not how it stood: people end runs that hang.
+        waited = longest_inside(grid)
+        if waited < stall_after(grid):
+            return None
+        return (
+            f"the run was ended by its user, ranks had been in one collective for {waited:.0f} s,"
+            " and it cannot be told which rank began it"
+        )
     if how.word is not None:
         because = f" ({how.reason})" if how.reason else ""
         verb = {"crash": "crashed", "hang": "was ended because it hung"}.get(how.word, how.word)

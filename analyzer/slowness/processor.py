@@ -13,7 +13,7 @@ from collector.contract import metrics
 OFF_QUERY = "own_seconds - cpu_seconds of steps.parquet by rank"
 ON_QUERY = "cpu_seconds of steps.parquet by rank"
 MOSTLY = 0.6
-"""Share of the excess own time."""
+"""Share of the excess own time, as for a phase that holds a cause (causes.data, causes.garbage)."""
 
 
 def whereabouts(grid: Grid, finding: Finding) -> tuple[Fact, ...]:

@@ -17,9 +17,10 @@ KNOWN_AT_LEAST = 1.0 - TRANSIENT_SHARE
 """Share of a rank's steps: in the rest nothing fits that is long enough to be named."""
 LAST_SHARE = 0.05
 """Of the run: who is not known in so many of the last steps (STEPS_AT_LEAST at least) may just have
-become slow."""
+become slow. A third of TRANSIENT_SHARE, as what goes on is named after fewer steps than what
+ended."""
 LAST_WINDOWS = 2
-"""So many scrapes come late in every run."""
+"""So many scrapes come late in every run: a rank's last one, and one of the window that it cuts."""
 NAMES_AT_MOST = 8
 
 

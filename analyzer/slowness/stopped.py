@@ -12,6 +12,9 @@ SCRAPE_SECONDS = 1.0
 """Between two scrapes of our recorder; of a rank that showed no sign of life it is assumed."""
 READ_SECONDS = 1.0
 """How old a reading may be when it is scraped (collector.config, fast_period)."""
+STALL_SECONDS = 3.0
+STALL_STEPS = 10.0
+"""A collective open for more than 3 s and 10 steps is stalled."""
 ALIVE = tuple(
     metric.name
     for metric in (metrics.TRAIN_HEARTBEAT_AGE, metrics.TRAIN_PROGRESS_AGE, metrics.TRAIN_STEPS)
@@ -87,6 +90,20 @@ def inside(grid: Grid) -> NDArray[np.bool_]:
         if key.startswith(metrics.TRAIN_OPEN_OP_AGE.name):
             found |= now(grid, key) & (age >= step_seconds(grid))
     return found
+
+
+def stall_after(grid: Grid) -> float:
+    """Seconds from which on an open collective is stalled."""
+    return max(STALL_SECONDS, STALL_STEPS * step_seconds(grid))
+
+
+def longest_inside(grid: Grid) -> float:
+    """Seconds of the oldest operation that any rank was last seen inside; 0 = in none."""
+    oldest = 0.0
+    for key, age in grid.last.items():
+        if key.startswith(metrics.TRAIN_OPEN_OP_AGE.name):
+            oldest = max(oldest, float(np.max(age, initial=0.0, where=now(grid, key))))
+    return oldest
 
 
 def now(grid: Grid, key: str) -> NDArray[np.bool_]:

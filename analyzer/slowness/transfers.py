@@ -5,27 +5,22 @@ import numpy as np
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.shift import Blocks, block_means
 
-MOSTLY = 0.5
-"""Share of the windows in which a rank answers, from which the others are not asked without it."""
-
 
 def transfers(grid: Grid) -> FloatGrid:
     """(W,) seconds per step in collectives of the rank that spends the least there.
 
     All ranks are in step, by one group or another, so a slow transfer reaches every rank, and a
     slow rank every rank but itself: of its tensor-parallel peers' groups it is no member, and
-    their least waits for it as well. So a window in which a rank is missing that mostly answers
-    tells nothing: it may be the one that the others wait for.
+    their least waits for it as well. So a window in which any rank is missing tells nothing: it
+    may be the one that the others wait for.
     """
     return least(grid.time["collective"])
 
 
 def least(cells: FloatGrid) -> FloatGrid:
-    """(W,) the least of (W, R) cells; NaN where a rank is missing that mostly answers."""
-    known = np.isfinite(cells)
-    usual = known.mean(axis=0) >= MOSTLY if len(known) else known.any(axis=0)
-    lowest: FloatGrid = np.min(cells, axis=1, initial=np.inf, where=known)
-    return np.where(usual.any() & known[:, usual].all(axis=1), lowest, np.nan)
+    """(W,) the least of (W, R) cells; NaN where a rank is missing."""
+    lowest: FloatGrid = np.min(cells, axis=1, initial=np.inf)
+    return np.where(np.isfinite(lowest), lowest, np.nan)
 
 
 def by_block(transfer: FloatGrid, groups: Blocks, usual: float) -> tuple[FloatGrid, FloatGrid]:

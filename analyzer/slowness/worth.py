@@ -34,7 +34,8 @@ OWN_PHASES: tuple[str, ...] = tuple(phase for phase in Phase if phase is not Pha
 """Phases without waiting; of grad_sync only what is outside the collectives is own time."""
 
 LOCATED_AT_LEAST = 0.5
-"""Share of the excess own time that phases must show, or else the rest has a share of its own."""
+"""Share of the excess own time that phases must show, or else the rest has a share of its own: the
+larger part, since the largest share is what a cause is told from."""
 
 
 def is_slow(

@@ -1,5 +1,6 @@
 """The closed vocabularies: phases, groups, operations, causes, fault kinds, exit states."""
 
+import signal
 from enum import StrEnum
 
 
@@ -156,6 +157,11 @@ class RankState(StrEnum):
 
 
 RANK_STATES: tuple[RankState, ...] = tuple(RankState)
+
+
+OWN_SIGNALS = (signal.SIGABRT, signal.SIGPIPE)
+"""A program that fails because of another one ends itself by these; the others come from outside,
+or from a fault of its own."""
 
 
 class ExitCode:

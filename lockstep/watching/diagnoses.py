@@ -30,7 +30,7 @@ MOST_SAMPLES = 400_000
 """Of one diagnosis in a cycle: a second and 100 MB; the last are read."""
 SHARE_OF_CYCLE = 0.4
 OPEN_SECONDS = 3.0
-"""As detectors.hang.STALL_SECONDS."""
+"""As slowness.stopped.STALL_SECONDS."""
 NEW_CYCLES = 10
 
 

@@ -41,6 +41,9 @@ LATE = 2.0
 TRIES_WITH_OPERATIONS = 1
 NO_OPERATIONS = "no operations: a process that fetched them ended before this archive was written"
 
+GRAVEST_FIRST = (ExitCode.CULPRIT, ExitCode.WARNING, ExitCode.UNKNOWN, ExitCode.OK)
+"""What was found is not hidden by what is not known."""
+
 OnChange = Callable[[Sequence[Finding], Sequence[Finding], Sequence[Finding]], None]
 """Called after every cycle with what opened, what closed, and what is open since before."""
 
@@ -254,9 +257,7 @@ class Watch:
             return ExitCode.CULPRIT
         codes = [exit_code(one) for one in self.verdicts()]
         codes += [ExitCode.WARNING] * bool(found) + [ExitCode.UNKNOWN] * bool(self._undiagnosed())
-        if ExitCode.CULPRIT in codes:
-            return ExitCode.CULPRIT
-        return max(codes, default=ExitCode.UNKNOWN)
+        return next((code for code in GRAVEST_FIRST if code in codes), ExitCode.UNKNOWN)
 
     def _undiagnosed(self) -> list[str]:
         """Runs that live and have no verdict."""

@@ -54,12 +54,21 @@ def claim(verdict: Verdict, ranks_of: Mapping[str, tuple[int, ...]]) -> Claim:
     return Claim(CLEARED if uniform or verdict.status == "degraded" else UNKNOWN)
 
 
-def bolder(more: Claim, less: Claim) -> tuple[str, ...]:
+def bolder(more: Claim, less: Claim, *, later: bool = False) -> tuple[str, ...]:
     """In which ways the claim made with `less` to look at says more than that made with `more`.
 
     Empty where it says the same or less.
+
+    Args:
+        more: The claim made with everything there.
+        less: The claim made with less.
+        later: What is missing is the run's beginning, and nothing else. A verdict is about what was
+            seen: who looks at the last hour only cannot know that all ranks were faster before, nor
+            that they were as slow, so "slower, and no node is to blame" and "healthy" are the same
+            there. Both say that no rank holds the others back; neither clears anybody whom the
+            other does not.
     """
-    if less.says == UNKNOWN:
+    if less.says == UNKNOWN or (later and {more.says, less.says} == {CLEARED, HEALTHY}):
         return ()
     if less.says != ACCUSED:
         return () if less.says == more.says else (f"{more.says} became {less.says}",)

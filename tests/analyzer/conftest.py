@@ -51,7 +51,9 @@ class Synthetic:
     drop: Callable[[pd.DataFrame], pd.DataFrame] = field(default=lambda samples: samples)
     """Edits the samples frame: loses or contradicts telemetry."""
     telemetry: bool = True
-    outcome: str | None = "finished"
+    outcome: str | dict[str, Any] | None = "finished"
+    """As run.json tells it; a word gives way to how the faults end a run."""
+    ranks_per_node: int = 1
 
     def run(self) -> Run:
         steps, samples = self.frames()
@@ -59,8 +61,8 @@ class Synthetic:
             name=f"synthetic-{self.seed}",
             meta=self.meta(),
             ranks=tuple(
-                RankInfo(r, f"node-{r}", 0 if self.gpus else None, _uuid(r) if self.gpus else None,
-                         0, r, 0, 0)
+                RankInfo(r, self.node(r), self.gpu(r), _uuid(r) if self.gpus else None,
+                         r % self.ranks_per_node, r, 0, 0)
                 for r in range(self.world)
             ),
             windows=from_steps(steps),
@@ -68,16 +70,23 @@ class Synthetic:
             ops=None,
         )  # fmt: skip
 
+    def node(self, rank: int) -> str:
+        return f"node-{rank // self.ranks_per_node}"
+
+    def gpu(self, rank: int) -> int | None:
+        return rank % self.ranks_per_node if self.gpus else None
+
     def meta(self) -> dict[str, Any]:
+        word = next((ENDS[f.kind] for f in self.faults if f.kind in ENDS), self.outcome)
         return {
             "schema_version": archive.SCHEMA_VERSION,
             "run": f"synthetic-{self.seed}",
             "emulated_devices": self.gpus,
             "ended": EPOCH + 60.0,
-            "outcome": next((ENDS[f.kind] for f in self.faults if f.kind in ENDS), self.outcome),
+            "outcome": self.outcome if isinstance(self.outcome, dict) else word,
             "layout": {
-                "nodes": self.world,
-                "ranks_per_node": 1,
+                "nodes": self.world // self.ranks_per_node,
+                "ranks_per_node": self.ranks_per_node,
                 "dp": self.world,
                 "tp": 1,
                 "pp": 1,
@@ -175,9 +184,9 @@ class Synthetic:
         total = {name: np.cumsum(cells, axis=0) for name, cells in wide.items()}
         rows: list[tuple[Any, ...]] = []
         for rank in range(self.world):
-            node = f"node-{rank}"
+            node = self.node(rank)
             mine = [f for f in self.faults if f.rank == rank]
-            scrapes = np.arange(EPOCH + 0.3 + 0.07 * rank, until, 1.0)
+            scrapes = np.arange(EPOCH + 0.3 + 0.07 * (rank // self.ranks_per_node), until, 1.0)
             for time in [*scrapes, until + 0.2]:
                 add = _Adder(rows, time, node)
                 finished = time > until
@@ -227,7 +236,7 @@ class Synthetic:
         again, paused = 0.5 * (time - EPOCH), 0.0
         for fault in self.faults:
             inside = max(time - ends[min(fault.first, len(ends)) - 1, rank], 0.0)
-            if fault.rank == rank:
+            if self.node(fault.rank) == self.node(rank):
                 again += 20.0 * inside * (fault.kind == "loss")
                 paused += 0.4 * inside * (fault.kind == "full")
         add("lockstep_tcp_retransmitted_segments_total", again)
@@ -273,33 +282,34 @@ class Synthetic:
             if fault.kind == "xid":
                 xid = began + 2.0 * (inside // 2)
         add("lockstep_rank_run_queue_seconds_total", queued, rank=rank)
-        if not self.gpus:
+        gpu = self.gpu(rank)
+        if gpu is None:
             return
-        add("lockstep_gpu_info", 1, 'driver="simulated",model="s",simulated="true"', gpu=0)
-        add("lockstep_gpu_clock_hertz", clock, 'domain="sm"', gpu=0)
-        add("lockstep_gpu_clock_max_hertz", CLOCK, 'domain="sm"', gpu=0)
-        add("lockstep_gpu_temperature_celsius", temperature, 'sensor="gpu"', gpu=0)
-        add("lockstep_gpu_temperature_limit_celsius", 90.0, 'limit="slowdown"', gpu=0)
-        add("lockstep_gpu_power_watts", power, gpu=0)
-        add("lockstep_gpu_power_limit_watts", limit, 'kind="enforced"', gpu=0)
-        add("lockstep_gpu_utilization_ratio", 0.9, gpu=0)
-        add("lockstep_gpu_pcie_link_width", lanes, gpu=0)
-        add("lockstep_gpu_pcie_link_generation", 5, gpu=0)
-        add("lockstep_gpu_pcie_replay_total", replays, gpu=0)
+        add("lockstep_gpu_info", 1, 'driver="simulated",model="s",simulated="true"', gpu=gpu)
+        add("lockstep_gpu_clock_hertz", clock, 'domain="sm"', gpu=gpu)
+        add("lockstep_gpu_clock_max_hertz", CLOCK, 'domain="sm"', gpu=gpu)
+        add("lockstep_gpu_temperature_celsius", temperature, 'sensor="gpu"', gpu=gpu)
+        add("lockstep_gpu_temperature_limit_celsius", 90.0, 'limit="slowdown"', gpu=gpu)
+        add("lockstep_gpu_power_watts", power, gpu=gpu)
+        add("lockstep_gpu_power_limit_watts", limit, 'kind="enforced"', gpu=gpu)
+        add("lockstep_gpu_utilization_ratio", 0.9, gpu=gpu)
+        add("lockstep_gpu_pcie_link_width", lanes, gpu=gpu)
+        add("lockstep_gpu_pcie_link_generation", 5, gpu=gpu)
+        add("lockstep_gpu_pcie_replay_total", replays, gpu=gpu)
         add("lockstep_source_up", 1, 'source="xid"')
         if xid:
             number = 63 if any(fault.kind == "ecc" for fault in mine) else 121
-            add("lockstep_gpu_xid_last_timestamp_seconds", xid, f'xid="{number}"', gpu=0)
+            add("lockstep_gpu_xid_last_timestamp_seconds", xid, f'xid="{number}"', gpu=gpu)
         for link in (0, 17):
             up = 1 if link < links else 0
-            add("lockstep_gpu_nvlink_up", up, f'link="{link}"', gpu=0)
-        add("lockstep_gpu_nvlink_errors_total", errors, 'kind="crc_flit",link="all"', gpu=0)
+            add("lockstep_gpu_nvlink_up", up, f'link="{link}"', gpu=gpu)
+        add("lockstep_gpu_nvlink_errors_total", errors, 'kind="crc_flit",link="all"', gpu=gpu)
         for kind, count in (("corrected", corrected), ("uncorrected", bad)):
             for counter in ("volatile", "aggregate"):
                 labels = f'counter="{counter}",type="{kind}"'
-                add("lockstep_gpu_ecc_errors_total", count, labels, gpu=0)
+                add("lockstep_gpu_ecc_errors_total", count, labels, gpu=gpu)
         for reason, seconds in events.items():
-            add("lockstep_gpu_clock_event_seconds_total", seconds, f'reason="{reason}"', gpu=0)
+            add("lockstep_gpu_clock_event_seconds_total", seconds, f'reason="{reason}"', gpu=gpu)
 
     def write(self, folder: Path) -> Path:
         """The run as an archive: steps in one file, samples as two parts."""
@@ -308,7 +318,7 @@ class Synthetic:
         steps, samples = self.frames()
         ranks = pd.DataFrame(
             [
-                (r, f"node-{r}", 0 if self.gpus else None, _uuid(r), 0, r, 0, 0, None)
+                (r, self.node(r), self.gpu(r), _uuid(r), r % self.ranks_per_node, r, 0, 0, None)
                 for r in range(self.world)
             ],
             columns=[column.name for column in archive.RANKS],

@@ -16,6 +16,8 @@ KILLED = {"ending": "crash", "ranks": [1], "reason": "killed by SIGKILL",
           "exits": [{"rank": 1, "code": -9, "seconds": 0.0},
                     {"rank": 0, "code": 1, "seconds": 0.3}]}  # fmt: skip
 
+INTERRUPTED = {"ending": "interrupted", "ranks": [], "reason": "", "exits": []}
+
 
 @pytest.fixture
 def ended(synthetic):
@@ -90,6 +92,50 @@ def test_a_crash_of_which_nobody_can_be_named_is_unknown(ended, states, outcome)
     assert 3 == exit_code(verdict)
 
 
+@pytest.mark.parametrize("outcome", [{**KILLED, "ranks": [], "exits": []}, "hang"])
+def test_a_run_that_crashed_is_not_cleared_because_all_its_ranks_were_slow_alike(
+    synthetic, outcome
+):
+    run = synthetic(uniform=(100, 1.4), outcome="finished").run()
+    verdict = diagnose(dataclasses.replace(run, meta={**run.meta, "outcome": outcome})).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "it cannot be told which rank began it" in verdict.sentence
+    assert "blame" not in verdict.sentence
+    assert not any(one["kind"] == "uniform" for one in verdict.structure)
+    assert 3 == exit_code(verdict)
+
+
+def test_a_hang_that_its_user_ended_is_no_healthy_run(synthetic, fault):
+    run = synthetic(faults=[fault("freeze", 1, first=80)]).run()
+    verdict = diagnose(dataclasses.replace(run, meta={**run.meta, "outcome": INTERRUPTED})).verdict
+
+    assert [(1, "freeze")] == [(one.rank, one.cause) for one in verdict.culprits]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_healthy_run_that_its_user_ended_stays_healthy(ended, synthetic, seed):
+    run = synthetic(seed=seed, outcome=INTERRUPTED).run()
+
+    assert "healthy" == diagnose(run).verdict.status
+    for states in (("running",) * 4, ("failed", "running", "peer_lost", "failed")):
+        assert "healthy" == diagnose(ended(states, INTERRUPTED)).verdict.status
+
+
+def test_who_stood_still_after_another_was_gone_was_perhaps_ended_by_the_user(synthetic, fault):
+    run = synthetic(faults=[fault("freeze", 1, first=80)]).run()
+    samples = run.samples
+    gone = (samples["rank"] == 1) & (samples["time"] > run.windows["end"].max() + 1.0)
+    samples = samples[~gone | ~_of_the_living(samples)]
+    down = gone[samples.index] & (samples["metric"] == UP)
+    samples = samples.assign(value=samples["value"].mask(down, 0.0))
+    seen = dataclasses.replace(run, samples=samples, meta={**run.meta, "outcome": INTERRUPTED})
+    verdict = diagnose(seen).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "ended by its user" in verdict.sentence
+
+
 def test_a_run_whose_ranks_all_said_that_they_had_finished_is_as_healthy_as_before(ended):
     run = ended(("finished",) * 4)
 
@@ -149,3 +195,53 @@ def test_ranks_that_the_launcher_ended_later_did_not_die_silently_with_the_first
     seen = dataclasses.replace(run, samples=samples)
 
     assert [1] == np.flatnonzero(died_silently(align(seen))).tolist()
+
+
+@pytest.fixture
+def one_gone(synthetic):
+    """`one_gone(state)`: nobody tells how it ends; rank 1 is gone in the last scrape, just now."""
+
+    def run_of(states):
+        run = synthetic(outcome=None).run()
+        samples = run.samples
+        samples = samples[samples["time"] < samples["time"].max() - 1.0]
+        newest = samples.groupby("node")["time"].transform("max") == samples["time"]
+        gone = newest & samples["rank"].isin(states)
+        up = gone & (samples["metric"] == UP)
+        said = samples[up].assign(metric=STATE, value=1.0)
+        said["labels"] = [f'state="{states[rank]}"' for rank in said["rank"]]
+        samples = samples.assign(value=samples["value"].mask(up, 0.0))
+        samples = samples[~gone | ~_of_the_living(samples) | (samples["metric"] == UP)]
+        return dataclasses.replace(run, samples=pd.concat([samples, said]), meta={})
+
+    return run_of
+
+
+def test_the_first_to_go_is_not_accused_while_nobody_met_an_error(one_gone):
+    verdict = diagnose(one_gone({1: "running"})).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "rank 1 is gone without a clean end" in verdict.sentence
+
+
+@pytest.mark.parametrize("state", ["failed", "peer_lost"])
+def test_the_first_to_go_is_named_where_another_one_met_an_error(one_gone, state):
+    assert [(1, "crash")] == _named(one_gone({1: "running", 2: state}))
+
+
+@pytest.mark.parametrize("arrived", [0.5, 20.0])
+def test_one_that_is_gone_is_named_once_the_others_have_waited_for_long(one_gone, arrived):
+    run = one_gone({1: "running"})
+    others = run.samples[(run.samples["rank"] != 1) & run.samples["rank"].notna()]
+    last = others[others["time"] == others.groupby("node")["time"].transform("max")]
+    up = last[last["metric"] == UP]
+    begun = last["metric"] == "lockstep_train_enqueued_sequence"
+    later = run.windows["end"].max() + arrived
+    inside = up.assign(
+        metric="lockstep_train_open_operation_age_seconds", time=later, value=arrived,
+        labels='group="dp",op="dp-all-reduce"',
+    )  # fmt: skip
+    more = last[begun].assign(value=last["value"] + 1, time=later)
+    seen = dataclasses.replace(run, samples=pd.concat([run.samples, more, inside]))
+
+    assert [(1, "crash")] * (arrived > 3.0) == _named(seen)

@@ -24,6 +24,8 @@ from collector.contract import archive
 from tests.analyzer.claims import ACCUSED, CLEARED, HEALTHY, UNKNOWN, Claim, bolder, claim
 from tests.analyzer.conftest import Fault, Synthetic
 
+KILLED = {"ending": "crash", "ranks": [2], "reason": "killed by SIGKILL",
+          "exits": [{"rank": 2, "code": -9, "seconds": 0.0}]}  # fmt: skip
 RECIPES: dict[str, Synthetic] = {
     "healthy": Synthetic(),
     "healthy, no telemetry": Synthetic(telemetry=False),
@@ -34,11 +36,14 @@ RECIPES: dict[str, Synthetic] = {
     "two slow ranks": Synthetic(faults=[Fault("thermal", 2), Fault("data", 1, 1.4)]),
     "slow for a while": Synthetic(faults=[Fault("compute", 2, 1.6, 90, 160)]),
     "frozen": Synthetic(faults=[Fault("freeze", 2)], steps=120),
+    "two nodes": Synthetic(ranks_per_node=2, faults=[Fault("compute", 3)]),
+    "killed": Synthetic(faults=[Fault("crash", 2)], steps=120, outcome=KILLED),
 }
 EXPECTED = {"healthy": HEALTHY, "healthy, no telemetry": HEALTHY, "uniform": CLEARED}
 STEPS, SCRAPES = "steps", "scrapes"
 PARTS = 6
 """Of the windows, one of which is taken away at a time."""
+BEGINNING = "all windows of part 0"
 OWN = ["own_seconds", "collective_seconds"]
 Removal = Callable[[Run], Run]
 
@@ -60,8 +65,18 @@ def claimed(recipe: str, seen: str) -> Claim:
 
 
 def said(run: Run) -> Claim:
-    """What is said of a run; each node of these has one rank."""
-    return claim(diagnose(run).verdict, {f"node-{rank}": (rank,) for rank in range(8)})
+    """What is said of a run."""
+    nodes: dict[str, tuple[int, ...]] = {}
+    for info in run.ranks:
+        nodes[info.node] = (*nodes.get(info.node, ()), info.rank)
+    return claim(diagnose(run).verdict, nodes)
+
+
+def compared(full: Claim, removal: str, less: Run) -> tuple[str, ...]:
+    """How the claim of a run is bolder; one whose beginning is gone must say where it begins."""
+    begin = f"after warm-up from step {less.windows['from_step'].min()} on"
+    later = removal == BEGINNING and begin in diagnose(less).verdict.sentence
+    return bolder(full, said(less), later=later)
 
 
 def without_samples(keep: Callable[[pd.DataFrame], pd.Series]) -> Removal:
@@ -109,8 +124,8 @@ def removals(run: Run) -> dict[str, Removal]:
         for metric in sorted(set(run.samples["metric"]))
     }
     found |= {
-        f"telemetry of node-{rank}": without_samples(lambda s, r=rank: s["node"] != f"node-{r}")
-        for rank in ranks
+        f"telemetry of {node}": without_samples(lambda s, n=node: s["node"] != n)
+        for node in sorted({info.node for info in run.ranks})
     }
     for rank in ranks:
         found[f"steps of rank {rank}"] = lambda run, r=rank: replace(
@@ -151,7 +166,7 @@ def test_with_an_input_less_no_verdict_says_more(case, data):
     some = removals(run)
     removal = data.draw(st.sampled_from(sorted(some)))
 
-    assert () == bolder(claimed(*case), said(some[removal](run)))
+    assert () == compared(claimed(*case), removal, some[removal](run))
 
 
 @pytest.mark.slow
@@ -159,9 +174,22 @@ def test_with_an_input_less_no_verdict_says_more(case, data):
 @pytest.mark.parametrize(("recipe", "seen"), CASES)
 def test_with_any_input_less_no_verdict_says_more(recipe, seen):
     run, full = run_of(recipe, seen), claimed(recipe, seen)
-    told = {name: bolder(full, said(remove(run))) for name, remove in removals(run).items()}
+    told = {name: compared(full, name, remove(run)) for name, remove in removals(run).items()}
 
     assert {} == {name: words for name, words in told.items() if words}
+
+
+def test_waits_that_end_a_scrape_before_the_slowness_does_confirm_it():
+    assert claimed("two nodes", SCRAPES).named["rank 3"].confidence > 0.9
+
+
+def test_a_run_judged_from_its_middle_says_since_when_it_was_seen():
+    less = without_windows(0)(run_of("healthy", STEPS))
+    verdict = diagnose(less).verdict
+
+    assert HEALTHY == verdict.status
+    assert "Seen: 196 steps of 4 ranks after warm-up from step 40 on," in verdict.sentence
+    assert " on," not in diagnose(run_of("healthy", STEPS)).verdict.sentence
 
 
 @pytest.mark.parametrize("recipe", ["healthy", "uniform", "slow rank", "hot GPU"])

@@ -46,6 +46,21 @@ def test_a_slow_rank_is_no_slow_link(synthetic, fault, kind):
     assert () == tuple(Links().detect(grid))
 
 
+@pytest.mark.parametrize("seen", ["nothing", "half"])
+@pytest.mark.parametrize("per_node", [1, 2])
+def test_waits_for_a_rank_whose_own_time_is_not_known_are_not_the_network(
+    synthetic, fault, per_node, seen
+):
+    run = synthetic(ranks_per_node=per_node, faults=[fault("compute", 3)]).run()
+    windows = run.windows.copy()
+    unseen = (windows["rank"] == 3) & ((seen == "nothing") | (windows["from_step"] >= 80))
+    windows.loc[unseen, ["own_seconds", "collective_seconds"]] = np.nan
+    verdict = diagnose(dataclasses.replace(run, windows=windows)).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "network" not in verdict.sentence
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_healthy_run_has_no_slow_link(synthetic, seed):
     grid = align(synthetic(seed=seed, world=2 + seed % 3, noise=0.08, telemetry=False).run())

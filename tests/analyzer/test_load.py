@@ -130,3 +130,36 @@ def test_a_missing_column_is_named(synthetic, tmp_path):
 
     with pytest.raises(LoadError, match="lacks the column own_seconds"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        5,
+        [],
+        {"ending": 5},
+        {"ending": "crash", "reason": []},
+        {"ending": "crash", "ranks": 5},
+        {"ending": "crash", "ranks": [[1]]},
+        {"ending": "crash", "ranks": ["1"]},
+        {"ending": "crash", "ranks": [True]},
+        {"ending": "crash", "exits": {}},
+        {"ending": "crash", "exits": [{}]},
+        {"ending": "crash", "exits": [7]},
+        {"ending": "crash", "exits": [{"rank": 1, "code": None}]},
+    ],
+)
+def test_an_outcome_that_no_run_can_have_is_told_in_a_sentence(synthetic, tmp_path, outcome):
+    folder = synthetic(steps=20, telemetry=False).write(tmp_path / "a")
+    _edit(folder, outcome=outcome)
+
+    with pytest.raises(LoadError, match=r"run\.json: outcome.* is .*; it must be "):
+        load(folder)
+
+
+@pytest.mark.parametrize("outcome", [None, "finished", {}, {"ending": "finished", "rank": None}])
+def test_outcomes_of_older_archives_load(synthetic, tmp_path, outcome):
+    folder = synthetic(steps=20, telemetry=False).write(tmp_path / "a")
+    _edit(folder, outcome=outcome)
+
+    diagnose(load(folder))

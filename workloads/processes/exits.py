@@ -1,19 +1,17 @@
 """How ranks ended by themselves, in which order, and whose end was the first failure."""
 
 import os
-import signal
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
+from collector.contract.words import OWN_SIGNALS
 from workloads.launchers import PEER_LOST_CODE, Exit
 
 TOGETHER_SECONDS = 0.5
 """Ends that are seen so close to each other may have happened in the other order: a rank is looked
-at in turns, what a dead program left is ended first, and a keeper's word takes its time."""
-OWN_SIGNALS = (signal.SIGABRT, signal.SIGPIPE)
-"""A program that fails because of another one ends itself by these; the others come from outside,
-or from a fault of its own."""
+at in turns, what a dead program left is ended first, and a keeper's word takes its time. No
+measurement: a few of the watching loops' pauses, and less than a launcher takes to end a rank."""
 
 
 class Ended(Protocol):

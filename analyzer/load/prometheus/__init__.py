@@ -20,8 +20,11 @@ from collector.contract.metrics import RANK_UP
 
 VANISHED_KEY = "vanished"
 """In `Run.meta`: the series ended while ranks were there, so nobody says how the run ended."""
+VANISHED_SCRAPES = 5.0
+"""Of the run's own: more than a gap (windows.MAX_GAP), in the pages of all of its ranks at once."""
 VANISHED_SECONDS = 300.0
-"""As long as Prometheus itself holds on to the last sample of a series (its look-back)."""
+"""Of a run that was scraped just once: so long Prometheus itself holds on to a series' last sample
+(its look-back)."""
 
 __all__ = [
     "PASSWORD",
@@ -76,7 +79,11 @@ def load(
 def _vanished(run: Run, until: float) -> bool:
     """Whether the run's series ended long before the moment asked for, and no rank had gone."""
     up = run.samples[run.samples["metric"] == RANK_UP.name].sort_values("time")
-    if up.empty or until - float(up["time"].iloc[-1]) < VANISHED_SECONDS:
+    if up.empty:
+        return False
+    between = float(up.groupby("rank")["time"].diff().median())
+    longest = VANISHED_SCRAPES * between if between > 0 else VANISHED_SECONDS
+    if until - float(up["time"].iloc[-1]) < longest:
         return False
     return bool((up.groupby("rank")["value"].last() > 0).any())
 

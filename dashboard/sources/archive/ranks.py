@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analyzer.slowness.seen import KNOWN_AT_LEAST
 from collector.contract.words import PHASES
 from dashboard.shapes import Floats, Matrix
 from dashboard.sources.archive.steps import Steps, middle, quantiles
@@ -30,8 +31,8 @@ def table(who: pd.DataFrame, steps: Steps) -> pd.DataFrame:
     }
     count = np.isfinite(steps.cells["wall_seconds"]).sum(axis=0)
     known = np.isfinite(steps.cells["own_seconds"]).sum(axis=0)
-    # Of fewer steps than half the median would be that of some steps, and not of the range.
-    told["own_seconds"] = np.where(2 * known >= count, told["own_seconds"], np.nan)
+    # Of fewer steps the median would be that of some steps, and not of the range.
+    told["own_seconds"] = np.where(known >= KNOWN_AT_LEAST * count, told["own_seconds"], np.nan)
     at = [place.get(int(rank), -1) for rank in who["rank"]]
 
     def of(values: Floats) -> Floats:

@@ -10,6 +10,7 @@ from analyzer.attribute import diagnose
 from analyzer.load import prometheus
 from analyzer.load.archive import load as load_archive
 from analyzer.load.prometheus import ranges
+from tests.analyzer.prometheus.conftest import NOW
 
 RUN = "synthetic-0"
 
@@ -203,3 +204,17 @@ def test_since_and_until_cut_the_run(both, fake):
 
     assert middle <= part.samples["time"].min()
     assert 0 < len(part.windows) < len(whole.windows)
+
+
+@pytest.mark.parametrize(("scrapes", "vanished"), [(2, False), (30, True)])
+def test_a_run_whose_collectors_all_stopped_some_scrapes_ago_has_vanished(
+    synthetic, fake, stored, scrapes, vanished
+):
+    samples = synthetic(outcome=None).run().samples
+    samples = samples[samples["time"] < samples["time"].max() - 1.5]
+    samples = samples.assign(time=samples["time"] + NOW - scrapes - samples["time"].max())
+    fake.series = stored(samples, RUN, 4)
+    run = prometheus.load(fake.url, RUN, environment={})
+
+    assert vanished == run.meta.get("vanished", False)
+    assert vanished == (diagnose(run).verdict.status != "healthy")

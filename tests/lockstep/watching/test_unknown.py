@@ -1,10 +1,12 @@
 """What nobody looked at is unknown on the page of watch: absent or grey, and never healthy."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from analyzer.watch import questions as ask
+from analyzer.watch.finding import Kind, Tier
 from collector.contract import metrics as m
 
 SETTLED = 22
@@ -140,3 +142,16 @@ def test_once_without_any_run_is_not_healthy(watching, cycles, prometheus):
 
     assert ["no run is known to live"] == watch.report()
     assert 3 == watch.exit_code()
+
+
+@pytest.mark.parametrize(("found", "code"), [(True, 1), (False, 3)])
+def test_a_finding_is_not_hidden_by_a_run_of_which_nothing_is_known(
+    watching, cycles, monkeypatch, found, code
+):
+    watch = watching(None)
+    cycles(watch, 1)
+    hardware = SimpleNamespace(tier=Tier.RECORD, kind=Kind.HARDWARE)
+    monkeypatch.setattr(watch, "findings", lambda: (hardware,) * found)
+    monkeypatch.setattr(watch, "_undiagnosed", lambda: ["gpt-1"])
+
+    assert code == watch.exit_code()

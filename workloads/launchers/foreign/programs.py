@@ -53,8 +53,8 @@ class Programs:
         peak_flops: Not known of a foreign program.
         means: How each rank's steps came to be known (sdk.holder.Means), once `wait` has returned;
             ranks of which no step was seen are left out.
-        own_time_known: Whether anybody told how long ranks wait for each other. If not, all own
-            times are whole steps, which are alike on all ranks.
+        own_time_known: Whether the own time of any step of any rank is known; the steps say of
+            which.
     """
 
     peak_flops: float | None = None
