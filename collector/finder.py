@@ -13,7 +13,8 @@ MAX_BELOW = 1024
 MAX_AT_ONCE = 1 << 14
 """Entries that are looked at where nobody comes back for the rest."""
 MAX_HALFWAY = 4
-"""Folders below that are gone on with in the next round; each holds a descriptor."""
+"""Folders below that are gone on with in the next round, each holding a descriptor; of others no
+more than their first entries are seen until one of these has come to its end."""
 
 
 class Part(NamedTuple):
@@ -90,14 +91,19 @@ class Finder:
                     f" than {self._most_below}; not all are looked at at once",
                 )
             )
-        return Part(sorted(found), rejected, whole)
+        return Part(sorted(found, key=str), rejected, whole)  # paths compare slowly
 
     def _round(self) -> Iterator[Path | None]:
         """Every entry once: its path if it is such a file, None of others."""
+        before = set(self._halfway)
         for entry in self._listed(self._folder):
             yield self._fits(entry)
             if entry.is_dir(follow_symlinks=False):
-                yield from self._below(Path(entry.path))
+                folder = Path(entry.path)
+                before.discard(folder)
+                yield from self._below(folder)
+        for gone in before:
+            del self._halfway[gone]
 
     def _below(self, folder: Path) -> Iterator[Path | None]:
         entries = self._halfway.pop(folder, None) or self._listed(folder)
@@ -107,9 +113,8 @@ class Finder:
                 return
             yield self._fits(entry)
         self._cut = True
-        self._halfway[folder] = entries
-        while len(self._halfway) > MAX_HALFWAY:
-            del self._halfway[next(iter(self._halfway))]
+        if len(self._halfway) < MAX_HALFWAY:
+            self._halfway[folder] = entries
 
     def _listed(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         try:
