@@ -21,12 +21,18 @@ class Part(NamedTuple):
     """What one look found.
 
     Attributes:
+        names: Paths of the files, as text: thousands of them cost less so.
         whole: These are all files there are; otherwise the next look goes on where this ended.
     """
 
-    paths: list[Path]
+    names: list[str]
     rejected: list[Rejected]
     whole: bool
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files."""
+        return [Path(name) for name in self.names]
 
 
 def find(folder: Path, prefix: str, suffix: str) -> tuple[list[Path], list[Rejected]]:
@@ -59,7 +65,7 @@ class Finder:
         self._folder = folder
         self._most, self._most_below = most, most_below
         self._prefix, self._suffix = prefix, suffix
-        self._walk: Iterator[Path | None] | None = None
+        self._walk: Iterator[str | None] | None = None
         self._halfway: dict[Path, Iterator[os.DirEntry[str]]] = {}
         self._rejected: list[Rejected] = []
         self._cut = False
@@ -70,7 +76,7 @@ class Finder:
         if begins:
             self._cut = False
         walk = self._walk or self._round()
-        found: list[Path] = []
+        found: list[str] = []
         ended = False
         for _ in range(self._most):
             try:
@@ -91,9 +97,9 @@ class Finder:
                     f" than {self._most_below}; not all are looked at at once",
                 )
             )
-        return Part(sorted(found, key=str), rejected, whole)  # paths compare slowly
+        return Part(sorted(found), rejected, whole)
 
-    def _round(self) -> Iterator[Path | None]:
+    def _round(self) -> Iterator[str | None]:
         """Every entry once: its path if it is such a file, None of others."""
         before = set(self._halfway)
         for entry in self._listed(self._folder):
@@ -105,7 +111,7 @@ class Finder:
         for gone in before:
             del self._halfway[gone]
 
-    def _below(self, folder: Path) -> Iterator[Path | None]:
+    def _below(self, folder: Path) -> Iterator[str | None]:
         entries = self._halfway.pop(folder, None) or self._listed(folder)
         for _ in range(self._most_below):
             entry = next(entries, None)
@@ -125,6 +131,6 @@ class Finder:
         except OSError as error:
             self._rejected.append(opening_failed(folder, error))
 
-    def _fits(self, entry: os.DirEntry[str]) -> Path | None:
+    def _fits(self, entry: os.DirEntry[str]) -> str | None:
         named = entry.name.startswith(self._prefix) and entry.name.endswith(self._suffix)
-        return Path(entry.path) if named else None
+        return entry.path if named else None

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,7 +69,7 @@ class Rings:
         part = self._finder.look()
         rejected = list(part.rejected)
         self._owners = Owners(self.folder)
-        chosen = self._newest.of(part.paths, MAX_RINGS, whole=part.whole)
+        chosen = self._newest.of(part.names, MAX_RINGS, whole=part.whole)
         living, quiet = self._newest.living_left_out, self._newest.quiet_left_out
         if living or quiet:
             count = len(chosen) + living + quiet
@@ -78,13 +78,13 @@ class Rings:
                 f" of all owners in turn; {living} that are left out have a fresh heartbeat"
             )
             rejected.append(Rejected("too_many", text))
-        read = list(self._read(chosen, rejected))
-        self._newest.lived(rank.path for rank, _ in read if rank.up)
+        read = list(self._read(map(Path, chosen), rejected))
+        self._newest.lived(str(rank.path) for rank, _ in read if rank.up)
         ranks, refused = self._claims.settle(read)
         states = {"read": len(read), "living_left_out": living, "quiet_left_out": quiet}
         return Scan(now, tuple(ranks), (*rejected, *refused), states)
 
-    def _read(self, paths: list[Path], rejected: list[Rejected]) -> Iterator[tuple[Rank, str]]:
+    def _read(self, paths: Iterable[Path], rejected: list[Rejected]) -> Iterator[tuple[Rank, str]]:
         """Each ring with its owner."""
         for path in paths:
             try:
