@@ -46,7 +46,7 @@ class Rings:
         self.writers = Writers(proc, clock)
         self._owners = Owners(folder)
         self._newest = Newest(clock, lambda path, uid: self._owners.of(path, uid))
-        self._claims = Claims()
+        self.claims = Claims()
         self._lock = threading.Lock()
         self._last: Scan | None = None
 
@@ -80,7 +80,7 @@ class Rings:
             rejected.append(Rejected("too_many", text))
         read = list(self._read(map(Path, chosen), rejected))
         self._newest.lived(str(rank.path) for rank, _ in read if rank.up)
-        ranks, refused = self._claims.settle(read)
+        ranks, refused = self.claims.settle(read)
         states = {"read": len(read), "living_left_out": living, "quiet_left_out": quiet}
         return Scan(now, tuple(ranks), (*rejected, *refused), states)
 
@@ -91,7 +91,8 @@ class Rings:
                 with opened(path) as descriptor:
                     check_size(descriptor)
                     header = read_header(descriptor, self._clock)
-                    owner = self._owners.of(path, os.fstat(descriptor).st_uid)
+                    status = os.fstat(descriptor)
+                    owner = self._owners.of(path, status.st_uid)
                 who = header.identity
                 if path.name != ring.file_name(who.rank):
                     raise SourceError("content", f"{path} says that it is rank {who.rank}")
@@ -103,10 +104,19 @@ class Rings:
                     rejected.append(
                         Rejected("guard", f"{path}: its writer stopped inside a record")
                     )
-                yield Rank(path, header, *self.writers.find(path, header)), owner
+                up, pid = self.writers.find(path, header)
+                yield Rank(path, header, up, pid, _there_ns(path, status)), owner
             except SourceError as error:
                 if error.reason != "missing":  # removed between listing and opening
                     rejected.append(Rejected(error.reason, f"{path}: {error}"))
+
+
+def _there_ns(path: Path, status: os.stat_result) -> int:
+    """Whoever makes a file changes its folder; nobody sets the time of a change (inode(7))."""
+    try:
+        return min(status.st_ctime_ns, path.parent.stat().st_ctime_ns)
+    except OSError:  # removed meanwhile
+        return status.st_ctime_ns
 
 
 def scan(folder: Path, proc: Path, clock: Clock) -> tuple[list[Rank], list[Rejected]]:
