@@ -112,7 +112,11 @@ class Finder:
             del self._halfway[gone]
 
     def _below(self, folder: Path) -> Iterator[str | None]:
-        entries = self._halfway.pop(folder, None) or self._listed(folder)
+        entries = self._halfway.pop(folder, None)
+        if entries is None:
+            entries = self._listed(folder)
+        else:
+            self._cut = True  # what it began with was of an earlier look
         for _ in range(self._most_below):
             entry = next(entries, None)
             if entry is None:

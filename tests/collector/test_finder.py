@@ -45,6 +45,13 @@ def test_six_folders_beyond_what_is_looked_at_in_one_are_all_seen(tmp_path, crow
     assert paths == found(Finder(tmp_path, "rank-", ".ring"), 10)
 
 
+def test_the_end_of_a_crowded_folder_is_not_the_whole_of_it(tmp_path, crowded):
+    crowded(1, 250)
+    one = Finder(tmp_path, "rank-", ".ring", most=400, most_below=100)
+
+    assert [False] * 6 == [one.look().whole for _ in range(6)]
+
+
 def test_a_folder_that_is_gone_keeps_no_other_from_its_turn(tmp_path, crowded, monkeypatch):
     monkeypatch.setattr(finder, "MAX_HALFWAY", 1)
     crowded(1, 500)

@@ -200,7 +200,29 @@ def test_where_nothing_is_remembered_the_file_that_was_there_first_counts_not_wh
     assert ["conflict"] == reasons(reading)
 
 
-@pytest.mark.parametrize("tree", [None, {}, [1], [["a"]], [["a", "run", "3"]], [["a", 3, 3]]])
+def test_after_a_restart_an_owner_is_found_again_among_more_files_than_are_looked_at(
+    machine, rings, tenant, restarted
+):
+    machine.host()
+    tenant("pod-real", [3])
+    rings.read()
+    (machine.rings / "pod-real" / "rank-3.ring").rename(machine.rings / "kept")
+    for number in range(3000):
+        (machine.rings / "pod-real" / f"dump-{number}").touch()
+    (machine.rings / "kept").rename(machine.rings / "pod-real" / "rank-3.ring")
+    tenant("a-evil", [3], **EARLIER)
+    one = restarted(rings)
+    for _ in range(4):
+        reading = one.read()
+        assert [12] == [rank.header.live.steps for rank in reading.ranks]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [None, {}, [1], {"holders": []}, {"holders": [["a"]], "living": []},
+     {"holders": [["a", "run", "3"]], "living": []}, {"holders": [["a", 3, 3]], "living": []},
+     {"holders": [], "living": ["/etc/passwd"]}, {"holders": [], "living": [3]}],
+)  # fmt: skip
 def test_a_memory_of_owners_that_is_broken_is_refused(rings, tree):
     with pytest.raises(ValueError, match="holders|an owner"):
         rings.recall(tree)

@@ -55,8 +55,8 @@ class RankRings:
         return bool(self._known) or self.rings.folder.is_dir()
 
     def memory(self) -> Any:
-        """Whose each run and rank is."""
-        return self.rings.claims.memory()
+        """What this node's rings were known to be."""
+        return self.rings.memory()
 
     def recall(self, tree: Any) -> None:
         """Go on with the owners that an earlier process of this boot knew.
@@ -64,7 +64,7 @@ class RankRings:
         Raises:
             ValueError: It is not a memory of this source.
         """
-        self.rings.claims.recall(tree)
+        self.rings.recall(tree)
 
     def read(self) -> RingReading:
         """Read every ring's header and ask the process table who still lives."""

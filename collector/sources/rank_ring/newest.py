@@ -64,6 +64,11 @@ class Newest:
         self._dice = random.Random()  # noqa: S311 - no secret: it only must not stand still
         self.living_left_out = self.quiet_left_out = 0
 
+    @property
+    def living(self) -> frozenset[str]:
+        """Whose processes lived in the last scan."""
+        return self._living
+
     def lived(self, paths: Iterable[str]) -> None:
         """Say whose processes lived in this scan; a frozen rank's heartbeat does not."""
         self._living = frozenset(paths)

@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from collector.clock import Clock
 from collector.contract import ring
@@ -46,7 +46,7 @@ class Rings:
         self.writers = Writers(proc, clock)
         self._owners = Owners(folder)
         self._newest = Newest(clock, lambda path, uid: self._owners.of(path, uid))
-        self.claims = Claims()
+        self._claims = Claims()
         self._lock = threading.Lock()
         self._last: Scan | None = None
 
@@ -65,6 +65,26 @@ class Rings:
                 self._last = self._scan(now)
             return self._last
 
+    def memory(self) -> dict[str, Any]:
+        """Whose each run and rank is, and which files to look at first, as JSON values."""
+        return {"holders": self._claims.memory(), "living": sorted(self._newest.living)}
+
+    def recall(self, tree: Any) -> None:
+        """Go on with the memory of an earlier process.
+
+        Raises:
+            ValueError: It is not what `memory` gave.
+        """
+        match tree:
+            case {"holders": holders, "living": list(living)} if all(map(self._is_ours, living)):
+                self._claims.recall(holders)
+                self._newest.lived(living[:MAX_RINGS])
+            case _:
+                raise ValueError(f"it is no holders and living rings in {self.folder}")
+
+    def _is_ours(self, path: Any) -> bool:
+        return isinstance(path, str) and self.folder in Path(path).parents
+
     def _scan(self, now: float) -> Scan:
         part = self._finder.look()
         rejected = list(part.rejected)
@@ -80,7 +100,7 @@ class Rings:
             rejected.append(Rejected("too_many", text))
         read = list(self._read(map(Path, chosen), rejected))
         self._newest.lived(str(rank.path) for rank, _ in read if rank.up)
-        ranks, refused = self.claims.settle(read)
+        ranks, refused = self._claims.settle(read)
         states = {"read": len(read), "living_left_out": living, "quiet_left_out": quiet}
         return Scan(now, tuple(ranks), (*rejected, *refused), states)
 
