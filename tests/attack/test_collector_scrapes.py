@@ -28,7 +28,9 @@ QUIET_SECONDS = 0.05
 """The 99th percentile of a quiet round is at most that, or so many times what a server takes for
 the same page that only sends it: the machine may be busy."""
 SLOWER = 6.0
-"""The 99th percentile under attack by that without, round by round: other work is in both."""
+LEAST_SECONDS = 0.02
+"""The 99th percentile under attack by that without, round by round: other work is in both. Less
+than this counts as this; a connection that is not taken at once costs a second or more."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ class _Sends(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     page = b""
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(self.page)}\r\n\r\n"
         self.wfile.write(head.encode() + self.page)
 
@@ -58,6 +60,7 @@ def trivial(collector) -> Iterator[tuple[str, int]]:
     code = (
         "import http.server as h, tests.attack.test_collector_scrapes as t;"
         f"t._Sends.page = b'x' * {length};"
+        "h.ThreadingHTTPServer.request_queue_size = 64;"
         "s = h.ThreadingHTTPServer(('127.0.0.1', 0), t._Sends);"
         "print(s.server_port, flush=True); s.serve_forever()"
     )
@@ -153,9 +156,8 @@ def test_twelve_clients_are_answered_as_quickly_under_attack(collector, trivial)
         with attack(collector):
             attacked = round_of(collector.address)
         quiet.append(alone)
-        ratios.append(attacked / alone)
+        ratios.append(attacked / max(alone, LEAST_SECONDS))
 
-    print(sorted(quiet), sorted(least), sorted(ratios))
     allowed = max(QUIET_SECONDS, MACHINE * statistics.median(least))
     assert statistics.median(quiet) <= allowed, (quiet, least)
     assert statistics.median(ratios) < SLOWER, ratios

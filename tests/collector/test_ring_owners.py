@@ -224,7 +224,7 @@ def test_after_a_restart_an_owner_is_found_again_among_more_files_than_are_looke
      {"holders": [], "living": ["/etc/passwd"]}, {"holders": [], "living": [3]}],
 )  # fmt: skip
 def test_a_memory_of_owners_that_is_broken_is_refused(rings, tree):
-    with pytest.raises(ValueError, match="holders|an owner"):
+    with pytest.raises(ValueError, match=r"holders|an owner"):
         rings.recall(tree)
 
 

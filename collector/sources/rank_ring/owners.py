@@ -125,7 +125,9 @@ class Claims:
         When it started, a ring may only say to its owner's own.
         """
         ours, theirs = (rank.up, self._holds(rank, owner)), (other.up, self._holds(other, others))
-        return ours > theirs or (ours == theirs and owner == others and rank.started > other.started)
+        return ours > theirs or (
+            ours == theirs and owner == others and rank.started > other.started
+        )
 
     def _holds(self, rank: Rank, owner: str) -> bool:
         return any(self._holders.get(claim) == owner for claim in _claims(rank, owner))
