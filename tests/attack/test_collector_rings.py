@@ -28,7 +28,7 @@ REAL = 8
 DECOYS = 64
 SPOILED = 1938
 SCRAPES = 40
-CPU_SECONDS = 10.0
+CPU_SECONDS = 6.0
 CROWDED = 25.0
 """CPU of a collector among 20,000 files by that of one without."""
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: takes root")

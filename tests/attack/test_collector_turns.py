@@ -18,7 +18,7 @@ from tests.collector.conftest import RingImage
 
 pytestmark = pytest.mark.distributed
 
-USERS = 6
+USERS = 4
 GUESSERS = 24
 RUN = "gpt-1"
 

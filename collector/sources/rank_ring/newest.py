@@ -180,7 +180,10 @@ def _in_turn(paths: Iterable[str], of: Callable[[str], str], count: int) -> Iter
 
 
 def _look(path: Path, latest_ns: int) -> tuple[int, int] | None:
-    """Its heartbeat and its user; None if it is gone. No heartbeat has what is no ring, or what beats ahead of our clock."""
+    """Its heartbeat and its user; None if it is gone.
+
+    No heartbeat has what is no ring, or what beats ahead of our clock.
+    """
     uid = -1
     try:
         with opened(path) as descriptor:

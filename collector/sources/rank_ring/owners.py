@@ -63,10 +63,8 @@ class Claims:
         Raises:
             ValueError: It is not of that form.
         """
-        if not isinstance(tree, list):
-            raise ValueError("it is no list of holders")
         holders: dict[Claim, str] = {}
-        for row in tree[-MAX_CLAIMS:]:
+        for row in tree[-MAX_CLAIMS:] if isinstance(tree, list) else [tree]:
             match row:
                 case [str(owner), str(run)]:
                     holders[run,] = owner
