@@ -13,19 +13,26 @@ MAX_BELOW = 1024
 MAX_AT_ONCE = 1 << 14
 """Entries that are looked at where nobody comes back for the rest."""
 MAX_HALFWAY = 4
-"""Folders below that are gone on with in the next round; each holds a descriptor."""
+"""Folders below that are gone on with in the next round, each holding a descriptor; of others no
+more than their first entries are seen until one of these has come to its end."""
 
 
 class Part(NamedTuple):
     """What one look found.
 
     Attributes:
+        names: Paths of the files, as text: thousands of them cost less so.
         whole: These are all files there are; otherwise the next look goes on where this ended.
     """
 
-    paths: list[Path]
+    names: list[str]
     rejected: list[Rejected]
     whole: bool
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files."""
+        return [Path(name) for name in self.names]
 
 
 def find(folder: Path, prefix: str, suffix: str) -> tuple[list[Path], list[Rejected]]:
@@ -58,7 +65,7 @@ class Finder:
         self._folder = folder
         self._most, self._most_below = most, most_below
         self._prefix, self._suffix = prefix, suffix
-        self._walk: Iterator[Path | None] | None = None
+        self._walk: Iterator[str | None] | None = None
         self._halfway: dict[Path, Iterator[os.DirEntry[str]]] = {}
         self._rejected: list[Rejected] = []
         self._cut = False
@@ -69,7 +76,7 @@ class Finder:
         if begins:
             self._cut = False
         walk = self._walk or self._round()
-        found: list[Path] = []
+        found: list[str] = []
         ended = False
         for _ in range(self._most):
             try:
@@ -92,24 +99,32 @@ class Finder:
             )
         return Part(sorted(found), rejected, whole)
 
-    def _round(self) -> Iterator[Path | None]:
+    def _round(self) -> Iterator[str | None]:
         """Every entry once: its path if it is such a file, None of others."""
+        before = set(self._halfway)
         for entry in self._listed(self._folder):
             yield self._fits(entry)
             if entry.is_dir(follow_symlinks=False):
-                yield from self._below(Path(entry.path))
+                folder = Path(entry.path)
+                before.discard(folder)
+                yield from self._below(folder)
+        for gone in before:
+            del self._halfway[gone]
 
-    def _below(self, folder: Path) -> Iterator[Path | None]:
-        entries = self._halfway.pop(folder, None) or self._listed(folder)
+    def _below(self, folder: Path) -> Iterator[str | None]:
+        entries = self._halfway.pop(folder, None)
+        if entries is None:
+            entries = self._listed(folder)
+        else:
+            self._cut = True  # what it began with was of an earlier look
         for _ in range(self._most_below):
             entry = next(entries, None)
             if entry is None:
                 return
             yield self._fits(entry)
         self._cut = True
-        self._halfway[folder] = entries
-        while len(self._halfway) > MAX_HALFWAY:
-            del self._halfway[next(iter(self._halfway))]
+        if len(self._halfway) < MAX_HALFWAY:
+            self._halfway[folder] = entries
 
     def _listed(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         try:
@@ -120,6 +135,6 @@ class Finder:
         except OSError as error:
             self._rejected.append(opening_failed(folder, error))
 
-    def _fits(self, entry: os.DirEntry[str]) -> Path | None:
+    def _fits(self, entry: os.DirEntry[str]) -> str | None:
         named = entry.name.startswith(self._prefix) and entry.name.endswith(self._suffix)
-        return Path(entry.path) if named else None
+        return entry.path if named else None

@@ -61,7 +61,7 @@ class BoundedServer(socketserver.TCPServer):
     """
 
     allow_reuse_address = True
-    request_queue_size = 64
+    request_queue_size = 1024  # who finds it full asks again a second later
 
     def __init__(
         self,

@@ -11,15 +11,15 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 
 LOG = logging.getLogger(__name__)
 
 CLIENT_SHARE = 0.5
 """Of all places, one client has at most so many: what it opens beyond costs it its own."""
-SLOW_SHARE = 0.25
-"""Of all places, so many may be in what takes long (logins, operations): the rest turns over."""
+LARGE_SHARE = 0.125
+"""Of all places, so many may hold a large answer, which costs memory until it has been taken."""
 NEW_SECONDS = 0.25
 """Who has just come is closed for another only if all have: a request comes with its connection."""
 ROOM_SECONDS = 0.1
@@ -75,12 +75,12 @@ class Places:
     def __init__(self, most: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.most = most
         self.most_a_client = max(1, int(most * CLIENT_SHARE))
-        self.most_slow = max(1, int(most * SLOW_SHARE))
+        self.most_large = max(1, int(most * LARGE_SHARE))
         self._monotonic = monotonic
         self._changed = threading.Condition()
         self._here: set[Connection] = set()
         self._leaving: set[Connection] = set()
-        self._slow: Counter[str] = Counter()
+        self._large: set[Connection] = set()
         self._told = float("-inf")
 
     def take(self, connection: socket.socket, client: str) -> Connection | None:
@@ -102,6 +102,7 @@ class Places:
         with self._changed:
             self._here.discard(one)
             self._leaving.discard(one)
+            self._large.discard(one)
             self._changed.notify_all()
 
     def becomes(self, one: Connection, wrapped: socket.socket) -> None:
@@ -115,27 +116,21 @@ class Places:
         """Say what the connection does now; False if it was closed meanwhile."""
         with self._changed:
             one.stage, one.since = stage, self._monotonic()
+            if stage is Stage.SILENT:
+                self._large.discard(one)
             self._changed.notify_all()  # who waits for room may close it
             return one in self._here
 
-    @contextlib.contextmanager
-    def slow(self, one: Connection) -> Iterator[bool]:
-        """Around what may take long: False, and it is not to be begun, where too many are in it.
+    def large(self, one: Connection) -> None:
+        """Say that the answer which is being made is large; it is held until it has been taken.
 
-        A client alone has at most half of these places too.
+        Of too many, the one that has been sent for longest is closed, of whom has most places:
+        answers are made one after the other, so only those that clients do not take are many.
         """
         with self._changed:
-            mine, all_of_them = self._slow[one.client], self._slow.total()
-            let_in = all_of_them < self.most_slow and mine < max(1, self.most_slow // 2)
-            if let_in:
-                self._slow[one.client] += 1
-        try:
-            yield let_in
-        finally:
-            if let_in:
-                with self._changed:
-                    self._slow[one.client] -= 1
-                    self._slow += Counter()  # forgets who has none
+            while len(self._large) >= self.most_large and self._close_one(self._large):
+                pass
+            self._large.add(one)
 
     def end(self, seconds: float) -> None:
         """Let answers under way be finished for so long, and close everything."""
@@ -169,6 +164,7 @@ class Places:
 
         one = min(closable, key=missed)
         self._here.discard(one)
+        self._large.discard(one)
         self._leaving.add(one)
         _shut(one.socket)
         if now - self._told >= TOLD_SECONDS:

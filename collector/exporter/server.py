@@ -5,15 +5,21 @@ import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import NamedTuple
 
 from collector.config import Address
 from collector.exporter.bounded import BoundedHandler, BoundedServer
+from collector.exporter.in_turn import InTurn
 from collector.exporter.negotiation import form_of, wants_gzip
 from collector.exporter.ops import OpsQuery, QueryError, UnreadableError
 from collector.exporter.page import Form
 from collector.exporter.protection import Protection
 
 TEXT = "text/plain; charset=utf-8"
+WAITING_SHARE = 0.25
+"""Of all places, so many may wait for a login, and as many for operations: the rest turns over."""
+CLIENT_SHARE = 0.25
+"""Of those, one client has at most so many."""
 
 
 class ListenError(OSError):
@@ -50,11 +56,21 @@ class PageServer(BoundedServer):
             super().__init__(address, _Handler, protection)
         except OSError as error:
             raise ListenError(_cannot_listen(address, error)) from error
+        waiting = max(2, int(self.places.most * WAITING_SHARE))
+        a_client = max(2, int(waiting * CLIENT_SHARE))
+        self.logins, self.operations = InTurn(waiting, a_client), InTurn(waiting, a_client)
 
     @property
     def url(self) -> str:
         """Where the page is."""
         return f"{self.protection.scheme}://{self.address}/metrics"
+
+
+class _Answer(NamedTuple):
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+    packed: bool
 
 
 class _Handler(BoundedHandler):
@@ -64,7 +80,7 @@ class _Handler(BoundedHandler):
         path, _, query = self.path.partition("?")
         allowed = self._allowed()
         if allowed is None:
-            self._busy()
+            self._send(self._busy())
         elif allowed:
             self._route(path, query)
         else:
@@ -76,20 +92,23 @@ class _Handler(BoundedHandler):
         known = protection.knows(words)
         if known is not None:
             return known
-        with self.server.places.slow(self.place) as let_in:
+        with self.server.logins.turn(self.place.client) as let_in:
             return protection.allows(words) if let_in else None
 
-    def _busy(self) -> None:
-        self._text(HTTPStatus.SERVICE_UNAVAILABLE, "too many ask for what takes long; ask again")
+    def _busy(self) -> _Answer:
+        return self._said(
+            HTTPStatus.SERVICE_UNAVAILABLE, "too many ask for what takes long; ask again"
+        )
 
     def _route(self, path: str, query: str) -> None:
         pages = self.server.pages
         match path:
             case "/metrics":
                 form, packed = form_of(self.headers.get("Accept", "")), self._gzip()
-                self._send(HTTPStatus.OK, form.value, pages.metrics(form, packed), packed)
+                self._send(_Answer(HTTPStatus.OK, form.value, pages.metrics(form, packed), packed))
             case "/metrics/dcgm" if pages.legacy is not None:
-                self._packed(HTTPStatus.OK, Form.TEXT.value, pages.legacy().encode())
+                page = pages.legacy().encode()
+                self._send(self._packed(HTTPStatus.OK, Form.TEXT.value, page))
             case "/healthz":
                 self._text(HTTPStatus.OK, "alive")
             case "/readyz" if why := pages.unfit():
@@ -97,39 +116,42 @@ class _Handler(BoundedHandler):
             case "/readyz":
                 self._text(HTTPStatus.OK, "ready")
             case "/ops":
-                with self.server.places.slow(self.place) as let_in:
-                    self._ops(query) if let_in else self._busy()
+                with self.server.operations.turn(self.place.client) as let_in:
+                    answer = self._ops(query) if let_in else self._busy()
+                self._send(answer)  # behind the turn: it is as slow as the client takes it
             case _:
                 self._text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /ops")
 
-    def _ops(self, query: str) -> None:
+    def _ops(self, query: str) -> _Answer:
         try:
             wanted = OpsQuery.parse(query)
         except QueryError as error:
-            self._text(HTTPStatus.BAD_REQUEST, str(error))
-            return
+            return self._said(HTTPStatus.BAD_REQUEST, str(error))
+        self.server.places.large(self.place)
         try:
             body = self.server.pages.ops(wanted)
         except UnreadableError as error:
-            self._text(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-            return
+            return self._said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         if body is None:
-            self._text(HTTPStatus.NOT_FOUND, "no rank of this run is on this node")
-        else:
-            self._packed(HTTPStatus.OK, "application/json", body)
+            return self._said(HTTPStatus.NOT_FOUND, "no rank of this run is on this node")
+        return self._packed(HTTPStatus.OK, "application/json", body)
 
     def _text(self, status: HTTPStatus, sentence: str) -> None:
-        self._packed(status, TEXT, f"{sentence}\n".encode())
+        self._send(self._said(status, sentence))
+
+    def _said(self, status: HTTPStatus, sentence: str) -> _Answer:
+        return self._packed(status, TEXT, f"{sentence}\n".encode())
 
     def _gzip(self) -> bool:
         return wants_gzip(self.headers.get("Accept-Encoding", ""))
 
-    def _packed(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+    def _packed(self, status: HTTPStatus, content_type: str, body: bytes) -> _Answer:
         packed = self._gzip()
         body = gzip.compress(body, compresslevel=1, mtime=0) if packed else body
-        self._send(status, content_type, body, packed)
+        return _Answer(status, content_type, body, packed)
 
-    def _send(self, status: HTTPStatus, content_type: str, body: bytes, packed: bool) -> None:
+    def _send(self, answer: _Answer) -> None:
+        status, content_type, body, packed = answer
         head = {
             "Date": self.date_time_string(),
             "Content-Type": content_type,

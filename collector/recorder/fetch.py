@@ -1,6 +1,7 @@
 """One bounded HTTP GET after another from one collector, over one connection."""
 
 import http.client
+import time
 from urllib.parse import urlsplit
 
 from collector.contract.bounded_http import (
@@ -12,10 +13,16 @@ from collector.contract.bounded_http import (
 )
 
 MAX_BYTES = 64 * 1024 * 1024
+AGAIN_SECONDS = (0.05, 0.1, 0.2)
+"""After an answer that it is busy a collector is asked again, each time so much later."""
 
 
 class FetchError(Exception):
     """A target did not answer, in time, whole and with 200."""
+
+
+class BusyError(FetchError):
+    """A target answered with 503: it can be asked again."""
 
 
 class Target:
@@ -34,23 +41,26 @@ class Target:
         self._connection: BoundedHTTPConnection | None = None
 
     def get(self, path: str, timeout: float) -> bytes | None:
-        """The body of a 200; None for a 404.
+        """The body of a 200; None for a 404. Who is busy is asked again.
 
         Args:
             path: With its query.
-            timeout: Seconds for the whole answer, a slow one in small pieces included.
+            timeout: Seconds for all of it, a slow answer in small pieces included.
 
         Raises:
             FetchError: Anything else.
         """
+        end = time.monotonic() + timeout
         try:
             with allowed(Allowance(timeout, MAX_BYTES)):
-                if self._connection is not None:
+                for seconds in AGAIN_SECONDS:
                     try:
-                        return self._get(path)
-                    except ConnectionError:  # the collector gave the idle connection up
-                        self.close()
-                return self._get(path)
+                        return self._get_anew(path)
+                    except BusyError:
+                        if time.monotonic() + seconds >= end:
+                            raise
+                        time.sleep(seconds)
+                return self._get_anew(path)
         except FetchError:
             self.close()
             raise
@@ -67,6 +77,14 @@ class Target:
             self._connection.close()
             self._connection = None
 
+    def _get_anew(self, path: str) -> bytes | None:
+        if self._connection is not None:
+            try:
+                return self._get(path)
+            except ConnectionError:  # the collector gave the idle connection up
+                self.close()
+        return self._get(path)
+
     def _get(self, path: str) -> bytes | None:
         if self._connection is None:
             self._connection = BoundedHTTPConnection(self._host, self._port)
@@ -78,5 +96,6 @@ class Target:
         if response.status == http.client.NOT_FOUND:
             return None
         if response.status != http.client.OK:
-            raise FetchError(f"{self.url} answers {response.status} {response.reason}")
+            error = BusyError if response.status == http.client.SERVICE_UNAVAILABLE else FetchError
+            raise error(f"{self.url} answers {response.status} {response.reason}")
         return body

@@ -28,6 +28,9 @@ REAL = 8
 DECOYS = 64
 SPOILED = 1938
 SCRAPES = 40
+CPU_SECONDS = 6.0
+CROWDED = 25.0
+"""CPU of a collector among 20,000 files by that of one without."""
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: takes root")
 
 
@@ -140,13 +143,14 @@ def test_who_claims_a_rank_of_another_that_lives_is_refused_and_counted(collecto
     assert "is folder real's, which lives; folder evil claims it" in collector.log()
 
 
-def test_ten_thousand_files_beside_them_hide_no_rank(collector, tenants, tmp_path):
+@pytest.mark.parametrize("name", ["decoy-{}", "rank-{}.ring"])
+def test_ten_thousand_files_beside_them_hide_no_rank(collector, tenants, tmp_path, name):
     tenants(".", RUN, range(REAL))
     collector.until(lambda page: up(page) == set(range(REAL)))
     (tmp_path / "rings/crowded").mkdir()
-    for number in range(5000):
-        (tmp_path / f"rings/decoy-{number}").touch()
-        (tmp_path / f"rings/crowded/decoy-{number}").touch()
+    for number in range(5000, 10_000):
+        (tmp_path / "rings" / name.format(number)).touch()
+        (tmp_path / "rings/crowded" / name.format(number)).touch()
     collector.until(lambda page: errors(page).get("too_many_entries", 0) > 0)
     tenants("crowded", RUN, range(REAL, REAL + 2))
 
@@ -154,6 +158,25 @@ def test_ten_thousand_files_beside_them_hide_no_rank(collector, tenants, tmp_pat
     for _ in range(10):
         assert set(range(REAL + 2)) == up(collector.page())
         time.sleep(0.1)
+
+
+@pytest.mark.timed
+def test_twenty_thousand_rings_of_nobody_cost_little_of_a_core(tenants, tmp_path):
+    """At a look a second; the collector beside it looks at the same names, few of them."""
+    tenants("few", RUN, range(REAL))
+    for number in range(20_000):
+        (tmp_path / "rings" / f"rank-{number}.ring").touch()
+    with (
+        running(tmp_path / "rings", sources="rank_ring") as crowded,
+        running(tmp_path / "rings/few", sources="rank_ring") as quiet,
+    ):
+        crowded.until(lambda page: errors(page).get("too_many_entries", 0) > 0)
+        time.sleep(CPU_SECONDS)  # until as many are known as are remembered
+        before = crowded.cpu(), quiet.cpu()
+        time.sleep(CPU_SECONDS)
+        spent = crowded.cpu() - before[0], quiet.cpu() - before[1]
+
+    assert spent[0] <= CROWDED * (spent[1] + 0.02), spent
 
 
 def test_files_that_are_no_rings_cost_that_file_only(collector, tenants, tmp_path):

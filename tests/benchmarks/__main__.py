@@ -12,6 +12,7 @@ BENCHMARKS: dict[str, str] = {
     "chart_install": "the chart on a real API server: install, upgrade, rollback, uninstall",
     "collector": "the collector with 8 GPUs: serving, CPU, memory, throttled seconds",
     "collector_changes": "how soon the page tells of a lost, new or partitioned GPU, and of an XID",
+    "collector_clients": "scrapes of the collector by 12 clients at once",
     "collector_everything": "the collector with every source on: serving, CPU, memory",
     "collector_memory": "the collector's resident memory over 100,000 scrapes",
     "collector_peers": "the page beside prometheus_client and node_exporter",

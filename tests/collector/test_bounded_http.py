@@ -83,5 +83,28 @@ def test_the_recorder_gives_such_a_collector_up(script, monkeypatch):
         Target(url).get("/metrics", SECONDS)
 
 
+def _says(status: str) -> list[bytes]:
+    return [f"HTTP/1.1 {status}\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody".encode()]
+
+
+def test_the_recorder_asks_a_busy_collector_again():
+    asked = []
+
+    def answer(request: bytes):
+        asked.append(request)
+        return _says("503 Service Unavailable" if len(asked) < 3 else "200 OK")
+
+    with serving(answer) as url:
+        assert b"body" == Target(url).get("/ops", PATIENT)
+
+
+def test_the_recorder_gives_a_collector_up_that_stays_busy():
+    with (
+        serving(lambda _: _says("503 Service Unavailable")) as url,
+        pytest.raises(FetchError, match="503"),
+    ):
+        Target(url).get("/ops", PATIENT)
+
+
 def test_what_goes_beyond_is_no_error_of_the_network_that_somebody_tries_again():
     assert not issubclass(ExceededError, OSError)

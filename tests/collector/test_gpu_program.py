@@ -22,6 +22,8 @@ pytestmark = pytest.mark.timed
 pytest.importorskip("pynvml")
 SLACK = 1.5
 """Seconds that this machine may be late because others use it."""
+PATIENCE = 120.0
+"""Seconds for what is not judged by its time: three programs start at once on a busy machine."""
 
 
 class Collector:
@@ -41,7 +43,7 @@ class Collector:
         self.url = f"http://{where.read_text().strip()}/metrics"
 
     def page(self) -> dict[tuple[str, tuple[str, ...]], float]:
-        with urllib.request.urlopen(self.url, timeout=5) as response:
+        with urllib.request.urlopen(self.url, timeout=PATIENCE) as response:
             assert response.status == 200
             text = response.read().decode()
         return {
@@ -50,7 +52,7 @@ class Collector:
             for sample in family.samples
         }
 
-    def until(self, holds: Callable[[dict], bool], seconds: float = 30.0) -> float:
+    def until(self, holds: Callable[[dict], bool], seconds: float = PATIENCE) -> float:
         began = time.monotonic()
         while not holds(self.page()):
             assert time.monotonic() - began < seconds
@@ -60,7 +62,7 @@ class Collector:
     def end(self) -> None:
         self.nvml.close()
         self.process.send_signal(signal.SIGTERM)
-        _, errors = self.process.communicate(timeout=15)
+        _, errors = self.process.communicate(timeout=PATIENCE)
         assert b"Traceback" not in errors
 
 

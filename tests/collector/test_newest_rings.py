@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from collector.contract import ring
 from collector.sources.rank_ring import newest
-from collector.sources.rank_ring.newest import LOOKS, Newest
+from collector.sources.rank_ring.newest import LOOKS, NEW_LOOKS, Newest
 from collector.sources.rank_ring.writers import FRESH_SECONDS
 
 COUNT = 8
@@ -26,6 +27,10 @@ def beat(path: Path, seconds: float) -> Path:
     os.truncate(descriptor, ring.FILE_BYTES)
     os.close(descriptor)
     return path
+
+
+def of(choose: Newest, paths: Iterable[Path], count: int) -> list[Path]:
+    return [Path(path) for path in choose.of([str(path) for path in paths], count)]
 
 
 @pytest.fixture
@@ -56,7 +61,7 @@ def opens(monkeypatch):
 def test_rings_that_are_not_too_many_are_not_opened_to_choose(rings, clock, opens):
     paths = rings(*[1.0] * COUNT)
 
-    assert paths == Newest(clock).of(paths, COUNT)
+    assert paths == of(Newest(clock), paths, COUNT)
     assert [] == opens
 
 
@@ -74,7 +79,7 @@ def test_no_ring_that_is_passed_over_is_newer_than_one_that_is_read(ages, rounds
         age = {beat(Path(folder) / f"rank-{n}.ring", NOW - one): one for n, one in enumerate(ages)}
         choose = Newest(Still())  # type: ignore[arg-type]
         for _ in range(rounds):  # what is remembered gives the same
-            chosen = choose.of(list(age), COUNT)
+            chosen = of(choose, age, COUNT)
 
         living = {path for path in age if age[path] < FRESH_SECONDS}
         read, passed = set(chosen), age.keys() - chosen
@@ -91,35 +96,70 @@ def test_of_too_many_living_ranks_the_same_are_read_every_time(rings, clock):
         for path in paths[second % 2 :: 2]:
             beat(path, clock.now)
 
-        assert paths[:COUNT] == choose.of(paths, COUNT)
+        assert paths[:COUNT] == of(choose, paths, COUNT)
         clock.sleep(1)
 
 
 def test_a_thousand_dead_rings_cost_a_bounded_number_of_looks(rings, clock, opens):
     paths = rings(*[1.0] * 1000, NOW, NOW)
     choose = Newest(clock)
-    choose.of(paths, COUNT)
+    for _ in range(3):
+        of(choose, paths, COUNT)
     opens.clear()
 
-    assert paths[-2:] == choose.of(paths, COUNT)[-2:]
+    assert paths[-2:] == of(choose, paths, COUNT)[-2:]
     assert LOOKS + 2 == len(opens)
+
+
+def test_of_many_new_rings_some_are_looked_at_of_every_folder(machine, clock, opens):
+    crowd = [machine.rings / "crowd" / f"rank-{number}.ring" for number in range(3 * NEW_LOOKS)]
+    crowd[0].parent.mkdir()
+    for path in crowd:
+        path.touch()
+    real = beat(machine.rings / "pod" / "rank-0.ring", NOW)
+    choose = Newest(clock)
+
+    assert real in of(choose, [*crowd, real], COUNT)
+    assert NEW_LOOKS == len(opens)
+    assert len(crowd) + 1 - COUNT == choose.quiet_left_out
+    for _ in range(3):
+        of(choose, [*crowd, real], COUNT)
+    assert {*crowd, real} == set(opens)
+
+
+def test_beyond_all_that_are_remembered_a_ring_is_found_in_turn(machine, clock, monkeypatch):
+    monkeypatch.setattr(newest, "MAX_KNOWN", 60)
+    monkeypatch.setattr(newest, "NEW_LOOKS", 20)
+    names = [str(machine.rings / f"rank-{number}.ring") for number in range(300)]
+    for name in names:
+        Path(name).touch()
+    last = str(beat(machine.rings / "rank-999.ring", NOW))
+    choose = Newest(clock)
+    parts = [names[:100], names[100:200], [*names[200:], last]]
+
+    for number in range(300):  # one in five of a part: missed every time once in 10^9
+        if last in choose.of(parts[number % 3], COUNT, whole=False):
+            break
+    else:
+        pytest.fail("it was never looked at")
+    assert all(last in choose.of(part, COUNT, whole=False) for part in parts)
 
 
 def test_a_ring_that_is_new_is_read_in_the_same_scan(rings, clock):
     paths = rings(*[1.0] * 300, NOW)
     choose = Newest(clock)
-    choose.of(paths[:-1], COUNT)
+    of(choose, paths[:-1], COUNT)
 
-    assert paths[-1] in choose.of(paths, COUNT)
+    assert paths[-1] in of(choose, paths, COUNT)
 
 
 def test_a_rank_that_starts_anew_in_the_folder_of_a_dead_one_is_noticed_in_turn(rings, clock):
     paths = rings(*range(1, 1 + 3 * LOOKS))
     choose = Newest(clock)
-    choose.of(paths, COUNT)
+    of(choose, paths, COUNT)
     beat(paths[0], NOW)  # the one that went first, so no luck brings it back
 
-    found = [paths[0] in choose.of(paths, COUNT) for _ in range(4)]
+    found = [paths[0] in of(choose, paths, COUNT) for _ in range(4)]
 
     assert found[-1]
 
@@ -127,13 +167,13 @@ def test_a_rank_that_starts_anew_in_the_folder_of_a_dead_one_is_noticed_in_turn(
 def test_a_frozen_rank_whose_process_lives_stays_before_those_that_died_later(rings, clock):
     paths = rings(10.0, *[900.0] * 20)
     choose = Newest(clock)
-    choose.lived(paths[:1])
+    choose.lived(map(str, paths[:1]))
 
-    assert paths[0] in choose.of(paths, COUNT)
+    assert paths[0] in of(choose, paths, COUNT)
 
     choose.lived([])
 
-    assert paths[0] not in choose.of(paths, COUNT)
+    assert paths[0] not in of(choose, paths, COUNT)
 
 
 def _of_another_boot(path: Path) -> None:
@@ -159,4 +199,4 @@ def test_what_is_no_ring_of_now_comes_last(rings, clock, spoil):
     paths = rings(*[NOW] * (COUNT + 1))
     spoil(paths[0])
 
-    assert paths[1:] == Newest(clock).of(paths, COUNT)
+    assert paths[1:] == of(Newest(clock), paths, COUNT)

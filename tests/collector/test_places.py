@@ -147,23 +147,33 @@ def test_there_are_never_more_than_there_may_be(events):
         line.end()
 
 
-def test_what_takes_long_has_a_quarter_of_the_places_and_a_client_half_of_these(lines, clock):
+def test_of_too_many_large_answers_the_one_that_is_not_taken_for_longest_is_given_up(lines, clock):
     places = Places(64, clock.monotonic)
-    all_of_them = [places.take(lines().ours, f"10.0.0.{number % 4}") for number in range(32)]
-    inside = []
-    for one in all_of_them:
-        context = places.slow(one)
-        inside.append((context, context.__enter__()))
+    waiting = [lines() for _ in range(places.most_large)]
+    for number, line in enumerate(waiting):
+        one = places.take(line.ours, f"10.0.0.{number}")
+        places.turn(one, Stage.WORKING)
+        places.large(one)
+        clock.sleep(1)
+        places.turn(one, Stage.SENDING)
+    recorder = places.take(lines().ours, "10.0.1.1")
+    places.turn(recorder, Stage.WORKING)
+    places.large(recorder)
 
-    assert 16 == sum(let_in for _, let_in in inside)
-    assert not any(let_in for _, let_in in inside[16:])
-    for context, _ in inside:
-        context.__exit__(None, None, None)
-    one = all_of_them[0]
-    alone = [places.slow(one) for _ in range(9)]
-    assert [True] * 8 + [False] == [context.__enter__() for context in alone]
-    for context in alone:
-        context.__exit__(None, None, None)
+    assert [True] + [False] * (places.most_large - 1) == [line.closed for line in waiting]
+
+
+def test_an_answer_that_was_taken_is_no_longer_held(lines, clock):
+    places = Places(64, clock.monotonic)
+    here = [lines() for _ in range(2 * places.most_large)]
+    for line in here:
+        one = places.take(line.ours, "10.0.0.1")
+        for stage in (Stage.WORKING, Stage.SENDING, Stage.SILENT):
+            if stage is Stage.SENDING:
+                places.large(one)
+            places.turn(one, stage)
+
+    assert not any(line.closed for line in here)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Whose a ring is: what other tenants of a node can do to somebody's ranks, and what is told."""
 
 import os
+import time
 
 import pytest
 
@@ -9,6 +10,7 @@ from collector.contract import metrics as m
 from collector.contract import ring
 from collector.contract.metrics import RANK_GONE_SECONDS
 from collector.sources.rank_ring import MAX_RINGS, RankRings
+from collector.state import StateFile
 
 REAL = 8
 
@@ -151,6 +153,79 @@ def test_a_run_of_one_user_gets_no_rank_of_another(machine, rings, tenant):
 
     assert [0, 1] == of_run(reading, "gpt-1")
     assert ["conflict"] == reasons(reading)
+
+
+@pytest.fixture
+def restarted(machine):
+    """A collector that has just started, with the memory of the one before if it has any."""
+
+    def start(before: RankRings | None = None) -> RankRings:
+        one = RankRings(machine.rings, machine.proc, machine.clock)
+        if before is not None:
+            state = StateFile(machine.proc.parent / "state", machine.proc)
+            state.save({}, {before.name: before.memory()})
+            one.recall(state.memories()[one.name])
+        return one
+
+    return start
+
+
+EARLIER = {"pid": 666, "steps": 999, "start_wall_ns": 1_799_999_000_000_000_000 - 10**12}
+"""What an impostor says of itself: it started before the rank that it claims to be."""
+
+
+def test_after_a_restart_of_the_collector_a_rank_is_still_whose_it_was(
+    machine, rings, tenant, restarted
+):
+    machine.host()
+    tenant("pod-real", [3])
+    rings.read()
+    tenant("a-evil", [3], **EARLIER)
+    tenant("pod-real", [3])  # so that its file is the newer one
+    reading = restarted(rings).read()
+
+    assert [12] == [rank.header.live.steps for rank in reading.ranks]
+    assert ["conflict"] == reasons(reading)
+
+
+def test_where_nothing_is_remembered_the_file_that_was_there_first_counts_not_what_it_says(
+    tenant, restarted
+):
+    tenant("pod-real", [3])
+    time.sleep(0.05)  # more than a tick of the kernel's clock
+    tenant("a-evil", [3], **EARLIER)
+    reading = restarted().read()
+
+    assert [12] == [rank.header.live.steps for rank in reading.ranks]
+    assert ["conflict"] == reasons(reading)
+
+
+def test_after_a_restart_an_owner_is_found_again_among_more_files_than_are_looked_at(
+    machine, rings, tenant, restarted
+):
+    machine.host()
+    tenant("pod-real", [3])
+    rings.read()
+    (machine.rings / "pod-real" / "rank-3.ring").rename(machine.rings / "kept")
+    for number in range(3000):
+        (machine.rings / "pod-real" / f"dump-{number}").touch()
+    (machine.rings / "kept").rename(machine.rings / "pod-real" / "rank-3.ring")
+    tenant("a-evil", [3], **EARLIER)
+    one = restarted(rings)
+    for _ in range(4):
+        reading = one.read()
+        assert [12] == [rank.header.live.steps for rank in reading.ranks]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [None, {}, [1], {"holders": []}, {"holders": [["a"]], "living": []},
+     {"holders": [["a", "run", "3"]], "living": []}, {"holders": [["a", 3, 3]], "living": []},
+     {"holders": [], "living": ["/etc/passwd"]}, {"holders": [], "living": [3]}],
+)  # fmt: skip
+def test_a_memory_of_owners_that_is_broken_is_refused(rings, tree):
+    with pytest.raises(ValueError, match=r"holders|an owner"):
+        rings.recall(tree)
 
 
 def test_two_pods_of_one_run_have_their_own_ranks(rings, tenant):

@@ -7,6 +7,7 @@ pread does neither.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from collector.clock import Clock
 from collector.contract.metrics import RANK_GONE_SECONDS
@@ -52,6 +53,18 @@ class RankRings:
     def available(self) -> bool:
         """Whether there is, or lately was, a run on this node."""
         return bool(self._known) or self.rings.folder.is_dir()
+
+    def memory(self) -> Any:
+        """What this node's rings were known to be."""
+        return self.rings.memory()
+
+    def recall(self, tree: Any) -> None:
+        """Go on with the owners that an earlier process of this boot knew.
+
+        Raises:
+            ValueError: It is not a memory of this source.
+        """
+        self.rings.recall(tree)
 
     def read(self) -> RingReading:
         """Read every ring's header and ask the process table who still lives."""

@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from collector.reading import Rejected
 from collector.sources.rank_ring.rank import Rank
@@ -44,11 +45,34 @@ class Claims:
     """Remembers who had a run first. It is his as long as he lives, and for longer if nobody asks.
 
     A user has a run with all its ranks; a folder has the ranks that it had first, because several
-    pods of one node may be of one run.
+    pods of one node may be of one run. Who was first is remembered over a restart; where nothing is
+    remembered the kernel's word decides, not what a ring says of itself.
     """
 
     def __init__(self) -> None:
         self._holders: dict[Claim, str] = {}
+        """Replaced as a whole: another thread may ask for the memory."""
+
+    def memory(self) -> list[list[str | int]]:
+        """The holders, as JSON values: owner, run, and the rank if it is of one rank."""
+        return [[owner, *claim] for claim, owner in self._holders.items()]
+
+    def recall(self, tree: Any) -> None:
+        """Take over what `memory` gave to an earlier process.
+
+        Raises:
+            ValueError: It is not of that form.
+        """
+        holders: dict[Claim, str] = {}
+        for row in tree[-MAX_CLAIMS:] if isinstance(tree, list) else [tree]:
+            match row:
+                case [str(owner), str(run)]:
+                    holders[run,] = owner
+                case [str(owner), str(run), int(rank)]:
+                    holders[run, rank] = owner
+                case _:
+                    raise ValueError(f"{row!r} is not an owner with a run and a rank")
+        self._holders = holders
 
     def settle(self, rings: Iterable[tuple[Rank, str]]) -> tuple[list[Rank], list[Rejected]]:
         """One rank of each (run, rank), and what was refused because another had it first.
@@ -59,17 +83,19 @@ class Claims:
             rings: Every ring that was read, with its owner.
         """
         # Who comes at the same time: a writer whose process is known goes before one that claims.
-        known = sorted(rings, key=lambda one: (one[0].pid is None, one[0].started, one[0].path))
+        known = sorted(rings, key=lambda one: (one[0].pid is None, one[0].there_ns, one[0].path))
         living = [(rank, owner) for rank, owner in known if rank.up]
         alive = {(claim, owner) for rank, owner in living for claim in _claims(rank, owner)}
+        holders = dict(self._holders)
         for rank, owner in living:
             for claim in _claims(rank, owner):
-                holder = self._holders.get(claim)
+                holder = holders.get(claim)
                 if holder is None or (claim, holder) not in alive:
-                    self._holders.pop(claim, None)  # to the end
-                    self._holders[claim] = owner
-        while len(self._holders) > MAX_CLAIMS:
-            del self._holders[next(iter(self._holders))]
+                    holders.pop(claim, None)  # to the end
+                    holders[claim] = owner
+        while len(holders) > MAX_CLAIMS:
+            del holders[next(iter(holders))]
+        self._holders = holders
         settled: dict[tuple[str, int], tuple[Rank, str]] = {}
         refused: list[Rejected] = []
         for rank, owner in known:
@@ -79,7 +105,7 @@ class Claims:
                     refused.append(_conflict(rank, owner, of_others))
                 continue
             other = settled.get(rank.key)
-            if other is None or self._weight(*other) < self._weight(rank, owner):
+            if other is None or self._goes_before(rank, owner, *other):
                 settled[rank.key] = rank, owner
         return [rank for rank, _ in settled.values()], refused
 
@@ -91,10 +117,18 @@ class Claims:
                 return holder
         return ""
 
-    def _weight(self, rank: Rank, owner: str) -> tuple[bool, bool, int]:
-        """The last word of a rank that is gone is that of who had it."""
-        held = any(self._holders.get(claim) == owner for claim in _claims(rank, owner))
-        return rank.up, held, rank.started
+    def _goes_before(self, rank: Rank, owner: str, other: Rank, others: str) -> bool:
+        """The last word of a rank that is gone is that of who had it.
+
+        When it started, a ring may only say to its owner's own.
+        """
+        ours, theirs = (rank.up, self._holds(rank, owner)), (other.up, self._holds(other, others))
+        return ours > theirs or (
+            ours == theirs and owner == others and rank.started > other.started
+        )
+
+    def _holds(self, rank: Rank, owner: str) -> bool:
+        return any(self._holders.get(claim) == owner for claim in _claims(rank, owner))
 
 
 def _claims(rank: Rank, owner: str) -> Sequence[Claim]:

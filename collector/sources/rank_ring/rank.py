@@ -16,12 +16,15 @@ class Rank:
         up: False once its process is gone.
         pid: Its process in our process table; None if it is gone, or not visible here. In a
             container a rank knows itself by another one, `header.identity.pid`.
+        there_ns: Since when its file has been there at the latest, in Unix nanoseconds: the word of
+            the kernel, not of who writes it.
     """
 
     path: Path
     header: Header
     up: bool
     pid: int | None
+    there_ns: int = 0
 
     @property
     def key(self) -> RankKey:

@@ -2,9 +2,9 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from collector.clock import Clock
 from collector.contract import ring
@@ -65,11 +65,31 @@ class Rings:
                 self._last = self._scan(now)
             return self._last
 
+    def memory(self) -> dict[str, Any]:
+        """Whose each run and rank is, and which files to look at first, as JSON values."""
+        return {"holders": self._claims.memory(), "living": sorted(self._newest.living)}
+
+    def recall(self, tree: Any) -> None:
+        """Go on with the memory of an earlier process.
+
+        Raises:
+            ValueError: It is not what `memory` gave.
+        """
+        match tree:
+            case {"holders": holders, "living": list(living)} if all(map(self._is_ours, living)):
+                self._claims.recall(holders)
+                self._newest.lived(living[:MAX_RINGS])
+            case _:
+                raise ValueError(f"it is no holders and living rings in {self.folder}")
+
+    def _is_ours(self, path: Any) -> bool:
+        return isinstance(path, str) and self.folder in Path(path).parents
+
     def _scan(self, now: float) -> Scan:
         part = self._finder.look()
         rejected = list(part.rejected)
         self._owners = Owners(self.folder)
-        chosen = self._newest.of(part.paths, MAX_RINGS, whole=part.whole)
+        chosen = self._newest.of(part.names, MAX_RINGS, whole=part.whole)
         living, quiet = self._newest.living_left_out, self._newest.quiet_left_out
         if living or quiet:
             count = len(chosen) + living + quiet
@@ -78,20 +98,21 @@ class Rings:
                 f" of all owners in turn; {living} that are left out have a fresh heartbeat"
             )
             rejected.append(Rejected("too_many", text))
-        read = list(self._read(chosen, rejected))
-        self._newest.lived(rank.path for rank, _ in read if rank.up)
+        read = list(self._read(map(Path, chosen), rejected))
+        self._newest.lived(str(rank.path) for rank, _ in read if rank.up)
         ranks, refused = self._claims.settle(read)
         states = {"read": len(read), "living_left_out": living, "quiet_left_out": quiet}
         return Scan(now, tuple(ranks), (*rejected, *refused), states)
 
-    def _read(self, paths: list[Path], rejected: list[Rejected]) -> Iterator[tuple[Rank, str]]:
+    def _read(self, paths: Iterable[Path], rejected: list[Rejected]) -> Iterator[tuple[Rank, str]]:
         """Each ring with its owner."""
         for path in paths:
             try:
                 with opened(path) as descriptor:
                     check_size(descriptor)
                     header = read_header(descriptor, self._clock)
-                    owner = self._owners.of(path, os.fstat(descriptor).st_uid)
+                    status = os.fstat(descriptor)
+                    owner = self._owners.of(path, status.st_uid)
                 who = header.identity
                 if path.name != ring.file_name(who.rank):
                     raise SourceError("content", f"{path} says that it is rank {who.rank}")
@@ -103,10 +124,19 @@ class Rings:
                     rejected.append(
                         Rejected("guard", f"{path}: its writer stopped inside a record")
                     )
-                yield Rank(path, header, *self.writers.find(path, header)), owner
+                up, pid = self.writers.find(path, header)
+                yield Rank(path, header, up, pid, _there_ns(path, status)), owner
             except SourceError as error:
                 if error.reason != "missing":  # removed between listing and opening
                     rejected.append(Rejected(error.reason, f"{path}: {error}"))
+
+
+def _there_ns(path: Path, status: os.stat_result) -> int:
+    """Whoever makes a file changes its folder; nobody sets the time of a change (inode(7))."""
+    try:
+        return min(status.st_ctime_ns, path.parent.stat().st_ctime_ns)
+    except OSError:  # removed meanwhile
+        return status.st_ctime_ns
 
 
 def scan(folder: Path, proc: Path, clock: Clock) -> tuple[list[Rank], list[Rejected]]:
