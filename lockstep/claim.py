@@ -55,9 +55,12 @@ def alone(out: Path, file: str = FILE) -> Iterator[None]:
     try:
         handle = _taken(out / file)
     except BlockingIOError as error:
+        remedy = "wait for it or choose another"
+        if error.filename:
+            remedy += f", or remove {error.filename} if that is gone"
         fail(
             ExitCode.USAGE,
-            f"--out {out} is being written by {error.strerror}; wait for it or choose another",
+            f"--out {out} is being written by {error.strerror}; {remedy}",
         )
     except (FileExistsError, NotADirectoryError):
         fail(ExitCode.USAGE, f"--out {out} is not an empty folder; choose another")
@@ -98,7 +101,8 @@ def _taken(path: Path) -> int:
     """The locked file, open; its folder is made.
 
     Raises:
-        BlockingIOError: Somebody else holds it; its strerror says who.
+        BlockingIOError: Somebody else holds it; its strerror says who, and its filename is the
+            file, where the file system has no locks and so would not free it.
         OSError: It cannot be made.
     """
     gone: OSError | None = None
@@ -110,7 +114,7 @@ def _taken(path: Path) -> int:
             gone = error
             continue
         try:
-            _lock(handle, is_new=is_new)
+            _lock(handle, path, is_new=is_new)
             if os.fstat(handle).st_nlink:  # else whoever had it removed the file just then
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
@@ -130,11 +134,12 @@ def _opened(path: Path) -> tuple[int, bool]:
         return os.open(path, flags), False
 
 
-def _lock(handle: int, *, is_new: bool) -> None:
+def _lock(handle: int, path: Path, *, is_new: bool) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in _NO_LOCKS and is_new:
+        unknown = error.errno in _NO_LOCKS
+        if unknown and is_new:
             return  # a file system without locks: then whoever made the file has it
         who = os.pread(handle, MAX_BYTES, 0).decode("utf-8", "replace") or "another process"
-        raise BlockingIOError(errno.EWOULDBLOCK, who) from error
+        raise BlockingIOError(errno.EWOULDBLOCK, who, str(path) if unknown else None) from error

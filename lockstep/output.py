@@ -55,9 +55,9 @@ def data(text: str) -> None:
         text: Nothing in it steers a terminal, but for an `emphasis` that it begins with.
     """
     lead = _LEAD.match(text) if _emphasizes() else None
-    rest = 0 if lead is None else lead.end()
+    begin, rest = ("", text) if lead is None else (emphasis(lead[1]), text[lead.end() :])
     try:
-        print(text[:rest] + visible(text[rest:]), flush=True)
+        print(begin + visible(rest), flush=True)
     except BrokenPipeError:
         # The interpreter flushes stdout once more at exit: give it a pipe that nobody closed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -41,7 +41,7 @@ class Webhook:
         self._truncated = 0
         self._lock = threading.Lock()
         self._parsing = threading.Lock()
-        if webhook_token.read(token_file) is None:
+        if self._token() is None:
             fail(
                 ExitCode.BAD_INPUT,
                 f"--webhook-token-file {token_file} cannot be read or is empty; it must hold the"
@@ -105,8 +105,16 @@ class Webhook:
         return HTTPStatus.OK, "accepted", f"took {len(notification.alerts)} alerts"
 
     def _allowed(self, authorization: str | None) -> bool:
-        token = webhook_token.read(self._token_file)
+        token = self._token()
         scheme, _, given = (authorization or "").partition(" ")
         # The comparison takes as long whatever was given.
         right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token or b"")
         return right and token is not None and scheme.lower() == "bearer"
+
+    def _token(self) -> bytes | None:
+        """None where nobody can know it: then nobody is let in."""
+        try:
+            return webhook_token.read(self._token_file)
+        except OSError as error:
+            LOG.error("%s cannot be read: %s", self._token_file, error.strerror)
+            return None

@@ -20,11 +20,15 @@ def made(folder: Path) -> Path:
     """The file with the token in a folder; written, for its owner only, if it is not there.
 
     Raises:
-        CommandError: 69, it cannot be written.
+        CommandError: 69, it cannot be read, or not be written.
     """
     path = folder / FILE
-    if read(path) is not None:
-        return path
+    try:
+        if read(path) is not None:
+            return path
+    except OSError as error:  # somebody else's, which he has given to an Alertmanager
+        fail(ExitCode.UNREACHABLE, f"{path} cannot be read: {error.strerror}; allow it, as it"
+             " holds the webhook's token, or give --webhook-token-file FILE")  # fmt: skip
     new = folder / f".{FILE}.{os.getpid()}"
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -43,12 +47,13 @@ def made(folder: Path) -> Path:
 
 
 def read(path: Path) -> bytes | None:
-    """The token in a file; None where there is none."""
+    """The token in a file; None where there is none: no file, or nothing in it.
+
+    Raises:
+        OSError: It cannot be read; what is in it is not known.
+    """
     try:
         with path.open("rb") as file:
             return file.read(MAX_BYTES).strip() or None
     except FileNotFoundError:
-        return None
-    except OSError as error:
-        LOG.error("%s cannot be read: %s", path, error.strerror)
         return None

@@ -1,6 +1,7 @@
 """A run archive (DESIGN 3.3) as a Run; never reads what was injected."""
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ LATEST = 32503680000.0
 MOST_RANKS = 1_000_000
 LONGEST = 1e7
 """Seconds; no step takes four months."""
+MOST_SHOWN = 40
+"""Characters of a name from outside in a sentence."""
 
 
 def load(path: Path) -> Run:
@@ -84,7 +87,7 @@ def _run_file(path: Path) -> Mapping[str, Any]:
     version = meta.get("schema_version") if isinstance(meta, dict) else None
     if version != archive.SCHEMA_VERSION:
         raise LoadError(
-            f"{path} has schema_version {version!r}; this version of Lockstep reads"
+            f"{path} has schema_version {reprlib.repr(version)}; this version of Lockstep reads"
             f" {archive.SCHEMA_VERSION}"
         )
     assert isinstance(meta, dict)
@@ -97,7 +100,9 @@ def _object(meta: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise LoadError(f"{path / archive.RUN_FILE}: {name} is {value!r}; it must be an object")
+        raise LoadError(
+            f"{path / archive.RUN_FILE}: {name} is {reprlib.repr(value)}; it must be an object"
+        )
     return value
 
 
@@ -134,7 +139,7 @@ def _layout(meta: Mapping[str, Any], path: Path) -> Mapping[str, Any] | None:
     for name, value in layout.items():
         if not isinstance(value, int) or not 1 <= value <= MOST_RANKS:
             raise LoadError(
-                f"{path / archive.RUN_FILE}: layout.{name} is {value!r};"
+                f"{path / archive.RUN_FILE}: layout.{name[:MOST_SHOWN]} is {reprlib.repr(value)};"
                 f" it must be a whole number from 1 to {MOST_RANKS}"
             )
     return layout or None

@@ -101,6 +101,12 @@ class BoundedMixin:
         self.timeout = given
         self.sock = _Socket(self.sock)
 
+    def _tunnel(self) -> None:
+        """Ask a proxy for the way through; TLS needs the socket itself afterwards."""
+        under, self.sock = self.sock, _Socket(self.sock)
+        super()._tunnel()  # type: ignore[misc]
+        self.sock = under
+
 
 class _Socket:
     """A socket whose file spends the allowance; in all else that socket."""
@@ -173,7 +179,7 @@ def get(
     *,
     proxies: bool = True,
 ) -> bytes:
-    """The body of a 200, redirects followed.
+    """The body of a 200, redirects followed, to http:// and https:// only.
 
     Args:
         url: http:// or https://.
@@ -184,16 +190,26 @@ def get(
 
     Raises:
         ExceededError: It takes more.
-        OSError: urllib.error.HTTPError for another status, URLError, or the network's.
+        OSError: urllib.error.HTTPError for another status, URLError (of any other scheme, too), or
+            the network's.
         http.client.HTTPException: The answer is no HTTP, or ends early.
     """
-    handlers: list[urllib.request.BaseHandler] = [_Handler(), _SecureHandler()]
-    if not proxies:
-        handlers.append(urllib.request.ProxyHandler({}))
+    # build_opener would add ftp, file and data, which have no bounds.
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(None if proxies else {}),
+        urllib.request.UnknownHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _Handler(),
+        _SecureHandler(),
+    ):
+        opener.add_handler(handler)
     request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 - as asked
     with (
         allowed(Allowance(seconds, most)),
-        urllib.request.build_opener(*handlers).open(request, timeout=seconds) as answer,
+        opener.open(request, timeout=seconds) as answer,
     ):
         body = b"".join(iter(lambda: answer.read(CHUNK), b""))
         if answer.length:  # a read of a part does not complain about half a body

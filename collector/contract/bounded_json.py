@@ -24,7 +24,6 @@ MAX_DIGITS = 30
 """Of a whole number; one of 64 bits has 20."""
 _LONG = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}|[eE]\+?[0-9]{{3}}")
 """Where a number may be that is out of bounds, or a text that looks like one."""
-_LONG_BYTES = re.compile(_LONG.pattern.encode())
 
 
 class BoundError(ValueError):
@@ -41,7 +40,7 @@ def loads(
     """The document as Python objects.
 
     Args:
-        text: The whole of it.
+        text: The whole of it; bytes are UTF-8, as RFC 8259 has it, with a mark of that or without.
         limit: Most bytes, or characters; None = its reader has counted them.
         depth: Most objects and lists within each other.
         parse_constant: As of json.loads: what to make of NaN and the infinities.
@@ -52,8 +51,10 @@ def loads(
     """
     if limit is not None and len(text) > limit:
         raise BoundError(f"it is larger than {limit} bytes")
+    if not isinstance(text, str):  # json.loads would guess whether it is UTF-16, too
+        text = text.decode("utf-8-sig")
     try:
-        if not _may_have_large_numbers(text):
+        if _LONG.search(text) is None:
             tree = json.loads(text, parse_constant=parse_constant)
         else:  # slower, as every number is looked at
             tree = json.loads(
@@ -85,12 +86,6 @@ def read(
         return loads(file.read(limit + 1), limit=limit, parse_constant=parse_constant)
 
 
-def _may_have_large_numbers(text: str | bytes | bytearray) -> bool:
-    if isinstance(text, str):
-        return _LONG.search(text) is not None
-    return _LONG_BYTES.search(text) is not None
-
-
 def _whole(text: str) -> int:
     if (digits := len(text.lstrip("-"))) > MAX_DIGITS:
         raise BoundError(f"it has a number of {digits} digits")
@@ -104,11 +99,9 @@ def _real(text: str) -> float:
     return number
 
 
-def _brackets(text: str | bytes | bytearray) -> int:
+def _brackets(text: str) -> int:
     """At least as many as there are levels: most documents need no second look."""
-    if isinstance(text, str):
-        return text.count("[") + text.count("{")
-    return text.count(b"[") + text.count(b"{")
+    return text.count("[") + text.count("{")
 
 
 def _is_deeper(tree: Any, depth: int) -> bool:

@@ -35,7 +35,8 @@ ANSWER_CYCLES = 2.0
 """An answer may take so many intervals: then a cycle is missed, and that is said."""
 LEAST_CYCLE_SECONDS = 60.0
 CYCLES_OF_A_CYCLE = 4.0
-"""All answers of a cycle together may take the longer of both."""
+MOST_CYCLE_SECONDS = 300.0
+"""All answers of a cycle together may take the longer of the first two, and no longer than that."""
 LATE = 2.0
 """A cycle that took so many times as long, pause and all, hangs."""
 TRIES_WITH_OPERATIONS = 1
@@ -153,7 +154,8 @@ class Watch:
     @property
     def _most_seconds(self) -> float:
         """For the answers of one cycle."""
-        return max(LEAST_CYCLE_SECONDS, CYCLES_OF_A_CYCLE * self._settings.interval)
+        wanted = max(LEAST_CYCLE_SECONDS, CYCLES_OF_A_CYCLE * self._settings.interval)
+        return min(wanted, MOST_CYCLE_SECONDS)
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """The last verdict of each run that lives."""

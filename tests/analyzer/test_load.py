@@ -100,6 +100,19 @@ def test_another_schema_version_is_named_with_the_right_one(synthetic, tmp_path)
         load(folder)
 
 
+@pytest.mark.parametrize("name", ["schema_version", "layout"])
+@pytest.mark.parametrize("value", ["a" * 100_000, ["a"] * 100_000, {"a" * 100_000: "a" * 100_000}])
+def test_of_a_long_value_that_is_none_the_sentence_shows_the_beginning(
+    synthetic, tmp_path, name, value
+):
+    folder = synthetic(steps=2).write(tmp_path / "a")
+    _edit(folder, **{name: value})
+
+    with pytest.raises(LoadError) as told:
+        load(folder)
+    assert len(str(told.value)) < 400 + len(str(folder))
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '"a"', "\x00"])
 def test_a_damaged_run_json_is_named(synthetic, tmp_path, text):
     folder = synthetic(steps=2).write(tmp_path / "a")

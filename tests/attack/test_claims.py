@@ -69,7 +69,7 @@ def left(out: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("there", [False, True])
 def test_of_many_that_take_one_folder_at_once_one_has_it(tmp_path: Path, there: bool) -> None:
-    for attempt in range(times(5)):
+    for attempt in range(times(2)):
         out, go = tmp_path / f"out-{attempt}" / "a", tmp_path / f"go-{attempt}"
         if there:
             out.mkdir(parents=True)
@@ -93,7 +93,7 @@ def test_of_many_that_take_one_folder_at_once_one_has_it(tmp_path: Path, there: 
 @pytest.mark.distributed
 @pytest.mark.slow
 def test_of_two_runs_with_one_out_one_runs_and_is_whole(tmp_path: Path) -> None:
-    for attempt in range(times(2)):
+    for attempt in range(times(1)):
         out = tmp_path / f"out-{attempt}"
         two = [run(out), run(out)]
         said = [each.communicate(timeout=PATIENCE) for each in two]

@@ -14,6 +14,7 @@ from analyzer.act.webhook import MAX_ALERTS, MAX_BYTES
 from collector.exporter.page import Form, render
 from lockstep import webhook_token
 from lockstep.webhook import Webhook
+from tests.attack.bounds import times
 from tests.attack.watch_program import WatchProgram, watching
 
 HUGE = 10**400
@@ -132,7 +133,9 @@ JSON = st.recursive(
 
 
 @settings(
-    max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=times(100),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 @given(
     st.dictionaries(st.sampled_from(sorted(BODY)), JSON),

@@ -2,11 +2,20 @@
 
 import gzip
 import time
+import urllib.error
 from http.client import HTTPException
 
 import pytest
 
-from collector.contract.bounded_http import ExceededError, TooLargeError, TooLateError, get
+from analyzer.load.bounded_session import session
+from collector.contract.bounded_http import (
+    Allowance,
+    ExceededError,
+    TooLargeError,
+    TooLateError,
+    allowed,
+    get,
+)
 from collector.recorder.fetch import FetchError, Target
 from tests.hostile_server import HEAD, drops, endless, serving
 
@@ -59,6 +68,45 @@ def test_a_redirect_has_no_time_of_its_own():
         get(url, SECONDS, MOST)
 
     assert len(circles) <= SECONDS / 0.2 + 1
+
+
+@pytest.mark.parametrize("to", ["ftp://127.0.0.1:1/a", "file:///etc/hostname", "data:,a"])
+def test_a_redirect_leads_to_http_only(to):
+    answer = b"HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % to.encode()
+    with (
+        serving(lambda _: [answer]) as url,
+        pytest.raises(urllib.error.URLError, match=r"unknown url type: ftp|is not allowed"),
+    ):
+        get(url, PATIENT, MOST)
+
+
+def through_requests(url, seconds, most):
+    with session() as asked, allowed(Allowance(seconds, most)):
+        asked.get(url, timeout=seconds)
+
+
+CONNECT = {
+    "its status drips": (TooLateError, SECONDS, LATE["its status"]),
+    "its headers drip": (TooLateError, SECONDS, LATE["its headers"]),
+    "its headers do not end": (
+        TooLargeError,
+        PATIENT,
+        lambda: endless(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("ask", [get, through_requests])
+@pytest.mark.parametrize("what", CONNECT)
+def test_a_proxy_has_no_more_for_its_way_through(what, ask, monkeypatch):
+    error, seconds, script = CONNECT[what]
+    begin = time.monotonic()
+    with serving(lambda _: script()) as proxy, monkeypatch.context() as environment:
+        environment.setenv("https_proxy", proxy)
+        with pytest.raises(error):
+            ask("https://lockstep.invalid/", seconds, MOST)
+
+    assert time.monotonic() - begin < SECONDS + PATIENT / 2
 
 
 def test_an_answer_in_bounds_is_had_whole_and_half_a_one_is_told():

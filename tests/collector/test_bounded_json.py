@@ -77,6 +77,19 @@ def test_a_number_that_nobody_counts_to_is_refused(before: str, number: str) -> 
             loads(document)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
+@pytest.mark.parametrize("document", ["[1e400]", "[1]", "[" * 200 + "]" * 200])
+def test_bytes_in_another_encoding_than_utf_8_pass_no_bound(document: str, encoding: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - its words are of json and of codecs
+        loads(document.encode(encoding))
+
+
+def test_half_a_character_is_refused_and_a_mark_of_utf_8_passes() -> None:
+    with pytest.raises(UnicodeDecodeError):
+        loads(b'"\xed\xa0\x80"')
+    assert ["ä"] == loads('["ä"]'.encode("utf-8-sig")) == loads(bytearray('["ä"]'.encode()))
+
+
 def test_a_text_of_digits_is_a_text_and_a_large_number_one() -> None:
     told = {"a": "1" * 400, "b": "1e999", "c": 2**64, "d": 1e300, "e": -(10**29)}
 

@@ -102,3 +102,18 @@ def test_emphasis_lets_nothing_else_through(monkeypatch: pytest.MonkeyPatch) -> 
     told = terminal.getvalue()
     assert told.startswith("\x1b[1mnode\\u001b[2J")
     assert 2 == told.count("\x1b")
+
+
+@pytest.mark.parametrize("evil", ["\x9b2J", "\x07", "\u202e", "\r", "\n"])
+def test_a_name_that_looks_like_emphasis_is_spelled_out(
+    monkeypatch: pytest.MonkeyPatch, evil: str
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    output.data(f"{output.BOLD}node{evil}-1{output.PLAIN}")
+
+    told = terminal.getvalue().rstrip("\n")
+    assert told.startswith(f"{output.BOLD}node\\")
+    assert evil not in told

@@ -3,6 +3,7 @@
 import json
 import stat
 from email.message import Message
+from http import HTTPStatus
 
 import pytest
 
@@ -145,6 +146,27 @@ def test_a_token_that_an_earlier_start_could_not_write_whole_is_made_anew(tmp_pa
     (tmp_path / webhook_token.FILE).touch()
 
     assert webhook_token.read(webhook_token.made(tmp_path))
+
+
+def test_a_token_that_cannot_be_read_is_not_replaced(tmp_path) -> None:
+    (tmp_path / webhook_token.FILE).symlink_to(webhook_token.FILE)  # ELOOP, also for root
+
+    with pytest.raises(CommandError, match="cannot be read") as refused:
+        webhook_token.made(tmp_path)
+    assert 69 == refused.value.code
+    assert (tmp_path / webhook_token.FILE).is_symlink()
+
+
+def test_while_the_token_cannot_be_read_nobody_is_let_in(tmp_path) -> None:
+    path = webhook_token.made(tmp_path)
+    token = (webhook_token.read(path) or b"").decode()
+    webhook = Webhook(lambda told: True, path)
+    known = headers(f"Bearer {token}")
+    assert webhook.admit(known) is None
+    path.unlink()
+    path.symlink_to(path.name)
+
+    assert HTTPStatus.UNAUTHORIZED == (webhook.admit(known) or [None])[0]
 
 
 def test_a_folder_that_takes_no_token_ends_the_start(tmp_path) -> None:

@@ -1,5 +1,6 @@
 """The layout of a foreign trace: from the command line, or from the meta file beside it."""
 
+import reprlib
 from pathlib import Path
 
 from analyzer.operations import Layout
@@ -8,6 +9,8 @@ from analyzer.run import LoadError
 PARTS = ("dp", "pp", "tp", "dsp", "vpp")
 EXAMPLE = "dp=4,pp=4,tp=4,dsp=1,vpp=1"
 MOST = 1_000_000
+MOST_DIGITS = 20
+"""Of a number that is looked at; Python reads none of 4,301."""
 META_BYTES = 65536
 
 
@@ -21,7 +24,7 @@ def parse(text: str) -> Layout:
     for item in text.split(","):
         name, _, value = (part.strip() for part in item.partition("="))
         if name not in PARTS:
-            raise LoadError(f"--layout has no part {name!r}; it reads as {EXAMPLE}")
+            raise LoadError(f"--layout has no part {reprlib.repr(name)}; it reads as {EXAMPLE}")
         if name in sizes:
             raise LoadError(f"--layout gives {name} twice; it reads as {EXAMPLE}")
         sizes[name] = _size(f"--layout: {name}", value)
@@ -59,6 +62,8 @@ def read_meta(path: Path) -> Layout:
 
 
 def _size(what: str, value: str) -> int:
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= MOST:
-        raise LoadError(f"{what} is {value!r}; it must be a whole number from 1 to {MOST}")
+    digits = value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS
+    if not digits or not 1 <= int(value) <= MOST:
+        told = reprlib.repr(value)
+        raise LoadError(f"{what} is {told}; it must be a whole number from 1 to {MOST}")
     return int(value)

@@ -1,5 +1,6 @@
 """Rows of operations as columns of numbers, after what no run can have was refused."""
 
+import reprlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,8 +63,8 @@ def sound(frame: pd.DataFrame, source: str) -> tuple[Rows, list[str]]:
     known = kind >= 0
     if not known.any():
         raise LoadError(
-            f"{source} has no operation that Lockstep knows (its first is {names[0]!r});"
-            " an op trace has forward-compute and others"
+            f"{source} has no operation that Lockstep knows (its first is"
+            f" {reprlib.repr(names[0])}); an op trace has forward-compute and others"
         )
     if not known.all():
         unknown = sorted(set(names) - set(OPS[1:]))

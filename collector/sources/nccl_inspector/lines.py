@@ -168,7 +168,7 @@ def _batch(operation: Operation, rows: _Rows) -> Batch:
 
 def _understood(line: bytes) -> tuple[Operation, tuple[Any, ...]] | None:
     try:
-        tree = bounded_json.loads(line.decode())  # bytes could be UTF-16 too
+        tree = bounded_json.loads(line)
     except ValueError as error:
         raise LineError("json", NOT_JSON) from error
     if not isinstance(tree, dict) or not isinstance(tree.get("header"), dict):

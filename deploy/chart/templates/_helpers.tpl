@@ -141,5 +141,5 @@ scrapeTimeout: {{ . }}
 {{- /* Name of the Secret with the webhook's token; empty = watch makes its own, and nobody else has it. */}}
 {{- define "lockstep.webhookSecret" -}}
 {{- if .Values.watch.webhookTokenSecret }}{{ .Values.watch.webhookTokenSecret }}
-{{- else if .Values.monitoring.alertmanagerConfig.enabled }}lockstep-webhook{{ end }}
+{{- else if .Values.watch.createWebhookSecret }}lockstep-webhook{{ end }}
 {{- end }}

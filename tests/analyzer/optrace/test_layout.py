@@ -24,12 +24,14 @@ def test_a_layout_in_words():
         ("dp", "dp is ''"),
         ("dp=99999999", "from 1 to 1000000"),
         ("dp=²", "dp is"),
+        ("dp=" + "1" * 5000, "dp is '11111"),
     ],
 )
 def test_words_that_are_no_layout_are_refused(text, words):
     with pytest.raises(LoadError) as told:
         parse(text)
     assert words in str(told.value)
+    assert len(str(told.value)) < 200
 
 
 def test_a_meta_file(tmp_path):

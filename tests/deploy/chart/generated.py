@@ -15,6 +15,8 @@ DASHBOARDS = "grafana-dashboards.yaml"
 OPERATOR = ("alertmanagerconfig.yaml", "podmonitors.yaml", "rules.yaml")
 """Templates whose objects need the Prometheus operator."""
 HEAD = "# Generated from deploy/chart by `python -m tests.deploy.chart`; do not edit it.\n"
+NO_SECRET = {"watch": {"createWebhookSecret": False}}
+"""A token in a file that everybody has is none: watch makes its own."""
 RELEASED = {"apiVersion": "v1", "kind": "Namespace", "metadata": {
     "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}  # fmt: skip
 """Of all parts but the collector."""
@@ -36,9 +38,9 @@ def copies() -> dict[str, str]:
 
 def kustomize() -> dict[str, str]:
     """base/ without monitoring, operator/ and plain/ with it, and the dashboards' own file."""
-    chosen = render()
+    chosen = render(NO_SECRET)
     base = {name: each for name, each in chosen.items() if name not in (*OPERATOR, DASHBOARDS)}
-    plain = render({"monitoring": {"operator": False}})
+    plain = render({"monitoring": {"operator": False}, **NO_SECRET})
     parts = {
         "base": {"namespace.yaml": [RELEASED], **base},
         "operator": {name: chosen[name] for name in OPERATOR if name in chosen},

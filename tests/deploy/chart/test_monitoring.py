@@ -120,6 +120,23 @@ def test_alerts_reach_watch_as_in_the_standalone_set_up():
     assert "http://lockstep-watch.lockstep.svc:9411/alertmanager" == webhook["url"]
 
 
+def test_whoever_configures_an_alertmanager_finds_the_token_in_a_secret():
+    rendered = render()
+    [secret] = rendered["webhook-secret.yaml"]
+    spec = rendered["watch-deployment.yaml"][0]["spec"]["template"]["spec"]
+
+    assert 43 == len(base64.b64decode(secret["data"]["token"]))
+    assert secret["metadata"]["name"] in [
+        one["secret"]["secretName"] for one in spec["volumes"] if "secret" in one
+    ]
+    assert "--webhook-token-file=/etc/lockstep/webhook/token" in spec["containers"][0]["args"]
+
+
+@pytest.mark.parametrize("change", [{"webhookTokenSecret": "hook"}, {"createWebhookSecret": False}])
+def test_no_secret_is_made_that_somebody_else_makes(change):
+    assert "webhook-secret.yaml" not in render({"watch": change})
+
+
 def test_where_alerts_reach_watch_both_have_the_token_that_the_chart_makes():
     rendered = render({"monitoring": {"alertmanagerConfig": {"enabled": True}}})
     [secret] = rendered["webhook-secret.yaml"]
@@ -132,7 +149,6 @@ def test_where_alerts_reach_watch_both_have_the_token_that_the_chart_makes():
     assert secret["metadata"]["name"] in [
         one["secret"]["secretName"] for one in spec["volumes"] if "secret" in one
     ]
-    assert "webhook-secret.yaml" not in render()
 
 
 def matchers(told: list[dict]) -> list[str]:

@@ -6,7 +6,15 @@ import pytest
 
 from collector.contract import kubernetes as names
 from lockstep.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
-from tests.deploy.chart.chart import key, objects, part, pods, render, values_files
+from tests.deploy.chart.chart import (
+    forget_renders,
+    key,
+    objects,
+    part,
+    pods,
+    render,
+    values_files,
+)
 from tests.deploy.chart.pod_security import violations
 from workloads.launchers.kubernetes.pod import RINGS_FOLDER
 
@@ -203,6 +211,11 @@ def test_a_rule_of_a_network_policy_always_says_who():
                 assert "Ingress" in each["spec"]["policyTypes"]
 
 
-def test_a_secret_is_mounted_by_name_and_never_written_into_the_chart():
+def test_a_secret_is_mounted_by_name_or_drawn_at_random_and_never_written_into_the_chart():
     for values in MATRIX.values():
-        assert [] == [key(each) for each in objects(values) if each["kind"] == "Secret"]
+        once = [each for each in objects(values) if each["kind"] == "Secret"]
+        forget_renders()
+        again = [each for each in objects(values) if each["kind"] == "Secret"]
+
+        assert {"lockstep-webhook"} >= {each["metadata"]["name"] for each in once}
+        assert all(one["data"] != two["data"] for one, two in zip(once, again, strict=True))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from analyzer.load.prometheus import SourceError
 from analyzer.load.prometheus.access import access
 from analyzer.watch import questions as ask
 from collector.contract import metrics as m
@@ -69,6 +70,29 @@ def test_health_is_the_age_of_the_last_finished_cycle(watching, monkeypatch):
     watch.cycle()
 
     assert "" == watch.hangs()
+
+
+def test_the_longest_interval_gives_answers_and_health_no_more_than_minutes(monkeypatch):
+    until = []
+
+    class Asked:
+        def __init__(self, access, seconds, **named):
+            until.append(named["until"])
+
+        def __enter__(self):
+            raise SourceError("not here")
+
+        def __exit__(self, *_):
+            return None
+
+    monkeypatch.setattr(loop, "Connection", Asked)
+    watch = Watch(Settings(access("http://127.0.0.1:9", {}), interval=3600.0, out=None, state=None))
+    begin = time.monotonic()
+
+    assert not watch.cycle()
+    assert until[0] - begin < loop.MOST_CYCLE_SECONDS + 20.0
+    monkeypatch.setattr(loop, "monotonic", lambda: begin + 4000.0)
+    assert watch.hangs().endswith("one may take 600 s")
 
 
 @pytest.mark.parametrize("failing", [ask.XIDS, ask.LOST, ask.STOPPED, ask.LINKS])

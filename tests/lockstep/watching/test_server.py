@@ -84,11 +84,18 @@ def test_by_another_name_nothing_is_told(ask, host):
     assert (421, "the Host must be one of 127.0.0.1, [::1], localhost") == (status, said)
 
 
-@pytest.mark.parametrize("lines", ["", "Host: localhost\r\nHost: evil.example\r\n"])
-def test_without_a_name_or_with_two_neither(ask, lines):
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /echo HTTP/1.0\r\n\r\n", 405),  # a health check by HTTP/1.0; no browser sends none
+        (b"POST /echo HTTP/1.0\r\nContent-Length: 0\r\n\r\n", 421),
+        (b"GET /broken HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 421),
+    ],
+)
+def test_without_a_name_one_may_only_read_and_with_two_not_even_that(ask, request_, status):
     with socket.create_connection(ask.address) as connection:
-        connection.sendall(f"GET /broken HTTP/1.1\r\n{lines}\r\n".encode())
-        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 421 ")
+        connection.sendall(request_)
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 %d " % status)
 
 
 def test_where_others_reach_it_any_name_is_right_but_only_one():
