@@ -61,7 +61,7 @@ def trained(folder: Path, rank: int, world: int, kind: str, *, watched: bool) ->
             optimizer.step()
     dist.barrier()
     weights = [each.full_tensor() if kind == "fsdp2" else each for each in model.parameters()]
-    dist.destroy_process_group()
+    dist.barrier()  # and no more: ending a group over a file now and then waits for ever, in torch
     return torch.cat([each.detach().flatten() for each in weights]).tolist()
 
 
