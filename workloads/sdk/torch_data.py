@@ -23,6 +23,8 @@ from workloads.recording import StepRecorder
 from workloads.sdk.torch_tracing import untraced
 from workloads.sdk.warning import warn
 
+_THIS = sys.modules[__name__]
+"""Later it may not be found there: `run --exec` leaves none of our modules to the program."""
 _PLACE = "_lockstep_data"
 _VERSION = 1
 
@@ -52,7 +54,7 @@ class TorchData:
         """Take the places, once."""
         for owner, name in ((DataLoader, "__iter__"), (_BaseDataLoaderIter, "__next__")):
             setattr(owner, name, self._timed(getattr(owner, name)))
-        untraced(sys.modules[__name__], TorchData)
+        untraced(_THIS, TorchData)
         # A worker's loading is not the rank's waiting.
         os.register_at_fork(after_in_child=lambda: self.use(None))
 
