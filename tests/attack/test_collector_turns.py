@@ -90,7 +90,7 @@ def test_who_asks_for_operations_and_takes_none_costs_the_recorder_none(tmp_path
             one.sendall(request(f"/ops?run={RUN}") * 40)
         time.sleep(1)
         target = Target("http://{}:{}".format(*collector.address))
-        answers = [target.get(f"/ops?run={RUN}", 5.0) for _ in range(5)]
+        answers = [target.get(f"/ops?run={RUN}", 20.0) for _ in range(5)]
         target.close()
 
     assert all(answers)

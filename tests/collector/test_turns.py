@@ -129,7 +129,7 @@ def test_threads_of_what_hung_end(started):
         count = len(bad.threads)
         assert soon(lambda count=count: len(bad.threads) >= count + 3)
 
-    assert soon(lambda: alone + 2 == threading.active_count())
+    assert soon(lambda: threading.active_count() <= alone + 2)
 
 
 def test_one_that_hangs_while_all_end_is_closed_when_it_returns(started):
