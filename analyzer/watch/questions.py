@@ -23,6 +23,14 @@ STOPPED = (
     f" unless {OF_RANK} ({m.TRAIN_OPEN_OP_AGE.name}))"
 )
 """Ranks that are frozen, or that make no progress and wait in no collective."""
+OF_DIAGNOSIS = (
+    m.TRAIN_PHASE, m.TRAIN_CPU, m.TRAIN_COLLECTIVE, m.TRAIN_COLLECTIVES, m.TRAIN_ENQUEUED,
+    m.TRAIN_COMPLETED, m.TRAIN_HEARTBEAT_AGE,
+)  # fmt: skip
+"""What a diagnosis reads of each rank beside steps and own time: why it is slow, who is missing."""
+_OF_DIAGNOSIS = "|".join(metric.name for metric in OF_DIAGNOSIS)
+TELLING = f'count by (run, rank) (group by (run, rank, __name__) ({{__name__=~"{_OF_DIAGNOSIS}"}}))'
+"""How many of these metrics each rank's page tells."""
 PAGES = f"max by (job, instance, node) (timestamp({m.BUILD_INFO.name}))"
 LOST = (
     f"max by (job, instance, node) ({m.GPU_EXPECTED.name})"

@@ -9,10 +9,14 @@ from analyzer.watch.hardware import Target
 from analyzer.watch.inventory import KEEP_SECONDS
 from analyzer.watch.members import Members
 from analyzer.watch.panel import KNOWN, OWN, STEPS
+from analyzer.watch.questions import OF_DIAGNOSIS
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-OF_RANKS = frozenset((OWN, STEPS, KNOWN))
+DIAGNOSED = {least: f"{least} of what is diagnosed" for least in range(1, len(OF_DIAGNOSIS) + 1)}
+"""How many metrics of `questions.OF_DIAGNOSIS` -> the word that so many are told: whichever goes
+away takes the last word with it."""
+OF_RANKS = frozenset((OWN, STEPS, KNOWN, *DIAGNOSED.values()))
 """What every rank tells; all else only those on a GPU."""
 RANKS = "ranks"
 """Of a node: that a rank lives on it."""

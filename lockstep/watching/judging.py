@@ -10,7 +10,7 @@ from analyzer.watch.hardware import Target
 from analyzer.watch.judged import Judged
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, KNOWN, OWN, POWER, STEPS, TEMPERATURE, stream_names
-from analyzer.watch.told import of_targets
+from analyzer.watch.told import DIAGNOSED, of_targets
 from lockstep.watching.diagnoses import Judged as Diagnosis
 from lockstep.watching.look import Look
 
@@ -47,6 +47,7 @@ class Gauges:
             "errors": of_targets(seen.error_pages, members),
             "lost GPUs": of_targets(lost, members),
         }
+        found |= {word: seen.telling >= least for least, word in DIAGNOSED.items()}
         names = stream_names(members)
         for word in (OWN, STEPS, KNOWN, CLOCK, TEMPERATURE, POWER):
             told, times = np.isfinite(seen.panel.told[word]), seen.panel.times[:, None]

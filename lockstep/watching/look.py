@@ -57,6 +57,7 @@ class Look:
         own: (R,) own seconds per step in the last minutes, NaN = not known.
         step_rate: (R,) steps per second in the last minutes.
         clock: (R,) SM clock of the rank's GPU.
+        telling: (R,) how many metrics of questions.OF_DIAGNOSIS are told of the rank.
         open: run -> seconds since its oldest collective under way began.
         stopped: run -> ranks that are frozen, or stuck outside every collective.
         pages: Of each collector that was scraped: labels and unix seconds.
@@ -78,6 +79,7 @@ class Look:
     own: Floats
     step_rate: Floats
     clock: Floats
+    telling: Floats
     open: Mapping[str, float]
     stopped: Mapping[str, frozenset[int]]
     pages: Answer
@@ -150,6 +152,7 @@ def look(
     waits, pages = by_run(told(ask.OPEN)), told(ask.PAGES)
     with connection.within(LESS_SECONDS):
         stopped = if_told(lambda: told(ask.STOPPED))
+        telling = if_told(lambda: by_rank(ask.TELLING))
         lost, errors = if_told(lambda: told(ask.LOST)), if_told(lambda: told(ask.XIDS))
         gauges = {
             CLOCK: of_gpu(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)),
@@ -178,6 +181,7 @@ def look(
         own=own_now,
         step_rate=step_rate,
         clock=_last(panel.told[CLOCK]),
+        telling=np.zeros(len(who)) if telling is None else np.nan_to_num(telling),
         open=waits,
         stopped=ranks_by_run(stopped or []),
         pages=pages,

@@ -29,7 +29,7 @@ def main(count: int = STATES, seed: int = 0) -> dict[str, float]:
         grey += kind == "healthy" and whole.colour is not Severity.OK
         for place in dice.choice(len(every), min(OF_ONE, count - done), replace=False):
             name, remove = every[place]
-            words = worse(whole, judged(base, remove), name)
+            words = worse(whole, judged(base, remove))
             bad += [f"{kind} without {name}: {'; '.join(words)}"] if words else []
             kinds[kind] += 1
             done += 1

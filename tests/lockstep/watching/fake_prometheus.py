@@ -136,6 +136,10 @@ class FakePrometheus:
             return None
         return (self.own(time, rank) - self.own(before, rank)) / steps
 
+    def _untold(self) -> set[str]:
+        """Of what a diagnosis reads."""
+        return self.no_metrics & {metric.name for metric in ask.OF_DIAGNOSIS}
+
     def _away(self, query: str) -> bool:
         """Whether an answer lacks what it is made of."""
         return query in self.no_answers or any(
@@ -180,7 +184,7 @@ class FakePrometheus:
             return []
         if query == ask.XIDS:
             return self._errors()
-        if self._away(query):
+        if (self._away(query) and query != ask.TELLING) or query in self.no_answers:
             return []
         if query == ask.own(300.0):
             living = [(r, self.per_step(at, r)) for r in every if not self.dead(at, r)]
@@ -199,6 +203,9 @@ class FakePrometheus:
             ask.TOLD: lambda: [({"run": self.run}, at)],
             ask.PAGES: lambda: [(self._target(r), at) for r in range(4) if not self._silent(r)],
             ask.OPEN: lambda: open_now,
+            ask.TELLING: lambda: [
+                (self._who(r), len(ask.OF_DIAGNOSIS) - len(self._untold())) for r in every
+            ],
             ask.LOST: lambda: [] if self.bare else [(self._target(r), 0.0) for r in every],
         }
         if METRIC in query:

@@ -20,7 +20,7 @@ from analyzer.fleet.state import State
 from analyzer.load.prometheus.access import access
 from analyzer.watch import page
 from analyzer.watch import questions as ask
-from analyzer.watch.finding import Finding, Tier
+from analyzer.watch.finding import Finding, Tier, Who
 from analyzer.watch.memory import Memory
 from collector.contract import metrics as m
 from dashboard.shapes import FLEET_METRICS, Answer, FindingRow, Fleet, RunRow, Severity, Span
@@ -38,6 +38,7 @@ AFTER = 5
 """Cycles without the input: longer than what was told before is fresh."""
 RANKS = range(4)
 ALIKE = 0.02
+SOMEBODY = "somebody"
 LOOKS_HEALTHY = 0.9
 """Of a node's score, as alert QuarantineStuck has it; below, one is only accused less surely."""
 
@@ -133,7 +134,13 @@ def says(scene: Scene) -> Says:
 
 
 def _claim(findings: list[Finding]) -> Claim:
-    named = {one.who.words: Charge(one.cause, one.confidence, one.tier) for one in findings}
+    """A finding about the whole run names nobody; it says only that somebody is to be named."""
+    sure = sorted(findings, key=lambda one: (one.tier == Tier.PAGE, one.confidence))
+    charges = [(one.who, Charge(one.cause, one.confidence, one.tier)) for one in sure]
+    named = {} if not charges else {SOMEBODY: charges[-1][1]}
+    named |= {
+        who.words: charge for who, charge in charges if who != Who(who.run, None, None, None, None)
+    }
     return Claim(ACCUSED, named) if named else Claim(UNKNOWN)
 
 
@@ -222,19 +229,16 @@ KINDS: Mapping[str, Callable[[FakePrometheus, np.random.Generator], None]] = {
 }  # fmt: skip
 
 Removal = Callable[[Scene], None]
-EXPLAINS = (m.TRAIN_CPU, m.TRAIN_PHASE, m.TRAIN_HEARTBEAT_AGE)
-"""They say why somebody is slow, or who is missing, and not whether: a run that makes steps, and of
-which all own times are known, is as healthy without them."""
 METRICS = (
     m.RANK_INFO, m.RANK_UP, m.TRAIN_STEPS, m.TRAIN_OWN, m.TRAIN_KNOWN_STEPS, m.BUILD_INFO,
-    m.TRAIN_COLLECTIVE, m.TRAIN_COLLECTIVES, m.TRAIN_ENQUEUED, m.TRAIN_COMPLETED,
-    *EXPLAINS,
+    *ask.OF_DIAGNOSIS,
 )  # fmt: skip
 OF_GPUS = (
     m.GPU_CLOCK, m.GPU_TEMPERATURE, m.GPU_POWER, m.GPU_EXPECTED, m.GPU_PRESENT, m.GPU_XID_ERRORS,
 )  # fmt: skip
 QUERIES = (
-    ask.INFOS, ask.LIVING, ask.TOLD, ask.PAGES, ask.STEPS, ask.OWN, ask.KNOWN, ask.own(300.0),
+    ask.INFOS, ask.LIVING, ask.TOLD, ask.PAGES, ask.STEPS, ask.OWN, ask.KNOWN, ask.TELLING,
+    ask.own(300.0),
     ask.rate(m.TRAIN_STEPS, 300.0),
 )  # fmt: skip
 QUERIES_OF_GPUS = (
@@ -288,7 +292,7 @@ def judged(base: Scene, remove: Removal | None) -> Says:
     return says(made)
 
 
-def worse(whole: Says, less: Says, removed: str) -> list[str]:
+def worse(whole: Says, less: Says) -> list[str]:
     """In which ways what is said with less is more certain or more innocent."""
     words = []
     if less.status not in (whole.status, UNKNOWN):
@@ -301,7 +305,6 @@ def worse(whole: Says, less: Says, removed: str) -> list[str]:
         for node, score in less.health.items()
         if score > LOOKS_HEALTHY and score > whole.health.get(node, -1.0) + ALIKE
     ]
-    explains = removed in [metric.name for metric in EXPLAINS]
-    if less.colour is Severity.OK and not (explains and whole.colour is Severity.OK):
+    if less.colour is Severity.OK:
         words.append("green")
     return words

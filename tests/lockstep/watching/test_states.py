@@ -21,7 +21,7 @@ def test_no_input_that_goes_away_makes_anybody_surer_or_more_innocent(seed):
 
     for place in dice.choice(len(every), MOST, replace=False):
         name, remove = every[place]
-        assert [] == worse(whole, judged(base, remove), name), f"{kind} without {name}"
+        assert [] == worse(whole, judged(base, remove)), f"{kind} without {name}"
 
 
 def test_a_healthy_state_is_green_so_that_there_is_something_to_lose():
