@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def cluster(
     archives: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Archives of two or more runs.")
+        list[Path], typer.Argument(metavar="DIR", help="Archives of two or more runs.")
     ],
     topology: Annotated[
         Path | None,

@@ -1,11 +1,16 @@
 """`python -m tests.benchmarks [NAME]...`: runs every benchmark, or those that are named.
 
-A table each: figure, goal (at most), measured, verdict; exits 1 when a goal was missed.
+A table each: figure, goal (at most), measured, verdict; exits 1 when a goal was missed, 130 on
+Ctrl-C, with what was measured until then where a benchmark can say it.
 """
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import import_module
+
+from collector.contract.words import ExitCode
+from tests.benchmarks.interrupted import InterruptedEarlyError
 
 BENCHMARKS: dict[str, str] = {
     "alert_delay": "from an XID, and from a straggler's first slow step, to the webhook",
@@ -62,8 +67,17 @@ def _run(name: str) -> int:
     print(f"{name}: {BENCHMARKS[name]}", flush=True)
     benchmark = import_module(f"tests.benchmarks.{name}")
     goals: dict[str, float] = getattr(benchmark, "GOALS", {})
-    figures: dict[str, float] = benchmark.main()
-    width = max(map(len, figures))
+    try:
+        return _told(benchmark.main(), goals)
+    except InterruptedEarlyError as interrupted:
+        print("  interrupted; until then:")
+        _told(interrupted.figures, goals)
+        return ExitCode.INTERRUPTED
+
+
+def _told(figures: Mapping[str, float], goals: Mapping[str, float]) -> int:
+    """Prints the figures beside their goals; 1 where one was missed."""
+    width = max(map(len, figures), default=0)
     missed = False
     print(f"  {'figure':{width}}  {'measured':>10}  {'goal':>10}  verdict")
     for figure, value in figures.items():
@@ -77,4 +91,7 @@ def _run(name: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
