@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {
 }
 _NAMES = {
     "int": "N", "int range": "N", "list[int]": "N", "float": "X", "float range": "X",
-    "str": "TEXT", list[str]: "TEXT", "path": "PATH", "list[Path]": "PATH",
+    "str": "TEXT", "list[str]": "TEXT", "path": "PATH", "list[Path]": "PATH",
 }  # fmt: skip
 _HEADING = re.compile(r"^(?:Usage:|\S.*:$)", re.MULTILINE)
 _OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")

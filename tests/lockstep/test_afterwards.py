@@ -1,7 +1,6 @@
 """What `lockstep run` says last: the verdict and the next command, whatever the verdict is."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,10 @@ def test_nothing_is_written_into_the_archive(archive: Path) -> None:
 def test_where_the_analyzer_is_not_installed_only_the_command_is_said(
     archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "analyzer.attribute", None)
+    def missing(folder: Path) -> None:
+        raise ModuleNotFoundError("No module named 'pandas'")
+
+    monkeypatch.setattr(diagnosis, "diagnose", missing)
     conclude(archive, Format.TABLE, ended_early=False)
 
     assert capsys.readouterr().out == f"next    lockstep analyze {archive}\n"
