@@ -7,6 +7,7 @@ names of long options on a narrow terminal. It exports no type for contexts and 
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -57,11 +58,14 @@ class Command(_Spoken, TyperCommand):
     """One command; its options are shown in groups, by their `rich_help_panel`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As typer; what is too much is refused.
+        """As typer; what is too much is refused, and what was left empty.
 
         Raises:
-            typer.BadParameter: There are more words than the command takes.
+            typer.BadParameter: There are more words than the command takes, or a path is empty,
+                as where a variable of a shell is not set.
         """
+        if not ctx.resilient_parsing and (name := self._emptied(args)):
+            raise typer.BadParameter(f"{name} is empty; it must be a path", ctx)
         rest = super().parse_args(ctx, args)
         if rest and not ctx.resilient_parsing:
             params: Sequence[Any] = self.params
@@ -71,6 +75,24 @@ class Command(_Spoken, TyperCommand):
                 f"{self.name} takes {most}; leave out {' '.join(map(repr, rest))}", ctx
             )
         return rest
+
+    def _emptied(self, args: Sequence[str]) -> str | None:
+        """The first path that is given as nothing, which would be the current folder."""
+        paths: list[Any] = [each for each in self.params if _is_path(each)]
+        options = {option for each in paths for option in each.opts if not _is_argument(each)}
+        arguments = [each for each in paths if _is_argument(each)]
+        before = ""
+        for word in args:
+            if word == "--":
+                return None
+            if word == "" and before in options:
+                return before
+            if word == "" and arguments and not before.startswith("-"):
+                return str(arguments[0].display_name_raw)
+            if word.endswith("=") and word[:-1] in options:
+                return word[:-1]
+            before = word
+        return None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, then each group in the order of its first option, then the rest."""
@@ -141,6 +163,10 @@ def _row(param: Any, ctx: Any) -> tuple[str, str] | None:
 
 def _is_argument(param: Any) -> bool:
     return bool(param.param_type_name == "argument")
+
+
+def _is_path(param: Any) -> bool:
+    return param.type_descriptor.annotation in (Path, list[Path])
 
 
 def _write(sections: dict[str, list[tuple[str, str]]], formatter: Any) -> None:

@@ -55,7 +55,7 @@ def cluster(
     return EXIT[verdict.status]
 
 
-EXIT = {
+EXIT = {  # a culprit exits 2, as from `analyze`, also where each run has its own
     "quiet": ExitCode.OK,
     "separate": ExitCode.CULPRIT,
     "shared": ExitCode.CULPRIT,

@@ -151,7 +151,7 @@ def test_ctrl_c_at_any_moment_is_no_traceback(tmp_path: Path, seconds: float) ->
     )  # fmt: skip
     assert process.stderr is not None
     said = process.stderr.readline()
-    while "lockstep.__main__" not in said and "runpy" not in said and said:
+    while "collector.contract" not in said and said:
         said = process.stderr.readline()  # Python itself starts without us
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)

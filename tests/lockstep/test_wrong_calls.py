@@ -155,6 +155,23 @@ def test_a_wrong_call_is_one_sentence_and_its_code(
     wrong(outside(*arguments) if arguments[0] == "collect" else lockstep(*arguments), code, words)
 
 
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (["analyze", ""], "DIR"),
+        (["cluster", "a", ""], "DIR"),
+        (["run", "gpt", "--out", ""], "--out"),
+        (["rules", "--out="], "--out"),
+        (["report", "--out", "", "a"], "--out"),
+        (["watch", "--prometheus", NOBODY, "--baseline", ""], "--baseline"),
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(
+    lockstep: Callable[..., Any], call: list[str], named: str
+) -> None:
+    wrong(lockstep(*call), USAGE, f"lockstep: {named} is empty; it must be a path")
+
+
 @pytest.mark.parametrize("command", NAMES)
 def test_an_unknown_option_is_named(lockstep: Callable[..., Any], command: str) -> None:
     wrong(lockstep(command, "--colour"), USAGE, f"{command} has no option --colour")
