@@ -19,6 +19,9 @@ def main() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
+        # Python ends by SIGINT, not by our 130, where Ctrl-C came inside an eval() of a text, and
+        # no text was evaluated since (exit_sigint in Modules/main.c).
+        exec("")  # noqa: S102
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _end)
 

@@ -32,7 +32,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_cut(
     narrow = lockstep(*words, "--help").out
 
     assert max(map(len, narrow.splitlines())) <= width
-    assert "..." not in narrow.replace("[ARGS]...", "").replace(",...", "").replace("DIR...", "")
+    assert not re.search(r"[a-z]\.\.\.", narrow)
     assert _words(narrow) == _words(whole)
 
 
