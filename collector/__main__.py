@@ -7,9 +7,9 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from collector.check import examined
 from collector.clock import SystemClock
@@ -85,7 +85,12 @@ def _process_id(text: str) -> int:
     return int(text)
 
 
-_KINDS = {"config": Path, "announce": Path, "capture": Path, "die_with_parent": _process_id}
+_KINDS: dict[str, Callable[[str], Any]] = {
+    "config": Path,
+    "announce": Path,
+    "capture": Path,
+    "die_with_parent": _process_id,
+}
 """What values of flags become here; those of settings are read by the configuration."""
 
 
