@@ -141,6 +141,7 @@ def test_ctrl_c_exits_130_also_where_a_library_makes_an_error_of_it(
     assert (answer.code, answer.err) == (ExitCode.INTERRUPTED, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.4, 0.8])
 def test_ctrl_c_at_any_moment_is_no_traceback(tmp_path: Path, seconds: float) -> None:
     (tmp_path / "run.json").write_text('{"schema_version": 1, "run": "r"}')

@@ -68,6 +68,7 @@ def test_a_script_gets_its_answer(shell: str) -> None:
     assert answer.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 @pytest.mark.parametrize(
     ("words", "wanted"),

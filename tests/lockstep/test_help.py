@@ -20,6 +20,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("command", ["", *NAMES])
 def test_no_line_is_wider_than_the_terminal_and_no_word_is_cut(
