@@ -51,6 +51,9 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Archive; default runs/<run>.")
     ] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
+    verdict: Annotated[
+        bool, typer.Option("--verdict/--no-verdict", help="End with the verdict's sentence.")
+    ] = True,
 ) -> int:
     """Run a workload of real processes under observation, and leave an archive.
 
@@ -97,7 +100,7 @@ def run(
         return ExitCode.OK
     if on_cluster:
         return put_on_cluster(spec, launcher, cluster, archive, form)
-    return observed(spec, archive, form, judged=starting.run_id is None)
+    return observed(spec, archive, form, judged=verdict and starting.run_id is None)
 
 
 def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> int:

@@ -119,7 +119,8 @@ def played(case: Case, folder: Path, targets: Path | None = None) -> Killed:
         CaseInterruptedError: Ctrl-C ended it.
     """
     archive = folder / "archive"
-    command = [sys.executable, "-m", "lockstep", "run", *case.words, "--out", str(archive)]
+    command = [sys.executable, "-m", "lockstep", "run", "--no-verdict", *case.words]
+    command += ["--out", str(archive)]
     if case.program:
         script = folder / "train.py"
         script.write_text(PROGRAM.replace("STEPS", str(case.steps)))

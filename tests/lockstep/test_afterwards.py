@@ -1,11 +1,14 @@
 """What `lockstep run` says last: the verdict and the next command, whatever the verdict is."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lockstep import afterwards, diagnosis
+from lockstep.commands import run
 from lockstep.commands.run import conclude
 from lockstep.output import CommandError, Format
 
@@ -75,3 +78,17 @@ def test_where_the_analyzer_is_not_installed_only_the_command_is_said(
     conclude(archive, Format.TABLE, ended_early=False)
 
     assert capsys.readouterr().out == f"next    lockstep analyze {archive}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "judged"), [([], True), (["--no-verdict"], False), (["--run-id", "r-1"], False)]
+)
+def test_a_verdict_is_said_unless_nobody_wants_one(
+    lockstep: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    words: list[str], judged: bool,
+) -> None:  # fmt: skip
+    said: list[bool] = []
+    monkeypatch.setattr(run, "observed", lambda *given, judged: said.append(judged) or 0)
+    lockstep("run", "gpt", "--out", tmp_path / "archive", *words)
+
+    assert said == [judged]
