@@ -38,7 +38,7 @@ def up(reading) -> dict[str, bool]:
     return {gpu.uuid: gpu.up for gpu in reading.gpus}
 
 
-def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     began = time.monotonic()
     while not holds():
         assert time.monotonic() - began < seconds

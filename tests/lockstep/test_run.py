@@ -246,6 +246,7 @@ def test_a_rank_that_raises_says_why_in_its_log(tmp_path: Path) -> None:
     assert "RuntimeError" in (archive / "logs" / "rank-0.log").read_text()
 
 
+@pytest.mark.sweep(sample=4)
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
