@@ -46,7 +46,6 @@ def not_a_bug(app: AppTest) -> bool:
     return not app.exception and "This is a bug" not in "\n".join(boxes(app))
 
 
-@pytest.mark.sweep(sample=4)
 @pytest.mark.parametrize("page", [page.key for page in PAGES])
 def test_a_name_is_never_markup(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     fake = Fake(run_names=(NAME, OTHER), node_names=(OTHER, NAME))
@@ -59,7 +58,6 @@ def test_a_name_is_never_markup(monkeypatch: pytest.MonkeyPatch, page: str) -> N
         assert "<img" not in spec
 
 
-@pytest.mark.sweep(sample=4)
 @pytest.mark.parametrize("page", [page.key for page in PAGES])
 def test_a_name_of_five_kilobytes_is_cut(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     app = look(monkeypatch, Fake(run_names=(LONG,), node_names=(LONG, "node-1")), page)

@@ -46,7 +46,6 @@ def said(app: AppTest) -> str:
     return text
 
 
-@pytest.mark.sweep(sample=4)
 @pages()
 def test_a_page_has_a_title_a_question_and_an_answer(
     monkeypatch: pytest.MonkeyPatch, page: str
@@ -58,7 +57,6 @@ def test_a_page_has_a_title_a_question_and_an_answer(
     said(app)
 
 
-@pytest.mark.sweep(sample=4)
 @pages(*ALONE)
 def test_without_a_source_a_page_says_how_to_start_with_one(
     monkeypatch: pytest.MonkeyPatch, page: str
@@ -68,7 +66,6 @@ def test_without_a_source_a_page_says_how_to_start_with_one(
     assert "lockstep dashboard DIR" in next_steps(app)
 
 
-@pytest.mark.sweep(sample=4)
 @pages()
 def test_a_source_that_refuses_is_told_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, page: str
@@ -80,7 +77,6 @@ def test_a_source_that_refuses_is_told_with_what_to_do(
         assert any("TOKEN" in step for step in next_steps(app))
 
 
-@pytest.mark.sweep(sample=4)
 @pages()
 def test_where_nothing_was_told_a_page_is_empty_in_words(
     monkeypatch: pytest.MonkeyPatch, page: str
@@ -88,7 +84,6 @@ def test_where_nothing_was_told_a_page_is_empty_in_words(
     said(look(monkeypatch, Fake(told=False, analyzed=False), page, **HERE))
 
 
-@pytest.mark.sweep(sample=4)
 @pages()
 def test_a_source_without_runs_and_nodes_is_empty_in_words(
     monkeypatch: pytest.MonkeyPatch, page: str
@@ -99,7 +94,6 @@ def test_a_source_without_runs_and_nodes_is_empty_in_words(
     assert next_steps(app) or "Open a folder of archives" in text
 
 
-@pytest.mark.sweep(sample=4)
 @pages(*NOT_OF_ONE_RUN)
 def test_an_unknown_run_is_told_with_those_that_there_are(
     monkeypatch: pytest.MonkeyPatch, page: str
@@ -109,7 +103,6 @@ def test_an_unknown_run_is_told_with_those_that_there_are(
     assert "gpt\\-1" in next_steps(app)
 
 
-@pytest.mark.sweep(sample=4)
 @pytest.mark.parametrize("page", ["node", "gpu"])
 def test_an_unknown_node_is_told_with_those_that_there_are(
     monkeypatch: pytest.MonkeyPatch, page: str
@@ -119,7 +112,6 @@ def test_an_unknown_node_is_told_with_those_that_there_are(
     assert "node\\-1" in next_steps(app)
 
 
-@pytest.mark.sweep(sample=4)
 @pages(*ALONE)
 def test_a_stale_source_is_told_and_its_values_stay(
     monkeypatch: pytest.MonkeyPatch, page: str
@@ -130,7 +122,6 @@ def test_a_stale_source_is_told_and_its_values_stay(
     assert len(boxes(app)) > 1
 
 
-@pytest.mark.sweep(sample=4)
 @pages(*ALONE)
 def test_a_part_of_the_nodes_is_told_as_a_part(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     fake = Fake(live=True, silent=("node-1",), missing=("XIDs",))
@@ -140,7 +131,6 @@ def test_a_part_of_the_nodes_is_told_as_a_part(monkeypatch: pytest.MonkeyPatch, 
     assert any("Not found\\: XIDs" in caption.value for caption in app.caption)
 
 
-@pytest.mark.sweep(sample=4)
 @pages()
 def test_a_range_of_a_year_is_no_trouble(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     words = HERE | {"from": "now-1y", "to": "now"}
@@ -160,7 +150,6 @@ def test_a_mistyped_address_is_told(
     assert next_steps(app)
 
 
-@pytest.mark.sweep(sample=4)
 @pages()
 def test_a_run_that_nobody_analyzed_is_told_with_the_command(
     monkeypatch: pytest.MonkeyPatch, page: str
