@@ -20,8 +20,8 @@ hypothesis.settings.load_profile("lockstep")
 
 GOLDEN = Path(__file__).parent / "golden"
 SHOWN_LINES = 60
-YIELDING = 10
-"""Niceness of a worker beside the timed tests: it has what they leave, or else a tenth."""
+YIELDING = 5
+"""Niceness of a worker beside the timed tests: it has what they leave, or else a quarter."""
 TOGETHER = ("tests/cluster/", "tests/dashboard/browser/")
 """Folders whose files share something large that one worker starts: a control plane, a browser."""
 FIRST = pytest.StashKey[pytest.Item]()

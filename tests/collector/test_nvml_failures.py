@@ -208,7 +208,7 @@ print(gpu.fast()["lockstep_gpu_power_watts"], gpu.failures())
 
 def test_a_driver_that_has_no_fields_still_tells(nvml):
     done = subprocess.run(
-        [sys.executable, "-c", OLD_DRIVER], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", OLD_DRIVER], capture_output=True, text=True, timeout=240
     )
 
     assert (done.stdout, done.stderr) == ("{'': 655.0} {}\n", "")

@@ -49,7 +49,7 @@ def spawned(monkeypatch) -> Iterator[list[Unkillable]]:
     for process in processes:
         process.held = False
         process.kill()
-        process.wait(10)
+        process.wait(240)
 
 
 def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -200,7 +200,7 @@ def parent_and_child(nvml) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     child = int(parent.stdout.readline())
     yield parent, child
     parent.kill()
-    parent.wait(10)
+    parent.wait(240)
     parent.stdout.close()
     if lives(child):
         os.kill(child, signal.SIGKILL)

@@ -40,7 +40,7 @@ def test_it_announces_serves_and_ends_on_sigterm(tmp_path):
             page = response.read().decode()
     finally:
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=240)
 
     assert 'hostname="node-7"' in page
     assert process.returncode == 0
@@ -106,7 +106,7 @@ def test_counters_outlive_a_restart(tmp_path):
             announced(where)
         finally:
             process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=10)
+            _, errors = process.communicate(timeout=240)
         where.unlink()
         assert process.returncode == 0
         return errors.decode()
@@ -148,7 +148,7 @@ def test_it_runs_as_nobody(tmp_path):
                 time.sleep(0.02)
     finally:
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=240)
 
     assert 'lockstep_source_up{source="procfs"} 1' in page
     assert 'lockstep_source_up{source="own_process"} 1' in page

@@ -64,7 +64,7 @@ def test_a_signal_ends_it_in_a_second_with_its_state_saved(
                 time.sleep(0.05)
             process.send_signal(number)
             begin = time.monotonic()
-            assert code == process.wait(30.0)
+            assert code == process.wait(240)
             seconds = time.monotonic() - begin
         finally:
             process.kill()
