@@ -29,8 +29,6 @@ def needs(program: str) -> str:
 def run(*words: object) -> str:
     command = [str(each) for each in words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-        [str(each) for each in words], capture_output=True, text=True, timeout=240
-    )
     assert 0 == done.returncode, done.stdout + done.stderr
     return done.stdout + done.stderr
 
