@@ -546,8 +546,9 @@ def test_a_server_that_is_asked_rarely_is_up_again_as_soon_as_it_accepts(serve):
     assert "on another node" in endpoint.answers.words
 
 
-def test_the_environment_is_that_of_the_process_in_our_table(machine, serve):
+def test_the_environment_is_that_of_the_process_in_our_table(machine, serve, monkeypatch):
     """In a container a rank knows itself by another number, which is another process here."""
+    monkeypatch.setattr("collector.sources.nccl_ras.FIRST_ANSWER_SECONDS", 20.0)
     server = serve(Ras())
     machine.file(machine.proc / "4007" / "environ", f"NCCL_RAS_ADDR={server.address}\0")
     one = NcclRas(

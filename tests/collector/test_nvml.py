@@ -20,7 +20,8 @@ from tests.machine import slowness
 
 pytest.importorskip("pynvml")
 FIRST = ("0", "GPU-0")
-LIMITS = Limits(answer=2.0, start=10.0)
+LIMITS = Limits(answer=60.0, start=60.0, stall=120.0, kill=240.0, attach=240.0)
+"""Patient: of what is slow because the machine is, nothing is told here."""
 """Patient: this machine may be busy."""
 
 

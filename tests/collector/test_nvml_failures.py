@@ -24,7 +24,7 @@ UNKNOWN, NOT_FOUND, COUNT, TRANSMIT = 999, 28, 91, 138
 @pytest.fixture
 def source(nvml, machine) -> Iterator[Nvml]:
     """Slow values with every reading."""
-    limits = Limits(answer=2.0, start=10.0)
+    limits = Limits(answer=60.0, start=60.0, stall=120.0, kill=240.0, attach=240.0)
     one = Nvml(machine.proc, machine.sys, SystemClock(), 0.001, limits)
     yield one
     one.close()

@@ -13,9 +13,12 @@ from tests.machine import slowness
 pytest.importorskip("pynvml")
 
 
+PATIENT = Limits(answer=60.0, start=60.0, stall=120.0, kill=240.0, attach=240.0)
+
+
 @pytest.fixture
 def source(nvml, machine) -> Iterator[Nvml]:
-    one = Nvml(machine.proc, machine.sys, SystemClock(), limits=Limits(answer=2.0, start=10.0))
+    one = Nvml(machine.proc, machine.sys, SystemClock(), limits=PATIENT)
     one.read()
     yield one
     nvml.close()
