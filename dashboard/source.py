@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from collector.contract import bounded_json
+from dashboard.cache import Kept
 from dashboard.changes import newest_change
-from dashboard.kept import Kept
 from dashboard.protocol import Source
 from dashboard.shapes import (
     Answer,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from analyzer.act.matching import FINDING_ALERT, best, noted
-from analyzer.act.webhook import Told
+from analyzer.alertmanager.matching import FINDING_ALERT, best, noted
+from analyzer.alertmanager.webhook import Told
 from analyzer.watch.alerts import of_alert
 from analyzer.watch.finding import Finding
 from collector.contract.archive import REPORT_STEM

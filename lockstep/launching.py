@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from collector.contract.words import ExitCode
-from lockstep import foreign
+from lockstep import external_program
 from lockstep.output import fail
 from workloads.data import DataError
 from workloads.launchers import Handle, Launcher, LaunchError
@@ -101,7 +101,7 @@ def refused(call: Callable[[], T], what: str = "the ranks cannot be started") ->
 
 def _launcher(spec: RunSpec, workspace: Path, network: EmulatedNetwork | None) -> Launcher:
     if spec.program:
-        return foreign.launcher(spec.program, spec.step_pattern, spec.run, workspace)
+        return external_program.launcher(spec.program, spec.step_pattern, spec.run, workspace)
     if spec.launcher == "mpirun":
         return MpirunLauncher(None if spec.hostfile is None else Path(spec.hostfile))
     return LocalLauncher(network)

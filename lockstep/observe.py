@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from collector.contract.words import ExitCode
-from lockstep import archive, claim, foreign
+from lockstep import archive, claim, external_program
 from lockstep.archive import LOGS, Recording
 from lockstep.interrupts import Interrupts
 from lockstep.launching import launched, look_at_data, refused, targets
@@ -18,7 +18,7 @@ from lockstep.output import Progress as Show
 from lockstep.output import fail
 from lockstep.training_progress import TrainingProgress
 from workloads.launchers import Ending, Handle, Outcome, Progress
-from workloads.launchers.foreign import Programs
+from workloads.launchers.external_program import Programs
 from workloads.launchers.local.janitor import Janitor
 from workloads.launchers.local.ranks import Ranks
 from workloads.launchers.mpirun.ranks import MpirunRanks
@@ -70,7 +70,7 @@ def execute(
         if interrupts.came and outcome.ending is not Ending.INTERRUPTED:
             raise KeyboardInterrupt  # too late for this run, and in time for what would follow it
     if spec.program and outcome.ending is Ending.FINISHED:
-        foreign.require_steps(recording.means, spec.layout.world, out / LOGS)
+        external_program.require_steps(recording.means, spec.layout.world, out / LOGS)
     if recording.incomplete:
         fail(ExitCode.INTERNAL, f"the archive {out} is not whole: {recording.incomplete}")
     return outcome

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.contract.words import ExitCode
-from lockstep.foreign import checked
+from lockstep.external_program import checked
 from lockstep.launching import hosts_of
 from lockstep.output import fail
 from lockstep.plan_checks import check_cluster, check_goal, check_launcher, check_onsets

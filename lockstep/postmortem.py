@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from analyzer.act.matching import FINDING_ALERT
-from analyzer.act.webhook import Notification, Told
+from analyzer.alertmanager.matching import FINDING_ALERT
+from analyzer.alertmanager.webhook import Notification, Told
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
-from lockstep import diagnosis, past, watched
+from lockstep import diagnosis, recurrence, watched_diagnosis
 from lockstep.alert_archives import (
     EarlyError,
     UnmatchedError,
@@ -56,7 +56,9 @@ def write_report(archive: Path) -> None:
         CommandError: It is no archive.
         OSError: The files cannot be written.
     """
-    diagnosed = past.remembering(watched.upheld(diagnosis.diagnose(archive), archive), archive)
+    diagnosed = recurrence.remembering(
+        watched_diagnosis.upheld(diagnosis.diagnose(archive), archive), archive
+    )
     diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
 
 

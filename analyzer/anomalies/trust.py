@@ -14,7 +14,7 @@ from analyzer.anomalies.fleet import Fleet
 from analyzer.anomalies.peers import LASTS_BINS, distances
 from analyzer.anomalies.robust import longest, typical
 from analyzer.anomalies.shape import who
-from analyzer.signs.idle import BUSY, IDLE
+from analyzer.symptoms.idle import BUSY, IDLE
 from collector.contract import metrics
 
 USED, POWER = metrics.GPU_UTILIZATION.name, metrics.GPU_POWER.name

@@ -19,7 +19,7 @@ from analyzer.causes.software import Software
 from analyzer.causes.thermal import Thermal
 from analyzer.causes.xid import Xid
 from analyzer.run import Evidence, Finding, Grid
-from analyzer.slowness.contrast import has_gpu
+from analyzer.slowness.before_after import has_gpu
 
 
 class Cause(Protocol):

@@ -1,8 +1,8 @@
 """The rank waits for its input data."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import contrast, query
+from analyzer.slowness.before_after import contrast, query
 from collector.contract import metrics
 from collector.contract.words import Cause, Phase
 
@@ -31,7 +31,7 @@ class Data:
             odds -= 2.0
             text = f"its CPU quota held the rank back {held.during:.0%} of the time"
             facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
-        copies = signs.pcie(grid, finding)
+        copies = symptoms.pcie(grid, finding)
         if copies is not None and copies.explains:
             odds -= 5.0
             facts.append(Fact(False, copies.text, copies.query))

@@ -1,7 +1,7 @@
 """The host does not give the rank the CPU it needs."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     QUEUED,
     THROTTLED,
     clock_event,

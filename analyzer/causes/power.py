@@ -1,8 +1,7 @@
 """The GPU is held at a power cap, or braked from outside, and lowers its clock."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import outside_compute
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     SM_CLOCK,
     THROTTLED,
     clock_event,
@@ -12,6 +11,7 @@ from analyzer.slowness.contrast import (
     query,
     throttle_rate,
 )
+from analyzer.symptoms.weigh import outside_compute
 from collector.contract import metrics
 from collector.contract.words import Cause
 

@@ -1,8 +1,8 @@
 """The GPU computes slowly although nothing that it tells explains it."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     QUEUED,
     SM_CLOCK,
     THROTTLED,
@@ -52,7 +52,7 @@ class SlowGpu:
         missing: list[str] = []
         odds = _phases(grid, finding, facts, missing)
         odds += _throttle(grid, finding, facts, missing)
-        for sign in signs.of_gpu(grid, finding):
+        for sign in symptoms.of_gpu(grid, finding):
             odds -= TELLS
             facts.append(Fact(False, sign.text, sign.query))
         held = contrast(grid, finding, metrics.RANK_THROTTLED.name)

@@ -2,13 +2,9 @@
 
 import numpy as np
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
-from analyzer.signs.series import spans
-from analyzer.signs.software import Change, changes, mates, software
-from analyzer.signs.software import query as software_query
-from analyzer.signs.weigh import against, weigh
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     THROTTLED,
     clock_event,
     column_of,
@@ -17,6 +13,10 @@ from analyzer.slowness.contrast import (
     query,
     throttle_rate,
 )
+from analyzer.symptoms.series import spans
+from analyzer.symptoms.software import Change, changes, mates, software
+from analyzer.symptoms.software import query as software_query
+from analyzer.symptoms.weigh import against, weigh
 from collector.contract import metrics
 from collector.contract.words import CLOCK_EVENT_REASONS, Cause
 
@@ -91,7 +91,7 @@ def _others_explain(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
         text = f"its CPU quota held the rank back {held.during:.0%} of the time"
         facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
         odds -= 3.0
-    return odds + sum(against(sign, facts) for sign in signs.of_gpu(grid, finding))
+    return odds + sum(against(sign, facts) for sign in symptoms.of_gpu(grid, finding))
 
 
 def _mates(grid: Grid, finding: Finding, facts: list[Fact]) -> float:

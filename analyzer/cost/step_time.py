@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.contrast import column_of
-from analyzer.slowness.shift import column_medians
-from analyzer.slowness.worth import PARTS_AT_MOST
+from analyzer.slowness.before_after import column_of
+from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.significance import PARTS_AT_MOST
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10

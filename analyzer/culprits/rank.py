@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 import numpy as np
 
 from analyzer.cost.step_time import cost
-from analyzer.foreign.verdict import PAGE_EFFECT
-from analyzer.foreign.words import LATE_QUERY
 from analyzer.from_operations import Look
-from analyzer.from_operations.adds import DETECTOR
 from analyzer.from_operations.placed import Placed
+from analyzer.from_operations.trace_evidence import DETECTOR
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
-from analyzer.slowness.contrast import column_of
+from analyzer.slowness.before_after import column_of
+from analyzer.trace_verdict.verdict import PAGE_EFFECT
+from analyzer.trace_verdict.words import LATE_QUERY
 
 PAGE_SLOWDOWN = 1.10
 PAGE_BOUND = 0.03

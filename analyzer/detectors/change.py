@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.seen import known_in, unseen
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     Blocks,
     Shift,
     block_means,
@@ -16,6 +15,7 @@ from analyzer.slowness.shift import (
     highest,
     sustained,
 )
+from analyzer.slowness.seen import known_in, unseen
 
 FLOOR = float(np.log(1.10))
 """As GREYHOUND's verification (ATC'25): less is drift of the machine, not a change of the run."""

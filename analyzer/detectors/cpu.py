@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.run import Finding, Grid
-from analyzer.slowness.shift import block_means, blocks, highest, others_median, sustained
+from analyzer.slowness.changepoint import block_means, blocks, highest, others_median, sustained
 
 FLOOR = float(np.log(1.10))
 

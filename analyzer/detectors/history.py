@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid
+from analyzer.slowness.changepoint import block_means, blocks, highest, others_median
 from analyzer.slowness.past import OWN_SHARE, own_change
-from analyzer.slowness.shift import block_means, blocks, highest, others_median
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import is_slow, slow_finding
+from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.significance import is_slow, slow_finding
 
 
 class History:

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.past import OWN_SHARE, own_change
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     MAD_TO_SIGMA,
     MEDIAN_EFFICIENCY,
     Blocks,
@@ -21,8 +20,9 @@ from analyzer.slowness.shift import (
     highest,
     sustained,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import (
+from analyzer.slowness.past import OWN_SHARE, own_change
+from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.significance import (
     STEPS_AT_LEAST,
     TRANSIENT_FLOOR,
     log_ratio,

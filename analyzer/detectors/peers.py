@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     Blocks,
     Shift,
     block_means,
@@ -15,8 +15,8 @@ from analyzer.slowness.shift import (
     highest,
     others_median,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import is_slow, is_slow_throughout, slow_finding
+from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.significance import is_slow, is_slow_throughout, slow_finding
 
 
 class Peers:

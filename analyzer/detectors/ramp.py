@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.course import Shape, hinge
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     MAD_TO_SIGMA,
     MEDIAN_EFFICIENCY,
     NOISE_FLOOR,
@@ -19,8 +18,9 @@ from analyzer.slowness.shift import (
     others_median,
     widening,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import FLOOR, long_enough, slow_finding
+from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.significance import FLOOR, long_enough, slow_finding
+from analyzer.slowness.temporal_shape import Shape, hinge
 
 LEVEL_SHARE = 4
 """The level before a ramp is that of the first fourth of the blocks."""

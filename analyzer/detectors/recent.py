@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.run import Finding, Grid
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     BLOCK_STEPS_AT_LEAST,
     Blocks,
     block_means,
@@ -13,8 +13,8 @@ from analyzer.slowness.shift import (
     highest,
     others_median,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import TRANSIENT_FLOOR, is_slow, slow_finding, steps_above
+from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.significance import TRANSIENT_FLOOR, is_slow, slow_finding, steps_above
 
 BLOCKS_AT_MOST = 30
 """Of the shortest kind, two to begin with and the rest to tell what is usual."""

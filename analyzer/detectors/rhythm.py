@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.course import Shape
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     SPIKE,
     Blocks,
     block_means,
@@ -16,8 +15,8 @@ from analyzer.slowness.shift import (
     highest,
     others_median,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import (
+from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.significance import (
     FLOOR,
     PARTS_AT_MOST,
     TRANSIENT_FLOOR,
@@ -26,6 +25,7 @@ from analyzer.slowness.worth import (
     slow_finding,
     span_edges,
 )
+from analyzer.slowness.temporal_shape import Shape
 
 SCALES = (2, 3, 4)
 """Blocks that are joined into one. An excess in half of the steps is on and off between short

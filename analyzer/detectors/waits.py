@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     Blocks,
     Shift,
     block_means,

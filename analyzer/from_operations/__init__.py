@@ -6,12 +6,12 @@ what the same micro-batch took elsewhere, and what the run would take without a 
 
 from dataclasses import dataclass, replace
 
-from analyzer import foreign
+from analyzer import trace_verdict
 from analyzer.from_operations.placed import Own, Placed, place
 from analyzer.load import optrace
 from analyzer.run import Finding, Grid, LoadError, Run, Verdict
 from analyzer.slowness.seen import unseen_words
-from analyzer.slowness.worth import long_enough
+from analyzer.slowness.significance import long_enough
 
 MOST_OPERATIONS = 2_000_000
 """Rows that are taken apart in some ten seconds; windows judge all steps in any case."""
@@ -66,7 +66,7 @@ def look(run: Run, grid: Grid) -> Look:
         trace = optrace.from_run(latest)
     except LoadError as error:
         return Look(missing=(f"the operations are not used: {error}",))
-    verdict = foreign.examine(trace)
+    verdict = trace_verdict.examine(trace)
     if (dark := unseen_words(grid)) is not None:
         # Operations hold the waits that nobody timed: they make no structure and clear nobody.
         why = {"method": "none", "why": dark}

@@ -10,7 +10,7 @@ from analyzer.report.series import known
 from analyzer.report.shown import MOST_ROWS
 from analyzer.report.spans import Spans, medians
 from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.strata import strata
+from analyzer.slowness.peer_groups import strata
 
 RANKS_AT_LEAST = 6
 """Fewer are told by the table beside."""

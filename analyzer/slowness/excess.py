@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.course import CUT, Shape, hinge, plateau, turns
-from analyzer.slowness.shift import Blocks, Shift
+from analyzer.slowness.changepoint import Blocks, Shift
+from analyzer.slowness.temporal_shape import CUT, Shape, hinge, plateau, turns
 
 OFF = 0.6
 """A periodic excess falls to at most this share of its high level in every turn: a steady one with

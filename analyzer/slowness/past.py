@@ -3,7 +3,7 @@
 import numpy as np
 
 from analyzer.run import FloatGrid
-from analyzer.slowness.shift import Shift, column_medians
+from analyzer.slowness.changepoint import Shift, column_medians
 
 OWN_SHARE = 0.6
 """At least this share of the change between two must be in the suspect's own past."""

@@ -1,7 +1,7 @@
 """Whether a slow rank spends its excess on the processor or off it, whatever the cause."""
 
 from analyzer.run import Culprit, Fact, Finding, Grid
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     QUEUED,
     contrast,
     has_gpu,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.worth import STEPS_AT_LEAST, TRANSIENT_SHARE
+from analyzer.slowness.significance import STEPS_AT_LEAST, TRANSIENT_SHARE
 
 KNOWN_AT_LEAST = 1.0 - TRANSIENT_SHARE
 """Share of a rank's steps: in the rest nothing fits that is long enough to be named."""

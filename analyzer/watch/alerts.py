@@ -7,10 +7,10 @@ told by both has one, and the words of the verdict.
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from analyzer.act.alert import Alert
-from analyzer.act.matching import FINDING_ALERT
-from analyzer.act.webhook import Told
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from analyzer.alertmanager.alert import Alert
+from analyzer.alertmanager.matching import FINDING_ALERT
+from analyzer.alertmanager.webhook import Told
 from analyzer.run import Fact
 from analyzer.watch.course import folder_of
 from analyzer.watch.finding import Finding, Kind, Tier, Who

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.fleet.arrays import Fleet
-from analyzer.fleet.metrics import WATCHED, Watched
 from analyzer.known import own_each
 from analyzer.load.prometheus.decoding import Series
 from analyzer.load.prometheus.labels import number
+from analyzer.sequential_test.arrays import Fleet
+from analyzer.sequential_test.metrics import WATCHED, Watched
 from analyzer.watch.members import Members
 
 Floats = NDArray[np.float64]

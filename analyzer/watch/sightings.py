@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from analyzer.fleet.alarms import Alarm
 from analyzer.run import Culprit, Fact, Verdict
+from analyzer.sequential_test.alarms import Alarm
 from analyzer.watch.finding import Kind, Sighting, Tier, Who, who_of
 from analyzer.watch.members import Members
 from analyzer.watch.panel import CLOCK, OWN, POWER, TEMPERATURE, TOLD_AS, stream_names

@@ -23,7 +23,7 @@ from typing import Any
 from collector.config import Address
 from collector.descriptors import share
 from collector.exporter.places import Connection, Places, Stage, client_of
-from collector.exporter.protection import Protection
+from collector.exporter.web_auth import Protection
 
 LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collector.exporter.in_turn import InTurn
 from collector.exporter.negotiation import form_of, wants_gzip
 from collector.exporter.ops import OpsQuery, QueryError, UnreadableError
 from collector.exporter.page import Form
-from collector.exporter.protection import Protection
+from collector.exporter.web_auth import Protection
 
 TEXT = "text/plain; charset=utf-8"
 WAITING_SHARE = 0.25

@@ -11,7 +11,7 @@ from collector.contract.metrics import Sample
 from collector.counters import Counter, Key
 from collector.reading import Rejected
 from collector.sampler.reader import FeedReader, Told
-from collector.sampler.turns import Turns
+from collector.sampler.shared_thread import Turns
 from collector.sources import Remembering, Source
 
 __all__ = ["FeedReader", "Sampler", "Told"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from collector.held_files import HeldFile
+from collector.persistent_fds import HeldFile
 from collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20

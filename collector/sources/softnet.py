@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.held_files import HeldFile
+from collector.persistent_fds import HeldFile
 from collector.reading import SourceError
 
 LIMIT = 1 << 20

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from collector.contract.words import ExitCode
-from lockstep import diagnosis, output, past, watched
+from lockstep import diagnosis, output, recurrence, watched_diagnosis
 
 
 def report(
@@ -37,8 +37,8 @@ def report(
     for each in wanted:
         if each not in diagnosis.FORMATS:
             raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
-    found = watched.upheld(diagnosis.diagnose(archive, gpu_hour_price), archive)
-    diagnosed = past.remembering(found, archive)
+    found = watched_diagnosis.upheld(diagnosis.diagnose(archive, gpu_hour_price), archive)
+    diagnosed = recurrence.remembering(found, archive)
     compared = None if baseline is None else diagnosis.diagnose(baseline)
     folder = archive if out is None else out
     try:

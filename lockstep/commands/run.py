@@ -201,7 +201,7 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep import foreign
+    from lockstep import external_program
     from lockstep.planning import plan, planned_program, trained
     from workloads.spec import CLUSTER_LAUNCHERS
 
@@ -220,8 +220,8 @@ def run(
     patience = (300.0 if elsewhere else 10.0) if hang_timeout is None else hang_timeout
     words = words or []
     if program:
-        foreign.refuse_others(given_options(context))
-        foreign.patient(patience)
+        external_program.refuse_others(given_options(context))
+        external_program.patient(patience)
         spec = planned_program(
             words, step_pattern, nodes=nodes, ranks_per_node=ranks_per_node,
             hang_timeout=patience, token=token,
@@ -339,13 +339,13 @@ def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     """0 if the run ended as its faults said it would."""
-    from lockstep import foreign
+    from lockstep import external_program
     from workloads.launchers import Ending, as_injected
 
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
     if spec.program and outcome.ending is Ending.HANG:
-        foreign.require_steps_of_hang(outcome.ranks, spec.layout.world, archive)
+        external_program.require_steps_of_hang(outcome.ranks, spec.layout.world, archive)
     if not as_injected(spec, outcome):
         places = [f"rank {rank} on {spec.node(rank)}" for rank in outcome.ranks]
         fail(

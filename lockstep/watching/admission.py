@@ -52,7 +52,7 @@ def named(listen: Address) -> Admission:
     return admit if is_loopback(listen.host) else single
 
 
-def foreign(headers: Message) -> tuple[HTTPStatus, str] | None:
+def refuse_cross_origin(headers: Message) -> tuple[HTTPStatus, str] | None:
     """Why a POST may be the doing of a page of others: status and sentence; None = it is not.
 
     JSON is what no page sends to others without asking them first.

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from email.message import Message
 from pathlib import Path
 
-from analyzer.act.alertmanager import Alertmanagers
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from analyzer.alertmanager.alertmanager import Alertmanagers
 from analyzer.load.prometheus import RequestError
 from analyzer.watch.alerts import alerts
 from analyzer.watch.finding import Finding

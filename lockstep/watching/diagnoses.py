@@ -12,8 +12,8 @@ from analyzer.attribute import diagnose
 from analyzer.load.places import META_KEY, Places
 from analyzer.load.prometheus import SourceError, read
 from analyzer.load.prometheus.connection import Connection
-from analyzer.pushdown.suspects import Answered
-from analyzer.pushdown.whole import of_whole_run
+from analyzer.recording_rules.suspects import Answered
+from analyzer.recording_rules.whole import of_whole_run
 from analyzer.run import Verdict
 from analyzer.watch.choice import Wish, due, pages, reach
 from analyzer.watch.progress import STALL_STEPS, Progress

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from analyzer.fleet.budget import BudgetError
 from analyzer.load.prometheus import RequestError
 from analyzer.load.prometheus.access import access
+from analyzer.sequential_test.budget import BudgetError
 from collector.config import ConfigError
 from collector.config.values import address
 from collector.contract.words import ExitCode

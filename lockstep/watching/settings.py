@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analyzer.fleet.budget import Budget
 from analyzer.load.prometheus.access import Access
+from analyzer.sequential_test.budget import Budget
 from analyzer.watch.course import Pace
 
 WINDOW_CHECKS = 40

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from analyzer.fleet.alarms import Alarm
+from analyzer.sequential_test.alarms import Alarm
 from analyzer.watch import hardware
 from analyzer.watch.finding import Kind, Sighting, Who, who_of
 from analyzer.watch.progress import Progress

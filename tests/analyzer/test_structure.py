@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from analyzer import synth
-from analyzer.foreign import examine
 from analyzer.structure import lengths
 from analyzer.structure.facts import Facts
+from analyzer.trace_outliers import cells
+from analyzer.trace_verdict import examine
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE
 from analyzer.whatif.work import split
-from analyzer.workers import cells
 
 
 def verdict_of(**scene):

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from analyzer.act.webhook import MAX_ALERTS, MAX_BYTES
+from analyzer.alertmanager.webhook import MAX_ALERTS, MAX_BYTES
 from collector.exporter.page import Form, render
 from lockstep import webhook_token
 from lockstep.webhook import Webhook

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
-from analyzer.act.webhook import Told, parse
+from analyzer.alertmanager.webhook import Told, parse
 from collector.contract import metrics as m
 from collector.contract.alerted import XIDS, XIDS_FATAL
 from collector.exporter.page import render

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzer.fleet import archive as fleet_archive
-from analyzer.fleet.arrays import Fleet
-from analyzer.fleet.budget import Budget
-from analyzer.fleet.metrics import Watched
-from analyzer.fleet.state import State
-from analyzer.fleet.state_file import restore, save
-from analyzer.fleet.watching import watch
+from analyzer.sequential_test import archive as fleet_archive
+from analyzer.sequential_test.arrays import Fleet
+from analyzer.sequential_test.budget import Budget
+from analyzer.sequential_test.metrics import Watched
+from analyzer.sequential_test.state import State
+from analyzer.sequential_test.state_file import restore, save
+from analyzer.sequential_test.watching import watch
 from collector.contract import archive
 from collector.contract.metrics import METRICS
 from collector.recorder.parts import arrow_schema

@@ -16,7 +16,7 @@ from time import perf_counter, process_time
 
 from analyzer.load.prometheus.access import access
 from analyzer.load.prometheus.connection import Connection
-from analyzer.pushdown.survey import survey
+from analyzer.recording_rules.survey import survey
 from tests.benchmarks.pushdown_answers import RANKS, answering
 from tests.benchmarks.pushdown_prometheus import rules_at_work
 

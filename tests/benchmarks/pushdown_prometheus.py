@@ -24,8 +24,8 @@ import yaml
 
 from analyzer.load.prometheus.access import access
 from analyzer.load.prometheus.connection import Connection
-from analyzer.pushdown.rules import rules
-from analyzer.pushdown.survey import survey
+from analyzer.recording_rules.rules import rules
+from analyzer.recording_rules.survey import survey
 from tests.benchmarks.prometheus_server import prometheus
 
 TP = 8

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from collector.collectors import infiniband
 from collector.contract import metrics as m
-from collector.held_files import MAX_HELD, HeldFiles
+from collector.persistent_fds import MAX_HELD, HeldFiles
 from collector.sources.infiniband import PLAN_READINGS, Infiniband
 from collector.sources.infiniband.errors import InfinibandErrors
 

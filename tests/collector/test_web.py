@@ -18,8 +18,8 @@ from collector.collectors import feeds
 from collector.config import Address, ConfigError
 from collector.exporter import Exporter
 from collector.exporter.guard import MAX_REMEMBERED, Guard
-from collector.exporter.protection import Protection
 from collector.exporter.server import Pages, PageServer
+from collector.exporter.web_auth import Protection
 from collector.exporter.web_config import load_web_config
 from collector.sampler import Sampler
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.act.webhook import Notification, Told
+from analyzer.alertmanager.webhook import Notification, Told
 from analyzer.watch.finding import Finding, finding_json
 from collector.contract import metrics as m
 from lockstep import finding_folders, postmortem

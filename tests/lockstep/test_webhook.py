@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import pytest
 
-from analyzer.act.webhook import MAX_BYTES
+from analyzer.alertmanager.webhook import MAX_BYTES
 from lockstep import webhook_token
 from lockstep.output import CommandError
 from lockstep.webhook import Webhook

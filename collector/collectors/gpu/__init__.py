@@ -19,7 +19,7 @@ from collector.contract import metrics as m
 from collector.contract.metrics import Metric, Sample
 from collector.counters import Key
 from collector.gpu_reading import Gpu, GpuReading
-from collector.quiet import Quiet
+from collector.zero_series_folding import Quiet
 
 SUBJECTS = (health, activity, memory, temperature, power, clocks, ecc, pcie, nvlink)
 TOLD: dict[str, Metric] = {

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from collector.quiet import OTHER, Quiet
 from collector.reading import Rejected, SourceError
 from collector.sources.ethtool.kernel import Kernel
 from collector.sources.ethtool.names import GLOBAL, Meaning, What, is_alone, meaning
+from collector.zero_series_folding import OTHER, Quiet
 
 GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
 STATISTICS = 1

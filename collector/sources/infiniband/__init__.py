@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.held_files import HeldFiles
+from collector.persistent_fds import HeldFiles
 from collector.reading import Rejected, SourceError
 from collector.sources.infiniband import kinds, tree
 

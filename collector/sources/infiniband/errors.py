@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.held_files import HeldFiles
-from collector.quiet import OTHER, Quiet
+from collector.persistent_fds import HeldFiles
 from collector.reading import Rejected, SourceError
 from collector.sources.infiniband import kinds, tree
+from collector.zero_series_folding import OTHER, Quiet
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 

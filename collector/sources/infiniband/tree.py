@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from collector.files import MAX_ENTRIES
-from collector.held_files import HeldFiles
+from collector.persistent_fds import HeldFiles
 from collector.reading import Rejected, SourceError
 
 MAX_PORTS = 64

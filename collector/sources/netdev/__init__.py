@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from collector.clock import Clock
-from collector.held_files import HeldFiles
+from collector.persistent_fds import HeldFiles
 from collector.reading import Rejected, SourceError
 from collector.sources.netdev.devices import Devices, Traffic
 

@@ -4,10 +4,10 @@ import re
 from dataclasses import replace
 from urllib.parse import parse_qs
 
-from analyzer.act.alert import postable
-from analyzer.act.webhook import Told
 from analyzer.alert_rules.groups import GROUPS
 from analyzer.alert_rules.shape import BY_TIER, Addresses
+from analyzer.alertmanager.alert import postable
+from analyzer.alertmanager.webhook import Told
 from analyzer.run import Fact
 from analyzer.watch.alerts import alert, alerts, of_alert
 from analyzer.watch.finding import Finding, Kind, Tier, Who

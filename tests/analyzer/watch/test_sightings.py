@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from analyzer.fleet.alarms import Alarm
-from analyzer.fleet.metrics import CLOCK, OWN
 from analyzer.run import Culprit, Verdict
+from analyzer.sequential_test.alarms import Alarm
+from analyzer.sequential_test.metrics import CLOCK, OWN
 from analyzer.watch import sightings
 from analyzer.watch.finding import Kind, Tier, Who
 from analyzer.watch.hardware import events, lost, node_names, xids

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.fleet.state import State
 from analyzer.load.prometheus.access import access
+from analyzer.sequential_test.state import State
 from analyzer.watch import page
 from analyzer.watch import questions as ask
 from analyzer.watch.finding import Finding, Tier, Who

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.act.alertmanager import Alertmanagers
-from analyzer.act.webhook import MAX_BYTES, Told
 from analyzer.alert_rules.shape import Addresses
+from analyzer.alertmanager.alertmanager import Alertmanagers
+from analyzer.alertmanager.webhook import MAX_BYTES, Told
 from analyzer.watch.alerts import of_alert
 from analyzer.watch.finding import Finding
 from collector.config import Address
