@@ -11,7 +11,7 @@ from analyzer.alertmanager.alert import Alert, Key
 from analyzer.alertmanager.outbox import MAX_ALERTS
 from analyzer.alertmanager.posting import Result
 from analyzer.alertmanager.replica import Replica
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus.access import access
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 

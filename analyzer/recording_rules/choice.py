@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.discovery import LOOK_BACK
-from analyzer.load.prometheus.labels import number
-from analyzer.load.prometheus.moments import moment
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.discovery import LOOK_BACK
+from analyzer.readers.prometheus.labels import number
+from analyzer.readers.prometheus.moments import moment
 from analyzer.recording_rules import queries
 
 LARGE = 256

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.errors import RequestError
-from analyzer.load.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
-from analyzer.load.prometheus.gaps import gaps
-from analyzer.load.prometheus.moments import utc
-from analyzer.load.prometheus.ranges import fetch
-from analyzer.load.topology import rank_infos
-from analyzer.load.windows import from_samples
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.errors import RequestError
+from analyzer.readers.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
+from analyzer.readers.prometheus.gaps import gaps
+from analyzer.readers.prometheus.moments import utc
+from analyzer.readers.prometheus.ranges import fetch
+from analyzer.readers.topology import rank_infos
+from analyzer.readers.windows import from_samples
 from analyzer.recording_rules import queries
 from analyzer.recording_rules.answers import suspect
 from analyzer.recording_rules.signals import CLOCK, OWN, POWER, TEMPERATURE, WAIT

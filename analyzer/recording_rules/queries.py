@@ -1,6 +1,6 @@
 """PromQL that reads what the rules recorded: answers are as large as what is wrong, not the run."""
 
-from analyzer.load.prometheus.promql import one_of, quoted
+from analyzer.readers.prometheus.promql import one_of, quoted
 from analyzer.recording_rules.rules import RANKS
 from analyzer.recording_rules.signals import OWN, PLACE, STRATUM, Signal
 from analyzer.recording_rules.suspects import Place

@@ -2,9 +2,9 @@
 
 import math
 
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.discovery import LOOK_BACK
-from analyzer.load.prometheus.errors import RequestError
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.discovery import LOOK_BACK
+from analyzer.readers.prometheus.errors import RequestError
 from analyzer.recording_rules import queries
 from analyzer.recording_rules.answers import (
     Found,

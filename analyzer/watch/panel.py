@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.known import own_each
-from analyzer.load.prometheus.decoding import Series
-from analyzer.load.prometheus.labels import number
+from analyzer.readers.prometheus.decoding import Series
+from analyzer.readers.prometheus.labels import number
 from analyzer.sequential_test.arrays import Fleet
 from analyzer.sequential_test.metrics import WATCHED, Watched
 from analyzer.watch.members import Members

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.load.prometheus.connection import Connection
+from analyzer.readers.prometheus.connection import Connection
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.sequential_test.state import State
 from analyzer.sequential_test.watching import watch

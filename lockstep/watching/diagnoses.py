@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.attribute import diagnose
-from analyzer.load.places import META_KEY, Places
-from analyzer.load.prometheus import SourceError, read
-from analyzer.load.prometheus.connection import Connection
+from analyzer.readers.places import META_KEY, Places
+from analyzer.readers.prometheus import SourceError, read
+from analyzer.readers.prometheus.connection import Connection
 from analyzer.recording_rules.suspects import Answered
 from analyzer.recording_rules.whole import of_whole_run
 from analyzer.run import Verdict

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from analyzer.load.prometheus import RequestError
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus import RequestError
+from analyzer.readers.prometheus.access import access
 from analyzer.sequential_test.budget import BudgetError
 from collector.config import ConfigError
 from collector.config.values import address

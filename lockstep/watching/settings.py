@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analyzer.load.prometheus.access import Access
+from analyzer.readers.prometheus.access import Access
 from analyzer.sequential_test.budget import Budget
 from analyzer.watch.course import Pace
 

@@ -22,8 +22,8 @@ from time import monotonic
 import numpy as np
 import yaml
 
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
 from analyzer.recording_rules.rules import rules
 from analyzer.recording_rules.survey import survey
 from tests.benchmarks.prometheus_server import prometheus

@@ -8,8 +8,8 @@ from analyzer.alertmanager.alert import Alert
 from analyzer.alertmanager.alertmanager import Alertmanagers
 from analyzer.alertmanager.outbox import MAX_ALERTS
 from analyzer.alertmanager.replica import Replica
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.errors import RequestError
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.errors import RequestError
 
 
 @pytest.fixture

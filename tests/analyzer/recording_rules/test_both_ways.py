@@ -6,9 +6,9 @@ import math
 import pytest
 
 from analyzer.attribute import diagnose as diagnose_run
-from analyzer.load import prometheus
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
+from analyzer.readers import prometheus
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
 from analyzer.recording_rules.choice import choose
 from analyzer.recording_rules.diagnosis import diagnose
 from analyzer.recording_rules.survey import survey

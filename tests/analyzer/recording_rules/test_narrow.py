@@ -2,7 +2,7 @@
 
 import pytest
 
-from analyzer.load.prometheus.errors import RequestError
+from analyzer.readers.prometheus.errors import RequestError
 from analyzer.recording_rules import narrow as narrowing
 from analyzer.recording_rules.narrow import PEERS, STRATA, SUSPECT_NODES, narrow
 from analyzer.recording_rules.signals import SIGNALS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analyzer.load.prometheus.errors import RequestError
+from analyzer.readers.prometheus.errors import RequestError
 from analyzer.recording_rules import queries
 from analyzer.recording_rules.rules import recorded
 from analyzer.recording_rules.signals import OWN, TEMPERATURE

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus.access import access
 from analyzer.sequential_test.state import State
 from analyzer.watch import page
 from analyzer.watch import questions as ask
@@ -44,7 +44,7 @@ LOOKS_HEALTHY = 0.9
 
 
 class Direct:
-    """A connection without a network: analyzer.load.prometheus.connection.Connection."""
+    """A connection without a network: analyzer.readers.prometheus.connection.Connection."""
 
     url = "http://fake"
 
