@@ -24,11 +24,11 @@ from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
 from analyzer.slowness.before_after import column_of, gpu_words
 from analyzer.slowness.changepoint import blocks, column_medians
+from analyzer.slowness.coverage import unseen_words
 from analyzer.slowness.ended import unexplained
 from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.peer_groups import strata
 from analyzer.slowness.processor import whereabouts
-from analyzer.slowness.seen import unseen_words
 from analyzer.slowness.significance import NATURAL_SPREAD
 from analyzer.telemetry_quality import believed, doubted
 

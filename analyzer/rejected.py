@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid, Rejected
+from analyzer.slowness.coverage import unseen
 from analyzer.slowness.peer_groups import MAJORITY, strata
-from analyzer.slowness.seen import unseen
 
 SUSPICIOUS = 1.03
 """Own time over the peers' from which a rank without finding is worth a word."""

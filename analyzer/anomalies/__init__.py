@@ -19,7 +19,7 @@ from analyzer.anomalies.levels import levels
 from analyzer.anomalies.panel import Place
 from analyzer.anomalies.scrapes import panel
 from analyzer.anomalies.shape import Deviation, listed
-from analyzer.anomalies.told import merged, tree
+from analyzer.anomalies.to_verdict import merged, tree
 from analyzer.anomalies.trust import trusted
 from analyzer.run import Culprit, RankInfo
 

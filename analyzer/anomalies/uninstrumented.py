@@ -24,7 +24,7 @@ from analyzer.anomalies.activity import (
 )
 from analyzer.anomalies.panel import Place
 from analyzer.anomalies.shape import Deviation, who
-from analyzer.anomalies.told import tree, utc
+from analyzer.anomalies.to_verdict import tree, utc
 from analyzer.anomalies.watched import Subject
 from analyzer.anomalies.words import charge, nobody
 from analyzer.run import Culprit, Fact, RankInfo, Verdict

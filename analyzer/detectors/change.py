@@ -15,7 +15,7 @@ from analyzer.slowness.changepoint import (
     highest,
     sustained,
 )
-from analyzer.slowness.seen import known_in, unseen
+from analyzer.slowness.coverage import known_in, unseen
 
 FLOOR = float(np.log(1.10))
 """As GREYHOUND's verification (ATC'25): less is drift of the machine, not a change of the run."""

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.changepoint import block_means, blocks, highest, others_median
-from analyzer.slowness.past import OWN_SHARE, own_change
 from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.self_comparison import OWN_SHARE, own_change
 from analyzer.slowness.significance import is_slow, slow_finding
 
 

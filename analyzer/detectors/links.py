@@ -11,8 +11,8 @@ from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.slowness.changepoint import Blocks, Shift, blocks, highest, refine, sustained
+from analyzer.slowness.coverage import unseen
 from analyzer.slowness.group_transfers import slow_groups
-from analyzer.slowness.seen import unseen
 from analyzer.slowness.transfers import by_block, median, transfers
 from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, movements
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects

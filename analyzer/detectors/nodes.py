@@ -20,8 +20,8 @@ from analyzer.slowness.changepoint import (
     highest,
     sustained,
 )
-from analyzer.slowness.past import OWN_SHARE, own_change
 from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.self_comparison import OWN_SHARE, own_change
 from analyzer.slowness.significance import (
     STEPS_AT_LEAST,
     TRANSIENT_FLOOR,

@@ -10,7 +10,7 @@ from analyzer import trace_verdict
 from analyzer.from_operations.placed import Own, Placed, place
 from analyzer.readers import optrace
 from analyzer.run import Finding, Grid, LoadError, Run, Verdict
-from analyzer.slowness.seen import unseen_words
+from analyzer.slowness.coverage import unseen_words
 from analyzer.slowness.significance import long_enough
 
 MOST_OPERATIONS = 2_000_000

@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Rejected, Verdict
-from analyzer.slowness.seen import KNOWN_AT_LEAST
+from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from analyzer.structure import structures
 from analyzer.structure.facts import Facts, Structure
 from analyzer.trace_outliers import (
@@ -24,7 +24,7 @@ from analyzer.trace_outliers import (
     mended,
 )
 from analyzer.trace_outliers.judge import FEWEST_STEPS
-from analyzer.trace_verdict.let_go import let_go
+from analyzer.trace_verdict.rejected import let_go
 from analyzer.trace_verdict.words import evidence, healthy_sentence, sentence
 from analyzer.whatif import Unexplained, WhatIf, analyze, document
 from analyzer.whatif.dependencies import build

@@ -12,8 +12,8 @@ from analyzer.alertmanager.alert import Alert
 from analyzer.alertmanager.matching import FINDING_ALERT
 from analyzer.alertmanager.webhook import Told
 from analyzer.run import Fact
-from analyzer.watch.course import folder_of
 from analyzer.watch.finding import Finding, Kind, Tier, Who
+from analyzer.watch.finding_lifecycle import folder_of
 from collector.contract.words import Cause
 
 MOST_FACTS = 3

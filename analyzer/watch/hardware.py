@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from analyzer.readers.prometheus.labels import number, told
 from analyzer.run import Fact
+from analyzer.watch.detections import clock, who_at
 from analyzer.watch.finding import Kind, Sighting, Tier, Who
 from analyzer.watch.members import Members
-from analyzer.watch.sightings import clock, who_at
 from collector.contract import metrics as m
 from collector.contract.words import Cause
 from collector.contract.xid import describe

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from analyzer.run import Fact
-from analyzer.watch.course import Course
 from analyzer.watch.finding import Finding, Kind, Tier, Who
+from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
 from analyzer.watch.progress import Progress
-from analyzer.watch.told import Before
+from analyzer.watch.reporting import Before
 from collector.contract import bounded_json
 
 FORMAT = "lockstep watch memory 1"

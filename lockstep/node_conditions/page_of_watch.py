@@ -5,7 +5,7 @@ import urllib.error
 from urllib.parse import urlsplit
 
 from analyzer.node_conditions.shapes import Told
-from analyzer.node_conditions.told import PageError, told
+from analyzer.node_conditions.watch_page import PageError, told
 from collector.contract import bounded_http
 
 ANSWER_SECONDS = 10.0

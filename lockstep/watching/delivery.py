@@ -5,7 +5,7 @@ from email.message import Message
 from pathlib import Path
 
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
-from analyzer.alertmanager.alertmanager import Alertmanagers
+from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.readers.prometheus import RequestError
 from analyzer.watch.alerts import alerts
 from analyzer.watch.finding import Finding

@@ -10,7 +10,7 @@ from analyzer.watch.hardware import Target
 from analyzer.watch.judged import Judged
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, KNOWN, OWN, POWER, STEPS, TEMPERATURE, stream_names
-from analyzer.watch.told import DIAGNOSED, of_targets
+from analyzer.watch.reporting import DIAGNOSED, of_targets
 from lockstep.watching.diagnoses import Judged as Diagnosis
 from lockstep.watching.look import Look
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analyzer.readers.prometheus.access import Access
 from analyzer.sequential_test.budget import Budget
-from analyzer.watch.course import Pace
+from analyzer.watch.finding_lifecycle import Pace
 
 WINDOW_CHECKS = 40
 LEAST_WINDOW_SECONDS = 120.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from collector.contract import ring
 from workloads.processes.ownership import SHARED_MEMORY
-from workloads.processes.told import told_by
+from workloads.processes.ring_state import told_by
 
 LIMIT_SECONDS = 240.0
 POLL_SECONDS = 0.01

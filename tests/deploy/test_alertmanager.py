@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from analyzer.alertmanager.alert import Alert
-from analyzer.alertmanager.alertmanager import Alertmanagers
+from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.alertmanager.webhook import parse
 from collector.clock import SystemClock
 from tests.deploy.standalone import Standalone

@@ -8,7 +8,7 @@ import pytest
 
 from workloads.launchers import PEER_LOST_CODE, Exit
 from workloads.processes.exits import Exits, first_to_fail
-from workloads.processes.told import Told
+from workloads.processes.ring_state import Told
 from workloads.processes.watching import left_early
 
 KILL, ABORT, TERM = -signal.SIGKILL, -signal.SIGABRT, -signal.SIGTERM

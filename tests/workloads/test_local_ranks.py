@@ -10,7 +10,7 @@ from workloads.launchers import PEER_LOST_CODE, Ending, Outcome
 from workloads.launchers.local.ranks import Ranks
 from workloads.processes import watching
 from workloads.processes.rank_process import RankProcess
-from workloads.processes.told import Told
+from workloads.processes.ring_state import Told
 from workloads.spec import Layout, RunSpec
 
 SIGKILL, EXIT_1, PEER_LOST = int(signal.SIGKILL), 1 << 8, PEER_LOST_CODE << 8

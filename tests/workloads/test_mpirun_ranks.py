@@ -16,7 +16,7 @@ from workloads.launchers import Ending, LaunchError, Outcome, Progress
 from workloads.launchers.mpirun.ranks import MpirunRanks, RemoteRank
 from workloads.processes import watching
 from workloads.processes.rank_report import Report, parsed
-from workloads.processes.told import Told
+from workloads.processes.ring_state import Told
 from workloads.spec import Layout, RunSpec
 
 SPEC = RunSpec("run", "gpt", Layout(2, 1, 2), 10, 0, hang_timeout=1.0)

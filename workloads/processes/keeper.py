@@ -14,7 +14,7 @@ from types import FrameType
 
 from workloads.processes.forking import forked
 from workloads.processes.rank_report import Report
-from workloads.processes.told import told_by
+from workloads.processes.ring_state import told_by
 from workloads.processes.watching import last_line
 
 POLL_SECONDS = 0.1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.contract import ring
-from workloads.processes.told import Told, told_by
+from workloads.processes.ring_state import Told, told_by
 from workloads.processes.watching import how_it_ended, last_line
 
 

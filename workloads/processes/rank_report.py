@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from collector.contract import bounded_json
 from workloads.joining.from_json import ShapeError, built
-from workloads.processes.told import Told
+from workloads.processes.ring_state import Told
 
 MARK = "lockstep-rank "
 

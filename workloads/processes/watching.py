@@ -10,7 +10,7 @@ from typing import Protocol
 
 from workloads.launchers import Ending, Exit, Outcome, Progress
 from workloads.processes.exits import Ended, Exits, first_to_fail
-from workloads.processes.told import Told
+from workloads.processes.ring_state import Told
 from workloads.resume import about
 from workloads.spec import RunSpec
 

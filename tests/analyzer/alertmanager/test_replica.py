@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from analyzer.alertmanager.alert import Alert
-from analyzer.alertmanager.alertmanager import Alertmanagers
+from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.alertmanager.outbox import MAX_ALERTS
 from analyzer.alertmanager.replica import Replica
 from analyzer.readers.prometheus.access import access
@@ -153,9 +153,9 @@ def test_all_are_told_to_end_before_any_is_waited_for(clock, monkeypatch) -> Non
 
         def join(self, seconds: float) -> None:
             done.append(("join", seconds))
-            monkeypatch.setattr("analyzer.alertmanager.alertmanager.time.monotonic", lambda: 1e9)
+            monkeypatch.setattr("analyzer.alertmanager.fan_out.time.monotonic", lambda: 1e9)
 
-    monkeypatch.setattr("analyzer.alertmanager.alertmanager.Replica", Hanging)
+    monkeypatch.setattr("analyzer.alertmanager.fan_out.Replica", Hanging)
     Alertmanagers(["http://127.0.0.1:9"] * 3, clock.unix).stop()
 
     assert ["end"] * 3 + ["join"] * 3 == [what for what, _ in done]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.alert_rules.shape import Addresses
-from analyzer.alertmanager.alertmanager import Alertmanagers
+from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.alertmanager.webhook import MAX_BYTES, Told
 from analyzer.watch.alerts import of_alert
 from analyzer.watch.finding import Finding

@@ -11,7 +11,7 @@ from collector.contract import ring
 from workloads.launchers import Ending, Exit, Outcome, Progress
 from workloads.processes.exits import Exits, first_to_fail
 from workloads.processes.rank_process import RankProcess
-from workloads.processes.told import Told
+from workloads.processes.ring_state import Told
 from workloads.processes.watching import POLL_SECONDS, crashed, laggards, last_line
 from workloads.sdk.holder import Holder, holder
 from workloads.spec import RunSpec

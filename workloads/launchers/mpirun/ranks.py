@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 from workloads.launchers import Ending, LaunchError, Outcome, Progress
 from workloads.processes.rank_report import Report, parsed
-from workloads.processes.told import Told
+from workloads.processes.ring_state import Told
 from workloads.processes.watching import POLL_SECONDS, SHOWN_CHARACTERS, how_it_ended, watch
 from workloads.spec import RunSpec
 

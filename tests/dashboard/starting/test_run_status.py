@@ -7,7 +7,7 @@ import pytest
 
 from dashboard.starting.process import Snapshot, Stage
 from dashboard.starting.progress import Progress
-from dashboard.starting.told import duration, sentence
+from dashboard.starting.run_status import duration, sentence
 
 SHOWN = Snapshot(
     "gpt-1", Path("gpt-1"), "lockstep run gpt", Stage.RUNNING, 65.0, None, False, "", b""

@@ -7,11 +7,11 @@ import pytest
 from analyzer.run import Culprit, Verdict
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.sequential_test.metrics import CLOCK, OWN
-from analyzer.watch import sightings
+from analyzer.watch import detections
+from analyzer.watch.detections import alarmed_ranks, columns_by_stream, of_alarms, of_verdict, stuck
 from analyzer.watch.finding import Kind, Tier, Who
 from analyzer.watch.hardware import events, lost, node_names, xids
 from analyzer.watch.panel import stream_names
-from analyzer.watch.sightings import alarmed_ranks, columns_by_stream, of_alarms, of_verdict, stuck
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_only_own_time_is_what_a_rank_is_reported_for(alarm, ranks):
 def test_streams_are_looked_up_once_for_any_number_of_alarms(alarm, ranks, monkeypatch):
     built = []
     monkeypatch.setattr(
-        sightings, "columns_by_stream", lambda who: built.append(who) or columns_by_stream(who)
+        detections, "columns_by_stream", lambda who: built.append(who) or columns_by_stream(who)
     )
     alarms = [alarm(rank) for rank in range(8)]
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.watch import hardware
+from analyzer.watch.detections import of_alarms, of_verdict, stalled, stuck
 from analyzer.watch.finding import Kind, Sighting, Who, who_of
 from analyzer.watch.progress import Progress
-from analyzer.watch.sightings import of_alarms, of_verdict, stalled, stuck
 from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.look import Look
 from lockstep.watching.settings import Settings

@@ -5,8 +5,8 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.watch.course import Course, Pace, advance, slug
 from analyzer.watch.finding import Kind, Sighting, Tier, Who
+from analyzer.watch.finding_lifecycle import Course, Pace, advance, slug
 from analyzer.watch.judged import Judged
 
 PACE = Pace(confirm=600.0, close=300.0)

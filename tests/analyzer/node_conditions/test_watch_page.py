@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.node_conditions.shapes import Fault
-from analyzer.node_conditions.told import PageError, fault_id, told
+from analyzer.node_conditions.watch_page import PageError, fault_id, told
 from collector.contract import metrics as m
 from collector.exporter.page import render
 
