@@ -30,7 +30,7 @@ from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.peer_groups import strata
 from analyzer.slowness.processor import whereabouts
 from analyzer.slowness.significance import NATURAL_SPREAD
-from analyzer.telemetry_quality import believed, doubted
+from analyzer.telemetry_quality import doubted, drop_stuck_sensors
 
 BLOCKS_AT_LEAST = 6
 """Three before and three after a change are the fewest that a shift is found in."""
@@ -57,7 +57,7 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
         run: The run.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
-    grid = believed(align(run))
+    grid = drop_stuck_sensors(align(run))
     seen = look(run, grid)
     found = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
     findings = settled(grid, found)

@@ -35,7 +35,7 @@ AT_MOST = 0.5
 an alternative and not the word."""
 
 
-def believed(grid: Grid) -> Grid:
+def drop_stuck_sensors(grid: Grid) -> Grid:
     """The Grid without the GPU telemetry that stands still where the peers' moves.
 
     Power decides, as the one gauge that always moves on a GPU at work; all that the same source

@@ -21,7 +21,7 @@ FORMATS: tuple[str, ...] = ("html", "md", "json")
 """Formats of a report, known here without importing what makes them."""
 
 
-def diagnose(
+def diagnose_archive(
     archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
 ) -> "Diagnosis":
     """Loads and diagnoses an archive.

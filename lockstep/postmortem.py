@@ -57,7 +57,7 @@ def write_report(archive: Path) -> None:
         OSError: The files cannot be written.
     """
     diagnosed = recurrence.remembering(
-        watched_diagnosis.upheld(diagnosis.diagnose(archive), archive), archive
+        watched_diagnosis.upheld(diagnosis.diagnose_archive(archive), archive), archive
     )
     diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
 

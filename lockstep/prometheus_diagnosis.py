@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from analyzer.attribute import Diagnosis
 
 
-def diagnose(
+def diagnose_prometheus(
     url: str,
     run: str,
     since: str | None = None,
@@ -55,7 +55,7 @@ def diagnose(
         if push_down is None:
             push_down = _chosen(url, run, since, until)
         if push_down:
-            return diagnosis.diagnose(
+            return diagnosis.diagnose_outliers(
                 url, run, since, until, gpu_hour_price=gpu_hour_price, known=known,
                 node_labels=labels,
             )  # fmt: skip

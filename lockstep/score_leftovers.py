@@ -12,11 +12,11 @@ def left_by(folder: Path, proc: Path = Path("/proc")) -> list[str]:
     """Traces of the runs whose archives are in a folder, each in a few words; best none."""
     runs = {name for path in folder.glob(f"*/{RUN_FILE}") if (name := _run(path)) is not None}
     ours = runs | {token(run) for run in runs}
-    dead = [_told(left) for left in leftovers.find() if left.run in ours]
+    dead = [_describe(left) for left in leftovers.find() if left.run in ours]
     return [*_processes({f"{folder}/", *runs}, proc), *dead]
 
 
-def _told(left: leftovers.Leftover) -> str:
+def _describe(left: leftovers.Leftover) -> str:
     places = [str(place) for place in (left.rings, left.group) if place is not None]
     network = [f"network {left.network}"] if left.network is not None else []
     return f"{left.run}: {', '.join([*places, *network])}"

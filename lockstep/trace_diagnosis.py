@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from analyzer.run import Verdict
 
 
-def examine(
+def diagnose_trace(
     path: Path,
     layout: str | None = None,
     meta: Path | None = None,
@@ -33,10 +33,10 @@ def examine(
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
     from analyzer import trace_verdict
 
-    return trace_verdict.examine(read(path, layout, meta), gpu_hour_price=gpu_hour_price)
+    return trace_verdict.examine(read_trace(path, layout, meta), gpu_hour_price=gpu_hour_price)
 
 
-def read(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":
+def read_trace(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":
     """Loads a trace; arguments and errors as `examine`."""
     from analyzer.readers import optrace
     from analyzer.run import LoadError

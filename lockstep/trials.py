@@ -151,7 +151,7 @@ def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:
     from analyzer.scoring.trivial_baselines import trivial_answers
     from analyzer.verdict_json import verdict_json
 
-    diagnosed = diagnosis.diagnose(archive)
+    diagnosed = diagnosis.diagnose_archive(archive)
     diagnosis.write_verdict(diagnosed.verdict, archive)
     fault = next(iter(truth.read(archive)), None)
     return {

@@ -45,11 +45,11 @@ def _apart(fleet: Fleet, watched: Level, cells: FloatGrid) -> Iterator[Deviation
     named = set()
     for column, first, last, size in spans(distance, watched.sign):
         named.add(column)
-        yield _told(fleet, watched, cells, kinds, (column, first, last), size)
+        yield _deviation(fleet, watched, cells, kinds, (column, first, last), size)
     if watched.by_load:
         for column, first, last, size in _moved(values, kinds, watched):
             if column not in named:
-                yield _told(fleet, watched, cells, kinds, (column, first, last), size)
+                yield _deviation(fleet, watched, cells, kinds, (column, first, last), size)
 
 
 def _moved(
@@ -99,7 +99,7 @@ def best_split(series: NDArray[np.float64]) -> int | None:
     return int(place[np.argmax(gain)])
 
 
-def _told(
+def _deviation(
     fleet: Fleet, watched: Level, cells: FloatGrid, groups: NDArray[np.int64],
     span: tuple[int, int, int], size: float,
 ) -> Deviation:  # fmt: skip

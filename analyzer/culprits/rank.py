@@ -51,7 +51,7 @@ def culprit(
     confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
     seconds = [other for other in findings if _confirms(grid, other, finding)]
     suspect = seen.of(grid, finding)
-    told = _told(suspect, finding)
+    told = _operation_facts(suspect, finding)
     waited_for = any(fact.supports and fact.query == LATE_QUERY for fact in told)
     if not hang and not waited_for and not any(other.kind == "wait" for other in seconds):
         confidence *= UNCONFIRMED
@@ -92,7 +92,7 @@ def culprit(
     )
 
 
-def _told(suspect: Placed | None, finding: Finding) -> tuple[Fact, ...]:
+def _operation_facts(suspect: Placed | None, finding: Finding) -> tuple[Fact, ...]:
     """What operations say about a rank: who waits for it, what it costs; the finding is told."""
     if suspect is None:
         return ()

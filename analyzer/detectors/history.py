@@ -44,11 +44,13 @@ class History:
                 break
             shift = max(slow, key=lambda shift: shift.score)
             accused.append(shift.column)
-            found.append(_told(slow_finding(grid, groups, shift, others[shift.column], "history")))
+            found.append(
+                _with_reason(slow_finding(grid, groups, shift, others[shift.column], "history"))
+            )
         return found
 
 
-def _told(finding: Finding) -> Finding:
+def _with_reason(finding: Finding) -> Finding:
     names = ", ".join(f"rank {rank}" for rank in finding.details["peers"])
     text = (
         f"{finding.text}; with too few peers to compare, its own past decided:"

@@ -25,7 +25,7 @@ class PageError(ValueError):
     """It is no page of watch; the message says why."""
 
 
-def told(page: str) -> Told:
+def parse_page(page: str) -> Told:
     """What a page says.
 
     Raises:

@@ -40,7 +40,7 @@ def choose(connection: Connection, run: str, since: str | None, until: str | Non
     counted = connection.instant(queries.expected(run, seconds), end)
     ranks = max((number(labels, "world_size") or 0 for labels, _ in counted), default=0)
     if ranks > LARGE:
-        known = connection.instant(queries.told(run, seconds), end)
+        known = connection.instant(queries.known_ranks(run, seconds), end)
         if not any(count > 0 for _, count in known):
             return Choice(False, f"{ranks} ranks: all are read, as the rules know no own time")
         return Choice(True, f"{ranks} ranks: those that the recording rules single out are read")

@@ -17,7 +17,7 @@ from analyzer.recording_rules.survey import require_rules, survey_span
 from analyzer.recording_rules.whole import of_whole_run
 
 
-def diagnose(
+def diagnose_outliers(
     url: str,
     run: str,
     since: str | None = None,

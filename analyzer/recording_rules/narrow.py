@@ -69,7 +69,7 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
             " it must be asked where the collectors' series are kept, beside the rules'"
         )
     fetched = fetch(connection, run, targets, start, end)
-    missing = ["no operations: Prometheus has scrapes only", *_told(run, found, chosen)]
+    missing = ["no operations: Prometheus has scrapes only", *_coverage_notes(run, found, chosen)]
     if fetched.start > start + 1.0:
         missing.append(
             f"too much for one analysis: read from {utc(fetched.start)} only;"
@@ -156,7 +156,7 @@ def _targets(
     return {job: tuple(sorted(instances)) for job, instances in sorted(found.items())}
 
 
-def _told(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[str]:
+def _coverage_notes(run: str, found: Survey, chosen: Sequence[Suspect]) -> list[str]:
     """What was not read, and what the rules say of it."""
     answered = found.answered[run]
     few = f"those that the rules single out ({len(found.suspects)})"

@@ -69,7 +69,7 @@ def levels(run: str | None, seconds: float) -> str:
     return f"last_over_time({{{names}{here}}}{_span(seconds)})"
 
 
-def told(run: str | None, seconds: float) -> str:
+def known_ranks(run: str | None, seconds: float) -> str:
     """Ranks of each run whose own time is known: in all but SHARE of the time at least so many."""
     count = OWN.recorded("count") + where(run)
     return f"sum by (run) (quantile_over_time({SHARE}, {count}{_span(seconds)}))"

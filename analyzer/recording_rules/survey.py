@@ -59,7 +59,7 @@ def survey(
     """
     levels = levels_of(connection.instant(queries.levels(run, seconds), time))
     answered = answered_of(
-        connection.instant(queries.told(run, seconds), time),
+        connection.instant(queries.known_ranks(run, seconds), time),
         connection.instant(queries.expected(run, seconds), time),
     )
     found: Found = {}

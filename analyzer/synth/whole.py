@@ -72,7 +72,8 @@ def labelled(fleet: Fleet) -> Labelled:
         ops=None,
     )
     truth = tuple(
-        _told(fault, effect) for fault, effect in zip(fleet.faults, made.effects, strict=True)
+        _fault_truth(fault, effect)
+        for fault, effect in zip(fleet.faults, made.effects, strict=True)
     )
     hours = float(seen.end[-1] - seen.end[0]) / 3600.0 if len(seen.end) else 0.0
     return Labelled(run, truth, hours * fleet.nodes)
@@ -130,7 +131,7 @@ def _meta(fleet: Fleet, stopped: bool) -> dict[str, Any]:
     return told if stopped else told | {"outcome": {"ending": "finished"}}
 
 
-def _told(fault: Fault, effect: float | None) -> dict[str, Any]:
+def _fault_truth(fault: Fault, effect: float | None) -> dict[str, Any]:
     stops = fault.cause in STOPS
     return {
         "kind": fault.cause.value,

@@ -81,7 +81,7 @@ def headline(
 def _open(found: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:
     first = found[0]
     row = next((each for each in about if each.run == first.run), None)
-    words = _with_run(_told(first), row, about)
+    words = _with_run(_finding_sentence(first), row, about)
     if len(found) > 1:
         is_open = "is" if len(found) == 2 else "are"
         words += f" {_count(len(found) - 1, 'more finding')} {is_open} open."
@@ -97,7 +97,7 @@ def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
     """Of recorded runs: who held them back, though nothing goes on any more."""
     first = ranked[0]
     row = next((each for each in about if each.run == first.run), None)
-    words = _with_run(_told(first), row, about)
+    words = _with_run(_finding_sentence(first), row, about)
     held = len({one.run for one in ranked})
     if len(about) > 1:
         was = "was" if held == 1 else "were"
@@ -108,7 +108,7 @@ def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
     return Said(words, first.severity)
 
 
-def _told(one: FindingRow) -> str:
+def _finding_sentence(one: FindingRow) -> str:
     who = one.node or one.link or "Somebody"
     return one.sentence or f"{who} holds run {one.run} back: {one.cause}."
 

@@ -112,7 +112,7 @@ def analyze(
             raise typer.BadParameter("--trace goes without DIR and without --prometheus")
         verdict = _traced(trace, layout, meta, form, gpu_hour_price)
         if timeline is not None:
-            shown = trace_diagnosis.read(trace, layout, meta)
+            shown = trace_diagnosis.read_trace(trace, layout, meta)
             timelines.write(timeline, shown, chosen, verdict.culprits)
         return diagnosis.exit_code(verdict)
     if layout is not None or meta is not None:
@@ -123,12 +123,12 @@ def analyze(
         if gpus is not None:
             if run is not None or timeline is not None:
                 raise typer.BadParameter("--gpus goes without --run and without --timeline")
-            alone = hardware_only.diagnose(prometheus, gpus, since, until)
+            alone = hardware_only.diagnose_hardware(prometheus, gpus, since, until)
             output.document(verdict_json(alone), form, table(alone))
             return diagnosis.exit_code(alone)
         if run is None:
             raise typer.BadParameter("--prometheus needs --run ID, or --gpus")
-        diagnosed = prometheus_diagnosis.diagnose(
+        diagnosed = prometheus_diagnosis.diagnose_prometheus(
             prometheus, run, since, until, gpu_hour_price,
             push_down=push_down, topology=topology, node_labels=node_label or (),
         )  # fmt: skip
@@ -142,7 +142,7 @@ def analyze(
         )
     else:
         found = watched_diagnosis.upheld(
-            diagnosis.diagnose(archive, gpu_hour_price, topology), archive
+            diagnosis.diagnose_archive(archive, gpu_hour_price, topology), archive
         )
         diagnosed = recurrence.remembering(found, archive)
     verdict = diagnosed.verdict
@@ -168,7 +168,7 @@ def _traced(
 
     if layout is not None and meta is not None:
         raise typer.BadParameter("give --layout or --meta, not both")
-    verdict = trace_diagnosis.examine(trace, layout, meta, gpu_hour_price)
+    verdict = trace_diagnosis.diagnose_trace(trace, layout, meta, gpu_hour_price)
     output.document(verdict_json(verdict), form, table(verdict))
     return verdict
 

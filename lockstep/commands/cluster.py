@@ -43,7 +43,7 @@ def cluster(
         output.fail(ExitCode.BAD_INPUT, str(error))
     views, own = [], []
     for archive in archives:
-        diagnosed = diagnosis.diagnose(archive, topology=topology)
+        diagnosed = diagnosis.diagnose_archive(archive, topology=topology)
         views.append(view(diagnosed))
         own.append(places_of(diagnosed.run.meta))
     judged, _ = comparable(views)

@@ -57,7 +57,7 @@ def demo(
 def _conclude(archive: Path, show: output.Progress) -> int:
     from lockstep import truth
 
-    diagnosed = diagnosis.diagnose(archive)
+    diagnosed = diagnosis.diagnose_archive(archive)
     diagnosis.write_verdict(diagnosed.verdict, archive)
     show("reporting", str(archive))
     paths = diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)

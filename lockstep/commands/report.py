@@ -37,9 +37,9 @@ def report(
     for each in wanted:
         if each not in diagnosis.FORMATS:
             raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
-    found = watched_diagnosis.upheld(diagnosis.diagnose(archive, gpu_hour_price), archive)
+    found = watched_diagnosis.upheld(diagnosis.diagnose_archive(archive, gpu_hour_price), archive)
     diagnosed = recurrence.remembering(found, archive)
-    compared = None if baseline is None else diagnosis.diagnose(baseline)
+    compared = None if baseline is None else diagnosis.diagnose_archive(baseline)
     folder = archive if out is None else out
     try:
         folder.mkdir(parents=True, exist_ok=True)

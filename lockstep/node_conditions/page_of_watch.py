@@ -5,7 +5,7 @@ import urllib.error
 from urllib.parse import urlsplit
 
 from analyzer.node_conditions.shapes import Told
-from analyzer.node_conditions.watch_page import PageError, told
+from analyzer.node_conditions.watch_page import PageError, parse_page
 from collector.contract import bounded_http
 
 ANSWER_SECONDS = 10.0
@@ -41,7 +41,7 @@ def read(url: str) -> Told:
     except (OSError, http.client.HTTPException) as error:
         raise WatchError(f"{where} does not answer: {error or type(error).__name__}") from error
     try:
-        return told(content.decode("utf-8", "replace"))
+        return parse_page(content.decode("utf-8", "replace"))
     except PageError as error:
         raise WatchError(f"{where} is no page of watch: {error}") from error
 

@@ -251,7 +251,7 @@ def addresses(connection: Connection, plan: Plan) -> list[str]:
 
 def _diagnosed(archive: Path) -> Verdict | None:
     try:
-        return diagnosis.diagnose(archive).verdict
+        return diagnosis.diagnose_archive(archive).verdict
     except CommandError as error:
         LOG.warning("the archive %s cannot be diagnosed: %s", archive, error.sentence)
         return None

@@ -5,7 +5,7 @@ import pytest
 
 from analyzer.align import align
 from analyzer.attribute import diagnose
-from analyzer.telemetry_quality import believed
+from analyzer.telemetry_quality import drop_stuck_sensors
 
 
 def _busy_and_idle(rank):
@@ -88,10 +88,10 @@ def test_a_source_that_never_moves_is_no_evidence_and_is_told_as_missing(synthet
 def test_a_fleet_whose_power_stands_still_everywhere_is_believed(synthetic):
     grid = align(synthetic(steps=320).run())
 
-    assert grid is believed(grid)
+    assert grid is drop_stuck_sensors(grid)
 
 
 def test_a_grid_without_gpus_is_believed(synthetic):
     grid = align(synthetic(gpus=False).run())
 
-    assert grid is believed(grid)
+    assert grid is drop_stuck_sensors(grid)

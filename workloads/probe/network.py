@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from workloads.comm import Comm
-from workloads.probe.gemm import Gemm, told
+from workloads.probe.gemm import Gemm, to_dict
 from workloads.probe.judging import Finding, decide, next_round
 from workloads.probe.links import LARGE_BYTES, SMALL_BYTES, Links
 from workloads.probe.pairs import Pair
@@ -37,7 +37,7 @@ class Probe:
             "rounds": finding.rounds,
             "finding": _finding(finding),
             "links": _links(history),
-            "gemm": told(*self._gemm.measure()),
+            "gemm": to_dict(*self._gemm.measure()),
         }
 
 

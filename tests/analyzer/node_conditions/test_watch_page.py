@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.node_conditions.shapes import Fault
-from analyzer.node_conditions.watch_page import PageError, fault_id, told
+from analyzer.node_conditions.watch_page import PageError, fault_id, parse_page
 from collector.contract import metrics as m
 from collector.exporter.page import render
 
@@ -26,7 +26,7 @@ def test_what_watch_says_arrives_whatever_the_names(
     samples = [m.NODE_SCRAPED(7.5, node), m.NODE_HEALTH(0.5, node), UP]
     page = render([_finding(run, node, rank, gpu), *samples])
 
-    found = told(page)
+    found = parse_page(page)
 
     assert [(run, rank, gpu)] == [(one.run, one.rank, one.gpu) for one in found.faults[node]]
     assert {node: 7.5} == found.heard
@@ -36,13 +36,13 @@ def test_what_watch_says_arrives_whatever_the_names(
 def test_a_page_says_when_it_judged() -> None:
     page = render([m.LAST_EVALUATION(1000.0), m.DATA_AGE(3.0), UP, m.CYCLES(7)])
 
-    found = told(page)
+    found = parse_page(page)
 
     assert (1000.0, 3.0, True) == (found.judged, found.data_age, found.answered)
 
 
 def test_before_its_first_cycle_watch_has_judged_nothing() -> None:
-    assert -math.inf == told(render([m.PROMETHEUS_UP(0)])).judged
+    assert -math.inf == parse_page(render([m.PROMETHEUS_UP(0)])).judged
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_before_its_first_cycle_watch_has_judged_nothing() -> None:
     ],
 )
 def test_what_is_no_statement_about_a_node_is_left_out(finding: m.Sample) -> None:
-    assert {} == told(render([finding, UP])).faults
+    assert {} == parse_page(render([finding, UP])).faults
 
 
 def test_a_finding_has_one_name_and_two_findings_have_two() -> None:
@@ -71,13 +71,13 @@ def test_a_finding_has_one_name_and_two_findings_have_two() -> None:
 )
 def test_what_is_no_page_of_watch_is_told(page: str) -> None:
     with pytest.raises(PageError):
-        told(page)
+        parse_page(page)
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_a_page_or_no_page(text: str) -> None:
     try:
-        told("lockstep_finding_active{" + text)
+        parse_page("lockstep_finding_active{" + text)
     except PageError:
         return
 
@@ -85,6 +85,6 @@ def test_any_text_is_a_page_or_no_page(text: str) -> None:
 def test_a_fault_keeps_what_people_need() -> None:
     page = render([_finding("gpt", "n", "12", "3", cause="thermal"), UP])
 
-    (one,) = told(page).faults["n"]
+    (one,) = parse_page(page).faults["n"]
 
     assert Fault(one.id, "thermal", "gpt", "12", "3", "") == one

@@ -10,7 +10,7 @@ from analyzer.readers import prometheus
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.recording_rules.choice import choose
-from analyzer.recording_rules.diagnosis import diagnose
+from analyzer.recording_rules.diagnosis import diagnose_outliers
 from analyzer.recording_rules.survey import survey
 from lockstep.cli import main
 from tests.analyzer.recording_rules.fleet import Fleet
@@ -62,7 +62,7 @@ def test_the_rules_know_how_large_a_run_is(slow):
 def test_both_ways_name_the_same_culprit_and_cause(slow):
     fleet, url = slow
     full = diagnose_run(prometheus.load(url, fleet.run, environment={}))
-    few = diagnose(url, fleet.run, environment={})
+    few = diagnose_outliers(url, fleet.run, environment={})
     expected, actual = full.verdict, few.verdict
 
     assert [(21, "node-5", 1, "GPU-00000021", "thermal", "page")] == _named(expected)
@@ -77,7 +77,7 @@ def test_both_ways_name_the_same_culprit_and_cause(slow):
 def test_both_ways_name_the_rank_that_froze(frozen):
     fleet, url = frozen
     expected = diagnose_run(prometheus.load(url, fleet.run, environment={})).verdict
-    actual = diagnose(url, fleet.run, environment={}).verdict
+    actual = diagnose_outliers(url, fleet.run, environment={}).verdict
 
     assert [(38, "node-9", 2, "GPU-00000038", "freeze", "page")] == _named(expected)
     assert _named(expected) == _named(actual)
@@ -102,7 +102,7 @@ def test_a_survey_tells_who_where_how_slow_and_of_how_many(slow):
 
 def test_of_a_run_that_is_half_silent_nobody_says_that_it_is_healthy(halved):
     fleet, url = halved
-    verdict = diagnose(url, fleet.run, environment={}).verdict
+    verdict = diagnose_outliers(url, fleet.run, environment={}).verdict
 
     assert HOSTILE == verdict.run
     assert () == verdict.culprits
@@ -114,7 +114,7 @@ def test_a_run_that_the_rules_do_not_know_is_refused_with_those_they_do(slow):
     fleet, url = slow
 
     with pytest.raises(prometheus.RequestError, match=f"has no run 'other'; it has {fleet.run}"):
-        diagnose(url, "other", environment={})
+        diagnose_outliers(url, "other", environment={})
 
 
 def test_the_command_reads_through_the_rules(slow, capsys):

@@ -58,7 +58,7 @@ def test_suspects_of_at_most_so_many_nodes_are_read_and_the_rest_counted():
     chosen = narrowing._worst(many)
 
     assert many[:SUSPECT_NODES] == chosen
-    told = narrowing._told("r", _survey(*many), chosen)
+    told = narrowing._coverage_notes("r", _survey(*many), chosen)
     assert "3 more suspects on other nodes were not read" in told
     assert "10 of 1000 ranks told the rules nothing" in told
 
