@@ -27,7 +27,7 @@ from analyzer.slowness.changepoint import blocks, column_medians
 from analyzer.slowness.coverage import unseen_words
 from analyzer.slowness.ended import unexplained
 from analyzer.slowness.minimum_detectable_effect import smallest_noticed
-from analyzer.slowness.peer_groups import strata
+from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.processor import whereabouts
 from analyzer.slowness.significance import NATURAL_SPREAD
 from analyzer.telemetry_quality import doubted, drop_stuck_sensors
@@ -209,7 +209,7 @@ def _hang(hangs: Sequence[Finding]) -> Mapping[str, object] | None:
 
 def _nobody_knows(grid: Grid) -> str | None:
     """Why the ranks' own past, which shows no change, is not enough."""
-    groups = strata(grid)
+    groups = peer_groups(grid)
     if all(len(columns) == 1 for columns in groups.values()):
         return (
             "no rank became slower, but each is the only one of its stage, where one that always"

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid, Rejected
 from analyzer.slowness.coverage import unseen
-from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 
 SUSPICIOUS = 1.03
 """Own time over the peers' from which a rank without finding is worth a word."""
@@ -57,7 +57,7 @@ def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tup
     outside = ~grid.masked & ~np.any([_span(grid, finding) for finding in slow], axis=0)
     own, collective, wall = (grid.time[name] for name in ("own", "collective", "wall"))
     found: list[tuple[float, Rejected]] = []
-    for stratum in strata(grid).values():
+    for stratum in peer_groups(grid).values():
         mine = [c for c in stratum.tolist() if grid.ranks[c].rank not in named]
         for column in mine:
             peers = [other for other in mine if other != column]
@@ -94,7 +94,7 @@ def _nearly(grid: Grid) -> tuple[Rejected, ...]:
         # Within what is usual is nobody whose peers are not all known.
         return ()
     found = []
-    for stratum in strata(grid).values():
+    for stratum in peer_groups(grid).values():
         for column in stratum.tolist():
             peers = [other for other in stratum.tolist() if other != column]
             ratio = _median(own[:, column]) / _median(own[:, peers]) if peers else np.nan

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import contrast, gpu_words, query
+from analyzer.slowness.before_after import gpu_words, query, signal_before_after
 from analyzer.symptoms.idle import BUSY, IDLE
 from analyzer.symptoms.series import SCRAPE_SECONDS
 from collector.contract import metrics
@@ -79,7 +79,9 @@ def contradiction(grid: Grid, finding: Finding) -> str | None:
     """How the metrics of the finding's GPU contradict each other, in words; None = they do not."""
     if finding.kind != "slow":
         return None
-    busy, drawn, limit = (contrast(grid, finding, key) for key in (UTILIZATION, POWER, LIMIT))
+    busy, drawn, limit = (
+        signal_before_after(grid, finding, key) for key in (UTILIZATION, POWER, LIMIT)
+    )
     if busy is None or drawn is None or limit is None:
         return None
     idle = drawn.during <= IDLE * limit.during and not drawn.during * PEERS_DRAW > drawn.peers

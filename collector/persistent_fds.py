@@ -15,7 +15,7 @@ DESCRIPTOR_SHARE = 8
 """Of all descriptors that this process may have, one in so many is for one holder's files."""
 
 
-class HeldFiles:
+class PersistentFds:
     """Reads again what is already open: 1 µs in place of 10 for an attribute of sysfs.
 
     A file that was removed is opened anew, so that its successor of the same name is read. sysfs
@@ -66,7 +66,7 @@ class HeldFiles:
         return None
 
 
-class HeldFile:
+class PersistentFd:
     """One file of the kernel, of any length, that is read again and again.
 
     Args:

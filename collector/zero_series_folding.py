@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 N = TypeVar("N", int, float)
 
 
-class Quiet:
+class ZeroSeriesFolding:
     """Remembers which counters have counted: those are told on their own for good.
 
     Also at 0 after a reset, and when their thing has gone and come: who adds up what was counted
@@ -24,7 +24,7 @@ class Quiet:
         """This counter had counted before a restart."""
         self._loud.add((thing, name))
 
-    def told(
+    def fold(
         self,
         thing: Hashable,
         counts: Mapping[K, N],

@@ -28,7 +28,7 @@ class _Entry:
     size: int = 0
 
 
-class Kept:
+class Cache:
     """Answers by key, the least recently used left out first.
 
     They are handed out as they are, not copied: nobody changes an answer (dashboard.protocol).

@@ -6,9 +6,9 @@ from itertools import islice
 from pathlib import Path
 
 from analyzer.alertmanager.matching import FINDING_ALERT, best, noted
-from analyzer.alertmanager.webhook import Told
+from analyzer.alertmanager.webhook import ReceivedAlert
 from analyzer.watch.alerts import of_alert
-from analyzer.watch.finding import Finding
+from analyzer.watch.finding import WatchFinding
 from collector.contract.archive import REPORT_STEM
 from lockstep import finding_folders
 
@@ -18,7 +18,7 @@ MOST_OWED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchAccess:
     """What the watching part knows and does for post-mortems; called from another thread.
 
     Attributes:
@@ -29,7 +29,7 @@ class Watched:
 
     out: Path
     live: Callable[[str | None], Sequence[str]]
-    archive: Callable[[Finding], Path]
+    archive: Callable[[WatchFinding], Path]
 
 
 class EarlyError(Exception):
@@ -40,7 +40,9 @@ class UnmatchedError(Exception):
     """The alert is about no run that is known here; the message says what it is about."""
 
 
-def noted_in(alert: Told, received: float, watched: Watched, *, early: bool) -> list[Path]:
+def noted_in(
+    alert: ReceivedAlert, received: float, watched: WatchAccess, *, early: bool
+) -> list[Path]:
     """Archives whose post-mortem is to be written now, since an alert is new in them.
 
     Args:
@@ -86,12 +88,12 @@ def unreported(out: Path) -> list[Path]:
     return list(islice(told, MOST_OWED))
 
 
-def _fresh(alert: Told, run: str, received: float, watched: Watched) -> Path:
+def _fresh(alert: ReceivedAlert, run: str, received: float, watched: WatchAccess) -> Path:
     folder = watched.archive(of_alert(alert, run, received))
     _note(folder, alert, received)
     return folder
 
 
-def _note(folder: Path, alert: Told, received: float) -> bool:
+def _note(folder: Path, alert: ReceivedAlert, received: float) -> bool:
     """Note an alert in finding.json; whether it is new there."""
     return finding_folders.update(folder, lambda finding: noted(finding, alert, received))

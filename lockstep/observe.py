@@ -83,7 +83,7 @@ def _written(out: Path, write: Callable[[], T]) -> T:
         fail(ExitCode.INTERNAL, f"the archive {out} cannot be written: {error}")
 
 
-def watched(spec: RunSpec, out: Path, show: Show) -> Outcome:
+def run_observed(spec: RunSpec, out: Path, show: Show) -> Outcome:
     """`execute` with its progress shown; the same errors."""
     faults = ", ".join(fault.spec for fault in spec.faults)
     injected = f"; fault {faults}" if faults else ""

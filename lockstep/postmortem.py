@@ -12,14 +12,14 @@ from pathlib import Path
 from time import monotonic
 
 from analyzer.alertmanager.matching import FINDING_ALERT
-from analyzer.alertmanager.webhook import Notification, Told
+from analyzer.alertmanager.webhook import Notification, ReceivedAlert
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from lockstep import diagnosis, recurrence, watched_diagnosis
 from lockstep.alert_archives import (
     EarlyError,
     UnmatchedError,
-    Watched,
+    WatchAccess,
     noted_in,
     reported,
     unreported,
@@ -44,7 +44,7 @@ RESULTS = ("written", "failed", "unmatched")
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    alert: Told
+    alert: ReceivedAlert
     received: float
     patience: float
 
@@ -72,7 +72,7 @@ class PostMortems:
     """
 
     def __init__(
-        self, watching: Watched, unix: Callable[[], float],
+        self, watching: WatchAccess, unix: Callable[[], float],
         report: Callable[[Path], None] = write_report,
     ) -> None:  # fmt: skip
         self._watching = watching
@@ -202,7 +202,7 @@ class PostMortems:
                 self._known.pop((*job.alert.key, job.alert.firing), None)
 
 
-def _patience(alert: Told) -> float:
+def _patience(alert: ReceivedAlert) -> float:
     """Until when, by the monotonic clock, the archive that an alert belongs to may be missing."""
     own = alert.labels.get("alertname") == FINDING_ALERT
     return monotonic() + (PATIENCE_SECONDS if own else RULE_PATIENCE_SECONDS)

@@ -7,7 +7,7 @@ other things (an XID): it belongs to the finding that it does not contradict and
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.alertmanager.webhook import Told
+from analyzer.alertmanager.webhook import ReceivedAlert
 
 FINDING_ALERT = "LockstepFinding"
 PLACES = ("run", "node", "rank", "gpu")
@@ -17,7 +17,9 @@ AFTERWARDS_SECONDS = 600.0
 """A rule may notice when its finding is over: one of ten minutes is still evaluated."""
 
 
-def best(alert: Told, runs: Sequence[str], findings: Sequence[Mapping[str, Any]]) -> int | None:
+def best(
+    alert: ReceivedAlert, runs: Sequence[str], findings: Sequence[Mapping[str, Any]]
+) -> int | None:
     """Place of the finding that an alert belongs to; None = of none.
 
     Args:
@@ -34,7 +36,9 @@ def best(alert: Told, runs: Sequence[str], findings: Sequence[Mapping[str, Any]]
     return max(ranked)[2] if ranked else None
 
 
-def noted(finding: Mapping[str, Any], alert: Told, received: float) -> dict[str, Any] | None:
+def noted(
+    finding: Mapping[str, Any], alert: ReceivedAlert, received: float
+) -> dict[str, Any] | None:
     """The finding with an alert in it; None = it says so already.
 
     Whether it fires or ended may come in any order and more than once: an end stays, and the first
@@ -59,7 +63,7 @@ def noted(finding: Mapping[str, Any], alert: Told, received: float) -> dict[str,
     return {**finding, "alerts": [ended if each is known else each for each in told]}
 
 
-def _shared(alert: Told, runs: Sequence[str], finding: Mapping[str, Any]) -> float | None:
+def _shared(alert: ReceivedAlert, runs: Sequence[str], finding: Mapping[str, Any]) -> float | None:
     """How much an alert has in common with a finding; None = it is not about it."""
     if any(_is(each, alert) for each in finding.get("alerts") or () if isinstance(each, dict)):
         return float("inf")
@@ -83,7 +87,7 @@ def _shared(alert: Told, runs: Sequence[str], finding: Mapping[str, Any]) -> flo
     return shared
 
 
-def _is(entry: Mapping[str, Any], alert: Told) -> bool:
+def _is(entry: Mapping[str, Any], alert: ReceivedAlert) -> bool:
     return (entry.get("fingerprint"), entry.get("starts_at")) == alert.key
 
 

@@ -115,7 +115,7 @@ class Replica:
             self._settled(due, answer)
 
     def _post(self, sent: Sequence[Owed]) -> Answer:
-        answer = self._told(sent)
+        answer = self._send_in_its_time(sent)
         if answer.date is None or abs(answer.date - self._unix() - self._skew) < SKEW_SECONDS:
             return answer
         self._skew = answer.date - self._unix()
@@ -123,9 +123,9 @@ class Replica:
             "the clock of Alertmanager %s is %+.0f s from ours; it is told times of its own",
             self.url, self._skew,
         )  # fmt: skip
-        return self._told(sent)
+        return self._send_in_its_time(sent)
 
-    def _told(self, sent: Sequence[Owed]) -> Answer:
+    def _send_in_its_time(self, sent: Sequence[Owed]) -> Answer:
         # On the other side's clock: one that is ahead of ours would end at once what fires.
         now = self._unix() + self._skew
         return self._send(

@@ -28,7 +28,7 @@ class WebhookError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReceivedAlert:
     """One alert of a notification.
 
     Attributes:
@@ -57,7 +57,7 @@ class Told:
 class Notification:
     """A group of alerts; `truncated` = how many more the Alertmanager left out."""
 
-    alerts: tuple[Told, ...]
+    alerts: tuple[ReceivedAlert, ...]
     truncated: int = 0
 
 
@@ -91,7 +91,7 @@ def parse(body: bytes) -> Notification:
     )
 
 
-def _alert(alert: Any, place: str) -> Told:
+def _alert(alert: Any, place: str) -> ReceivedAlert:
     if not isinstance(alert, dict):
         raise WebhookError(f"{place} is {_shown(alert)}; it must be an object")
     status = alert.get("status")
@@ -107,7 +107,7 @@ def _alert(alert: Any, place: str) -> Told:
             f"{place}.fingerprint is {_shown(fingerprint)}; it must be 1 to 64 characters"
         )
     firing = status == "firing"
-    return Told(
+    return ReceivedAlert(
         fingerprint=fingerprint,
         firing=firing,
         labels=_texts(alert.get("labels"), f"{place}.labels"),

@@ -13,7 +13,7 @@ import pandas as pd
 from analyzer.anomalies import identity
 from analyzer.anomalies.counters import contradictions, counters
 from analyzer.anomalies.events import events
-from analyzer.anomalies.fleet import Fleet, fleet
+from analyzer.anomalies.fleet import ComparablePanel, fleet
 from analyzer.anomalies.gone import gone, silences
 from analyzer.anomalies.levels import levels
 from analyzer.anomalies.panel import Place
@@ -39,7 +39,7 @@ class Judged:
         missing: What was not there or not to be believed, in words.
     """
 
-    fleet: Fleet
+    fleet: ComparablePanel
     found: tuple[Deviation, ...]
     missing: tuple[str, ...]
 
@@ -79,7 +79,7 @@ def anomalies(
     return tree(judged.found, ranks, tuple(culprits)), judged.missing
 
 
-def _absent(stages: Mapping[Place, int], seen: Fleet) -> tuple[str, ...]:
+def _absent(stages: Mapping[Place, int], seen: ComparablePanel) -> tuple[str, ...]:
     """How many of the run's GPUs told anything, where it is not nearly all."""
     silent = sorted(set(stages) - set(seen.panel.places))
     told = len(stages) - len(silent)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.anomalies.fleet import Fleet
+from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.levels import best_split
 from analyzer.anomalies.peers import DEVIATES, LASTS_BINS
 from analyzer.anomalies.robust import MAD_TO_SIGMA, median, smooth, typical
@@ -55,7 +55,7 @@ class Contrast:
     more: float
 
 
-def activity(fleet: Fleet, columns: list[int]) -> Activity | None:
+def activity(fleet: ComparablePanel, columns: list[int]) -> Activity | None:
     """The most telling series of activity that the job's GPUs have; None without one."""
     for metric, name in (
         (metrics.GPU_SM_ACTIVE.name, "SM activity"),

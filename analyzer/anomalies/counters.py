@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analyzer.anomalies.fleet import Fleet
+from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.peers import DEVIATES, distances, spans
 from analyzer.anomalies.robust import SMOOTHED_BINS, typical
 from analyzer.anomalies.shape import Deviation, who
@@ -18,13 +18,13 @@ LOWER_CLOCK = 0.97
 touches its power cap as healthy parts do."""
 
 
-def counters(fleet: Fleet) -> Iterator[Deviation]:
+def counters(fleet: ComparablePanel) -> Iterator[Deviation]:
     """Deviations of each watched counter."""
     for watched in COUNTERS:
         yield from _of(fleet, watched)
 
 
-def contradictions(fleet: Fleet) -> Iterator[str]:
+def contradictions(fleet: ComparablePanel) -> Iterator[str]:
     """GPUs that tell of throttling and of a clock as high as their peers'."""
     clock = _clock_ratio(fleet)
     for watched in COUNTERS:
@@ -59,7 +59,7 @@ def rates(rises: FloatGrid | None, times: FloatGrid) -> FloatGrid | None:
     return np.where(there & (count > 0), total / np.maximum(count, 1), np.nan)
 
 
-def _of(fleet: Fleet, watched: Counter) -> Iterator[Deviation]:
+def _of(fleet: ComparablePanel, watched: Counter) -> Iterator[Deviation]:
     labels = [watched.label] if watched.label else []
     panel = fleet.panel
     if watched.of_node:
@@ -85,7 +85,9 @@ def _of(fleet: Fleet, watched: Counter) -> Iterator[Deviation]:
                         slows=watched.seconds or watched.subject is Subject.NVLINK)  # fmt: skip
 
 
-def _high(fleet: Fleet, watched: Counter, rate: FloatGrid) -> list[tuple[int, int, int, float]]:
+def _high(
+    fleet: ComparablePanel, watched: Counter, rate: FloatGrid
+) -> list[tuple[int, int, int, float]]:
     """Columns that count faster than their peers, as peers.spans has them."""
     groups = (
         np.zeros(rate.shape, dtype=np.int64)
@@ -102,7 +104,7 @@ def _words(watched: Counter, speed: float) -> str:
     return f"{speed:.1f} {watched.what} a second"
 
 
-def _clock_ratio(fleet: Fleet) -> FloatGrid | None:
+def _clock_ratio(fleet: ComparablePanel) -> FloatGrid | None:
     """(T, D) SM clock over that of the peers at work."""
     clock = fleet.gpus(metrics.GPU_CLOCK.name, SM)
     if clock is None:

@@ -61,7 +61,7 @@ def exchanged(panel: Panel) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """((D,) first bin of the part that is in each place now, the exchanges in words)."""
     since = np.zeros(len(panel.places), dtype=np.int64)
     seen: dict[int, list[tuple[int, str]]] = {}
-    for told in panel.told(metrics.GPU_INFO.name):
+    for told in panel.first_and_last(metrics.GPU_INFO.name):
         if told.gpu >= 0:
             seen.setdefault(told.gpu, []).append((told.first_bin, _identity(told.labels)))
     words = []

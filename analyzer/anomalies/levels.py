@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.fleet import Fleet
+from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.peers import DEVIATES, LASTS_BINS, PEERS_AT_LEAST, distances, spans
 from analyzer.anomalies.robust import MAD_TO_SIGMA, median, smooth, typical
 from analyzer.anomalies.shape import Deviation, who
@@ -20,7 +20,7 @@ PCIE_SPREAD = 0.3
 """Octaves of what the link can carry: half of the peers' is 3.3 spreads."""
 
 
-def levels(fleet: Fleet) -> Iterator[Deviation]:
+def levels(fleet: ComparablePanel) -> Iterator[Deviation]:
     """Deviations of each watched gauge, and of the PCIe link's speed."""
     for watched in LEVELS:
         label = [watched.label] if watched.label else []
@@ -33,7 +33,7 @@ def levels(fleet: Fleet) -> Iterator[Deviation]:
     yield from _pcie(fleet)
 
 
-def _apart(fleet: Fleet, watched: Level, cells: FloatGrid) -> Iterator[Deviation]:
+def _apart(fleet: ComparablePanel, watched: Level, cells: FloatGrid) -> Iterator[Deviation]:
     values = np.log(np.where(cells > 0, cells, np.nan)) if watched.relative else cells
     kinds = fleet.alike(works=watched.works)
     static = kinds
@@ -100,7 +100,7 @@ def best_split(series: NDArray[np.float64]) -> int | None:
 
 
 def _deviation(
-    fleet: Fleet, watched: Level, cells: FloatGrid, groups: NDArray[np.int64],
+    fleet: ComparablePanel, watched: Level, cells: FloatGrid, groups: NDArray[np.int64],
     span: tuple[int, int, int], size: float,
 ) -> Deviation:  # fmt: skip
     column, first, last = span
@@ -119,7 +119,7 @@ def _deviation(
                      slows=watched.subject is Subject.CLOCK)  # fmt: skip
 
 
-def _at_no_more_power(fleet: Fleet, temperature: FloatGrid) -> FloatGrid:
+def _at_no_more_power(fleet: ComparablePanel, temperature: FloatGrid) -> FloatGrid:
     """Temperatures but those that the load explains; where power is not told, all."""
     power = fleet.gpus(metrics.GPU_POWER.name)
     if power is None:
@@ -132,7 +132,7 @@ def _at_no_more_power(fleet: Fleet, temperature: FloatGrid) -> FloatGrid:
     return np.where(explained, np.nan, temperature)
 
 
-def _pcie(fleet: Fleet) -> Iterator[Deviation]:
+def _pcie(fleet: ComparablePanel) -> Iterator[Deviation]:
     """Links that carry less than the peers' while the GPU works, when none saves power."""
     width, generation = fleet.gpus(WIDTH), fleet.gpus(GENERATION)
     if width is None:

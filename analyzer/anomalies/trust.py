@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.anomalies.activity import PEGGED
-from analyzer.anomalies.fleet import Fleet
+from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.peers import LASTS_BINS, distances
 from analyzer.anomalies.robust import longest, typical
 from analyzer.anomalies.shape import who
@@ -28,7 +28,7 @@ MOVES = {POWER: 0.02, metrics.GPU_TEMPERATURE.name: 0.05, USED: 0.05}
 quantiles. Temperatures are whole degrees, so that a steady one stands still on healthy parts."""
 
 
-def trusted(fleet: Fleet) -> tuple[Fleet, tuple[str, ...]]:
+def trusted(fleet: ComparablePanel) -> tuple[ComparablePanel, tuple[str, ...]]:
     """The fleet with what is not to be believed marked, and why."""
     notes: list[str] = []
     doubted = dict(fleet.doubted)
@@ -40,7 +40,7 @@ def trusted(fleet: Fleet) -> tuple[Fleet, tuple[str, ...]]:
     return replace(fleet, doubted=doubted), tuple(notes)
 
 
-def _idle_at_work(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
+def _idle_at_work(fleet: ComparablePanel) -> Iterator[tuple[str, int, str]]:
     """GPUs with a kernel running nearly always and the power of an idle one."""
     used, power = fleet.gpus(USED), fleet.gpus(POWER)
     if used is None or power is None:
@@ -66,7 +66,7 @@ def _idle_at_work(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
         yield POWER, column, words
 
 
-def _stand_still(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
+def _stand_still(fleet: ComparablePanel) -> Iterator[tuple[str, int, str]]:
     """Measured values that never move while those of the peers do."""
     for metric, least in MOVES.items():
         label = ('sensor="gpu"',) if metric == metrics.GPU_TEMPERATURE.name else ()

@@ -2,7 +2,7 @@
 
 from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.before_after import contrast, query
+from analyzer.slowness.before_after import query, signal_before_after
 from collector.contract import metrics
 from collector.contract.words import Cause, Phase
 
@@ -26,7 +26,7 @@ class Data:
         text = f"{share:.0%} of the excess is in the data phase"
         facts = [Fact(mostly, text, "phase shares of the finding")]
         odds = 5.0 if mostly else 0.0 if share >= PARTLY else -5.0
-        held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+        held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.name)
         if held is not None and held.during >= 0.02:
             odds -= 2.0
             text = f"its CPU quota held the rank back {held.during:.0%} of the time"

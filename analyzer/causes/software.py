@@ -8,9 +8,9 @@ from analyzer.slowness.before_after import (
     THROTTLED,
     clock_event,
     column_of,
-    contrast,
     gpu_words,
     query,
+    signal_before_after,
     throttle_rate,
 )
 from analyzer.symptoms.series import spans
@@ -86,7 +86,7 @@ def _others_explain(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
         text = f"{gpu_words(grid, finding.rank)} was throttled {rate.during:.0%} of the time"
         facts.append(Fact(False, text, query(grid, finding, clock_event(CLOCK_EVENT_REASONS[0]))))
         odds -= 3.0
-    held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+    held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.name)
     if held is not None and held.risen >= HELD_BACK:
         text = f"its CPU quota held the rank back {held.during:.0%} of the time"
         facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))

@@ -6,9 +6,9 @@ from analyzer.slowness.before_after import (
     THROTTLED,
     clock_event,
     clock_ratio,
-    contrast,
     gpu_words,
     query,
+    signal_before_after,
     throttle_rate,
 )
 from analyzer.symptoms.weigh import outside_compute
@@ -83,7 +83,7 @@ def _clock(
 
 
 def _temperature(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
-    told = contrast(grid, finding, TEMPERATURE)
+    told = signal_before_after(grid, finding, TEMPERATURE)
     if told is None:
         missing.append("GPU temperature")
         return -0.5

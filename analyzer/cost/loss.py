@@ -35,7 +35,7 @@ class PerDay:
     over_seconds: float
     goes_on: bool
 
-    def told(self, price: float | None) -> dict[str, object]:
+    def to_dict(self, price: float | None) -> dict[str, object]:
         """As the verdict's JSON has it; money is None without a price of a GPU-hour."""
         money = None if price is None else self.gpu_hours * price
         return {
@@ -79,7 +79,7 @@ def charged(verdict: Verdict, loss: Loss | None, price: float | None) -> Verdict
         lost_gpu_hours_interval=loss.interval,
         lost_money=None if price is None else loss.gpu_hours * price,
         lost_money_interval=_priced(loss.interval, price),
-        lost_per_day=None if loss.per_day is None else loss.per_day.told(price),
+        lost_per_day=None if loss.per_day is None else loss.per_day.to_dict(price),
     )
 
 

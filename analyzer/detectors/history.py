@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.changepoint import block_means, blocks, highest, others_median
-from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.self_comparison import OWN_SHARE, own_change
 from analyzer.slowness.significance import is_slow, slow_finding
 
@@ -27,7 +27,7 @@ class History:
         """One finding of kind `slow` a stratum at most; its text says that the past decided."""
         groups = blocks(grid)
         own = np.log(block_means(grid.time["own"], groups))
-        places = [columns.tolist() for columns in strata(grid).values()]
+        places = [columns.tolist() for columns in peer_groups(grid).values()]
         found: list[Finding] = []
         accused: list[int] = []
         while 2 * (len(accused) + 1) <= sum(map(len, places)):

@@ -20,7 +20,7 @@ from analyzer.slowness.changepoint import (
     highest,
     sustained,
 )
-from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.self_comparison import OWN_SHARE, own_change
 from analyzer.slowness.significance import (
     STEPS_AT_LEAST,
@@ -95,7 +95,7 @@ def _peers(grid: Grid) -> dict[int, NDArray[np.int64]]:
     """Column -> the columns of its stratum on other nodes, where it has some."""
     nodes = np.array([info.node for info in grid.ranks])
     found = {}
-    for columns in strata(grid).values():
+    for columns in peer_groups(grid).values():
         for column in columns.tolist():
             others = columns[nodes[columns] != nodes[column]]
             if len(others):

@@ -15,7 +15,7 @@ from analyzer.slowness.changepoint import (
     highest,
     others_median,
 )
-from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.significance import is_slow, is_slow_throughout, slow_finding
 
 
@@ -32,7 +32,7 @@ class Peers:
         groups = blocks(grid)
         own = np.log(block_means(grid.time["own"], groups))
         found: list[Finding] = []
-        for columns in strata(grid).values():
+        for columns in peer_groups(grid).values():
             if len(columns) >= MAJORITY:
                 found.extend(_slow(grid, groups, own, columns))
         return sorted(found, key=lambda finding: -finding.score)

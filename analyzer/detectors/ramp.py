@@ -18,7 +18,7 @@ from analyzer.slowness.changepoint import (
     others_median,
     widening,
 )
-from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.significance import FLOOR, long_enough, slow_finding
 from analyzer.slowness.temporal_shape import Shape, hinge
 
@@ -39,7 +39,7 @@ class Ramp:
         groups = blocks(grid)
         own = np.log(block_means(grid.time["own"], groups))
         found: list[Finding] = []
-        for columns in strata(grid).values():
+        for columns in peer_groups(grid).values():
             if len(columns) < MAJORITY:
                 continue
             others = {int(column): columns[columns != column] for column in columns}

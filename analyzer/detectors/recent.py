@@ -13,7 +13,7 @@ from analyzer.slowness.changepoint import (
     highest,
     others_median,
 )
-from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.significance import TRANSIENT_FLOOR, is_slow, slow_finding, steps_above
 
 BLOCKS_AT_MOST = 30
@@ -43,7 +43,7 @@ class Recent:
             return ()
         own = np.log(block_means(grid.time["own"], groups))
         found = []
-        for columns in strata(grid).values():
+        for columns in peer_groups(grid).values():
             if len(columns) < MAJORITY:
                 continue
             others = {int(column): columns[columns != column] for column in columns}

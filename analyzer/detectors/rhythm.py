@@ -15,7 +15,7 @@ from analyzer.slowness.changepoint import (
     highest,
     others_median,
 )
-from analyzer.slowness.peer_groups import MAJORITY, strata
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.significance import (
     FLOOR,
     PARTS_AT_MOST,
@@ -77,7 +77,7 @@ def _slow(grid: Grid, fine: Blocks, groups: Blocks) -> Iterator[Finding]:
     if not len(groups):
         return
     own = np.log(block_means(grid.time["own"], groups))
-    for columns in strata(grid).values():
+    for columns in peer_groups(grid).values():
         if len(columns) < MAJORITY:
             continue
         others = {int(column): columns[columns != column] for column in columns}

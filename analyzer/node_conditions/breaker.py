@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from analyzer.node_conditions.shapes import Breaker, Node, Settings, State, Told
+from analyzer.node_conditions.shapes import Breaker, Node, Settings, State, WatchState
 from collector.contract import bounded_json
 from collector.contract.kubernetes import FAMILY
 
@@ -21,7 +21,7 @@ MAX_WHY = 300
 
 
 def after(
-    nodes: Sequence[Node], told: Told, state: State, now: float, settings: Settings
+    nodes: Sequence[Node], told: WatchState, state: State, now: float, settings: Settings
 ) -> Breaker:
     """The breaker after what is told now; one that is open stays as it is."""
     if state.breaker.open:

@@ -14,7 +14,7 @@ from analyzer.node_conditions.shapes import (
     Settings,
     State,
     Status,
-    Told,
+    WatchState,
 )
 from collector.contract.kubernetes import FAMILY, HEALTHY, Family
 
@@ -35,7 +35,9 @@ NOT_LOOKED_AT = (
 )
 
 
-def write(node: Node, told: Told, state: State, now: float, settings: Settings) -> Write | None:
+def write(
+    node: Node, told: WatchState, state: State, now: float, settings: Settings
+) -> Write | None:
     """The patch of one node; None = what is written is right, and fresh enough."""
     heard = is_heard(node, told, settings)
     ended = {

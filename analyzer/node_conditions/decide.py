@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from analyzer.node_conditions import breaker, budget, conditions, memory
 from analyzer.node_conditions.actions import Action, Decision
-from analyzer.node_conditions.shapes import Mode, Node, Settings, State, Told
+from analyzer.node_conditions.shapes import Mode, Node, Settings, State, WatchState
 
 
 def decide(
-    nodes: Sequence[Node], told: Told | None, state: State, now: float, settings: Settings
+    nodes: Sequence[Node], told: WatchState | None, state: State, now: float, settings: Settings
 ) -> Decision:
     """Decide.
 
@@ -64,7 +64,7 @@ def _open(state: State) -> Decision:
     return Decision((), state, f"the breaker is open: {state.breaker.why}")
 
 
-def _old(told: Told, now: float, settings: Settings) -> str:
+def _old(told: WatchState, now: float, settings: Settings) -> str:
     if not told.answered:
         return "watch gets no answer from its Prometheus"
     if not abs(now - told.judged) <= settings.fresh:

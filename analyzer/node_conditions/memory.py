@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analyzer.node_conditions.shapes import Fault, Node, Settings, State, Told
+from analyzer.node_conditions.shapes import Fault, Node, Settings, State, WatchState
 from collector.contract.kubernetes import FAMILY, Family
 
 OLDER = "OlderThanReset"
@@ -11,7 +11,7 @@ OLDER = "OlderThanReset"
 
 
 def remembered(
-    nodes: Sequence[Node], told: Told, state: State, now: float, settings: Settings
+    nodes: Sequence[Node], told: WatchState, state: State, now: float, settings: Settings
 ) -> State:
     """The state, with what is told now.
 
@@ -44,7 +44,7 @@ def blind(state: State) -> State:
     return replace(state, gone={}, heard={}, calm={}, silent={})
 
 
-def is_heard(node: Node, told: Told, settings: Settings) -> bool:
+def is_heard(node: Node, told: WatchState, settings: Settings) -> bool:
     """Whether the collector of a node was scraped lately; both times are of Prometheus' clock."""
     return told.judged - told.heard.get(node.name, float("-inf")) <= settings.fresh
 

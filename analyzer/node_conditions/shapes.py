@@ -43,7 +43,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WatchState:
     """What the page of watch says.
 
     Attributes:

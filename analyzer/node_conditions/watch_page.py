@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from analyzer.node_conditions.shapes import Fault, Told
+from analyzer.node_conditions.shapes import Fault, WatchState
 from collector.contract import metrics as m
 from collector.contract.kubernetes import FAMILY
 
@@ -25,7 +25,7 @@ class PageError(ValueError):
     """It is no page of watch; the message says why."""
 
 
-def parse_page(page: str) -> Told:
+def parse_page(page: str) -> WatchState:
     """What a page says.
 
     Raises:
@@ -54,7 +54,7 @@ def parse_page(page: str) -> Told:
     if m.PROMETHEUS_UP.name not in numbers:
         raise PageError("it does not say lockstep_analyzer_prometheus_up; is it a page of watch?")
     # Before its first cycle watch does not say when it judged.
-    return Told(
+    return WatchState(
         judged=numbers.get(m.LAST_EVALUATION.name, -math.inf),
         data_age=numbers.get(m.DATA_AGE.name, math.inf),
         answered=numbers[m.PROMETHEUS_UP.name] == 1,

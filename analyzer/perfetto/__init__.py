@@ -9,7 +9,7 @@ import pandas as pd
 from analyzer.operations import Ints, Trace
 from analyzer.perfetto.actual import actual
 from analyzer.perfetto.events import document
-from analyzer.perfetto.simulated import NoIdealError, ideal, in_turn, on_clock, traced
+from analyzer.perfetto.simulated import NoIdealError, ideal, in_turn, on_clock, simulated_slices
 from analyzer.readers import optrace
 from analyzer.run import LoadError, RankInfo, Run
 
@@ -76,7 +76,7 @@ def of_trace(trace: Trace, steps: range) -> Timeline:
         first, last = int(trace.steps[0]), int(trace.steps[-1])
         raise TimelineError(_elsewhere(trace.name, steps, first, last))
     try:
-        slices, why = traced(trace, begins, steps), None
+        slices, why = simulated_slices(trace, begins, steps), None
     except NoIdealError as error:
         raise TimelineError(str(error)) from error
     try:

@@ -25,8 +25,8 @@ class NoIdealError(ValueError):
     """There is no ideal timeline; the message says why."""
 
 
-def traced(trace: Trace, begins: Ints, steps: range) -> pd.DataFrame:
-    """The operations of a foreign trace.
+def simulated_slices(trace: Trace, begins: Ints, steps: range) -> pd.DataFrame:
+    """The operations of a trace from elsewhere.
 
     Args:
         trace: The operations.
@@ -44,7 +44,7 @@ def traced(trace: Trace, begins: Ints, steps: range) -> pd.DataFrame:
 def ideal(trace: Trace, begins: Ints, steps: range) -> pd.DataFrame:
     """The operations as they had been had each taken what is usual in its stratum.
 
-    Arguments as `traced`.
+    Arguments as `simulated_slices`.
 
     Raises:
         NoIdealError: The model does not explain this trace.

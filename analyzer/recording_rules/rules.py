@@ -39,7 +39,7 @@ def rules() -> str:
     return "".join(parts)
 
 
-def recorded() -> tuple[str, ...]:
+def recorded_series() -> tuple[str, ...]:
     """Every name that the rules record."""
     names = [name for name, _ in _place_rules()]
     return (*names, *(name for signal in SIGNALS for name, _ in _peer_rules(signal)))

@@ -15,7 +15,7 @@ from analyzer.recording_rules.answers import (
     tell_slowdowns,
     worst_first,
 )
-from analyzer.recording_rules.rules import recorded
+from analyzer.recording_rules.rules import recorded_series
 from analyzer.recording_rules.signals import OWN, SIGNALS
 from analyzer.recording_rules.suspects import Answered, Survey, Suspect
 
@@ -128,7 +128,7 @@ def require_rules(connection: Connection) -> None:
     now = connection.now()
     there = set(connection.labels("__name__", NAMES, now - LOOK_BACK, now))
     needed = (":rank:", f":{OWN.name}:")
-    every = [name for name in recorded() if any(part in name for part in needed)]
+    every = [name for name in recorded_series() if any(part in name for part in needed)]
     missing = [name for name in every if name not in there]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

@@ -8,7 +8,7 @@ from analyzer.report import blocks, figures
 from analyzer.report.blocks import Block
 from analyzer.report.shown import MOST_ROWS
 from analyzer.report.timeline import since
-from analyzer.report.watched import Watched
+from analyzer.report.watched import FindingTimes
 from analyzer.run import Finding, Grid, Verdict
 from analyzer.slowness import changepoint, significance
 
@@ -54,7 +54,7 @@ THRESHOLDS: tuple[tuple[str, str, str], ...] = (
 
 
 def detection(
-    grid: Grid, verdict: Verdict, findings: Sequence[Finding], seen: Watched | None
+    grid: Grid, verdict: Verdict, findings: Sequence[Finding], seen: FindingTimes | None
 ) -> Block:
     """The section on detection."""
     # Those that accuse first: on many ranks the second signals are hundreds.
@@ -84,7 +84,7 @@ def detection(
     )  # fmt: skip
 
 
-def _delays(grid: Grid, verdict: Verdict, seen: Watched) -> Block | None:
+def _delays(grid: Grid, verdict: Verdict, seen: FindingTimes) -> Block | None:
     """From the onset, as the data have it, to each moment after it."""
     onsets = [at for culprit in verdict.culprits if (at := since(grid, culprit)) is not None]
     onset = min(onsets) if onsets else seen.onset

@@ -7,7 +7,7 @@ import numpy as np
 
 from analyzer.sequential_test.baseline import Noise, known_from
 from analyzer.sequential_test.discovery import recency
-from analyzer.sequential_test.metrics import Watched
+from analyzer.sequential_test.metrics import MonitoredMetric
 from analyzer.sequential_test.presence import Presence
 from analyzer.sequential_test.sequential import mixture
 from analyzer.sequential_test.state import State
@@ -92,7 +92,7 @@ def alarm(
     reading: Reading,
     until: float | None,
     state: State,
-    metric: Watched,
+    metric: MonitoredMetric,
     presence: Presence,
 ) -> Alarm:
     """A reading in words' units, with who it is and what was missing."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from analyzer.known import own_each
 from analyzer.run import LoadError
-from analyzer.sequential_test.arrays import Fleet
-from analyzer.sequential_test.metrics import Watched
+from analyzer.sequential_test.arrays import TelemetryArrays
+from analyzer.sequential_test.metrics import MonitoredMetric
 from analyzer.sequential_test.placing import Placing, Ranks
 from analyzer.slowness.peer_groups import MAJORITY
 from collector.contract import archive
@@ -32,7 +32,7 @@ MOST_CHECKS = 100_000
 """Two weeks at 15 s."""
 
 
-def read(path: Path, metrics: Sequence[Watched], period: float) -> Fleet:
+def read(path: Path, metrics: Sequence[MonitoredMetric], period: float) -> TelemetryArrays:
     """The fleet of a run archive; ranks of one stage and tensor-parallel part are peers.
 
     Args:
@@ -67,7 +67,7 @@ def read(path: Path, metrics: Sequence[Watched], period: float) -> Fleet:
 
     with ThreadPoolExecutor(READERS) as pool:
         list(pool.map(take, files))
-    return Fleet(
+    return TelemetryArrays(
         times=np.asarray(first + period * np.arange(1, checks + 1), dtype=np.float64),
         metrics=tuple(metrics),
         values=_values(told, names, metrics),
@@ -79,7 +79,7 @@ def read(path: Path, metrics: Sequence[Watched], period: float) -> Fleet:
 
 
 def _values(
-    told: NDArray[np.float64], names: Sequence[str], metrics: Sequence[Watched]
+    told: NDArray[np.float64], names: Sequence[str], metrics: Sequence[MonitoredMetric]
 ) -> FloatArray:
     """Gauges as they were; of counters the increase per increase of the other one."""
     found = np.full((len(told), len(metrics), told.shape[2]), np.nan, dtype=np.float32)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.metrics import Watched
+from analyzer.sequential_test.metrics import MonitoredMetric
 
 FloatArray = NDArray[np.float32]
 
@@ -15,7 +15,7 @@ class FleetError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class TelemetryArrays:
     """Values of watched metrics of all GPUs that should answer.
 
     The GPUs are the last axis, because a GPU is compared with its neighbours along it.
@@ -34,7 +34,7 @@ class Fleet:
     """
 
     times: NDArray[np.float64]
-    metrics: tuple[Watched, ...]
+    metrics: tuple[MonitoredMetric, ...]
     values: FloatArray
     node: NDArray[np.str_]
     uuid: NDArray[np.str_]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from analyzer.sequential_test import peers
 from analyzer.sequential_test.baseline import Noise, learn, noise
 from analyzer.sequential_test.decisions import has_recovered, may_be_reported
-from analyzer.sequential_test.metrics import Watched
+from analyzer.sequential_test.metrics import MonitoredMetric
 from analyzer.sequential_test.presence import Presence
 from analyzer.sequential_test.sequential import SUSPICION, Limits, Samples, advance, samples
 from analyzer.sequential_test.streams import Streams, Test, before
@@ -39,7 +39,7 @@ class Block:
     def __init__(
         self,
         rows: slice,
-        metrics: Sequence[Watched],
+        metrics: Sequence[MonitoredMetric],
         streams: Streams,
         presence: Presence,
         common: Noise,
@@ -126,7 +126,7 @@ class Block:
         for residual in self._residuals:
             np.copyto(self._streams.last, residual, where=np.isfinite(residual))
 
-    def _no_change(self, metrics: Sequence[Watched], nats: float) -> Limits:
+    def _no_change(self, metrics: Sequence[MonitoredMetric], nats: float) -> Limits:
         tolerance = np.array([[metric.tolerance] for metric in metrics], dtype=np.float32)
         natural = np.array([[metric.natural] for metric in metrics], dtype=np.float32)
         usual = peers.spread(self._streams.centre, self._groups)

@@ -15,7 +15,7 @@ from collector.contract.metrics import (
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class MonitoredMetric:
     """A metric of every GPU that is compared with the GPU's peers and with its own past.
 
     Attributes:
@@ -45,15 +45,17 @@ STEADY = math.log(1.01)
 QUIETEST = 0.005
 """Below the noise of recorded healthy runs: a 15 s mean of own time per step has 0.6 % against its
 peers (median of 16 ranks)."""
-OWN = Watched(
+OWN = MonitoredMetric(
     TRAIN_OWN.name, 1, True, STEADY, NATURAL_SPREAD, QUIETEST,
     per=TRAIN_STEPS.name, known=TRAIN_KNOWN_STEPS.name,
 )  # fmt: skip
-CLOCK = Watched(f'{GPU_CLOCK.name}{{domain="sm"}}', -1, True, STEADY, NATURAL_SPREAD, QUIETEST)
-TEMPERATURE = Watched(f'{GPU_TEMPERATURE.name}{{sensor="gpu"}}', 1, False, 2.0, 15.0, 0.5)
+CLOCK = MonitoredMetric(
+    f'{GPU_CLOCK.name}{{domain="sm"}}', -1, True, STEADY, NATURAL_SPREAD, QUIETEST
+)
+TEMPERATURE = MonitoredMetric(f'{GPU_TEMPERATURE.name}{{sensor="gpu"}}', 1, False, 2.0, 15.0, 0.5)
 """Kelvin. A sensor tells whole degrees; places in a chassis differ by 10 to 15."""
-POWER = Watched(GPU_POWER.name, -1, True, math.log(1.05), math.log(1.22), 0.01)
+POWER = MonitoredMetric(GPU_POWER.name, -1, True, math.log(1.05), math.log(1.22), 0.01)
 """Less than its peers at the same work: it is braked, or has less to do. Identical parts differ by
 22 % at most (SC22, arXiv 2208.11035 v3)."""
 
-WATCHED: tuple[Watched, ...] = (OWN, CLOCK, TEMPERATURE, POWER)
+MONITORED_METRICS: tuple[MonitoredMetric, ...] = (OWN, CLOCK, TEMPERATURE, POWER)

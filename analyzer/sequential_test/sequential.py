@@ -37,7 +37,7 @@ class Limits:
     """What is no change; float32.
 
     Attributes:
-        tolerance: (M, 1) as in metrics.Watched.
+        tolerance: (M, 1) as in metrics.MonitoredMetric.
         natural: (M, G) largest constant offset of a healthy part.
         nats: Evidence for an alarm, from `budget`.
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.sequential_test.arrays import Fleet, keys
+from analyzer.sequential_test.arrays import TelemetryArrays, keys
 from analyzer.sequential_test.streams import Streams
 
 KEEP = 7 * 86_400.0
@@ -17,7 +17,7 @@ class State:
     """All streams, of the GPUs of now and of the last days.
 
     Attributes:
-        node, uuid, gpu, stratum: (G,) as in arrays.Fleet.
+        node, uuid, gpu, stratum: (G,) as in arrays.TelemetryArrays.
         seen: (G,) unix seconds at which each GPU last told something.
         metrics: (M,) names.
         until: Unix seconds of the last check; nothing up to it is judged again.
@@ -49,7 +49,7 @@ class State:
         )
 
 
-def aligned(state: State, fleet: Fleet) -> tuple[State, tuple[str, ...]]:
+def aligned(state: State, fleet: TelemetryArrays) -> tuple[State, tuple[str, ...]]:
     """A copy whose first columns are a fleet's GPUs and whose rows are its metrics.
 
     Known GPUs go on, also after a gap; the others begin anew. A GPU is its node and its uuid:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analyzer.sequential_test import peers
 from analyzer.sequential_test.alarms import Alarm, alarm
-from analyzer.sequential_test.arrays import Fleet
+from analyzer.sequential_test.arrays import TelemetryArrays
 from analyzer.sequential_test.baseline import Noise
 from analyzer.sequential_test.block import Block
 from analyzer.sequential_test.budget import Budget
@@ -51,7 +51,7 @@ class Pass:
     judged: int
 
 
-def watch(fleet: Fleet, state: State, budget: Budget, alpha: float = ALPHA) -> Pass:
+def watch(fleet: TelemetryArrays, state: State, budget: Budget, alpha: float = ALPHA) -> Pass:
     """Judge every check of `fleet` that is later than the state.
 
     A stream is reported when its evidence reaches the budget's threshold, and when e-BH over all
@@ -94,7 +94,7 @@ def watch(fleet: Fleet, state: State, budget: Budget, alpha: float = ALPHA) -> P
 
 
 def _judge(
-    fleet: Fleet,
+    fleet: TelemetryArrays,
     some: slice,
     blocks: Sequence[Block],
     decisions: Decisions,
@@ -133,7 +133,7 @@ def _decide(
         decisions.take(leading, judged, when)
 
 
-def _behind(fleet: Fleet, state: State) -> tuple[str, ...]:
+def _behind(fleet: TelemetryArrays, state: State) -> tuple[str, ...]:
     """That even the last check is older than the state, in words."""
     behind = state.until - float(fleet.times[-1]) if len(fleet.times) else 0.0
     if behind <= 0:

@@ -24,7 +24,7 @@ twice the smallest slowdown that is recorded, since half of it falls into waitin
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class BeforeAfter:
     """Medians over windows, in the signal's unit (counters: per second); NaN = did not answer."""
 
     before: float
@@ -38,19 +38,19 @@ class Contrast:
         return self.during - other
 
 
-def contrast(grid: Grid, finding: Finding, key: str) -> Contrast | None:
+def signal_before_after(grid: Grid, finding: Finding, key: str) -> BeforeAfter | None:
     """A telemetry signal of the finding's rank; None if it did not answer during the finding."""
     return None if key not in grid.signals else _contrast(grid, finding, grid.signals[key])
 
 
-def time_contrast(grid: Grid, finding: Finding, name: str) -> Contrast | None:
+def time_before_after(grid: Grid, finding: Finding, name: str) -> BeforeAfter | None:
     """The same for `Grid.time`, seconds per step."""
     return _contrast(grid, finding, grid.time[name])
 
 
 def _contrast(
     grid: Grid, finding: Finding, cells: FloatGrid, middle: Middle = np.median
-) -> Contrast | None:
+) -> BeforeAfter | None:
     column = column_of(grid, finding.rank)
     if column is None:
         return None
@@ -63,13 +63,13 @@ def _contrast(
         before = usable & (windows >= stop)
     peers = np.array([c for c in range(len(grid.ranks)) if c != column], dtype=int)
     spans = (cells[before, column], cells[during, column], cells[np.ix_(during, peers)])
-    told = Contrast(*(_over(span, middle) for span in spans))
+    told = BeforeAfter(*(_over(span, middle) for span in spans))
     return None if np.isnan(told.during) else told
 
 
-def throttle_rate(grid: Grid, finding: Finding, reasons: tuple[str, ...]) -> Contrast | None:
+def throttle_rate(grid: Grid, finding: Finding, reasons: tuple[str, ...]) -> BeforeAfter | None:
     """Seconds per second throttled for any of the reasons; None if none of them answered."""
-    told = [contrast(grid, finding, clock_event(reason)) for reason in reasons]
+    told = [signal_before_after(grid, finding, clock_event(reason)) for reason in reasons]
     answered = [each for each in told if each is not None]
     return max(answered, key=lambda each: each.risen) if answered else None
 
@@ -85,10 +85,10 @@ SM_CLOCK_MAX = f'{metrics.GPU_CLOCK_MAX.name}{{domain="sm"}}'
 
 def clock_ratio(grid: Grid, finding: Finding) -> tuple[float, float] | None:
     """(reference, during) SM clock in hertz; the reference is before, else the maximum."""
-    clock = contrast(grid, finding, SM_CLOCK)
+    clock = signal_before_after(grid, finding, SM_CLOCK)
     if clock is None:
         return None
-    top = contrast(grid, finding, SM_CLOCK_MAX)
+    top = signal_before_after(grid, finding, SM_CLOCK_MAX)
     reference = clock.before
     if not np.isfinite(reference):
         reference = top.during if top is not None else clock.peers

@@ -12,7 +12,7 @@ from analyzer.slowness.changepoint import (
     critical,
     others_median,
 )
-from analyzer.slowness.peer_groups import strata
+from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.significance import FLOOR
 
 SURELY = 3.0
@@ -30,7 +30,7 @@ def smallest_noticed(grid: Grid) -> float | None:
     own = np.log(block_means(grid.time["own"], groups))
     compared = {
         int(column): columns[columns != column] if len(columns) > 1 else everybody
-        for columns in strata(grid).values()
+        for columns in peer_groups(grid).values()
         for column in columns
         for everybody in [np.setdiff1d(np.arange(own.shape[1]), columns)]
     }

@@ -11,7 +11,7 @@ MAJORITY = 3
 """Fewer ranks have no middle to stand out from."""
 
 
-def strata(grid: Grid) -> Mapping[tuple[int, int | None], NDArray[np.int64]]:
+def peer_groups(grid: Grid) -> Mapping[tuple[int, int | None], NDArray[np.int64]]:
     """(pp, tp) -> columns of the ranks with steps.
 
     Where that is under three ranks, the tensor-parallel ranks of a stage stand together, as

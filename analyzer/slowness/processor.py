@@ -3,10 +3,10 @@
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.slowness.before_after import (
     QUEUED,
-    contrast,
     has_gpu,
     share_of_excess,
-    time_contrast,
+    signal_before_after,
+    time_before_after,
 )
 from collector.contract import metrics
 
@@ -21,7 +21,7 @@ def whereabouts(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
 
     A thread that sleeps, reads a file or waits for a lock, another thread or its GPU uses none.
     """
-    used = time_contrast(grid, finding, "cpu")
+    used = time_before_after(grid, finding, "cpu")
     if used is None or not used.during > 0:  # a log tells no CPU time
         return ()
     busy = share_of_excess(grid, finding, "cpu")
@@ -41,7 +41,7 @@ def whereabouts(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
 def _what(grid: Grid, finding: Finding) -> str:
     """What keeps a thread off the processor, as far as it was told."""
     gpu = ", perhaps for its GPU" if has_gpu(grid, finding.rank) else ""
-    queued = contrast(grid, finding, metrics.RANK_RUN_QUEUE.name)
+    queued = signal_before_after(grid, finding, metrics.RANK_RUN_QUEUE.name)
     if queued is None:
         return f"slept or waited{gpu}, or was ready and had no processor"
     if queued.during >= QUEUED:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import contrast, gpu_words, query
+from analyzer.slowness.before_after import gpu_words, query, signal_before_after
 from analyzer.symptoms.make import sign
 from analyzer.symptoms.series import Level, level, total
 from analyzer.symptoms.shape import Sign
@@ -56,7 +56,10 @@ def _speed(grid: Grid) -> FloatGrid | None:
 
 def _words(grid: Grid, finding: Finding, told: Level) -> str:
     """Lanes and generation, now and normally; medians, because there are no lanes between."""
-    width, generation = contrast(grid, finding, WIDTH), contrast(grid, finding, GENERATION)
+    width, generation = (
+        signal_before_after(grid, finding, WIDTH),
+        signal_before_after(grid, finding, GENERATION),
+    )
     if width is None or generation is None:
         return f"{told.during / _normal(told):.2f} of what it carried"
     before = np.isfinite(width.before)

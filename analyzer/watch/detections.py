@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from analyzer.run import Culprit, Fact, Verdict
 from analyzer.sequential_test.alarms import Alarm
-from analyzer.watch.finding import Kind, Sighting, Tier, Who, who_of
+from analyzer.watch.finding import Detection, Kind, Tier, Who, who_of
 from analyzer.watch.members import Members
 from analyzer.watch.panel import CLOCK, OWN, POWER, TEMPERATURE, TOLD_AS, stream_names
 from collector.contract.words import Cause
@@ -26,7 +26,7 @@ WORDS = {
 
 def of_verdict(
     verdict: Verdict, alarmed: Collection[int], members: Members, now: float
-) -> Iterator[Sighting]:
+) -> Iterator[Detection]:
     """Its culprits; those of whom the slowness is over are not seen.
 
     Args:
@@ -40,7 +40,7 @@ def of_verdict(
         if culprit.to_step is not None and not stopped:
             continue
         named = _ranks(verdict.run, culprit, members)
-        yield Sighting(
+        yield Detection(
             who=who_of(verdict.run, culprit),
             kind=Kind.STOP if stopped else Kind.SLOW,
             scope=culprit.scope,
@@ -60,7 +60,7 @@ def of_verdict(
 
 def of_alarms(
     alarms: Sequence[Alarm], members: Members, named: Sequence[Who], now: float, patience: float
-) -> Iterator[Sighting]:
+) -> Iterator[Detection]:
     """Streams that are on and that no verdict explains: for the record, with their cause or none.
 
     Args:
@@ -83,7 +83,7 @@ def of_alarms(
             continue
         words = WORDS[told].format(effect=alarm.effect)
         costs = "" if told == OWN else "; no diagnosis says that it costs time"
-        yield Sighting(
+        yield Detection(
             who=who,
             kind=Kind.SLOW if told == OWN else Kind.HARDWARE,
             scope="rank" if told == OWN else "gpu",
@@ -112,14 +112,14 @@ def alarmed_ranks(alarms: Sequence[Alarm], members: Members) -> Mapping[str, Map
     return found
 
 
-def stuck(sighting: Sighting) -> bool:
+def stuck(sighting: Detection) -> bool:
     """Whether it stopped its run for no reason that is known, as a checkpoint does too."""
     return sighting.kind is Kind.STOP and sighting.cause not in GONE
 
 
-def stalled(run: str, since: float, now: float, members: Members) -> Sighting:
+def stalled(run: str, since: float, now: float, members: Members) -> Detection:
     """A run that makes no step and of which no verdict names who stopped it."""
-    return Sighting(
+    return Detection(
         who=Who(run, None, None, None, None),
         kind=Kind.STOP,
         scope="run",

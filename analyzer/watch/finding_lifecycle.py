@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2s
 
-from analyzer.watch.finding import Change, Finding, Sighting, Tier, Who
+from analyzer.watch.finding import Change, Detection, Tier, WatchFinding, Who
 from analyzer.watch.judged import Judged
 
 PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
@@ -37,12 +37,12 @@ class Course:
         waiting: (first seen, last seen) of what is not sure, unix seconds.
     """
 
-    open: Mapping[tuple[Who, Tier], Finding]
+    open: Mapping[tuple[Who, Tier], WatchFinding]
     waiting: Mapping[tuple[Who, Tier], tuple[float, float]]
 
 
 def advance(
-    course: Course, sightings: Iterable[Sighting], judged: Judged, pace: Pace
+    course: Course, sightings: Iterable[Detection], judged: Judged, pace: Pace
 ) -> tuple[Course, Change]:
     """One cycle.
 
@@ -58,9 +58,9 @@ def advance(
     now = judged.now
     seen = _first_of_each(one for one in sightings if one.who.run in judged.runs)
     waiting: dict[tuple[Who, Tier], tuple[float, float]] = {}
-    opened: list[Finding] = []
-    still: list[Finding] = []
-    closed: list[Finding] = []
+    opened: list[WatchFinding] = []
+    still: list[WatchFinding] = []
+    closed: list[WatchFinding] = []
     for key, finding in course.open.items():
         looked = judged.looked(finding.who, finding.kind)
         last = min(finding.seen, now)  # the clock may have been put back
@@ -117,9 +117,9 @@ def folder_of(run: str, now: float, culprit: str) -> str:
     return f"{folder_of_run(run)}/{moment_of(now)}-{slug(culprit)}"
 
 
-def _first_of_each(sightings: Iterable[Sighting]) -> dict[tuple[Who, Tier], Sighting]:
+def _first_of_each(sightings: Iterable[Detection]) -> dict[tuple[Who, Tier], Detection]:
     """Of one culprit the surest sighting; of one with a page none for the record."""
-    seen: dict[tuple[Who, Tier], Sighting] = {}
+    seen: dict[tuple[Who, Tier], Detection] = {}
     for one in sightings:
         key = one.who, one.tier
         if key not in seen or (one.sure and not seen[key].sure):
@@ -138,14 +138,14 @@ def _says(one: tuple[Who, Tier], other: tuple[Who, Tier]) -> bool:
     return graver and one[0].covers(other[0]) and not (one[0] != other[0] and one[0].node is None)
 
 
-def _lighter(finding: Finding, graver: set[Who]) -> bool:
+def _lighter(finding: WatchFinding, graver: set[Who]) -> bool:
     """Whether what was for the record has become a page."""
     return finding.tier is Tier.RECORD and finding.who in graver
 
 
-def _opened(sighting: Sighting, first: float, now: float) -> Finding:
+def _opened(sighting: Detection, first: float, now: float) -> WatchFinding:
     who = sighting.who
-    return Finding(
+    return WatchFinding(
         who=who,
         kind=sighting.kind,
         scope=sighting.scope,
@@ -176,6 +176,6 @@ def moment_of(unix: float) -> str:
     return f"{datetime.fromtimestamp(unix, UTC):%Y%m%dT%H%M%SZ}"
 
 
-def of(findings: Sequence[Finding]) -> Course:
+def of(findings: Sequence[WatchFinding]) -> Course:
     """A course with these findings open, as after a restart."""
     return Course({(one.who, one.tier): one for one in findings}, {})

@@ -25,7 +25,7 @@ class _Page(NamedTuple):
     body: bytes
 
 
-class Ahead:
+class PageCache:
     """Bodies of pages for many threads; one at a time is made.
 
     While requests come often, a thread makes the pages anew before they are too old, so that a

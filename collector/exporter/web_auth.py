@@ -27,7 +27,7 @@ class _Loaded(NamedTuple):
     stamps: tuple[_Stamp, ...] = ()
 
 
-class Protection:
+class WebAuth:
     """TLS and users by a web config file, or none; for many threads.
 
     The files are looked at with each connection and each request, as in the exporter toolkit, so

@@ -10,7 +10,7 @@ PATIENCE_SECONDS = 0.5
 """How long a reading may take before the others go on without it; it is looked at every second."""
 
 
-class Turns:
+class SharedThread:
     """Reads feeds one after the other; one that hangs keeps its thread, and the others get a new.
 
     So a hang delays them by three times the patience at most. When it ends, its thread puts its

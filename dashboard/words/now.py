@@ -7,7 +7,7 @@ import numpy as np
 
 from analyzer.report.figures import cell
 from dashboard.address import utc
-from dashboard.shapes import Answer, FindingRow, Fleet, RunRow, Severity
+from dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow, Severity
 from dashboard.words.age import age, is_stale
 from dashboard.words.findings import worst_first
 from dashboard.words.said import Said
@@ -35,7 +35,10 @@ def spoken(findings: Sequence[FindingRow], answer: Answer) -> FindingRow | None:
 
 
 def headline(
-    runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Answer, fleet: Fleet | None
+    runs: Sequence[RunRow],
+    findings: Sequence[FindingRow],
+    answer: Answer,
+    fleet: FleetSnapshot | None,
 ) -> Said:
     """The worst open finding; or that nothing is wrong; or why nobody can say.
 
@@ -134,7 +137,7 @@ def _nobody(runs: Sequence[RunRow], answer: Answer) -> Said:
     )
 
 
-def _doubts(about: list[RunRow], answer: Answer, fleet: Fleet | None) -> list[str]:
+def _doubts(about: list[RunRow], answer: Answer, fleet: FleetSnapshot | None) -> list[str]:
     """Why "nothing is wrong" cannot be said."""
     doubts = []
     unread = sum(row.status is None for row in about)
@@ -152,7 +155,7 @@ def _doubts(about: list[RunRow], answer: Answer, fleet: Fleet | None) -> list[st
     return doubts
 
 
-def _live_doubts(about: list[RunRow], answer: Answer, fleet: Fleet | None) -> list[str]:
+def _live_doubts(about: list[RunRow], answer: Answer, fleet: FleetSnapshot | None) -> list[str]:
     """What is old, not whole, or told of no rank: of a live source it may be wrong by now."""
     doubts = []
     if answer.at is None or is_stale(answer):

@@ -254,11 +254,11 @@ def run(
         )  # fmt: skip
         return put_on_cluster(spec, settings, archive, form, kubeconfig, kube_context)
     from lockstep import results
-    from lockstep.observe import watched
+    from lockstep.observe import run_observed
 
     show = output.Progress()
     try:
-        outcome = watched(spec, archive, show)
+        outcome = run_observed(spec, archive, show)
     finally:
         show.close()
     answer = {

@@ -15,7 +15,7 @@ from analyzer.node_conditions.applying import Nodes, Result, carried_out
 from analyzer.node_conditions.bodies import events
 from analyzer.node_conditions.decide import decide
 from analyzer.node_conditions.errors import ApiError, LacksRightError
-from analyzer.node_conditions.shapes import Breaker, Node, State, Told
+from analyzer.node_conditions.shapes import Breaker, Node, State, WatchState
 from analyzer.node_conditions.shapes import Settings as Rules
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
@@ -59,12 +59,12 @@ class Acting:
     """
 
     def __init__(
-        self, settings: Settings, cluster: Api, read: Callable[[], Told], me: str,
+        self, settings: Settings, cluster: Api, read: Callable[[], WatchState], me: str,
         clock: Callable[[], float], rules: Rules | None = None,
     ) -> None:  # fmt: skip
         self.decision = Decision((), State())
         self.nodes: Sequence[Node] = ()
-        self.told: Told | None = None
+        self.told: WatchState | None = None
         self.trouble = "no cycle yet"
         self.results: Counter[Result] = Counter()
         self.failed: dict[str, str] = {}

@@ -4,7 +4,7 @@ import http.client
 import urllib.error
 from urllib.parse import urlsplit
 
-from analyzer.node_conditions.shapes import Told
+from analyzer.node_conditions.shapes import WatchState
 from analyzer.node_conditions.watch_page import PageError, parse_page
 from collector.contract import bounded_http
 
@@ -17,7 +17,7 @@ class WatchError(OSError):
     """Nothing is known from watch; the message says why."""
 
 
-def read(url: str) -> Told:
+def read(url: str) -> WatchState:
     """What watch says now.
 
     Args:

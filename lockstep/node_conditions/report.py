@@ -4,20 +4,20 @@ from collections.abc import Iterable, Sequence
 
 from analyzer.node_conditions.actions import Decision, Write
 from analyzer.node_conditions.conditions import value
-from analyzer.node_conditions.shapes import Node, Told
+from analyzer.node_conditions.shapes import Node, WatchState
 from collector.contract.kubernetes import HEALTHY
 from lockstep.node_conditions.loop import news
 from lockstep.output import grid
 
 
-def lines(nodes: Sequence[Node], decision: Decision, told: Told | None) -> Iterable[str]:
+def lines(nodes: Sequence[Node], decision: Decision, told: WatchState | None) -> Iterable[str]:
     """A row for each node that may be touched; names come from the API, texts are printable."""
     writes = {one.node.name: one for one in decision.actions if isinstance(one, Write)}
     rows = [_row(node, writes.get(node.name), told) for node in nodes]
     return grid(("node", "healthy", "faults", "what is new"), rows).splitlines()
 
 
-def _row(node: Node, write: Write | None, told: Told | None) -> tuple[str, str, str, str]:
+def _row(node: Node, write: Write | None, told: WatchState | None) -> tuple[str, str, str, str]:
     conditions = {**node.conditions, **(write.conditions if write is not None else {})}
     healthy = conditions[HEALTHY].status.value if HEALTHY in conditions else "not written"
     open_now = () if told is None else told.faults.get(node.name, ())

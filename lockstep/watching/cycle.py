@@ -15,7 +15,7 @@ from analyzer.watch import hardware, inventory, page, reporting
 from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.choice import Pages, pages
 from analyzer.watch.detections import alarmed_ranks
-from analyzer.watch.finding import Change, Finding, Kind
+from analyzer.watch.finding import Change, Kind, WatchFinding
 from analyzer.watch.finding_lifecycle import Course, advance
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, fleet
@@ -179,7 +179,7 @@ class Cycles:
         plans = {one.folder: self.plan(one, seen, own) for one in change.opened}
         return Outcome(change, seen, known_now, plans)
 
-    def plan(self, finding: Finding, seen: Look, own: np.ndarray) -> Plan:
+    def plan(self, finding: WatchFinding, seen: Look, own: np.ndarray) -> Plan:
         """What belongs into the archive of a finding."""
         run, members = finding.who.run, seen.members
         judged = self.diagnoses.last.get(run)

@@ -8,11 +8,11 @@ from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
 from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.readers.prometheus import RequestError
 from analyzer.watch.alerts import alerts
-from analyzer.watch.finding import Finding
+from analyzer.watch.finding import WatchFinding
 from collector.clock import SystemClock
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
-from lockstep.alert_archives import Watched
+from lockstep.alert_archives import WatchAccess
 from lockstep.output import fail
 from lockstep.postmortem import PostMortems
 from lockstep.watching.loop import Watch
@@ -58,9 +58,9 @@ class Delivery:
         self._webhook: Webhook | None = None
         self.routes: tuple[Route, ...] = ()
         if out is not None:
-            self._post_mortems = PostMortems(Watched(out, watch.live, watch.archive), unix)
+            self._post_mortems = PostMortems(WatchAccess(out, watch.live, watch.archive), unix)
             self._webhook = Webhook(self._post_mortems.take, token_file or made(state or out))
-            self.routes = (Route("POST", "/alertmanager", self._told, self._admit),)
+            self.routes = (Route("POST", "/alertmanager", self._answer, self._admit),)
         watch.on_change.append(self._changed)
         watch.more_samples.append(self._samples)
 
@@ -78,7 +78,10 @@ class Delivery:
             self._post_mortems.stop()
 
     def _changed(
-        self, opened: Sequence[Finding], closed: Sequence[Finding], still: Sequence[Finding]
+        self,
+        opened: Sequence[WatchFinding],
+        closed: Sequence[WatchFinding],
+        still: Sequence[WatchFinding],
     ) -> None:
         del closed  # what is no more wanted is resolved
         self._alertmanagers.want(alerts([*still, *opened], self._addresses))
@@ -88,7 +91,7 @@ class Delivery:
         refused = self._webhook.admit(headers)
         return None if refused is None else text(*refused)
 
-    def _told(self, request: Request) -> Reply:
+    def _answer(self, request: Request) -> Reply:
         assert self._webhook is not None
         return text(*self._webhook.answer(request.body))
 

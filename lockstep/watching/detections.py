@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.watch import hardware
 from analyzer.watch.detections import of_alarms, of_verdict, stalled, stuck
-from analyzer.watch.finding import Kind, Sighting, Who, who_of
+from analyzer.watch.finding import Detection, Kind, Who, who_of
 from analyzer.watch.progress import Progress
 from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.look import Look
@@ -24,7 +24,7 @@ def of_runs(
     reported: Mapping[str, Mapping[int, float]],
     alarms: tuple[Alarm, ...],
     settings: Settings,
-) -> Iterator[Sighting]:
+) -> Iterator[Detection]:
     """What verdicts and the sequential test say, and runs that stand.
 
     Args:
@@ -65,7 +65,7 @@ def of_runs(
 
 def of_hardware(
     seen: Look, events: Mapping[hardware.Gpu, hardware.Event], names: Mapping[hardware.Target, str]
-) -> Iterator[Sighting]:
+) -> Iterator[Detection]:
     """What the drivers say."""
     told = {hardware.gpu_of(labels, names) for labels, _ in seen.xids}
     yield from hardware.xids({gpu: one for gpu, one in events.items() if gpu in told})

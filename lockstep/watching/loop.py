@@ -11,7 +11,7 @@ from analyzer.readers.prometheus import SourceError
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.run import Verdict
 from analyzer.watch import page
-from analyzer.watch.finding import Change, Finding, Kind, Tier
+from analyzer.watch.finding import Change, Kind, Tier, WatchFinding
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
@@ -45,7 +45,7 @@ NO_OPERATIONS = "no operations: a process that fetched them ended before this ar
 GRAVEST_FIRST = (ExitCode.CULPRIT, ExitCode.WARNING, ExitCode.UNKNOWN, ExitCode.OK)
 """What was found is not hidden by what is not known."""
 
-OnChange = Callable[[Sequence[Finding], Sequence[Finding], Sequence[Finding]], None]
+OnChange = Callable[[Sequence[WatchFinding], Sequence[WatchFinding], Sequence[WatchFinding]], None]
 """Called after every cycle with what opened, what closed, and what is open since before."""
 
 
@@ -161,7 +161,7 @@ class Watch:
         """The last verdict of each run that lives."""
         return tuple(one.verdict for one in self._cycles.diagnoses.last.values())
 
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[WatchFinding, ...]:
         """All that are open."""
         return tuple(self._cycles.memory.course.open.values())
 
@@ -185,7 +185,7 @@ class Watch:
         here = living if node is None else living & (members.node == node)
         return tuple(dict.fromkeys(members.run[here].tolist()))
 
-    def archive(self, finding: Finding) -> Path:
+    def archive(self, finding: WatchFinding) -> Path:
         """Write the archive of a finding that this watch did not find: of somebody else's alert.
 
         Args:
@@ -287,7 +287,7 @@ class Watch:
             except Exception as error:  # noqa: BLE001 - who is told must not end who watches
                 bug("a finding was not handed on", error)
 
-    def _owed(self, change: Change, outcome: Outcome) -> list[tuple[Finding, Plan]]:
+    def _owed(self, change: Change, outcome: Outcome) -> list[tuple[WatchFinding, Plan]]:
         """What an earlier process did not get to: begun anew in the first cycle."""
         if self._begun - self._failed_cycles > 1 or self._settings.out is None:
             return []

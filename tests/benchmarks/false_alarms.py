@@ -19,9 +19,9 @@ from time import process_time
 import numpy as np
 from scipy.stats import chi2
 
-from analyzer.sequential_test.arrays import Fleet
+from analyzer.sequential_test.arrays import TelemetryArrays
 from analyzer.sequential_test.budget import NODE_MONTH_SECONDS, Budget
-from analyzer.sequential_test.metrics import QUIETEST, STEADY, Watched
+from analyzer.sequential_test.metrics import QUIETEST, STEADY, MonitoredMetric
 from analyzer.sequential_test.state import State
 from analyzer.sequential_test.watching import Pass, watch
 from analyzer.slowness.significance import NATURAL_SPREAD
@@ -36,7 +36,7 @@ TEACH = 960
 HOUR = 240
 CALIBRATION = 8.0
 WATCHED = tuple(
-    Watched(f"metric_{number}", 1, True, STEADY, NATURAL_SPREAD, QUIETEST)
+    MonitoredMetric(f"metric_{number}", 1, True, STEADY, NATURAL_SPREAD, QUIETEST)
     for number in range(METRICS)
 )
 BUDGET = Budget(0.01, PERIOD, 8 * METRICS)
@@ -127,7 +127,7 @@ def _delays(word: str, factors: tuple[float, float], seed: int) -> dict[str, flo
 def _passed(values: np.ndarray, begin: int, state: State, budget: Budget) -> Pass:
     gpu = np.arange(values.shape[2])
     return watch(
-        Fleet(
+        TelemetryArrays(
             PERIOD * (begin + 1 + np.arange(len(values))),
             WATCHED[: values.shape[1]],
             values,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analyzer.node_conditions.kubernetes import Cluster
-from analyzer.node_conditions.shapes import Fault, Mode, Told
+from analyzer.node_conditions.shapes import Fault, Mode, WatchState
 from collector.contract.kubernetes import API_DOMAIN, FAULTS, LEASE
 from lockstep.node_conditions.loop import Acting
 from lockstep.node_conditions.settings import Settings
@@ -29,9 +29,9 @@ class Scene:
     faults: dict[str, tuple[Fault, ...]] = field(default_factory=dict)
     now: float = START
 
-    def read(self) -> Told:
+    def read(self) -> WatchState:
         heard = dict.fromkeys(self.nodes, self.now)
-        return Told(self.now, 1.0, True, heard, dict(self.faults), frozenset(self.nodes))
+        return WatchState(self.now, 1.0, True, heard, dict(self.faults), frozenset(self.nodes))
 
     def acting(
         self, cluster: Any, selector: str = "", mode: Mode = Mode.ANNOTATE, me: str = "me",

@@ -7,7 +7,7 @@ import pytest
 
 from collector.clock import SystemClock
 from collector.exporter.page import Form
-from collector.exporter.page_cache import OFTEN, PAGE_SECONDS, Ahead
+from collector.exporter.page_cache import OFTEN, PAGE_SECONDS, PageCache
 
 PLAIN, PACKED = (Form.TEXT, False), (Form.TEXT, True)
 
@@ -36,7 +36,7 @@ def until(holds) -> None:
 
 
 def test_those_who_ask_together_share_a_page_and_later_ones_get_another(clock):
-    ahead = Ahead(Maker(), clock)
+    ahead = PageCache(Maker(), clock)
 
     first = [ahead.body(*PLAIN), ahead.body(*PLAIN)]
     packed = ahead.body(*PACKED)
@@ -48,7 +48,7 @@ def test_those_who_ask_together_share_a_page_and_later_ones_get_another(clock):
 
 def test_who_asks_seldom_has_no_page_made_ahead(clock):
     maker = Maker()
-    ahead = Ahead(maker, clock)
+    ahead = PageCache(maker, clock)
     for _ in range(10):
         ahead.body(*PLAIN)
         clock.sleep(1.0)
@@ -58,7 +58,7 @@ def test_who_asks_seldom_has_no_page_made_ahead(clock):
 
 def test_who_asks_often_finds_pages_ready_until_the_asking_ends():
     maker = Maker()
-    ahead = Ahead(maker, SystemClock())
+    ahead = PageCache(maker, SystemClock())
     deadline = time.monotonic() + 10
     while "ahead" not in maker.threads:
         ahead.body(*PLAIN)
@@ -72,7 +72,7 @@ def test_who_asks_often_finds_pages_ready_until_the_asking_ends():
 
 def test_a_page_that_cannot_be_made_is_the_askers_error_and_no_old_page(clock):
     maker = Maker()
-    ahead = Ahead(maker, clock)
+    ahead = PageCache(maker, clock)
     ahead.body(*PLAIN)
     maker.broken = True
     clock.sleep(PAGE_SECONDS + 0.01)
@@ -90,7 +90,7 @@ def test_many_who_ask_at_once_wait_for_one_page(clock):
         go.wait(10)
         return maker(form, packed)
 
-    ahead, bodies = Ahead(slow, clock), []
+    ahead, bodies = PageCache(slow, clock), []
     threads = [
         threading.Thread(target=lambda: bodies.append(ahead.body(*PLAIN))) for _ in range(OFTEN - 1)
     ]

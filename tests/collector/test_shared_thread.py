@@ -12,7 +12,7 @@ from collector.collectors import Feed
 from collector.contract import metrics as m
 from collector.registry import SOURCES, Thread
 from collector.sampler import FeedReader, Sampler
-from collector.sampler.shared_thread import Turns
+from collector.sampler.shared_thread import SharedThread
 
 PATIENCE = 0.02
 
@@ -62,7 +62,7 @@ def started() -> Iterator[Callable[..., Callable[[], None]]]:
     threads: list[threading.Thread] = []
 
     def start(*readers: FeedReader) -> Callable[[], None]:
-        turns = Turns(readers, SystemClock(), PATIENCE)
+        turns = SharedThread(readers, SystemClock(), PATIENCE)
         threads.append(threading.Thread(target=turns.run, args=(stop,)))
         threads[-1].start()
 

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from dashboard.cache import TROUBLE_SECONDS, Kept
+from dashboard.cache import TROUBLE_SECONDS, Cache
 from dashboard.trouble import Kind, TroubleError
 
 
@@ -28,7 +28,7 @@ class Asked:
 
 def test_within_its_time_an_answer_is_not_asked_again_and_not_copied():
     clock, asked = Clock(), Asked(np.arange(5))
-    kept = Kept(clock=clock)
+    kept = Cache(clock=clock)
     first = kept.get("a", asked, 15.0)
     clock.now = 14.9
     assert first is kept.get("a", asked, 15.0)
@@ -37,7 +37,7 @@ def test_within_its_time_an_answer_is_not_asked_again_and_not_copied():
 
 def test_after_its_time_it_is_asked_again():
     clock, asked = Clock(), Asked()
-    kept = Kept(clock=clock)
+    kept = Cache(clock=clock)
     kept.get("a", asked, 15.0)
     clock.now = 15.0
     kept.get("a", asked, 15.0)
@@ -46,7 +46,7 @@ def test_after_its_time_it_is_asked_again():
 
 def test_trouble_is_kept_for_five_seconds_and_raised_anew():
     clock, times = Clock(), []
-    kept = Kept(clock=clock)
+    kept = Cache(clock=clock)
 
     def ask():
         times.append(1)
@@ -67,7 +67,7 @@ def test_trouble_is_kept_for_five_seconds_and_raised_anew():
 
 def test_a_stampede_asks_once():
     begun, release = threading.Event(), threading.Event()
-    times, kept = [], Kept()
+    times, kept = [], Cache()
 
     def ask():
         times.append(1)
@@ -90,7 +90,7 @@ def test_a_stampede_asks_once():
 
 
 def test_of_too_many_answers_the_least_recently_used_is_forgotten():
-    kept, asked = Kept(entries=2), {name: Asked() for name in "abc"}
+    kept, asked = Cache(entries=2), {name: Asked() for name in "abc"}
     for name in "abaca":
         kept.get(name, asked[name], 60.0)
     kept.get("b", asked["b"], 60.0)
@@ -98,7 +98,7 @@ def test_of_too_many_answers_the_least_recently_used_is_forgotten():
 
 
 def test_answers_that_are_too_large_together_push_each_other_out():
-    kept, large = Kept(most_bytes=1_000_000), Asked(np.zeros(90_000))
+    kept, large = Cache(most_bytes=1_000_000), Asked(np.zeros(90_000))
     again = Asked(np.zeros(90_000))
     for _ in range(2):
         kept.get("a", large, 60.0)
@@ -107,7 +107,7 @@ def test_answers_that_are_too_large_together_push_each_other_out():
 
 
 def test_what_was_cleared_is_asked_again():
-    kept, asked = Kept(), Asked()
+    kept, asked = Cache(), Asked()
     kept.get("a", asked, 60.0)
     kept.clear()
     kept.get("a", asked, 60.0)

@@ -10,7 +10,7 @@ from collector.contract.words import PHASES, Phase
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RingState:
     """What a rank's ring says.
 
     Attributes:
@@ -32,7 +32,7 @@ class Told:
     progress_age: float = 0.0
 
 
-def told_by(path: Path) -> Told | None:
+def read_ring_state(path: Path) -> RingState | None:
     """What the ring file says; None before there is one."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -50,7 +50,7 @@ def told_by(path: Path) -> Told | None:
     )
     live = ring.LIVE.unpack_from(header, ring.LIVE_OFFSET)
     (beat,) = ring.HEARTBEAT.unpack_from(header, ring.HEARTBEAT_OFFSET)
-    return Told(
+    return RingState(
         steps=totals[0],
         loss=totals[7],
         arrived=sum(enqueued for _, _, enqueued, _ in groups),

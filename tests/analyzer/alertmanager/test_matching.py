@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 
 from analyzer.alertmanager.matching import AFTERWARDS_SECONDS, best, noted
-from analyzer.alertmanager.webhook import Told
+from analyzer.alertmanager.webhook import ReceivedAlert
 
-FIRES = Told("f1", True, {"alertname": "LockstepGpuXidFatal", "node": "node-2", "gpu": "0"},
-             {"summary": "XID 79"}, 5000.0, None)  # fmt: skip
+FIRES = ReceivedAlert(
+    "f1", True, {"alertname": "LockstepGpuXidFatal", "node": "node-2", "gpu": "0"},
+    {"summary": "XID 79"}, 5000.0, None,
+)  # fmt: skip
 ENDED = replace(FIRES, firing=False, ends_at=6000.0)
 
 
@@ -18,7 +20,7 @@ def finding(opened: float = 4990.0, closed: float | None = None, **key: object) 
     return {"key": {**place, **key}, "opened": opened, "closed": closed, "alerts": []}
 
 
-def of_finding(**labels: str) -> Told:
+def of_finding(**labels: str) -> ReceivedAlert:
     return replace(FIRES, labels={"alertname": "LockstepFinding", "run": "gpt", **labels})
 
 

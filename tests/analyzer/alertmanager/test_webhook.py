@@ -11,7 +11,7 @@ from analyzer.alertmanager.webhook import (
     MAX_ALERTS,
     MAX_TEXT,
     Notification,
-    Told,
+    ReceivedAlert,
     WebhookError,
     parse,
 )
@@ -41,8 +41,8 @@ def test_a_firing_alert_is_read_whole() -> None:
     alert = RIGHT["alerts"][0]
 
     assert Notification((
-        Told("58a2f1d8a1a5cf0e", True, alert["labels"], alert["annotations"], 1795348800.123456,
-             None),
+        ReceivedAlert("58a2f1d8a1a5cf0e", True, alert["labels"], alert["annotations"],
+                      1795348800.123456, None),
     )) == parse(json.dumps(RIGHT).encode())  # fmt: skip
 
 

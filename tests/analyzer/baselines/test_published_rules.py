@@ -7,15 +7,15 @@ from analyzer.baselines import BASELINES, published_answers
 from analyzer.baselines.minder import minder
 from analyzer.baselines.nvrx import nvrx
 from analyzer.baselines.zscore import zscore
-from analyzer.synth.fleet import Fault, Fleet, Resolution
+from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
 from analyzer.synth.whole import labelled
 from collector.contract.words import Cause
 
 
 def _grid(world=8, factor=None, rank=5, cause=Cause.SLOW_GPU):
     faults = () if factor is None else (Fault(cause, "cap", rank, factor, 100),)
-    return align(labelled(Fleet(dp=world, steps=500, resolution=Resolution.STEP, faults=faults,
-                                seed=3)).run)  # fmt: skip
+    fleet = SyntheticFleet(dp=world, steps=500, resolution=Resolution.STEP, faults=faults, seed=3)
+    return align(labelled(fleet).run)
 
 
 def test_all_rules_answer_with_ranks_of_the_run():

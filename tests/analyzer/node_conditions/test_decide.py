@@ -21,7 +21,7 @@ from analyzer.node_conditions.shapes import (
     Settings,
     State,
     Status,
-    Told,
+    WatchState,
 )
 from collector.contract.kubernetes import CONDITIONS, FAMILY, HEALTHY, Family
 from collector.contract.words import Cause
@@ -33,7 +33,7 @@ NAMES = [node.name for node in NODES]
 GOOD = told(START, NAMES, {"n1": (fault("xid"),)})
 
 
-def _writes(page: Told | None, settings: Settings = SETTINGS, state: State | None = None):  # type: ignore[no-untyped-def]
+def _writes(page: WatchState | None, settings: Settings = SETTINGS, state: State | None = None):  # type: ignore[no-untyped-def]
     return decide(NODES, page, state or State(), START, settings)
 
 
@@ -52,7 +52,7 @@ def _writes(page: Told | None, settings: Settings = SETTINGS, state: State | Non
         (told(START, []), "only 0 of 10 nodes are heard"),
     ],
 )
-def test_without_knowledge_nothing_is_done(page: Told | None, why: str) -> None:
+def test_without_knowledge_nothing_is_done(page: WatchState | None, why: str) -> None:
     found = _writes(page)
 
     assert ((), why) == (found.actions, found.held)

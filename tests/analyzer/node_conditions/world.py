@@ -5,7 +5,15 @@ from dataclasses import dataclass, field, replace
 
 from analyzer.node_conditions.actions import Decision, Release, Taint, Write
 from analyzer.node_conditions.decide import decide
-from analyzer.node_conditions.shapes import Breaker, Fault, Node, Settings, State, Status, Told
+from analyzer.node_conditions.shapes import (
+    Breaker,
+    Fault,
+    Node,
+    Settings,
+    State,
+    Status,
+    WatchState,
+)
 from collector.contract.kubernetes import HEALTHY
 
 CAUSES = ("xid", "ecc", "thermal", "nvlink", "link", "host-cpu", "unknown")
@@ -24,8 +32,8 @@ def nodes(count: int) -> list[Node]:
 
 def told(
     now: float, names: list[str], faults: dict[str, tuple[Fault, ...]] | None = None
-) -> Told:  # fmt: skip
-    return Told(now, 1.0, True, dict.fromkeys(names, now), faults or {}, frozenset(names))
+) -> WatchState:  # fmt: skip
+    return WatchState(now, 1.0, True, dict.fromkeys(names, now), faults or {}, frozenset(names))
 
 
 def applied(node: Node, decision: Decision) -> Node:
@@ -69,7 +77,7 @@ class World:
         """Time passes, and a decision is made and carried out; checks what must always hold."""
         self.now += seconds
         heard = [name for name in self.nodes if name not in self.silent]
-        page = Told(
+        page = WatchState(
             self.now, 1.0, self.answered, dict.fromkeys(heard, self.now),
             {name: tuple(each.values()) for name, each in self.faults.items()},
             frozenset(heard) - self.dark,

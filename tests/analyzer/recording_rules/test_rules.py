@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.recording_rules.rules import recorded, rules
+from analyzer.recording_rules.rules import recorded_series, rules
 from analyzer.recording_rules.signals import PLACE
 from tests.analyzer.recording_rules.pages import RANKS
 
@@ -19,8 +19,8 @@ def test_the_committed_file_is_what_the_rules_generate():
 
 
 def test_every_recorded_name_has_the_level_metric_operation_form():
-    assert all(name.count(":") == 2 and name.startswith("lockstep:") for name in recorded())
-    assert len(recorded()) == len(set(recorded()))
+    assert all(name.count(":") == 2 and name.startswith("lockstep:") for name in recorded_series())
+    assert len(recorded_series()) == len(set(recorded_series()))
 
 
 class TestPromtool:

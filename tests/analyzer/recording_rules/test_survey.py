@@ -4,7 +4,7 @@ import pytest
 
 from analyzer.readers.prometheus.errors import RequestError
 from analyzer.recording_rules import queries
-from analyzer.recording_rules.rules import recorded
+from analyzer.recording_rules.rules import recorded_series
 from analyzer.recording_rules.signals import OWN, TEMPERATURE
 from analyzer.recording_rules.survey import MOST, STANDSTILL, require_rules, survey, survey_span
 
@@ -22,7 +22,7 @@ class Answers:
     url = "http://prometheus:9090"
 
     def __init__(self, names=None, **answers):
-        self.names = recorded() if names is None else names
+        self.names = recorded_series() if names is None else names
         levels = [
             (COUNT | {"__name__": OWN.recorded(name)}, value)
             for name, value in (("count", 8.0), ("med", 1.0), ("mad", 0.01))
@@ -47,14 +47,14 @@ class Answers:
 
 def test_rules_that_are_not_loaded_are_named_with_the_way_to_get_them():
     missing = OWN.recorded("z")
-    connection = Answers(names=[name for name in recorded() if name != missing])
+    connection = Answers(names=[name for name in recorded_series() if name != missing])
 
     with pytest.raises(RequestError, match=rf"has no {missing}; .* `lockstep rules` prints"):
         require_rules(connection)
 
 
 def test_a_run_on_cpus_needs_no_rules_about_gpus():
-    require_rules(Answers(names=[name for name in recorded() if ":gpu_" not in name]))
+    require_rules(Answers(names=[name for name in recorded_series() if ":gpu_" not in name]))
 
 
 def test_a_suspect_has_its_place_and_deviations_and_slowdown():

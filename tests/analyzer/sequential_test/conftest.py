@@ -5,18 +5,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from analyzer.sequential_test.arrays import Fleet
-from analyzer.sequential_test.metrics import Watched
+from analyzer.sequential_test.arrays import TelemetryArrays
+from analyzer.sequential_test.metrics import MonitoredMetric
 
 PERIOD = 15.0
 METRICS = (
-    Watched("own", 1, True, 0.01, 0.14, 0.005),
-    Watched("clock", -1, True, 0.01, 0.14, 0.005),
+    MonitoredMetric("own", 1, True, 0.01, 0.14, 0.005),
+    MonitoredMetric("clock", -1, True, 0.01, 0.14, 0.005),
 )
 
 
 @pytest.fixture
-def fleet() -> Callable[..., Fleet]:
+def fleet() -> Callable[..., TelemetryArrays]:
     """(checks, gpus, seed) -> healthy, `change` takes the (T, M, G) values."""
 
     def make(checks=300, gpus=16, seed=0, change=None):
@@ -27,7 +27,7 @@ def fleet() -> Callable[..., Fleet]:
         if change is not None:
             change(values)
         gpu = np.arange(gpus)
-        return Fleet(
+        return TelemetryArrays(
             times=1e9 + PERIOD * np.arange(1, checks + 1),
             metrics=METRICS,
             values=values,

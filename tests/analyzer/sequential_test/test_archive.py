@@ -7,12 +7,12 @@ import pytest
 
 from analyzer.run import LoadError
 from analyzer.sequential_test.archive import read
-from analyzer.sequential_test.metrics import Watched
+from analyzer.sequential_test.metrics import MonitoredMetric
 from collector.contract import archive
 from collector.recorder.parts import PartWriter, arrow_schema
 
-OWN = Watched("own_total", 1, True, 0.01, 0.14, 0.005, per="steps_total")
-CLOCK = Watched('clock{domain="sm"}', -1, True, 0.01, 0.14, 0.005)
+OWN = MonitoredMetric("own_total", 1, True, 0.01, 0.14, 0.005, per="steps_total")
+CLOCK = MonitoredMetric('clock{domain="sm"}', -1, True, 0.01, 0.14, 0.005)
 RANKS = [
     (0, "node-0", 0, "GPU-a", 0, 0, 0, 0, None),
     (1, "node-0", 1, "GPU-b", 1, 0, 0, 1, None),

@@ -5,7 +5,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.watch.finding import Kind, Sighting, Tier, Who
+from analyzer.watch.finding import Detection, Kind, Tier, Who
 from analyzer.watch.finding_lifecycle import Course, Pace, advance, slug
 from analyzer.watch.judged import Judged
 
@@ -139,7 +139,7 @@ def test_a_page_replaces_what_was_for_the_record(sighting):
 
 def test_a_node_that_is_named_says_what_its_ranks_would(sighting):
     rank = sighting(2)
-    node = Sighting(
+    node = Detection(
         who=Who("gpt-1", "node-2", None, None, None), kind=Kind.SLOW, scope="node",
         cause="host-cpu", tier=Tier.PAGE, confidence=0.9, sentence="", onset=900.0, sure=True,
     )  # fmt: skip
@@ -190,7 +190,7 @@ def test_whatever_is_seen_each_finding_opens_once_before_it_closes_once(steps):
 
 def _of(rank, *, sure):
     who = Who("gpt-1", f"node-{rank}", rank, 0, None)
-    return Sighting(who, Kind.SLOW, "rank", "slow-gpu", Tier.PAGE, 0.9, "", 900.0, sure)
+    return Detection(who, Kind.SLOW, "rank", "slow-gpu", Tier.PAGE, 0.9, "", 900.0, sure)
 
 
 @given(st.text())

@@ -11,7 +11,7 @@ from collector.contract import ring
 from workloads.launchers import Ending, Exit, Outcome, Progress
 from workloads.processes.exits import Exits, first_to_fail
 from workloads.processes.rank_process import RankProcess
-from workloads.processes.ring_state import Told
+from workloads.processes.ring_state import RingState
 from workloads.processes.watching import POLL_SECONDS, crashed, laggards, last_line
 from workloads.sdk.holder import Holder, holder
 from workloads.spec import RunSpec
@@ -110,7 +110,7 @@ class Programs:
                 sleep(REAP_SECONDS)
                 continue
             look = monotonic() + POLL_SECONDS
-            told = [known for rank in self._ranks if (known := rank.told())]
+            told = [known for rank in self._ranks if (known := rank.ring_state())]
             if pulse.moved([one.steps for one in told]):
                 on_progress(_progress(told))
             elif pulse.stopped():
@@ -169,7 +169,7 @@ class _Pulse:
         return monotonic() - self._moved > self.patience
 
 
-def _progress(told: list[Told]) -> Progress:
+def _progress(told: list[RingState]) -> Progress:
     """The slowest of the ranks that have shown a step: often only one writes a log."""
     steps = [one.steps for one in told if one.steps]
     losses = [one.loss for one in told if not math.isnan(one.loss)]
