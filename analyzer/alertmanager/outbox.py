@@ -120,11 +120,11 @@ class Outbox:
         """The Alertmanager took these."""
         self._failures, self._not_before = 0, float("-inf")
         for each in sent:
-            self._settle(each, now, taken=True)
+            self._record(each, now, taken=True)
 
     def refused(self, one: Owed, now: float) -> None:
         """The Alertmanager calls this one wrong; it is asked again when it would be sent again."""
-        self._settle(one, now, taken=False)
+        self._record(one, now, taken=False)
 
     def failed(self, sent: Sequence[Owed], now: float) -> float:
         """The Alertmanager did not say that it took these; seconds before the next try."""
@@ -140,7 +140,7 @@ class Outbox:
         """Alerts that fire and have not been taken in the last STALE_SECONDS."""
         return sum(now - each.heard >= STALE_SECONDS for each in self._firing.values())
 
-    def _settle(self, one: Owed, now: float, *, taken: bool) -> None:
+    def _record(self, one: Owed, now: float, *, taken: bool) -> None:
         key = one.alert.key
         if one.over is not None:
             if (over := self._over.get(key)) and over.unix == one.over:
