@@ -17,8 +17,8 @@ from time import perf_counter, process_time
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.recording_rules.survey import survey
-from tests.benchmarks.pushdown_answers import RANKS, answering
-from tests.benchmarks.pushdown_prometheus import rules_at_work
+from tests.benchmarks.recording_rules_answers import RANKS, answering
+from tests.benchmarks.recording_rules_prometheus import rules_at_work
 
 GOALS = {
     "survey_100k_wall_seconds": 60.0,
