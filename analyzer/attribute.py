@@ -7,17 +7,17 @@ import numpy as np
 
 from analyzer.align import align
 from analyzer.anomalies.add import with_hardware
-from analyzer.causes import weighed
-from analyzer.cost.loss import charged, loss
+from analyzer.causes import weigh_causes
+from analyzer.cost.loss import loss, with_loss
 from analyzer.cost.step_time import Cost, cost, of_change
 from analyzer.culprits.link import link_culprit, modest
 from analyzer.culprits.node import whole_nodes
 from analyzer.culprits.rack import by_place
 from analyzer.culprits.rank import culprit
 from analyzer.culprits.slow_nodes import pooled, settled
-from analyzer.culprits.uniform import alike
+from analyzer.culprits.uniform import uniform_structures
 from analyzer.detectors import DETECTORS
-from analyzer.from_operations import Look, look, trace_evidence
+from analyzer.from_operations import Look, examine_operations, trace_evidence
 from analyzer.posterior import Posterior, posterior
 from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
@@ -28,7 +28,7 @@ from analyzer.slowness.coverage import unseen_words
 from analyzer.slowness.ended import unexplained
 from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.peer_groups import peer_groups
-from analyzer.slowness.processor import whereabouts
+from analyzer.slowness.processor import cpu_time_evidence
 from analyzer.slowness.significance import NATURAL_SPREAD
 from analyzer.telemetry_quality import doubted, drop_stuck_sensors
 
@@ -58,12 +58,12 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
     grid = drop_stuck_sensors(align(run))
-    seen = look(run, grid)
+    seen = examine_operations(run, grid)
     found = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
     findings = settled(grid, found)
     findings = modest(settled(grid, (*findings, *trace_evidence.findings(seen, grid, findings))))
     evidences = tuple(
-        doubted(grid, finding, weighed(grid, finding))
+        doubted(grid, finding, weigh_causes(grid, finding))
         if accuses(finding) or finding.kind == "structure"
         else ()
         for finding in findings
@@ -98,7 +98,7 @@ def attribute(
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
     accused = [
-        (finding, _doubted(finding, posterior(evidence, whereabouts(grid, finding))))
+        (finding, _doubted(finding, posterior(evidence, cpu_time_evidence(grid, finding))))
         for finding, evidence in zip(findings, evidences, strict=True)
         if accuses(finding)
     ]
@@ -135,7 +135,7 @@ def attribute(
         culprits=culprits,
         hang=_hang(hangs),
         structure=(
-            *(() if end else alike(findings, _why_all(findings, evidences))),
+            *(() if end else uniform_structures(findings, _why_all(findings, evidences))),
             *trace_evidence.structure(seen),
         ),
         what_if=trace_evidence.what_if(seen, grid, slow, _what_if(grid, slow, bounds)),
@@ -144,7 +144,7 @@ def attribute(
         missing=(*grid.missing, *seen.missing),
         provenance=_provenance(grid),
     )
-    return sentence(charged(verdict, lost, gpu_hour_price), grid, why_unknown)
+    return sentence(with_loss(verdict, lost, gpu_hour_price), grid, why_unknown)
 
 
 def _let_go(

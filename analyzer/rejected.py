@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid, Rejected
-from analyzer.slowness.coverage import unseen
+from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 
 SUSPICIOUS = 1.03
@@ -90,7 +90,7 @@ def _span(grid: Grid, finding: Finding) -> NDArray[np.bool_]:
 def _nearly(grid: Grid) -> tuple[Rejected, ...]:
     """In a run without culprit: ranks whose own time is visibly above their peers'."""
     own = grid.time["own"][~grid.masked]
-    if unseen(grid):
+    if unseen_ranks(grid):
         # Within what is usual is nobody whose peers are not all known.
         return ()
     found = []

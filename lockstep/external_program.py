@@ -43,7 +43,7 @@ def refuse_others(given: Mapping[str, str]) -> None:
         )
 
 
-def patient(hang_timeout: float) -> None:
+def check_hang_timeout(hang_timeout: float) -> None:
     """Refuse a time-out that never comes, or at once.
 
     Raises:
@@ -53,7 +53,7 @@ def patient(hang_timeout: float) -> None:
         fail(ExitCode.USAGE, f"--hang-timeout {hang_timeout:g} must be at least 1 second")
 
 
-def checked(command: tuple[str, ...], step_pattern: str | None) -> None:
+def check_command(command: tuple[str, ...], step_pattern: str | None) -> None:
     """Refuse a command that cannot run, before anything is started.
 
     Raises:
@@ -79,14 +79,14 @@ def missing_ranks(workspace: Path, run: str) -> Callable[[], Missing | None]:
 
     def ask() -> Missing | None:
         from collector.clock import SystemClock
-        from lockstep.dumps import asked, ranks_below
+        from lockstep.dumps import ranks_below, request_dumps
 
         clock, proc = SystemClock(), Path("/proc")
         ranks = [rank for rank in ranks_below(workspace, proc, clock) if rank.key[0] == run]
         if not ranks:
             return None
         try:
-            answers = asked(ranks, proc, clock, DUMP_SECONDS)
+            answers = request_dumps(ranks, proc, clock, DUMP_SECONDS)
         except OSError:
             return None
         held_up = [one for one in answers.missing if one.held_up]

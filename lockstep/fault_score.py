@@ -20,7 +20,7 @@ def score_faults(setting: FaultSetting, out: Path, form: Format, *, reanalyze: b
     wanted, refused = fault_trials.fault_trials(setting)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with claim.alone(out, trials.WRITER_FILE):
+        with claim.claim_folder(out, trials.WRITER_FILE):
             lines, failed = _lines(setting, wanted, out, reanalyze=reanalyze)
         left = score_leftovers.left_by(out / setting.name)
     except OSError as error:

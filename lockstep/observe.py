@@ -12,7 +12,7 @@ from collector.contract.words import ExitCode
 from lockstep import archive, claim, external_program
 from lockstep.archive import LOGS, Recording
 from lockstep.interrupts import Interrupts
-from lockstep.launching import launched, look_at_data, refused, targets
+from lockstep.launching import collector_addresses, exit_on_refusal, look_at_data, start_ranks
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import Progress as Show
 from lockstep.output import fail
@@ -57,7 +57,7 @@ def execute(
     workspace = SHARED_MEMORY / spec.run
     interrupts = Interrupts()
     with interrupts.noted(), ExitStack() as stack:
-        stack.enter_context(claim.empty(out))
+        stack.enter_context(claim.claim_new_folder(out))
         _own(workspace)
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
@@ -110,7 +110,7 @@ def _observed(
     on_progress: Callable[[Progress], None],
     interrupts: Interrupts,
 ) -> tuple[Outcome, Recording]:
-    addresses = targets(spec)
+    addresses = collector_addresses(spec)
     with (
         _network(spec, workspace, out / LOGS) as network,
         NodeCollectors(
@@ -118,7 +118,7 @@ def _observed(
         ) as collectors,
         ExitStack() as stack,
     ):
-        ranks = launched(spec, workspace, out / LOGS, network)
+        ranks = start_ranks(spec, workspace, out / LOGS, network)
         stack.callback(ranks.end)
         _written(out, lambda: archive.write_ranks(out, spec))
         recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
@@ -136,7 +136,7 @@ def _waited(
 ) -> Outcome:  # fmt: skip
     try:
         with interrupts.heeded():
-            return refused(lambda: ranks.wait(on_progress))
+            return exit_on_refusal(lambda: ranks.wait(on_progress))
     except BaseException:
         if not interrupts.came:
             raise

@@ -20,9 +20,9 @@ from lockstep.alert_archives import (
     EarlyError,
     UnmatchedError,
     WatchAccess,
+    archives_without_report,
+    has_report,
     noted_in,
-    reported,
-    unreported,
 )
 from lockstep.output import CommandError
 
@@ -56,7 +56,7 @@ def write_report(archive: Path) -> None:
         CommandError: It is no archive.
         OSError: The files cannot be written.
     """
-    diagnosed = recurrence.remembering(
+    diagnosed = recurrence.with_recurrence(
         watched_diagnosis.upheld(diagnosis.diagnose_archive(archive), archive), archive
     )
     diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
@@ -152,7 +152,7 @@ class PostMortems:
             self._jobs = [job for job in self._jobs if id(job) not in done]
 
     def _run(self) -> None:
-        self._owed.extend(unreported(self._watching.out))
+        self._owed.extend(archives_without_report(self._watching.out))
         while True:
             with self._change:
                 if not self._fresh and not self._ending and not self._owed:
@@ -161,7 +161,7 @@ class PostMortems:
                     return
             self.work()
             # After what is told now: people wait for that.
-            if self._owed and not reported(folder := self._owed.popleft()):
+            if self._owed and not has_report(folder := self._owed.popleft()):
                 self._write(folder)
 
     def _noted(self, job: _Job, folders: dict[Path, list[_Job]]) -> bool:

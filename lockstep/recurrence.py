@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from analyzer.attribute import Diagnosis
 
 
-def remembering(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":
+def with_recurrence(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":
     """The diagnosis with the recurrence of its culprits over the archives in the same folder.
 
     Nothing is read where nobody was named; what could not be read is counted in `missing`.

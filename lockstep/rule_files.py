@@ -58,7 +58,7 @@ def write(folder: Path, addresses: Addresses) -> None:
         os.replace(half, folder / name)
 
 
-def stale(folder: Path, addresses: Addresses) -> list[str]:
+def stale_files(folder: Path, addresses: Addresses) -> list[str]:
     """Names of the files there that are missing or not what this version generates.
 
     Raises:

@@ -33,11 +33,13 @@ def diagnose_trace(
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
     from analyzer import trace_verdict
 
-    return trace_verdict.examine(read_trace(path, layout, meta), gpu_hour_price=gpu_hour_price)
+    return trace_verdict.verdict_of_trace(
+        read_trace(path, layout, meta), gpu_hour_price=gpu_hour_price
+    )
 
 
 def read_trace(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":
-    """Loads a trace; arguments and errors as `examine`."""
+    """Loads a trace; arguments and errors as `diagnose_trace`."""
     from analyzer.readers import optrace
     from analyzer.run import LoadError
 

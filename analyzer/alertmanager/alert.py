@@ -37,7 +37,7 @@ class Alert:
         object.__setattr__(self, "key", key)
 
 
-def postable(alert: Alert, ends_at: float) -> dict[str, Any]:
+def alert_json(alert: Alert, ends_at: float) -> dict[str, Any]:
     """The JSON of an alert that is over at `ends_at`, unix seconds; in the future it fires."""
     return {
         "labels": {name: _sendable(value) for name, value in alert.key},

@@ -17,7 +17,7 @@ AFTERWARDS_SECONDS = 600.0
 """A rule may notice when its finding is over: one of ten minutes is still evaluated."""
 
 
-def best(
+def matching_finding(
     alert: ReceivedAlert, runs: Sequence[str], findings: Sequence[Mapping[str, Any]]
 ) -> int | None:
     """Place of the finding that an alert belongs to; None = of none.
@@ -36,7 +36,7 @@ def best(
     return max(ranked)[2] if ranked else None
 
 
-def noted(
+def with_alert(
     finding: Mapping[str, Any], alert: ReceivedAlert, received: float
 ) -> dict[str, Any] | None:
     """The finding with an alert in it; None = it says so already.

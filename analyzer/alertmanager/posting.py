@@ -51,7 +51,7 @@ class Answer:
 
 
 def post(session: requests.Session, access: Access, alerts: Sequence[dict[str, Any]]) -> Answer:
-    """Send alerts (analyzer.alertmanager.alert.postable); never raises for what a server does.
+    """Send alerts (analyzer.alertmanager.alert.alert_json); never raises for what a server does.
 
     Args:
         session: Of load.bounded_session.

@@ -8,7 +8,7 @@ from typing import Any
 
 import requests
 
-from analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key, postable
+from analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key, alert_json
 from analyzer.alertmanager.outbox import Outbox, Owed
 from analyzer.alertmanager.posting import Answer, Result, post
 from analyzer.readers.bounded_session import session
@@ -132,7 +132,7 @@ class Replica:
             self._session,
             self._access,
             [
-                postable(one.alert, now + FIRING_SECONDS if one.over is None
+                alert_json(one.alert, now + FIRING_SECONDS if one.over is None
                          else one.over + self._skew)
                 for one in sent
             ],

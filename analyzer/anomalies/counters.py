@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from analyzer.anomalies.fleet import ComparablePanel
-from analyzer.anomalies.peers import DEVIATES, distances, spans
-from analyzer.anomalies.robust import SMOOTHED_BINS, typical
+from analyzer.anomalies.peers import DEVIATES, peer_distances, spans
+from analyzer.anomalies.robust import SMOOTHED_BINS, nan_median
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import COUNTERS, Counter, Subject
 from analyzer.run import FloatGrid
@@ -34,7 +34,7 @@ def contradictions(fleet: ComparablePanel) -> Iterator[str]:
         if rate is None or watched.usual:
             continue
         for column, first, last, _ in _high(fleet, watched, rate):
-            if typical(clock[first:last, column]) > LOWER_CLOCK:
+            if nan_median(clock[first:last, column]) > LOWER_CLOCK:
                 place = who(*fleet.panel.places[column])
                 yield f"{place} tells of being {watched.what}, and its clock is its peers'"
 
@@ -71,7 +71,7 @@ def _of(fleet: ComparablePanel, watched: Counter) -> Iterator[Deviation]:
         return
     clock = None if watched.of_node or not watched.seconds else _clock_ratio(fleet)
     for column, first, last, size in _high(fleet, watched, rate):
-        ratio = float("nan") if clock is None else typical(clock[first:last, column])
+        ratio = float("nan") if clock is None else nan_median(clock[first:last, column])
         if ratio > LOWER_CLOCK or (watched.usual and np.isnan(ratio)):
             continue
         node, gpu = (panel.nodes[column], None) if watched.of_node else panel.places[column]
@@ -94,7 +94,7 @@ def _high(
         if watched.of_node
         else np.broadcast_to(fleet.kind, rate.shape)
     )
-    distance, _ = distances(rate, groups, watched.least / DEVIATES, low=True)
+    distance, _ = peer_distances(rate, groups, watched.least / DEVIATES, low=True)
     return spans(distance, 1)
 
 
@@ -109,5 +109,5 @@ def _clock_ratio(fleet: ComparablePanel) -> FloatGrid | None:
     clock = fleet.gpus(metrics.GPU_CLOCK.name, SM)
     if clock is None:
         return None
-    _, normal = distances(clock, fleet.alike(works=True), 1.0)
+    _, normal = peer_distances(clock, fleet.alike(works=True), 1.0)
     return clock / normal

@@ -24,7 +24,7 @@ GPU_SOURCES = ("nvml", "dcgm", "dcgm_exporter")
 UP = metrics.GPU_UP.name
 
 
-def gone(fleet: ComparablePanel) -> Iterator[Deviation]:
+def vanished_gpus(fleet: ComparablePanel) -> Iterator[Deviation]:
     """GPUs that told of themselves and no longer do, though their nodes answer."""
     silent = _silent(fleet)
     alone = _source_stopped(fleet, silent)
@@ -44,7 +44,7 @@ def gone(fleet: ComparablePanel) -> Iterator[Deviation]:
     yield from _fewer(fleet)
 
 
-def silences(fleet: ComparablePanel) -> Iterator[str]:
+def silent_nodes(fleet: ComparablePanel) -> Iterator[str]:
     """What was not there and says nothing of the hardware: nodes that no scrape reached."""
     panel = fleet.panel
     if not len(panel.times):

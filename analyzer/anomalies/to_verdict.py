@@ -19,7 +19,7 @@ OF_NODE: Mapping[Subject, frozenset[str]] = {
 """What of a node's own hardware explains which causes."""
 
 
-def merged(found: Iterable[Deviation]) -> tuple[Deviation, ...]:
+def merge_deviations(found: Iterable[Deviation]) -> tuple[Deviation, ...]:
     """One deviation for each part of each GPU or node: the gravest, with what the others add."""
     parts: dict[tuple[str, int | None, Subject], list[Deviation]] = {}
     for each in found:
@@ -28,7 +28,7 @@ def merged(found: Iterable[Deviation]) -> tuple[Deviation, ...]:
     return tuple(sorted(one, key=_order))
 
 
-def tree(
+def anomalies_json(
     found: Iterable[Deviation], ranks: Sequence[RankInfo], culprits: Sequence[Culprit]
 ) -> tuple[Mapping[str, Any], ...]:
     """The anomalies as JSON types."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from analyzer.anomalies.activity import PEGGED
 from analyzer.anomalies.fleet import ComparablePanel
-from analyzer.anomalies.peers import LASTS_BINS, distances
-from analyzer.anomalies.robust import longest, typical
+from analyzer.anomalies.peers import LASTS_BINS, peer_distances
+from analyzer.anomalies.robust import longest_stretch, nan_median
 from analyzer.anomalies.shape import who
 from analyzer.symptoms.idle import BUSY, IDLE
 from collector.contract import metrics
@@ -28,7 +28,7 @@ MOVES = {POWER: 0.02, metrics.GPU_TEMPERATURE.name: 0.05, USED: 0.05}
 quantiles. Temperatures are whole degrees, so that a steady one stands still on healthy parts."""
 
 
-def trusted(fleet: ComparablePanel) -> tuple[ComparablePanel, tuple[str, ...]]:
+def mark_untrusted(fleet: ComparablePanel) -> tuple[ComparablePanel, tuple[str, ...]]:
     """The fleet with what is not to be believed marked, and why."""
     notes: list[str] = []
     doubted = dict(fleet.doubted)
@@ -48,18 +48,18 @@ def _idle_at_work(fleet: ComparablePanel) -> Iterator[tuple[str, int, str]]:
     limit = fleet.gpus(metrics.GPU_POWER_LIMIT.name, 'kind="enforced"')
     full = used >= BUSY
     groups = np.where(full, fleet.kind, -1)
-    _, normal = distances(power, groups, 1.0)
+    _, normal = peer_distances(power, groups, 1.0)
     with np.errstate(invalid="ignore"):
         idle = full & (power < OF_PEERS * normal)
         if limit is not None:
             known = np.isfinite(normal)
             idle = full & (power < IDLE * limit) & (idle | ~known)
     for column in np.flatnonzero(idle.sum(axis=0) >= LASTS_BINS).tolist():
-        if longest(idle[:, column])[1] < LASTS_BINS:
+        if longest_stretch(idle[:, column])[1] < LASTS_BINS:
             continue
-        place, watts = who(*fleet.panel.places[column]), typical(power[idle[:, column], column])
+        place, watts = who(*fleet.panel.places[column]), nan_median(power[idle[:, column], column])
         words = (
-            f"{place} tells {typical(used[idle[:, column], column]):.0%} utilisation and"
+            f"{place} tells {nan_median(used[idle[:, column], column]):.0%} utilisation and"
             f" {watts:.0f} W, the power of an idle GPU: one of the two is wrong, and neither counts"
         )
         yield USED, column, words

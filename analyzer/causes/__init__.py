@@ -41,7 +41,7 @@ IMPOSSIBLE = -8.0
 """Log odds: as each cause gives for findings of a kind that it cannot make."""
 
 
-def weighed(grid: Grid, finding: Finding) -> list[Evidence]:
+def weigh_causes(grid: Grid, finding: Finding) -> list[Evidence]:
     """The evidence of every cause, in the order of CAUSES."""
     told = [cause.weigh(grid, finding) for cause in CAUSES]
     if has_gpu(grid, finding.rank):

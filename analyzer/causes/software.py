@@ -14,9 +14,9 @@ from analyzer.slowness.before_after import (
     throttle_rate,
 )
 from analyzer.symptoms.series import spans
-from analyzer.symptoms.software import Change, changes, mates, software
+from analyzer.symptoms.software import Change, changes, ranks_of_node, software
 from analyzer.symptoms.software import query as software_query
-from analyzer.symptoms.weigh import against, weigh
+from analyzer.symptoms.weigh import other_symptom_log_odds, symptom_log_odds
 from collector.contract import metrics
 from collector.contract.words import CLOCK_EVENT_REASONS, Cause
 
@@ -46,7 +46,7 @@ class Software:
         facts: list[Fact] = []
         missing: list[str] = []
         sign = software(grid, finding)
-        odds = weigh(sign, "versions of the driver and the kernel", facts, missing)
+        odds = symptom_log_odds(sign, "versions of the driver and the kernel", facts, missing)
         if sign is not None and sign.seen and sign.with_onset is None:
             odds += NO_ONSET
         if sign is not None and sign.explains:
@@ -91,12 +91,14 @@ def _others_explain(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
         text = f"its CPU quota held the rank back {held.during:.0%} of the time"
         facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
         odds -= 3.0
-    return odds + sum(against(sign, facts) for sign in symptoms.of_gpu(grid, finding))
+    return odds + sum(
+        other_symptom_log_odds(sign, facts) for sign in symptoms.of_gpu(grid, finding)
+    )
 
 
 def _mates(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
     """Ranks that run the same software and are not slow."""
-    column, others = column_of(grid, finding.rank), mates(grid, finding)
+    column, others = column_of(grid, finding.rank), ranks_of_node(grid, finding)
     if column is None or not others.size:
         return 0.0
     during, before = spans(grid, finding)

@@ -2,7 +2,7 @@
 
 from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.symptoms.weigh import weigh
+from analyzer.symptoms.weigh import symptom_log_odds
 from analyzer.symptoms.xid import parts
 from collector.contract.words import Cause
 
@@ -24,7 +24,7 @@ class Xid:
         facts: list[Fact] = []
         missing: list[str] = []
         logged = symptoms.xid(grid, finding)
-        odds = weigh(logged, "the driver's log", facts, missing)
+        odds = symptom_log_odds(logged, "the driver's log", facts, missing)
         if logged is None or not logged.explains:
             return Evidence(Cause.XID, min(odds, 0.0), tuple(facts), tuple(missing))
         if finding.kind == "hang":

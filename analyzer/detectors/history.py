@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid
-from analyzer.slowness.changepoint import block_means, blocks, highest, others_median
+from analyzer.slowness.changepoint import block_means, blocks, clearest_spans, others_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.self_comparison import OWN_SHARE, own_change
 from analyzer.slowness.significance import is_slow, slow_finding
@@ -36,7 +36,7 @@ class History:
             series[:, [column for column in range(own.shape[1]) if column not in others]] = np.nan
             slow = [
                 shift
-                for shift in highest(series)
+                for shift in clearest_spans(series)
                 if is_slow(grid, groups, series, shift, others[shift.column], above_peers=False)
                 and own_change(own, shift, shift.column) >= OWN_SHARE * shift.effect
             ]

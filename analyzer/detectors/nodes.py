@@ -14,11 +14,11 @@ from analyzer.slowness.changepoint import (
     Shift,
     block_means,
     blocks,
+    clearest_spans,
     column_medians,
-    constant,
-    critical,
-    highest,
+    critical_t,
     sustained,
+    whole_run_spans,
 )
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.self_comparison import OWN_SHARE, own_change
@@ -76,12 +76,12 @@ class Nodes:
         past = np.column_stack([column_medians(own[:, members[name]].T) for name in names])
         enough = len(members) >= MAJORITY
         found: dict[str, Shift] = {}
-        for shift in highest(terms):
+        for shift in clearest_spans(terms):
             moved = enough or own_change(past, shift, shift.column) >= OWN_SHARE * shift.effect
             if moved and _became(groups, terms, shift, enough):
                 found[names[shift.column]] = shift
         spread = _spread(rest, [members[name] for name in names])
-        for shift in constant(terms):
+        for shift in whole_run_spans(terms):
             if _always(groups, terms, shift, spread[shift.column]):
                 found.setdefault(names[shift.column], shift)
         return [
@@ -137,7 +137,7 @@ def _spread(rest: FloatGrid, nodes: list[NDArray[np.int64]]) -> list[float]:
     levels = [column_medians(rest[:, columns]) for columns in nodes]
     apart = np.concatenate([each - np.nanmedian(each) for each in levels])
     sigma = MAD_TO_SIGMA * float(np.nanmedian(np.abs(apart)))
-    asked = critical(len(apart), 1, len(nodes))
+    asked = critical_t(len(apart), 1, len(nodes))
     return [
         asked * MEDIAN_EFFICIENCY * sigma * float(np.sqrt(1 / n + 1 / (len(apart) - n)))
         for n in map(len, levels)

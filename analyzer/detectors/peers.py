@@ -11,9 +11,9 @@ from analyzer.slowness.changepoint import (
     Shift,
     block_means,
     blocks,
-    constant,
-    highest,
+    clearest_spans,
     others_median,
+    whole_run_spans,
 )
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.significance import is_slow, is_slow_throughout, slow_finding
@@ -59,10 +59,12 @@ def _clearest(
     """A rank that became slow goes before one that always was."""
     became = [
         shift
-        for shift in highest(series)
+        for shift in clearest_spans(series)
         if is_slow(grid, groups, series, shift, others[shift.column])
     ]
-    always = [shift for shift in constant(series) if is_slow_throughout(groups, series, shift)]
+    always = [
+        shift for shift in whole_run_spans(series) if is_slow_throughout(groups, series, shift)
+    ]
     for slow in (became, always):
         if slow:
             return max(slow, key=lambda shift: shift.score)

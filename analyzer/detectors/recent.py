@@ -9,8 +9,8 @@ from analyzer.slowness.changepoint import (
     BLOCK_STEPS_AT_LEAST,
     Blocks,
     block_means,
-    critical,
-    highest,
+    clearest_spans,
+    critical_t,
     others_median,
 )
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
@@ -48,8 +48,8 @@ class Recent:
                 continue
             others = {int(column): columns[columns != column] for column in columns}
             series = own - others_median(own, others)
-            asked = critical(len(groups), len(columns), len(columns) * len(groups) * LOOKS)
-            for shift in highest(series, shortest=SHORTEST, baseline=len(groups) // 2):
+            asked = critical_t(len(groups), len(columns), len(columns) * len(groups) * LOOKS)
+            for shift in clearest_spans(series, shortest=SHORTEST, baseline=len(groups) // 2):
                 peers = others[shift.column]
                 if (
                     shift.last == len(groups)

@@ -10,10 +10,10 @@ from analyzer.slowness.changepoint import (
     Blocks,
     block_means,
     blocks,
-    constant,
-    critical,
-    highest,
+    clearest_spans,
+    critical_t,
     others_median,
+    whole_run_spans,
 )
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.significance import (
@@ -83,8 +83,12 @@ def _slow(grid: Grid, fine: Blocks, groups: Blocks) -> Iterator[Finding]:
         others = {int(column): columns[columns != column] for column in columns}
         series = own - others_median(own, others)
         # All spans of all scales were searched; there are at most n^2 / 2 spans of n blocks.
-        asked = critical(len(groups), len(columns), len(SCALES) * len(columns) * len(groups) ** 2)
-        shifts = [shift for shift in (*highest(series), *constant(series)) if shift.score >= asked]
+        asked = critical_t(len(groups), len(columns), len(SCALES) * len(columns) * len(groups) ** 2)
+        shifts = [
+            shift
+            for shift in (*clearest_spans(series), *whole_run_spans(series))
+            if shift.score >= asked
+        ]
         for shift in shifts:
             peers = others[shift.column]
             finding = slow_finding(grid, groups, shift, peers, "rhythm")

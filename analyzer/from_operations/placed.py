@@ -62,7 +62,7 @@ class Placed:
         return not len(self.outside)
 
 
-def place(grid: Grid, culprits: tuple[Culprit, ...], first_step: int) -> Iterator[Placed]:
+def place_suspects(grid: Grid, culprits: tuple[Culprit, ...], first_step: int) -> Iterator[Placed]:
     """Each culprit that has ranks and windows here.
 
     Args:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from analyzer.cost.step_time import Cost, spans
-from analyzer.from_operations import Look, agreed
+from analyzer.from_operations import Look, confirmed_suspects
 from analyzer.from_operations.placed import Own, Placed
 from analyzer.run import Finding, Grid, Rejected
-from analyzer.slowness.significance import shares
+from analyzer.slowness.significance import phase_shares
 
 DETECTOR = "operations"
 REFUTED = {
@@ -22,7 +22,7 @@ REFUTED = {
 def findings(seen: Look, grid: Grid, known: Sequence[Finding]) -> tuple[Finding, ...]:
     """The suspects of the operations whom the windows do not show, as findings about windows."""
     shown = {id(seen.of(grid, finding)) for finding in known}
-    return tuple(_finding(grid, one) for one in agreed(seen) if id(one) not in shown)
+    return tuple(_finding(grid, one) for one in confirmed_suspects(seen) if id(one) not in shown)
 
 
 def cost(seen: Look, grid: Grid, slow: Sequence[Finding]) -> Cost | None:
@@ -104,7 +104,9 @@ def rejected(seen: Look, grid: Grid, named: Sequence[int | None]) -> tuple[Rejec
         for one in seen.suspects
         if one.own is not Own.AGREES
     )
-    let_go = () if len(agreed(seen)) < len(seen.verdict.culprits) else seen.verdict.rejected
+    let_go = (
+        () if len(confirmed_suspects(seen)) < len(seen.verdict.culprits) else seen.verdict.rejected
+    )
     return tuple(one for one in (*others, *let_go) if one.rank not in here)
 
 
@@ -123,7 +125,7 @@ def _finding(grid: Grid, one: Placed) -> Finding:
         slowdown=slowdown,
         interval=(low, high),
         score=float(np.log(slowdown)) / error,
-        share=shares(grid, one.column, one.peers, one.inside, before, one.throughout),
+        share=phase_shares(grid, one.column, one.peers, one.inside, before, one.throughout),
         text=f"rank {info.rank}: {culprit.evidence[0].text}",
         details={
             "peers": [grid.ranks[c].rank for c in one.peers],

@@ -20,7 +20,7 @@ RESET = "reset"
 MAX_WHY = 300
 
 
-def after(
+def breaker_after(
     nodes: Sequence[Node], told: WatchState, state: State, now: float, settings: Settings
 ) -> Breaker:
     """The breaker after what is told now; one that is open stays as it is."""
@@ -37,7 +37,7 @@ def after(
     return state.breaker
 
 
-def stormy(
+def trip_on_storm(
     nodes: Sequence[Node], wanted: Collection[float], breaker: Breaker, now: float,
     settings: Settings,
 ) -> Breaker:  # fmt: skip

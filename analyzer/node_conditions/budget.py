@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analyzer.node_conditions.actions import Release, Taint
-from analyzer.node_conditions.breaker import stormy
+from analyzer.node_conditions.breaker import trip_on_storm
 from analyzer.node_conditions.shapes import FATAL, Known, Node, Quarantine, Settings, State
 from collector.contract.kubernetes import FAMILY
 
@@ -52,7 +52,7 @@ def quarantines(
         if uid in want or now - when < settings.new_seconds
     }
     wanted = dict.fromkeys(want, now) | wanted
-    breaker = stormy(nodes, wanted.values(), state.breaker, now, settings)
+    breaker = trip_on_storm(nodes, wanted.values(), state.breaker, now, settings)
     state = replace(state, wanted=wanted, breaker=breaker)
     if breaker.open:
         return Budgeted((), state, {})

@@ -40,7 +40,7 @@ def decide(
         silent = (conditions.silence(node, state, now, settings) for node in nodes)
         unknown = tuple(one for one in silent if one is not None)
         return Decision(unknown, state, f"only {heard} of {len(nodes)} nodes are heard")
-    state = replace(state, breaker=breaker.after(nodes, told, state, now, settings))
+    state = replace(state, breaker=breaker.breaker_after(nodes, told, state, now, settings))
     if state.breaker.open:
         return _open(state)
     writes = {

@@ -31,7 +31,7 @@ class Left:
         return f"{self.name}: {', '.join([*words, *(['annotation'] * self.annotated)])}"
 
 
-def left(item: Json) -> Left | None:
+def our_marks(item: Json) -> Left | None:
     """What of ours a node object carries; None = nothing."""
     metadata, status = item["metadata"], item.get("status") or {}
     there = {one.get("type") for one in status.get("conditions") or ()}
@@ -55,7 +55,7 @@ def body(what: Left) -> Json:
     return {"metadata": metadata} | ({"status": {"conditions": gone}} if gone else {})
 
 
-def removed(cluster: Nodes, item: Json, pause: Callable[[int], None]) -> bool:
+def remove_from_node(cluster: Nodes, item: Json, pause: Callable[[int], None]) -> bool:
     """Take it off one node; whether there was something.
 
     Args:
@@ -67,7 +67,7 @@ def removed(cluster: Nodes, item: Json, pause: Callable[[int], None]) -> bool:
         ApiError: It may still be there.
     """
     for attempt in range(TRIES):
-        what = left(item)
+        what = our_marks(item)
         if what is None:
             return attempt > 0
         try:

@@ -66,7 +66,7 @@ def node(item: Json) -> Node:
         faults=faults(annotations.get(FAULTS)),
         quarantine=done,
         tainted=bool(taints),
-        ours=any(one.get("value", "") == mark(done) for one in taints),
+        ours=any(one.get("value", "") == taint_value(done) for one in taints),
         away=bool(spec.get("unschedulable")) or not ready,
         rack=next((labels[label] for label in RACK_LABELS if label in labels), ""),
     )
@@ -98,7 +98,7 @@ def quarantine(text: str | None) -> Quarantine:
         return Quarantine()
 
 
-def mark(done: Quarantine) -> str | None:
+def taint_value(done: Quarantine) -> str | None:
     """The value of our taint, by which it is told from one that a human put there later."""
     return None if done.since is None else f"since-{int(done.since)}"
 

@@ -13,7 +13,7 @@ from analyzer.perfetto.simulated import NoIdealError, ideal, in_turn, on_clock, 
 from analyzer.readers import optrace
 from analyzer.run import LoadError, RankInfo, Run
 
-__all__ = ["MOST_SLICES", "Timeline", "TimelineError", "around", "of_run", "of_trace"]
+__all__ = ["MOST_SLICES", "Timeline", "TimelineError", "of_run", "of_trace", "steps_around"]
 
 MOST_SLICES = 2_000_000
 """About 400 MB of JSON; browsers bear no more."""
@@ -86,7 +86,7 @@ def of_trace(trace: Trace, steps: range) -> Timeline:
     return _bounded(Timeline(slices, ranks, trace.name, why))
 
 
-def around(numbers: Ints, onset: int | None, before: int = 5, count: int = 10) -> range:
+def steps_around(numbers: Ints, onset: int | None, before: int = 5, count: int = 10) -> range:
     """The steps to show when nobody chose any: around a culprit's first, or the last ones.
 
     Args:

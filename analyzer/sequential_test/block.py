@@ -65,7 +65,7 @@ class Block:
 
         GPUs that are remembered and not told of are silent.
         """
-        values = peers.scaled(told, self._worse, self._ratio)
+        values = peers.to_scale(told, self._worse, self._ratio)
         gone = self._streams.centre.shape[1] - values.shape[2]
         if gone:
             values = np.pad(values, ((0, 0), (0, 0), (0, gone)), constant_values=np.nan)

@@ -19,7 +19,9 @@ MANY = 64
 than a fortieth of the peers' spread."""
 
 
-def scaled(values: FloatArray, worse: NDArray[np.float32], ratio: NDArray[np.bool_]) -> FloatArray:
+def to_scale(
+    values: FloatArray, worse: NDArray[np.float32], ratio: NDArray[np.bool_]
+) -> FloatArray:
     """(T, M, G) values on the scale they are compared on: more is worse, NaN = no value.
 
     Args:

@@ -133,7 +133,7 @@ def others_median(cells: FloatGrid, groups: Mapping[int, NDArray[np.int64]]) -> 
     return reference
 
 
-def highest(series: FloatGrid, *, shortest: int = 3, baseline: int = 3) -> list[Shift]:
+def clearest_spans(series: FloatGrid, *, shortest: int = 3, baseline: int = 3) -> list[Shift]:
     """The clearest upward span of each column of (B, R), for columns with enough blocks.
 
     Every span of at least `shortest` blocks that leaves `baseline` blocks outside is tried. What
@@ -157,10 +157,10 @@ def highest(series: FloatGrid, *, shortest: int = 3, baseline: int = 3) -> list[
         return []
     healthy = {c: _healthy(series[:, c], known[:, c], within[best]) for c, best in spans.items()}
     sigmas = {c: MAD_TO_SIGMA * float(np.median(np.abs(rest))) for c, rest in healthy.items()}
-    widenings = {c: widening(rest) for c, rest in healthy.items()}
+    widenings = {c: autocorrelation_factor(rest) for c, rest in healthy.items()}
     typical = float(np.median(list(sigmas.values())))
     wide = float(np.median(list(widenings.values())))
-    asked = critical(count, len(spans), len(spans) * len(within))
+    asked = critical_t(count, len(spans), len(spans) * len(within))
     found = []
     for column, best in spans.items():
         inside, outside = within[best] & known[:, column], ~within[best] & known[:, column]
@@ -178,7 +178,7 @@ def highest(series: FloatGrid, *, shortest: int = 3, baseline: int = 3) -> list[
     return found
 
 
-def constant(series: FloatGrid) -> list[Shift]:
+def whole_run_spans(series: FloatGrid) -> list[Shift]:
     """Each column of (B, R) as one span against zero: for ranks that were high from the start."""
     count, width = series.shape
     found = []
@@ -193,7 +193,7 @@ def constant(series: FloatGrid) -> list[Shift]:
     typical = float(np.median([sigma for _, sigma in sigmas.values()])) if sigmas else 0.0
     for column, (values, own) in sigmas.items():
         level = float(np.median(values))
-        sigma = max(own, typical, NOISE_FLOOR) * widening(values - level)
+        sigma = max(own, typical, NOISE_FLOOR) * autocorrelation_factor(values - level)
         error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(len(values)))
         found.append(
             Shift(
@@ -203,7 +203,7 @@ def constant(series: FloatGrid) -> list[Shift]:
                 level,
                 error,
                 level / error,
-                critical(count, len(sigmas), len(sigmas)),
+                critical_t(count, len(sigmas), len(sigmas)),
                 level,
             )
         )
@@ -289,7 +289,7 @@ def _error(sigma: float, count: int) -> float:
     return MEDIAN_EFFICIENCY * sigma / float(np.sqrt(count))
 
 
-def widening(rest: FloatGrid) -> float:
+def autocorrelation_factor(rest: FloatGrid) -> float:
     """sqrt((1 + rho) / (1 - rho)): the standard error of a mean of AR(1) noise over white noise."""
     cut = np.clip(rest, *np.quantile(rest, [0.1, 0.9])) if len(rest) else rest
     power = float(np.sum(cut**2))
@@ -298,7 +298,7 @@ def widening(rest: FloatGrid) -> float:
     return float(np.sqrt((1 + rho) / (1 - rho)))
 
 
-def critical(count: int, columns: int, tests: int) -> float:
+def critical_t(count: int, columns: int, tests: int) -> float:
     """Student's quantile at FALSE_ALARM over all tests.
 
     The MAD of n blocks is as good as a deviation of about n / 2 (efficiency 0.37), and the median

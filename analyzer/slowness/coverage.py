@@ -43,7 +43,7 @@ class Unseen:
         return bool(self.silent or self.untimed or self.partly)
 
 
-def unseen(grid: Grid) -> Unseen:
+def unseen_ranks(grid: Grid) -> Unseen:
     """The ranks of which too little is known to say that they were not slow."""
     own, steps = grid.time["own"], (grid.to_step - grid.from_step).astype(float)
     known, told = np.isfinite(own), np.isfinite(grid.time["wall"])
@@ -68,7 +68,7 @@ def unseen(grid: Grid) -> Unseen:
 
 def unseen_words(grid: Grid) -> str | None:
     """Who is not known, since when, and what would make it known; None where all ranks are."""
-    found = unseen(grid)
+    found = unseen_ranks(grid)
     ranks = [info.rank for info in grid.ranks]
     words = []
     if found.untimed:

@@ -9,7 +9,7 @@ from analyzer.slowness.changepoint import (
     NOISE_FLOOR,
     block_means,
     blocks,
-    critical,
+    critical_t,
     others_median,
 )
 from analyzer.slowness.peer_groups import peer_groups
@@ -48,5 +48,5 @@ def smallest_noticed(grid: Grid) -> float | None:
     if not noise:
         return None
     error = MEDIAN_EFFICIENCY * max(*noise, NOISE_FLOOR) * 2 / float(np.sqrt(count))
-    asked = critical(count, len(compared), len(compared) * count * (count + 1) // 2)
+    asked = critical_t(count, len(compared), len(compared) * count * (count + 1) // 2)
     return float(np.exp(max(asked * error, FLOOR) + SURELY * error))

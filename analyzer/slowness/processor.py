@@ -16,7 +16,7 @@ MOSTLY = 0.6
 """Share of the excess own time, as for a phase that holds a cause (causes.data, causes.garbage)."""
 
 
-def whereabouts(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
+def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
     """What the CPU time of the training thread tells of the excess own time, where it is clear.
 
     A thread that sleeps, reads a file or waits for a lock, another thread or its GPU uses none.

@@ -152,7 +152,7 @@ def slow_finding(
         slowdown=slowdown,
         interval=interval,
         score=shift.score,
-        share=shares(grid, shift.column, peers, inside, before, throughout),
+        share=phase_shares(grid, shift.column, peers, inside, before, throughout),
         text=_text(info, int(grid.from_step[first]), slowdown, interval, facts, goes),
         details=facts,
     )
@@ -185,7 +185,7 @@ def span_edges(groups: Blocks, shift: Shift, ratio: FloatGrid) -> tuple[int, int
     return first, None if open_end or tail < width / 2 else stop
 
 
-def shares(
+def phase_shares(
     grid: Grid,
     column: int,
     peers: NDArray[np.int64],

@@ -114,7 +114,7 @@ def onset(values: FloatGrid, least: float) -> int:
     return int(below[-1]) + 1 if below.size else 0
 
 
-def hinge(values: FloatGrid, stop: int) -> int | None:
+def ramp_start(values: FloatGrid, stop: int) -> int | None:
     """Where (n,) leaves zero and climbs in a line up to `stop`; None where it does not.
 
     The knee with the least absolute deviation from 0 before and from a line through the knee after
@@ -141,7 +141,7 @@ def hinge(values: FloatGrid, stop: int) -> int | None:
 def plateau(values: FloatGrid, high: float) -> int | None:
     """Where (n,) leaves zero in a line to the level `high`, where it stays; None where it jumps.
 
-    The knee and the top of the least absolute deviation, as of `hinge`. It must be clearly
+    The knee and the top of the least absolute deviation, as of `ramp_start`. It must be clearly
     likelier than the best jump.
     """
     known = np.flatnonzero(np.isfinite(values))
@@ -158,7 +158,7 @@ def plateau(values: FloatGrid, high: float) -> int | None:
     return int(knee[best]) if climbs and likelier >= LIKELIER else None
 
 
-def turns(values: FloatGrid) -> Turns | None:
+def oscillation(values: FloatGrid) -> Turns | None:
     """The turns of (n,); None where chance alone would show them. NaN = not there.
 
     Fisher's test for a hidden period (1929): with the largest share g of the variance at one of m

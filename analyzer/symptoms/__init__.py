@@ -4,13 +4,13 @@ from analyzer.run import Finding, Grid
 from analyzer.symptoms.ecc import ecc
 from analyzer.symptoms.nvlink import nvlink
 from analyzer.symptoms.pcie import pcie
-from analyzer.symptoms.shape import Sign
+from analyzer.symptoms.shape import Symptom
 from analyzer.symptoms.xid import xid
 
-__all__ = ["Sign", "ecc", "nvlink", "of_gpu", "pcie", "xid"]
+__all__ = ["Symptom", "ecc", "nvlink", "of_gpu", "pcie", "xid"]
 
 
-def of_gpu(grid: Grid, finding: Finding) -> tuple[Sign, ...]:
+def of_gpu(grid: Grid, finding: Finding) -> tuple[Symptom, ...]:
     """The troubles that began with the finding, whichever part of the GPU tells of them."""
     told = (ecc(grid, finding), xid(grid, finding), pcie(grid, finding), nvlink(grid, finding))
     return tuple(sign for sign in told if sign is not None and sign.explains)

@@ -6,9 +6,9 @@ and counted; an uncorrectable one is contained and its row put down for replacem
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import gpu_words, query
-from analyzer.symptoms.make import sign
+from analyzer.symptoms.make import symptom
 from analyzer.symptoms.series import Level, level, total
-from analyzer.symptoms.shape import Sign
+from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 
 CORRECTED_PER_SECOND = 1.0
@@ -19,7 +19,7 @@ CORRECTED = f'{metrics.GPU_ECC_ERRORS.name}{{type="corrected"}}'
 COUNTERS = ('counter="volatile"', 'counter="aggregate"')
 
 
-def ecc(grid: Grid, finding: Finding) -> Sign | None:
+def ecc(grid: Grid, finding: Finding) -> Symptom | None:
     """Memory errors of the rank's GPU; None if it tells of none and of no zero."""
     bad = _errors(grid, finding, 'type="uncorrected"')
     corrected = _errors(grid, finding, 'type="corrected"')
@@ -32,19 +32,20 @@ def ecc(grid: Grid, finding: Finding) -> Sign | None:
             words += f" and corrects {corrected[1].during:.1f} a second"
         # Corrected ones come first and in numbers: their begin is the better known.
         cells, told = corrected if corrected is not None and _many(corrected[1]) else bad
-        return sign(grid, finding, cells, told, text=words, query=query(grid, finding, UNCORRECTED),
-                    seen=True)  # fmt: skip
+        return symptom(grid, finding, cells, told, text=words,
+                       query=query(grid, finding, UNCORRECTED), seen=True)  # fmt: skip
     if rows is not None and remapped is not None and remapped.before < remapped.during:
         words = f"{gpu} replaced memory rows: {remapped.before:.0f} before, more during"
         key = metrics.GPU_REMAPPED_ROWS.name
-        return sign(grid, finding, rows, remapped, text=words, query=query(grid, finding, key),
-                    seen=True)  # fmt: skip
+        return symptom(grid, finding, rows, remapped, text=words,
+                       query=query(grid, finding, key), seen=True)  # fmt: skip
     if corrected is None:
         return None
     many = _many(corrected[1])
     words = f"{gpu} corrects {corrected[1].during:.1f} memory errors a second"
-    return sign(grid, finding, *corrected, text=words if many else f"{gpu} counts no memory errors",
-                query=query(grid, finding, CORRECTED), seen=many, grave=False)  # fmt: skip
+    return symptom(grid, finding, *corrected,
+                   text=words if many else f"{gpu} counts no memory errors",
+                   query=query(grid, finding, CORRECTED), seen=many, grave=False)  # fmt: skip
 
 
 def _many(told: Level) -> bool:

@@ -3,11 +3,11 @@
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.symptoms.series import Level, began, follows, tolerance
-from analyzer.symptoms.shape import Sign
+from analyzer.symptoms.series import Level, dose_response, onset_delay, tolerance
+from analyzer.symptoms.shape import Symptom
 
 
-def sign(
+def symptom(
     grid: Grid,
     finding: Finding,
     cells: FloatGrid,
@@ -17,7 +17,7 @@ def sign(
     query: str,
     seen: bool,
     grave: bool = True,
-) -> Sign:
+) -> Symptom:
     """The sign of a series.
 
     Args:
@@ -31,10 +31,10 @@ def sign(
         grave: As `Sign.grave`.
     """
     if not seen:
-        return Sign(False, text, query)
-    late = began(grid, finding, cells, told.other, told.during)
+        return Symptom(False, text, query)
+    late = onset_delay(grid, finding, cells, told.other, told.during)
     within = None if np.isnan(late) else abs(late) <= tolerance(grid)
-    rho = follows(grid, finding, cells)
+    rho = dose_response(grid, finding, cells)
     # A link that loses width is worse the lower it is.
     rho = rho if told.during > told.other else -rho
-    return Sign(True, text, query, late, within, rho, grave)
+    return Symptom(True, text, query, late, within, rho, grave)

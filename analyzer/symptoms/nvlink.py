@@ -4,9 +4,9 @@ import numpy as np
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import gpu_words, query
-from analyzer.symptoms.make import sign
+from analyzer.symptoms.make import symptom
 from analyzer.symptoms.series import Level, level, total
-from analyzer.symptoms.shape import Sign
+from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 
 ERRORS_PER_SECOND = 1.0
@@ -15,7 +15,7 @@ WARN; one a second beyond before and the peers is between."""
 UP, ERRORS = metrics.GPU_NVLINK_UP.name, metrics.GPU_NVLINK_ERRORS.name
 
 
-def nvlink(grid: Grid, finding: Finding) -> Sign | None:
+def nvlink(grid: Grid, finding: Finding) -> Symptom | None:
     """Links of the rank's GPU; None if it does not tell of them."""
     links, errors = total(grid, UP), total(grid, ERRORS)
     up, wrong = level(grid, finding, links), level(grid, finding, errors)
@@ -30,10 +30,10 @@ def nvlink(grid: Grid, finding: Finding) -> Sign | None:
         if down > 0.5:
             words = f"{down:.0f} of {gpu}'s {normal:.0f} NVLinks are down"
             words += f", with {counted}" if many else ""
-            return sign(grid, finding, links, Level(normal, up.during, up.peers), text=words,
-                        query=f"sum({query(grid, finding, UP)})", seen=True)  # fmt: skip
+            return symptom(grid, finding, links, Level(normal, up.during, up.peers), text=words,
+                           query=f"sum({query(grid, finding, UP)})", seen=True)  # fmt: skip
     if wrong is None or errors is None:
-        return Sign(False, f"{gpu}'s NVLinks are up", query(grid, finding, UP))
-    return sign(grid, finding, errors, wrong,
-                text=f"{gpu} counts {counted}" if many else f"{gpu} counts no NVLink errors",
-                query=f"sum({query(grid, finding, ERRORS)})", seen=many)  # fmt: skip
+        return Symptom(False, f"{gpu}'s NVLinks are up", query(grid, finding, UP))
+    return symptom(grid, finding, errors, wrong,
+                   text=f"{gpu} counts {counted}" if many else f"{gpu} counts no NVLink errors",
+                   query=f"sum({query(grid, finding, ERRORS)})", seen=many)  # fmt: skip

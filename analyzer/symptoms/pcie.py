@@ -4,9 +4,9 @@ import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import gpu_words, query, signal_before_after
-from analyzer.symptoms.make import sign
+from analyzer.symptoms.make import symptom
 from analyzer.symptoms.series import Level, level, total
-from analyzer.symptoms.shape import Sign
+from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 
 REPLAYS_PER_SECOND = 1.0
@@ -17,7 +17,7 @@ WIDTH, GENERATION = metrics.GPU_PCIE_WIDTH.name, metrics.GPU_PCIE_GENERATION.nam
 REPLAY = metrics.GPU_PCIE_REPLAY.name
 
 
-def pcie(grid: Grid, finding: Finding) -> Sign | None:
+def pcie(grid: Grid, finding: Finding) -> Symptom | None:
     """The link of the rank's GPU; None if it does not tell.
 
     Width and generation may fall on an idle link, so both are judged against before and against
@@ -35,15 +35,15 @@ def pcie(grid: Grid, finding: Finding) -> Sign | None:
     if told is not None and speed is not None and told.during < NARROW * _normal(told):
         words = f"{gpu}'s PCIe link fell to {_words(grid, finding, told)}{again}"
         level_told = Level(_normal(told), told.during, told.peers)
-        return sign(grid, finding, speed, level_told, text=words,
-                    query=query(grid, finding, WIDTH), seen=True)  # fmt: skip
+        return symptom(grid, finding, speed, level_told, text=words,
+                       query=query(grid, finding, WIDTH), seen=True)  # fmt: skip
     cells = total(grid, REPLAY)
     if replays is not None and cells is not None and _many(replays):
         words = f"{gpu}'s PCIe link sent {replays.during:.0f} packets a second again"
-        return sign(grid, finding, cells, replays, text=words, query=query(grid, finding, REPLAY),
-                    seen=True)  # fmt: skip
-    return Sign(False, f"{gpu}'s PCIe link kept its width and generation",
-                query(grid, finding, WIDTH))  # fmt: skip
+        return symptom(grid, finding, cells, replays, text=words,
+                       query=query(grid, finding, REPLAY), seen=True)  # fmt: skip
+    return Symptom(False, f"{gpu}'s PCIe link kept its width and generation",
+                   query(grid, finding, WIDTH))  # fmt: skip
 
 
 def _speed(grid: Grid) -> FloatGrid | None:

@@ -77,7 +77,7 @@ def spans(grid: Grid, finding: Finding) -> tuple[NDArray[np.bool_], NDArray[np.b
     return during, before if before.any() else ~grid.masked & (windows >= stop)
 
 
-def began(grid: Grid, finding: Finding, cells: FloatGrid, normal: float, now: float) -> float:
+def onset_delay(grid: Grid, finding: Finding, cells: FloatGrid, normal: float, now: float) -> float:
     """Seconds from the finding's onset to the first window beyond the middle of two levels.
 
     NaN where the finding has no onset in the run, or the series never crosses.
@@ -97,7 +97,7 @@ def tolerance(grid: Grid) -> float:
     return SCRAPES * scrape + STEPS * window
 
 
-def follows(grid: Grid, finding: Finding, cells: FloatGrid) -> float:
+def dose_response(grid: Grid, finding: Finding, cells: FloatGrid) -> float:
     """Spearman's rho over windows of own time, over the peers', with a series: dose and response.
 
     NaN where either stands still or fewer than eight windows know both.

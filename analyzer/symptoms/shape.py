@@ -10,7 +10,7 @@ UNLIKE = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Symptom:
     """A trouble as the telemetry tells it.
 
     Attributes:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from analyzer.run import Finding, Grid, Versions
 from analyzer.slowness.before_after import column_of
 from analyzer.symptoms.series import tolerance
-from analyzer.symptoms.shape import Sign
+from analyzer.symptoms.shape import Symptom
 from analyzer.versions import SOURCES
 
 MOST = 0.9
@@ -78,7 +78,7 @@ def changes(grid: Grid, finding: Finding) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def software(grid: Grid, finding: Finding) -> Sign | None:
+def software(grid: Grid, finding: Finding) -> Symptom | None:
     """Software of the rank's node that its peers do not have; None where nobody tells any.
 
     It explains a slowdown that began when the node's software changed and the others' did not, or
@@ -89,13 +89,13 @@ def software(grid: Grid, finding: Finding) -> Sign | None:
         return None
     node = grid.ranks[column].node
     has_onset = 0 < finding.first < len(grid.start) and not finding.details.get("from_start")
-    told: list[Sign] = []
+    told: list[Symptom] = []
     if has_onset:
         for each in changes(grid, finding):
             if node in each.nodes:
                 only = len(each.nodes) < max(MOST * each.of, 2)
                 words = each.text + (", and on no other" if len(each.nodes) == 1 else "")
-                told.append(Sign(only, words, query(each.what), each.late, each.with_onset))
+                told.append(Symptom(only, words, query(each.what), each.late, each.with_onset))
     odd = _odd(grid, finding, column)
     if odd is not None:
         what, mine, theirs = odd
@@ -105,16 +105,16 @@ def software(grid: Grid, finding: Finding) -> Sign | None:
         changed = any(sign.explains for sign in told)
         if not changed:
             late = float(grid.start[0] - grid.start[finding.first]) if has_onset else float("nan")
-            told.append(Sign(True, words, query(what), late, began))
+            told.append(Symptom(True, words, query(what), late, began))
     best = max(told, key=lambda sign: (sign.explains, sign.seen), default=None)
     if best is not None:
         return best
     if not any((each.codes[:, column] >= 0).any() for each in grid.versions.values()):
         return None
-    return Sign(False, f"{node} runs the driver and the kernel of its peers", query("kernel"))
+    return Symptom(False, f"{node} runs the driver and the kernel of its peers", query("kernel"))
 
 
-def mates(grid: Grid, finding: Finding) -> NDArray[np.int64]:
+def ranks_of_node(grid: Grid, finding: Finding) -> NDArray[np.int64]:
     """Columns of other ranks on the rank's node: they run the same software."""
     column = column_of(grid, finding.rank)
     if column is None:

@@ -2,7 +2,7 @@
 
 from analyzer.run import Fact, Finding, Grid
 from analyzer.slowness.before_after import compute_share
-from analyzer.symptoms.shape import ALIKE, UNLIKE, Sign
+from analyzer.symptoms.shape import ALIKE, UNLIKE, Symptom
 
 GRAVE = 6.0
 SLIGHT = 3.5
@@ -15,7 +15,9 @@ MOSTLY_COMPUTE = 0.5
 """Share of the excess in forward, backward and optimizer of a GPU that computes slowly."""
 
 
-def weigh(sign: Sign | None, part: str, facts: list[Fact], missing: list[str]) -> float:
+def symptom_log_odds(
+    sign: Symptom | None, part: str, facts: list[Fact], missing: list[str]
+) -> float:
     """Log odds of a cause by the sign that it must show.
 
     Args:
@@ -44,7 +46,7 @@ def weigh(sign: Sign | None, part: str, facts: list[Fact], missing: list[str]) -
     return odds
 
 
-def against(sign: Sign | None, facts: list[Fact]) -> float:
+def other_symptom_log_odds(sign: Symptom | None, facts: list[Fact]) -> float:
     """Log odds against a cause where the sign of another one explains the finding."""
     if sign is None or not sign.explains:
         return 0.0
@@ -62,7 +64,7 @@ def outside_compute(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
     return -4.0
 
 
-def _when(sign: Sign) -> str:
+def _when(sign: Symptom) -> str:
     if not sign.seen or sign.with_onset is None:
         return ""
     if sign.with_onset:

@@ -8,7 +8,7 @@ import numpy as np
 from analyzer.run import Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of, gpu_words, query
 from analyzer.symptoms.series import tolerance
-from analyzer.symptoms.shape import Sign
+from analyzer.symptoms.shape import Symptom
 from analyzer.symptoms.xid_parts import APPLICATION, PART
 from collector.contract import metrics
 from collector.contract.words import Cause
@@ -23,7 +23,7 @@ STOPPED_SECONDS = 30.0
 a driver's reset take tens of seconds."""
 
 
-def xid(grid: Grid, finding: Finding) -> Sign | None:
+def xid(grid: Grid, finding: Finding) -> Symptom | None:
     """The XID nearest to the finding's onset that is not the application's own.
 
     The time of the last event is read, not the count: a first count is a new series, of which no
@@ -32,16 +32,16 @@ def xid(grid: Grid, finding: Finding) -> Sign | None:
     gpu = gpu_words(grid, finding.rank)
     moments = [event for event in _events(grid, finding) if event[1] not in APPLICATION]
     if not moments:
-        silent = Sign(False, f"the driver logged no XID of {gpu}", query(grid, finding, COUNT))
+        silent = Symptom(False, f"the driver logged no XID of {gpu}", query(grid, finding, COUNT))
         return silent if _listened(grid, finding) else None
     onset = _onset(grid, finding)
     began, number, key = min(moments, key=lambda event: abs(event[0] - (onset or event[0])))
     words = f"the driver logged XID {number} ({describe(number).text}) of {gpu}"
     if onset is None:
-        return Sign(True, words, query(grid, finding, key))
+        return Symptom(True, words, query(grid, finding, key))
     late, slack = began - onset, tolerance(grid)
     first = STOPPED_SECONDS if finding.kind == "hang" else slack
-    return Sign(True, words, query(grid, finding, key), late, -first <= late <= slack)
+    return Symptom(True, words, query(grid, finding, key), late, -first <= late <= slack)
 
 
 def parts(grid: Grid, finding: Finding) -> frozenset[Cause | None]:
@@ -51,7 +51,7 @@ def parts(grid: Grid, finding: Finding) -> frozenset[Cause | None]:
     )
 
 
-def logged(grid: Grid, finding: Finding, cause: Cause, facts: list[Fact]) -> float:
+def xid_log_odds(grid: Grid, finding: Finding, cause: Cause, facts: list[Fact]) -> float:
     """Log odds of a cause by an XID about its part of the GPU at the finding's onset."""
     sign = xid(grid, finding)
     if sign is None or not sign.explains or cause not in parts(grid, finding):

@@ -2,11 +2,11 @@
 
 from analyzer.trace_outliers.accuse import Suspect
 from analyzer.trace_outliers.cells import Cells, cells
-from analyzer.trace_outliers.charge import Charge, charge, mended
+from analyzer.trace_outliers.charge import Charge, cost_of_suspects, mended_own_times
 from analyzer.trace_outliers.judge import Judgement, judge
 from analyzer.trace_outliers.lateness import Lateness, lateness
 
 __all__ = [
-    "Cells", "Charge", "Judgement", "Lateness", "Suspect", "cells", "charge", "judge", "lateness",
-    "mended",
+    "Cells", "Charge", "Judgement", "Lateness", "Suspect", "cells",
+    "cost_of_suspects", "judge", "lateness", "mended_own_times",
 ]  # fmt: skip

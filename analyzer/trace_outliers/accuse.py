@@ -9,7 +9,7 @@ from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, refine
 from analyzer.slowness.temporal_shape import Shape, onset, rises, smooth
 from analyzer.trace_outliers.itself import of_itself
 from analyzer.trace_outliers.limits import CHANCE, RECORD, highest_healthy
-from analyzer.trace_outliers.periodicity import Beat, beats
+from analyzer.trace_outliers.periodicity import Beat, find_beats
 from analyzer.trace_outliers.residuals import Series
 from analyzer.trace_outliers.robust_stats import trimmed
 from analyzer.trace_outliers.spans import Spans, search
@@ -101,7 +101,7 @@ def suspects(way: Series, slow: Flags, count: int) -> dict[tuple[int, int], Susp
     replicas, steps = way.peers.shape[1:]
     flat = way.peers.reshape(-1, steps)
     spans = search(flat, CHANCE / count)
-    turns = beats(flat, spans.noise)
+    turns = find_beats(flat, spans.noise)
     level = trimmed(flat)
     limit, error = highest_healthy(level, spans, slow, steps, count)
     least = limit if replicas > 2 else np.maximum(limit, NATURAL_SPREAD)

@@ -37,7 +37,9 @@ class Charge:
     lost_seconds: float
 
 
-def charge(trace: Trace, own: Floats, simulated: Floats, suspects: Sequence[Suspect]) -> Charge:
+def cost_of_suspects(
+    trace: Trace, own: Floats, simulated: Floats, suspects: Sequence[Suspect]
+) -> Charge:
     """Simulates the run with each suspect mended, and with all.
 
     Args:
@@ -50,7 +52,7 @@ def charge(trace: Trace, own: Floats, simulated: Floats, suspects: Sequence[Susp
     drawn = weights(len(trace.steps))
 
     def times(some: Sequence[Suspect]) -> Floats:
-        return simulate(graph, mended(trace, own, some))
+        return simulate(graph, mended_own_times(trace, own, some))
 
     everyone = times(suspects)
     alone = [times([one]) for one in suspects]
@@ -71,7 +73,7 @@ def charge(trace: Trace, own: Floats, simulated: Floats, suspects: Sequence[Susp
     )
 
 
-def mended(trace: Trace, own: Floats, suspects: Sequence[Suspect]) -> Floats:
+def mended_own_times(trace: Trace, own: Floats, suspects: Sequence[Suspect]) -> Floats:
     """Own times, (K, D, S) seconds, with the suspects at the pace of their peers."""
     changed = own.copy()
     compute = trace.of(*COMPUTE)

@@ -8,7 +8,7 @@ from analyzer.operations import Flags, Floats
 from analyzer.trace_outliers.accuse import Suspect, suspects
 from analyzer.trace_outliers.cells import Cells
 from analyzer.trace_outliers.limits import CHANCE, RECORD, highest_healthy
-from analyzer.trace_outliers.residuals import Series, ways, work
+from analyzer.trace_outliers.residuals import Series, comparisons, work
 from analyzer.trace_outliers.robust_stats import median, spread, trimmed
 from analyzer.trace_outliers.spans import search
 
@@ -51,7 +51,7 @@ def judge(found: Cells) -> Judgement:
     slow = np.zeros((stages, replicas), dtype=bool)
     named: dict[tuple[int, int], Suspect] = {}
     for _ in range(ROUNDS):
-        fresh = _seen(ways(found, slow), slow)
+        fresh = _seen(comparisons(found, slow), slow)
         new = {cell: one for cell, one in fresh.items() if not slow[cell]}
         if not new:
             new = _without_each(found, slow)
@@ -66,7 +66,7 @@ def judge(found: Cells) -> Judgement:
                 named[cell], slow[cell], added = one, True, True
         if not added:
             break
-    level, limit = _levels(ways(found, slow)[0], slow)
+    level, limit = _levels(comparisons(found, slow)[0], slow)
     replica = np.zeros(replicas)
     if found.cancels and replicas > 1:
         long = median(work(found, slow), (0, 1))
@@ -112,7 +112,7 @@ def _without_each(found: Cells, slow: Flags) -> dict[tuple[int, int], Suspect]:
     """
     if slow.size > FEW_WORKERS or slow.shape[1] < 3:
         return {}
-    chosen = ways(found, slow)
+    chosen = comparisons(found, slow)
     levels = [trimmed(way.peers) for way in chosen]
     over = np.max([level / max(float(spread(level.reshape(-1))), 1e-9) for level in levels], axis=0)
     over[slow | ~np.isfinite(over)] = -np.inf
@@ -122,7 +122,7 @@ def _without_each(found: Cells, slow: Flags) -> dict[tuple[int, int], Suspect]:
             break
         without = slow.copy()
         without[cell] = True
-        fresh = _seen(ways(found, without), without)
+        fresh = _seen(comparisons(found, without), without)
         if cell in fresh:
             return {cell: fresh[cell]}
     return {}

@@ -37,7 +37,7 @@ class Beat:
     noise: float
 
 
-def beats(series: Floats, usual: Floats) -> Mapping[int, Beat]:
+def find_beats(series: Floats, usual: Floats) -> Mapping[int, Beat]:
     """Row -> its beat, for the rows of (N, S) that have one; `usual` is (N,) their noise by step.
 
     The two levels are those of the best cut (Otsu 1979): the largest distance of two means weighed

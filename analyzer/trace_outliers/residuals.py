@@ -32,7 +32,7 @@ class Series:
     cancelled: bool
 
 
-def ways(found: Cells, slow: Flags) -> list[Series]:
+def comparisons(found: Cells, slow: Flags) -> list[Series]:
     """The fair ways to compare workers, the first of them on all that they compute.
 
     Across stages where micro-batches are known, because long sequences are long everywhere; plainly

@@ -18,10 +18,10 @@ from analyzer.trace_outliers import (
     Lateness,
     Suspect,
     cells,
-    charge,
+    cost_of_suspects,
     judge,
     lateness,
-    mended,
+    mended_own_times,
 )
 from analyzer.trace_outliers.judge import FEWEST_STEPS
 from analyzer.trace_verdict.rejected import let_go
@@ -55,7 +55,7 @@ class _Case:
     structures: tuple[Structure, ...]
 
 
-def examine(trace: Trace, *, gpu_hour_price: float | None = None) -> Verdict:
+def verdict_of_trace(trace: Trace, *, gpu_hour_price: float | None = None) -> Verdict:
     """The verdict about the operations alone.
 
     A structure makes no run degraded, but for a uniform slowdown, which is a change.
@@ -92,12 +92,12 @@ def examine(trace: Trace, *, gpu_hour_price: float | None = None) -> Verdict:
         judgement=judgement,
         late=lateness(trace),
         whatif=whatif,
-        charge=charge(trace, own, whatif.trust.simulated, judgement.suspects),
+        charge=cost_of_suspects(trace, own, whatif.trust.simulated, judgement.suspects),
         structures=structures(
             Facts(
                 trace,
                 build(trace),
-                mended(trace, own, judgement.suspects),
+                mended_own_times(trace, own, judgement.suspects),
                 found,
                 judgement.flags(),
             )

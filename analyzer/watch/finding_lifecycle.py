@@ -176,6 +176,6 @@ def moment_of(unix: float) -> str:
     return f"{datetime.fromtimestamp(unix, UTC):%Y%m%dT%H%M%SZ}"
 
 
-def of(findings: Sequence[WatchFinding]) -> Course:
+def resume(findings: Sequence[WatchFinding]) -> Course:
     """A course with these findings open, as after a restart."""
     return Course({(one.who, one.tier): one for one in findings}, {})

@@ -55,7 +55,7 @@ def rate(metric: m.Metric, seconds: float) -> str:
     return f"{OF_RANK} (rate({metric.name}{span(seconds)}))"
 
 
-def own(seconds: float) -> str:
+def own_seconds_query(seconds: float) -> str:
     """Own seconds per step of each rank; absent where it is not known."""
     return f"{OF_RANK} ({own_per_step(span(seconds)[1:-1])})"
 

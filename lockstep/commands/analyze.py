@@ -144,7 +144,7 @@ def analyze(
         found = watched_diagnosis.upheld(
             diagnosis.diagnose_archive(archive, gpu_hour_price, topology), archive
         )
-        diagnosed = recurrence.remembering(found, archive)
+        diagnosed = recurrence.with_recurrence(found, archive)
     verdict = diagnosed.verdict
     if write and archive is not None:
         try:

@@ -38,7 +38,7 @@ def report(
         if each not in diagnosis.FORMATS:
             raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
     found = watched_diagnosis.upheld(diagnosis.diagnose_archive(archive, gpu_hour_price), archive)
-    diagnosed = recurrence.remembering(found, archive)
+    diagnosed = recurrence.with_recurrence(found, archive)
     compared = None if baseline is None else diagnosis.diagnose_archive(baseline)
     folder = archive if out is None else out
     try:

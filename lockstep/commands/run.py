@@ -202,7 +202,7 @@ def run(
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
     from lockstep import external_program
-    from lockstep.planning import plan, planned_program, trained
+    from lockstep.planning import plan, planned_program, with_training_settings
     from workloads.spec import CLUSTER_LAUNCHERS
 
     wanted = {
@@ -221,7 +221,7 @@ def run(
     words = words or []
     if program:
         external_program.refuse_others(given_options(context))
-        external_program.patient(patience)
+        external_program.check_hang_timeout(patience)
         spec = planned_program(
             words, step_pattern, nodes=nodes, ranks_per_node=ranks_per_node,
             hang_timeout=patience, token=token,
@@ -232,7 +232,7 @@ def run(
         spec = plan(
             workload, nodes=nodes, ranks_per_node=ranks_per_node, dp=dp, tp=tp, pp=pp, steps=steps,
             seed=seed, faults=fault or [], disturbances=disturb or [], network=network,
-            training=trained(workload, given), launcher=launcher, hostfile=hostfile,
+            training=with_training_settings(workload, given), launcher=launcher, hostfile=hostfile,
             device=device, pace=None if pace is None else pace is Pace.ON,
             device_noise=device_noise, hang_timeout=patience, token=token,
         )  # fmt: skip
@@ -281,7 +281,7 @@ def put_on_cluster(
     """Launch it there, and say what became of it."""
     from lockstep import on_cluster
 
-    cluster = on_cluster.connected(kubeconfig, kube_context)
+    cluster = on_cluster.connect(kubeconfig, kube_context)
     show = output.Progress()
     try:
         answer = on_cluster.run(cluster, spec, settings, out, show)

@@ -189,7 +189,7 @@ class Acting:
         else:
             self.failed.pop(name, None)
         if result is Result.DONE and write.tells:
-            LOG.warning("%s: %s", name, news(write))
+            LOG.warning("%s: %s", name, describe_write(write))
         elif result is not Result.DONE and not ends and why != before:
             LOG.warning("%s: nothing written: %s", name, why)
         return ends
@@ -206,7 +206,7 @@ class Acting:
                 except ApiError as error:
                     LOG.warning("%s: no event: %s", write.node.name, error)
                     return
-            LOG.warning("%s: would be written: %s", write.node.name, news(write))
+            LOG.warning("%s: would be written: %s", write.node.name, describe_write(write))
             if len(self._told) >= MOST_TOLD:
                 self._told.clear()
             self._told.add(name)
@@ -224,7 +224,7 @@ class Acting:
         self.trouble = trouble
 
 
-def news(write: Write) -> str:
+def describe_write(write: Write) -> str:
     """What a write tells, in words."""
     parts = [f"{one.value} is open" for one in write.begun.values()]
     parts += [f"{one.value} is over" for one in write.ended.values()]

@@ -24,7 +24,7 @@ from lockstep.node_conditions.loop import Acting
 from lockstep.node_conditions.report import lines
 from lockstep.node_conditions.settings import Settings, lease_seconds
 from lockstep.output import data, fail, note
-from lockstep.watching.admission import named
+from lockstep.watching.admission import host_check
 from lockstep.watching.process import log_warnings, signals
 from lockstep.watching.server import ListenError, Reply, Request, Route, Server, text
 
@@ -160,7 +160,7 @@ def _server(listen: str, acting: Acting) -> Server:
     routes = Route("GET", "/metrics", metrics), Route("GET", "/-/healthy", healthy)
     try:
         where = address("--listen", listen)
-        return Server(where, routes, 0, named(where))
+        return Server(where, routes, 0, host_check(where))
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
     except ListenError as error:

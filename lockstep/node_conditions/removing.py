@@ -11,7 +11,7 @@ from analyzer.node_conditions.errors import (
     UnreachableError,
 )
 from analyzer.node_conditions.kubernetes import Cluster
-from analyzer.node_conditions.removing import left, removed
+from analyzer.node_conditions.removing import our_marks, remove_from_node
 from collector.contract.kubernetes import EXCLUDE_LABEL, LEASE, MANAGED_BY_LABEL
 from collector.contract.words import ExitCode
 from lockstep.node_conditions.program import MOST_INTERVAL, Asked, cluster_of, namespace_of
@@ -59,7 +59,7 @@ def remove(asked: Asked) -> int:
 
 
 def _tell(items: list[Json], lease: Json | None, namespace: str, selector: str) -> None:
-    found = [one for one in map(left, items) if one is not None]
+    found = [one for one in map(our_marks, items) if one is not None]
     for one in found:
         data(str(one))
     data(f"would be removed from {len(found)} nodes; {len(items) - len(found)} carry nothing")
@@ -112,7 +112,7 @@ def _take_off(cluster: Cluster, items: list[Json]) -> int:
     for item in items:
         name = item["metadata"]["name"]
         try:
-            done += removed(cluster, item, _pause)
+            done += remove_from_node(cluster, item, _pause)
         except (LacksRightError, UnreachableError) as error:
             _incomplete(done, {**failed, name: str(error)}, "; the nodes after it were not tried")
         except ApiError as error:

@@ -6,7 +6,7 @@ from analyzer.node_conditions.actions import Decision, Write
 from analyzer.node_conditions.conditions import value
 from analyzer.node_conditions.shapes import Node, WatchState
 from collector.contract.kubernetes import HEALTHY
-from lockstep.node_conditions.loop import news
+from lockstep.node_conditions.loop import describe_write
 from lockstep.output import grid
 
 
@@ -31,4 +31,4 @@ def _row(node: Node, write: Write | None, told: WatchState | None) -> tuple[str,
 def _new(write: Write | None) -> str:
     if write is None:
         return "nothing"
-    return news(write) or "conditions"
+    return describe_write(write) or "conditions"

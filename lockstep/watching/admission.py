@@ -22,7 +22,7 @@ OWN_SITES = frozenset({"same-origin", "none"})
 JSON = "application/json"
 
 
-def named(listen: Address) -> Admission:
+def host_check(listen: Address) -> Admission:
     """Lets in who names us rightly.
 
     Where only this machine reaches us we are called by one of its names. Elsewhere the names that

@@ -30,11 +30,11 @@ from lockstep.watching.diagnoses import Judged as Diagnosis
 from lockstep.watching.jobs import Plan
 from lockstep.watching.judging import (
     Gauges,
+    closable,
     fresh_members,
     fresh_runs,
-    judged,
-    oldest,
     remembered,
+    stale_after,
 )
 from lockstep.watching.look import INVENTORY_EVERY, Look, look
 from lockstep.watching.settings import Settings
@@ -133,7 +133,7 @@ class Cycles:
             *detections.of_hardware(seen, self.memory.events, names),
         ]
         missing = reporting.untold(self.memory.told, told_of_ranks, members)
-        knows = judged(
+        knows = closable(
             seen, self.memory, self.diagnoses.last, missing, settings.interval, settings.window
         )
         course, change = advance(course, sightings, knows, settings.pace)
@@ -220,7 +220,7 @@ class Cycles:
     def _since(self, now: float) -> float:
         """Since when it was looked without a pause, and nothing of what was seen was lost."""
         since, pause = self.memory.since, now - self.state.until
-        steady = 0 <= pause <= oldest(self._settings.interval)
+        steady = 0 <= pause <= stale_after(self._settings.interval)
         return min(since, now) if since is not None and steady else now
 
     def _fresh_verdicts(self, now: float) -> dict[str, Diagnosis]:

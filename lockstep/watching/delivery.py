@@ -18,7 +18,7 @@ from lockstep.postmortem import PostMortems
 from lockstep.watching.loop import Watch
 from lockstep.watching.server import Reply, Request, Route, text
 from lockstep.webhook import Webhook
-from lockstep.webhook_token import made
+from lockstep.webhook_token import ensure_token_file
 
 
 class Delivery:
@@ -59,7 +59,9 @@ class Delivery:
         self.routes: tuple[Route, ...] = ()
         if out is not None:
             self._post_mortems = PostMortems(WatchAccess(out, watch.live, watch.archive), unix)
-            self._webhook = Webhook(self._post_mortems.take, token_file or made(state or out))
+            self._webhook = Webhook(
+                self._post_mortems.take, token_file or ensure_token_file(state or out)
+            )
             self.routes = (Route("POST", "/alertmanager", self._answer, self._admit),)
         watch.on_change.append(self._changed)
         watch.more_samples.append(self._samples)

@@ -148,7 +148,10 @@ def look(
         of_ranks(over(each), times, who) for each in (ask.OWN, ask.STEPS, ask.KNOWN)
     )
     up, runs = by_rank(ask.LIVING), by_run(instant(ask.TOLD))
-    own_now, step_rate = by_rank(ask.own(seconds)), by_rank(ask.rate(m.TRAIN_STEPS, seconds))
+    own_now, step_rate = (
+        by_rank(ask.own_seconds_query(seconds)),
+        by_rank(ask.rate(m.TRAIN_STEPS, seconds)),
+    )
     waits, pages = by_run(instant(ask.OPEN)), instant(ask.PAGES)
     with connection.within(LESS_SECONDS):
         stopped = optional(lambda: instant(ask.STOPPED))

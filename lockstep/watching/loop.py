@@ -20,7 +20,7 @@ from lockstep.watching import memory_files
 from lockstep.watching.archivist import Archivist
 from lockstep.watching.cycle import Cycles, Outcome
 from lockstep.watching.jobs import Plan
-from lockstep.watching.judging import oldest
+from lockstep.watching.judging import stale_after
 from lockstep.watching.memory_of_process import resident_bytes
 from lockstep.watching.settings import Settings
 from lockstep.watching.trouble import bug
@@ -173,7 +173,7 @@ class Watch:
             f"{run}: Unknown: no diagnosis of it is at hand; the log says why"
             for run in self._undiagnosed()
         ]
-        return [shown(line) for line in lines] or ["no run is known to live"]
+        return [one_line(line) for line in lines] or ["no run is known to live"]
 
     def live(self, node: str | None) -> tuple[str, ...]:
         """Runs that live; those on a node, if one is given."""
@@ -218,7 +218,7 @@ class Watch:
         memory = self._cycles.memory
         found: list[Sample] = []
         if last is not None:
-            fresh = monotonic() - self._answered <= oldest(self._settings.interval)
+            fresh = monotonic() - self._answered <= stale_after(self._settings.interval)
             # Fresh or absent: of runs and healthy nodes nothing is told that nobody looked at
             # lately. Findings stay: they are over when somebody saw that.
             found += page.of_runs(last.known, memory.runs) if fresh else ()
@@ -274,7 +274,7 @@ class Watch:
         owed = self._owed(change, outcome)
         self._save()
         for finding in change.opened:
-            LOG.warning("opened %r: %s", finding.folder, shown(finding.sentence))
+            LOG.warning("opened %r: %s", finding.folder, one_line(finding.sentence))
             self._archivist.opened(finding, outcome.plans[finding.folder])
         for finding in change.closed:
             LOG.warning("closed %r", finding.folder)
@@ -342,7 +342,7 @@ class Watch:
         self._trouble = trouble
 
 
-def shown(text: str) -> str:
+def one_line(text: str) -> str:
     """A text with names in it, on one line of a log."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 

@@ -19,7 +19,7 @@ from collector.contract.words import ExitCode
 from collector.exporter.page import Form, render
 from lockstep.addresses import addresses
 from lockstep.output import data, fail, note
-from lockstep.watching.admission import named
+from lockstep.watching.admission import host_check
 from lockstep.watching.baselines import steps_per_second
 from lockstep.watching.delivery import Delivery
 from lockstep.watching.loop import Watch
@@ -148,7 +148,7 @@ def _usable(option: str, folder: Path) -> None:
 def _server(listen: str, routes: Sequence[Route]) -> Server:
     try:
         where = address("--listen", listen)
-        return Server(where, routes, MOST_BYTES, named(where))
+        return Server(where, routes, MOST_BYTES, host_check(where))
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
     except ListenError as error:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer import synth
-from analyzer.trace_verdict import examine
+from analyzer.trace_verdict import verdict_of_trace
 
 FEW = settings(max_examples=5, deadline=None)
 SCENES = [
@@ -23,7 +23,7 @@ EACH = st.sampled_from(range(len(TRACES)))
 
 @cache
 def before(number):
-    return examine(TRACES[number])
+    return verdict_of_trace(TRACES[number])
 
 
 def told(verdict):
@@ -43,7 +43,7 @@ def test_renaming_the_replicas_renames_the_verdict(number, seed):
     trace = TRACES[number]
     order = np.random.default_rng(seed).permutation(trace.layout.dp)
     renamed = replace(trace, start=trace.start[:, order], duration=trace.duration[:, order])
-    after = examine(renamed)
+    after = verdict_of_trace(renamed)
 
     assert told(before(number)) == told(after)
     assert [one.dp for one in before(number).culprits] == [
@@ -56,7 +56,7 @@ def test_renaming_the_replicas_renames_the_verdict(number, seed):
 def test_renaming_the_ranks_renames_the_culprits(number, seed):
     trace = TRACES[number]
     names = np.random.default_rng(seed).permutation(trace.ranks.max() + 1)
-    after = examine(replace(trace, ranks=names[trace.ranks]))
+    after = verdict_of_trace(replace(trace, ranks=names[trace.ranks]))
 
     assert told(before(number)) == told(after)
     assert [int(names[one.rank]) for one in before(number).culprits] == [
@@ -69,7 +69,7 @@ def test_renaming_the_ranks_renames_the_culprits(number, seed):
 def test_shifting_time_changes_nothing(number, shift):
     shifted = replace(TRACES[number], start=TRACES[number].start + shift)
 
-    assert told(before(number)) == told(examine(shifted))
+    assert told(before(number)) == told(verdict_of_trace(shifted))
 
 
 @FEW
@@ -78,4 +78,4 @@ def test_scaling_time_changes_nothing(number, scale):
     trace = TRACES[number]
     scaled = replace(trace, start=trace.start * scale, duration=trace.duration * scale)
 
-    assert told(before(number)) == told(examine(scaled))
+    assert told(before(number)) == told(verdict_of_trace(scaled))

@@ -109,7 +109,7 @@ def test_a_program_of_which_no_step_was_seen_is_refused_with_what_would_help():
 )
 def test_a_command_that_cannot_run_is_a_usage_error(command, pattern, sentence):
     with pytest.raises(CommandError) as refused:
-        external_program.checked(command, pattern)
+        external_program.check_command(command, pattern)
 
     assert ExitCode.USAGE == refused.value.code
     assert sentence in refused.value.sentence

@@ -16,7 +16,7 @@ from lockstep.output import CommandError
 from lockstep.postmortem import PostMortems
 
 XID = ReceivedAlert("f1", True, {"alertname": "LockstepGpuXidFatal", "node": "node-2", "gpu": "0"},
-           {"summary": "XID 79 on node-2."}, 5000.0, None)  # fmt: skip
+                    {"summary": "XID 79 on node-2."}, 5000.0, None)  # fmt: skip
 SLOW = ReceivedAlert("f2", True, {"alertname": "LockstepFinding", "run": "gpt", "node": "node-2",
             "rank": "2", "cause": "thermal", "tier": "page"}, {}, 5000.0, None)  # fmt: skip
 FRESH = "19700101T012321Z-LockstepGpuXidFatal-node-2-gpu-0-f1"

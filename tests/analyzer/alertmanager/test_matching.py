@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.alertmanager.matching import AFTERWARDS_SECONDS, best, noted
+from analyzer.alertmanager.matching import AFTERWARDS_SECONDS, matching_finding, with_alert
 from analyzer.alertmanager.webhook import ReceivedAlert
 
 FIRES = ReceivedAlert(
@@ -27,11 +27,11 @@ def of_finding(**labels: str) -> ReceivedAlert:
 def test_the_most_exact_finding_about_the_place_is_taken() -> None:
     every = [finding(), finding(node="node-2"), finding(node="node-2", gpu=0), finding(node="x")]
 
-    assert 2 == best(FIRES, ["gpt"], every)
+    assert 2 == matching_finding(FIRES, ["gpt"], every)
 
 
 def test_of_equals_the_newest_is_taken() -> None:
-    assert 1 == best(FIRES, ["gpt"], [finding(1.0), finding(3.0), finding(2.0)])
+    assert 1 == matching_finding(FIRES, ["gpt"], [finding(1.0), finding(3.0), finding(2.0)])
 
 
 @pytest.mark.parametrize(
@@ -46,28 +46,28 @@ def test_of_equals_the_newest_is_taken() -> None:
     ],
 )
 def test_a_finding_about_something_else_is_not(other) -> None:
-    assert None is best(FIRES, ["gpt"], [other])
+    assert None is matching_finding(FIRES, ["gpt"], [other])
 
 
 def test_a_finding_that_ended_a_moment_ago_still_is() -> None:
-    assert 0 == best(FIRES, ["gpt"], [finding(closed=4999.0)])
+    assert 0 == matching_finding(FIRES, ["gpt"], [finding(closed=4999.0)])
 
 
 def test_the_alert_of_a_finding_belongs_to_exactly_that() -> None:
     labels = {"node": "node-2", "rank": "2", "gpu": "0", "cause": "xid", "tier": "page"}
     exact = finding(node="node-2", rank=2, gpu=0)
 
-    assert 1 == best(of_finding(**labels), ["gpt"], [finding(node="node-2"), exact])
-    assert None is best(of_finding(**labels), ["gpt"], [finding(node="node-2")])
-    assert None is best(of_finding(**labels | {"cause": "ecc"}), ["gpt"], [exact])
+    assert 1 == matching_finding(of_finding(**labels), ["gpt"], [finding(node="node-2"), exact])
+    assert None is matching_finding(of_finding(**labels), ["gpt"], [finding(node="node-2")])
+    assert None is matching_finding(of_finding(**labels | {"cause": "ecc"}), ["gpt"], [exact])
 
 
 def test_two_links_have_an_alert_each() -> None:
     labels = {"link": "node-2 mlx5_1", "cause": "xid", "tier": "page"}
     every = [finding(link="node-2 mlx5_0"), finding(link="node-2 mlx5_1")]
 
-    assert 1 == best(of_finding(**labels), ["gpt"], every)
-    assert None is best(of_finding(**labels), ["gpt"], every[:1])
+    assert 1 == matching_finding(of_finding(**labels), ["gpt"], every)
+    assert None is matching_finding(of_finding(**labels), ["gpt"], every[:1])
 
 
 def test_the_alert_of_a_finding_that_opens_again_is_not_the_closed_one_s() -> None:
@@ -75,15 +75,17 @@ def test_the_alert_of_a_finding_that_opens_again_is_not_the_closed_one_s() -> No
     before = finding(4000.0, closed=4999.0, node="node-2")
     again = finding(5000.0, node="node-2")
 
-    assert None is best(of_finding(**labels), ["gpt"], [before])
-    assert 1 == best(of_finding(**labels), ["gpt"], [before, again])
-    assert 0 == best(of_finding(**labels), ["gpt"], [finding(closed=5000.0, node="node-2")])
+    assert None is matching_finding(of_finding(**labels), ["gpt"], [before])
+    assert 1 == matching_finding(of_finding(**labels), ["gpt"], [before, again])
+    assert 0 == matching_finding(
+        of_finding(**labels), ["gpt"], [finding(closed=5000.0, node="node-2")]
+    )
 
 
 def test_an_alert_that_is_noted_somewhere_is_found_there_again() -> None:
-    away = noted(finding(node="node-7"), FIRES, 5001.0)
+    away = with_alert(finding(node="node-7"), FIRES, 5001.0)
 
-    assert 1 == best(ENDED, [], [finding(node="node-2", gpu=0), away])
+    assert 1 == matching_finding(ENDED, [], [finding(node="node-2", gpu=0), away])
 
 
 def test_an_alert_is_noted_once_in_whatever_order_it_comes() -> None:
@@ -94,13 +96,13 @@ def test_an_alert_is_noted_once_in_whatever_order_it_comes() -> None:
     for order in itertools.permutations([FIRES, FIRES, ENDED, ENDED]):
         now = finding()
         for after, alert in enumerate(order):
-            now = noted(now, alert, 5001.0 + after) or now
+            now = with_alert(now, alert, 5001.0 + after) or now
 
         assert [expected] == now["alerts"]
-    assert None is noted(now, FIRES, 9000.0)
+    assert None is with_alert(now, FIRES, 9000.0)
 
 
 def test_the_same_labels_that_fire_anew_are_another_alert() -> None:
-    once = noted(finding(), FIRES, 5001.0)
+    once = with_alert(finding(), FIRES, 5001.0)
 
-    assert 2 == len(noted(once, replace(FIRES, starts_at=7000.0), 7001.0)["alerts"])
+    assert 2 == len(with_alert(once, replace(FIRES, starts_at=7000.0), 7001.0)["alerts"])

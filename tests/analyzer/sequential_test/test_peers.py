@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analyzer.sequential_test.peers import MANY, residuals, same_size, scaled, spread
+from analyzer.sequential_test.peers import MANY, residuals, same_size, spread, to_scale
 
 VALUES = st.one_of(st.floats(-5, 5, width=32), st.just(float("nan")))
 
@@ -56,7 +56,7 @@ def test_strata_are_compared_apart_whatever_their_sizes():
 
 def test_ratios_are_logs_turned_so_that_more_is_worse():
     values = np.array([[[np.e, 0.0]], [[1.0, -1.0]]], dtype=np.float32)
-    found = scaled(values, np.array([-1], dtype=np.float32), np.array([True]))
+    found = to_scale(values, np.array([-1], dtype=np.float32), np.array([True]))
     np.testing.assert_allclose(found[:, 0], [[-1, np.nan], [0, np.nan]])
 
 

@@ -9,7 +9,7 @@ from analyzer.trace_outliers import cells, judge
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE
-from analyzer.whatif.work import split
+from analyzer.whatif.work import split_durations
 
 STEPS = 40
 
@@ -31,7 +31,7 @@ def changed(scene, factor, *, stages, dp=0):
     """A run in which some stages' computation takes `factor` (S,) times as long on a replica."""
     trace = synth.trace(scene)
     graph = build(trace)
-    own = split(trace, graph).own.copy()
+    own = split_durations(trace, graph).own.copy()
     own[np.flatnonzero(trace.of(*COMPUTE) & np.isin(trace.stage, stages)), dp] *= factor
     return retimed(trace, graph, own)
 

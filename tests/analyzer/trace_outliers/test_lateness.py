@@ -8,7 +8,7 @@ import pytest
 from analyzer import synth
 from analyzer.run import Verdict
 from analyzer.trace_outliers import Lateness
-from analyzer.trace_verdict import examine
+from analyzer.trace_verdict import verdict_of_trace
 
 SLOW = np.arange(20) % 5 == 4
 LATE = Lateness(np.stack([np.where(SLOW, 1.0, 0.0), np.zeros(20)]), step=5.0)
@@ -39,7 +39,7 @@ def test_who_is_late_by_less_than_the_clocks_may_be_wrong_is_not_told():
 
 def examined(clock_error: float) -> Verdict:
     scene = synth.Scene(pp=2, micro_batches=4, steps=12, slow=(synth.Slow(1, 1, 1.3),))
-    return examine(replace(synth.trace(scene), clock_error=clock_error))
+    return verdict_of_trace(replace(synth.trace(scene), clock_error=clock_error))
 
 
 def test_good_clocks_change_nothing():

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 
 from analyzer.alert_rules.groups import GROUPS
 from analyzer.alert_rules.shape import BY_TIER, Addresses
-from analyzer.alertmanager.alert import postable
+from analyzer.alertmanager.alert import alert_json
 from analyzer.alertmanager.webhook import ReceivedAlert
 from analyzer.run import Fact
 from analyzer.watch.alerts import alert, alerts, of_alert
@@ -74,7 +74,7 @@ def test_without_a_run_an_alert_points_to_the_page_of_its_node() -> None:
 
 
 def test_what_does_not_apply_is_no_label() -> None:
-    sent = postable(alert(replace(SLOW, who=Who("", "node-2", None, None, None))), 2000.0)
+    sent = alert_json(alert(replace(SLOW, who=Who("", "node-2", None, None, None))), 2000.0)
 
     assert {
         "alertname": "LockstepFinding", "node": "node-2", "cause": "thermal", "tier": "page",

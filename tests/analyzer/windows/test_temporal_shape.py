@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.slowness.temporal_shape import Shape, hinge, plateau, turns, words
+from analyzer.slowness.temporal_shape import Shape, oscillation, plateau, ramp_start, words
 
 
 def noise(seed, count, size=0.05):
@@ -16,7 +16,7 @@ def noise(seed, count, size=0.05):
 @pytest.mark.parametrize("duty", [0.25, 0.5])
 def test_turns_have_their_period_and_their_share(period, duty):
     on = np.arange(180) % period < duty * period
-    seen = turns(0.4 * on + noise(1, 180))
+    seen = oscillation(0.4 * on + noise(1, 180))
 
     assert seen is not None
     assert round(seen.period) == period
@@ -25,27 +25,27 @@ def test_turns_have_their_period_and_their_share(period, duty):
 
 
 def test_noise_has_no_turns():
-    found = [seed for seed in range(300) if turns(noise(seed, 180)) is not None]
+    found = [seed for seed in range(300) if oscillation(noise(seed, 180)) is not None]
 
     assert len(found) <= 2
 
 
 @pytest.mark.parametrize("period", [2, 3])
 def test_the_beat_of_a_cpu_quota_is_no_turn(period):
-    assert turns(0.4 * (np.arange(180) % period == 0) + noise(2, 180)) is None
+    assert oscillation(0.4 * (np.arange(180) % period == 0) + noise(2, 180)) is None
 
 
 def test_a_stall_is_no_turn():
     values = noise(3, 180)
     values[[40, 41, 95]] = 3.0
 
-    assert turns(values) is None
+    assert oscillation(values) is None
 
 
 @settings(max_examples=50, deadline=None)
 @given(values=st.lists(st.floats(-3, 3) | st.just(float("nan")), max_size=60))
 def test_any_series_has_turns_or_none(values):
-    seen = turns(np.array(values))
+    seen = oscillation(np.array(values))
 
     assert seen is None or (seen.high > seen.low and 2.9 * seen.period <= len(values))
 
@@ -53,7 +53,7 @@ def test_any_series_has_turns_or_none(values):
 def test_a_climb_begins_at_its_knee():
     climb = 0.5 * np.maximum(np.arange(40) - 12, 0) / 27
 
-    assert abs(hinge(climb + noise(4, 40, 0.01), 40) - 12) <= 2
+    assert abs(ramp_start(climb + noise(4, 40, 0.01), 40) - 12) <= 2
 
 
 @pytest.mark.parametrize("top", [16, 20, 30])
@@ -70,7 +70,7 @@ def test_a_jump_is_no_climb_to_a_level():
 
 
 def test_a_jump_is_no_climb():
-    found = [hinge(0.4 * (np.arange(40) >= 13) + noise(seed, 40), 40) for seed in range(50)]
+    found = [ramp_start(0.4 * (np.arange(40) >= 13) + noise(seed, 40), 40) for seed in range(50)]
 
     assert [None] * 50 == found
 

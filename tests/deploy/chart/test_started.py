@@ -13,7 +13,7 @@ MATRIX = values_files()
 PROGRAMS = {
     "collect": "collector.__main__._serve",
     "watch": "lockstep.watching.program._server",
-    "dashboard": "lockstep.dashboard_program.free",
+    "dashboard": "lockstep.dashboard_program.free_address",
     "nodes": "lockstep.node_conditions.program._server",
 }
 """Command -> what it calls once all that it was told is right."""

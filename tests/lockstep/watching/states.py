@@ -246,7 +246,7 @@ OF_GPUS = (
 )  # fmt: skip
 QUERIES = (
     ask.INFOS, ask.LIVING, ask.TOLD, ask.PAGES, ask.STEPS, ask.OWN, ask.KNOWN, ask.TELLING,
-    ask.own(300.0),
+    ask.own_seconds_query(300.0),
     ask.rate(m.TRAIN_STEPS, 300.0),
 )  # fmt: skip
 QUERIES_OF_GPUS = (
