@@ -57,7 +57,7 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> Judged:
         (info.node, info.gpu): info.pp for info in ranks if info.gpu is not None
     }
     everything = fleet(seen, stages)
-    since, exchanged = identity.exchanged(seen)
+    since, exchanged = identity.exchanged_parts(seen)
     everything.since[:] = since
     believed, doubts = mark_untrusted(everything)
     found = (*events(believed), *vanished_gpus(believed), *levels(believed), *counters(believed))
