@@ -20,7 +20,7 @@ def verdict_sentence(archive: Path) -> str:
     from lockstep import diagnosis
 
     try:
-        return diagnosis.diagnose(archive).verdict.sentence
+        return diagnosis.diagnose_archive(archive).verdict.sentence
     except CommandError as failure:
         return f"none: {failure.sentence}"
     except ModuleNotFoundError:

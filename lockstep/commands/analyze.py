@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from collector.contract.visible import visible_line
-from lockstep import diagnosis, hardware_only, newest, output, past, recorded, traced, watched
+from lockstep import (
+    diagnosis,
+    hardware_only,
+    newest,
+    output,
+    prometheus_diagnosis,
+    recurrence,
+    trace_diagnosis,
+    watched_diagnosis,
+)
 from lockstep import timeline as timelines
 from lockstep.option_groups import grouped
 from lockstep.output import Format
@@ -135,12 +144,14 @@ def analyze(
         if where.gpus is not None:
             if where.run is not None or shown.timeline is not None:
                 raise typer.BadParameter("--gpus goes without --run and without --timeline")
-            alone = hardware_only.diagnose(where.prometheus, where.gpus, where.since, where.until)
+            alone = hardware_only.diagnose_hardware(
+                where.prometheus, where.gpus, where.since, where.until
+            )
             output.document(verdict_json(alone), form, table(alone))
             return diagnosis.exit_code(alone)
         if where.run is None:
             raise typer.BadParameter("--prometheus needs --run ID, or --gpus")
-        diagnosed = recorded.diagnose(
+        diagnosed = prometheus_diagnosis.diagnose_prometheus(
             where.prometheus, where.run, where.since, where.until, gpu_hour_price,
             push_down=where.push_down, topology=topology, node_labels=where.node_label or (),
         )  # fmt: skip
@@ -153,8 +164,10 @@ def analyze(
         )
     else:
         archive = newest.archive_in(archive, "analyze")
-        found = watched.upheld(diagnosis.diagnose(archive, gpu_hour_price, topology), archive)
-        diagnosed = past.remembering(found, archive)
+        found = watched_diagnosis.upheld(
+            diagnosis.diagnose_archive(archive, gpu_hour_price, topology), archive
+        )
+        diagnosed = recurrence.with_recurrence(found, archive)
     verdict = diagnosed.verdict
     if write and archive is not None:
         try:
@@ -185,10 +198,10 @@ def _traced(
     assert asked.trace is not None
     if asked.layout is not None and asked.meta is not None:
         raise typer.BadParameter("give --layout or --meta, not both")
-    verdict = traced.examine(asked.trace, asked.layout, asked.meta, gpu_hour_price)
+    verdict = trace_diagnosis.diagnose_trace(asked.trace, asked.layout, asked.meta, gpu_hour_price)
     output.document(verdict_json(verdict), form, table(verdict))
     if shown.timeline is not None:
-        operations = traced.read(asked.trace, asked.layout, asked.meta)
+        operations = trace_diagnosis.read_trace(asked.trace, asked.layout, asked.meta)
         timelines.write(shown.timeline, operations, steps, verdict.culprits)
     return diagnosis.exit_code(verdict)
 

@@ -62,8 +62,8 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep import foreign
-    from lockstep.planning import plan, planned_program, trained
+    from lockstep import external_program
+    from lockstep.planning import plan, planned_program, with_training_settings
     from workloads.spec import CLUSTER_LAUNCHERS
 
     launcher, hostfile = starting.launcher, starting.hostfile
@@ -73,8 +73,8 @@ def run(
     if patience is None:
         patience = 300.0 if elsewhere else 10.0
     if own.program:
-        foreign.refuse_others(given_options(context))
-        foreign.patient(patience)
+        external_program.refuse_others(given_options(context))
+        external_program.check_hang_timeout(patience)
         spec = planned_program(
             words or [], own.step_pattern, nodes=size.nodes, ranks_per_node=size.ranks_per_node,
             hang_timeout=patience, token=token,
@@ -83,7 +83,8 @@ def run(
         workload = one_workload(words or [], own.step_pattern)
         spec = plan(
             workload, **asdict(size), faults=wrong.fault or [], disturbances=wrong.disturb or [],
-            network=wrong.network, training=trained(workload, given_of((training, ends, reduces))),
+            network=wrong.network,
+            training=with_training_settings(workload, given_of((training, ends, reduces))),
             launcher=launcher, hostfile=hostfile, device=computing.device,
             pace=None if computing.pace is None else computing.pace is Pace.ON,
             device_noise=computing.device_noise, hang_timeout=patience, token=token,
@@ -113,12 +114,12 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
         judged: Whether its verdict is said; a launcher on a cluster has an analyzer of its own.
     """
     from lockstep import results
-    from lockstep.observe import watched
+    from lockstep.observe import run_observed
     from workloads.launchers import Ending
 
     show = output.Progress()
     try:
-        outcome = watched(spec, archive, show)
+        outcome = run_observed(spec, archive, show)
     finally:
         show.close()
     answer = {
@@ -159,7 +160,7 @@ def put_on_cluster(
     from lockstep import on_cluster
 
     settings = cluster_options.settings(launcher, options)
-    cluster = on_cluster.connected(options.kubeconfig, options.kube_context)
+    cluster = on_cluster.connect(options.kubeconfig, options.kube_context)
     show = output.Progress()
     try:
         answer = on_cluster.run(cluster, spec, settings, out, show)
@@ -217,13 +218,13 @@ def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     """0 if the run ended as its faults said it would."""
-    from lockstep import foreign
+    from lockstep import external_program
     from workloads.launchers import Ending, as_injected
 
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
     if spec.program and outcome.ending is Ending.HANG:
-        foreign.require_steps_of_hang(outcome.ranks, spec.layout.world, archive)
+        external_program.require_steps_of_hang(outcome.ranks, spec.layout.world, archive)
     if not as_injected(spec, outcome):
         places = [f"rank {rank} on {spec.node(rank)}" for rank in outcome.ranks]
         fail(

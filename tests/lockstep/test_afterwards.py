@@ -57,7 +57,7 @@ def test_a_run_is_not_spoilt_by_its_verdict(
     def broken(folder: Path) -> None:
         raise error
 
-    monkeypatch.setattr(diagnosis, "diagnose", broken)
+    monkeypatch.setattr(diagnosis, "diagnose_archive", broken)
 
     assert said == afterwards.verdict_sentence(archive)
 
@@ -74,7 +74,7 @@ def test_where_the_analyzer_is_not_installed_only_the_command_is_said(
     def missing(folder: Path) -> None:
         raise ModuleNotFoundError("No module named 'pandas'")
 
-    monkeypatch.setattr(diagnosis, "diagnose", missing)
+    monkeypatch.setattr(diagnosis, "diagnose_archive", missing)
     conclude(archive, Format.TABLE, ended_early=False)
 
     assert capsys.readouterr().out == f"next    lockstep analyze {archive}\n"

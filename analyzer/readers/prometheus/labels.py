@@ -23,7 +23,7 @@ def target_of(labels: Mapping[str, str]) -> Target:
     return labels.get("job", ""), labels.get("instance", "")
 
 
-def told(labels: Mapping[str, str], label: str) -> str:
+def page_label(labels: Mapping[str, str], label: str) -> str:
     """A label as the page had it, empty = not there.
 
     Where the target has a label of that name, Prometheus calls the page's `exported_<label>`.
@@ -33,7 +33,7 @@ def told(labels: Mapping[str, str], label: str) -> str:
 
 def number(labels: Mapping[str, str], label: str) -> int | None:
     """A label that is a number, or None."""
-    text = told(labels, label)
+    text = page_label(labels, label)
     return int(text) if NUMBER.fullmatch(text) else None
 
 
@@ -42,4 +42,4 @@ def text_of(labels: Mapping[str, str], name: str) -> str:
     if name == UP:
         return ""
     mine = sorted(set(SAMPLES[name].labels) - COLUMNS)
-    return ",".join(f'{label}="{told(labels, label)}"' for label in mine)
+    return ",".join(f'{label}="{page_label(labels, label)}"' for label in mine)
