@@ -6,8 +6,8 @@ from workloads.faults.kinds import BUILT
 
 HAPPENS = {
     FaultKind.COMPUTE: "the emulated device takes longer",
-    FaultKind.THERMAL: "as `compute`, and the simulated GPU tells of heat first, then a lower clock,"
-    " then thermal throttling",
+    FaultKind.THERMAL: "as `compute`, and the simulated GPU tells of heat first, then a lower"
+    " clock, then thermal throttling",
     FaultKind.POWER: "as `compute`, with a lowered power limit",
     FaultKind.ECC: "as `compute`, with corrected and uncorrected errors, a remapped row and XID 63",
     FaultKind.XID: "as `compute`, with an XID (`xid=NUMBER`, default 121); one that ends real"
@@ -26,7 +26,8 @@ HAPPENS = {
     FaultKind.CRASH: "the process is killed",
 }
 GRAMMAR = """\
-`--fault KIND:rank=R|node=N[,factor=F][,from=STEP][,to=STEP][,shape=SHAPE]`, or `--fault random@SEED`.
+`--fault KIND:rank=R|node=N[,factor=F][,from=STEP][,to=STEP][,shape=SHAPE]`, or
+`--fault random@SEED`.
 
 `factor` is the rank's own time per step during the fault over before. Steps count from 0; `from` is
 inclusive and defaults to a third of the steps, `to` is exclusive and defaults to the end; `node=N`

@@ -30,15 +30,19 @@ MADE = "<!-- Made by `python -m tests.docs`: do not edit. -->"
 EXPORTER_WORDS = {
     "collector": (
         "The collector's page",
-        "One page a node, on 127.0.0.1:9410. Base units; counters end in `_total`; what did not"
-        " answer is absent, never -1 and never stale.",
+        (
+            "One page a node, on 127.0.0.1:9410. Base units; counters end in `_total`; what did not"
+            " answer is absent, never -1 and never stale."
+        ),
     ),
     "analyzer": ("The page of watch", "One page, on 127.0.0.1:9411, by `lockstep watch`."),
     "remediator": ("The page of nodes", "By `lockstep nodes`."),
     "reference runs": (
         "Reference runs",
-        "Names that the alerts expect of regular reference runs; no program of this version"
-        " exports them.",
+        (
+            "Names that the alerts expect of regular reference runs; no program of this version"
+            " exports them."
+        ),
     ),
 }
 SUBJECTS = {
@@ -109,9 +113,9 @@ def settings() -> str:
     others = [(code(flag.option), flag.help) for flag in FLAGS if flag.name not in SETTINGS]
     return _page([
         "# Settings of the collector", MADE,
-        "Flags overrule the environment, and that overrules the file (`--config FILE`, TOML). A"
+        ("Flags overrule the environment, and that overrules the file (`--config FILE`, TOML). A"
         " wrong key or value ends the start with one sentence and exit code 64. Of several names in"
-        " the environment the first one wins; those without `LOCKSTEP_` are the libraries' own.",
+        " the environment the first one wins; those without `LOCKSTEP_` are the libraries' own."),
         table(("table", "key", "default", "flag", "environment", "what"), rows),
         "## Flags that are no settings",
         table(("flag", "what"), others),
@@ -135,12 +139,16 @@ def command_line() -> str:
     parts = [
         "# Command line",
         MADE,
-        "Data goes to stdout, progress to stderr. `lockstep --debug COMMAND` shows the traceback of"
-        " a bug; `lockstep COMMAND --help` says what stands here.",
+        (
+            "Data goes to stdout, progress to stderr. `lockstep --debug COMMAND` shows the"
+            " traceback of a bug; `lockstep COMMAND --help` says what stands here."
+        ),
         "## Exit codes",
         table(("code", "meaning"), EXIT_CODES),
-        "`analyze` speaks by 0 to 3. `run`, `demo`, `report` and `score` exit 0 when they did"
-        " their work, injected faults included. A traceback is a bug.",
+        (
+            "`analyze` speaks by 0 to 3. `run`, `demo`, `report` and `score` exit 0 when they did"
+            " their work, injected faults included. A traceback is a bug."
+        ),
         "## Faults",
         faults.text(),
     ]
@@ -158,8 +166,8 @@ EXIT_CODES = (
     ("64", "usage: a flag, an argument or a setting is wrong"),
     ("65", "a file is not what it should be"),
     ("69", "something that was asked does not answer, or a program is missing"),
-    ("70", "internal; also: a verdict that differs from what `demo` injected, a rank that failed"
-     " by itself"),
+    ("70", ("internal; also: a verdict that differs from what `demo` injected, a rank that failed"
+     " by itself")),
     ("130", "interrupted"),
 )  # fmt: skip
 
@@ -209,10 +217,10 @@ def archives() -> str:
     rows += [(code(name), f"one row a {row}; columns below") for name, row in ROWS.items()]
     parts = [
         "# The archive of a run", MADE,
-        "One folder. While a run lasts, `*.parquet` are folders of closed part files (one every"
+        ("One folder. While a run lasts, `*.parquet` are folders of closed part files (one every"
         f" {archive.PART_SECONDS:g} s and writer, a temporary name, then a rename), so that a"
         " killed run leaves a readable archive; readers take a file or a folder. Times are unix"
-        " seconds unless the name says nanoseconds.",
+        " seconds unless the name says nanoseconds."),
         table(("file", "holds"), rows),
     ]  # fmt: skip
     for name, columns in FILES.items():
@@ -249,9 +257,9 @@ def alerts() -> str:
     ]
     return _page([
         "# Alerts", MADE,
-        f"{len(rows)} alerts, written by `lockstep rules --out DIR` for Prometheus and as"
+        (f"{len(rows)} alerts, written by `lockstep rules --out DIR` for Prometheus and as"
         " PrometheusRule. Each has a runbook: what it means, how to confirm it, what to do, and"
-        " where its threshold comes from.",
+        " where its threshold comes from."),
         table(("alert and runbook", "severity", "for", "group"), rows),
     ])  # fmt: skip
 

@@ -101,10 +101,12 @@ def text() -> str:
     parts = [
         "# The verdict as JSON",
         "<!-- Made by `python -m tests.docs`: do not edit. -->",
-        "`verdict.json` in an archive, and what `lockstep analyze -o json` prints. Ids that do not"
-        " apply are null; a number that is not known is null. How to read one:"
-        " [reading a verdict](../sre/reading-a-verdict.md). How one is reached:"
-        " [method](../method/index.md).",
+        (
+            "`verdict.json` in an archive, and what `lockstep analyze -o json` prints. Ids that do"
+            " not apply are null; a number that is not known is null. How to read one:"
+            " [reading a verdict](../sre/reading-a-verdict.md). How one is reached:"
+            " [method](../method/index.md)."
+        ),
         _rows(head, VERDICT),
         "## Culprits",
         _rows(head, CULPRIT),
@@ -114,10 +116,12 @@ def text() -> str:
         "## Anomalies",
         _rows(head, ANOMALY),
         "## What if",
-        "The first eight keys are always there, null where they are not known; others follow where"
-        " operations were simulated ([the method](../method/what-if.md)): intervals, `S_strata` (S"
-        " with structure counted as no loss), `S_w` (by replica and stage), `S_steps`,"
-        " `launch_error`, `notes`.",
+        (
+            "The first eight keys are always there, null where they are not known; others follow"
+            " where operations were simulated ([the method](../method/what-if.md)): intervals,"
+            " `S_strata` (S with structure counted as no loss), `S_w` (by replica and stage), `S_steps`,"
+            " `launch_error`, `notes`."
+        ),
         _rows(head, WHAT_IF_WORDS),
     ]
     return "\n\n".join(parts) + "\n"
