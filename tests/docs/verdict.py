@@ -119,8 +119,8 @@ def text() -> str:
         (
             "The first eight keys are always there, null where they are not known; others follow"
             " where operations were simulated ([the method](../method/what-if.md)): intervals,"
-            " `S_strata` (S with structure counted as no loss), `S_w` (by replica and stage), `S_steps`,"
-            " `launch_error`, `notes`."
+            " `S_strata` (S with structure counted as no loss), `S_w` (by replica and stage),"
+            " `S_steps`, `launch_error`, `notes`."
         ),
         _rows(head, WHAT_IF_WORDS),
     ]
