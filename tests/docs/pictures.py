@@ -21,6 +21,8 @@ SHOWN = {"run": ("Run", 1180), "straggler": ("Straggler", 1180)}
 WIDTH = 1400
 HEAD = 56
 """Pixels of a page's head, which is empty."""
+PATIENCE = 300.0
+"""Seconds until a page is drawn: a busy machine makes the same picture."""
 REPORT = {"width": 1100, "height": 1990}
 NAMED = """([path, name]) => document.querySelectorAll('[data-testid="stText"]').forEach(
     text => { text.textContent = text.textContent.replace(path, name); })"""
@@ -57,6 +59,7 @@ def _page(browser: Browser, address: str, name: str, archive: Path, folder: Path
     run = json.loads((archive / RUN_FILE).read_text())["run"]
     viewport = {"width": WIDTH, "height": height}
     page: Page = browser.new_page(viewport=viewport, color_scheme="light")  # type: ignore[arg-type]
+    page.set_default_timeout(PATIENCE * 1000)
     page.goto(f"{address}/{name}?run={run}")
     settled(page, title)
     page.evaluate(NAMED, [str(archive), archive.name])
