@@ -23,7 +23,7 @@ HEAD = 56
 """Pixels of a page's head, which is empty."""
 PATIENCE = 300.0
 """Seconds until a page is drawn: a busy machine makes the same picture."""
-REPORT = {"width": 1100, "height": 1990}
+REPORT = {"width": 1100, "height": 1340}
 NAMED = """([path, name]) => document.querySelectorAll('[data-testid="stText"]').forEach(
     text => { text.textContent = text.textContent.replace(path, name); })"""
 """In the place of a folder of whoever made the picture: its name."""
