@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from analyzer.attribute import diagnose
-from analyzer.causes import CAUSES, OF_A_GPU, weighed
+from analyzer.causes import CAUSES, weighed
 from analyzer.report.document import document
 from analyzer.run import Run
 from collector.contract.words import PHASES, Cause
@@ -115,7 +115,5 @@ def test_what_a_gpu_can_have_is_weighed_alike_for_every_rank(synthetic, fault):
 
     assert len(CAUSES) == len(causes)
     assert {str(cause) for cause in Cause} - {"unknown"} == set(causes)
-    assert all(
-        not one.facts and not one.missing
-        for one in weighed(diagnosis.grid, finding)[: len(OF_A_GPU)]
-    )
+    told = zip(CAUSES, weighed(diagnosis.grid, finding), strict=True)
+    assert all(not one.facts and not one.missing for spec, one in told if spec.of_gpu)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from analyzer.act.nodes.actions import Release, Taint
 from analyzer.act.nodes.breaker import stormy
 from analyzer.act.nodes.shapes import FATAL, Known, Node, Quarantine, Settings, State
-from collector.contract.kubernetes import FAMILY
+from collector.contract.causes import FAMILY
 
 Faults = Mapping[str, Known]
 

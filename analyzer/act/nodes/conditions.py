@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from analyzer.act.nodes.actions import Write
 from analyzer.act.nodes.memory import OLDER, is_heard
 from analyzer.act.nodes.shapes import Condition, Fault, Known, Node, Settings, State, Status, Told
-from collector.contract.kubernetes import FAMILY, HEALTHY, Family
+from collector.contract.causes import FAMILY
+from collector.contract.kubernetes import HEALTHY, Family
 
 MAX_MESSAGE = 1024
 """Characters (reference 10.2)."""

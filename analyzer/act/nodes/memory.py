@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analyzer.act.nodes.shapes import Fault, Node, Settings, State, Told
-from collector.contract.kubernetes import FAMILY, Family
+from collector.contract.causes import FAMILY
+from collector.contract.kubernetes import Family
 
 OLDER = "OlderThanReset"
 """Reason of a condition: the memory of what was open before a reset, for whoever comes after us."""
