@@ -20,11 +20,11 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
     text = f"{share:.0%} of the excess is in the data phase"
     facts = [Fact(mostly, text, "phase shares of the finding")]
     odds = 5.0 if mostly else 0.0 if share >= PARTLY else -5.0
-    held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+    held = contrast(grid, finding, metrics.RANK_THROTTLED.series())
     if held is not None and held.during >= 0.02:
         odds -= 2.0
         text = f"its CPU quota held the rank back {held.during:.0%} of the time"
-        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
+        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.series())))
     copies = signs.pcie(grid, finding)
     if copies is not None and copies.explains:
         odds -= 5.0

@@ -28,7 +28,7 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
     """Strong with throttled seconds on the rank; against it when the counter stands still."""
     if finding.kind != "slow":
         return Evidence(Cause.HOST_CPU, -8.0)
-    key = metrics.RANK_THROTTLED.name
+    key = metrics.RANK_THROTTLED.series()
     facts: list[Fact] = []
     missing: list[str] = []
     odds = 0.0
@@ -71,7 +71,7 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
 
 def _queued(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
     """Contention: another process takes the rank's processor."""
-    key = metrics.RANK_RUN_QUEUE.name
+    key = metrics.RANK_RUN_QUEUE.series()
     queued = contrast(grid, finding, key)
     if queued is None:
         missing.append("run queue time of the rank")

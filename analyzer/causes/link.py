@@ -14,7 +14,7 @@ BUSIER = 0.25
 """More of the time in which tasks of the host wait for a processor: the transfers do as well."""
 MORE_BYTES = 1.5
 """Scrapes of a second over noisy steps put it at 0.9 to 1.2 while nothing changed (measured)."""
-PRESSURE = 'resource="cpu",scope="some"'
+PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
 
 
 def evidence(grid: Grid, finding: Finding) -> Evidence:
@@ -35,13 +35,12 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
     else:
         missing.append("network counters of the nodes")
     odds += _bytes(grid, during, before, facts)
-    pressure = total(grid, metrics.PRESSURE.name, PRESSURE)
+    pressure = grid.signals.get(PRESSURE)
     if pressure is not None:
         now, then = (_mean(pressure[span]) for span in (during, before))
         if now - then >= BUSIER:
             text = f"tasks of the hosts lack a processor {now:.0%} of the time, {then:.0%} before"
-            query = f"rate({metrics.PRESSURE.name}{{{PRESSURE}}}[30s])"
-            facts.append(Fact(False, text, query))
+            facts.append(Fact(False, text, f"rate({PRESSURE}[30s])"))
             odds -= 3.0
     return Evidence(Cause.LINK, odds, tuple(facts), tuple(missing))
 
@@ -50,7 +49,7 @@ def _bytes(
     grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64], facts: list[Fact]
 ) -> float:
     """Bytes a step; a run that sends more than before has changed, not its links."""
-    rate = total(grid, metrics.NET_BYTES.name, 'direction="transmit"')
+    rate = total(grid, metrics.NET_BYTES.name, direction="transmit")
     if rate is None:
         return 0.0
     a_step = rate * grid.time["wall"]

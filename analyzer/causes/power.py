@@ -18,7 +18,7 @@ from collector.contract.words import Cause
 
 REASONS = ("sw_power_cap", "hw_power_brake")
 THERMAL_REASONS = ("hw_thermal", "sw_thermal")
-LIMIT = f'{metrics.GPU_POWER_LIMIT.name}{{kind="enforced"}}'
+LIMIT = metrics.GPU_POWER_LIMIT.series(kind="enforced")
 AT_CAP = 0.95
 """Power at this share of the limit in force is at the cap."""
 
@@ -73,7 +73,7 @@ def _clock(
 def _at_cap(
     grid: Grid, finding: Finding, capped: bool, facts: list[Fact], missing: list[str]
 ) -> float:
-    drawn = contrast(grid, finding, metrics.GPU_POWER.name)
+    drawn = contrast(grid, finding, metrics.GPU_POWER.series())
     limit = contrast(grid, finding, LIMIT)
     if drawn is None or limit is None:
         missing.append("GPU power and its limit")
@@ -83,7 +83,7 @@ def _at_cap(
     text = f"power {drawn.during:.0f} W at a limit of {limit.during:.0f} W"
     if lowered:
         text += f", lowered from {max(limit.before, limit.peers):.0f} W"
-    facts.append(Fact(at_cap, text, query(grid, finding, metrics.GPU_POWER.name)))
+    facts.append(Fact(at_cap, text, query(grid, finding, metrics.GPU_POWER.series())))
     if not capped:
         return 0.0
     return (1.0 if at_cap else -1.5) + (0.5 if lowered and at_cap else 0.0)

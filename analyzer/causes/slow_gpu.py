@@ -48,16 +48,16 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
     for sign in signs.of_gpu(grid, finding):
         odds -= TELLS
         facts.append(Fact(False, sign.text, sign.query))
-    held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+    held = contrast(grid, finding, metrics.RANK_THROTTLED.series())
     if held is not None and held.during >= 0.02:
         odds -= 4.0
         text = f"its CPU quota held the rank back {held.during:.0%} of the time"
-        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
-    queued = contrast(grid, finding, metrics.RANK_RUN_QUEUE.name)
+        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.series())))
+    queued = contrast(grid, finding, metrics.RANK_RUN_QUEUE.series())
     if queued is not None and queued.risen >= QUEUED:
         odds -= 3.0
         text = f"it was ready to run and had no processor {queued.during:.0%} of the time"
-        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_RUN_QUEUE.name)))
+        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_RUN_QUEUE.series())))
     odds += _cpu(grid, finding, facts)
     return Evidence(Cause.SLOW_GPU, odds, tuple(facts), tuple(missing))
 

@@ -79,10 +79,10 @@ def _others_explain(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
         text = f"{gpu_words(grid, finding.rank)} was throttled {rate.during:.0%} of the time"
         facts.append(Fact(False, text, query(grid, finding, clock_event(CLOCK_EVENT_REASONS[0]))))
         odds -= 3.0
-    held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+    held = contrast(grid, finding, metrics.RANK_THROTTLED.series())
     if held is not None and held.risen >= HELD_BACK:
         text = f"its CPU quota held the rank back {held.during:.0%} of the time"
-        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
+        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.series())))
         odds -= 3.0
     return odds + sum(against(sign, facts) for sign in signs.of_gpu(grid, finding))
 

@@ -18,7 +18,7 @@ from collector.contract.words import Cause
 
 REASONS = ("hw_thermal", "sw_thermal")
 POWER_REASONS = ("sw_power_cap", "hw_power_brake")
-TEMPERATURE = f'{metrics.GPU_TEMPERATURE.name}{{sensor="gpu"}}'
+TEMPERATURE = metrics.GPU_TEMPERATURE.series(sensor="gpu")
 RISE_CELSIUS = 5.0
 DOSE = 0.25
 """The clock fell and own time grew by the same factor within this share."""

@@ -7,6 +7,7 @@ import pytest
 import analyzer.causes
 import analyzer.detectors
 from analyzer.anomalies.watched import Subject
+from analyzer.detectors import DETECTORS, PRECEDENCE
 from collector.contract.words import Cause
 
 
@@ -15,16 +16,23 @@ def _files(package, *beside):
     return {path.stem for path in folder.glob("*.py")} - {"__init__", *beside}
 
 
-def _modules(plugins):
-    return {type(plugin).__module__.rpartition(".")[2] for plugin in plugins}
-
-
 def _sentence(text):
     return text.endswith(".") and not text[0].islower()
 
 
-def test_every_detector_but_null_is_in_the_tuple():
-    assert _files(analyzer.detectors, "null") == _modules(analyzer.detectors.DETECTORS)
+def test_every_detector_but_null_is_a_row_of_its_name():
+    modules = [spec.detect.__module__.rpartition(".")[2] for spec in DETECTORS]
+
+    assert [spec.name for spec in DETECTORS] == modules
+    assert _files(analyzer.detectors, "null") == set(modules)
+
+
+def test_a_detector_without_precedence_yields_to_all_others():
+    told = {spec.precedence for spec in DETECTORS if spec.precedence is not None}
+    added = [PRECEDENCE[spec.name] for spec in DETECTORS if spec.precedence is None]
+
+    assert min(added) > max(told)
+    assert len(added) == len(set(added))
 
 
 def test_every_cause_of_the_contract_is_a_file_and_every_file_a_cause():
