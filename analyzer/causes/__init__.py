@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 
 from analyzer.cause_spec import CauseSpec
 from analyzer.run import Evidence, Finding, Grid
-from analyzer.slowness.contrast import has_gpu
+from analyzer.slowness.before_after import has_gpu
 from collector.contract.words import Cause
 
 IMPOSSIBLE = -8.0
@@ -40,7 +40,7 @@ NODE_CAUSE_WORDS: dict[str, str] = _NOT_KNOWN | {spec.cause: spec.node_words for
 """Word -> what it says of a whole node."""
 
 
-def weighed(grid: Grid, finding: Finding) -> list[Evidence]:
+def weigh_causes(grid: Grid, finding: Finding) -> list[Evidence]:
     """The evidence of every cause, in the order of CAUSES."""
     gpu = has_gpu(grid, finding.rank)
     return [

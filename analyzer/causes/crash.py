@@ -1,9 +1,9 @@
 """The rank's process is gone."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.cause_spec import Action, CauseSpec
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import query
+from analyzer.slowness.before_after import query
 from collector.contract import metrics
 from collector.contract.words import Cause
 
@@ -15,7 +15,7 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
     so = finding.details.get("state") == "dead"
     text = "its process is gone" if so else "its process was there"
     fact = Fact(so, text, query(grid, finding, metrics.RANK_UP.name))
-    logged = signs.xid(grid, finding)
+    logged = symptoms.xid(grid, finding)
     if so and logged is not None and logged.explains:
         return Evidence(Cause.CRASH, 4.0, (fact, Fact(False, logged.text, logged.query)))
     return Evidence(Cause.CRASH, 6.0 if so else -6.0, (fact,))

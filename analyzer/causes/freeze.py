@@ -2,7 +2,7 @@
 
 from analyzer.cause_spec import Action, CauseSpec
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import query
+from analyzer.slowness.before_after import query
 from collector.contract import metrics
 from collector.contract.words import Cause
 

@@ -2,16 +2,16 @@
 
 from analyzer.cause_spec import Action, CauseSpec
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     QUEUED,
     THROTTLED,
     clock_event,
-    contrast,
     gpu_words,
     query,
     share_of_excess,
+    signal_before_after,
     throttle_rate,
-    time_contrast,
+    time_before_after,
 )
 from collector.contract import metrics
 from collector.contract.words import CLOCK_EVENT_REASONS, Cause, Phase
@@ -32,7 +32,7 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
     facts: list[Fact] = []
     missing: list[str] = []
     odds = 0.0
-    held = contrast(grid, finding, key)
+    held = signal_before_after(grid, finding, key)
     if held is None:
         missing.append("CPU quota counters of the rank")
         odds -= 2.0
@@ -43,7 +43,7 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
         facts.append(Fact(held_back, text, query(grid, finding, key)))
         odds += 6.0 if held_back else -4.0
     odds += _queued(grid, finding, facts, missing)
-    used = time_contrast(grid, finding, "cpu")
+    used = time_before_after(grid, finding, "cpu")
     if used is not None and used.before > 0:
         ratio = used.during / used.before
         worked = ratio >= MORE_CPU
@@ -72,7 +72,7 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
 def _queued(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
     """Contention: another process takes the rank's processor."""
     key = metrics.RANK_RUN_QUEUE.series()
-    queued = contrast(grid, finding, key)
+    queued = signal_before_after(grid, finding, key)
     if queued is None:
         missing.append("run queue time of the rank")
         return 0.0

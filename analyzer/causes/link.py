@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from analyzer.cause_spec import Action, CauseSpec
 from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
-from analyzer.signs.network import BAD_LINK, SPEEDS, is_known, movements
-from analyzer.signs.series import spans, total
+from analyzer.symptoms.network import BAD_LINK, SPEEDS, is_known, movements
+from analyzer.symptoms.series import spans, total
 from collector.contract import metrics
 from collector.contract.words import Cause
 

@@ -1,10 +1,10 @@
 """The way between host and GPU has become narrow, or repeats itself."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.cause_spec import DRAIN, Action, CauseSpec
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import against, weigh
-from analyzer.slowness.contrast import compute_share
+from analyzer.slowness.before_after import compute_share
+from analyzer.symptoms.weigh import other_symptom_log_odds, symptom_log_odds
 from collector.contract.words import Cause
 
 
@@ -14,7 +14,7 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
         return Evidence(Cause.PCIE, -8.0)
     facts: list[Fact] = []
     missing: list[str] = []
-    odds = weigh(signs.pcie(grid, finding), "the GPU's PCIe link", facts, missing)
+    odds = symptom_log_odds(symptoms.pcie(grid, finding), "the GPU's PCIe link", facts, missing)
     share = compute_share(grid, finding)
     if share is not None:
         copying = 1.0 - share
@@ -22,7 +22,7 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
         text = f"{copying:.0%} of the excess is where data is copied, outside the compute phases"
         facts.append(Fact(copies, text, "phase shares of the finding"))
         odds += 1.0 if copies else -4.0
-    odds += against(signs.nvlink(grid, finding), facts)
+    odds += other_symptom_log_odds(symptoms.nvlink(grid, finding), facts)
     return Evidence(Cause.PCIE, odds, tuple(facts), tuple(missing))
 
 

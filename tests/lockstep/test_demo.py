@@ -40,7 +40,7 @@ def demo(
     def call(verdict: Any, ending: Ending = Ending.FINISHED) -> Any:
         endings.append(ending)
         monkeypatch.setattr(observe, "execute", execute)
-        monkeypatch.setattr(diagnosis, "diagnose", lambda archive: Diagnosed(verdict))
+        monkeypatch.setattr(diagnosis, "diagnose_archive", lambda archive: Diagnosed(verdict))
         monkeypatch.setattr(diagnosis, "write_reports", lambda *_: [tmp_path / "report.html"])
         return lockstep("demo", "--out", tmp_path)
 
