@@ -31,3 +31,15 @@ def test_a_part_of_the_labels_selects_and_none_else_exists() -> None:
 
 def test_the_place_of_a_series_is_not_in_its_text() -> None:
     assert 'domain="sm"' == label_text({"uuid": "GPU-0", "gpu": "0", "domain": "sm"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['type="corrected",counter="volatile"', 'kind="corrected"', "corrected", 'type="a'],
+)
+def test_a_text_with_other_labels_or_in_another_order_is_no_series(text: str) -> None:
+    m.GPU_ECC_ERRORS.check_labels('counter="volatile",type="corrected"')
+    m.GPU_ECC_ERRORS.check_labels('type="corrected"')
+    m.GPU_ECC_ERRORS.check_labels("")
+    with pytest.raises(ValueError, match="lockstep_gpu_ecc_errors_total has no series with"):
+        m.GPU_ECC_ERRORS.check_labels(text)

@@ -1,5 +1,6 @@
 """The shape of a metric and of one value of it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +19,9 @@ def label_text(labels: Mapping[str, str]) -> str:
     `name="value"` joined by commas, sorted by name, without PLACES.
     """
     return ",".join(f'{name}="{labels[name]}"' for name in sorted(labels) if name not in PLACES)
+
+
+_LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
 
 
 class Sample(NamedTuple):
@@ -117,6 +121,16 @@ class Metric:
         if unknown:
             raise ValueError(f"{self.name} has no label {', '.join(unknown)}")
         return tuple(f'{name}="{value}"' for name, value in sorted(labels.items()))
+
+    def check_labels(self, text: str) -> None:
+        """Whether a part of `label_text` can be in one of its series.
+
+        Raises:
+            ValueError: It names labels that the metric has not, or not in their order.
+        """
+        names = _LABEL.findall(text)
+        if names != sorted(set(names) & set(self.labels)) or bool(text) != bool(names):
+            raise ValueError(f"{self.name} has no series with {text}")
 
     def histogram(self, counts: Sequence[int], total: float, *labels: str) -> tuple[Sample, ...]:
         """The samples of a histogram, those of one set of labels together.
