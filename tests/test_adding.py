@@ -14,7 +14,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs" / "contributing").glob("adding-a-*.md"))
 PARTS = (
     "lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector", "tests", "deploy",
-    "docs", "examples", "README.md", "CONTRIBUTING.md", "pyproject.toml", "requirements-dev.txt",
+    "docs", "examples", "locks", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "README.md",
+    "constraints.txt", "mkdocs.yml", "pyproject.toml", "requirements-dev.txt",
 )  # fmt: skip
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 NEW_FILES_AT_MOST = {"source": 3, "detector": 2, "cause": 2, "page": 2}
