@@ -7,7 +7,7 @@ import pytest
 from analyzer.run import Culprit, Verdict
 from analyzer.verdict_json import verdict_json
 from collector.contract.metrics import EVERY
-from collector.contract.words import Cause, ExitCode
+from collector.contract.words import ExitCode
 from lockstep.commands import COMMANDS
 from tests.docs import verdict
 from tests.docs.faults import HAPPENS
@@ -53,7 +53,3 @@ def test_every_key_of_a_verdict_is_explained_in_its_order() -> None:
     assert list(verdict.VERDICT) == list(tree)
     assert list(verdict.CULPRIT) == list(tree["culprits"][0])
     assert list(verdict.WHAT_IF_WORDS) == list(tree["what_if"])
-
-
-def test_every_cause_is_explained() -> None:
-    assert list(verdict.CAUSES) == list(Cause)

@@ -1,7 +1,7 @@
 """What each key of a verdict's JSON means; a test holds it against `analyzer.verdict_json`."""
 
+from analyzer.causes import CAUSES
 from analyzer.verdict_json import VERDICT_SCHEMA_VERSION, WHAT_IF
-from collector.contract.words import Cause
 from tests.docs.tables import code, table
 
 VERDICT = {
@@ -73,25 +73,6 @@ WHAT_IF_WORDS = {
     "M_S": "the same of the last stage",
     "fixes": "`remove` (whom), `gain` (share more steps an hour), `interval`",
 }
-CAUSES = {
-    Cause.THERMAL: "the GPU is too hot and lowers its clock",
-    Cause.POWER: "the GPU is held at a power cap, or braked from outside",
-    Cause.SLOW_GPU: "the GPU computes slowly, and nothing that it tells explains it",
-    Cause.ECC: "memory errors, corrected or not, and replaced rows",
-    Cause.XID: "an error that the driver logged, of no part of its own",
-    Cause.PCIE: "the way between host and GPU is narrow or repeats itself",
-    Cause.NVLINK: "links to neighbouring GPUs are down or full of errors",
-    Cause.LINK: "a link between nodes carries less, or loses packets",
-    Cause.CONGESTION: "a link is full; packets are told to wait, and arrive",
-    Cause.HOST_CPU: "the host does not give the rank the CPU it needs",
-    Cause.DATA: "the rank waits for its input",
-    Cause.GC: "Python's garbage collector, in one rank again and again",
-    Cause.CHECKPOINT: "the rank writes checkpoints in steps not tagged so",
-    Cause.FREEZE: "the process is there and does not run",
-    Cause.CRASH: "the process is gone",
-    Cause.SOFTWARE: "another driver, firmware or kernel than before or than the peers",
-    Cause.UNKNOWN: "the place is known, the cause is not: an ordinary answer",
-}
 
 
 def text() -> str:
@@ -111,8 +92,14 @@ def text() -> str:
         "## Culprits",
         _rows(head, CULPRIT),
         "## Causes",
-        "One word each. What must be seen for it and what must not: [causes](../method/causes.md).",
-        table(("cause", "what"), [(code(cause), what) for cause, what in CAUSES.items()]),
+        (
+            "One word each; `unknown` = the place is known, the cause is not: an ordinary answer."
+            " How they are weighed: [causes](../method/causes.md)."
+        ),
+        table(
+            ("cause", "it says", "must be seen", "must not be seen"),
+            [(code(one.cause), one.words, one.must_see, one.must_not_see) for one in CAUSES],
+        ),
         "## Anomalies",
         _rows(head, ANOMALY),
         "## What if",
