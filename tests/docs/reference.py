@@ -146,7 +146,8 @@ def command_line() -> str:
         "## Exit codes",
         table(("code", "meaning"), EXIT_CODES),
         (
-            "`analyze` speaks by 0 to 3. `run`, `demo`, `report` and `score` exit 0 when they did"
+            "`analyze` and `cluster` speak by 0 to 3, and so do `watch` and `nodes` with --once;"
+            " `doctor` by 0 and 1. `run`, `demo`, `report` and `score` exit 0 when they did"
             " their work, injected faults included. A traceback is a bug."
         ),
         "## Faults",
@@ -154,7 +155,7 @@ def command_line() -> str:
     ]
     for name, command in commands.items():
         parts += [f"## lockstep {name}", _help(command.help or "")]
-        parts.append(_parameters([each for each in command.params if each.name != "help"]))
+        parts += _groups([each for each in command.params if each.name != "help"])
     return _page([part for part in parts if part])
 
 
@@ -185,26 +186,45 @@ def _prose(text: str) -> str:
     return text.replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[")
 
 
-def _parameters(parameters: Sequence[Any]) -> str:
-    rows = []
+def _groups(parameters: Sequence[Any]) -> list[str]:
+    """A table for each group of `--help`, arguments first and what is in no group last."""
+    groups: dict[str, list[Any]] = {"Arguments": []}
+    general = []
     for each in parameters:
         if getattr(each, "hidden", False):
             continue
+        if each.param_type_name == "argument":
+            groups["Arguments"].append(each)
+        elif each.rich_help_panel is None:
+            general.append(each)
+        else:
+            groups.setdefault(each.rich_help_panel, []).append(each)
+    shown = {name: some for name, some in {**groups, "Options": general}.items() if some}
+    return [part for name, some in shown.items() for part in (f"**{name}**", _parameters(some))]
+
+
+def _parameters(parameters: Sequence[Any]) -> str:
+    rows = []
+    for each in parameters:
         is_argument = each.param_type_name == "argument"
         shown = (
             code(each.metavar or each.name.upper())
             if is_argument
-            else ", ".join(code(opt) for opt in each.opts)
+            else ", ".join(code(opt) for opt in (*each.opts, *each.secondary_opts))
         )
         if not is_argument and each.metavar:
             shown += f" {code(each.metavar)}"
-        default = "required" if each.required else _shown_default(each.default)
+        default = (
+            "required"
+            if each.required
+            else _shown_default(each.opts[0] if each.default is True else each.default)
+        )
         rows.append((shown, default, _prose(" ".join((each.help or "").split()))))
     return table(("option", "default", "what"), rows)
 
 
 def _shown_default(value: Any) -> str:
-    if value is None or value is False or value == "" or value == () or callable(value):
+    if value is None or isinstance(value, bool) or value == "" or value == () or callable(value):
         return ""
     if isinstance(value, (list, tuple)):
         return ", ".join(code(str(each)) for each in value)
