@@ -1,7 +1,7 @@
 """Whether confidence means what it says, and what would make it: temperature and Platt scaling.
 
-Fitted on labelled verdicts of some seeds, judged on others (reference 7, L6). Both maps keep the
-order of confidences; neither makes a wrong verdict right.
+Fitted on labelled verdicts of some seeds, judged on others (docs/method/causes.md). Both maps keep
+the order of confidences; neither makes a wrong verdict right.
 """
 
 from collections.abc import Sequence

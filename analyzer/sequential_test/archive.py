@@ -1,4 +1,4 @@
-"""Arrays from a run archive (DESIGN 3.3): ranks.parquet says who, samples.parquet what was told.
+"""Arrays from a run archive: ranks.parquet says who, samples.parquet what was told.
 
 Rows are read in batches and go straight to their place: no more than the arrays is held.
 """
