@@ -41,6 +41,7 @@ BENCHMARKS: dict[str, str] = {
     "training_loop": "CPU of the whole loop against plain torch",
     "watch_fleet": "cycles and memory of `lockstep watch` over 500 nodes of 8 GPUs, on one core",
     "watch_states": "1,000 states of what watch reads, each with one input taken away",
+    "weight": "files, lines and statements of the source, and what is generated",
     "whatif": "every published quantity of an op trace; a run of 10,000 GPUs",
     "recording": "CPU that recording adds to a training step",
 }

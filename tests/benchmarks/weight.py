@@ -156,9 +156,7 @@ def table(files: Files) -> Iterator[str]:
         lengths = [lines(text) for text in part.values()]
         count = sum(map(statements, part.values()))
         short = sum(each < 40 for each in lengths)
-        yield (
-            f"{name:12}{len(part):8}{sum(lengths):9}{count:12}{median(lengths):8.0f}{short:10}"
-        )
+        yield (f"{name:12}{len(part):8}{sum(lengths):9}{count:12}{median(lengths):8.0f}{short:10}")
     made = generated(files)
     yield f"{'generated':12}{len(made):8}{sum(map(lines, made.values())):9}"
 
@@ -167,4 +165,4 @@ if __name__ == "__main__":
     options = {"--single": single, "--unused": unused}
     [revision, *_] = [each for each in sys.argv[1:] if each not in options] or ["HEAD"]
     say = next((options[each] for each in sys.argv[1:] if each in options), table)
-    print("\n".join(say(committed(revision))))
+    sys.stdout.writelines(f"{line}\n" for line in say(committed(revision)))
