@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.load.garbage import garbage
-from analyzer.load.windows import PHASE_COLUMNS
+from analyzer.readers.garbage import garbage
+from analyzer.readers.windows import PHASE_COLUMNS
 from analyzer.run import FloatGrid, Grid, RankInfo, Run
 from analyzer.telemetry import Telemetry, telemetry
 from analyzer.versions import versions

@@ -7,7 +7,7 @@ healthy one".
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from analyzer.load.places import KINDS, Places
+from analyzer.readers.places import KINDS, Places
 
 NODE = "node"
 """A group's members are parts themselves, the narrowest."""

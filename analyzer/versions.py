@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.load.topology import LABEL
+from analyzer.readers.topology import LABEL
 from analyzer.run import FloatGrid, RankInfo, Versions
 from collector.contract.metrics import GPU_INFO, IB_INFO, NODE_INFO
 

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from analyzer.load.prometheus import RequestError
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus import RequestError
+from analyzer.readers.prometheus.access import access
 from collector.config import ConfigError
 from collector.config.values import Address, address, is_loopback
 from collector.contract import archive as contract

@@ -39,8 +39,8 @@ def diagnose(
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
     # pandas and numpy take most of a second: only those who diagnose pay for them.
     from analyzer import attribute
-    from analyzer.load.archive import load
-    from analyzer.load.places import META_KEY, read
+    from analyzer.readers.archive import load
+    from analyzer.readers.places import META_KEY, read
     from analyzer.run import LoadError
 
     try:

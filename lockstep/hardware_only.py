@@ -22,10 +22,10 @@ def diagnose(url: str, gpus: str, since: str | None = None, until: str | None = 
         CommandError: 64, no such GPUs or moment; 69, Prometheus cannot be asked.
     """
     from analyzer.anomalies.uninstrumented import uninstrumented
-    from analyzer.load.prometheus import RequestError, SourceError
-    from analyzer.load.prometheus.access import access
-    from analyzer.load.prometheus.connection import Connection
-    from analyzer.load.prometheus.hardware import gpu_list, hardware
+    from analyzer.readers.prometheus import RequestError, SourceError
+    from analyzer.readers.prometheus.access import access
+    from analyzer.readers.prometheus.connection import Connection
+    from analyzer.readers.prometheus.hardware import gpu_list, hardware
 
     try:
         job = gpu_list(gpus)

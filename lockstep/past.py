@@ -16,7 +16,7 @@ def remembering(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":
     import numpy as np
 
     from analyzer.cost.recurrence import recurrence
-    from analyzer.load.verdicts import siblings
+    from analyzer.readers.verdicts import siblings
 
     verdict, grid = diagnosed.verdict, diagnosed.grid
     ends = grid.end[np.isfinite(grid.end)]

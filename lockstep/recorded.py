@@ -44,9 +44,9 @@ def diagnose(
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
     from analyzer import attribute
-    from analyzer.load import places, prometheus
-    from analyzer.load.prometheus.node_labels import with_own
     from analyzer.pushdown import diagnosis
+    from analyzer.readers import places, prometheus
+    from analyzer.readers.prometheus.node_labels import with_own
     from analyzer.run import LoadError
 
     try:
@@ -77,9 +77,9 @@ def _chosen(url: str, run: str, since: str | None, until: str | None) -> bool:
     Raises:
         RequestError, SourceError: As prometheus.load.
     """
-    from analyzer.load.prometheus.access import access
-    from analyzer.load.prometheus.connection import Connection
     from analyzer.pushdown.choice import choose
+    from analyzer.readers.prometheus.access import access
+    from analyzer.readers.prometheus.connection import Connection
 
     if not run:
         return False  # which is refused with the right words

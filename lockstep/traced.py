@@ -38,7 +38,7 @@ def examine(
 
 def read(path: Path, layout: str | None = None, meta: Path | None = None) -> "Trace":
     """Loads a trace; arguments and errors as `examine`."""
-    from analyzer.load import optrace
+    from analyzer.readers import optrace
     from analyzer.run import LoadError
 
     try:

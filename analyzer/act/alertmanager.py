@@ -11,7 +11,7 @@ from analyzer.act.alert import Alert, Key
 from analyzer.act.outbox import MAX_ALERTS
 from analyzer.act.posting import Result
 from analyzer.act.replica import Replica
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus.access import access
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 

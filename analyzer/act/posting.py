@@ -9,8 +9,8 @@ from typing import Any
 
 import requests
 
-from analyzer.load.prometheus.access import Access
-from analyzer.load.prometheus.connection import authentication
+from analyzer.readers.prometheus.access import Access
+from analyzer.readers.prometheus.connection import authentication
 from collector.contract import bounded_json
 from collector.contract.bounded_http import Allowance, ExceededError, TooLateError, allowed
 

@@ -11,8 +11,8 @@ import requests
 from analyzer.act.alert import FIRING_SECONDS, Alert, Key, postable
 from analyzer.act.outbox import Outbox, Owed
 from analyzer.act.posting import Answer, Result, post
-from analyzer.load.bounded_session import session
-from analyzer.load.prometheus.access import Access
+from analyzer.readers.bounded_session import session
+from analyzer.readers.prometheus.access import Access
 
 LOG = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analyzer.anomalies import anomalies
 from analyzer.anomalies.uninstrumented import uninstrumented
-from analyzer.load.jobs import jobs
+from analyzer.readers.jobs import jobs
 from analyzer.run import Run, Verdict
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analyzer.anomalies.panel import Panel, Place, Rows
-from analyzer.load.archive import LATEST
+from analyzer.readers.archive import LATEST
 from analyzer.run import FloatGrid
 
 SCRAPE_SECONDS = 15.0

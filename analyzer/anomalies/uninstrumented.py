@@ -71,7 +71,7 @@ def uninstrumented(
     Args:
         name: The job's name.
         samples: contract.archive.SAMPLES, of the job's nodes or of more.
-        job: (node, gpu) of each of its GPUs: from analyzer.load.jobs, or given.
+        job: (node, gpu) of each of its GPUs: from analyzer.readers.jobs, or given.
         ranks: Who runs on them, where that is known; used for ids only.
     """
     judged = judge(samples, ranks)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from analyzer.cluster.shape import ClusterVerdict, RunView, Span
 from analyzer.cluster.together import together
 from analyzer.cluster.words import left_out, quiet, separate, shared, unjudged, unknown
-from analyzer.load.places import KINDS, Places
+from analyzer.readers.places import KINDS, Places
 from analyzer.run import Culprit
 from analyzer.shared_part import NODE, Part
 from collector.contract.words import Cause

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from scipy.special import bdtrc, ndtri
 
-from analyzer.load.verdicts import Past, PastCulprit, PastRun
+from analyzer.readers.verdicts import Past, PastCulprit, PastRun
 from analyzer.run import Culprit, Verdict
 from collector.contract.words import Cause
 

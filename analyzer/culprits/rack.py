@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.load.places import places_of
+from analyzer.readers.places import places_of
 from analyzer.run import Culprit, Fact, Grid
 from analyzer.shared_part import Part, part_of_nodes
 

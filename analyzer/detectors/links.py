@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.load.places import places_of
+from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, movements

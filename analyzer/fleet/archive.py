@@ -126,7 +126,7 @@ def _strata(stages: Sequence[int], parts: Sequence[int]) -> NDArray[np.str_]:
 
 
 def _parts(path: Path) -> list[Path]:
-    """The part files, or the one file; as analyzer.load.archive."""
+    """The part files, or the one file; as analyzer.readers.archive."""
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] * path.exists()
     if not files:
         raise LoadError(f"{path} is not there; a fleet is read from what was scraped")

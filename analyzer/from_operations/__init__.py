@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from analyzer import foreign
 from analyzer.from_operations.placed import Own, Placed, place
-from analyzer.load import optrace
+from analyzer.readers import optrace
 from analyzer.run import Finding, Grid, LoadError, Run, Verdict
 from analyzer.slowness.seen import unseen_words
 from analyzer.slowness.worth import long_enough

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzer.load import optrace
 from analyzer.operations import Ints, Trace
 from analyzer.perfetto.actual import actual
 from analyzer.perfetto.events import document
 from analyzer.perfetto.simulated import NoIdealError, ideal, in_turn, on_clock, traced
+from analyzer.readers import optrace
 from analyzer.run import LoadError, RankInfo, Run
 
 __all__ = ["MOST_SLICES", "Timeline", "TimelineError", "around", "of_run", "of_trace"]

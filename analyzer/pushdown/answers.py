@@ -4,9 +4,9 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
-from analyzer.load.prometheus.labels import number
 from analyzer.pushdown.signals import SIGNALS
 from analyzer.pushdown.suspects import Answered, Level, Place, Suspect
+from analyzer.readers.prometheus.labels import number
 
 Labels = Mapping[str, str]
 Answer = Iterable[tuple[Labels, float]]

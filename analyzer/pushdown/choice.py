@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.discovery import LOOK_BACK
-from analyzer.load.prometheus.labels import number
-from analyzer.load.prometheus.moments import moment
 from analyzer.pushdown import queries
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.discovery import LOOK_BACK
+from analyzer.readers.prometheus.labels import number
+from analyzer.readers.prometheus.moments import moment
 
 LARGE = 256
 """Ranks from which the rules are used: 512 take half a minute and 1.5 GB as a whole

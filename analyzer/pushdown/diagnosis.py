@@ -5,16 +5,16 @@ from collections.abc import Mapping
 
 from analyzer.attribute import Diagnosis
 from analyzer.attribute import diagnose as diagnose_run
-from analyzer.load.places import META_KEY, Places, merged
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.discovery import find
-from analyzer.load.prometheus.errors import RequestError
-from analyzer.load.prometheus.node_labels import LABELS, NodeLabels, places
 from analyzer.pushdown.narrow import narrow
 from analyzer.pushdown.rules import RANKS
 from analyzer.pushdown.survey import require_rules, survey_span
 from analyzer.pushdown.whole import of_whole_run
+from analyzer.readers.places import META_KEY, Places, merged
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.discovery import find
+from analyzer.readers.prometheus.errors import RequestError
+from analyzer.readers.prometheus.node_labels import LABELS, NodeLabels, places
 
 
 def diagnose(

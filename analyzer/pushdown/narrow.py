@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.errors import RequestError
-from analyzer.load.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
-from analyzer.load.prometheus.gaps import gaps
-from analyzer.load.prometheus.moments import utc
-from analyzer.load.prometheus.ranges import fetch
-from analyzer.load.topology import rank_infos
-from analyzer.load.windows import from_samples
 from analyzer.pushdown import queries
 from analyzer.pushdown.answers import suspect
 from analyzer.pushdown.signals import CLOCK, OWN, POWER, TEMPERATURE, WAIT
 from analyzer.pushdown.survey import MOST, STANDSTILL
 from analyzer.pushdown.suspects import Place, Survey, Suspect
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.errors import RequestError
+from analyzer.readers.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
+from analyzer.readers.prometheus.gaps import gaps
+from analyzer.readers.prometheus.moments import utc
+from analyzer.readers.prometheus.ranges import fetch
+from analyzer.readers.topology import rank_infos
+from analyzer.readers.windows import from_samples
 from analyzer.run import Run
 
 SUSPECT_NODES = 8

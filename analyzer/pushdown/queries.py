@@ -1,9 +1,9 @@
 """PromQL that reads what the rules recorded: answers are as large as what is wrong, not the run."""
 
-from analyzer.load.prometheus.promql import one_of, quoted
 from analyzer.pushdown.rules import RANKS
 from analyzer.pushdown.signals import OWN, PLACE, STRATUM, Signal
 from analyzer.pushdown.suspects import Place
+from analyzer.readers.prometheus.promql import one_of, quoted
 from collector.contract import metrics
 
 SHARE = 0.15

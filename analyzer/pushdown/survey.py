@@ -2,9 +2,6 @@
 
 import math
 
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.discovery import LOOK_BACK
-from analyzer.load.prometheus.errors import RequestError
 from analyzer.pushdown import queries
 from analyzer.pushdown.answers import (
     Found,
@@ -18,6 +15,9 @@ from analyzer.pushdown.answers import (
 from analyzer.pushdown.rules import recorded
 from analyzer.pushdown.signals import OWN, SIGNALS
 from analyzer.pushdown.suspects import Answered, Survey, Suspect
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.discovery import LOOK_BACK
+from analyzer.readers.prometheus.errors import RequestError
 
 LIMIT = 3.0
 """|z|; reference 8. With a floor of 1 % and a spread of 2 %, noise passes it 3 times in a million,

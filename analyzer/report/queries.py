@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from analyzer.load.prometheus.promql import quoted
+from analyzer.readers.prometheus.promql import quoted
 from collector.contract import archive, metrics
 from collector.contract.metrics import Metric
 

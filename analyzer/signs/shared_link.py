@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.load.places import places_of
+from analyzer.readers.places import places_of
 from analyzer.run import Grid
 from analyzer.shared_part import DRAINED, Part, fewest_parts
 from analyzer.slowness.group_transfers import SlowGroups

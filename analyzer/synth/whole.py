@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.load.windows import from_samples, from_steps
+from analyzer.readers.windows import from_samples, from_steps
 from analyzer.run import RankInfo, Run
 from analyzer.synth.block import About, Block, frame
 from analyzer.synth.clocks import clocks

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from analyzer.load.prometheus.labels import number, told
+from analyzer.readers.prometheus.labels import number, told
 from analyzer.run import Fact
 from analyzer.watch.finding import Kind, Sighting, Tier, Who
 from analyzer.watch.members import Members

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.load.prometheus.labels import number, told
+from analyzer.readers.prometheus.labels import number, told
 from analyzer.slowness.strata import MAJORITY
 
 Labels = Mapping[str, str]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from analyzer.fleet.arrays import Fleet
 from analyzer.fleet.metrics import WATCHED, Watched
 from analyzer.known import own_each
-from analyzer.load.prometheus.decoding import Series
-from analyzer.load.prometheus.labels import number
+from analyzer.readers.prometheus.decoding import Series
+from analyzer.readers.prometheus.labels import number
 from analyzer.watch.members import Members
 
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from dashboard.sources.archive import ArchiveSource, unreadable
 from dashboard.trouble import Kind, TroubleError
 
 MOST_ARCHIVES = 1000
-"""The newest. SOURCE: analyzer.load.verdicts.MOST_ARCHIVES."""
+"""The newest. SOURCE: analyzer.readers.verdicts.MOST_ARCHIVES."""
 MOST_FOLDERS = 20_000
 """Looked through; a folder with more is not one of archives."""
 SEEN = (archive.RUN_FILE, archive.VERDICT_FILE, archive.FINDING_FILE, archive.REPORT_STEM + ".html")

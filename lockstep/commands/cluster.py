@@ -32,7 +32,7 @@ def cluster(
     """
     from analyzer.cluster import cluster as conclude
     from analyzer.cluster import cluster_json, comparable, view
-    from analyzer.load.places import places_of, read
+    from analyzer.readers.places import places_of, read
     from analyzer.run import LoadError
 
     if len(archives) < 2:

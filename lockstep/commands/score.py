@@ -140,7 +140,7 @@ def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
     Raises:
         BadParameter: It is no split of the nodes.
     """
-    from analyzer.load.optrace import parse
+    from analyzer.readers.optrace import parse
     from analyzer.run import LoadError
     from lockstep.trials import every_layout
     from workloads.spec import Layout, SpecError

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analyzer.load.prometheus import SourceError, read
-from analyzer.load.prometheus.connection import SCRAPE_URL, Connection
+from analyzer.readers.prometheus import SourceError, read
+from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
 from analyzer.run import Run, Verdict
 from analyzer.watch.concluded import concluded
 from analyzer.watch.finding import Finding

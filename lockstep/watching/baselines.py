@@ -16,7 +16,7 @@ def steps_per_second(archive: Path) -> tuple[tuple[str, int], float]:
     Raises:
         CommandError: 65, it is no archive, or has no steps.
     """
-    from analyzer.load.archive import load
+    from analyzer.readers.archive import load
     from analyzer.run import LoadError
 
     try:

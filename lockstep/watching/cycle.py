@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from analyzer.fleet.alarms import Alarm
 from analyzer.fleet.state import State
 from analyzer.fleet.watching import watch
-from analyzer.load.prometheus.connection import Connection
+from analyzer.readers.prometheus.connection import Connection
 from analyzer.watch import hardware, inventory, page, told
 from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.choice import Pages, pages

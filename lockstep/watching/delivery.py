@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analyzer.act.alertmanager import Alertmanagers
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
-from analyzer.load.prometheus import RequestError
+from analyzer.readers.prometheus import RequestError
 from analyzer.watch.alerts import alerts
 from analyzer.watch.finding import Finding
 from collector.clock import SystemClock

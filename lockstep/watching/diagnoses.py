@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.attribute import diagnose
-from analyzer.load.places import META_KEY, Places
-from analyzer.load.prometheus import SourceError, read
-from analyzer.load.prometheus.connection import Connection
 from analyzer.pushdown.suspects import Answered
 from analyzer.pushdown.whole import of_whole_run
+from analyzer.readers.places import META_KEY, Places
+from analyzer.readers.prometheus import SourceError, read
+from analyzer.readers.prometheus.connection import Connection
 from analyzer.run import Verdict
 from analyzer.watch.choice import Wish, due, pages, reach
 from analyzer.watch.progress import STALL_STEPS, Progress

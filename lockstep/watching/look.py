@@ -8,12 +8,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.load.places import Places
-from analyzer.load.prometheus import SourceError
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.decoding import Series, decode
-from analyzer.load.prometheus.labels import number
-from analyzer.load.prometheus.node_labels import places
+from analyzer.readers.places import Places
+from analyzer.readers.prometheus import SourceError
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.decoding import Series, decode
+from analyzer.readers.prometheus.labels import number
+from analyzer.readers.prometheus.node_labels import places
 from analyzer.watch import questions as ask
 from analyzer.watch.finding import Kind
 from analyzer.watch.hardware import EVENT_SECONDS

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic, process_time
 
-from analyzer.load.prometheus import SourceError
-from analyzer.load.prometheus.connection import Connection
+from analyzer.readers.prometheus import SourceError
+from analyzer.readers.prometheus.connection import Connection
 from analyzer.run import Verdict
 from analyzer.watch import page
 from analyzer.watch.finding import Change, Finding, Kind, Tier

@@ -9,9 +9,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import requests
 
-from analyzer.load.bounded_session import session
-from analyzer.load.prometheus.access import Access, access
-from analyzer.load.prometheus.connection import authentication
+from analyzer.readers.bounded_session import session
+from analyzer.readers.prometheus.access import Access, access
+from analyzer.readers.prometheus.connection import authentication
 from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
 from collector.recorder.follow import Follower
 from collector.recorder.parts import Row

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from pathlib import Path
 
 from analyzer.fleet.budget import BudgetError
-from analyzer.load.prometheus import RequestError
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus import RequestError
+from analyzer.readers.prometheus.access import access
 from collector.config import ConfigError
 from collector.config.values import address
 from collector.contract.words import ExitCode

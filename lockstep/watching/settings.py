@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from analyzer.fleet.budget import Budget
-from analyzer.load.prometheus.access import Access
+from analyzer.readers.prometheus.access import Access
 from analyzer.watch.course import Pace
 
 WINDOW_CHECKS = 40

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analyzer.load.windows import from_steps
+from analyzer.readers.windows import from_steps
 from analyzer.run import RankInfo, Run
 from collector.contract import archive
 from collector.contract.words import CLOCK_EVENT_REASONS, PHASES

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analyzer.align import align
-from analyzer.load.windows import from_samples
+from analyzer.readers.windows import from_samples
 from analyzer.run import RankInfo, Run
 
 

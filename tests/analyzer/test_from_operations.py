@@ -8,8 +8,8 @@ import pytest
 
 from analyzer import from_operations, synth
 from analyzer.attribute import diagnose
-from analyzer.load.optrace import to_run
 from analyzer.operations import Trace
+from analyzer.readers.optrace import to_run
 from analyzer.run import Run, Verdict
 from collector.contract import archive
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.load.garbage import garbage
+from analyzer.readers.garbage import garbage
 from analyzer.run import RankInfo
 
 RANKS = tuple(RankInfo(r, f"node-{r}", None, None, 0, r, 0, 0) for r in range(3))

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analyzer.load.jobs import jobs
+from analyzer.readers.jobs import jobs
 
 
 def held(*rows):

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.attribute import diagnose
-from analyzer.load.archive import load
-from analyzer.load.windows import from_samples
+from analyzer.readers.archive import load
+from analyzer.readers.windows import from_samples
 from analyzer.run import Run
 from collector.contract import archive
 from tests.analyzer.claims import ACCUSED, CLEARED, HEALTHY, UNKNOWN, Claim, bolder, claim

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from analyzer.attribute import diagnose
-from analyzer.load.archive import load
-from analyzer.load.windows import COLUMNS, from_samples
+from analyzer.readers.archive import load
+from analyzer.readers.windows import COLUMNS, from_samples
 from analyzer.run import LoadError
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from analyzer import synth
 from analyzer.align import align
-from analyzer.load.optrace import to_run
+from analyzer.readers.optrace import to_run
 from analyzer.rejected import rejected
 from analyzer.run import Finding
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.load.places import KINDS, places_of, read
+from analyzer.readers.places import KINDS, places_of, read
 from analyzer.run import LoadError
 from analyzer.shared_part import (
     Part,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from analyzer.align import align
 from analyzer.attribute import diagnose
 from analyzer.detectors.links import Links
-from analyzer.load.windows import from_steps
+from analyzer.readers.windows import from_steps
 from analyzer.run import RankInfo, Run
 from collector.contract import archive
 from collector.contract.words import PHASES

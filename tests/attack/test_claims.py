@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from analyzer.load.archive import load
+from analyzer.readers.archive import load
 from collector.contract.archive import RUN_FILE, STEPS_FILE
 from collector.contract.words import ExitCode
 from lockstep import claim

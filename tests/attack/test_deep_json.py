@@ -10,8 +10,8 @@ import pytest
 
 from analyzer.act.webhook import WebhookError
 from analyzer.act.webhook import parse as parse_webhook
-from analyzer.load.prometheus.decoding import decode
-from analyzer.load.prometheus.errors import SourceError as AnswerError
+from analyzer.readers.prometheus.decoding import decode
+from analyzer.readers.prometheus.errors import SourceError as AnswerError
 from analyzer.watch.memory import MemoryFileError, from_json
 from collector.contract.archive import (
     FINDING_FILE,

@@ -20,9 +20,9 @@ from pathlib import Path
 from threading import Lock
 
 from analyzer.attribute import diagnose
-from analyzer.load.archive import load
-from analyzer.load.prometheus import load as load_recorded
-from analyzer.load.windows import from_samples
+from analyzer.readers.archive import load
+from analyzer.readers.prometheus import load as load_recorded
+from analyzer.readers.windows import from_samples
 from analyzer.run import Run, Verdict
 from collector.contract.words import ExitCode
 from lockstep.diagnosis import exit_code

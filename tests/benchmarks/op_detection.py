@@ -14,8 +14,8 @@ from time import process_time
 import numpy as np
 
 from analyzer import synth
-from analyzer.load import optrace
 from analyzer.operations import Trace
+from analyzer.readers import optrace
 from analyzer.structure import structures
 from analyzer.structure.facts import Facts
 from analyzer.whatif.edit import healed, slowed

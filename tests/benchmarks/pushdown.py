@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
 
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
 from analyzer.pushdown.survey import survey
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
 from tests.benchmarks.pushdown_answers import RANKS, answering
 from tests.benchmarks.pushdown_prometheus import rules_at_work
 

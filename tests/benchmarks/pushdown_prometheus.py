@@ -22,10 +22,10 @@ from time import monotonic
 import numpy as np
 import yaml
 
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
 from analyzer.pushdown.rules import rules
 from analyzer.pushdown.survey import survey
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
 from tests.benchmarks.prometheus_server import prometheus
 
 TP = 8

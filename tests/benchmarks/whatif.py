@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from analyzer import synth
-from analyzer.load import optrace
 from analyzer.operations import Floats, Layout, Trace
+from analyzer.readers import optrace
 from analyzer.whatif import WhatIf, analyze
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.graph import Graph

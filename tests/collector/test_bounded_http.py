@@ -7,7 +7,7 @@ from http.client import HTTPException
 
 import pytest
 
-from analyzer.load.bounded_session import session
+from analyzer.readers.bounded_session import session
 from collector.contract.bounded_http import (
     Allowance,
     ExceededError,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.attribute import diagnose
-from analyzer.load.archive import load
+from analyzer.readers.archive import load
 from collector.contract.words import ExitCode
 from lockstep import archive, foreign
 from lockstep.node_collectors import NodeCollectors

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.attribute import diagnose
-from analyzer.load.archive import load
+from analyzer.readers.archive import load
 from lockstep.diagnosis import exit_code
 from tests.benchmarks.kill_cases import drawn, played
 from tests.benchmarks.kills import pages_of

@@ -16,8 +16,8 @@ import pytest
 
 from analyzer.align import align
 from analyzer.detectors.hang import Hang
-from analyzer.load.topology import rank_infos
-from analyzer.load.windows import from_samples
+from analyzer.readers.topology import rank_infos
+from analyzer.readers.windows import from_samples
 from analyzer.run import Run
 from collector.clock import SystemClock
 from collector.contract import metrics as m

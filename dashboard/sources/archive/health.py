@@ -18,7 +18,7 @@ WANTED: tuple[Metric | str, ...] = (
     metrics.EVENTS_DROPPED,
 )  # fmt: skip
 OLD_SCRAPES = 3.5
-"""SOURCE: analyzer.load.windows.MAX_GAP."""
+"""SOURCE: analyzer.readers.windows.MAX_GAP."""
 CLOCK_ERROR = 0.001
 """Seconds from which the order of arrivals at fast collectives is not certain."""
 

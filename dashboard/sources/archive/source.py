@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.load import places
+from analyzer.readers import places
 from analyzer.run import LoadError
 from collector.clock import SystemClock
 from collector.contract import archive, metrics

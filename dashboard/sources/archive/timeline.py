@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.load.windows import from_steps
 from analyzer.perfetto import TimelineError, of_run
+from analyzer.readers.windows import from_steps
 from analyzer.run import RankInfo, Run
 from collector.contract import archive
 from dashboard.shapes import Span

@@ -13,7 +13,7 @@ from dashboard.sources.titles import ALL, BANDS, MEAN, RUN_CHARTS, SLOWEST, shar
 from workloads.outcome.peak import Peak
 
 GAP_STEPS = 3.5
-"""SOURCE: analyzer.load.windows.MAX_GAP: longer than so many steps nothing is known."""
+"""SOURCE: analyzer.readers.windows.MAX_GAP: longer than so many steps nothing is known."""
 GAP_SECONDS = 1.0
 """Shorter pauses are no gap: a run with steps of 20 ms often pauses for some of them."""
 

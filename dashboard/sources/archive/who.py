@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.load.topology import rank_infos
+from analyzer.readers.topology import rank_infos
 from collector.contract import archive, metrics
 from dashboard.sources.archive.files import part, whole
 from dashboard.sources.archive.samples import Samples
@@ -50,7 +50,7 @@ def nodes(who: pd.DataFrame, samples: Samples) -> tuple[str, ...]:
 
 
 def _told(samples: Samples) -> pd.DataFrame:
-    """The ranks' info series as analyzer.load.topology reads them."""
+    """The ranks' info series as analyzer.readers.topology reads them."""
     return pd.DataFrame(
         [(each.metric, each.labels, each.node, None if each.gpu < 0 else each.gpu, each.rank)
          for each in samples.series([metrics.RANK_INFO]) if each.rank >= 0],

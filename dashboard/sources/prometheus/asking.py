@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.decoding import decode
-from analyzer.load.prometheus.errors import RequestError, SourceError, TooMuchError
-from analyzer.load.prometheus.partial import warning
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.decoding import decode
+from analyzer.readers.prometheus.errors import RequestError, SourceError, TooMuchError
+from analyzer.readers.prometheus.partial import warning
 from collector.contract import bounded_json
 from dashboard.shapes import Floats
 from dashboard.sources.grid import Grid

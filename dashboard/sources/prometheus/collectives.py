@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analyzer.load.prometheus.promql import one_of
+from analyzer.readers.prometheus.promql import one_of
 from collector.contract import metrics as m
 from dashboard.shapes import Span
 from dashboard.sources.prometheus.asking import Asking

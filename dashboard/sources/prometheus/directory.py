@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analyzer.load.prometheus.node_labels import places
-from analyzer.load.prometheus.promql import one_of
+from analyzer.readers.prometheus.node_labels import places
+from analyzer.readers.prometheus.promql import one_of
 from collector.contract.metrics import BUILD_INFO, RANK_INFO
 from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.words import (

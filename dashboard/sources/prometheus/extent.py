@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analyzer.load.prometheus.discovery import LOOK_BACK
+from analyzer.readers.prometheus.discovery import LOOK_BACK
 from collector.contract.metrics import BUILD_INFO
 from dashboard.shapes import Span
 from dashboard.sources.grid import UNKNOWN_SCRAPE, Grid

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from analyzer.known import all_known, own_per_step
-from analyzer.load.prometheus.promql import one_of
-from analyzer.load.windows import PHASE_COLUMNS
+from analyzer.readers.prometheus.promql import one_of
+from analyzer.readers.windows import PHASE_COLUMNS
 from collector.contract import metrics as m
 from dashboard.shapes import Floats, Matrix, Span
 from dashboard.sources.grid import Grid

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.load.prometheus.promql import one_of
+from analyzer.readers.prometheus.promql import one_of
 from collector.contract import metrics as m
 from dashboard.shapes import Floats, Lines, Span
 from dashboard.sources.grid import Grid

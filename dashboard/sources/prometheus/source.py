@@ -66,7 +66,7 @@ class PrometheusSource:
     """A Prometheus, or what speaks its HTTP API.
 
     Args:
-        url: Of it; credentials in it, or in the environment (analyzer.load.prometheus.access).
+        url: Of it; credentials in it, or in the environment (analyzer.readers.prometheus.access).
         findings: Folder where `lockstep watch` keeps the archives of findings; None = none.
         environment: None = the process'.
 

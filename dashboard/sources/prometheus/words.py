@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from analyzer.load.prometheus.promql import one_of, quoted
+from analyzer.readers.prometheus.promql import one_of, quoted
 
 MOST_SERIES = 64
 """Raw series that a query over time reads: what it costs does not grow with the fleet."""

@@ -8,8 +8,8 @@ from analyzer.act.alert import Alert
 from analyzer.act.alertmanager import Alertmanagers
 from analyzer.act.outbox import MAX_ALERTS
 from analyzer.act.replica import Replica
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.errors import RequestError
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.errors import RequestError
 
 
 @pytest.fixture

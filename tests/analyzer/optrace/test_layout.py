@@ -2,8 +2,8 @@
 
 import pytest
 
-from analyzer.load.optrace import parse, read_meta
 from analyzer.operations import Layout
+from analyzer.readers.optrace import parse, read_meta
 from analyzer.run import LoadError
 
 

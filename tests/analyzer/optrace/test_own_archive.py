@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer import synth
-from analyzer.load.optrace import from_run
-from analyzer.load.optrace.fold import fold
+from analyzer.readers.optrace import from_run
+from analyzer.readers.optrace.fold import fold
 from analyzer.run import LoadError, Run
 from analyzer.whatif import analyze
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.load.optrace import load, parse
-from analyzer.load.optrace.planes import to_trace
 from analyzer.operations import Layout
+from analyzer.readers.optrace import load, parse
+from analyzer.readers.optrace.planes import to_trace
 from analyzer.run import LoadError
 
 LAYOUT = Layout(dp=2, pp=2, tp=2)

@@ -5,8 +5,8 @@ import pytest
 
 from analyzer import synth
 from analyzer.align import align
-from analyzer.load.optrace import to_run
-from analyzer.load.windows import COLUMNS, PHASE_COLUMNS
+from analyzer.readers.optrace import to_run
+from analyzer.readers.windows import COLUMNS, PHASE_COLUMNS
 
 SCENE = synth.Scene(dp=2, pp=2, micro_batches=4, steps=6, slow=(synth.Slow(1, 0, 1.5),))
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from analyzer import synth
-from analyzer.load.optrace import to_run
 from analyzer.perfetto.simulated import GROUPS
+from analyzer.readers.optrace import to_run
 from analyzer.run import Run
 
 EPOCH = 1_760_000_000_000_000_000

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from analyzer import synth
-from analyzer.load.optrace import to_run
 from analyzer.perfetto import TimelineError, around, events, of_run, of_trace
 from analyzer.perfetto.slices import lanes
+from analyzer.readers.optrace import to_run
 from analyzer.whatif import analyze
 
 ALL = range(10)

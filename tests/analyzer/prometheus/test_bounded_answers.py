@@ -8,11 +8,11 @@ import tracemalloc
 import pytest
 import requests
 
-from analyzer.load.bounded_session import session
-from analyzer.load.prometheus import TooMuchError, connection
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.errors import SourceError
+from analyzer.readers.bounded_session import session
+from analyzer.readers.prometheus import TooMuchError, connection
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.errors import SourceError
 from collector.contract.bounded_http import Allowance, TooLargeError, allowed
 from tests.hostile_server import HEAD, drops, endless, serving
 

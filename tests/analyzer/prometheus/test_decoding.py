@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.load.prometheus.decoding import decode
-from analyzer.load.prometheus.errors import SourceError
+from analyzer.readers.prometheus.decoding import decode
+from analyzer.readers.prometheus.errors import SourceError
 
 URL = "http://prometheus:9090"
 SERIES = st.tuples(

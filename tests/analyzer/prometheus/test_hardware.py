@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from analyzer.anomalies.uninstrumented import CONFIDENT, uninstrumented
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.errors import RequestError
-from analyzer.load.prometheus.hardware import gpu_list, hardware
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.errors import RequestError
+from analyzer.readers.prometheus.hardware import gpu_list, hardware
 from tests.analyzer.anomalies.conftest import Hardware
 
 JOB = "node-0:0-3,node-1:0-3"

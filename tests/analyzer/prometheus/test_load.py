@@ -7,9 +7,9 @@ import pytest
 
 from analyzer.align import align
 from analyzer.attribute import diagnose
-from analyzer.load import prometheus
-from analyzer.load.archive import load as load_archive
-from analyzer.load.prometheus import ranges
+from analyzer.readers import prometheus
+from analyzer.readers.archive import load as load_archive
+from analyzer.readers.prometheus import ranges
 from tests.analyzer.prometheus.conftest import NOW
 
 RUN = "synthetic-0"

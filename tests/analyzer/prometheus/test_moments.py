@@ -2,8 +2,8 @@
 
 import pytest
 
-from analyzer.load.prometheus.errors import RequestError
-from analyzer.load.prometheus.moments import moment, utc
+from analyzer.readers.prometheus.errors import RequestError
+from analyzer.readers.prometheus.moments import moment, utc
 
 NOW = 1_795_170_000.0
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from analyzer.load.places import merged, places_of, read
-from analyzer.load.prometheus import load
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.errors import RequestError
-from analyzer.load.prometheus.node_labels import LABELS, places, series_label, with_own
+from analyzer.readers.places import merged, places_of, read
+from analyzer.readers.prometheus import load
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.errors import RequestError
+from analyzer.readers.prometheus.node_labels import LABELS, places, series_label, with_own
 from tests.analyzer.prometheus.conftest import NOW
 
 TOPOLOGY = """

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from analyzer.load.prometheus.partial import warning
+from analyzer.readers.prometheus.partial import warning
 
 
 def answer(warnings=None, label="x"):

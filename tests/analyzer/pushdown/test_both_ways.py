@@ -6,12 +6,12 @@ import math
 import pytest
 
 from analyzer.attribute import diagnose as diagnose_run
-from analyzer.load import prometheus
-from analyzer.load.prometheus.access import access
-from analyzer.load.prometheus.connection import Connection
 from analyzer.pushdown.choice import choose
 from analyzer.pushdown.diagnosis import diagnose
 from analyzer.pushdown.survey import survey
+from analyzer.readers import prometheus
+from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
 from lockstep.cli import main
 from tests.analyzer.pushdown.fleet import Fleet
 

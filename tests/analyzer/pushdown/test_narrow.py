@@ -2,12 +2,12 @@
 
 import pytest
 
-from analyzer.load.prometheus.errors import RequestError
 from analyzer.pushdown import narrow as narrowing
 from analyzer.pushdown.narrow import PEERS, STRATA, SUSPECT_NODES, narrow
 from analyzer.pushdown.signals import SIGNALS
 from analyzer.pushdown.survey import STANDSTILL
 from analyzer.pushdown.suspects import Answered, Level, Survey, Suspect
+from analyzer.readers.prometheus.errors import RequestError
 
 LEVELS = {"train_own_seconds": {("r", str(pp), "0"): Level(99, 1.0, 0.01) for pp in range(16)}}
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from analyzer.load.prometheus.errors import RequestError
 from analyzer.pushdown import queries
 from analyzer.pushdown.rules import recorded
 from analyzer.pushdown.signals import OWN, TEMPERATURE
 from analyzer.pushdown.survey import MOST, STANDSTILL, require_rules, survey, survey_span
+from analyzer.readers.prometheus.errors import RequestError
 
 COUNT = {"run": "r", "pp": "0", "tp": "0"}
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analyzer.load.prometheus.decoding import Series
+from analyzer.readers.prometheus.decoding import Series
 from analyzer.watch.members import members
 from analyzer.watch.panel import (
     CLOCK,

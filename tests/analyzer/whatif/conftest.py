@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.load import optrace
+from analyzer.readers import optrace
 
 PUBLISHED = "shared/data/bytedance"
 

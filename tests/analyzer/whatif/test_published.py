@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from analyzer.load.optrace import parse
 from analyzer.operations import Layout
+from analyzer.readers.optrace import parse
 from analyzer.whatif import analyze
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.edit import healed, slowed
@@ -48,7 +48,7 @@ def test_the_trace_is_whole(published_trace):
 
 
 def test_without_a_layout_the_trace_tells_it(published_folder):
-    from analyzer.load import optrace
+    from analyzer.readers import optrace
 
     assert Layout(4, 4, 4) == optrace.load(published_folder / "trace-AR.parquet").layout
 

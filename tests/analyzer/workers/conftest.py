@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.load import optrace
+from analyzer.readers import optrace
 from analyzer.whatif.edit import healed
 
 PUBLISHED = "shared/data/bytedance"

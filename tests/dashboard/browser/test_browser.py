@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from analyzer.alert_rules.shape import Addresses
-from analyzer.load.archive import load
+from analyzer.readers.archive import load
 from analyzer.watch.alerts import LOOK_BACK_SECONDS, alert
 from analyzer.watch.finding import Finding, Kind, Tier, Who
 from collector.contract.archive import RUN_FILE

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus.access import access
 from lockstep.watching.loop import Watch
 from lockstep.watching.settings import Settings
 from tests.lockstep.watching.fake_prometheus import FakePrometheus

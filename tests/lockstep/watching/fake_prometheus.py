@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from analyzer.load.prometheus.node_labels import LABELS, METRIC, series_label
+from analyzer.readers.prometheus.node_labels import LABELS, METRIC, series_label
 from analyzer.watch import questions as ask
 from collector.contract import metrics as m
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from analyzer.fleet.state import State
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus.access import access
 from analyzer.watch import page
 from analyzer.watch import questions as ask
 from analyzer.watch.finding import Finding, Tier, Who
@@ -44,7 +44,7 @@ LOOKS_HEALTHY = 0.9
 
 
 class Direct:
-    """A connection without a network: analyzer.load.prometheus.connection.Connection."""
+    """A connection without a network: analyzer.readers.prometheus.connection.Connection."""
 
     url = "http://fake"
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from analyzer.load.prometheus import SourceError
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus import SourceError
+from analyzer.readers.prometheus.access import access
 from analyzer.watch import questions as ask
 from collector.contract import metrics as m
 from lockstep.watching import loop

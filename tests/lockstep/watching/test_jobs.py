@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus.access import access
 from analyzer.watch.choice import Pages
 from analyzer.watch.finding import Finding, Kind, Tier, Who, finding_json
 from lockstep import finding_folders

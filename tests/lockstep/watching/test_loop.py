@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus.access import access
 from collector.contract.metrics import Metric, analyzer
 from collector.exporter.page import render
 from lockstep import diagnosis

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from analyzer.load.prometheus import SourceError
+from analyzer.readers.prometheus import SourceError
 from analyzer.watch.choice import Pages
 from lockstep.watching import operations
 from lockstep.watching.archivist import addresses

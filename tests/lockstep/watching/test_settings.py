@@ -2,7 +2,7 @@
 
 import pytest
 
-from analyzer.load.prometheus.access import access
+from analyzer.readers.prometheus.access import access
 from lockstep.watching.settings import Settings
 
 

@@ -6,9 +6,9 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from analyzer.load.places import KINDS, Places
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.errors import RequestError
+from analyzer.readers.places import KINDS, Places
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.errors import RequestError
 
 METRIC = "kube_node_labels"
 NodeLabels = Mapping[str, Sequence[str]]

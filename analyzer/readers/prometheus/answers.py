@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from analyzer.load.prometheus.access import PASSWORD, TOKEN, USER
-from analyzer.load.prometheus.errors import SourceError, TooMuchError
+from analyzer.readers.prometheus.access import PASSWORD, TOKEN, USER
+from analyzer.readers.prometheus.errors import SourceError, TooMuchError
 from collector.contract import bounded_json
 
 LONGEST_REASON = 200

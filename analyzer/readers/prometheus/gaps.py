@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.load.windows import MAX_GAP
+from analyzer.readers.windows import MAX_GAP
 from collector.contract.metrics import BUILD_INFO
 
 SHOWN_NODES = 4

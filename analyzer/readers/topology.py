@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.load.layouts import place_of
+from analyzer.readers.layouts import place_of
 from analyzer.run import RankInfo
 from collector.contract.metrics import RANK_INFO
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from analyzer.load.topology import LABEL
+from analyzer.readers.topology import LABEL
 from collector.contract.metrics import GPU_ALLOCATION_INFO
 
 INDEX = re.compile(r"-\d+$")

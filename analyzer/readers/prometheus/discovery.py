@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.decoding import decode
-from analyzer.load.prometheus.errors import RequestError
-from analyzer.load.prometheus.moments import moment, utc
-from analyzer.load.prometheus.promql import quoted
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.decoding import decode
+from analyzer.readers.prometheus.errors import RequestError
+from analyzer.readers.prometheus.moments import moment, utc
+from analyzer.readers.prometheus.promql import quoted
 from collector.contract.metrics import RANK_UP
 
 LOOK_BACK = 15 * 86400.0

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from analyzer.load.prometheus.errors import SourceError
+from analyzer.readers.prometheus.errors import SourceError
 from collector.contract import bounded_json
 
 VALUES = re.compile(rb'"values"\s*:\s*\[([^{}]*)\](?=\s*[,}])')

@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.decoding import Series, decode
-from analyzer.load.prometheus.errors import TooMuchError
-from analyzer.load.prometheus.promql import one_of, quoted
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.decoding import Series, decode
+from analyzer.readers.prometheus.errors import TooMuchError
+from analyzer.readers.prometheus.promql import one_of, quoted
 from collector.contract.metrics import BUILD_INFO
 
 MOST_POINTS = 11_000

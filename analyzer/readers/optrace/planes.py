@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.load.optrace.fits import check_layout, seen_layout
-from analyzer.load.optrace.rows import Rows, sound
 from analyzer.operations import Flags, Floats, Ints, Layout, Trace
+from analyzer.readers.optrace.fits import check_layout, seen_layout
+from analyzer.readers.optrace.rows import Rows, sound
 from analyzer.run import LoadError
 from collector.contract.words import OPS
 

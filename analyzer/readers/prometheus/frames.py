@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.load.layouts import place_of
-from analyzer.load.prometheus.decoding import Series
-from analyzer.load.prometheus.labels import (
+from analyzer.readers.layouts import place_of
+from analyzer.readers.prometheus.decoding import Series
+from analyzer.readers.prometheus.labels import (
     Target,
     name_of,
     number,

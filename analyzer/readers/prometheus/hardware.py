@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.errors import RequestError
-from analyzer.load.prometheus.frames import samples_frame
-from analyzer.load.prometheus.moments import moment
-from analyzer.load.prometheus.ranges import fetch
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.errors import RequestError
+from analyzer.readers.prometheus.frames import samples_frame
+from analyzer.readers.prometheus.moments import moment
+from analyzer.readers.prometheus.ranges import fetch
 from collector.contract.metrics import GPU_UP
 
 Gpu = tuple[str, int]

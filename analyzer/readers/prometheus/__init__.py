@@ -3,18 +3,18 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from analyzer.load.places import META_KEY
-from analyzer.load.prometheus.access import PASSWORD, TOKEN, USER, access
-from analyzer.load.prometheus.connection import Connection
-from analyzer.load.prometheus.discovery import find
-from analyzer.load.prometheus.errors import RequestError, SourceError, TooMuchError
-from analyzer.load.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
-from analyzer.load.prometheus.gaps import gaps
-from analyzer.load.prometheus.moments import utc
-from analyzer.load.prometheus.node_labels import LABELS, NodeLabels, places
-from analyzer.load.prometheus.ranges import MOST_SAMPLES, fetch
-from analyzer.load.topology import rank_infos
-from analyzer.load.windows import from_samples
+from analyzer.readers.places import META_KEY
+from analyzer.readers.prometheus.access import PASSWORD, TOKEN, USER, access
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.discovery import find
+from analyzer.readers.prometheus.errors import RequestError, SourceError, TooMuchError
+from analyzer.readers.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
+from analyzer.readers.prometheus.gaps import gaps
+from analyzer.readers.prometheus.moments import utc
+from analyzer.readers.prometheus.node_labels import LABELS, NodeLabels, places
+from analyzer.readers.prometheus.ranges import MOST_SAMPLES, fetch
+from analyzer.readers.topology import rank_infos
+from analyzer.readers.windows import from_samples
 from analyzer.run import Run
 from collector.contract.metrics import RANK_UP
 

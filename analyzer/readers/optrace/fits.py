@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analyzer.load.optrace.rows import Rows
 from analyzer.operations import Layout
+from analyzer.readers.optrace.rows import Rows
 from analyzer.run import LoadError
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.load.windows import COLUMNS, PHASE_COLUMNS
 from analyzer.operations import Floats, Trace
+from analyzer.readers.windows import COLUMNS, PHASE_COLUMNS
 from analyzer.run import RankInfo, Run
 from collector.contract import archive
 

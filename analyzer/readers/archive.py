@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzer.load.places import META_KEY, TOPOLOGY_FILE, read
-from analyzer.load.topology import rank_infos, world_of
-from analyzer.load.windows import from_samples, from_steps
+from analyzer.readers.places import META_KEY, TOPOLOGY_FILE, read
+from analyzer.readers.topology import rank_infos, world_of
+from analyzer.readers.windows import from_samples, from_steps
 from analyzer.run import LoadError, Run
 from collector.contract import archive, bounded_json
 from collector.contract.archive import Column

@@ -12,11 +12,11 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util import Retry
 
-from analyzer.load.bounded_session import BoundedAdapter, session
-from analyzer.load.prometheus.access import Access
-from analyzer.load.prometheus.answers import refusal, shape
-from analyzer.load.prometheus.errors import SourceError, TooMuchError
-from analyzer.load.prometheus.partial import warning
+from analyzer.readers.bounded_session import BoundedAdapter, session
+from analyzer.readers.prometheus.access import Access
+from analyzer.readers.prometheus.answers import refusal, shape
+from analyzer.readers.prometheus.errors import SourceError, TooMuchError
+from analyzer.readers.prometheus.partial import warning
 from collector.contract import bounded_json
 from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
 
