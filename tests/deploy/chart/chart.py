@@ -48,6 +48,11 @@ def _render(values: str) -> dict[str, list[Manifest]]:
     return {name: manifests for name, manifests in found.items() if manifests}
 
 
+def forget_renders() -> None:
+    """Render anew, with what is drawn at random."""
+    _render.cache_clear()
+
+
 def objects(values: Mapping[str, Any] | None = None) -> list[Manifest]:
     """All objects of a render."""
     return [each for manifests in render(values).values() for each in manifests]
