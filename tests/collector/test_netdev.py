@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.collectors import feeds, interfaces
+from collector.collectors import interfaces
 from collector.contract import metrics as m
 from collector.reading import SourceError
+from collector.registry import feeds
 from collector.sources.netdev import Netdev
 from collector.sources.netdev.devices import MAX_DEVICES, Devices, traffic_of
 

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector.clock import SystemClock
-from collector.collectors import feeds
 from collector.exporter.page import Renderer
+from collector.registry import feeds
 from collector.sampler import Sampler
 
 pytestmark = pytest.mark.prometheus

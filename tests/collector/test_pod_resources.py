@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.clock import SystemClock
-from collector.collectors import feeds
 from collector.collectors.allocation import collect_kubelet
 from collector.contract import metrics as m
 from collector.reading import SourceError
+from collector.registry import feeds
 from collector.sampler import Sampler
 from collector.sources.pod_resources import KEPT_SECONDS, PodResources
 from collector.sources.pod_resources.messages import MAX_DEVICES, pod_devices

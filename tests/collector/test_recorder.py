@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector.clock import SystemClock
-from collector.collectors import feeds
 from collector.config import Address
 from collector.contract import archive
 from collector.exporter import Exporter
 from collector.recorder import Recorder, RecorderError, arrow_schema
 from collector.recorder.rows import AnswerError, rank_answers, sample_rows
+from collector.registry import feeds
 from collector.sampler import Sampler
 
 TABLES = {

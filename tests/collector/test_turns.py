@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from collector.clock import SystemClock
-from collector.collectors import COLLECTORS, IN_TURNS, Feed
+from collector.collectors import Feed
 from collector.contract import metrics as m
+from collector.registry import SOURCES, Thread
 from collector.sampler import FeedReader, Sampler
 from collector.sampler.turns import Turns
 
@@ -165,10 +166,9 @@ def test_one_that_hangs_from_the_start_keeps_none_from_the_page():
 
 
 def test_what_may_stand_still_for_long_has_a_thread_of_its_own():
-    others = {name for name, _ in COLLECTORS} - IN_TURNS
+    alone = {spec.name for spec in SOURCES if spec.thread is Thread.OWN}
 
-    assert others >= {
+    assert alone >= {
         "nvml", "dcgm", "dcgm_exporter", "thermal", "thermal_throttle", "ethtool", "nccl_ras",
         "infiniband", "infiniband_errors", "pod_resources", "cgroup_tree",
     }  # fmt: skip
-    assert {name for name, _ in COLLECTORS} >= IN_TURNS

@@ -14,13 +14,13 @@ import bcrypt
 import pytest
 
 from collector.clock import SystemClock
-from collector.collectors import feeds
 from collector.config import Address, ConfigError
 from collector.exporter import Exporter
 from collector.exporter.guard import MAX_REMEMBERED, Guard
 from collector.exporter.protection import Protection
 from collector.exporter.server import Pages, PageServer
 from collector.exporter.web_config import load_web_config
+from collector.registry import feeds
 from collector.sampler import Sampler
 
 # A salt of our own: every process that collects these tests has to find the same ones.
