@@ -10,8 +10,8 @@ from analyzer.foreign import examine
 from analyzer.structure import lengths
 from analyzer.structure.facts import Facts
 from analyzer.whatif.dependencies import build
-from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE
+from analyzer.whatif.simulate import retimed
 from analyzer.whatif.work import split
 from analyzer.workers import cells
 

@@ -14,8 +14,8 @@ import numpy as np
 from analyzer import synth
 from analyzer.operations import Floats, Trace
 from analyzer.slowness.course import Shape
-from analyzer.whatif.edit import slowed
 from analyzer.workers import Suspect, cells, judge
+from tests.analyzer.edited import slowed
 
 RUNS = int(os.environ.get("OP_SHAPES_RUNS", "40"))
 SEED = int(os.environ.get("OP_SHAPES_SEED", "770000"))

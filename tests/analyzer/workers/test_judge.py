@@ -6,8 +6,8 @@ import pytest
 from analyzer import synth
 from analyzer.slowness.course import Shape
 from analyzer.whatif.dependencies import build
-from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE
+from analyzer.whatif.simulate import retimed
 from analyzer.whatif.work import split
 from analyzer.workers import cells, judge
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from analyzer.foreign import examine
-from analyzer.whatif.edit import healed, slowed
 from analyzer.whatif.kinds import COMPUTE
 from analyzer.workers import cells, judge
+from tests.analyzer.edited import healed, slowed
 
 ALL = [(dp, stage) for dp in range(4) for stage in range(4)]
 
