@@ -171,8 +171,7 @@ def test_the_constraints_pin_all_that_the_tests_ran_with():
     tested = locks.entries(locks.CONSTRAINTS.read_text())
     needed = closure([
         *(line for image in IMAGES for line in locks.requirements(image)),
-        *(line for line in (ROOT / "requirements-dev.txt").read_text().splitlines()
-          if not line.startswith("#")),
+        *locks.grouped(),
     ])  # fmt: skip
 
     assert {each for each in needed - set(tested) if not locks.UNLOCKED.fullmatch(each)} == set()

@@ -17,7 +17,7 @@ from collector.contract.archive import RUN_FILE
 from dashboard.sources.archive import ArchiveSource
 from tests.dashboard.browser.serving import pictured, running, settled
 
-pytestmark = [pytest.mark.slow, pytest.mark.distributed]
+pytestmark = [pytest.mark.browser, pytest.mark.distributed]
 WAY = (
     ("Node", re.compile(r"^\W*node-1$")),
     ("GPU and rank", re.compile(r"GPU 0, rank 1$")),
