@@ -1,7 +1,7 @@
 """All groups of alert rules, in the order of the file."""
 
 from analyzer.alert_rules import gpu, links, memory, monitor, ports, training, xid
-from analyzer.alert_rules.shape import Group
+from analyzer.alert_rules.shape import Alert, Group
 
 GROUPS = (
     Group("lockstep-gpu", (*xid.XID, *gpu.STATE, *memory.MEMORY)),
@@ -11,3 +11,7 @@ GROUPS = (
     Group("lockstep-training", training.TRAINING),
     Group("lockstep-monitor", monitor.MONITOR),
 )
+ALERTS: tuple[Alert, ...] = tuple(
+    rule for group in GROUPS for rule in group.rules if isinstance(rule, Alert)
+)
+"""Every alert that Prometheus raises."""
