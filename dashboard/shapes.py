@@ -218,7 +218,7 @@ FLEET_METRICS: tuple[FleetMetric, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetSnapshot:
     """One value a GPU, now.
 
     Attributes:

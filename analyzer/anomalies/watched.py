@@ -33,7 +33,7 @@ class Level:
 
     Attributes:
         metric: Name in the contract.
-        label: Which of its series.
+        label: Which of its series, as collector.contract.metrics.label_text has it.
         sign: 1 = higher than the peers is bad, -1 = lower is, 0 = both are.
         spread: What healthy parts differ by, in the unit, or as a share of the peers' median.
         relative: Whether it is a share.
@@ -57,6 +57,9 @@ class Level:
     unit: str
     scale: float = 1.0
     down: bool = False
+
+    def __post_init__(self) -> None:
+        metrics.METRICS[self.metric].check_labels(self.label)
 
 
 LEVELS: tuple[Level, ...] = (
@@ -107,14 +110,18 @@ class Counter:
     seconds: bool = False
     usual: bool = False
 
+    def __post_init__(self) -> None:
+        for text in (self.label, self.without):
+            metrics.METRICS[self.metric].check_labels(text)
+
 
 _EVENTS = metrics.GPU_CLOCK_EVENT_SECONDS.name
 THROTTLE_SHARE = 0.1
-"""As analyzer.slowness.contrast.THROTTLED: a tenth of the time."""
+"""As analyzer.slowness.before_after.THROTTLED: a tenth of the time."""
 ERRORS_PER_SECOND = 1.0
 """A healthy link has a bit error rate of 1e-12 and less (PCIe base specification; the same for
 Ethernet after correction), and a healthy memory corrects a few errors a day: one a second is far
-from either. As analyzer.signs has it."""
+from either. As analyzer.symptoms has it."""
 DROPS_PER_SECOND = 10.0
 """Healthy hosts drop some broadcast frames a second that they have no protocol for."""
 COUNTERS: tuple[Counter, ...] = (
@@ -171,6 +178,9 @@ class Event:
     state: bool = False
     of_node: bool = False
     fresh: bool = False
+
+    def __post_init__(self) -> None:
+        metrics.METRICS[self.metric].check_labels(self.label)
 
 
 EVENTS: tuple[Event, ...] = (

@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.attribute import accuses, diagnose
 from analyzer.causes import CAUSES
-from analyzer.signs.xid_parts import APPLICATION, PART
+from analyzer.symptoms.xid_parts import APPLICATION, PART
 from collector.contract.xid import XIDS
 
 XID = "lockstep_gpu_xid_last_timestamp_seconds"
@@ -16,7 +16,7 @@ XID = "lockstep_gpu_xid_last_timestamp_seconds"
 
 def _odds(diagnosis):
     finding = next(each for each in diagnosis.findings if accuses(each))
-    return {str(e.cause): e for e in (c.weigh(diagnosis.grid, finding) for c in CAUSES)}
+    return {str(e.cause): e for e in (c.evidence(diagnosis.grid, finding) for c in CAUSES)}
 
 
 def _texts(verdict, *, supports):
@@ -31,6 +31,7 @@ def _renumbered(number):
     return drop
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("factor", [1.2, 2.0])
 @pytest.mark.parametrize("kind", ["ecc", "xid", "pcie", "nvlink", "gc"])
 def test_a_rank_whose_hardware_or_garbage_tells_is_named_with_its_cause(

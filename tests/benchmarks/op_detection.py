@@ -18,8 +18,8 @@ from analyzer.operations import Trace
 from analyzer.readers import optrace
 from analyzer.structure import structures
 from analyzer.structure.facts import Facts
+from analyzer.trace_outliers import cells, judge
 from analyzer.whatif.kinds import COMPUTE
-from analyzer.workers import cells, judge
 from tests.analyzer.edited import healed, slowed
 
 RUNS = int(os.environ.get("OP_DETECTION_RUNS", "200"))

@@ -13,8 +13,8 @@ import numpy as np
 
 from analyzer import synth
 from analyzer.operations import Floats, Trace
-from analyzer.slowness.course import Shape
-from analyzer.workers import Suspect, cells, judge
+from analyzer.slowness.temporal_shape import Shape
+from analyzer.trace_outliers import Suspect, cells, judge
 from tests.analyzer.edited import slowed
 
 RUNS = int(os.environ.get("OP_SHAPES_RUNS", "40"))

@@ -9,7 +9,7 @@ import yaml
 
 from analyzer.alert_rules.groups import GROUPS
 from analyzer.alert_rules.shape import Recording
-from analyzer.pushdown.rules import rules
+from analyzer.recording_rules.rules import rules
 from collector.contract.metrics import EVERY, EXPORTED
 from tests.grafana.boards import BOARDS, queries
 

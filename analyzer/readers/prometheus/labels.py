@@ -3,11 +3,9 @@
 import re
 from collections.abc import Mapping
 
-from collector.contract.metrics import SAMPLES
+from collector.contract.metrics import SAMPLES, label_text
 
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
-COLUMNS = frozenset({"gpu", "uuid", "run", "rank"})
-"""Labels that have a column of their own, or none, in contract.archive.SAMPLES."""
 UP = "up"
 Target = tuple[str, str]
 
@@ -23,7 +21,7 @@ def target_of(labels: Mapping[str, str]) -> Target:
     return labels.get("job", ""), labels.get("instance", "")
 
 
-def told(labels: Mapping[str, str], label: str) -> str:
+def page_label(labels: Mapping[str, str], label: str) -> str:
     """A label as the page had it, empty = not there.
 
     Where the target has a label of that name, Prometheus calls the page's `exported_<label>`.
@@ -33,7 +31,7 @@ def told(labels: Mapping[str, str], label: str) -> str:
 
 def number(labels: Mapping[str, str], label: str) -> int | None:
     """A label that is a number, or None."""
-    text = told(labels, label)
+    text = page_label(labels, label)
     return int(text) if NUMBER.fullmatch(text) else None
 
 
@@ -41,5 +39,4 @@ def text_of(labels: Mapping[str, str], name: str) -> str:
     """The `labels` of contract.archive.SAMPLES; Prometheus forgets those that are empty."""
     if name == UP:
         return ""
-    mine = sorted(set(SAMPLES[name].labels) - COLUMNS)
-    return ",".join(f'{label}="{told(labels, label)}"' for label in mine)
+    return label_text({label: page_label(labels, label) for label in SAMPLES[name].labels})

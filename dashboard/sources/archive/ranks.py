@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.slowness.seen import KNOWN_AT_LEAST
+from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from collector.contract.words import PHASES
 from dashboard.shapes import Floats, Matrix
 from dashboard.sources.archive.steps import Steps, middle, quantiles

@@ -83,7 +83,7 @@ class Asking:
         here = time.monotonic()
         asked, difference = self._ahead
         if here - asked >= CLOCK_SECONDS:
-            difference = self.told(lambda: self.connection.now()) - here
+            difference = self.call(lambda: self.connection.now()) - here
             self._ahead = here, difference
         return here + difference
 
@@ -104,7 +104,7 @@ class Asking:
         body = self._body("query_range", words)
         count = len(grid.times)
         found = []
-        for series in self.told(lambda: decode(body, self.url)):
+        for series in self.call(lambda: decode(body, self.url)):
             values = np.full(count, np.nan)
             place = np.rint((series.times / 1000 - grid.start) / grid.step).astype(np.int64)
             inside = (place >= 0) & (place < count) & np.isfinite(series.values)
@@ -115,10 +115,10 @@ class Asking:
     def scrapes(self, selector: str, at: float) -> Floats:
         """(N,) unix seconds of the samples of one series in a range, as they were scraped."""
         body = self._body("query", {"query": selector, "time": f"{at:.3f}"})
-        found = self.told(lambda: decode(body, self.url))
+        found = self.call(lambda: decode(body, self.url))
         return found[0].times / 1000 if found else np.empty(0)
 
-    def told(self, ask: Callable[[], T]) -> T:
+    def call(self, ask: Callable[[], T]) -> T:
         """What a call says, its errors as trouble."""
         try:
             return ask()
@@ -130,7 +130,7 @@ class Asking:
             raise _trouble(_sentence(error)) from error
 
     def _body(self, path: str, words: Mapping[str, str]) -> bytes:
-        body = self.told(lambda: self.connection.body(path, words))
+        body = self.call(lambda: self.connection.body(path, words))
         if said := warning(body):
             self._warnings[f"Prometheus says: {said}"] = None
             while len(self._warnings) > MOST_WARNINGS:

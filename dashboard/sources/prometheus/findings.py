@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.watch.course import moment_of, slug
+from analyzer.watch.finding_lifecycle import moment_of, slug
 from collector.contract.metrics import FINDING_ACTIVE
 from dashboard.shapes import FindingRow, Floats, Severity, Span
 from dashboard.sources.grid import Grid, grid

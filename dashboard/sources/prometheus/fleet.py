@@ -7,7 +7,7 @@ import numpy as np
 
 from analyzer.known import own_per_step
 from collector.contract import metrics as m
-from dashboard.shapes import Fleet, FleetMetric
+from dashboard.shapes import FleetMetric, FleetSnapshot
 from dashboard.sources.prometheus.asking import Asking, Row
 from dashboard.sources.prometheus.directory import Directory, target_of
 from dashboard.sources.prometheus.words import label, whole, window
@@ -82,7 +82,7 @@ def places(asking: Asking, known: Directory, at: float) -> Places:
 def fleet(
     asking: Asking, known: Directory, all_places: Places, metric: FleetMetric, at: float,
     scrape: float, silent: tuple[str, ...],
-) -> Fleet:  # fmt: skip
+) -> FleetSnapshot:  # fmt: skip
     """protocol.Source.fleet.
 
     Raises:
@@ -105,7 +105,7 @@ def fleet(
             index = all_places.of_rank.get((labels.get("run", ""), -1 if rank is None else rank))
             if index is not None:
                 values[index] = value
-    return Fleet(
+    return FleetSnapshot(
         metric=metric, at=at,
         nodes=np.array([node for node, _ in all_places.order], dtype=np.str_),
         gpus=np.array([max(-1, gpu) for _, gpu in all_places.order], dtype=np.int32),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analyzer.watch.course import folder_of_run
+from analyzer.watch.finding_lifecycle import folder_of_run
 from collector.contract import bounded_json
 
 MOST_FINDINGS = 200

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.slowness.seen import KNOWN_AT_LEAST
+from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from dashboard.sources.archive.ranks import PHASE_COLUMNS, table
 from dashboard.sources.archive.steps import Steps
 

@@ -1,0 +1,57 @@
+"""What a rank's ring says of where it is, read as the collector reads it: with pread."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from collector.contract import ring
+from collector.contract.words import PHASES, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class RingState:
+    """What a rank's ring says.
+
+    Attributes:
+        steps: Completed.
+        loss: The last one; NaN = it knows none.
+        arrived: Collectives that it has arrived at.
+        waits: It is inside a collective now.
+        heartbeat_age: Seconds since its helper thread ran.
+        evaluates: It is in an evaluation now.
+        progress_age: Seconds since its training thread began or ended something.
+    """
+
+    steps: int
+    loss: float
+    arrived: int
+    waits: bool
+    heartbeat_age: float
+    evaluates: bool = False
+    progress_age: float = 0.0
+
+
+def read_ring_state(path: Path) -> RingState | None:
+    """What the ring file says; None before there is one."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        page = os.pread(descriptor, ring.HEADER_BYTES, 0)
+    finally:
+        os.close(descriptor)
+    if len(page) < ring.HEADER_BYTES:
+        return None  # it is being made
+    header = ring.Header(page)
+    live, counters = header.live, header.counters
+    return RingState(
+        steps=counters.steps,
+        loss=counters.loss,
+        arrived=sum(group.enqueued for group in header.groups),
+        waits=live.op != 0,
+        heartbeat_age=monotonic() - header.heartbeat_ns / 1e9,
+        evaluates=live.phase == PHASES.index(Phase.EVAL),
+        progress_age=monotonic() - live.progress_ns / 1e9,
+    )
