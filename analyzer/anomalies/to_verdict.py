@@ -1,4 +1,7 @@
-"""Deviations -> the anomalies of a Verdict (DESIGN 3.4): sparse, and with whom they cost time."""
+"""Deviations -> the anomalies of a verdict: sparse, and with whom they cost time.
+
+Keys: docs/reference/verdict.md.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,14 +10,12 @@ from typing import Any
 
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import Subject
+from analyzer.causes import CAUSES
 from analyzer.run import Culprit, RankInfo
-from collector.contract.words import Cause
 
 OF_NODE: Mapping[Subject, frozenset[str]] = {
-    Subject.NETWORK: frozenset({Cause.LINK, Cause.CONGESTION}),
-    Subject.HOST: frozenset({Cause.HOST_CPU}),
-    Subject.DRIVER: frozenset({Cause.XID, Cause.NVLINK}),
-    Subject.GONE: frozenset({Cause.XID, Cause.CRASH, Cause.FREEZE}),
+    subject: frozenset(spec.cause for spec in CAUSES if subject in spec.explains)
+    for subject in Subject
 }
 """What of a node's own hardware explains which causes."""
 

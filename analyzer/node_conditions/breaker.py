@@ -1,4 +1,4 @@
-"""When so much is degraded at once that no node is touched: reference 10.4, point 2.
+"""When so much is degraded at once that no node is touched: docs/method/node-conditions.md.
 
 It is then rather the check, a driver roll-out or the fabric than so many nodes. Nothing but a human
 closes the breaker again.
@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from analyzer.node_conditions.shapes import Breaker, Node, Settings, State, WatchState
 from collector.contract import bounded_json
-from collector.contract.kubernetes import FAMILY
+from collector.contract.causes import FAMILY
 
 LEAST_NODES = 2
 """Of a single node, "all nodes" says nothing."""

@@ -1,4 +1,4 @@
-"""Which nodes are quarantined and released: reference 10.4. Nothing applies it yet.
+"""Which nodes are quarantined and released: docs/method/node-conditions.md. Nothing applies it yet.
 
 A release should also ask for a passed reference run, and a quarantine for slowness for a control:
 there is neither yet, so slowness never quarantines.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from analyzer.node_conditions.actions import Release, Taint
 from analyzer.node_conditions.breaker import trip_on_storm
 from analyzer.node_conditions.shapes import FATAL, Known, Node, Quarantine, Settings, State
-from collector.contract.kubernetes import FAMILY
+from collector.contract.causes import FAMILY
 
 Faults = Mapping[str, Known]
 

@@ -41,7 +41,7 @@ class MonitoredMetric:
 
 
 STEADY = math.log(1.01)
-"""Findings are recorded from 1 to 2 % of a worker's own time (reference 7, L2)."""
+"""Findings are recorded from 1 to 2 % of a worker's own time (docs/method/peers.md)."""
 QUIETEST = 0.005
 """Below the noise of recorded healthy runs: a 15 s mean of own time per step has 0.6 % against its
 peers (median of 16 ranks)."""
@@ -49,10 +49,8 @@ OWN = MonitoredMetric(
     TRAIN_OWN.name, 1, True, STEADY, NATURAL_SPREAD, QUIETEST,
     per=TRAIN_STEPS.name, known=TRAIN_KNOWN_STEPS.name,
 )  # fmt: skip
-CLOCK = MonitoredMetric(
-    f'{GPU_CLOCK.name}{{domain="sm"}}', -1, True, STEADY, NATURAL_SPREAD, QUIETEST
-)
-TEMPERATURE = MonitoredMetric(f'{GPU_TEMPERATURE.name}{{sensor="gpu"}}', 1, False, 2.0, 15.0, 0.5)
+CLOCK = MonitoredMetric(GPU_CLOCK.series(domain="sm"), -1, True, STEADY, NATURAL_SPREAD, QUIETEST)
+TEMPERATURE = MonitoredMetric(GPU_TEMPERATURE.series(sensor="gpu"), 1, False, 2.0, 15.0, 0.5)
 """Kelvin. A sensor tells whole degrees; places in a chassis differ by 10 to 15."""
 POWER = MonitoredMetric(GPU_POWER.name, -1, True, math.log(1.05), math.log(1.22), 0.01)
 """Less than its peers at the same work: it is braked, or has less to do. Identical parts differ by

@@ -1,7 +1,9 @@
-"""The closed vocabularies: phases, groups, operations, causes, fault kinds, exit states."""
+"""The closed vocabularies: phases, groups, operations, fault kinds, exit states."""
 
 import signal
 from enum import StrEnum
+
+from collector.contract.causes import Cause as Cause
 
 
 class Phase(StrEnum):
@@ -64,30 +66,8 @@ COLLECTIVE_OPS: frozenset[str] = frozenset(
 """Operations in which a rank waits for its peers."""
 
 
-class Cause(StrEnum):
-    """Why a rank is slow or gone (DESIGN 3.4)."""
-
-    THERMAL = "thermal"
-    POWER = "power"
-    SLOW_GPU = "slow-gpu"
-    ECC = "ecc"
-    XID = "xid"
-    PCIE = "pcie"
-    NVLINK = "nvlink"
-    LINK = "link"
-    CONGESTION = "congestion"
-    HOST_CPU = "host-cpu"
-    DATA = "data"
-    GC = "gc"
-    CHECKPOINT = "checkpoint"
-    FREEZE = "freeze"
-    CRASH = "crash"
-    SOFTWARE = "software"
-    UNKNOWN = "unknown"
-
-
 class FaultKind(StrEnum):
-    """What can be injected (DESIGN 3.2)."""
+    """What can be injected (docs/reference/command-line.md)."""
 
     COMPUTE = "compute"
     CPU_QUOTA = "cpu-quota"
@@ -165,7 +145,7 @@ or from a fault of its own."""
 
 
 class ExitCode:
-    """Exit codes of every command (DESIGN 3.2; 64 and above follow BSD sysexits)."""
+    """Exit codes (docs/reference/command-line.md); 64 and above follow BSD sysexits."""
 
     OK = 0
     WARNING = 1

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.sentence import CAUSE_WORDS
+from analyzer.causes import CAUSE_WORDS
 from dashboard.address import Place
 from dashboard.shapes import FindingRow, RunRow
 from dashboard.words import verdict
@@ -22,7 +22,7 @@ def first(told: Verdict | None, place: Place, row: FindingRow | None) -> Verdict
     """A verdict whose first culprit is the one that the address is about, if it names one.
 
     Args:
-        told: DESIGN 3.4, or None.
+        told: docs/reference/verdict.md, or None.
         place: The address; its rank, GPU or node where there is no finding.
         row: Of `finding`.
     """
