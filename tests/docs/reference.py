@@ -155,7 +155,7 @@ def command_line() -> str:
     ]
     for name, command in commands.items():
         parts += [f"## lockstep {name}", _help(command.help or "")]
-        parts += _groups([each for each in command.params if each.name != "help"])
+        parts.append(_parameters([each for each in command.params if each.name != "help"]))
     return _page([part for part in parts if part])
 
 
@@ -186,41 +186,30 @@ def _prose(text: str) -> str:
     return text.replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[")
 
 
-def _groups(parameters: Sequence[Any]) -> list[str]:
-    """A table for each group of `--help`, arguments first and what is in no group last."""
-    groups: dict[str, list[Any]] = {"Arguments": []}
-    general = []
-    for each in parameters:
-        if getattr(each, "hidden", False):
-            continue
-        if each.param_type_name == "argument":
-            groups["Arguments"].append(each)
-        elif each.rich_help_panel is None:
-            general.append(each)
-        else:
-            groups.setdefault(each.rich_help_panel, []).append(each)
-    shown = {name: some for name, some in {**groups, "Options": general}.items() if some}
-    return [part for name, some in shown.items() for part in (f"**{name}**", _parameters(some))]
-
-
 def _parameters(parameters: Sequence[Any]) -> str:
-    rows = []
+    """A table for each group of the help, those without a group first."""
+    groups: dict[str, list[tuple[str, str, str]]] = {"": []}
     for each in parameters:
-        is_argument = each.param_type_name == "argument"
-        shown = (
-            code(each.metavar or each.name.upper())
-            if is_argument
-            else ", ".join(code(opt) for opt in (*each.opts, *each.secondary_opts))
-        )
-        if not is_argument and each.metavar:
-            shown += f" {code(each.metavar)}"
-        default = (
-            "required"
-            if each.required
-            else _shown_default(each.opts[0] if each.default is True else each.default)
-        )
-        rows.append((shown, default, _prose(" ".join((each.help or "").split()))))
-    return table(("option", "default", "what"), rows)
+        if not getattr(each, "hidden", False):
+            group = getattr(each, "rich_help_panel", None) or ""
+            groups.setdefault(group, []).append(_parameter(each))
+    head = ("option", "default", "what")
+    return "\n\n".join(
+        (f"**{group}**\n\n" if group else "") + table(head, rows)
+        for group, rows in groups.items()
+        if rows
+    )
+
+
+def _parameter(one: Any) -> tuple[str, str, str]:
+    is_argument = one.param_type_name == "argument"
+    names = [one.metavar or one.name.upper()] if is_argument else [*one.opts, *one.secondary_opts]
+    shown = ", ".join(code(name) for name in names)
+    if not is_argument and one.metavar:
+        shown += f" {code(one.metavar)}"
+    told = one.opts[0] if one.default is True else one.default
+    default = "required" if one.required else _shown_default(told)
+    return shown, default, _prose(" ".join((one.help or "").split()))
 
 
 def _shown_default(value: Any) -> str:

@@ -1,23 +1,14 @@
 """A trace with other times: a worker healed or slowed, and all else as it follows from that."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from analyzer.operations import Floats, Trace
 from analyzer.whatif.dependencies import build
-from analyzer.whatif.graph import Graph
 from analyzer.whatif.kinds import COMPUTE, OPTIMIZER
-from analyzer.whatif.simulate import timeline
+from analyzer.whatif.simulate import retimed
 from analyzer.whatif.work import split_durations
-
-
-def retimed(trace: Trace, graph: Graph, own: Floats) -> Trace:
-    """The trace that a run with these own times, (K, D, S) seconds, would have left."""
-    times = timeline(graph, own)
-    # Grouped operations may have ended before the last arrived, by clock skew: never backwards.
-    return replace(trace, start=times.start, duration=np.maximum(times.end - times.start, 0.0))
 
 
 def healed(
