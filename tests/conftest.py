@@ -15,12 +15,13 @@ from tests.tiers import SAMPLE, SWEEP_MARK, Tier, case_id, sample, tier, unstabl
 
 # A loaded machine is slow, not wrong: properties are judged by what holds, not by how fast.
 hypothesis.settings.register_profile("lockstep", deadline=None)
+hypothesis.settings.register_profile("sample", deadline=None, max_examples=25)
 hypothesis.settings.load_profile("lockstep")
 
 GOLDEN = Path(__file__).parent / "golden"
 SHOWN_LINES = 60
-YIELDING = 10
-"""Niceness of a worker beside the timed tests: it has what they leave, or else a tenth."""
+YIELDING = 5
+"""Niceness of a worker beside the timed tests: it has what they leave, or else a quarter."""
 TOGETHER = ("tests/cluster/", "tests/dashboard/browser/")
 """Folders whose files share something large that one worker starts: a control plane, a browser."""
 FIRST = pytest.StashKey[pytest.Item]()
@@ -39,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=list(Tier),
         help="only the tests of this tier (tests/tiers.py); may be given again; default: all",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A property is a sweep, too: without these, a quarter of its examples."""
+    if Tier.SWEEP not in wanted(config):
+        hypothesis.settings.load_profile("sample")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -258,6 +258,7 @@ def test_nobody_died_first_where_all_went_together_or_nobody_looked(pipeline):
         assert not died_first(pipeline(down)).any()
 
 
+@pytest.mark.sweep(sample=4)
 @pytest.mark.parametrize(
     ("step_seconds", "from_step"),
     [(0.5, step) for step in (300, 305, 311, 317, 328, 329, 330)]

@@ -82,6 +82,7 @@ def test_deep_files_beside_it_stop_nobody(
     assert ExitCode.BAD_INPUT == caught.value.code
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("levels", DEPTHS)
 @pytest.mark.parametrize(
     ("parse", "error"),

@@ -204,6 +204,7 @@ def test_rates_of_all_generations(machine, port, rate, gigabits):
     assert gigabits * 1e9 / 8 == Infiniband(machine.sys).read().ports[0].rate
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "name", ["state", "rate", "counters/port_xmit_data", "hw_counters/np_cnp_sent"]
 )

@@ -96,7 +96,7 @@ def pages(machine, tmp_path):
         yield theirs, ours
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(240)
 
 
 def test_both_read_the_same_numbers(pages):

@@ -188,7 +188,7 @@ def prometheus(machines, tmp_path):
         yield ask
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(240)
 
 
 def test_every_series_of_every_machine_can_be_asked_for_by_name_and_labels(

@@ -156,7 +156,8 @@ def test_a_collector_that_answers_garbage_is_down_and_the_rest_is_recorded(
     assert ups == {("node-0", 1.0), ("node-1", 0.0)}
     assert len(table(tmp_path, archive.STEPS_FILE)) == 3
     assert recorder.errors == 4
-    assert len(caplog.records) == 1
+    # Samplers of other tests, still about to end, may log beside it.
+    assert len([each for each in caplog.records if each.name == "collector.recorder"]) == 1
 
 
 def test_a_collector_that_is_gone_is_down(tmp_path):

@@ -226,7 +226,7 @@ def test_an_image_has_all_that_its_commands_import(name: str):
     } - {"lockstep", "dashboard", "analyzer", "workloads", "collector", "grafana"}
     answer = subprocess.run(
         [sys.executable, "-c", ALONE, ",".join(absent), *ENTRY[name]],
-        capture_output=True, text=True, timeout=120, cwd=ROOT,
+        capture_output=True, text=True, timeout=240, cwd=ROOT,
     )  # fmt: skip
 
     assert 0 == answer.returncode, answer.stderr[-2000:]

@@ -22,10 +22,10 @@ def _world(count: int, seed: int = 0) -> World:
     return World(chance, TAINT, {node.name: node for node in nodes(count)})
 
 
-def test_a_thousand_random_schedules_keep_the_budget() -> None:
+def test_random_schedules_by_the_thousand_keep_the_budget() -> None:
     reached: Counter[str] = Counter()
 
-    @hypothesis.settings(max_examples=1000)
+    @hypothesis.settings(max_examples=10 * hypothesis.settings.default.max_examples)
     @hypothesis.given(seed=st.integers(0, 2**32), count=st.integers(1, 24))
     def schedule(seed: int, count: int) -> None:
         world = _world(count, seed)
@@ -36,12 +36,14 @@ def test_a_thousand_random_schedules_keep_the_budget() -> None:
             decision = world.look(world.chance.choice(GAPS))
             reached.update(type(one).__name__ for one in decision.actions)
             reached["open"] += decision.state.breaker.open
+        reached["schedules"] += 1
         _peace(world)
         _nothing_is_left(world)
 
     schedule()
+    often = {what for what, times in reached.items() if times > reached["schedules"] / 50}
 
-    assert {"Write", "Taint", "Release", "open"} <= {what for what, n in reached.items() if n > 20}
+    assert {"Write", "Taint", "Release", "open"} <= often
 
 
 def _nothing_is_left(world: World) -> None:

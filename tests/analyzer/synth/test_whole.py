@@ -164,6 +164,7 @@ def test_where_no_waits_are_timed_nobody_is_named_and_the_run_is_unknown(resolut
     assert ("unknown", (), ()) == (verdict.status, verdict.culprits, verdict.structure)
 
 
+@pytest.mark.sweep(sample=3)
 @pytest.mark.parametrize("resolution", list(Resolution))
 @pytest.mark.parametrize(("faults", "named"), [((), []), ((HOT,), [5])])
 @pytest.mark.parametrize("benign", [(), (Benign.UNIFORM,)])

@@ -132,6 +132,7 @@ def test_of_two_replicas_a_constant_difference_of_30_percent_accuses_by_its_sign
     assert (1, 2, "sign") == (one.dp, one.stage, one.basis)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("lengths", [1.0, 2.0])
 @pytest.mark.parametrize("span", SPANS)
 @pytest.mark.parametrize("pp", [2, 3, 4])
@@ -151,6 +152,7 @@ def test_with_one_replica_a_stage_that_changes_alone_is_found_by_its_past(pp, sp
     assert [(1, first, last, "past")] == by_stage(changed(one_replica(pp), factor, stages=[1]))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("lengths", [1.0, 2.0])
 @pytest.mark.parametrize("span", ["later", "periodic"])
 @pytest.mark.parametrize("pp", [2, 3, 4])

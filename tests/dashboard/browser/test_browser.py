@@ -17,14 +17,14 @@ from collector.contract.archive import RUN_FILE
 from dashboard.sources.archive import ArchiveSource
 from tests.dashboard.browser.serving import pictured, running, settled
 
-pytestmark = [pytest.mark.browser, pytest.mark.distributed]
+pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.timeout(1200)]
 WAY = (
     ("Node", re.compile(r"^\W*node-1$")),
     ("GPU and rank", re.compile(r"GPU 0, rank 1$")),
     ("Collectives", re.compile(r"dp-all-reduce$")),
 )
 """Title of the next page, and the link to it."""
-START_MS = 60_000
+START_MS = 180_000
 """Until the first step of a real run, on a machine where others work as well."""
 RANGE = """() => document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range.map(
     text => Date.parse(text.replace(' ', 'T') + 'Z'))"""

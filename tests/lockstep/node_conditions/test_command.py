@@ -150,7 +150,7 @@ def test_it_serves_its_page_until_a_signal_comes(number, code, api, watch, tmp_p
             with urllib.request.urlopen(f"http://{where.read_text().strip()}/metrics") as answer:
                 page = answer.read().decode()
         process.send_signal(number)
-        said = process.communicate(timeout=30)[1]
+        said = process.communicate(timeout=240)[1]
     finally:
         process.kill()
 

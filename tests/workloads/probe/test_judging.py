@@ -48,6 +48,7 @@ def named(finding: ProbeResult) -> list[tuple[int, ...]]:
     return [one.nodes for one in finding.culprits]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("nodes", range(3, 17))
 def test_each_single_bad_link_is_named_in_at_most_two_logarithms_of_rounds(nodes: int) -> None:
     for seed, bad in enumerate(combinations(range(nodes), 2)):
@@ -57,6 +58,7 @@ def test_each_single_bad_link_is_named_in_at_most_two_logarithms_of_rounds(nodes
         assert found.rounds <= 2 * ceil(log2(nodes))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("nodes", range(3, 17))
 def test_each_single_bad_node_is_named_in_at_most_two_logarithms_of_rounds(nodes: int) -> None:
     for bad in range(nodes):
