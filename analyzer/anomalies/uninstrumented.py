@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzer.anomalies import Judged, judge
+from analyzer.anomalies import JudgedHardware, judge
 from analyzer.anomalies.activity import (
     NEAR_BINS,
     Activity,
@@ -119,7 +119,7 @@ def _coverage(seen: Activity | None, expected: int) -> float:
 
 
 def _suspects(
-    judged: Judged, seen: Activity, members: list[Place], coverage: float
+    judged: JudgedHardware, seen: Activity, members: list[Place], coverage: float
 ) -> tuple[_Suspect, ...]:
     """The GPUs that the hardware accuses, at most one of each kind of evidence."""
     if coverage < 0.5 or len(members) < 2:
@@ -145,7 +145,7 @@ def _suspects(
 
 
 def _symptoms(
-    judged: Judged, seen: Activity, members: list[Place], works: Contrast | None
+    judged: JudgedHardware, seen: Activity, members: list[Place], works: Contrast | None
 ) -> dict[int, tuple[int, Deviation, tuple[Fact, ...]]]:
     """Member -> (onset, the symptom that explains most, facts) where its peers wait since."""
     order = list(CAUSES)
@@ -181,7 +181,11 @@ def _symptoms(
 
 
 def _culprit(
-    judged: Judged, seen: Activity, one: _Suspect, members: list[Place], ranks: Sequence[RankInfo]
+    judged: JudgedHardware,
+    seen: Activity,
+    one: _Suspect,
+    members: list[Place],
+    ranks: Sequence[RankInfo],
 ) -> Culprit:
     node, gpu = members[one.member]
     info = next((each for each in ranks if (each.node, each.gpu) == (node, gpu)), None)
@@ -220,7 +224,7 @@ def _with(symptom: int, onset: int) -> bool:
     return -LATE_BINS <= onset - symptom <= NEAR_BINS
 
 
-def _bin(judged: Judged, since: float) -> int:
+def _bin(judged: JudgedHardware, since: float) -> int:
     return int(np.searchsorted(judged.fleet.panel.times, since, side="right")) - 1
 
 
