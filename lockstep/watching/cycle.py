@@ -25,8 +25,7 @@ from analyzer.watch.ratios import Speed, over_peers, speed
 from analyzer.watch.streams import kept, rewound
 from lockstep.watching import detections
 from lockstep.watching.baselines import kind_of
-from lockstep.watching.diagnoses import Diagnoses
-from lockstep.watching.diagnoses import LastVerdict
+from lockstep.watching.diagnoses import Diagnoses, LastVerdict
 from lockstep.watching.jobs import Plan
 from lockstep.watching.judging import (
     Gauges,
