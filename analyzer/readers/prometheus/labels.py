@@ -3,11 +3,9 @@
 import re
 from collections.abc import Mapping
 
-from collector.contract.metrics import SAMPLES
+from collector.contract.metrics import SAMPLES, label_text
 
 NUMBER = re.compile(r"\d{1,9}", re.ASCII)
-COLUMNS = frozenset({"gpu", "uuid", "run", "rank"})
-"""Labels that have a column of their own, or none, in contract.archive.SAMPLES."""
 UP = "up"
 Target = tuple[str, str]
 
@@ -41,5 +39,4 @@ def text_of(labels: Mapping[str, str], name: str) -> str:
     """The `labels` of contract.archive.SAMPLES; Prometheus forgets those that are empty."""
     if name == UP:
         return ""
-    mine = sorted(set(SAMPLES[name].labels) - COLUMNS)
-    return ",".join(f'{label}="{page_label(labels, label)}"' for label in mine)
+    return label_text({label: page_label(labels, label) for label in SAMPLES[name].labels})
