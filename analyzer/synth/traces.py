@@ -10,15 +10,15 @@ import numpy as np
 from analyzer.operations import Floats, Layout, Trace
 from analyzer.schedule import program
 from analyzer.whatif.dependencies import build
-from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import BACKWARD, COMPUTE, FORWARD, GC, OPTIMIZER
+from analyzer.whatif.simulate import retimed
 
 SECONDS = {
     FORWARD: 0.2, BACKWARD: 0.4, OPTIMIZER: 0.02, GC: 0.0, "params-all-gather": 0.1,
     "grads-reduce-scatter": 0.2, "layernorm-grads-all-reduce": 0.003,
     "embedding-grads-all-reduce": 0.05, "optimizer-clip-main-grad": 0.005,
 }  # fmt: skip
-"""Own time of operations, about that of the reference's trace AR; a stage's computation is
+"""Own time of operations, about that of the public trace AR; a stage's computation is
 divided over its chunks."""
 TRANSFER_SECONDS = 0.002
 GC_SECONDS = 0.3

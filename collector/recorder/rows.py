@@ -10,7 +10,6 @@ from collector.contract import bounded_json
 from collector.contract.archive import (
     OPS_JSON_OPS,
     OPS_JSON_STEPS,
-    RANKS,
     SCHEMA_VERSION,
 )
 from collector.contract.metrics import SAMPLES, label_text
@@ -97,12 +96,6 @@ def sample_rows(page: str, time: float, node: str, run: str) -> list[Row]:
 def up_row(time: float, node: str, *, up: bool) -> Row:
     """The SAMPLES row that says whether a scrape succeeded."""
     return time, node, None, None, UP, "", float(up)
-
-
-def rank_row(answer: RankAnswer) -> dict[str, Any]:
-    """A RANKS row by column name."""
-    values = {column.name: getattr(answer, column.name, None) for column in RANKS}
-    return values | {"pod": None}
 
 
 def step_row(answer: RankAnswer, step: StepRecord) -> Row:

@@ -9,7 +9,6 @@ from analyzer.watch.assessment import HEALTHY
 from collector.contract.metrics import (
     GPU_INFO,
     NODE_INFO,
-    RANK_INFO,
     RANK_UP,
     RUN_ACTIVE,
     RUN_SLOWDOWN,
@@ -21,7 +20,7 @@ from dashboard.sources.grid import MOST_POINTS, grid
 from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.directory import Member, sample
 from dashboard.sources.prometheus.folders import Kept
-from dashboard.sources.prometheus.words import label, lasting, of_targets, series, whole
+from dashboard.sources.prometheus.words import lasting, of_targets, series
 
 GOES_ON = 4.0
 """Scrapes without a run's rank 0 after which it is over."""
@@ -186,12 +185,6 @@ def statuses(asking: Asking, at: float, scrape: float, run: str = "") -> Mapping
     return {name: told for name, (when, told) in found.items() if when >= oldest}
 
 
-def worlds(asking: Asking, at: float) -> Mapping[str, int]:
-    """Ranks of each run that lives at a moment, as its rank 0 says."""
-    rows = asking.instant(series(RANK_INFO.name, rank="0"), at)
-    return {label(one, "run"): whole(label(one, "world_size")) or 0 for one, _ in rows}
-
-
 def layout(ranks: tuple[Member, ...]) -> str:
     """As `dp=4 pp=1 tp=2`."""
     if not ranks:
@@ -201,6 +194,6 @@ def layout(ranks: tuple[Member, ...]) -> str:
 
 
 def workload(run: str) -> str:
-    """As far as the id says: local ids begin with it (DESIGN 3.2)."""
+    """As far as the id says: local ids begin with it."""
     first = run.partition("-")[0]
     return first if first in ("gpt", "resnet", "logreg", "allreduce") else ""

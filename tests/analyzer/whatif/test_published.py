@@ -1,4 +1,4 @@
-"""The published results of a real trace (reference 5; artefact of OSDI'25)."""
+"""The published results of a real trace (docs/method/what-if.md; artefact of OSDI'25)."""
 
 import json
 
@@ -9,9 +9,9 @@ from analyzer.operations import Layout
 from analyzer.readers.optrace import parse
 from analyzer.whatif import analyze
 from analyzer.whatif.dependencies import build
-from analyzer.whatif.edit import healed, slowed
 from analyzer.whatif.simulate import simulate
 from analyzer.whatif.work import split_durations
+from tests.analyzer.edited import healed, slowed
 
 RELATIVE = 1e-6
 ABSOLUTE = 1e-6
