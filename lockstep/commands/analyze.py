@@ -164,9 +164,7 @@ def analyze(
         )
     else:
         archive = newest.archive_in(archive, "analyze")
-        found = watched_diagnosis.upheld(
-            diagnosis.diagnose_archive(archive, gpu_hour_price, topology), archive
-        )
+        found = watched_diagnosis.diagnose_watched(archive, gpu_hour_price, topology)
         diagnosed = recurrence.with_recurrence(found, archive)
     verdict = diagnosed.verdict
     if write and archive is not None:
