@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.outside import OUTSIDE
+
 ROOT = Path(__file__).parents[2]
 
 PAGES = sorted([
@@ -73,3 +75,12 @@ def test_every_page_is_linked_from_another() -> None:
 
     alone = {name(page) for page in of_docs - reached}
     assert alone <= ADDRESSES
+
+
+def test_the_site_has_every_page() -> None:
+    text = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    shown = set(re.findall(r"([\w/-]+\.md)$", text, re.MULTILINE))
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    outside = {page for page in OUTSIDE.values() if not page.startswith("runbooks/")}
+
+    assert shown == pages - {"timed-waits.md"} | outside
