@@ -15,7 +15,7 @@ PAGES = sorted((ROOT / "docs" / "contributing").glob("adding-a-*.md"))
 PARTS = (
     "lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector", "tests", "deploy",
     "docs", "examples", "locks", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "README.md",
-    "constraints.txt", "mkdocs.yml", "pyproject.toml", "requirements-dev.txt",
+    "constraints.txt", "mkdocs.yml", "pyproject.toml",
 )  # fmt: skip
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 NEW_FILES_AT_MOST = {"source": 3, "detector": 2, "cause": 2, "page": 2}
