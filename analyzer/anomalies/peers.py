@@ -8,8 +8,9 @@ peers that are all the same, do not make a deviation out of nothing.
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.robust import MAD_TO_SIGMA, longest_stretch, median, smooth
+from analyzer.anomalies.robust import longest_stretch, median, smooth
 from analyzer.run import FloatGrid
+from collector.contract.robust import MAD_TO_SIGMA
 
 DEVIATES = 3.0
 """Spreads from which a part deviates (the recording rules' limit, reference 8)."""

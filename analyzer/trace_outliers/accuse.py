@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.operations import Flags, Floats
-from analyzer.slowness.changepoint import MAD_TO_SIGMA, MEDIAN_EFFICIENCY, refine
+from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, refine
 from analyzer.slowness.temporal_shape import Shape, onset, rises, smooth
 from analyzer.trace_outliers.limits import CHANCE, RECORD, highest_healthy
 from analyzer.trace_outliers.periodicity import Beat, find_beats
 from analyzer.trace_outliers.residuals import Series
 from analyzer.trace_outliers.robust_stats import trimmed
 from analyzer.trace_outliers.spans import Spans, search
+from collector.contract.robust import MAD_TO_SIGMA
 
 NATURAL_SPREAD = float(np.log(1.15))
 """Of two replicas nobody knows which is normal; identical parts differ by 8 % on average and 22 %
