@@ -4,7 +4,7 @@ It fails closed. While a human pauses it, the page of watch is old or the breake
 is written at all, heartbeats included: who reads an old heartbeat knows that nobody looks. While
 too few nodes are heard, those that are silent become Unknown, and nothing else is written.
 
-Which nodes are quarantined and released: reference 10.4. Nothing applies it yet.
+Which nodes are quarantined and released: docs/method/node-conditions.md. Nothing applies it yet.
 
 A release should also ask for a passed reference run, and a quarantine for slowness for a control:
 there is neither yet, so slowness never quarantines.

@@ -1,4 +1,4 @@
-"""A run archive (DESIGN 3.3) as a Run; never reads what was injected."""
+"""A run archive (docs/reference/archive.md) as a Run; never reads what was injected."""
 
 import math
 import reprlib

@@ -13,7 +13,7 @@ SPREAD = 0.05
 """Of the median: what healthy parts differ by, so that peers that are all alike do not make a
 deviation out of nothing. As `fleet` in the recording rules: a twentieth of the level."""
 HOLDS_BACK = 1.1
-"""Own time over peers from which a rank holds its run back (DESIGN 1: a loss of 10 %)."""
+"""Own time over peers from which a rank holds its run back (docs/method/peers.md)."""
 
 
 def badness(metric: FleetMetric, values: NDArray[np.float32]) -> NDArray[np.float32]:
