@@ -11,8 +11,8 @@ from analyzer.trace_outliers.limits import CHANCE, RECORD, highest_healthy
 from analyzer.trace_outliers.periodicity import Beat, find_beats
 from analyzer.trace_outliers.residuals import Series
 from analyzer.trace_outliers.robust_stats import trimmed
+from analyzer.trace_outliers.self_change import changed_itself
 from analyzer.trace_outliers.spans import Spans, search
-from collector.contract.robust import MAD_TO_SIGMA
 
 NATURAL_SPREAD = float(np.log(1.15))
 """Of two replicas nobody knows which is normal; identical parts differ by 8 % on average and 22 %
@@ -96,7 +96,7 @@ class _Row:
         )
 
 
-def suspects(way: Series, slow: Flags, count: int) -> dict[tuple[int, int], Suspect]:
+def find_suspects(way: Series, slow: Flags, count: int) -> dict[tuple[int, int], Suspect]:
     """(stage, dp) -> who is slow in this comparison."""
     replicas, steps = way.peers.shape[1:]
     flat = way.peers.reshape(-1, steps)
@@ -129,7 +129,7 @@ def _periodic(row: _Row, beat: Beat | None) -> Suspect | None:
     if beat is None or beat.high < (beat.high - beat.low) / 2:
         return None
     excess = beat.high - beat.low
-    if excess < RECORD or not of_itself(row.way, row.stage, row.dp, beat.on, excess):
+    if excess < RECORD or not changed_itself(row.way, row.stage, row.dp, beat.on, excess):
         return None
     when = np.flatnonzero(beat.on)
     first, last = int(when[0]), int(when[-1]) + 1
@@ -214,7 +214,7 @@ def _span(row: _Row, critical: float) -> Suspect | None:
     shape = Shape.CONSTANT if end == len(values) else Shape.TRANSIENT
     within = np.zeros(len(values), dtype=bool)
     within[begin:end] = True
-    if not of_itself(row.way, row.stage, row.dp, within, excess):
+    if not changed_itself(row.way, row.stage, row.dp, within, excess):
         return None
     size = end - begin
     rest = max(len(values) - size, 1)
@@ -227,51 +227,3 @@ def _span(row: _Row, critical: float) -> Suspect | None:
         basis="peers" if row.replicas > 2 else "past",
         shape=shape,
     )
-
-
-OWN_SHARE = 0.6
-"""Of a change between two replicas this share must lie in the suspect's own past; with one replica
-the other stages may hold no more than the rest of it."""
-SURE = 2.0
-"""Standard errors by which the others of three stages or more must have changed to acquit one."""
-
-
-def of_itself(way: Series, stage: int, dp: int, within: Flags, excess: float) -> bool:
-    """Whether a worker's excess beside its peers is a change of its own; True with many peers.
-
-    Of two, the other may have become faster. With one replica, a change that the other stages share
-    is of the run. A stage of three or more that becomes faster lifts the others by less than it
-    falls, so that there only a sure change of the others speaks against it.
-
-    Args:
-        way: The comparison.
-        stage: The worker's.
-        dp: Its replica.
-        within: (S,) when it is high.
-        excess: Log of how much, beside the rest of the steps.
-    """
-    stages, replicas = way.peers.shape[:2]
-    if replicas > 2:
-        return True
-    change, error = _change(way.own[stage, dp], within)
-    if replicas == 2:
-        return change >= OWN_SHARE * excess
-    most = (2 - OWN_SHARE) * excess
-    if stages == 2:
-        return OWN_SHARE * excess <= change <= most
-    if max(-_change(other, within)[0] for other in way.peers[:, 0]) > most:
-        return False
-    return abs(change - excess) <= (1 - OWN_SHARE) * excess + SURE * error
-
-
-def _change(series: Floats, within: Flags) -> tuple[float, float]:
-    """Change of a series between some steps and the rest, and its standard error."""
-    there = np.isfinite(series)
-    inside, outside = series[within & there], series[~within & there]
-    if not inside.size or not outside.size:
-        return 0.0, 0.0
-    middles = float(np.median(inside)), float(np.median(outside))
-    rest = np.concatenate([inside - middles[0], outside - middles[1]])
-    deviation = MAD_TO_SIGMA * float(np.median(np.abs(rest)))
-    error = MEDIAN_EFFICIENCY * deviation * float(np.sqrt(1 / inside.size + 1 / outside.size))
-    return middles[0] - middles[1], error
