@@ -2,184 +2,26 @@
 
 import json
 import os
-import re
+import shlex
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import threading
 import time
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from analyzer.readers.prometheus import RequestError
-from analyzer.readers.prometheus.access import access
-from collector.config import ConfigError
-from collector.config.values import Address, address, is_loopback
-from collector.contract import archive as contract
+from collector.config.values import Address, is_loopback
 from collector.contract import bounded_http
 from collector.contract.words import ExitCode
-from dashboard.context import Settings
-from lockstep.addresses import GRAFANA_VARIABLE
+from lockstep import dashboard_asked as words
+from lockstep import newest
+from lockstep.dashboard_asked import Asked
 from lockstep.output import fail, note
-
-USUAL_FOLDER = Path("runs")
-"""Where `lockstep run` writes."""
-AUTH_WORDS = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
-"""What Streamlit's login cannot do without (st.login)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The words of the command line."""
-
-    folder: Path | None = None
-    prometheus: str | None = None
-    findings: Path | None = None
-    simulated: int | None = None
-    listen: str = "127.0.0.1:0"
-    runs: Path | None = None
-    grafana: str = ""
-    login: Path | None = None
-    announce: Path | None = None
-
-
-def source(asked: Asked) -> dict[str, Any]:
-    """What dashboard.source reads; empty = none.
-
-    Raises:
-        CommandError: 64, two sources, or no address; 65, the folder is none.
-    """
-    given = {"DIR": asked.folder, "--prometheus": asked.prometheus, "--simulated": asked.simulated}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) > 1:
-        fail(ExitCode.USAGE, f"{' and '.join(named)} are two sources; give one of them")
-    if asked.findings is not None and asked.prometheus is None:
-        fail(ExitCode.USAGE, "--findings goes with --prometheus: archives are shown with DIR")
-    if asked.prometheus is not None:
-        return {
-            "kind": "prometheus",
-            "url": _prometheus(asked.prometheus),
-            "findings": None if asked.findings is None else str(_folder(asked.findings)),
-        }
-    if asked.simulated is not None:
-        return {"kind": "simulated", "gpus": asked.simulated, "seed": 0}
-    if asked.folder is None and not USUAL_FOLDER.is_dir():
-        return {}
-    folder = _folder(asked.folder or USUAL_FOLDER)
-    kind = "archive" if (folder / contract.RUN_FILE).exists() else "folder"
-    return {"kind": kind, "path": str(folder)}
-
-
-def settings(asked: Asked, where: Address) -> Settings:
-    """How it is started; Grafana is where LOCKSTEP_GRAFANA_URL says, unless --grafana does.
-
-    Raises:
-        CommandError: 64, runs could be started by strangers, or a word is wrong; 65, the file of
-            the login; 69, a folder cannot be used, or what the login needs is not installed.
-    """
-    if asked.runs is not None and not (is_loopback(where.host) or asked.login):
-        fail(
-            ExitCode.USAGE,
-            f"with --runs everybody who reaches {where.host} could start runs;"
-            " add --login FILE, or listen on 127.0.0.1",
-        )
-    if asked.runs is not None:
-        try:
-            asked.runs.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            fail(ExitCode.UNREACHABLE, f"--runs {asked.runs} cannot be used: {error.strerror}")
-    grafana = asked.grafana or os.environ.get(GRAFANA_VARIABLE, "")
-    if grafana and not re.fullmatch(r"https?://[^\s?#\"<>]+", grafana):
-        word = "--grafana" if asked.grafana else GRAFANA_VARIABLE
-        fail(ExitCode.USAGE, f"{word} is {grafana!r}; it must be http://HOST or https://HOST")
-    if asked.login is not None:
-        check_login(asked.login)
-    runs = None if asked.runs is None else asked.runs.resolve()
-    return Settings(runs, grafana.rstrip("/"), login=asked.login is not None)
-
-
-def place(asked: Asked) -> Address:
-    """Where it listens.
-
-    Raises:
-        CommandError: 64, it is no HOST:PORT.
-    """
-    try:
-        return address("--listen", asked.listen)
-    except ConfigError as error:
-        fail(ExitCode.USAGE, str(error))
-
-
-def check_login(path: Path) -> None:
-    """The file of secrets: readable by its owner alone, with what a login needs.
-
-    Raises:
-        CommandError: 65, it is not so; 69, Authlib is not installed. None shows a secret.
-    """
-    try:
-        mode = path.stat().st_mode
-        told = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        fail(ExitCode.BAD_INPUT, f"--login {path} cannot be read: {error.strerror}")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
-        # The error's own words would show the line, and with it a secret.
-        fail(ExitCode.BAD_INPUT, f"--login {path} is not TOML")
-    if stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
-        fail(
-            ExitCode.BAD_INPUT,
-            f"--login {path} holds secrets and others can read it; chmod 600 {path}",
-        )
-    missing = _missing(told.get("auth"))
-    if missing:
-        fail(ExitCode.BAD_INPUT, f"--login {path} has no {', '.join(missing)} in [auth]")
-    if find_spec("authlib") is None:
-        fail(
-            ExitCode.UNREACHABLE,
-            "--login needs Authlib, which is not installed; `pip install 'streamlit[auth]'`",
-        )
-
-
-def _missing(auth: object) -> list[str]:
-    if not isinstance(auth, Mapping):
-        return list(AUTH_WORDS)
-    # A single provider stands in [auth] itself; Streamlit also knows several, as [auth.NAME].
-    providers = [each for each in auth.values() if isinstance(each, Mapping)] or [auth]
-    return [
-        word
-        for word in AUTH_WORDS
-        if word not in auth and not all(word in each for each in providers)
-    ]
-
-
-def _prometheus(url: str) -> str:
-    try:
-        where = access(url)
-    except RequestError as error:
-        fail(ExitCode.USAGE, str(error))
-    if "@" in url.partition("://")[2].partition("/")[0]:
-        fail(
-            ExitCode.USAGE,
-            "--prometheus holds credentials, which other users of this machine could read; set"
-            " LOCKSTEP_PROMETHEUS_USER and LOCKSTEP_PROMETHEUS_PASSWORD instead",
-        )
-    return where.url
-
-
-def _folder(path: Path) -> Path:
-    if not path.is_dir():
-        fail(ExitCode.BAD_INPUT, f"{path} is not a folder; give an archive or a folder of archives")
-    if not os.access(path, os.R_OK | os.X_OK):
-        fail(ExitCode.BAD_INPUT, f"{path} cannot be read")
-    return path.resolve()
-
 
 __all__ = ["Asked", "serve"]
 
@@ -206,15 +48,17 @@ def serve(asked: Asked) -> int:
             "streamlit is not installed, and this command needs it; `pip install '.[dashboard]'`"
             " in the checkout brings it",
         )
-    told, where = source(asked), place(asked)
-    shown = settings(asked, where)
+    if not os.path.isdir(os.curdir):
+        fail(ExitCode.UNREACHABLE, "the folder of this shell is gone; cd to one that is there")
+    source, where = words.source(asked), words.place(asked)
+    settings = words.settings(asked, where)
     where = free_address(where)
-    if not (is_loopback(where.host) or shown.login):
+    if not (is_loopback(where.host) or settings.login):
         note(f"lockstep: everybody who reaches {where.host} can read this dashboard; see --login")
     environment = {
         **os.environ,
-        "LOCKSTEP_DASHBOARD_SOURCE": json.dumps(told),
-        "LOCKSTEP_DASHBOARD_SETTINGS": shown.written(),
+        "LOCKSTEP_DASHBOARD_SOURCE": json.dumps(source),
+        "LOCKSTEP_DASHBOARD_SETTINGS": settings.written(),
     }
     ended = threading.Event()
     with _signals(ended) as came:
@@ -222,7 +66,7 @@ def serve(asked: Asked) -> int:
         threading.Thread(target=_wait, args=(child, ended), daemon=True).start()
         try:
             if _answers(where, child, ended):
-                _tell(where, told, asked.announce)
+                _tell(where, source, asked.announce)
                 ended.wait()
         finally:
             code = _end(child)
@@ -295,8 +139,23 @@ def _tell(where: Address, source: dict[str, object], announce: Path | None) -> N
             announce.write_text(f"{host}:{where.port}\n")
         except OSError as error:
             fail(ExitCode.UNREACHABLE, f"--announce {announce} is not writable: {error.strerror}")
+    if source.get("kind") == "folder":
+        _tell_newest(Path(str(source["path"])))
     shown = source.get("path") or source.get("url") or source.get("kind") or "no source"
     note(f"dashboard of {shown}: http://{host}:{where.port}  (Ctrl-C ends it)")
+
+
+def _tell_newest(folder: Path) -> None:
+    """All archives of a folder are shown; which one is looked for most often, and how alone."""
+    archives = newest.archives_in(folder)
+    last = newest.last_ended(archives)
+    if last is None:
+        note(f"{folder} holds no run that ended; runs are shown once their archives are there")
+    else:
+        note(
+            f"{newest.described(folder, archives, last)}; all are shown, it alone by: lockstep"
+            f" dashboard {shlex.quote(str(last))}"
+        )
 
 
 def _wait(child: "subprocess.Popen[bytes]", ended: threading.Event) -> None:

@@ -14,8 +14,8 @@ from urllib.request import urlopen
 import pytest
 
 from collector.config.values import Address
-from lockstep import dashboard_program
-from lockstep.dashboard_program import Asked
+from lockstep import dashboard_asked, dashboard_program
+from lockstep.dashboard_asked import Asked
 from lockstep.output import CommandError
 
 SECRETS = """
@@ -48,25 +48,25 @@ def secrets(tmp_path: Path) -> Path:
 def test_an_archive_and_a_folder_of_archives_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")
-    assert {"kind": "folder", "path": str(tmp_path)} == dashboard_program.source(Asked(tmp_path))
+    assert {"kind": "folder", "path": str(tmp_path)} == dashboard_asked.source(Asked(tmp_path))
     archive = tmp_path / "run"
-    assert {"kind": "archive", "path": str(archive)} == dashboard_program.source(Asked(archive))
+    assert {"kind": "archive", "path": str(archive)} == dashboard_asked.source(Asked(archive))
 
 
 def test_without_a_source_the_folder_runs_is_taken_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert {} == dashboard_program.source(Asked())
+    assert {} == dashboard_asked.source(Asked())
     (tmp_path / "runs").mkdir()
-    assert {"kind": "folder", "path": str(tmp_path / "runs")} == dashboard_program.source(Asked())
+    assert {"kind": "folder", "path": str(tmp_path / "runs")} == dashboard_asked.source(Asked())
 
 
 def test_a_prometheus_and_a_simulated_fleet_are_sources(tmp_path: Path) -> None:
     asked = Asked(prometheus="http://host:9090/", findings=tmp_path)
     expected = {"kind": "prometheus", "url": "http://host:9090", "findings": str(tmp_path)}
-    assert expected == dashboard_program.source(asked)
-    simulated = dashboard_program.source(Asked(simulated=64))
+    assert expected == dashboard_asked.source(asked)
+    simulated = dashboard_asked.source(Asked(simulated=64))
     assert {"kind": "simulated", "gpus": 64, "seed": 0} == simulated
 
 
@@ -81,7 +81,7 @@ def test_a_prometheus_and_a_simulated_fleet_are_sources(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_source_is_a_sentence(asked: Asked, code: int, words: str) -> None:
-    found, sentence = refused(lambda: dashboard_program.source(asked))
+    found, sentence = refused(lambda: dashboard_asked.source(asked))
     assert code == found
     assert words in sentence
     assert "secret" not in sentence
@@ -91,25 +91,25 @@ def test_grafana_is_where_alerts_have_it_unless_it_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LOCKSTEP_GRAFANA_URL", "http://alerts/d")
-    assert "http://alerts/d" == dashboard_program.settings(Asked(), LOOPBACK).grafana
-    assert "http://g" == dashboard_program.settings(Asked(grafana="http://g/"), LOOPBACK).grafana
+    assert "http://alerts/d" == dashboard_asked.settings(Asked(), LOOPBACK).grafana
+    assert "http://g" == dashboard_asked.settings(Asked(grafana="http://g/"), LOOPBACK).grafana
     monkeypatch.setenv("LOCKSTEP_GRAFANA_URL", "grafana")
-    code, sentence = refused(lambda: dashboard_program.settings(Asked(), LOOPBACK))
+    code, sentence = refused(lambda: dashboard_asked.settings(Asked(), LOOPBACK))
     assert (64, "LOCKSTEP_GRAFANA_URL is 'grafana'") == (code, sentence.partition(";")[0])
 
 
 def test_strangers_start_no_runs(tmp_path: Path) -> None:
     asked = Asked(runs=tmp_path / "runs")
-    code, sentence = refused(lambda: dashboard_program.settings(asked, EVERYWHERE))
+    code, sentence = refused(lambda: dashboard_asked.settings(asked, EVERYWHERE))
     assert (64, True) == (code, "everybody who reaches 0.0.0.0 could start runs" in sentence)
-    assert tmp_path / "runs" == dashboard_program.settings(asked, LOOPBACK).runs
+    assert tmp_path / "runs" == dashboard_asked.settings(asked, LOOPBACK).runs
 
 
 def test_a_login_lets_runs_be_started_from_elsewhere(
     tmp_path: Path, secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dashboard_program, "find_spec", lambda _: object())
-    settings = dashboard_program.settings(Asked(runs=tmp_path, login=secrets), EVERYWHERE)
+    monkeypatch.setattr(dashboard_asked, "find_spec", lambda _: object())
+    settings = dashboard_asked.settings(Asked(runs=tmp_path, login=secrets), EVERYWHERE)
     assert (tmp_path, True) == (settings.runs, settings.login)
 
 
@@ -127,7 +127,7 @@ def test_a_wrong_file_of_secrets_is_a_sentence_without_them(
 ) -> None:
     secrets.write_text(SECRETS.replace(*change) if change[0] else SECRETS)
     secrets.chmod(mode)
-    code, sentence = refused(lambda: dashboard_program.check_login(secrets))
+    code, sentence = refused(lambda: dashboard_asked.check_login(secrets))
     assert 65 == code
     assert words in sentence
     assert "a-secret" not in sentence
@@ -136,8 +136,8 @@ def test_a_wrong_file_of_secrets_is_a_sentence_without_them(
 def test_a_login_without_authlib_says_what_to_install(
     secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dashboard_program, "find_spec", lambda _: None)
-    code, sentence = refused(lambda: dashboard_program.check_login(secrets))
+    monkeypatch.setattr(dashboard_asked, "find_spec", lambda _: None)
+    code, sentence = refused(lambda: dashboard_asked.check_login(secrets))
     assert 69 == code
     assert "pip install 'streamlit[auth]'" in sentence
 

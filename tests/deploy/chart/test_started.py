@@ -59,7 +59,7 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     login.chmod(0o600)
     (tmp_path / "kubeconfig").write_text(KUBECONFIG)
     # The dashboard's image has Authlib.
-    monkeypatch.setattr("lockstep.dashboard_program.find_spec", lambda name: name)
+    monkeypatch.setattr("lockstep.dashboard_asked.find_spec", lambda name: name)
 
     def accepted(*_: object) -> None:
         raise AcceptedError
