@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from analyzer.readers.archive.files import number
 from analyzer.watch.course import moment_of, slug
 from collector.contract.metrics import FINDING_ACTIVE
 from dashboard.shapes import FindingRow, Floats, Severity, Span
@@ -78,10 +79,10 @@ def _row(labels: Mapping[str, str], since: float, until: float | None) -> Findin
 
 def _archived(one: folders.Kept) -> FindingRow | None:
     key = one.told.get("key")
-    since = folders.number(one.told.get("onset")) or folders.number(one.told.get("opened"))
+    since = number(one.told.get("onset")) or folders.number(one.told.get("opened"))
     if not isinstance(key, dict) or since is None:
         return None
-    until = folders.number(one.told.get("closed"))
+    until = number(one.told.get("closed"))
 
     def text(name: str) -> str:
         return str(key.get(name) or "")
@@ -90,8 +91,8 @@ def _archived(one: folders.Kept) -> FindingRow | None:
         finding=one.name, severity=SEVERITIES.get(text("tier"), Severity.WARNING),
         open=until is None, run=text("run"), node=text("node"), gpu=_whole(key.get("gpu")),
         rank=_whole(key.get("rank")), link=text("link"), cause=text("cause") or "unknown",
-        confidence=folders.number(one.told.get("confidence")),
-        slowdown=folders.number(one.told.get("slowdown")), since=since, until=until,
+        confidence=number(one.told.get("confidence")),
+        slowdown=number(one.told.get("slowdown")), since=since, until=until,
         sentence=str(one.told.get("sentence") or ""),
     )  # fmt: skip
 
