@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from analyzer.readers.prometheus.labels import number, told
+from analyzer.readers.prometheus.labels import number, page_label
 from analyzer.run import Fact
 from analyzer.watch.finding import Kind, Sighting, Tier, Who
 from analyzer.watch.members import Members
@@ -61,7 +61,7 @@ def events(
         before = found.get(gpu)
         if xid is None or (before is not None and when <= before.when):
             continue
-        uuid, node = told(labels, "uuid"), gpu[0]
+        uuid, node = page_label(labels, "uuid"), gpu[0]
         hit = tuple(
             who_at(members, column)
             for column in members.columns_of_uuid.get(uuid, ())
@@ -129,7 +129,7 @@ def node_of(labels: Mapping[str, str], nodes: Mapping[Target, str]) -> str:
 
 def gpu_of(labels: Mapping[str, str], nodes: Mapping[Target, str]) -> Gpu:
     """The GPU that an error is of."""
-    return node_of(labels, nodes), told(labels, "uuid") or told(labels, "gpu")
+    return node_of(labels, nodes), page_label(labels, "uuid") or page_label(labels, "gpu")
 
 
 def node_names(

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.readers.prometheus.labels import number, told
+from analyzer.readers.prometheus.labels import number, page_label
 from analyzer.slowness.strata import MAJORITY
 
 Labels = Mapping[str, str]
@@ -98,9 +98,9 @@ def members(infos: Iterable[tuple[Labels, float]]) -> Members:
     return Members(
         run=runs,
         rank=np.array([rank for _, rank in keys], dtype=np.int64),
-        node=_words(told(labels, "node") or labels.get("instance", "") for labels, _ in rows),
+        node=_words(page_label(labels, "node") or labels.get("instance", "") for labels, _ in rows),
         gpu=np.array([-1 if gpu is None else gpu for gpu in gpus], dtype=np.int64),
-        uuid=_words(told(labels, "uuid") for labels, _ in rows),
+        uuid=_words(page_label(labels, "uuid") for labels, _ in rows),
         attempt=attempt, world=world, dp=dp, pp=pp, tp=tp,
         job=_words(labels.get("job", "") for labels, _ in rows),
         instance=_words(labels.get("instance", "") for labels, _ in rows),

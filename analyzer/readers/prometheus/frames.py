@@ -12,9 +12,9 @@ from analyzer.readers.prometheus.labels import (
     Target,
     name_of,
     number,
+    page_label,
     target_of,
     text_of,
-    told,
 )
 from collector.contract import archive
 from collector.contract.metrics import RANK_INFO, SAMPLES
@@ -86,7 +86,7 @@ def node_names(series: Sequence[Series]) -> dict[Target, str]:
         names[target] = label or names.get(target) or target[1]
     for one in sorted(_infos(series), key=lambda info: int(info.times[-1])):
         target = target_of(one.labels)
-        names[target] = told(one.labels, "node") or names[target]
+        names[target] = page_label(one.labels, "node") or names[target]
     return names
 
 
@@ -100,7 +100,7 @@ def _row(rank: int, info: Series, nodes: Mapping[Target, str]) -> dict[str, Any]
     dp = number(labels, "dp")
     return {
         "rank": rank, "node": nodes[target_of(labels)], "gpu": number(labels, "gpu"),
-        "uuid": told(labels, "uuid") or None, "dp": rank if dp is None else dp, **place,
+        "uuid": page_label(labels, "uuid") or None, "dp": rank if dp is None else dp, **place,
         "pod": labels.get("pod"),
     }  # fmt: skip
 

@@ -1,15 +1,14 @@
 """Labels of a stored series, told apart: those of the page, and those of the target."""
 
-import re
 from collections.abc import Mapping
 
 from collector.contract.metrics import SAMPLES
 
-NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 COLUMNS = frozenset({"gpu", "uuid", "run", "rank"})
 """Labels that have a column of their own, or none, in contract.archive.SAMPLES."""
 UP = "up"
 Target = tuple[str, str]
+"""(job, instance) that is scraped."""
 
 
 def name_of(labels: Mapping[str, str]) -> str | None:
@@ -19,11 +18,11 @@ def name_of(labels: Mapping[str, str]) -> str | None:
 
 
 def target_of(labels: Mapping[str, str]) -> Target:
-    """(job, instance) that was scraped."""
+    """Whose page a series is on."""
     return labels.get("job", ""), labels.get("instance", "")
 
 
-def told(labels: Mapping[str, str], label: str) -> str:
+def page_label(labels: Mapping[str, str], label: str) -> str:
     """A label as the page had it, empty = not there.
 
     Where the target has a label of that name, Prometheus calls the page's `exported_<label>`.
@@ -33,8 +32,8 @@ def told(labels: Mapping[str, str], label: str) -> str:
 
 def number(labels: Mapping[str, str], label: str) -> int | None:
     """A label that is a number, or None."""
-    text = told(labels, label)
-    return int(text) if NUMBER.fullmatch(text) else None
+    text = page_label(labels, label)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def text_of(labels: Mapping[str, str], name: str) -> str:
@@ -42,4 +41,4 @@ def text_of(labels: Mapping[str, str], name: str) -> str:
     if name == UP:
         return ""
     mine = sorted(set(SAMPLES[name].labels) - COLUMNS)
-    return ",".join(f'{label}="{told(labels, label)}"' for label in mine)
+    return ",".join(f'{label}="{page_label(labels, label)}"' for label in mine)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzer.readers.prometheus.labels import number, page_label
+from analyzer.readers.prometheus.promql import lasting, of_targets, series
 from analyzer.watch.assessment import HEALTHY
 from collector.contract.metrics import (
     GPU_INFO,
@@ -21,7 +23,6 @@ from dashboard.sources.grid import MOST_POINTS, grid
 from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.directory import Member, sample
 from dashboard.sources.prometheus.folders import Kept
-from dashboard.sources.prometheus.words import label, lasting, of_targets, series, whole
 
 GOES_ON = 4.0
 """Scrapes without a run's rank 0 after which it is over."""
@@ -186,7 +187,7 @@ def statuses(asking: Asking, at: float, scrape: float, run: str = "") -> Mapping
 def worlds(asking: Asking, at: float) -> Mapping[str, int]:
     """Ranks of each run that lives at a moment, as its rank 0 says."""
     rows = asking.instant(series(RANK_INFO.name, rank="0"), at)
-    return {label(one, "run"): whole(label(one, "world_size")) or 0 for one, _ in rows}
+    return {page_label(one, "run"): number(one, "world_size") or 0 for one, _ in rows}
 
 
 def layout(ranks: tuple[Member, ...]) -> str:
