@@ -18,6 +18,7 @@ import numpy as np
 
 from analyzer.fleet.state import State
 from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
 from analyzer.watch import page
 from analyzer.watch import questions as ask
 from analyzer.watch.finding import Finding, Tier, Who
@@ -47,6 +48,7 @@ class Direct:
     """A connection without a network: analyzer.readers.prometheus.connection.Connection."""
 
     url = "http://fake"
+    over = Connection.over
 
     def __init__(self, fake: FakePrometheus) -> None:
         self.fake = fake
