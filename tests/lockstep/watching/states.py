@@ -48,7 +48,7 @@ class Direct:
     """A connection without a network: analyzer.readers.prometheus.connection.Connection."""
 
     url = "http://fake"
-    over = Connection.over
+    over, samples = Connection.over, Connection.samples
 
     def __init__(self, fake: FakePrometheus) -> None:
         self.fake = fake
