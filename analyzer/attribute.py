@@ -7,30 +7,30 @@ import numpy as np
 
 from analyzer.align import align
 from analyzer.anomalies.add import with_hardware
-from analyzer.causes import weighed
-from analyzer.cost.loss import charged, loss
+from analyzer.causes import weigh_causes
+from analyzer.cost.loss import loss, with_loss
 from analyzer.cost.step_time import Cost, cost, of_change
 from analyzer.culprits.link import link_culprit, modest
 from analyzer.culprits.node import whole_nodes
 from analyzer.culprits.rack import by_place
 from analyzer.culprits.rank import culprit
 from analyzer.culprits.slow_nodes import pooled, settled
-from analyzer.culprits.uniform import alike
+from analyzer.culprits.uniform import uniform_structures
 from analyzer.detectors import DETECTORS
-from analyzer.doubt import believed, doubted
-from analyzer.from_operations import Look, adds, look
+from analyzer.from_operations import Look, examine_operations, trace_evidence
 from analyzer.posterior import Posterior, posterior
 from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
 from analyzer.sentence import sentence
-from analyzer.slowness.contrast import column_of, gpu_words
+from analyzer.slowness.before_after import column_of, gpu_words
+from analyzer.slowness.changepoint import blocks, column_medians
+from analyzer.slowness.coverage import unseen_words
 from analyzer.slowness.ended import unexplained
-from analyzer.slowness.power import smallest_noticed
-from analyzer.slowness.processor import whereabouts
-from analyzer.slowness.seen import unseen_words
-from analyzer.slowness.shift import blocks, column_medians
-from analyzer.slowness.strata import strata
-from analyzer.slowness.worth import NATURAL_SPREAD
+from analyzer.slowness.minimum_detectable_effect import smallest_noticed
+from analyzer.slowness.peer_groups import peer_groups
+from analyzer.slowness.processor import cpu_time_evidence
+from analyzer.slowness.significance import NATURAL_SPREAD
+from analyzer.telemetry_quality import doubted, drop_stuck_sensors
 
 BLOCKS_AT_LEAST = 6
 """Three before and three after a change are the fewest that a shift is found in."""
@@ -57,13 +57,13 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
         run: The run.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
-    grid = believed(align(run))
-    seen = look(run, grid)
+    grid = drop_stuck_sensors(align(run))
+    seen = examine_operations(run, grid)
     found = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
     findings = settled(grid, found)
-    findings = modest(settled(grid, (*findings, *adds.findings(seen, grid, findings))))
+    findings = modest(settled(grid, (*findings, *trace_evidence.findings(seen, grid, findings))))
     evidences = tuple(
-        doubted(grid, finding, weighed(grid, finding))
+        doubted(grid, finding, weigh_causes(grid, finding))
         if accuses(finding) or finding.kind == "structure"
         else ()
         for finding in findings
@@ -98,7 +98,7 @@ def attribute(
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
     accused = [
-        (finding, _doubted(finding, posterior(evidence, whereabouts(grid, finding))))
+        (finding, _doubted(finding, posterior(evidence, cpu_time_evidence(grid, finding))))
         for finding, evidence in zip(findings, evidences, strict=True)
         if accuses(finding)
     ]
@@ -116,7 +116,7 @@ def attribute(
     culprits = by_place(grid, whole_nodes([finding for finding, _ in accused], culprits))
     about = links[0] if links else whole
     bounds = _bill(grid, slow, about)
-    bill = adds.cost(seen, grid, slow) if slow else None
+    bill = trace_evidence.cost(seen, grid, slow) if slow else None
     bill = bounds if bill is None else bill
     lost = loss(grid, bill, slow, about, hangs)
     # A run that ended badly is not cleared because all its ranks were slow alike before.
@@ -135,16 +135,16 @@ def attribute(
         culprits=culprits,
         hang=_hang(hangs),
         structure=(
-            *(() if end else alike(findings, _why_all(findings, evidences))),
-            *adds.structure(seen),
+            *(() if end else uniform_structures(findings, _why_all(findings, evidences))),
+            *trace_evidence.structure(seen),
         ),
-        what_if=adds.what_if(seen, grid, slow, _what_if(grid, slow, bounds)),
+        what_if=trace_evidence.what_if(seen, grid, slow, _what_if(grid, slow, bounds)),
         rejected=_let_go(grid, slow, hangs, seen),
         alternatives=accused[0][1].alternatives if accused else (),
         missing=(*grid.missing, *seen.missing),
         provenance=_provenance(grid),
     )
-    return sentence(charged(verdict, lost, gpu_hour_price), grid, why_unknown)
+    return sentence(with_loss(verdict, lost, gpu_hour_price), grid, why_unknown)
 
 
 def _let_go(
@@ -152,7 +152,7 @@ def _let_go(
 ) -> tuple[Rejected, ...]:
     """By the windows, and by the operations who else."""
     named = [finding.rank for finding in (*slow, *hangs)]
-    windows, operations = rejected(grid, slow, hangs), adds.rejected(seen, grid, named)
+    windows, operations = rejected(grid, slow, hangs), trace_evidence.rejected(seen, grid, named)
     # Without culprit the operations know more of who nearly was one.
     first, second = (windows, operations) if named else (operations, windows)
     told = {one.rank for one in first}
@@ -209,7 +209,7 @@ def _hang(hangs: Sequence[Finding]) -> Mapping[str, object] | None:
 
 def _nobody_knows(grid: Grid) -> str | None:
     """Why the ranks' own past, which shows no change, is not enough."""
-    groups = strata(grid)
+    groups = peer_groups(grid)
     if all(len(columns) == 1 for columns in groups.values()):
         return (
             "no rank became slower, but each is the only one of its stage, where one that always"

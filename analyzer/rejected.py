@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid, Rejected
-from analyzer.slowness.seen import unseen
-from analyzer.slowness.strata import MAJORITY, strata
+from analyzer.slowness.coverage import unseen_ranks
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 
 SUSPICIOUS = 1.03
 """Own time over the peers' from which a rank without finding is worth a word."""
@@ -57,7 +57,7 @@ def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tup
     outside = ~grid.masked & ~np.any([_span(grid, finding) for finding in slow], axis=0)
     own, collective, wall = (grid.time[name] for name in ("own", "collective", "wall"))
     found: list[tuple[float, Rejected]] = []
-    for stratum in strata(grid).values():
+    for stratum in peer_groups(grid).values():
         mine = [c for c in stratum.tolist() if grid.ranks[c].rank not in named]
         for column in mine:
             peers = [other for other in mine if other != column]
@@ -90,11 +90,11 @@ def _span(grid: Grid, finding: Finding) -> NDArray[np.bool_]:
 def _nearly(grid: Grid) -> tuple[Rejected, ...]:
     """In a run without culprit: ranks whose own time is visibly above their peers'."""
     own = grid.time["own"][~grid.masked]
-    if unseen(grid):
+    if unseen_ranks(grid):
         # Within what is usual is nobody whose peers are not all known.
         return ()
     found = []
-    for stratum in strata(grid).values():
+    for stratum in peer_groups(grid).values():
         for column in stratum.tolist():
             peers = [other for other in stratum.tolist() if other != column]
             ratio = _median(own[:, column]) / _median(own[:, peers]) if peers else np.nan

@@ -7,10 +7,10 @@ import numpy as np
 
 from analyzer.node_words import NODE_CAUSE_WORDS
 from analyzer.run import Culprit, Grid, Verdict
-from analyzer.slowness.contrast import has_gpu
-from analyzer.slowness.power import smallest_noticed
+from analyzer.slowness.before_after import has_gpu
+from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.processor import OFF_QUERY, off_processor
-from analyzer.slowness.worth import STEPS_AT_LEAST
+from analyzer.slowness.significance import STEPS_AT_LEAST
 from collector.contract.words import Cause
 
 CAUSE_WORDS: dict[str, str] = {

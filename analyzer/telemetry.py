@@ -50,7 +50,7 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
             continue
         scraped = time[rows[~down[rows]]]
         scraped_until[columns] = scraped.max() if len(scraped) else np.nan
-        told, about = _told(rank[rows], gpu[rows], [ranks[column] for column in columns])
+        told, about = _rows_of_ranks(rank[rows], gpu[rows], [ranks[column] for column in columns])
         if not len(told):
             continue
         told = rows[told]
@@ -92,7 +92,7 @@ def _numbers(cells: pd.Series) -> FloatGrid:
     return np.asarray(cells.astype("Int64").to_numpy(dtype=np.float64, na_value=np.nan), float)
 
 
-def _told(
+def _rows_of_ranks(
     rank: FloatGrid, gpu: FloatGrid, ranks: list[RankInfo]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of a node and the place in `ranks` that each is about; a node's go to each of its ranks.

@@ -47,7 +47,7 @@ def versions(
     columns = _columns(ranks)
     found = {}
     for what, (metric, label) in SOURCES.items():
-        told = _told(rows[rows["metric"] == metric], label, columns)
+        told = _version_rows(rows[rows["metric"] == metric], label, columns)
         if told is not None:
             found[what] = _by_window(*told, len(ranks), middle)
     return found
@@ -63,7 +63,7 @@ def _columns(ranks: tuple[RankInfo, ...]) -> dict[tuple[str, int], list[int]]:
     return columns
 
 
-def _told(
+def _version_rows(
     rows: pd.DataFrame, label: str, columns: Mapping[tuple[str, int], list[int]]
 ) -> tuple[Integers, FloatGrid, NDArray[np.object_]] | None:
     """(column, time, version), ordered so, one of a rank and scrape; None if no row has any."""

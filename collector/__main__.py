@@ -12,7 +12,6 @@ from pathlib import Path
 
 from collector.check import examined
 from collector.clock import SystemClock
-from collector.collectors import feeds
 from collector.collectors.monitor import collect_build
 from collector.config import Config, ConfigError, ConfigFileError, load
 from collector.contract.visible import VisibleFormatter, visible_line
@@ -21,6 +20,7 @@ from collector.descriptors import raise_limit
 from collector.exporter import Exporter, ListenError
 from collector.flags import EPILOG, FLAGS
 from collector.reading import SourceError
+from collector.registry import feeds
 from collector.sampler import Sampler
 from collector.state import StateFile
 

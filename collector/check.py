@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from collector.sampler import Sampler, Told
+from collector.sampler import Sampler, SourceState
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,19 +18,19 @@ def examined(sampler: Sampler) -> list[SourceCheck]:
     """Reads every source once, at most until its deadline, and stops the sampler."""
     sampler.start()
     sampler.wait_ready()
-    found = [_checked(one) for one in sampler.told()]
+    found = [_checked(one) for one in sampler.states()]
     sampler.stop(timeout=0.0)
     return found
 
 
-def _checked(one: Told) -> SourceCheck:
+def _checked(one: SourceState) -> SourceCheck:
     """A source in one line; what it read may have come from anybody."""
     state, words = _state(one)
     line = "".join(letter if letter.isprintable() else " " for letter in words)
     return SourceCheck(one.health.name, state, " ".join(line.split()))
 
 
-def _state(one: Told) -> tuple[str, str]:
+def _state(one: SourceState) -> tuple[str, str]:
     health = one.health
     why = "; ".join(f"{reason}: {message}" for reason, message in sorted(one.failures.items()))
     if health.stalled:

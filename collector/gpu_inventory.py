@@ -10,17 +10,17 @@ class GpuInventory:
     def __init__(self) -> None:
         self._told: dict[str, tuple[Gpu, ...]] = {}
 
-    def watching(self, source: GpuSource) -> "Watched":
+    def watching(self, source: GpuSource) -> "NotedGpuSource":
         """The source; what it reads is noted. Better sources are handed in first."""
         self._told[source.name] = ()
-        return Watched(source, self._told)
+        return NotedGpuSource(source, self._told)
 
     def gpus(self) -> tuple[Gpu, ...]:
         """GPUs of the best source that has some; empty when none answers."""
         return next((gpus for gpus in self._told.values() if gpus), ())
 
 
-class Watched:
+class NotedGpuSource:
     """A source of GPUs whose last reading is noted under its name."""
 
     def __init__(self, source: GpuSource, told: dict[str, tuple[Gpu, ...]]) -> None:

@@ -10,8 +10,8 @@ from dashboard.shapes import (
     Answer,
     Event,
     FindingRow,
-    Fleet,
     FleetMetric,
+    FleetSnapshot,
     Health,
     Lines,
     Matrix,
@@ -97,7 +97,7 @@ class Source(Protocol):
     def trace(self, run: str, span: Span) -> bytes:
         """The operations of a span as Trace Event JSON, gzip, for ui.perfetto.dev."""
 
-    def fleet(self, metric: FleetMetric, at: float | None = None) -> Fleet:
+    def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         """One value a GPU; None = the newest."""
 
     def nodes(self) -> tuple[str, ...]:

@@ -207,7 +207,7 @@ FLEET_METRICS: tuple[FleetMetric, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetSnapshot:
     """One value a GPU, now.
 
     Attributes:

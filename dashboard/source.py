@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from collector.contract import bounded_json
+from dashboard.cache import Cache
 from dashboard.changes import newest_change
-from dashboard.kept import Kept
 from dashboard.protocol import Source
 from dashboard.shapes import (
     Answer,
     Event,
     FindingRow,
-    Fleet,
     FleetMetric,
+    FleetSnapshot,
     Health,
     Lines,
     Matrix,
@@ -86,7 +86,7 @@ class Cached:
         self, source: Source, stamp: Callable[[], Hashable] | None, clock: Callable[[], float]
     ) -> None:
         self._source, self._stamp, self._clock = source, stamp, clock
-        self._kept = Kept(clock=clock)
+        self._kept = Cache(clock=clock)
         self._seen: Hashable = stamp() if stamp else None
         self._next_look = clock() + LOOK_SECONDS
         self.name = source.name
@@ -137,7 +137,7 @@ class Cached:
     def trace(self, run: str, span: Span) -> bytes:
         return self._get(self._source.trace, run, self._rounded(span))
 
-    def fleet(self, metric: FleetMetric, at: float | None = None) -> Fleet:
+    def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         if at is not None and self.live:
             at = math.ceil(at / self._scrape()) * self._scrape()
         return self._get(self._source.fleet, metric, at)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from analyzer.act.matching import FINDING_ALERT, best, noted
-from analyzer.act.webhook import Told
+from analyzer.alertmanager.matching import FINDING_ALERT, matching_finding, with_alert
+from analyzer.alertmanager.webhook import ReceivedAlert
 from analyzer.watch.alerts import of_alert
-from analyzer.watch.finding import Finding
+from analyzer.watch.finding import WatchFinding
 from collector.contract.archive import REPORT_STEM
 from lockstep import finding_folders
 
@@ -18,7 +18,7 @@ MOST_OWED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchAccess:
     """What the watching part knows and does for post-mortems; called from another thread.
 
     Attributes:
@@ -29,7 +29,7 @@ class Watched:
 
     out: Path
     live: Callable[[str | None], Sequence[str]]
-    archive: Callable[[Finding], Path]
+    archive: Callable[[WatchFinding], Path]
 
 
 class EarlyError(Exception):
@@ -40,7 +40,9 @@ class UnmatchedError(Exception):
     """The alert is about no run that is known here; the message says what it is about."""
 
 
-def noted_in(alert: Told, received: float, watched: Watched, *, early: bool) -> list[Path]:
+def noted_in(
+    alert: ReceivedAlert, received: float, watched: WatchAccess, *, early: bool
+) -> list[Path]:
     """Archives whose post-mortem is to be written now, since an alert is new in them.
 
     Args:
@@ -59,11 +61,11 @@ def noted_in(alert: Told, received: float, watched: Watched, *, early: bool) -> 
     # Hardware may be found to deviate without a run.
     runs = [run] if run or own else list(watched.live(node)) if node else []
     known = finding_folders.findings(watched.out, runs)
-    place = best(alert, runs, [finding for _, finding in known])
+    place = matching_finding(alert, runs, [finding for _, finding in known])
     if place is not None:
         folder, _ = known[place]
         new = _note(folder, alert, received)
-        return [folder] if alert.firing and (new or not reported(folder)) else []
+        return [folder] if alert.firing and (new or not has_report(folder)) else []
     if not alert.firing:
         return []
     lives = [one for one in runs if one in watched.live(node or None)]
@@ -74,24 +76,24 @@ def noted_in(alert: Told, received: float, watched: Watched, *, early: bool) -> 
     return [_fresh(alert, one, received, watched) for one in lives]
 
 
-def reported(folder: Path) -> bool:
+def has_report(folder: Path) -> bool:
     """Whether an archive has its report."""
     return (folder / PAGE).exists()
 
 
-def unreported(out: Path) -> list[Path]:
+def archives_without_report(out: Path) -> list[Path]:
     """Archives with alerts and without a report, the newest first."""
-    wanted = [folder for folder in finding_folders.newest(out) if not reported(folder)]
+    wanted = [folder for folder in finding_folders.newest(out) if not has_report(folder)]
     told = (folder for folder in wanted if (finding_folders.read(folder) or {}).get("alerts"))
     return list(islice(told, MOST_OWED))
 
 
-def _fresh(alert: Told, run: str, received: float, watched: Watched) -> Path:
+def _fresh(alert: ReceivedAlert, run: str, received: float, watched: WatchAccess) -> Path:
     folder = watched.archive(of_alert(alert, run, received))
     _note(folder, alert, received)
     return folder
 
 
-def _note(folder: Path, alert: Told, received: float) -> bool:
+def _note(folder: Path, alert: ReceivedAlert, received: float) -> bool:
     """Note an alert in finding.json; whether it is new there."""
-    return finding_folders.update(folder, lambda finding: noted(finding, alert, received))
+    return finding_folders.update(folder, lambda finding: with_alert(finding, alert, received))

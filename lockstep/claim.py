@@ -20,7 +20,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextmanager
-def empty(out: Path) -> Iterator[None]:
+def claim_new_folder(out: Path) -> Iterator[None]:
     """Take a folder for a new archive; it is made where it is not there.
 
     What was made and stayed empty goes again.
@@ -32,7 +32,7 @@ def empty(out: Path) -> Iterator[None]:
     require_free(out)
     missing = [each for each in (out, *out.parents) if not os.path.lexists(each)]
     try:
-        with alone(out):
+        with claim_folder(out):
             _require_empty(out)
             yield
     finally:
@@ -42,7 +42,7 @@ def empty(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def alone(out: Path, file: str = FILE) -> Iterator[None]:
+def claim_folder(out: Path, file: str = FILE) -> Iterator[None]:
     """Take a folder, whatever is in it: nobody else does until the block ends.
 
     Args:

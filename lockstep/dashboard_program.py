@@ -48,7 +48,7 @@ def serve(asked: Asked) -> int:
         )
     source, where = words.source(asked), words.place(asked)
     settings = words.settings(asked, where)
-    where = free(where)
+    where = free_address(where)
     if not (is_loopback(where.host) or settings.login):
         note(f"lockstep: everybody who reaches {where.host} can read this dashboard; see --login")
     environment = {
@@ -71,7 +71,7 @@ def serve(asked: Asked) -> int:
     return ExitCode.INTERRUPTED if signal.SIGINT in came else ExitCode.OK
 
 
-def free(where: Address) -> Address:
+def free_address(where: Address) -> Address:
     """The address with a port on which nobody listens, the one asked for or any.
 
     Raises:

@@ -21,7 +21,7 @@ FORMATS: tuple[str, ...] = ("html", "md", "json")
 """Formats of a report, known here without importing what makes them."""
 
 
-def diagnose(
+def diagnose_archive(
     archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
 ) -> "Diagnosis":
     """Loads and diagnoses an archive.
@@ -104,7 +104,7 @@ def write_reports(
     from lockstep import report_inputs
 
     archive = folder if archive is None else archive
-    beside = report_inputs.beside(diagnosis, archive, folder, baseline)
+    beside = report_inputs.read_beside(diagnosis, archive, folder, baseline)
     tree = document(diagnosis, beside)
     paths = [write_whole(folder / f"{REPORT_STEM}.{form}", render(tree, form)) for form in formats]
     return paths if beside.trace is None else [*paths, folder / beside.trace.name]

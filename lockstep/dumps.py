@@ -49,7 +49,7 @@ def ranks_below(folder: Path, proc: Path, clock: Clock) -> list[Rank]:
     return [found[path] for path in sorted(found)]
 
 
-def asked(ranks: Sequence[Rank], proc: Path, clock: Clock, seconds: float) -> Answers:
+def request_dumps(ranks: Sequence[Rank], proc: Path, clock: Clock, seconds: float) -> Answers:
     """Ask these ranks of one run, and wait until all have answered, at most so long."""
     requests = {rank.path.parent / request_name(rank.header.identity.run) for rank in ranks}
     whys: dict[int, str] = {}

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from collector.contract.words import ExitCode
-from lockstep import claim, fault_trials, output, score_tables, traces, trials
+from lockstep import claim, fault_trials, output, score_leftovers, score_tables, trials
 from lockstep.fault_trials import FaultSetting, FaultTrial
 from lockstep.output import Format
 
@@ -20,9 +20,9 @@ def score_faults(setting: FaultSetting, out: Path, form: Format, *, reanalyze: b
     wanted, refused = fault_trials.fault_trials(setting)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with claim.alone(out, trials.WRITER_FILE):
+        with claim.claim_folder(out, trials.WRITER_FILE):
             lines, failed = _lines(setting, wanted, out, reanalyze=reanalyze)
-        left = traces.left_by(out / setting.name)
+        left = score_leftovers.left_by(out / setting.name)
     except OSError as error:
         output.fail(ExitCode.BAD_INPUT, f"the score cannot be kept in {out}: {error}")
     tree = {

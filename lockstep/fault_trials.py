@@ -141,7 +141,7 @@ def judge(setting: FaultSetting, trial: FaultTrial, archive: Path) -> dict[str, 
     Raises:
         CommandError: 65, the archive cannot be read.
     """
-    verdict = diagnosis.diagnose(archive).verdict
+    verdict = diagnosis.diagnose_archive(archive).verdict
     diagnosis.write_verdict(verdict, archive)
     return {
         "setting": setting.name,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analyzer.watch.course import folder_of_run
+from analyzer.watch.finding_lifecycle import folder_of_run
 from collector.contract import bounded_json
 from lockstep.diagnosis import write_whole
 

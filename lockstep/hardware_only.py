@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from analyzer.run import Verdict
 
 
-def diagnose(url: str, gpus: str, since: str | None = None, until: str | None = None) -> "Verdict":
+def diagnose_hardware(
+    url: str, gpus: str, since: str | None = None, until: str | None = None
+) -> "Verdict":
     """The verdict about the GPUs of one job; its confidence is 0.7 at most.
 
     Args:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from collector.contract.words import ExitCode
-from lockstep import foreign
+from lockstep import external_program
 from lockstep.output import fail
 from workloads.data import DataError
 from workloads.launchers import Handle, Launcher, LaunchError
@@ -21,7 +21,7 @@ SYNTHETIC = "synthetic"
 """What run.json says of data that are made for the run; which ones may stand behind a colon."""
 
 
-def launched(
+def start_ranks(
     spec: RunSpec, workspace: Path, logs: Path, network: EmulatedNetwork | None
 ) -> Handle:  # fmt: skip
     """Start every rank. Forks: no thread may run yet.
@@ -30,7 +30,9 @@ def launched(
         CommandError: 65, the host file does not fit or the data are wrong; 69, the ranks cannot be
             started.
     """
-    return refused(lambda: _launcher(spec, workspace, network).launch(spec, workspace, logs))
+    return exit_on_refusal(
+        lambda: _launcher(spec, workspace, network).launch(spec, workspace, logs)
+    )
 
 
 def look_at_data(spec: RunSpec, workspace: Path, on_start: Callable[[], None]) -> None:
@@ -55,7 +57,7 @@ def look_at_data(spec: RunSpec, workspace: Path, on_start: Callable[[], None]) -
             on_start()
             task.prepare(spec, workspace)
 
-    refused(prepare, "the data cannot be prepared")
+    exit_on_refusal(prepare, "the data cannot be prepared")
 
 
 def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[str, ...]:
@@ -70,17 +72,17 @@ def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[st
         launcher.check(nodes, ranks_per_node)
         return launcher.hosts
 
-    return refused(checked)
+    return exit_on_refusal(checked)
 
 
-def targets(spec: RunSpec) -> dict[str, str]:
+def collector_addresses(spec: RunSpec) -> dict[str, str]:
     """Addresses of collectors that run on the hosts already, by node; empty for this machine."""
     if spec.hostfile is None:
         return {}
-    return refused(lambda: MpirunLauncher(Path(spec.hostfile or "")).targets())
+    return exit_on_refusal(lambda: MpirunLauncher(Path(spec.hostfile or "")).targets())
 
 
-def refused(call: Callable[[], T], what: str = "the ranks cannot be started") -> T:
+def exit_on_refusal(call: Callable[[], T], what: str = "the ranks cannot be started") -> T:
     """What a call returns.
 
     Args:
@@ -101,7 +103,7 @@ def refused(call: Callable[[], T], what: str = "the ranks cannot be started") ->
 
 def _launcher(spec: RunSpec, workspace: Path, network: EmulatedNetwork | None) -> Launcher:
     if spec.program:
-        return foreign.launcher(spec.program, spec.step_pattern, spec.run, workspace)
+        return external_program.launcher(spec.program, spec.step_pattern, spec.run, workspace)
     if spec.launcher == "mpirun":
         return MpirunLauncher(None if spec.hostfile is None else Path(spec.hostfile))
     return LocalLauncher(network)

@@ -145,8 +145,8 @@ def _sources() -> list["SourceCheck"]:
     """What a collector of this user would see with the settings of this environment."""
     from collector.check import examined
     from collector.clock import SystemClock
-    from collector.collectors import feeds
     from collector.config import load
+    from collector.registry import feeds
     from collector.sampler import Sampler
 
     clock = SystemClock()

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from collector.contract.words import ExitCode
-from lockstep import archive, claim, foreign
+from lockstep import archive, claim, external_program
 from lockstep.archive import LOGS, Recording
 from lockstep.interrupts import Interrupts
-from lockstep.launching import launched, look_at_data, refused, targets
+from lockstep.launching import collector_addresses, exit_on_refusal, look_at_data, start_ranks
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import Progress as Show
 from lockstep.output import fail
 from lockstep.training_progress import TrainingProgress
 from workloads.launchers import Ending, Handle, Outcome, Progress
-from workloads.launchers.foreign import Programs
+from workloads.launchers.external_program import Programs
 from workloads.launchers.local.janitor import Janitor
 from workloads.launchers.local.ranks import Ranks
 from workloads.launchers.mpirun.ranks import MpirunRanks
@@ -57,7 +57,7 @@ def execute(
     workspace = SHARED_MEMORY / spec.run
     interrupts = Interrupts()
     with interrupts.noted(), ExitStack() as stack:
-        stack.enter_context(claim.empty(out))
+        stack.enter_context(claim.claim_new_folder(out))
         _own(workspace)
         janitor = Janitor(spec.run, workspace)
         stack.callback(janitor.dismiss)
@@ -70,7 +70,7 @@ def execute(
         if interrupts.came and outcome.ending is not Ending.INTERRUPTED:
             raise KeyboardInterrupt  # too late for this run, and in time for what would follow it
     if spec.program and outcome.ending is Ending.FINISHED:
-        foreign.require_steps(recording.means, spec.layout.world, out / LOGS)
+        external_program.require_steps(recording.means, spec.layout.world, out / LOGS)
     if recording.incomplete:
         fail(ExitCode.INTERNAL, f"the archive {out} is not whole: {recording.incomplete}")
     return outcome
@@ -83,7 +83,7 @@ def _written(out: Path, write: Callable[[], T]) -> T:
         fail(ExitCode.INTERNAL, f"the archive {out} cannot be written: {error}")
 
 
-def watched(spec: RunSpec, out: Path, show: Show) -> Outcome:
+def run_observed(spec: RunSpec, out: Path, show: Show) -> Outcome:
     """`execute` with its progress shown; the same errors."""
     faults = ", ".join(fault.spec for fault in spec.faults)
     injected = f"; fault {faults}" if faults else ""
@@ -110,7 +110,7 @@ def _observed(
     on_progress: Callable[[Progress], None],
     interrupts: Interrupts,
 ) -> tuple[Outcome, Recording]:
-    addresses = targets(spec)
+    addresses = collector_addresses(spec)
     with (
         _network(spec, workspace, out / LOGS) as network,
         NodeCollectors(
@@ -118,7 +118,7 @@ def _observed(
         ) as collectors,
         ExitStack() as stack,
     ):
-        ranks = launched(spec, workspace, out / LOGS, network)
+        ranks = start_ranks(spec, workspace, out / LOGS, network)
         stack.callback(ranks.end)
         _written(out, lambda: archive.write_ranks(out, spec))
         recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
@@ -136,7 +136,7 @@ def _waited(
 ) -> Outcome:  # fmt: skip
     try:
         with interrupts.heeded():
-            return refused(lambda: ranks.wait(on_progress))
+            return exit_on_refusal(lambda: ranks.wait(on_progress))
     except BaseException:
         if not interrupts.came:
             raise

@@ -48,7 +48,7 @@ class Answer:
     failure: str = ""
 
 
-def connected(kubeconfig: Path | None, context: str | None) -> ApiCluster:
+def connect(kubeconfig: Path | None, context: str | None) -> ApiCluster:
     """The cluster.
 
     Raises:
@@ -81,9 +81,9 @@ def run(
     # A refusal need not wait for what writes archives: half of its time.
     from lockstep.interrupts import Interrupts
 
-    settings = fitted(facts, settings)
+    settings = with_rings_in_pods(facts, settings)
     interrupts = Interrupts()
-    with interrupts.noted(), claim.empty(out):
+    with interrupts.noted(), claim.claim_new_folder(out):
         made = submission(spec, settings, command(spec, settings))
         there = ClusterRun(cluster, made, spec.run, settings)
         try:
@@ -112,7 +112,7 @@ def run(
             raise
 
 
-def fitted(facts: Facts, settings: Settings) -> Settings:
+def with_rings_in_pods(facts: Facts, settings: Settings) -> Settings:
     """With rings inside of the pods, where the namespace forbids folders of the node."""
     if facts.allows_host_paths or not settings.host_rings:
         return settings

@@ -30,7 +30,7 @@ def write_job(spec: RunSpec, out: Path, path: Path) -> str:
     layout = spec.layout
     is_new = not os.path.lexists(path)
     job = Job(spec, out.resolve(), hosts=layout.nodes if spec.hosts else None, nodes=spec.hosts)
-    with claim.empty(out):
+    with claim.claim_new_folder(out):
         try:
             archive.write_job(out, spec, archive.now())
             job.write(path)

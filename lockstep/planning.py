@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.contract.words import ExitCode
-from lockstep.foreign import checked
+from lockstep.external_program import check_command
 from lockstep.launching import hosts_of
 from lockstep.output import fail
 from lockstep.plan_checks import check_cluster, check_goal, check_launcher, check_onsets
@@ -159,7 +159,7 @@ def planned_program(
     Raises:
         CommandError: 64, with what is wrong and what would be right.
     """
-    checked(tuple(command), step_pattern)
+    check_command(tuple(command), step_pattern)
     try:
         layout = Layout(nodes, ranks_per_node, max(1, nodes * ranks_per_node))
     except SpecError as error:
@@ -179,7 +179,7 @@ def run_id(workload: str, token: str) -> str:
     return f"{workload}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{token}"
 
 
-def trained(workload: str, given: Mapping[str, Any]) -> Training:
+def with_training_settings(workload: str, given: Mapping[str, Any]) -> Training:
     """A task's training with what was given in place of its defaults.
 
     Args:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from analyzer.act.matching import FINDING_ALERT
-from analyzer.act.webhook import Notification, Told
+from analyzer.alertmanager.matching import FINDING_ALERT
+from analyzer.alertmanager.webhook import Notification, ReceivedAlert
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
-from lockstep import diagnosis, past, watched
+from lockstep import diagnosis, recurrence, watched_diagnosis
 from lockstep.alert_archives import (
     EarlyError,
     UnmatchedError,
-    Watched,
+    WatchAccess,
+    archives_without_report,
+    has_report,
     noted_in,
-    reported,
-    unreported,
 )
 from lockstep.output import CommandError
 
@@ -44,7 +44,7 @@ RESULTS = ("written", "failed", "unmatched")
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    alert: Told
+    alert: ReceivedAlert
     received: float
     patience: float
 
@@ -56,7 +56,9 @@ def write_report(archive: Path) -> None:
         CommandError: It is no archive.
         OSError: The files cannot be written.
     """
-    diagnosed = past.remembering(watched.upheld(diagnosis.diagnose(archive), archive), archive)
+    diagnosed = recurrence.with_recurrence(
+        watched_diagnosis.upheld(diagnosis.diagnose_archive(archive), archive), archive
+    )
     diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
 
 
@@ -70,7 +72,7 @@ class PostMortems:
     """
 
     def __init__(
-        self, watching: Watched, unix: Callable[[], float],
+        self, watching: WatchAccess, unix: Callable[[], float],
         report: Callable[[Path], None] = write_report,
     ) -> None:  # fmt: skip
         self._watching = watching
@@ -150,7 +152,7 @@ class PostMortems:
             self._jobs = [job for job in self._jobs if id(job) not in done]
 
     def _run(self) -> None:
-        self._owed.extend(unreported(self._watching.out))
+        self._owed.extend(archives_without_report(self._watching.out))
         while True:
             with self._change:
                 if not self._fresh and not self._ending and not self._owed:
@@ -159,7 +161,7 @@ class PostMortems:
                     return
             self.work()
             # After what is told now: people wait for that.
-            if self._owed and not reported(folder := self._owed.popleft()):
+            if self._owed and not has_report(folder := self._owed.popleft()):
                 self._write(folder)
 
     def _noted(self, job: _Job, folders: dict[Path, list[_Job]]) -> bool:
@@ -200,7 +202,7 @@ class PostMortems:
                 self._known.pop((*job.alert.key, job.alert.firing), None)
 
 
-def _patience(alert: Told) -> float:
+def _patience(alert: ReceivedAlert) -> float:
     """Until when, by the monotonic clock, the archive that an alert belongs to may be missing."""
     own = alert.labels.get("alertname") == FINDING_ALERT
     return monotonic() + (PATIENCE_SECONDS if own else RULE_PATIENCE_SECONDS)

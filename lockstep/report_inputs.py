@@ -24,7 +24,7 @@ MOST_WORDS = 4 << 20
 COMPRESSION = 6
 
 
-def beside(
+def read_beside(
     diagnosis: "Diagnosis", archive: Path, folder: Path, baseline: "Diagnosis | None"
 ) -> "Beside":
     """Reads all of it, and writes the timeline.

@@ -20,7 +20,7 @@ def excerpt(diagnosis: "Diagnosis") -> "tuple[Run, range, str] | None":
     """
     import numpy as np
 
-    from analyzer.perfetto import around
+    from analyzer.perfetto import steps_around
 
     run = diagnosis.run
     if run.ops is None or run.ops.empty:
@@ -33,7 +33,7 @@ def excerpt(diagnosis: "Diagnosis") -> "tuple[Run, range, str] | None":
     onsets = [one.from_step for one in diagnosis.verdict.culprits if one.from_step is not None]
     count, onset = 10, onsets[0] if onsets else None
     while True:
-        steps = around(numbers, onset, before=count // 2, count=count)
+        steps = steps_around(numbers, onset, before=count // 2, count=count)
         inside = (numbers >= steps.start) & (numbers < steps.stop)
         if inside.sum() <= MOST_OPERATIONS or count == 1:
             break

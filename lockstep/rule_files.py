@@ -6,7 +6,7 @@ from pathlib import Path
 from analyzer.alert_rules.groups import GROUPS
 from analyzer.alert_rules.render import plain, prometheus_rule
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
-from analyzer.pushdown.rules import rules as peer_rules
+from analyzer.recording_rules.rules import rules as peer_rules
 
 ALERTS_HEAD = (
     "# Alerts of Lockstep: each has a runbook, deploy/runbooks/<alert>.md, and tests,\n"
@@ -58,7 +58,7 @@ def write(folder: Path, addresses: Addresses) -> None:
         os.replace(half, folder / name)
 
 
-def stale(folder: Path, addresses: Addresses) -> list[str]:
+def stale_files(folder: Path, addresses: Addresses) -> list[str]:
     """Names of the files there that are missing or not what this version generates.
 
     Raises:

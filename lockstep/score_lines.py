@@ -18,19 +18,19 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 def figures(tree: Mapping[str, Any], title: str) -> str:
     """What `analyzer.scoring.score` counted, with intervals, beside all baselines."""
-    rivals = tree["baselines"]
+    baselines = tree["baselines"]
     rows = [
         (
             name,
             number(figure["value"]),
             _counts(figure),
             " to ".join(number(bound) for bound in figure.get("interval") or ()),
-            *(number(rivals[rival].get(name, {}).get("value")) for rival in rivals),
+            *(number(baselines[baseline].get(name, {}).get("value")) for baseline in baselines),
         )
         for name, figure in tree.items()
         if isinstance(figure, dict) and "value" in figure and not _is_unasked(figure)
     ]
-    return output.grid((title, "lockstep", "counts", "95 % interval", *rivals), rows)
+    return output.grid((title, "lockstep", "counts", "95 % interval", *baselines), rows)
 
 
 def _is_unasked(figure: Mapping[str, Any]) -> bool:

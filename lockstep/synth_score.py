@@ -72,7 +72,7 @@ def _lines(wanted: list[synth_trials.SynthTrial], out: Path, *, anew: bool) -> l
     path = out / RESULTS_FILE
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with claim.alone(out, WRITER_FILE):
+        with claim.claim_folder(out, WRITER_FILE):
             lines = {} if anew else _read(path)
             todo = [trial for trial in wanted if _key(asdict(trial)) not in lines]
             if len(todo) < len(wanted):

@@ -93,9 +93,9 @@ def judge(trial: SynthTrial) -> dict[str, Any]:
 def _line(trial: SynthTrial) -> dict[str, Any]:
     """Makes and diagnoses one run."""
     from analyzer.attribute import diagnose
-    from analyzer.rivals import rival_answers
-    from analyzer.scoring.baselines import baseline_answers
+    from analyzer.baselines import published_answers
     from analyzer.scoring.replay import detection_delay
+    from analyzer.scoring.trivial_baselines import trivial_answers
     from analyzer.synth.draw import drawn
     from analyzer.synth.whole import labelled
     from analyzer.verdict_json import verdict_json
@@ -110,7 +110,7 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
         diagnosed = diagnose(made.run)
         verdict = verdict_json(diagnosed.verdict)
         grid = diagnosed.grid
-        baselines = baseline_answers(grid, trial.seed) | rival_answers(grid)
+        baselines = trivial_answers(grid, trial.seed) | published_answers(grid)
     if trial.delays and made.truth and fleet.world <= DELAY_RANKS:
         delay = detection_delay(made.run, made.truth[0], LOOKS)
     return {

@@ -74,10 +74,10 @@ def write(
 
 
 def _steps(numbers: "Ints", culprits: Iterable["Culprit"]) -> range:
-    from analyzer.perfetto import around
+    from analyzer.perfetto import steps_around
 
     onsets = [one.from_step for one in culprits if one.from_step is not None]
-    return around(numbers, onsets[0] if onsets else None)
+    return steps_around(numbers, onsets[0] if onsets else None)
 
 
 def _save(path: Path, timeline: "Timeline") -> None:

@@ -147,11 +147,11 @@ def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:
     Raises:
         CommandError: 65, the archive cannot be read.
     """
-    from analyzer.scoring.baselines import baseline_answers
     from analyzer.scoring.replay import detection_delay
+    from analyzer.scoring.trivial_baselines import trivial_answers
     from analyzer.verdict_json import verdict_json
 
-    diagnosed = diagnosis.diagnose(archive)
+    diagnosed = diagnosis.diagnose_archive(archive)
     diagnosis.write_verdict(diagnosed.verdict, archive)
     fault = next(iter(truth.read(archive)), None)
     return {
@@ -163,7 +163,7 @@ def judge(setting: Setting, trial: Trial, archive: Path) -> dict[str, Any]:
         "verdict": verdict_json(diagnosed.verdict),
         "delay_seconds": None if fault is None else detection_delay(diagnosed.run, fault),
         "node_hours": _node_hours(diagnosed.grid),
-        "baselines": baseline_answers(diagnosed.grid, trial.seed),
+        "baselines": trivial_answers(diagnosed.grid, trial.seed),
     }
 
 

@@ -9,13 +9,13 @@ from email.message import Message
 from http import HTTPStatus
 from pathlib import Path
 
-from analyzer.act.webhook import MAX_BYTES, Notification, WebhookError, parse
+from analyzer.alertmanager.webhook import MAX_BYTES, Notification, WebhookError, parse
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
 from lockstep import webhook_token
 from lockstep.output import fail
-from lockstep.watching.admission import foreign
+from lockstep.watching.admission import refuse_cross_origin
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Webhook:
 
     def admit(self, headers: Message) -> tuple[HTTPStatus, str] | None:
         """Who is not let in, by the headers alone: status and sentence. None = the body counts."""
-        told, result = foreign(headers), "foreign"
+        told, result = refuse_cross_origin(headers), "foreign"
         if told is None and not self._allowed(headers.get("Authorization")):
             told, result = (HTTPStatus.UNAUTHORIZED, "a bearer token is needed"), "unauthorized"
         if told is not None:

@@ -16,7 +16,7 @@ MAX_BYTES = 4096
 TOKEN_BYTES = 32
 
 
-def made(folder: Path) -> Path:
+def ensure_token_file(folder: Path) -> Path:
     """The file with the token in a folder; written, for its owner only, if it is not there.
 
     Raises:

@@ -1,8 +1,9 @@
-"""What every test may use: golden files, the option that renews them, and who yields to whom."""
+"""What every test may use: golden files, the option that renews them, tiers, and who yields."""
 
 import difflib
 import functools
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,17 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.tiers import SAMPLE, SWEEP_MARK, Tier, case_id, sample, tier, unstable
+
 # A loaded machine is slow, not wrong: properties are judged by what holds, not by how fast.
 hypothesis.settings.register_profile("lockstep", deadline=None)
+hypothesis.settings.register_profile("sample", deadline=None, max_examples=25)
 hypothesis.settings.load_profile("lockstep")
 
 GOLDEN = Path(__file__).parent / "golden"
 SHOWN_LINES = 60
-YIELDING = 10
-"""Niceness of a worker beside the timed tests: it has what they leave, or else a tenth."""
+YIELDING = 5
+"""Niceness of a worker beside the timed tests: it has what they leave, or else a quarter."""
 TOGETHER = ("tests/cluster/", "tests/dashboard/browser/")
 """Folders whose files share something large that one worker starts: a control plane, a browser."""
 FIRST = pytest.StashKey[pytest.Item]()
@@ -29,6 +33,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the golden files under tests/golden instead of comparing with them",
     )
+    parser.addoption(
+        "--tier",
+        action="append",
+        type=Tier,
+        choices=list(Tier),
+        help="only the tests of this tier (tests/tiers.py); may be given again; default: all",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A property is a sweep, too: without these, a quarter of its examples."""
+    if Tier.SWEEP not in wanted(config):
+        hypothesis.settings.load_profile("sample")
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    return case_id(val)
+
+
+def wanted(config: pytest.Config) -> list[Tier]:
+    return config.getoption("tier") or list(Tier)
 
 
 @functools.cache
@@ -38,14 +63,39 @@ def is_timed(file: Path) -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Timed files come first: see `pytest_xdist_make_scheduler`."""
-    items.sort(key=lambda item: not is_timed(item.path))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keeps the tiers that were asked for; timed files come first, see the scheduler below."""
+    if moving := [item.nodeid for item in items if unstable(item.nodeid)]:
+        raise pytest.UsageError(f"ids with an address differ between workers: {moving}")
+    tiers = _tiers(items)
+    here = wanted(config)
+    config.hook.pytest_deselected(items=[item for item in items if tiers[item] not in here])
+    items[:] = [item for item in items if tiers[item] in here]
+    if Tier.REAL in here:
+        items.sort(key=lambda item: not is_timed(item.path))
+
+
+def _tiers(items: list[pytest.Item]) -> dict[pytest.Item, Tier]:
+    sweeps = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker(SWEEP_MARK):
+            sweeps[item.nodeid.partition("[")[0]].append(item)
+    left_out = set()
+    for cases in sweeps.values():
+        size = next(cases[0].iter_markers(SWEEP_MARK)).kwargs.get("sample", SAMPLE)
+        kept = sample([case.nodeid for case in cases], size)
+        left_out |= {case for case in cases if case.nodeid not in kept}
+    return {
+        item: tier((mark.name for mark in item.iter_markers()), sampled=item not in left_out)
+        for item in items
+    }
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With --dist loadfile, one worker has all timed files, so that no two of them run at once."""
+    if config.getvalue("dist") != "loadfile" or Tier.REAL not in wanted(config):
+        return None
     from xdist.scheduler import LoadFileScheduling
 
     class TimedFilesTogether(LoadFileScheduling):
@@ -56,7 +106,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
     config.option.loadscopereorder = False
-    return TimedFilesTogether(config, log) if config.getvalue("dist") == "loadfile" else None
+    return TimedFilesTogether(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,7 +116,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     item.config.stash[FIRST] = item
     beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
-    if beside and not is_timed(item.path):
+    if beside and Tier.REAL in wanted(item.config) and not is_timed(item.path):
         os.nice(YIELDING)
 
 

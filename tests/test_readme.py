@@ -97,11 +97,3 @@ def test_every_dependency_has_its_reason() -> None:
     assert names == set(re.findall(r"^\| ([\w-]+) \| [\w, ]+ \|", text, re.MULTILINE)) - {
         "distribution"
     }
-
-
-def test_the_requirements_file_repeats_the_groups() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    groups = {each for group in project["dependency-groups"].values() for each in group}
-    lines = (ROOT / "requirements-dev.txt").read_text("utf-8").splitlines()
-
-    assert groups == {line for line in lines if line and not line.startswith("#")}

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from collector.contract.ring import FLAG_COMPLETION_IS_UPPER_BOUND, FLAG_OVERLAPPED
+from workloads.gloo_threads import rest_at_exit
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
 
@@ -105,6 +106,7 @@ class Collective:
         assert work is not None
         ended: list[int] = []
         if tells_end:
+            rest_at_exit()
             work.get_future().then(partial(_note_end, ended))
         return Pending(self, work, sequence, arrival, tensor, ended)
 

@@ -29,7 +29,7 @@ max by (run, node, rank, gpu, link, cause, tier) (
         ),
         source=(
             "The sequential test's budget of false alarms per node and month"
-            " (analyzer/fleet/budget)."
+            " (analyzer/sequential_test/budget)."
         ),
         keep="5m",
         dashboard="run",

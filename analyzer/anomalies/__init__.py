@@ -13,14 +13,14 @@ import pandas as pd
 from analyzer.anomalies import identity
 from analyzer.anomalies.counters import contradictions, counters
 from analyzer.anomalies.events import events
-from analyzer.anomalies.fleet import Fleet, fleet
-from analyzer.anomalies.gone import gone, silences
+from analyzer.anomalies.fleet import ComparablePanel, fleet
+from analyzer.anomalies.gone import silent_nodes, vanished_gpus
 from analyzer.anomalies.levels import levels
 from analyzer.anomalies.panel import Place
 from analyzer.anomalies.scrapes import panel
 from analyzer.anomalies.shape import Deviation, listed
-from analyzer.anomalies.told import merged, tree
-from analyzer.anomalies.trust import trusted
+from analyzer.anomalies.to_verdict import anomalies_json, merge_deviations
+from analyzer.anomalies.trust import mark_untrusted
 from analyzer.run import Culprit, RankInfo
 
 __all__ = ["Deviation", "Judged", "anomalies", "judge"]
@@ -39,7 +39,7 @@ class Judged:
         missing: What was not there or not to be believed, in words.
     """
 
-    fleet: Fleet
+    fleet: ComparablePanel
     found: tuple[Deviation, ...]
     missing: tuple[str, ...]
 
@@ -57,12 +57,12 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> Judged:
         (info.node, info.gpu): info.pp for info in ranks if info.gpu is not None
     }
     everything = fleet(seen, stages)
-    since, exchanged = identity.exchanged(seen)
+    since, exchanged = identity.exchanged_parts(seen)
     everything.since[:] = since
-    believed, doubts = trusted(everything)
-    found = (*events(believed), *gone(believed), *levels(believed), *counters(believed))
-    notes = (*renamed, *exchanged, *doubts, *contradictions(believed), *silences(believed))
-    return Judged(believed, merged(found), (*notes, *_absent(stages, believed)))
+    believed, doubts = mark_untrusted(everything)
+    found = (*events(believed), *vanished_gpus(believed), *levels(believed), *counters(believed))
+    notes = (*renamed, *exchanged, *doubts, *contradictions(believed), *silent_nodes(believed))
+    return Judged(believed, merge_deviations(found), (*notes, *_absent(stages, believed)))
 
 
 def anomalies(
@@ -76,10 +76,10 @@ def anomalies(
         culprits: Those that the verdict names: their hardware costs time.
     """
     judged = judge(samples, ranks)
-    return tree(judged.found, ranks, tuple(culprits)), judged.missing
+    return anomalies_json(judged.found, ranks, tuple(culprits)), judged.missing
 
 
-def _absent(stages: Mapping[Place, int], seen: Fleet) -> tuple[str, ...]:
+def _absent(stages: Mapping[Place, int], seen: ComparablePanel) -> tuple[str, ...]:
     """How many of the run's GPUs told anything, where it is not nearly all."""
     silent = sorted(set(stages) - set(seen.panel.places))
     told = len(stages) - len(silent)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.anomalies.fleet import Fleet
+from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.levels import best_split
 from analyzer.anomalies.peers import DEVIATES, LASTS_BINS
-from analyzer.anomalies.robust import MAD_TO_SIGMA, median, smooth, typical
+from analyzer.anomalies.robust import MAD_TO_SIGMA, median, nan_median, smooth
 from analyzer.run import FloatGrid
 from collector.contract import metrics
 
@@ -55,7 +55,7 @@ class Contrast:
     more: float
 
 
-def activity(fleet: Fleet, columns: list[int]) -> Activity | None:
+def activity(fleet: ComparablePanel, columns: list[int]) -> Activity | None:
     """The most telling series of activity that the job's GPUs have; None without one."""
     for metric, name in (
         (metrics.GPU_SM_ACTIVE.name, "SM activity"),
@@ -67,7 +67,7 @@ def activity(fleet: Fleet, columns: list[int]) -> Activity | None:
             continue
         share = metric != metrics.GPU_POWER.name
         values = _running(np.where(cells[:, columns] > 0, cells[:, columns], np.nan))
-        if not np.isfinite(values).any() or (share and typical(values) >= PEGGED):
+        if not np.isfinite(values).any() or (share and nan_median(values) >= PEGGED):
             continue
         return Activity(values, name, share)
     return None
@@ -85,7 +85,7 @@ def _running(values: FloatGrid) -> FloatGrid:
     return values
 
 
-def fell(seen: Activity, bin_: int, without: int | None) -> float | None:
+def peers_activity_drop(seen: Activity, bin_: int, without: int | None) -> float | None:
     """The peers' activity after a bin over before it; None if it did not fall there.
 
     Args:
@@ -98,22 +98,22 @@ def fell(seen: Activity, bin_: int, without: int | None) -> float | None:
     enough = LASTS_BINS // 2
     if np.isfinite(before).sum() < enough or np.isfinite(after).sum() < enough:
         return None
-    high, low = typical(before), typical(after)
-    noise = MAD_TO_SIGMA * max(typical(np.abs(before - high)), typical(np.abs(after - low)))
+    high, low = nan_median(before), nan_median(after)
+    noise = MAD_TO_SIGMA * max(nan_median(np.abs(before - high)), nan_median(np.abs(after - low)))
     return low / high if low <= FELL * high and high - low >= noise else None
 
 
-def slower(seen: Activity, bin_: int, column: int) -> float | None:
+def step_time_ratio(seen: Activity, bin_: int, column: int) -> float | None:
     """A culprit's time per step, now over before; None where no share of the time is known.
 
     The peers do the same work in each step, so that their share of busy time falls as steps grow:
     busy time per step is own share over theirs. The culprit is at least as much slower as the
     steps are, also where it is not busy, as on a slow PCIe link.
     """
-    ratio = fell(seen, bin_, column)
+    ratio = peers_activity_drop(seen, bin_, column)
     if ratio is None or not seen.share:
         return None
-    before, after = (typical(part) for part in _around(seen.values[:, column], bin_))
+    before, after = (nan_median(part) for part in _around(seen.values[:, column], bin_))
     busy = after / before / ratio
     return float(max(busy, 1.0 / ratio)) if np.isfinite(busy) else 1.0 / ratio
 
@@ -131,10 +131,10 @@ def change(seen: Activity) -> int | None:
     if split is None:
         return None
     place = int(known[split])
-    return place if fell(seen, place, None) is not None else None
+    return place if peers_activity_drop(seen, place, None) is not None else None
 
 
-def contrast(seen: Activity) -> Contrast | None:
+def sole_active_gpu(seen: Activity) -> Contrast | None:
     """The one GPU that works on while its peers work less; None if there is none, or several."""
     values = np.log(seen.values)
     if values.shape[1] < 3:
@@ -151,7 +151,10 @@ def contrast(seen: Activity) -> Contrast | None:
         rest = np.abs(series - np.where(np.arange(len(series)) < split, low, high))
         scale = MAD_TO_SIGMA * float(np.median(rest)) + CONTRAST_SPREAD
         place = int(known[split])
-        if high - low < max(WORKS_ON, DEVIATES * scale) or fell(seen, place, column) is None:
+        if (
+            high - low < max(WORKS_ON, DEVIATES * scale)
+            or peers_activity_drop(seen, place, column) is None
+        ):
             continue
         found.append(Contrast(column, place, float(np.exp(high - low))))
     return found[0] if len(found) == 1 else None

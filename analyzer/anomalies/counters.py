@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analyzer.anomalies.fleet import Fleet
-from analyzer.anomalies.peers import DEVIATES, distances, spans
-from analyzer.anomalies.robust import SMOOTHED_BINS, typical
+from analyzer.anomalies.fleet import ComparablePanel
+from analyzer.anomalies.peers import DEVIATES, peer_distances, spans
+from analyzer.anomalies.robust import SMOOTHED_BINS, nan_median
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import COUNTERS, Counter, Subject
 from analyzer.run import FloatGrid
@@ -18,13 +18,13 @@ LOWER_CLOCK = 0.97
 touches its power cap as healthy parts do."""
 
 
-def counters(fleet: Fleet) -> Iterator[Deviation]:
+def counters(fleet: ComparablePanel) -> Iterator[Deviation]:
     """Deviations of each watched counter."""
     for watched in COUNTERS:
         yield from _of(fleet, watched)
 
 
-def contradictions(fleet: Fleet) -> Iterator[str]:
+def contradictions(fleet: ComparablePanel) -> Iterator[str]:
     """GPUs that tell of throttling and of a clock as high as their peers'."""
     clock = _clock_ratio(fleet)
     for watched in COUNTERS:
@@ -34,7 +34,7 @@ def contradictions(fleet: Fleet) -> Iterator[str]:
         if rate is None or watched.usual:
             continue
         for column, first, last, _ in _high(fleet, watched, rate):
-            if typical(clock[first:last, column]) > LOWER_CLOCK:
+            if nan_median(clock[first:last, column]) > LOWER_CLOCK:
                 place = who(*fleet.panel.places[column])
                 yield f"{place} tells of being {watched.what}, and its clock is its peers'"
 
@@ -59,7 +59,7 @@ def rates(rises: FloatGrid | None, times: FloatGrid) -> FloatGrid | None:
     return np.where(there & (count > 0), total / np.maximum(count, 1), np.nan)
 
 
-def _of(fleet: Fleet, watched: Counter) -> Iterator[Deviation]:
+def _of(fleet: ComparablePanel, watched: Counter) -> Iterator[Deviation]:
     labels = [watched.label] if watched.label else []
     panel = fleet.panel
     if watched.of_node:
@@ -71,7 +71,7 @@ def _of(fleet: Fleet, watched: Counter) -> Iterator[Deviation]:
         return
     clock = None if watched.of_node or not watched.seconds else _clock_ratio(fleet)
     for column, first, last, size in _high(fleet, watched, rate):
-        ratio = float("nan") if clock is None else typical(clock[first:last, column])
+        ratio = float("nan") if clock is None else nan_median(clock[first:last, column])
         if ratio > LOWER_CLOCK or (watched.usual and np.isnan(ratio)):
             continue
         node, gpu = (panel.nodes[column], None) if watched.of_node else panel.places[column]
@@ -85,14 +85,16 @@ def _of(fleet: Fleet, watched: Counter) -> Iterator[Deviation]:
                         slows=watched.seconds or watched.subject is Subject.NVLINK)  # fmt: skip
 
 
-def _high(fleet: Fleet, watched: Counter, rate: FloatGrid) -> list[tuple[int, int, int, float]]:
+def _high(
+    fleet: ComparablePanel, watched: Counter, rate: FloatGrid
+) -> list[tuple[int, int, int, float]]:
     """Columns that count faster than their peers, as peers.spans has them."""
     groups = (
         np.zeros(rate.shape, dtype=np.int64)
         if watched.of_node
         else np.broadcast_to(fleet.kind, rate.shape)
     )
-    distance, _ = distances(rate, groups, watched.least / DEVIATES, low=True)
+    distance, _ = peer_distances(rate, groups, watched.least / DEVIATES, low=True)
     return spans(distance, 1)
 
 
@@ -102,10 +104,10 @@ def _words(watched: Counter, speed: float) -> str:
     return f"{speed:.1f} {watched.what} a second"
 
 
-def _clock_ratio(fleet: Fleet) -> FloatGrid | None:
+def _clock_ratio(fleet: ComparablePanel) -> FloatGrid | None:
     """(T, D) SM clock over that of the peers at work."""
     clock = fleet.gpus(metrics.GPU_CLOCK.name, SM)
     if clock is None:
         return None
-    _, normal = distances(clock, fleet.alike(works=True), 1.0)
+    _, normal = peer_distances(clock, fleet.alike(works=True), 1.0)
     return clock / normal

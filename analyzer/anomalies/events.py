@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analyzer.anomalies.fleet import Fleet
+from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import EVENTS, HARD_XIDS, Event, Subject
 from analyzer.run import FloatGrid
@@ -18,7 +18,7 @@ ACTIVE = 4.0
 XID = re.compile(r'(?:^|,)xid="(\d{1,9})"', re.ASCII)
 
 
-def events(fleet: Fleet) -> Iterator[Deviation]:
+def events(fleet: ComparablePanel) -> Iterator[Deviation]:
     """Every event of what was recorded; one before it does not count."""
     for event in EVENTS:
         yield from _of(fleet, event)
@@ -26,7 +26,7 @@ def events(fleet: Fleet) -> Iterator[Deviation]:
     yield from _ports(fleet)
 
 
-def _of(fleet: Fleet, event: Event) -> Iterator[Deviation]:
+def _of(fleet: ComparablePanel, event: Event) -> Iterator[Deviation]:
     labels = [event.label] if event.label else []
     panel = fleet.panel
     if event.state:
@@ -48,13 +48,13 @@ def _of(fleet: Fleet, event: Event) -> Iterator[Deviation]:
                         float(panel.times[begin]), text, slows=not event.of_node)  # fmt: skip
 
 
-def _xids(fleet: Fleet) -> Iterator[Deviation]:
+def _xids(fleet: ComparablePanel) -> Iterator[Deviation]:
     """XIDs of the hardware that were logged while it was recorded."""
     panel = fleet.panel
     if not len(panel.times):
         return
     begin, end = float(panel.times[0]), float(panel.times[-1]) + panel.seconds
-    for told in panel.told(metrics.GPU_XID_LAST.name):
+    for told in panel.first_and_last(metrics.GPU_XID_LAST.name):
         number = _number(told.labels)
         logged = told.first if begin <= told.first <= end else told.last
         if number not in HARD_XIDS or not begin <= logged <= end:
@@ -65,9 +65,9 @@ def _xids(fleet: Fleet) -> Iterator[Deviation]:
                         slows=True)  # fmt: skip
 
 
-def _ports(fleet: Fleet) -> Iterator[Deviation]:
+def _ports(fleet: ComparablePanel) -> Iterator[Deviation]:
     """InfiniBand ports that were active and are not any more; those never used are left alone."""
-    for told in fleet.panel.told(OPEN_LINK):
+    for told in fleet.panel.first_and_last(OPEN_LINK):
         if told.first != ACTIVE or told.last == ACTIVE:
             continue
         node = fleet.panel.nodes[told.node]

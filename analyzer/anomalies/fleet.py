@@ -17,7 +17,7 @@ SIMULATED = 'simulated="true"'
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class ComparablePanel:
     """Who is comparable.
 
     Attributes:
@@ -79,7 +79,7 @@ class Fleet:
         return np.where(self.settled, 2 * group + self.busy, -1)
 
 
-def fleet(panel: Panel, stages: Mapping[Place, int]) -> Fleet:
+def fleet(panel: Panel, stages: Mapping[Place, int]) -> ComparablePanel:
     """The fleet of a panel.
 
     Args:
@@ -88,7 +88,7 @@ def fleet(panel: Panel, stages: Mapping[Place, int]) -> Fleet:
     """
     busy = panel.busy()
     model, simulated = _identities(panel)
-    return Fleet(
+    return ComparablePanel(
         panel=panel,
         kind=model,
         stage=np.array([stages.get(place, -1) for place in panel.places], dtype=np.int64),
@@ -103,7 +103,7 @@ def _identities(panel: Panel) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """(number of the model, whether it is simulated) of each GPU, as last told."""
     models = [""] * len(panel.places)
     simulated = np.zeros(len(panel.places), dtype=bool)
-    for told in sorted(panel.told(metrics.GPU_INFO.name), key=lambda told: told.last_bin):
+    for told in sorted(panel.first_and_last(metrics.GPU_INFO.name), key=lambda told: told.last_bin):
         if told.gpu >= 0:
             found = MODEL.search(told.labels)
             models[told.gpu] = found[1] if found else ""

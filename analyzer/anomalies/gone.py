@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.fleet import Fleet
+from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.robust import median
 from analyzer.anomalies.shape import Deviation, listed, who
 from analyzer.anomalies.watched import Subject
@@ -24,7 +24,7 @@ GPU_SOURCES = ("nvml", "dcgm", "dcgm_exporter")
 UP = metrics.GPU_UP.name
 
 
-def gone(fleet: Fleet) -> Iterator[Deviation]:
+def vanished_gpus(fleet: ComparablePanel) -> Iterator[Deviation]:
     """GPUs that told of themselves and no longer do, though their nodes answer."""
     silent = _silent(fleet)
     alone = _source_stopped(fleet, silent)
@@ -44,7 +44,7 @@ def gone(fleet: Fleet) -> Iterator[Deviation]:
     yield from _fewer(fleet)
 
 
-def silences(fleet: Fleet) -> Iterator[str]:
+def silent_nodes(fleet: ComparablePanel) -> Iterator[str]:
     """What was not there and says nothing of the hardware: nodes that no scrape reached."""
     panel = fleet.panel
     if not len(panel.times):
@@ -70,7 +70,7 @@ def _tells(count: NDArray[np.int64]) -> NDArray[np.bool_]:
     return tells
 
 
-def _silent(fleet: Fleet) -> NDArray[np.bool_]:
+def _silent(fleet: ComparablePanel) -> NDArray[np.bool_]:
     """(D,) GPUs that missed the last SCRAPES scrapes and more of their own node."""
     panel = fleet.panel
     tells = _tells(panel.series_of_gpus())
@@ -81,7 +81,7 @@ def _silent(fleet: Fleet) -> NDArray[np.bool_]:
     return silent
 
 
-def _source_stopped(fleet: Fleet, silent: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _source_stopped(fleet: ComparablePanel, silent: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(D,) silent GPUs whose neighbours are all silent too: then it is not the GPU that stopped.
 
     A node with one GPU has no neighbours: there a source that says it is up decides.
@@ -90,7 +90,7 @@ def _source_stopped(fleet: Fleet, silent: NDArray[np.bool_]) -> NDArray[np.bool_
     every = np.bincount(panel.node_of, minlength=len(panel.nodes))
     mute = np.bincount(panel.node_of[silent], minlength=len(panel.nodes))
     up = np.zeros(len(panel.nodes), dtype=bool)
-    for told in panel.told(metrics.SOURCE_UP.name):
+    for told in panel.first_and_last(metrics.SOURCE_UP.name):
         known = any(f'source="{source}"' in told.labels for source in GPU_SOURCES)
         up[told.node] |= known and told.last > 0
     whole = (every == mute) & ~((every == 1) & up)
@@ -98,7 +98,7 @@ def _source_stopped(fleet: Fleet, silent: NDArray[np.bool_]) -> NDArray[np.bool_
     return stopped
 
 
-def _refuses(fleet: Fleet, silent: NDArray[np.bool_]) -> Iterator[Deviation]:
+def _refuses(fleet: ComparablePanel, silent: NDArray[np.bool_]) -> Iterator[Deviation]:
     """GPUs that are listed and do not answer, or hold their driver's calls."""
     for metric, bad, words in (
         (UP, 0.0, "does not answer its driver"),
@@ -116,7 +116,7 @@ def _refuses(fleet: Fleet, silent: NDArray[np.bool_]) -> Iterator[Deviation]:
                             slows=True)  # fmt: skip
 
 
-def _fewer(fleet: Fleet) -> Iterator[Deviation]:
+def _fewer(fleet: ComparablePanel) -> Iterator[Deviation]:
     """Nodes whose driver counts fewer GPUs than are on the bus, or than it counted."""
     present = fleet.panel.of_nodes(metrics.GPU_PRESENT.name)
     expected = fleet.panel.of_nodes(metrics.GPU_EXPECTED.name)

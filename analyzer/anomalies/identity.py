@@ -57,11 +57,11 @@ def one_name(samples: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     return samples.assign(node=samples["node"].map(lambda node: names.get(node, node))), words
 
 
-def exchanged(panel: Panel) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def exchanged_parts(panel: Panel) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """((D,) first bin of the part that is in each place now, the exchanges in words)."""
     since = np.zeros(len(panel.places), dtype=np.int64)
     seen: dict[int, list[tuple[int, str]]] = {}
-    for told in panel.told(metrics.GPU_INFO.name):
+    for told in panel.first_and_last(metrics.GPU_INFO.name):
         if told.gpu >= 0:
             seen.setdefault(told.gpu, []).append((told.first_bin, _identity(told.labels)))
     words = []

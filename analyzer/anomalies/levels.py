@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.fleet import Fleet
-from analyzer.anomalies.peers import DEVIATES, LASTS_BINS, PEERS_AT_LEAST, distances, spans
-from analyzer.anomalies.robust import MAD_TO_SIGMA, median, smooth, typical
+from analyzer.anomalies.fleet import ComparablePanel
+from analyzer.anomalies.peers import DEVIATES, LASTS_BINS, PEERS_AT_LEAST, peer_distances, spans
+from analyzer.anomalies.robust import MAD_TO_SIGMA, median, nan_median, smooth
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import LEVELS, Level, Subject
 from analyzer.run import FloatGrid
@@ -20,7 +20,7 @@ PCIE_SPREAD = 0.3
 """Octaves of what the link can carry: half of the peers' is 3.3 spreads."""
 
 
-def levels(fleet: Fleet) -> Iterator[Deviation]:
+def levels(fleet: ComparablePanel) -> Iterator[Deviation]:
     """Deviations of each watched gauge, and of the PCIe link's speed."""
     for watched in LEVELS:
         label = [watched.label] if watched.label else []
@@ -33,7 +33,7 @@ def levels(fleet: Fleet) -> Iterator[Deviation]:
     yield from _pcie(fleet)
 
 
-def _apart(fleet: Fleet, watched: Level, cells: FloatGrid) -> Iterator[Deviation]:
+def _apart(fleet: ComparablePanel, watched: Level, cells: FloatGrid) -> Iterator[Deviation]:
     values = np.log(np.where(cells > 0, cells, np.nan)) if watched.relative else cells
     kinds = fleet.alike(works=watched.works)
     static = kinds
@@ -41,15 +41,15 @@ def _apart(fleet: Fleet, watched: Level, cells: FloatGrid) -> Iterator[Deviation
         static = fleet.alike(works=watched.works, by_load=True)
         # Without stages, and in fleets of several runs, load differs for reasons of its own.
         static = np.where(fleet.stage >= 0, static, -1)
-    distance, _ = distances(values, static, watched.spread)
+    distance, _ = peer_distances(values, static, watched.spread)
     named = set()
     for column, first, last, size in spans(distance, watched.sign):
         named.add(column)
-        yield _told(fleet, watched, cells, kinds, (column, first, last), size)
+        yield _deviation(fleet, watched, cells, kinds, (column, first, last), size)
     if watched.by_load:
         for column, first, last, size in _moved(values, kinds, watched):
             if column not in named:
-                yield _told(fleet, watched, cells, kinds, (column, first, last), size)
+                yield _deviation(fleet, watched, cells, kinds, (column, first, last), size)
 
 
 def _moved(
@@ -99,16 +99,16 @@ def best_split(series: NDArray[np.float64]) -> int | None:
     return int(place[np.argmax(gain)])
 
 
-def _told(
-    fleet: Fleet, watched: Level, cells: FloatGrid, groups: NDArray[np.int64],
+def _deviation(
+    fleet: ComparablePanel, watched: Level, cells: FloatGrid, groups: NDArray[np.int64],
     span: tuple[int, int, int], size: float,
 ) -> Deviation:  # fmt: skip
     column, first, last = span
     node, gpu = fleet.panel.places[column]
-    mine = typical(cells[first:last, column])
+    mine = nan_median(cells[first:last, column])
     alike = groups[first:last] == groups[first:last, [column]]
     alike[:, column] = False
-    normal = typical(cells[first:last][alike])
+    normal = nan_median(cells[first:last][alike])
     unit, scale = watched.unit, watched.scale
     digits = 1 if watched.unit == " °C" else 0
     text = f"{who(node, gpu)}: {watched.what} {mine / scale:.{digits}f}{unit}"
@@ -119,20 +119,20 @@ def _told(
                      slows=watched.subject is Subject.CLOCK)  # fmt: skip
 
 
-def _at_no_more_power(fleet: Fleet, temperature: FloatGrid) -> FloatGrid:
+def _at_no_more_power(fleet: ComparablePanel, temperature: FloatGrid) -> FloatGrid:
     """Temperatures but those that the load explains; where power is not told, all."""
     power = fleet.gpus(metrics.GPU_POWER.name)
     if power is None:
         return temperature
     groups = fleet.alike(works=False)
-    _, drawn = distances(power, groups, 1.0)
-    _, warm = distances(temperature, groups, 1.0)
+    _, drawn = peer_distances(power, groups, 1.0)
+    _, warm = peer_distances(temperature, groups, 1.0)
     # Who is as cool as the others counts among the peers, whatever it draws.
     explained = (power > MORE_POWER * drawn) & (temperature > warm)
     return np.where(explained, np.nan, temperature)
 
 
-def _pcie(fleet: Fleet) -> Iterator[Deviation]:
+def _pcie(fleet: ComparablePanel) -> Iterator[Deviation]:
     """Links that carry less than the peers' while the GPU works, when none saves power."""
     width, generation = fleet.gpus(WIDTH), fleet.gpus(GENERATION)
     if width is None:
@@ -140,16 +140,16 @@ def _pcie(fleet: Fleet) -> Iterator[Deviation]:
     age = np.ones(width.shape) if generation is None else generation
     octaves = np.log2(np.where(width > 0, width, np.nan)) + age - 1.0
     groups = fleet.alike(works=True)
-    distance, _ = distances(octaves, groups, PCIE_SPREAD)
+    distance, _ = peer_distances(octaves, groups, PCIE_SPREAD)
     for column, first, last, size in spans(distance, -1):
         node, gpu = fleet.panel.places[column]
         others = groups[first:last] == groups[first:last, [column]]
         others[:, column] = False
-        lanes, normal = typical(width[first:last, column]), typical(width[first:last][others])
+        lanes, normal = nan_median(width[first:last, column]), nan_median(width[first:last][others])
         link, peers = f"x{lanes:.0f}", f"x{normal:.0f}"
         if generation is not None:
-            link += f" generation {typical(generation[first:last, column]):.0f}"
-            peers += f" generation {typical(generation[first:last][others]):.0f}"
+            link += f" generation {nan_median(generation[first:last, column]):.0f}"
+            peers += f" generation {nan_median(generation[first:last][others]):.0f}"
         text = f"{who(node, gpu)}: PCIe link {link} where its peers have {peers}"
         yield Deviation(Subject.PCIE, WIDTH, node, gpu, size,
                         float(fleet.panel.times[first]), text, slows=True)  # fmt: skip

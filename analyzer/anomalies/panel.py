@@ -31,7 +31,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SeriesEnds:
     """One series: the numbers of its node and GPU (-1 = not about one), its bins and values."""
 
     node: int
@@ -90,7 +90,7 @@ class Panel:
         flat = rows.time[keep] * width + rows.gpu[keep]
         return self._summed(flat, (rows.value[keep] == 0).astype(float), width)
 
-    def told(self, metric: str) -> list["Told"]:
+    def first_and_last(self, metric: str) -> list["SeriesEnds"]:
         """Each series of the metric with its first and last value: for info series and events."""
         rows = self.rows.get(metric)
         if rows is None:
@@ -104,7 +104,7 @@ class Panel:
         columns = (rows.node[first], rows.gpu[first], rows.label[first], rows.time[first],
                    rows.time[last], rows.value[first], rows.value[last])  # fmt: skip
         return [
-            Told(node, gpu, self.labels[label], *rest)
+            SeriesEnds(node, gpu, self.labels[label], *rest)
             for node, gpu, label, *rest in zip(*(each.tolist() for each in columns), strict=True)
         ]
 

@@ -8,7 +8,7 @@ peers that are all the same, do not make a deviation out of nothing.
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.robust import MAD_TO_SIGMA, longest, median, smooth
+from analyzer.anomalies.robust import MAD_TO_SIGMA, longest_stretch, median, smooth
 from analyzer.run import FloatGrid
 
 DEVIATES = 3.0
@@ -20,7 +20,7 @@ LASTS_BINS = 6
 because an anomaly wakes nobody, and heat and power follow a load by tens of seconds."""
 
 
-def distances(
+def peer_distances(
     cells: FloatGrid, groups: NDArray[np.int64], spread: float, *, low: bool = False
 ) -> tuple[FloatGrid, FloatGrid]:
     """(distance in spreads, median of the peers), both (T, D).
@@ -66,7 +66,7 @@ def spans(distance: FloatGrid, sign: int) -> list[tuple[int, int, int, float]]:
         level = side * smooth(distance[:, columns])
         for place, column in enumerate(columns.tolist()):
             beyond = level[:, place] >= DEVIATES
-            first, length = longest(_bridged(beyond, np.isfinite(level[:, place])))
+            first, length = longest_stretch(_bridged(beyond, np.isfinite(level[:, place])))
             if length >= LASTS_BINS:
                 inside = level[first : first + length, place]
                 found.append((column, first, first + length, side * float(np.nanmedian(inside))))

@@ -30,7 +30,7 @@ def median(cells: FloatGrid, axis: int, *, low: bool = False) -> FloatGrid:
     return middle
 
 
-def typical(values: FloatGrid) -> float:
+def nan_median(values: FloatGrid) -> float:
     """The median of what answered; NaN if nothing did."""
     there = values[np.isfinite(values)]
     return float(np.median(there)) if there.size else float("nan")
@@ -47,7 +47,7 @@ def smooth(cells: FloatGrid) -> FloatGrid:
     return np.where(known > side, median(windows, axis=-1), np.nan)
 
 
-def longest(true: NDArray[np.bool_]) -> tuple[int, int]:
+def longest_stretch(true: NDArray[np.bool_]) -> tuple[int, int]:
     """(first, length) of the longest stretch of true values; (0, 0) without one."""
     edges = np.flatnonzero(np.diff(np.r_[False, true, False].astype(np.int8)))
     if not edges.size:

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.anomalies.activity import PEGGED
-from analyzer.anomalies.fleet import Fleet
-from analyzer.anomalies.peers import LASTS_BINS, distances
-from analyzer.anomalies.robust import longest, typical
+from analyzer.anomalies.fleet import ComparablePanel
+from analyzer.anomalies.peers import LASTS_BINS, peer_distances
+from analyzer.anomalies.robust import longest_stretch, nan_median
 from analyzer.anomalies.shape import who
-from analyzer.signs.idle import BUSY, IDLE
+from analyzer.symptoms.idle import BUSY, IDLE
 from collector.contract import metrics
 
 USED, POWER = metrics.GPU_UTILIZATION.name, metrics.GPU_POWER.name
@@ -28,7 +28,7 @@ MOVES = {POWER: 0.02, metrics.GPU_TEMPERATURE.name: 0.05, USED: 0.05}
 quantiles. Temperatures are whole degrees, so that a steady one stands still on healthy parts."""
 
 
-def trusted(fleet: Fleet) -> tuple[Fleet, tuple[str, ...]]:
+def mark_untrusted(fleet: ComparablePanel) -> tuple[ComparablePanel, tuple[str, ...]]:
     """The fleet with what is not to be believed marked, and why."""
     notes: list[str] = []
     doubted = dict(fleet.doubted)
@@ -40,7 +40,7 @@ def trusted(fleet: Fleet) -> tuple[Fleet, tuple[str, ...]]:
     return replace(fleet, doubted=doubted), tuple(notes)
 
 
-def _idle_at_work(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
+def _idle_at_work(fleet: ComparablePanel) -> Iterator[tuple[str, int, str]]:
     """GPUs with a kernel running nearly always and the power of an idle one."""
     used, power = fleet.gpus(USED), fleet.gpus(POWER)
     if used is None or power is None:
@@ -48,25 +48,25 @@ def _idle_at_work(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
     limit = fleet.gpus(metrics.GPU_POWER_LIMIT.name, 'kind="enforced"')
     full = used >= BUSY
     groups = np.where(full, fleet.kind, -1)
-    _, normal = distances(power, groups, 1.0)
+    _, normal = peer_distances(power, groups, 1.0)
     with np.errstate(invalid="ignore"):
         idle = full & (power < OF_PEERS * normal)
         if limit is not None:
             known = np.isfinite(normal)
             idle = full & (power < IDLE * limit) & (idle | ~known)
     for column in np.flatnonzero(idle.sum(axis=0) >= LASTS_BINS).tolist():
-        if longest(idle[:, column])[1] < LASTS_BINS:
+        if longest_stretch(idle[:, column])[1] < LASTS_BINS:
             continue
-        place, watts = who(*fleet.panel.places[column]), typical(power[idle[:, column], column])
+        place, watts = who(*fleet.panel.places[column]), nan_median(power[idle[:, column], column])
         words = (
-            f"{place} tells {typical(used[idle[:, column], column]):.0%} utilisation and"
+            f"{place} tells {nan_median(used[idle[:, column], column]):.0%} utilisation and"
             f" {watts:.0f} W, the power of an idle GPU: one of the two is wrong, and neither counts"
         )
         yield USED, column, words
         yield POWER, column, words
 
 
-def _stand_still(fleet: Fleet) -> Iterator[tuple[str, int, str]]:
+def _stand_still(fleet: ComparablePanel) -> Iterator[tuple[str, int, str]]:
     """Measured values that never move while those of the peers do."""
     for metric, least in MOVES.items():
         label = ('sensor="gpu"',) if metric == metrics.GPU_TEMPERATURE.name else ()

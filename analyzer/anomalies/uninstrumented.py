@@ -18,15 +18,15 @@ from analyzer.anomalies.activity import (
     Contrast,
     activity,
     change,
-    contrast,
-    fell,
-    slower,
+    peers_activity_drop,
+    sole_active_gpu,
+    step_time_ratio,
 )
 from analyzer.anomalies.panel import Place
 from analyzer.anomalies.shape import Deviation, who
-from analyzer.anomalies.told import tree, utc
+from analyzer.anomalies.to_verdict import anomalies_json, utc
 from analyzer.anomalies.watched import Subject
-from analyzer.anomalies.words import charge, nobody
+from analyzer.anomalies.words import culprit_sentence, no_culprit_sentence
 from analyzer.run import Culprit, Fact, RankInfo, Verdict
 from collector.contract import metrics
 from collector.contract.words import Cause
@@ -86,14 +86,14 @@ def uninstrumented(
     if seen is not None:
         begin = suspects[0].bin if suspects else change(seen)
         slower = None if begin is None else (
-            begin, fell(seen, begin, suspects[0].member if suspects else None)
+            begin, peers_activity_drop(seen, begin, suspects[0].member if suspects else None)
         )  # fmt: skip
     since = None if slower is None else utc(float(judged.fleet.panel.times[slower[0]]))
     ratio = None if slower is None else slower[1]
     words = (
-        charge(culprits, seen, ratio)
+        culprit_sentence(culprits, seen, ratio)
         if culprits and seen is not None
-        else nobody(len(members), len(dict.fromkeys(job)), seen, ratio, since)
+        else no_culprit_sentence(len(members), len(dict.fromkeys(job)), seen, ratio, since)
     )
     return Verdict(
         run=name,
@@ -104,7 +104,7 @@ def uninstrumented(
         lost_gpu_hours=None,
         coverage=coverage,
         culprits=culprits,
-        anomalies=tree(judged.found, ranks, culprits),
+        anomalies=anomalies_json(judged.found, ranks, culprits),
         missing=(NO_SERIES, *judged.missing),
         provenance=("simulated GPU telemetry",) * bool(judged.fleet.simulated.any()),
     )
@@ -124,7 +124,7 @@ def _suspects(
     """The GPUs that the hardware accuses, at most one of each kind of evidence."""
     if coverage < 0.5 or len(members) < 2:
         return ()
-    works = contrast(seen)
+    works = sole_active_gpu(seen)
     signs = _signs(judged, seen, members, works)
     trust = (0.5 + 0.5 * coverage) * (DOUBTED if judged.missing or len(members) < 3 else 1.0)
     found = []
@@ -156,11 +156,14 @@ def _signs(
             of_member.setdefault(members.index(place), []).append(each)
     told = {}
     for member, signs in of_member.items():
-        ratios = {each.subject: fell(seen, _bin(judged, each.since), member) for each in signs}
+        ratios = {
+            each.subject: peers_activity_drop(seen, _bin(judged, each.since), member)
+            for each in signs
+        }
         if works is not None and works.column == member:
             # Its own contrast says when its peers began to wait.
             near = [each for each in signs if _with(_bin(judged, each.since), works.bin)]
-            ratios |= {each.subject: fell(seen, works.bin, member) for each in near}
+            ratios |= {each.subject: peers_activity_drop(seen, works.bin, member) for each in near}
         waited = [ratio for ratio in ratios.values() if ratio is not None]
         if not waited:
             continue
@@ -193,7 +196,7 @@ def _culprit(
         from_step=None,
         to_step=None,
         since=utc(float(judged.fleet.panel.times[one.bin])),
-        slowdown=slower(seen, one.bin, one.member),
+        slowdown=step_time_ratio(seen, one.bin, one.member),
         slowdown_interval=None,
         cause=one.cause,
         confidence=one.confidence,

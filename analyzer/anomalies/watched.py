@@ -110,11 +110,11 @@ class Counter:
 
 _EVENTS = metrics.GPU_CLOCK_EVENT_SECONDS.name
 THROTTLE_SHARE = 0.1
-"""As analyzer.slowness.contrast.THROTTLED: a tenth of the time."""
+"""As analyzer.slowness.before_after.THROTTLED: a tenth of the time."""
 ERRORS_PER_SECOND = 1.0
 """A healthy link has a bit error rate of 1e-12 and less (PCIe base specification; the same for
 Ethernet after correction), and a healthy memory corrects a few errors a day: one a second is far
-from either. As analyzer.signs has it."""
+from either. As analyzer.symptoms has it."""
 DROPS_PER_SECOND = 10.0
 """Healthy hosts drop some broadcast frames a second that they have no protocol for."""
 COUNTERS: tuple[Counter, ...] = (

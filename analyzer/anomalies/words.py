@@ -11,7 +11,7 @@ from analyzer.sentence import CAUSE_WORDS
 ALONE = "No training series were there, so this rests on its hardware alone."
 
 
-def charge(culprits: Sequence[Culprit], seen: Activity, ratio: float | None) -> str:
+def culprit_sentence(culprits: Sequence[Culprit], seen: Activity, ratio: float | None) -> str:
     """The sentence of a verdict that names somebody.
 
     Args:
@@ -34,7 +34,7 @@ def charge(culprits: Sequence[Culprit], seen: Activity, ratio: float | None) -> 
     return " ".join((*parts, ALONE))
 
 
-def nobody(
+def no_culprit_sentence(
     told: int, expected: int, seen: Activity | None, ratio: float | None, since: str | None
 ) -> str:
     """The sentence of a verdict that names nobody.

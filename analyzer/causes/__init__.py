@@ -19,7 +19,7 @@ from analyzer.causes.software import Software
 from analyzer.causes.thermal import Thermal
 from analyzer.causes.xid import Xid
 from analyzer.run import Evidence, Finding, Grid
-from analyzer.slowness.contrast import has_gpu
+from analyzer.slowness.before_after import has_gpu
 
 
 class Cause(Protocol):
@@ -41,7 +41,7 @@ IMPOSSIBLE = -8.0
 """Log odds: as each cause gives for findings of a kind that it cannot make."""
 
 
-def weighed(grid: Grid, finding: Finding) -> list[Evidence]:
+def weigh_causes(grid: Grid, finding: Finding) -> list[Evidence]:
     """The evidence of every cause, in the order of CAUSES."""
     told = [cause.weigh(grid, finding) for cause in CAUSES]
     if has_gpu(grid, finding.rank):

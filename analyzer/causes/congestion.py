@@ -3,8 +3,8 @@
 import numpy as np
 
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, is_known, movements
-from analyzer.signs.series import spans
+from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, is_known, movements
+from analyzer.symptoms.series import spans
 from collector.contract.words import Cause
 
 

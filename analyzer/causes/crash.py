@@ -1,8 +1,8 @@
 """The rank's process is gone."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import query
+from analyzer.slowness.before_after import query
 from collector.contract import metrics
 from collector.contract.words import Cause
 
@@ -20,7 +20,7 @@ class Crash:
         so = finding.details.get("state") == "dead"
         text = "its process is gone" if so else "its process was there"
         fact = Fact(so, text, query(grid, finding, metrics.RANK_UP.name))
-        logged = signs.xid(grid, finding)
+        logged = symptoms.xid(grid, finding)
         if so and logged is not None and logged.explains:
             return Evidence(Cause.CRASH, 4.0, (fact, Fact(False, logged.text, logged.query)))
         return Evidence(Cause.CRASH, 6.0 if so else -6.0, (fact,))

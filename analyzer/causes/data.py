@@ -1,8 +1,8 @@
 """The rank waits for its input data."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import contrast, query
+from analyzer.slowness.before_after import query, signal_before_after
 from collector.contract import metrics
 from collector.contract.words import Cause, Phase
 
@@ -26,12 +26,12 @@ class Data:
         text = f"{share:.0%} of the excess is in the data phase"
         facts = [Fact(mostly, text, "phase shares of the finding")]
         odds = 5.0 if mostly else 0.0 if share >= PARTLY else -5.0
-        held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+        held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.name)
         if held is not None and held.during >= 0.02:
             odds -= 2.0
             text = f"its CPU quota held the rank back {held.during:.0%} of the time"
             facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
-        copies = signs.pcie(grid, finding)
+        copies = symptoms.pcie(grid, finding)
         if copies is not None and copies.explains:
             odds -= 5.0
             facts.append(Fact(False, copies.text, copies.query))

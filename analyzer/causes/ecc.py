@@ -1,9 +1,9 @@
 """The GPU's memory makes errors: corrected ones cost time, uncorrectable ones cost rows."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import outside_compute, weigh
-from analyzer.signs.xid import logged
+from analyzer.symptoms.weigh import outside_compute, symptom_log_odds
+from analyzer.symptoms.xid import xid_log_odds
 from collector.contract.words import Cause
 
 
@@ -20,7 +20,9 @@ class Ecc:
             return Evidence(Cause.ECC, -8.0)
         facts: list[Fact] = []
         missing: list[str] = []
-        odds = weigh(signs.ecc(grid, finding), "memory errors of the GPU", facts, missing)
-        odds += logged(grid, finding, Cause.ECC, facts)
+        odds = symptom_log_odds(
+            symptoms.ecc(grid, finding), "memory errors of the GPU", facts, missing
+        )
+        odds += xid_log_odds(grid, finding, Cause.ECC, facts)
         odds += outside_compute(grid, finding, facts)
         return Evidence(Cause.ECC, odds, tuple(facts), tuple(missing))

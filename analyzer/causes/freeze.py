@@ -1,7 +1,7 @@
 """The rank's process is there and does not run."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import query
+from analyzer.slowness.before_after import query
 from collector.contract import metrics
 from collector.contract.words import Cause
 

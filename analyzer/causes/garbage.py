@@ -1,7 +1,7 @@
 """The rank collects Python's garbage, alone and again and again."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import compute_share, share_of_excess
+from analyzer.slowness.before_after import compute_share, share_of_excess
 from collector.contract.words import Cause, Phase
 
 MUCH = 0.35

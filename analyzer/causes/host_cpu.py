@@ -1,16 +1,16 @@
 """The host does not give the rank the CPU it needs."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     QUEUED,
     THROTTLED,
     clock_event,
-    contrast,
     gpu_words,
     query,
     share_of_excess,
+    signal_before_after,
     throttle_rate,
-    time_contrast,
+    time_before_after,
 )
 from collector.contract import metrics
 from collector.contract.words import CLOCK_EVENT_REASONS, Cause, Phase
@@ -39,7 +39,7 @@ class HostCpu:
         facts: list[Fact] = []
         missing: list[str] = []
         odds = 0.0
-        held = contrast(grid, finding, key)
+        held = signal_before_after(grid, finding, key)
         if held is None:
             missing.append("CPU quota counters of the rank")
             odds -= 2.0
@@ -50,7 +50,7 @@ class HostCpu:
             facts.append(Fact(held_back, text, query(grid, finding, key)))
             odds += 6.0 if held_back else -4.0
         odds += _queued(grid, finding, facts, missing)
-        used = time_contrast(grid, finding, "cpu")
+        used = time_before_after(grid, finding, "cpu")
         if used is not None and used.before > 0:
             ratio = used.during / used.before
             worked = ratio >= MORE_CPU
@@ -79,7 +79,7 @@ class HostCpu:
 def _queued(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
     """Contention: another process takes the rank's processor."""
     key = metrics.RANK_RUN_QUEUE.name
-    queued = contrast(grid, finding, key)
+    queued = signal_before_after(grid, finding, key)
     if queued is None:
         missing.append("run queue time of the rank")
         return 0.0

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
-from analyzer.signs.network import BAD_LINK, SPEEDS, is_known, movements
-from analyzer.signs.series import spans, total
+from analyzer.symptoms.network import BAD_LINK, SPEEDS, is_known, movements
+from analyzer.symptoms.series import spans, total
 from collector.contract import metrics
 from collector.contract.words import Cause
 

@@ -1,9 +1,9 @@
 """The GPU's links to its neighbours are down or full of errors."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import against, weigh
-from analyzer.signs.xid import logged
+from analyzer.symptoms.weigh import other_symptom_log_odds, symptom_log_odds
+from analyzer.symptoms.xid import xid_log_odds
 from collector.contract.words import Cause, Phase
 
 
@@ -20,12 +20,12 @@ class Nvlink:
             return Evidence(Cause.NVLINK, -8.0)
         facts: list[Fact] = []
         missing: list[str] = []
-        odds = weigh(signs.nvlink(grid, finding), "the GPU's NVLinks", facts, missing)
-        odds += logged(grid, finding, Cause.NVLINK, facts)
+        odds = symptom_log_odds(symptoms.nvlink(grid, finding), "the GPU's NVLinks", facts, missing)
+        odds += xid_log_odds(grid, finding, Cause.NVLINK, facts)
         share = finding.share.get(Phase.GRAD_SYNC, 0.0)
         out = share >= 0.5
         text = f"{share:.0%} of the excess is where gradients leave the GPU"
         facts.append(Fact(out, text, "phase shares of the finding"))
         odds += 1.0 if out else -2.0
-        odds += against(signs.pcie(grid, finding), facts)
+        odds += other_symptom_log_odds(symptoms.pcie(grid, finding), facts)
         return Evidence(Cause.NVLINK, odds, tuple(facts), tuple(missing))

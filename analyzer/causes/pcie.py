@@ -1,9 +1,9 @@
 """The way between host and GPU has become narrow, or repeats itself."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import against, weigh
-from analyzer.slowness.contrast import compute_share
+from analyzer.slowness.before_after import compute_share
+from analyzer.symptoms.weigh import other_symptom_log_odds, symptom_log_odds
 from collector.contract.words import Cause
 
 
@@ -20,7 +20,7 @@ class Pcie:
             return Evidence(Cause.PCIE, -8.0)
         facts: list[Fact] = []
         missing: list[str] = []
-        odds = weigh(signs.pcie(grid, finding), "the GPU's PCIe link", facts, missing)
+        odds = symptom_log_odds(symptoms.pcie(grid, finding), "the GPU's PCIe link", facts, missing)
         share = compute_share(grid, finding)
         if share is not None:
             copying = 1.0 - share
@@ -30,5 +30,5 @@ class Pcie:
             )
             facts.append(Fact(copies, text, "phase shares of the finding"))
             odds += 1.0 if copies else -4.0
-        odds += against(signs.nvlink(grid, finding), facts)
+        odds += other_symptom_log_odds(symptoms.nvlink(grid, finding), facts)
         return Evidence(Cause.PCIE, odds, tuple(facts), tuple(missing))

@@ -1,17 +1,17 @@
 """The GPU is held at a power cap, or braked from outside, and lowers its clock."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import outside_compute
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     SM_CLOCK,
     THROTTLED,
     clock_event,
     clock_ratio,
-    contrast,
     gpu_words,
     query,
+    signal_before_after,
     throttle_rate,
 )
+from analyzer.symptoms.weigh import outside_compute
 from collector.contract import metrics
 from collector.contract.words import Cause
 
@@ -79,8 +79,8 @@ def _clock(
 def _at_cap(
     grid: Grid, finding: Finding, capped: bool, facts: list[Fact], missing: list[str]
 ) -> float:
-    drawn = contrast(grid, finding, metrics.GPU_POWER.name)
-    limit = contrast(grid, finding, LIMIT)
+    drawn = signal_before_after(grid, finding, metrics.GPU_POWER.name)
+    limit = signal_before_after(grid, finding, LIMIT)
     if drawn is None or limit is None:
         missing.append("GPU power and its limit")
         return -0.5

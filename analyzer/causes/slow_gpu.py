@@ -1,21 +1,21 @@
 """The GPU computes slowly although nothing that it tells explains it."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     QUEUED,
     SM_CLOCK,
     THROTTLED,
     clock_event,
     clock_ratio,
     compute_share,
-    contrast,
     gpu_words,
     has_gpu,
     query,
     share_of_excess,
+    signal_before_after,
     throttle_rate,
-    time_contrast,
+    time_before_after,
 )
 from collector.contract import metrics
 from collector.contract.words import CLOCK_EVENT_REASONS, Cause
@@ -52,15 +52,15 @@ class SlowGpu:
         missing: list[str] = []
         odds = _phases(grid, finding, facts, missing)
         odds += _throttle(grid, finding, facts, missing)
-        for sign in signs.of_gpu(grid, finding):
+        for sign in symptoms.of_gpu(grid, finding):
             odds -= TELLS
             facts.append(Fact(False, sign.text, sign.query))
-        held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+        held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.name)
         if held is not None and held.during >= 0.02:
             odds -= 4.0
             text = f"its CPU quota held the rank back {held.during:.0%} of the time"
             facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
-        queued = contrast(grid, finding, metrics.RANK_RUN_QUEUE.name)
+        queued = signal_before_after(grid, finding, metrics.RANK_RUN_QUEUE.name)
         if queued is not None and queued.risen >= QUEUED:
             odds -= 3.0
             text = f"it was ready to run and had no processor {queued.during:.0%} of the time"
@@ -112,7 +112,7 @@ def _throttle(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str
 
 
 def _cpu(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
-    used = time_contrast(grid, finding, "cpu")
+    used = time_before_after(grid, finding, "cpu")
     if used is None or not used.before > 0:
         return 0.0
     ratio = used.during / used.before

@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
-from analyzer.signs.series import spans
-from analyzer.signs.software import Change, changes, mates, software
-from analyzer.signs.software import query as software_query
-from analyzer.signs.weigh import against, weigh
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     THROTTLED,
     clock_event,
     column_of,
-    contrast,
     gpu_words,
     query,
+    signal_before_after,
     throttle_rate,
 )
+from analyzer.symptoms.series import spans
+from analyzer.symptoms.software import Change, changes, ranks_of_node, software
+from analyzer.symptoms.software import query as software_query
+from analyzer.symptoms.weigh import other_symptom_log_odds, symptom_log_odds
 from collector.contract import metrics
 from collector.contract.words import CLOCK_EVENT_REASONS, Cause
 
@@ -46,7 +46,7 @@ class Software:
         facts: list[Fact] = []
         missing: list[str] = []
         sign = software(grid, finding)
-        odds = weigh(sign, "versions of the driver and the kernel", facts, missing)
+        odds = symptom_log_odds(sign, "versions of the driver and the kernel", facts, missing)
         if sign is not None and sign.seen and sign.with_onset is None:
             odds += NO_ONSET
         if sign is not None and sign.explains:
@@ -86,17 +86,19 @@ def _others_explain(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
         text = f"{gpu_words(grid, finding.rank)} was throttled {rate.during:.0%} of the time"
         facts.append(Fact(False, text, query(grid, finding, clock_event(CLOCK_EVENT_REASONS[0]))))
         odds -= 3.0
-    held = contrast(grid, finding, metrics.RANK_THROTTLED.name)
+    held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.name)
     if held is not None and held.risen >= HELD_BACK:
         text = f"its CPU quota held the rank back {held.during:.0%} of the time"
         facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
         odds -= 3.0
-    return odds + sum(against(sign, facts) for sign in signs.of_gpu(grid, finding))
+    return odds + sum(
+        other_symptom_log_odds(sign, facts) for sign in symptoms.of_gpu(grid, finding)
+    )
 
 
 def _mates(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
     """Ranks that run the same software and are not slow."""
-    column, others = column_of(grid, finding.rank), mates(grid, finding)
+    column, others = column_of(grid, finding.rank), ranks_of_node(grid, finding)
     if column is None or not others.size:
         return 0.0
     during, before = spans(grid, finding)

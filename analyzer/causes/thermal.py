@@ -1,17 +1,17 @@
 """The GPU is too hot and lowers its clock."""
 
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import outside_compute
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     SM_CLOCK,
     THROTTLED,
     clock_event,
     clock_ratio,
-    contrast,
     gpu_words,
     query,
+    signal_before_after,
     throttle_rate,
 )
+from analyzer.symptoms.weigh import outside_compute
 from collector.contract import metrics
 from collector.contract.words import Cause
 
@@ -83,7 +83,7 @@ def _clock(
 
 
 def _temperature(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
-    told = contrast(grid, finding, TEMPERATURE)
+    told = signal_before_after(grid, finding, TEMPERATURE)
     if told is None:
         missing.append("GPU temperature")
         return -0.5

@@ -1,9 +1,9 @@
 """The driver logged an error of the rank's GPU, and no part of it tells more."""
 
-from analyzer import signs
+from analyzer import symptoms
 from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.signs.weigh import weigh
-from analyzer.signs.xid import parts
+from analyzer.symptoms.weigh import symptom_log_odds
+from analyzer.symptoms.xid import parts
 from collector.contract.words import Cause
 
 OF_A_PART = 5.0
@@ -23,8 +23,8 @@ class Xid:
             return Evidence(Cause.XID, -8.0)
         facts: list[Fact] = []
         missing: list[str] = []
-        logged = signs.xid(grid, finding)
-        odds = weigh(logged, "the driver's log", facts, missing)
+        logged = symptoms.xid(grid, finding)
+        odds = symptom_log_odds(logged, "the driver's log", facts, missing)
         if logged is None or not logged.explains:
             return Evidence(Cause.XID, min(odds, 0.0), tuple(facts), tuple(missing))
         if finding.kind == "hang":

@@ -2,6 +2,6 @@
 
 from analyzer.cluster.shape import ClusterVerdict, RunView, Span, cluster_json
 from analyzer.cluster.verdict import cluster, comparable
-from analyzer.cluster.views import view
+from analyzer.cluster.views import run_view
 
-__all__ = ["ClusterVerdict", "RunView", "Span", "cluster", "cluster_json", "comparable", "view"]
+__all__ = ["ClusterVerdict", "RunView", "Span", "cluster", "cluster_json", "comparable", "run_view"]

@@ -8,7 +8,7 @@ SECONDS_AT_LEAST = 1.0
 """Two runs that were slow together for less were slow one after the other."""
 
 
-def together(views: Sequence[RunView]) -> tuple[Span, tuple[RunView, ...]] | None:
+def slow_together(views: Sequence[RunView]) -> tuple[Span, tuple[RunView, ...]] | None:
     """The largest set of runs that were slow at one time, and when; None if no two were.
 
     Of sets of the same size the one that was together longest counts. A set of open intervals

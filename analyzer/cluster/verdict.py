@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analyzer.cluster.shape import ClusterVerdict, RunView, Span
-from analyzer.cluster.together import together
+from analyzer.cluster.together import slow_together
 from analyzer.cluster.words import left_out, quiet, separate, shared, unjudged, unknown
 from analyzer.readers.places import KINDS, Places
 from analyzer.run import Culprit
@@ -59,7 +59,7 @@ def comparable(views: Sequence[RunView]) -> tuple[tuple[RunView, ...], tuple[Run
 
 
 def _of_comparable(runs: Sequence[RunView], places: Places) -> ClusterVerdict:
-    found = together(runs)
+    found = slow_together(runs)
     dark = tuple(view.run for view in runs if not view.known)
     if found is None:
         if dark and sum(bool(view.slow) or not view.known for view in runs) >= 2:

@@ -12,7 +12,7 @@ SLOW_KINDS = frozenset({"slow", "hang", "link", "network", "change", "structure"
 """Findings that say that the run's steps took longer, whoever's fault it is."""
 
 
-def view(diagnosis: Diagnosis) -> RunView:
+def run_view(diagnosis: Diagnosis) -> RunView:
     """When a run was slow, and where it ran."""
     run, verdict = diagnosis.run, diagnosis.verdict
     lasted = _lasted(diagnosis)

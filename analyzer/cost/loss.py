@@ -35,7 +35,7 @@ class PerDay:
     over_seconds: float
     goes_on: bool
 
-    def told(self, price: float | None) -> dict[str, object]:
+    def to_dict(self, price: float | None) -> dict[str, object]:
         """As the verdict's JSON has it; money is None without a price of a GPU-hour."""
         money = None if price is None else self.gpu_hours * price
         return {
@@ -63,7 +63,7 @@ class Loss:
     per_day: PerDay | None
 
 
-def charged(verdict: Verdict, loss: Loss | None, price: float | None) -> Verdict:
+def with_loss(verdict: Verdict, loss: Loss | None, price: float | None) -> Verdict:
     """The verdict with its loss.
 
     Args:
@@ -79,7 +79,7 @@ def charged(verdict: Verdict, loss: Loss | None, price: float | None) -> Verdict
         lost_gpu_hours_interval=loss.interval,
         lost_money=None if price is None else loss.gpu_hours * price,
         lost_money_interval=_priced(loss.interval, price),
-        lost_per_day=None if loss.per_day is None else loss.per_day.told(price),
+        lost_per_day=None if loss.per_day is None else loss.per_day.to_dict(price),
     )
 
 
@@ -101,7 +101,9 @@ def loss(
     """
     if bill is None and not hangs:
         return None
-    hours, interval = (0.0, (0.0, 0.0)) if bill is None else (bill.lost_gpu_hours, lost(bill))
+    hours, interval = (
+        (0.0, (0.0, 0.0)) if bill is None else (bill.lost_gpu_hours, lost_gpu_hours(bill))
+    )
     per_day = None if bill is None else _per_day(grid, bill, slow, whole)
     if hangs and len(grid.end) and np.isfinite(grid.scraped_until).any():
         still = max(float(np.nanmax(grid.scraped_until) - grid.end.max()), 0.0)
@@ -113,7 +115,7 @@ def loss(
     return Loss(hours, interval, per_day)
 
 
-def lost(bill: Cost) -> Interval:
+def lost_gpu_hours(bill: Cost) -> Interval:
     """95 % interval of a bill's lost GPU-hours, from that of its slowdown."""
     if bill.gain <= 0.0:
         return min(bill.lost_gpu_hours, 0.0), max(bill.lost_gpu_hours, 0.0)
@@ -142,7 +144,7 @@ def _per_day(
         return None
     # Where operations were simulated they know better than the bounds what the whole cost.
     scale = bill.lost_gpu_hours / bounds.lost_gpu_hours * DAY_SECONDS / seconds
-    low, high = lost(latest)
+    low, high = lost_gpu_hours(latest)
     return PerDay(
         latest.lost_gpu_hours * scale,
         (low * scale, high * scale),

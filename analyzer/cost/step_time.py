@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.contrast import column_of
-from analyzer.slowness.shift import column_medians
-from analyzer.slowness.worth import PARTS_AT_MOST
+from analyzer.slowness.before_after import column_of
+from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.significance import PARTS_AT_MOST
 
 RESAMPLES = 400
 BLOCK_WINDOWS = 10
@@ -59,9 +59,11 @@ def cost(grid: Grid, findings: Sequence[Finding], seed: int = 0, *, since: int =
     wall = _step_times(grid)[during]
     if not np.isfinite(wall).any():
         return None
-    middle = ideal(grid, findings, [finding.slowdown for finding in findings])[during]
-    least = ideal(grid, findings, [finding.interval[0] for finding in findings])[during]
-    most = ideal(grid, findings, [finding.interval[1] for finding in findings])[during]
+    middle = ideal_step_seconds(grid, findings, [finding.slowdown for finding in findings])[during]
+    least = ideal_step_seconds(grid, findings, [finding.interval[0] for finding in findings])[
+        during
+    ]
+    most = ideal_step_seconds(grid, findings, [finding.interval[1] for finding in findings])[during]
     steps = (grid.to_step - grid.from_step)[during].astype(float)
     known = np.isfinite(wall)
     weights = np.where(known, steps, 0.0)
@@ -89,7 +91,9 @@ def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
     return Cost(finding.slowdown, finding.interval, lost * len(grid.ranks) / 3600.0)
 
 
-def ideal(grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]) -> FloatGrid:
+def ideal_step_seconds(
+    grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]
+) -> FloatGrid:
     """(W,) seconds per step had the findings' ranks not been slow by `slowdowns`."""
     columns = [column_of(grid, finding.rank) for finding in findings]
     own = _supposed(grid, [column for column in columns if column is not None])

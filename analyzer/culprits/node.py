@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.culprits.slow_nodes import node_of
-from analyzer.foreign.words import LATE_QUERY
 from analyzer.run import Culprit, Fact, Finding
+from analyzer.trace_verdict.words import LATE_QUERY
 
 PLACE = re.compile(r'(rank|gpu|uuid|node)="[^"]*"')
 OWN_QUERY = "own_seconds of steps.parquet by rank, median by node"

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 import numpy as np
 
 from analyzer.cost.step_time import cost
-from analyzer.foreign.verdict import PAGE_EFFECT
-from analyzer.foreign.words import LATE_QUERY
 from analyzer.from_operations import Look
-from analyzer.from_operations.adds import DETECTOR
 from analyzer.from_operations.placed import Placed
+from analyzer.from_operations.trace_evidence import DETECTOR
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
-from analyzer.slowness.contrast import column_of
+from analyzer.slowness.before_after import column_of
+from analyzer.trace_verdict.verdict import PAGE_EFFECT
+from analyzer.trace_verdict.words import LATE_QUERY
 
 PAGE_SLOWDOWN = 1.10
 PAGE_BOUND = 0.03
@@ -51,7 +51,7 @@ def culprit(
     confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
     seconds = [other for other in findings if _confirms(grid, other, finding)]
     suspect = seen.of(grid, finding)
-    told = _told(suspect, finding)
+    told = _operation_facts(suspect, finding)
     waited_for = any(fact.supports and fact.query == LATE_QUERY for fact in told)
     if not hang and not waited_for and not any(other.kind == "wait" for other in seconds):
         confidence *= UNCONFIRMED
@@ -92,7 +92,7 @@ def culprit(
     )
 
 
-def _told(suspect: Placed | None, finding: Finding) -> tuple[Fact, ...]:
+def _operation_facts(suspect: Placed | None, finding: Finding) -> tuple[Fact, ...]:
     """What operations say about a rank: who waits for it, what it costs; the finding is told."""
     if suspect is None:
         return ()

@@ -10,7 +10,9 @@ KIND = "uniform"
 ADVICE = "; look at "
 
 
-def alike(findings: Sequence[Finding], why: Posterior | None) -> tuple[Mapping[str, object], ...]:
+def uniform_structures(
+    findings: Sequence[Finding], why: Posterior | None
+) -> tuple[Mapping[str, object], ...]:
     """Structures of DESIGN 3.4 of the findings that all ranks slowed alike.
 
     Args:

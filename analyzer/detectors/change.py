@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.seen import known_in, unseen
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     Blocks,
     Shift,
     block_means,
     blocks,
+    clearest_spans,
     column_medians,
-    highest,
     sustained,
 )
+from analyzer.slowness.coverage import known_in, unseen_ranks
 
 FLOOR = float(np.log(1.10))
 """As GREYHOUND's verification (ATC'25): less is drift of the machine, not a change of the run."""
@@ -42,7 +42,7 @@ class Change:
         grid = _per_work(grid)
         wall = np.log(block_means(grid.time["wall"], groups))
         step = column_medians(wall.T)[:, None]
-        for shift in highest(step):
+        for shift in clearest_spans(step):
             steps = (shift.last - shift.first) * groups.steps
             long_enough = max(STEPS_AT_LEAST, SHARE_AT_LEAST * len(groups) * groups.steps)
             if (
@@ -55,7 +55,7 @@ class Change:
             ):
                 continue
             own = _changes(np.log(block_means(grid.time["own"], groups)), shift)
-            known = bool(np.isfinite(own).all()) and not unseen(seen)
+            known = bool(np.isfinite(own).all()) and not unseen_ranks(seen)
             uniform = known and bool(own.min() >= ALIKE * shift.effect)
             first = groups.first(shift.first)
             ratio = float(np.exp(shift.effect))

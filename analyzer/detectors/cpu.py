@@ -5,7 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.run import Finding, Grid
-from analyzer.slowness.shift import block_means, blocks, highest, others_median, sustained
+from analyzer.slowness.changepoint import (
+    block_means,
+    blocks,
+    clearest_spans,
+    others_median,
+    sustained,
+)
 
 FLOOR = float(np.log(1.10))
 
@@ -24,7 +30,7 @@ class Cpu:
         series = used - others_median(used, {int(c): there[there != c] for c in there})
         series[~np.isfinite(series)] = np.nan
         found = []
-        for shift in highest(series):
+        for shift in clearest_spans(series):
             if (
                 shift.score < shift.critical
                 or shift.effect < FLOOR

@@ -27,9 +27,9 @@ from analyzer.slowness.stopped import (
     died_first,
     frozen,
     furthest_behind,
-    inside,
-    now,
+    opened_since_last_step,
     stall_after,
+    stuck_inside,
     under_way,
 )
 from collector.contract import metrics
@@ -161,7 +161,7 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
         if some.any():
             return _Roots(some, told=True)
     known, begun = under_way(grid)
-    free = known & ~inside(grid) & ~stall.waiting & ~last_said(grid, NOTICED)
+    free = known & ~stuck_inside(grid) & ~stall.waiting & ~last_said(grid, NOTICED)
     idle = free & ~begun
     if (stall.missing & idle).any():
         return _Roots(stall.missing & idle, told=True)
@@ -222,7 +222,7 @@ def _open(
     for key, age in grid.last.items():
         if not key.startswith(metrics.TRAIN_OPEN_OP_AGE.name) or _label(GROUP, key) != group:
             continue
-        current = waiting & now(grid, key)
+        current = waiting & opened_since_last_step(grid, key)
         if current.any() and float(age[current].max()) > oldest:
             oldest, name = float(age[current].max()), _label(OPERATION, key)
             since = float((grid.last_time[key] - age)[current].min())

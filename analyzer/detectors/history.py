@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid
-from analyzer.slowness.past import OWN_SHARE, own_change
-from analyzer.slowness.shift import block_means, blocks, highest, others_median
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import is_slow, slow_finding
+from analyzer.slowness.changepoint import block_means, blocks, clearest_spans, others_median
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.self_comparison import OWN_SHARE, own_change
+from analyzer.slowness.significance import is_slow, slow_finding
 
 
 class History:
@@ -27,7 +27,7 @@ class History:
         """One finding of kind `slow` a stratum at most; its text says that the past decided."""
         groups = blocks(grid)
         own = np.log(block_means(grid.time["own"], groups))
-        places = [columns.tolist() for columns in strata(grid).values()]
+        places = [columns.tolist() for columns in peer_groups(grid).values()]
         found: list[Finding] = []
         accused: list[int] = []
         while 2 * (len(accused) + 1) <= sum(map(len, places)):
@@ -36,7 +36,7 @@ class History:
             series[:, [column for column in range(own.shape[1]) if column not in others]] = np.nan
             slow = [
                 shift
-                for shift in highest(series)
+                for shift in clearest_spans(series)
                 if is_slow(grid, groups, series, shift, others[shift.column], above_peers=False)
                 and own_change(own, shift, shift.column) >= OWN_SHARE * shift.effect
             ]
@@ -44,11 +44,13 @@ class History:
                 break
             shift = max(slow, key=lambda shift: shift.score)
             accused.append(shift.column)
-            found.append(_told(slow_finding(grid, groups, shift, others[shift.column], "history")))
+            found.append(
+                _with_reason(slow_finding(grid, groups, shift, others[shift.column], "history"))
+            )
         return found
 
 
-def _told(finding: Finding) -> Finding:
+def _with_reason(finding: Finding) -> Finding:
     names = ", ".join(f"rank {rank}" for rank in finding.details["peers"])
     text = (
         f"{finding.text}; with too few peers to compare, its own past decided:"

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import NODE, Part, parts_of_nodes
-from analyzer.signs.network import BAD_LINK, FULL_LINK, SPEEDS, movements
-from analyzer.signs.shared_link import listed, nodes_of, suspects
+from analyzer.slowness.changepoint import Blocks, Shift, blocks, clearest_spans, refine, sustained
+from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.group_transfers import slow_groups
-from analyzer.slowness.seen import unseen
-from analyzer.slowness.shift import Blocks, Shift, blocks, highest, refine, sustained
 from analyzer.slowness.transfers import by_block, median, transfers
+from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, movements
+from analyzer.symptoms.shared_link import listed, nodes_of, suspects
 
 FLOOR = 0.10
 """Of a usual step, by the medians of the steps."""
@@ -47,7 +47,7 @@ class Links:
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
         """At most one finding: `link` accuses, `network` does not."""
-        if len({info.node for info in grid.ranks}) < 2 or unseen(grid):
+        if len({info.node for info in grid.ranks}) < 2 or unseen_ranks(grid):
             return ()
         stages = len({info.pp for info in grid.ranks})
         groups = blocks(grid)
@@ -57,7 +57,7 @@ class Links:
             return ()
         by_groups: Finding | None = None
         for series in by_block(transfer, groups, usual):
-            for shift in highest(series):
+            for shift in clearest_spans(series):
                 inside = np.concatenate(groups.members[shift.first : shift.last])
                 outside = np.setdiff1d(np.concatenate(groups.members), inside)
                 now, then = median(transfer[inside]), median(transfer[outside])

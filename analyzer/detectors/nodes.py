@@ -7,22 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.past import OWN_SHARE, own_change
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     MAD_TO_SIGMA,
     MEDIAN_EFFICIENCY,
     Blocks,
     Shift,
     block_means,
     blocks,
+    clearest_spans,
     column_medians,
-    constant,
-    critical,
-    highest,
+    critical_t,
     sustained,
+    whole_run_spans,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import (
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.self_comparison import OWN_SHARE, own_change
+from analyzer.slowness.significance import (
     STEPS_AT_LEAST,
     TRANSIENT_FLOOR,
     log_ratio,
@@ -76,12 +76,12 @@ class Nodes:
         past = np.column_stack([column_medians(own[:, members[name]].T) for name in names])
         enough = len(members) >= MAJORITY
         found: dict[str, Shift] = {}
-        for shift in highest(terms):
+        for shift in clearest_spans(terms):
             moved = enough or own_change(past, shift, shift.column) >= OWN_SHARE * shift.effect
             if moved and _became(groups, terms, shift, enough):
                 found[names[shift.column]] = shift
         spread = _spread(rest, [members[name] for name in names])
-        for shift in constant(terms):
+        for shift in whole_run_spans(terms):
             if _always(groups, terms, shift, spread[shift.column]):
                 found.setdefault(names[shift.column], shift)
         return [
@@ -95,7 +95,7 @@ def _peers(grid: Grid) -> dict[int, NDArray[np.int64]]:
     """Column -> the columns of its stratum on other nodes, where it has some."""
     nodes = np.array([info.node for info in grid.ranks])
     found = {}
-    for columns in strata(grid).values():
+    for columns in peer_groups(grid).values():
         for column in columns.tolist():
             others = columns[nodes[columns] != nodes[column]]
             if len(others):
@@ -137,7 +137,7 @@ def _spread(rest: FloatGrid, nodes: list[NDArray[np.int64]]) -> list[float]:
     levels = [column_medians(rest[:, columns]) for columns in nodes]
     apart = np.concatenate([each - np.nanmedian(each) for each in levels])
     sigma = MAD_TO_SIGMA * float(np.nanmedian(np.abs(apart)))
-    asked = critical(len(apart), 1, len(nodes))
+    asked = critical_t(len(apart), 1, len(nodes))
     return [
         asked * MEDIAN_EFFICIENCY * sigma * float(np.sqrt(1 / n + 1 / (len(apart) - n)))
         for n in map(len, levels)

@@ -6,17 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     Blocks,
     Shift,
     block_means,
     blocks,
-    constant,
-    highest,
+    clearest_spans,
     others_median,
+    whole_run_spans,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import is_slow, is_slow_throughout, slow_finding
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.significance import is_slow, is_slow_throughout, slow_finding
 
 
 class Peers:
@@ -32,7 +32,7 @@ class Peers:
         groups = blocks(grid)
         own = np.log(block_means(grid.time["own"], groups))
         found: list[Finding] = []
-        for columns in strata(grid).values():
+        for columns in peer_groups(grid).values():
             if len(columns) >= MAJORITY:
                 found.extend(_slow(grid, groups, own, columns))
         return sorted(found, key=lambda finding: -finding.score)
@@ -59,10 +59,12 @@ def _clearest(
     """A rank that became slow goes before one that always was."""
     became = [
         shift
-        for shift in highest(series)
+        for shift in clearest_spans(series)
         if is_slow(grid, groups, series, shift, others[shift.column])
     ]
-    always = [shift for shift in constant(series) if is_slow_throughout(groups, series, shift)]
+    always = [
+        shift for shift in whole_run_spans(series) if is_slow_throughout(groups, series, shift)
+    ]
     for slow in (became, always):
         if slow:
             return max(slow, key=lambda shift: shift.score)

@@ -6,21 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.course import Shape, hinge
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     MAD_TO_SIGMA,
     MEDIAN_EFFICIENCY,
     NOISE_FLOOR,
     Blocks,
     Shift,
+    autocorrelation_factor,
     block_means,
     blocks,
-    critical,
+    critical_t,
     others_median,
-    widening,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import FLOOR, long_enough, slow_finding
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.significance import FLOOR, long_enough, slow_finding
+from analyzer.slowness.temporal_shape import Shape, ramp_start
 
 LEVEL_SHARE = 4
 """The level before a ramp is that of the first fourth of the blocks."""
@@ -39,7 +39,7 @@ class Ramp:
         groups = blocks(grid)
         own = np.log(block_means(grid.time["own"], groups))
         found: list[Finding] = []
-        for columns in strata(grid).values():
+        for columns in peer_groups(grid).values():
             if len(columns) < MAJORITY:
                 continue
             others = {int(column): columns[columns != column] for column in columns}
@@ -59,18 +59,18 @@ def _climbs(groups: Blocks, series: FloatGrid, columns: NDArray[np.int64]) -> li
         return []
     level = np.median(series[: max(count // LEVEL_SHARE, 2)], axis=0)
     sigmas = MAD_TO_SIGMA * np.median(np.abs(np.diff(series, axis=0)), axis=0) / np.sqrt(2)
-    asked = critical(count, len(columns), len(columns) * count)
+    asked = critical_t(count, len(columns), len(columns) * count)
     found = []
     for place, column in enumerate(columns.tolist()):
         values = series[:, place] - level[place]
-        knee = hinge(values, count)
+        knee = ramp_start(values, count)
         if knee is None:
             continue
         rise = np.maximum(np.arange(count) - knee + 1.0, 0.0)
         slope = float(rise @ values / (rise @ rise))
         rest = values - slope * rise
         left = MAD_TO_SIGMA * float(np.median(np.abs(rest - np.median(rest))))
-        sigma = max(left, float(np.median(sigmas)), NOISE_FLOOR) * widening(rest)
+        sigma = max(left, float(np.median(sigmas)), NOISE_FLOOR) * autocorrelation_factor(rest)
         error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(rise @ rise))
         half = (count - knee) / 2
         long = long_enough((count - knee) * groups.steps, count * groups.steps, ended=False)

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.run import Finding, Grid
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     BLOCK_STEPS_AT_LEAST,
     Blocks,
     block_means,
-    critical,
-    highest,
+    clearest_spans,
+    critical_t,
     others_median,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import TRANSIENT_FLOOR, is_slow, slow_finding, steps_above
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.significance import TRANSIENT_FLOOR, is_slow, slow_finding, steps_above
 
 BLOCKS_AT_MOST = 30
 """Of the shortest kind, two to begin with and the rest to tell what is usual."""
@@ -43,13 +43,13 @@ class Recent:
             return ()
         own = np.log(block_means(grid.time["own"], groups))
         found = []
-        for columns in strata(grid).values():
+        for columns in peer_groups(grid).values():
             if len(columns) < MAJORITY:
                 continue
             others = {int(column): columns[columns != column] for column in columns}
             series = own - others_median(own, others)
-            asked = critical(len(groups), len(columns), len(columns) * len(groups) * LOOKS)
-            for shift in highest(series, shortest=SHORTEST, baseline=len(groups) // 2):
+            asked = critical_t(len(groups), len(columns), len(columns) * len(groups) * LOOKS)
+            for shift in clearest_spans(series, shortest=SHORTEST, baseline=len(groups) // 2):
                 peers = others[shift.column]
                 if (
                     shift.last == len(groups)

@@ -5,19 +5,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.course import Shape
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     SPIKE,
     Blocks,
     block_means,
     blocks,
-    constant,
-    critical,
-    highest,
+    clearest_spans,
+    critical_t,
     others_median,
+    whole_run_spans,
 )
-from analyzer.slowness.strata import MAJORITY, strata
-from analyzer.slowness.worth import (
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.significance import (
     FLOOR,
     PARTS_AT_MOST,
     TRANSIENT_FLOOR,
@@ -26,6 +25,7 @@ from analyzer.slowness.worth import (
     slow_finding,
     span_edges,
 )
+from analyzer.slowness.temporal_shape import Shape
 
 SCALES = (2, 3, 4)
 """Blocks that are joined into one. An excess in half of the steps is on and off between short
@@ -77,14 +77,18 @@ def _slow(grid: Grid, fine: Blocks, groups: Blocks) -> Iterator[Finding]:
     if not len(groups):
         return
     own = np.log(block_means(grid.time["own"], groups))
-    for columns in strata(grid).values():
+    for columns in peer_groups(grid).values():
         if len(columns) < MAJORITY:
             continue
         others = {int(column): columns[columns != column] for column in columns}
         series = own - others_median(own, others)
         # All spans of all scales were searched; there are at most n^2 / 2 spans of n blocks.
-        asked = critical(len(groups), len(columns), len(SCALES) * len(columns) * len(groups) ** 2)
-        shifts = [shift for shift in (*highest(series), *constant(series)) if shift.score >= asked]
+        asked = critical_t(len(groups), len(columns), len(SCALES) * len(columns) * len(groups) ** 2)
+        shifts = [
+            shift
+            for shift in (*clearest_spans(series), *whole_run_spans(series))
+            if shift.score >= asked
+        ]
         for shift in shifts:
             peers = others[shift.column]
             finding = slow_finding(grid, groups, shift, peers, "rhythm")

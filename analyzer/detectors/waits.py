@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.shift import (
+from analyzer.slowness.changepoint import (
     Blocks,
     Shift,
     block_means,
     blocks,
-    constant,
-    highest,
+    clearest_spans,
     others_median,
     sustained,
+    whole_run_spans,
 )
 
 FLOOR = 0.02
@@ -39,10 +39,16 @@ class Waits:
         wall = block_means(grid.time["wall"], groups)
         others = {int(column): there[there != column] for column in there}
         series = (others_median(wait, others) - wait) / wall
-        began = [_finding(grid, groups, shift) for shift in highest(series) if _less(series, shift)]
+        began = [
+            _finding(grid, groups, shift)
+            for shift in clearest_spans(series)
+            if _less(series, shift)
+        ]
         known = {finding.rank for finding in began}
         always = [
-            _finding(grid, groups, shift) for shift in constant(series) if _less(series, shift)
+            _finding(grid, groups, shift)
+            for shift in whole_run_spans(series)
+            if _less(series, shift)
         ]
         return began + [finding for finding in always if finding.rank not in known]
 

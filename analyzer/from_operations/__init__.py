@@ -6,12 +6,12 @@ what the same micro-batch took elsewhere, and what the run would take without a 
 
 from dataclasses import dataclass, replace
 
-from analyzer import foreign
-from analyzer.from_operations.placed import Own, Placed, place
+from analyzer import trace_verdict
+from analyzer.from_operations.placed import Own, Placed, place_suspects
 from analyzer.readers import optrace
 from analyzer.run import Finding, Grid, LoadError, Run, Verdict
-from analyzer.slowness.seen import unseen_words
-from analyzer.slowness.worth import long_enough
+from analyzer.slowness.coverage import unseen_words
+from analyzer.slowness.significance import long_enough
 
 MOST_OPERATIONS = 2_000_000
 """Rows that are taken apart in some ten seconds; windows judge all steps in any case."""
@@ -57,7 +57,7 @@ class Look:
         return None
 
 
-def look(run: Run, grid: Grid) -> Look:
+def examine_operations(run: Run, grid: Grid) -> Look:
     """Examines the operations of a run, where it has some."""
     if run.ops is None or run.ops.empty:
         return Look()
@@ -66,7 +66,7 @@ def look(run: Run, grid: Grid) -> Look:
         trace = optrace.from_run(latest)
     except LoadError as error:
         return Look(missing=(f"the operations are not used: {error}",))
-    verdict = foreign.examine(trace)
+    verdict = trace_verdict.verdict_of_trace(trace)
     if (dark := unseen_words(grid)) is not None:
         # Operations hold the waits that nobody timed: they make no structure and clear nobody.
         why = {"method": "none", "why": dark}
@@ -74,12 +74,12 @@ def look(run: Run, grid: Grid) -> Look:
     told = tuple(
         f"operations: {words}" for words in trace.missing if optrace.BY_DESIGN not in words
     )
-    placed = place(grid, verdict.culprits, int(trace.steps[0]))
+    placed = place_suspects(grid, verdict.culprits, int(trace.steps[0]))
     suspects = tuple(one for one in placed if _lasts(grid, one))
     return Look(verdict, suspects, not missing and not told, (*missing, *told))
 
 
-def agreed(seen: Look) -> tuple[Placed, ...]:
+def confirmed_suspects(seen: Look) -> tuple[Placed, ...]:
     """The suspects whose own time grew as well."""
     return tuple(one for one in seen.suspects if one.own is Own.AGREES)
 

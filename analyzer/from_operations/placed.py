@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Culprit, FloatGrid, Grid
-from analyzer.slowness.strata import MAJORITY
+from analyzer.slowness.peer_groups import MAJORITY
 
 CONFIRMED = 0.5
 """Share of the excess of its operations that a suspect's own time must show."""
@@ -62,7 +62,7 @@ class Placed:
         return not len(self.outside)
 
 
-def place(grid: Grid, culprits: tuple[Culprit, ...], first_step: int) -> Iterator[Placed]:
+def place_suspects(grid: Grid, culprits: tuple[Culprit, ...], first_step: int) -> Iterator[Placed]:
     """Each culprit that has ranks and windows here.
 
     Args:

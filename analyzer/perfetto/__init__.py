@@ -9,11 +9,11 @@ import pandas as pd
 from analyzer.operations import Ints, Trace
 from analyzer.perfetto.actual import actual
 from analyzer.perfetto.events import document
-from analyzer.perfetto.simulated import NoIdealError, ideal, in_turn, on_clock, traced
+from analyzer.perfetto.simulated import NoIdealError, ideal, in_turn, on_clock, simulated_slices
 from analyzer.readers import optrace
 from analyzer.run import LoadError, RankInfo, Run
 
-__all__ = ["MOST_SLICES", "Timeline", "TimelineError", "around", "of_run", "of_trace"]
+__all__ = ["MOST_SLICES", "Timeline", "TimelineError", "of_run", "of_trace", "steps_around"]
 
 MOST_SLICES = 2_000_000
 """About 400 MB of JSON; browsers bear no more."""
@@ -76,7 +76,7 @@ def of_trace(trace: Trace, steps: range) -> Timeline:
         first, last = int(trace.steps[0]), int(trace.steps[-1])
         raise TimelineError(_elsewhere(trace.name, steps, first, last))
     try:
-        slices, why = traced(trace, begins, steps), None
+        slices, why = simulated_slices(trace, begins, steps), None
     except NoIdealError as error:
         raise TimelineError(str(error)) from error
     try:
@@ -86,7 +86,7 @@ def of_trace(trace: Trace, steps: range) -> Timeline:
     return _bounded(Timeline(slices, ranks, trace.name, why))
 
 
-def around(numbers: Ints, onset: int | None, before: int = 5, count: int = 10) -> range:
+def steps_around(numbers: Ints, onset: int | None, before: int = 5, count: int = 10) -> range:
     """The steps to show when nobody chose any: around a culprit's first, or the last ones.
 
     Args:

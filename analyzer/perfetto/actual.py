@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.perfetto.slices import COLUMNS, STEPS, parted
+from analyzer.perfetto.slices import COLUMNS, STEPS, slices_of
 from analyzer.run import Run
 
 MEMBERS: dict[str, list[str]] = {
@@ -43,7 +43,7 @@ def actual(run: Run, steps: range) -> pd.DataFrame:
             "sequence": ops["sequence"].to_numpy(dtype=np.int64),
         }
     )
-    return pd.concat([_steps(run, steps), parted(told)], ignore_index=True)
+    return pd.concat([_steps(run, steps), slices_of(told)], ignore_index=True)
 
 
 def _arrivals(ops: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

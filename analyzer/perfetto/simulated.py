@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 
 from analyzer.operations import Floats, Ints, Trace
-from analyzer.perfetto.slices import COLUMNS, STEPS, parted
+from analyzer.perfetto.slices import COLUMNS, STEPS, slices_of
 from analyzer.run import Run
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.graph import Graph, ModelError
-from analyzer.whatif.ideals import strata
+from analyzer.whatif.ideals import stratum_ideals
 from analyzer.whatif.simulate import timeline
 from analyzer.whatif.trust import compare
-from analyzer.whatif.work import split
+from analyzer.whatif.work import split_durations
 
 GROUPS: dict[str, str] = {
     "forward-send": "pp", "forward-recv": "pp", "backward-send": "pp", "backward-recv": "pp",
@@ -25,8 +25,8 @@ class NoIdealError(ValueError):
     """There is no ideal timeline; the message says why."""
 
 
-def traced(trace: Trace, begins: Ints, steps: range) -> pd.DataFrame:
-    """The operations of a foreign trace.
+def simulated_slices(trace: Trace, begins: Ints, steps: range) -> pd.DataFrame:
+    """The operations of a trace from elsewhere.
 
     Args:
         trace: The operations.
@@ -37,24 +37,24 @@ def traced(trace: Trace, begins: Ints, steps: range) -> pd.DataFrame:
         NoIdealError: The operations do not make a step, so that nobody knows who waits for whom.
     """
     graph = _graph(trace)
-    blocking = split(trace, graph).blocking
+    blocking = split_durations(trace, graph).blocking
     return _slices(trace, begins, steps, trace.start, trace.end, blocking, ideal=False)
 
 
 def ideal(trace: Trace, begins: Ints, steps: range) -> pd.DataFrame:
     """The operations as they had been had each taken what is usual in its stratum.
 
-    Arguments as `traced`.
+    Arguments as `simulated_slices`.
 
     Raises:
         NoIdealError: The model does not explain this trace.
     """
     graph = _graph(trace)
-    work = split(trace, graph)
+    work = split_durations(trace, graph)
     objection = compare(trace, graph, work).objection()
     if objection is not None:
         raise NoIdealError(objection)
-    healthy = strata(trace, work.own)
+    healthy = stratum_ideals(trace, work.own)
     simulated = timeline(graph, healthy)
     blocking = np.zeros_like(simulated.end)
     members = [op for unit in graph.units if unit.grouped for op in unit.members]
@@ -137,7 +137,7 @@ def _slices(
             "sequence": -1,
         }
     )
-    return pd.concat([_steps(trace, begins, chosen, end, ideal=ideal), parted(ops)],
+    return pd.concat([_steps(trace, begins, chosen, end, ideal=ideal), slices_of(ops)],
                      ignore_index=True)  # fmt: skip
 
 

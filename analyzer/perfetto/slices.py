@@ -13,7 +13,7 @@ COMPUTE = "compute"
 STEPS = "steps"
 
 
-def parted(ops: pd.DataFrame) -> pd.DataFrame:
+def slices_of(ops: pd.DataFrame) -> pd.DataFrame:
     """Slices of operations: those of a group in two, waiting and transfer.
 
     Args:

@@ -79,7 +79,7 @@ def _row(grid: Grid, check: Check) -> list[str]:
         check.metric, check.label if "=" in check.label else reason,
         over="increase" if check.counts else "max_over_time",
     )  # fmt: skip
-    told = _told(grid, check)
+    told = _value_of_each_rank(grid, check)
     if told is None:
         return [check.what, SILENT, figures.UNKNOWN, "", source]
     limit = check.limit * _lasted(grid) if check.share else check.limit
@@ -94,7 +94,7 @@ def _row(grid: Grid, check: Check) -> list[str]:
     return [check.what, FAILED, highest, where, source]
 
 
-def _told(grid: Grid, check: Check) -> FloatGrid | None:
+def _value_of_each_rank(grid: Grid, check: Check) -> FloatGrid | None:
     """(R,) increase or highest value of each rank's part; None where nobody told."""
     found = [
         values

@@ -8,9 +8,9 @@ from analyzer.report import blocks, figures
 from analyzer.report.blocks import Block
 from analyzer.report.shown import MOST_ROWS
 from analyzer.report.timeline import since
-from analyzer.report.watched import Watched
+from analyzer.report.watched import FindingTimes
 from analyzer.run import Finding, Grid, Verdict
-from analyzer.slowness import shift, worth
+from analyzer.slowness import changepoint, significance
 
 NOT_WATCHED = (
     "No finding.json stands beside the archive: nobody watched this run live, so there is no"
@@ -27,31 +27,34 @@ SECOND = ("wait", "cpu")
 THRESHOLDS: tuple[tuple[str, str, str], ...] = (
     (
         "a rank is slow",
-        f"{_percent(worth.FLOOR)} slower than its peers or its own past, beyond chance",
-        "analyzer/slowness/worth.py",
+        f"{_percent(significance.FLOOR)} slower than its peers or its own past, beyond chance",
+        "analyzer/slowness/significance.py",
     ),
     (
         "it came and went",
-        f"{_percent(worth.TRANSIENT_FLOOR)} slower for {worth.TRANSIENT_STEPS} steps",
-        "analyzer/slowness/worth.py",
+        f"{_percent(significance.TRANSIENT_FLOOR)} slower for {significance.TRANSIENT_STEPS} steps",
+        "analyzer/slowness/significance.py",
     ),
     (
         "it always was slow",
-        f"{_percent(worth.NATURAL_SPREAD)} slower: identical parts differ by less",
+        f"{_percent(significance.NATURAL_SPREAD)} slower: identical parts differ by less",
         "SC22, arXiv 2208.11035",
     ),
-    ("long enough", f"at least {worth.STEPS_AT_LEAST} steps", "GREYHOUND, ATC'25"),
+    ("long enough", f"at least {significance.STEPS_AT_LEAST} steps", "GREYHOUND, ATC'25"),
     (
         "compared in",
-        f"{shift.BLOCKS_AT_MOST} groups at most, of {shift.BLOCK_STEPS_AT_LEAST} steps at least",
-        "analyzer/slowness/shift.py",
+        (
+            f"{changepoint.BLOCKS_AT_MOST} groups at most, "
+            f"of {changepoint.BLOCK_STEPS_AT_LEAST} steps at least"
+        ),
+        "analyzer/slowness/changepoint.py",
     ),
 )
 """What is judged, the limit in force, and where it comes from."""
 
 
 def detection(
-    grid: Grid, verdict: Verdict, findings: Sequence[Finding], seen: Watched | None
+    grid: Grid, verdict: Verdict, findings: Sequence[Finding], seen: FindingTimes | None
 ) -> Block:
     """The section on detection."""
     # Those that accuse first: on many ranks the second signals are hundreds.
@@ -81,7 +84,7 @@ def detection(
     )  # fmt: skip
 
 
-def _delays(grid: Grid, verdict: Verdict, seen: Watched) -> Block | None:
+def _delays(grid: Grid, verdict: Verdict, seen: FindingTimes) -> Block | None:
     """From the onset, as the data have it, to each moment after it."""
     onsets = [at for culprit in verdict.culprits if (at := since(grid, culprit)) is not None]
     onset = min(onsets) if onsets else seen.onset

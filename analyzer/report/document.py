@@ -20,7 +20,7 @@ from analyzer.report.summary import summary, title
 from analyzer.report.supporting import completeness, files, people, reproduction, words
 from analyzer.report.timeline import bounds, timeline
 from analyzer.report.timing import lateness
-from analyzer.report.watched import watched
+from analyzer.report.watched import finding_times
 from analyzer.run import Grid, Verdict
 from analyzer.verdict_json import verdict_json
 
@@ -45,7 +45,7 @@ def document(
     cut, sources = spans(grid, verdict), Sources.of(run.name)
     begin, end = bounds(grid)
     made = end if now is None else now
-    seen = None if beside.finding is None else watched(beside.finding)
+    seen = None if beside.finding is None else finding_times(beside.finding)
     told = human.blocks(beside.human)
     emulated = (run.meta.get("spec") or {}).get("launcher") == "local"
     sections = [

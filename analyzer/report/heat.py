@@ -10,7 +10,7 @@ from analyzer.report.series import known
 from analyzer.report.shown import MOST_ROWS
 from analyzer.report.spans import Spans, medians
 from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.strata import strata
+from analyzer.slowness.peer_groups import peer_groups
 
 RANKS_AT_LEAST = 6
 """Fewer are told by the table beside."""
@@ -62,7 +62,7 @@ def against_stratum(grid: Grid, cut: Spans) -> FloatGrid:
     """(R,) own time during the trouble over the median of those who must behave alike."""
     own = np.array(medians(grid.time["own"], cut.during), dtype=np.float64)
     ratio = np.full(len(grid.ranks), np.nan)
-    groups: Mapping[tuple[int, int | None], np.ndarray] = strata(grid)
+    groups: Mapping[tuple[int, int | None], np.ndarray] = peer_groups(grid)
     for columns in groups.values():
         told = own[columns]
         if np.isfinite(told).any():

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from analyzer.run import FloatGrid
 
 BLOCKS_AT_MOST = 40
-"""As analyzer/slowness/shift.py: neighbouring steps are not independent, groups of them nearly."""
+"""As slowness/changepoint.py: neighbouring steps are not independent, groups of them nearly."""
 BLOCKS_AT_LEAST = 6
 RESAMPLES = 2000
 WORTH_TELLING = 0.01

@@ -6,11 +6,11 @@ import numpy as np
 
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
-from analyzer.report.watched import Watched
+from analyzer.report.watched import FindingTimes
 from analyzer.run import Culprit, Grid, Verdict
 
 
-def timeline(grid: Grid, verdict: Verdict, seen: Watched | None = None) -> Block:
+def timeline(grid: Grid, verdict: Verdict, seen: FindingTimes | None = None) -> Block:
     """The section with one table of events, in order of time.
 
     Args:
@@ -58,7 +58,7 @@ def timeline(grid: Grid, verdict: Verdict, seen: Watched | None = None) -> Block
     )
 
 
-def _live(seen: Watched) -> list[tuple[float, int | None, str]]:
+def _live(seen: FindingTimes) -> list[tuple[float, int | None, str]]:
     """What happened outside the run: who noticed, and who was told."""
     moments = [
         (seen.first_seen, "lockstep watch sees the first sign"),

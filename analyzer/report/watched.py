@@ -17,7 +17,7 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class FindingTimes:
     """What people were told, and the moments of a finding; unix seconds, None = not told."""
 
     onset: float | None
@@ -28,11 +28,11 @@ class Watched:
     sentence: str = ""
 
 
-def watched(finding: Mapping[str, Any]) -> Watched:
+def finding_times(finding: Mapping[str, Any]) -> FindingTimes:
     """The moments of finding.json; what has another type is not told."""
     alerts = finding.get("alerts")
     told = alerts if isinstance(alerts, list) else []
-    return Watched(
+    return FindingTimes(
         onset=moment(finding.get("onset")),
         first_seen=moment(finding.get("first_seen")),
         opened=moment(finding.get("opened")),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.course import CUT, Shape, hinge, plateau, turns
-from analyzer.slowness.shift import Blocks, Shift
+from analyzer.slowness.changepoint import Blocks, Shift
+from analyzer.slowness.temporal_shape import CUT, Shape, oscillation, plateau, ramp_start
 
 OFF = 0.6
 """A periodic excess falls to at most this share of its high level in every turn: a steady one with
@@ -52,7 +52,7 @@ def excess(
     level = shift.inside - shift.effect
     by_window = np.full(len(grid.start), np.nan)
     by_window[np.concatenate(groups.members)] = ratio - level
-    seen = turns(by_window[first:stop])
+    seen = oscillation(by_window[first:stop])
     if seen is not None and seen.high > 0 and seen.low <= OFF * seen.high:
         steps = float(np.mean((grid.to_step - grid.from_step)[first:stop]))
         return Excess(
@@ -77,7 +77,7 @@ def excess(
 def _ramp(by_window: FloatGrid, groups: Blocks, stop: int) -> int | None:
     """Window at which a climb up to block `stop` begins; None without one."""
     blocks = np.array([_median(by_window[members]) for members in groups.members])
-    knee = hinge(blocks, stop)
+    knee = ramp_start(blocks, stop)
     return None if knee is None else groups.first(knee)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Grid
-from analyzer.slowness.shift import column_medians
+from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.transfers import least, median
 
 FLOOR = 0.10

@@ -1,12 +1,12 @@
 """Whether a slow rank spends its excess on the processor or off it, whatever the cause."""
 
 from analyzer.run import Culprit, Fact, Finding, Grid
-from analyzer.slowness.contrast import (
+from analyzer.slowness.before_after import (
     QUEUED,
-    contrast,
     has_gpu,
     share_of_excess,
-    time_contrast,
+    signal_before_after,
+    time_before_after,
 )
 from collector.contract import metrics
 
@@ -16,12 +16,12 @@ MOSTLY = 0.6
 """Share of the excess own time, as for a phase that holds a cause (causes.data, causes.garbage)."""
 
 
-def whereabouts(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
+def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
     """What the CPU time of the training thread tells of the excess own time, where it is clear.
 
     A thread that sleeps, reads a file or waits for a lock, another thread or its GPU uses none.
     """
-    used = time_contrast(grid, finding, "cpu")
+    used = time_before_after(grid, finding, "cpu")
     if used is None or not used.during > 0:  # a log tells no CPU time
         return ()
     busy = share_of_excess(grid, finding, "cpu")
@@ -41,7 +41,7 @@ def whereabouts(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
 def _what(grid: Grid, finding: Finding) -> str:
     """What keeps a thread off the processor, as far as it was told."""
     gpu = ", perhaps for its GPU" if has_gpu(grid, finding.rank) else ""
-    queued = contrast(grid, finding, metrics.RANK_RUN_QUEUE.name)
+    queued = signal_before_after(grid, finding, metrics.RANK_RUN_QUEUE.name)
     if queued is None:
         return f"slept or waited{gpu}, or was ready and had no processor"
     if queued.during >= QUEUED:

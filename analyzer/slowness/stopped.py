@@ -83,12 +83,12 @@ def under_way(grid: Grid) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return known, begun
 
 
-def inside(grid: Grid) -> NDArray[np.bool_]:
+def stuck_inside(grid: Grid) -> NDArray[np.bool_]:
     """(R,) who was last seen inside an operation, longer than a step takes."""
     found = np.zeros(len(grid.ranks), dtype=bool)
     for key, age in grid.last.items():
         if key.startswith(metrics.TRAIN_OPEN_OP_AGE.name):
-            found |= now(grid, key) & (age >= step_seconds(grid))
+            found |= opened_since_last_step(grid, key) & (age >= step_seconds(grid))
     return found
 
 
@@ -102,11 +102,13 @@ def longest_inside(grid: Grid) -> float:
     oldest = 0.0
     for key, age in grid.last.items():
         if key.startswith(metrics.TRAIN_OPEN_OP_AGE.name):
-            oldest = max(oldest, float(np.max(age, initial=0.0, where=now(grid, key))))
+            oldest = max(
+                oldest, float(np.max(age, initial=0.0, where=opened_since_last_step(grid, key)))
+            )
     return oldest
 
 
-def now(grid: Grid, key: str) -> NDArray[np.bool_]:
+def opened_since_last_step(grid: Grid, key: str) -> NDArray[np.bool_]:
     """(R,) whose open operation opened after the last step began; an earlier one has ended."""
     ended = _last_step_ended(grid)
     opened = grid.last_time[key] - grid.last[key]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from analyzer.run import FloatGrid, Grid
-from analyzer.slowness.shift import Blocks, block_means
+from analyzer.slowness.changepoint import Blocks, block_means
 
 
 def transfers(grid: Grid) -> FloatGrid:

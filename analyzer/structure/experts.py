@@ -6,8 +6,8 @@ import numpy as np
 
 from analyzer.structure.facts import Facts, Structure
 from analyzer.structure.lengths import ALIKE, correlation
-from analyzer.workers.middle import median, spread
-from analyzer.workers.residuals import LENGTHS, work
+from analyzer.trace_outliers.residuals import LENGTHS, work
+from analyzer.trace_outliers.robust_stats import median, spread
 
 
 def find(facts: Facts) -> Sequence[Structure]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.operations import Flags, Floats, Trace
+from analyzer.trace_outliers import Cells
 from analyzer.whatif.graph import Graph
 from analyzer.whatif.kinds import COMPUTE
 from analyzer.whatif.simulate import simulate
-from analyzer.workers import Cells
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.operations import Floats
-from analyzer.slowness.shift import MEDIAN_EFFICIENCY
+from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY
 from analyzer.structure.facts import Facts, Structure
+from analyzer.trace_outliers.residuals import LENGTHS, uneven, work
+from analyzer.trace_outliers.robust_stats import mean
+from analyzer.trace_outliers.robust_stats import spread as spread_of
 from analyzer.whatif.kinds import COMPUTE
-from analyzer.workers.middle import mean
-from analyzer.workers.middle import spread as spread_of
-from analyzer.workers.residuals import LENGTHS, uneven, work
 
 SHARED = 2.0
 """Times the spread by chance, from which stages agree on which micro-batches are long."""

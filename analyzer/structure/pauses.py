@@ -8,7 +8,7 @@ from analyzer.operations import Flags, Floats, Ints
 from analyzer.structure.facts import Facts, Structure
 from analyzer.whatif.kinds import GC
 from analyzer.whatif.simulate import simulate
-from analyzer.whatif.work import split
+from analyzer.whatif.work import split_durations
 
 LEAST = 0.002
 """Seconds of collecting in a worker's step from which it counts."""
@@ -77,7 +77,7 @@ def _wall(facts: Facts) -> Floats | None:
         return wall
     if facts.graph is None:
         return None
-    was = split(trace, facts.graph).own
+    was = split_durations(trace, facts.graph).own
     without: Floats = wall - simulate(facts.graph, was) + simulate(facts.graph, facts.own)
     return without
 

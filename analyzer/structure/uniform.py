@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.structure.facts import Facts, Structure
-from analyzer.workers.middle import median
-from analyzer.workers.spans import search
+from analyzer.trace_outliers.robust_stats import median
+from analyzer.trace_outliers.spans import search
 
 CHANCE = 1e-3
 LEAST = float(np.log(1.05))

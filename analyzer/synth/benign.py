@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
-from analyzer.synth.fleet import Benign, Fleet
+from analyzer.synth.fleet import Benign, SyntheticFleet
 from collector.contract.words import Phase
 
 LAST_STAGE = (1.10, 1.35)
@@ -46,7 +46,7 @@ class Normal:
     tags: NDArray[np.str_]
 
 
-def normal(fleet: Fleet, steps: int, dice: np.random.Generator) -> Normal:
+def normal(fleet: SyntheticFleet, steps: int, dice: np.random.Generator) -> Normal:
     """What is normal of a fleet."""
     shape = (steps, fleet.world)
     work, slower = np.ones(shape), np.ones(shape)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.run import FloatGrid
-from analyzer.synth.fleet import Fault, Fleet, Telling
+from analyzer.synth.fleet import Fault, SyntheticFleet, Telling
 from analyzer.synth.scrapes import Scrapes
 from analyzer.synth.strong import active, onset
 from analyzer.synth.times import COMPUTES, Times
@@ -54,7 +54,7 @@ class Clocks:
 
 
 def clocks(
-    fleet: Fleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
+    fleet: SyntheticFleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
 ) -> Clocks:
     """What every GPU does."""
     shape = seen.rank_time.shape
@@ -107,7 +107,11 @@ def _reasons(fault: Fault) -> tuple[str, ...]:
 
 
 def _heat(
-    fleet: Fleet, variant: Variant, power: FloatGrid, seen: Scrapes, dice: np.random.Generator
+    fleet: SyntheticFleet,
+    variant: Variant,
+    power: FloatGrid,
+    seen: Scrapes,
+    dice: np.random.Generator,
 ) -> FloatGrid:
     inlet = variant.inlet + NODE_SPREAD * dice.standard_normal(fleet.nodes)[seen.node_of]
     inlet = inlet + GPU_SPREAD * dice.standard_normal(fleet.world)
@@ -122,7 +126,7 @@ def _heat(
 
 
 def _without_cooling(
-    fleet: Fleet, variant: Variant, times: Times, seen: Scrapes, temperature: FloatGrid,
+    fleet: SyntheticFleet, variant: Variant, times: Times, seen: Scrapes, temperature: FloatGrid,
     dice: np.random.Generator,
 ) -> None:  # fmt: skip
     """Temperature first: the cooler fails before the clock falls, by as long as heating takes."""

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.synth.fleet import GPUS_PER_NODE, Defect, Fleet, Telling
+from analyzer.synth.fleet import GPUS_PER_NODE, Defect, SyntheticFleet, Telling
 from collector.contract.metrics import METRICS, Kind
 
 GAP_SECONDS = (90.0, 300.0)
@@ -12,7 +12,9 @@ TRAINING = ("lockstep_train_", "lockstep_rank_up", "lockstep_rank_info")
 NETWORK = ("lockstep_net_", "lockstep_ib_", "lockstep_tcp_")
 
 
-def with_defects(fleet: Fleet, told: pd.DataFrame, dice: np.random.Generator) -> pd.DataFrame:
+def with_defects(
+    fleet: SyntheticFleet, told: pd.DataFrame, dice: np.random.Generator
+) -> pd.DataFrame:
     """The samples that a monitor with these defects would have."""
     node = told["node"].str.removeprefix("node-").to_numpy(dtype=np.int64)
     time = told["time"].to_numpy(dtype=float)

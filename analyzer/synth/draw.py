@@ -12,9 +12,9 @@ from analyzer.synth.fleet import (
     Benign,
     Defect,
     Fault,
-    Fleet,
     Resolution,
     Shape,
+    SyntheticFleet,
     Telling,
 )
 from collector.contract.words import Cause
@@ -62,7 +62,7 @@ OF_GPU = (Cause.THERMAL, Cause.POWER, Cause.SLOW_GPU)
 PAIRED = tuple(c for c in FORMS if c not in (*NETWORK, *STOPS, Cause.SOFTWARE))
 
 
-def drawn(seed: int, *, injected: bool, variant: str = "usual") -> Fleet:
+def drawn(seed: int, *, injected: bool, variant: str = "usual") -> SyntheticFleet:
     """The fleet of a seed.
 
     Args:
@@ -82,7 +82,7 @@ def drawn(seed: int, *, injected: bool, variant: str = "usual") -> Fleet:
     step_seconds = float(np.exp(dice.uniform(*np.log(STEP_SECONDS))))
     steps = int(RUN_SECONDS[world] / step_seconds)
     defects = _defects(world // GPUS_PER_NODE, dice)
-    return Fleet(
+    return SyntheticFleet(
         dp=world // (tp * pp), pp=pp, tp=tp, steps=steps, step_seconds=step_seconds,
         resolution=Resolution.STEP if dice.random() < 0.5 else Resolution.SCRAPE,
         faults=_faults(turn, world, steps, dice) if injected else (),

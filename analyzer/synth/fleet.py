@@ -103,7 +103,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class SyntheticFleet:
     """A run to make up: one rank a GPU, 8 GPUs a node.
 
     Attributes:

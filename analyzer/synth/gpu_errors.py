@@ -4,7 +4,7 @@ import numpy as np
 
 from analyzer.run import FloatGrid
 from analyzer.synth.block import About, Block
-from analyzer.synth.fleet import Fault, Fleet
+from analyzer.synth.fleet import Fault, SyntheticFleet
 from analyzer.synth.scrapes import Scrapes
 from analyzer.synth.strong import active, onset
 from analyzer.synth.times import Times
@@ -29,7 +29,7 @@ LATE_SECONDS = 3.0
 
 
 def error_blocks(
-    fleet: Fleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
+    fleet: SyntheticFleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
 ) -> list[Block]:
     """What NVML and the kernel log would tell."""
     events: list[tuple[int, int, float]] = []
@@ -53,7 +53,7 @@ def _counted(rate: FloatGrid, since: FloatGrid, dice: np.random.Generator) -> Fl
 
 
 def _memory(
-    fleet: Fleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator,
+    fleet: SyntheticFleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator,
     events: list[tuple[int, int, float]],
 ) -> list[Block]:  # fmt: skip
     shape = seen.rank_time.shape
@@ -87,7 +87,7 @@ def _memory(
 
 
 def _pcie(
-    fleet: Fleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
+    fleet: SyntheticFleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
 ) -> list[Block]:
     shape = seen.rank_time.shape
     width, generation = np.full(shape, WIDTH), np.full(shape, GENERATION)
@@ -108,7 +108,7 @@ def _pcie(
 
 
 def _nvlink(
-    fleet: Fleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator,
+    fleet: SyntheticFleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator,
     events: list[tuple[int, int, float]],
 ) -> list[Block]:  # fmt: skip
     shape = seen.rank_time.shape
@@ -133,7 +133,9 @@ def _nvlink(
     ]
 
 
-def _xids(fleet: Fleet, seen: Scrapes, events: list[tuple[int, int, float]]) -> list[Block]:
+def _xids(
+    fleet: SyntheticFleet, seen: Scrapes, events: list[tuple[int, int, float]]
+) -> list[Block]:
     """Series that do not exist until the first event."""
     blocks = []
     for place, xid, moment in events:

@@ -5,7 +5,7 @@ import numpy as np
 from analyzer.run import FloatGrid
 from analyzer.synth.block import About, Block
 from analyzer.synth.clocks import Clocks
-from analyzer.synth.fleet import GPUS_PER_NODE, Fleet
+from analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
 from analyzer.synth.scrapes import Scrapes
 from analyzer.synth.strong import active
 from analyzer.synth.times import Times
@@ -23,7 +23,7 @@ LIMITS = {"slowdown": 0.0, "shutdown": 5.0}
 
 
 def gpu_blocks(
-    fleet: Fleet, variant: Variant, times: Times, seen: Scrapes, state: Clocks,
+    fleet: SyntheticFleet, variant: Variant, times: Times, seen: Scrapes, state: Clocks,
     dice: np.random.Generator,
 ) -> list[Block]:  # fmt: skip
     """What NVML would tell."""
@@ -57,7 +57,7 @@ def _one(value: float) -> FloatGrid:
     return np.array([[value]])
 
 
-def _info(fleet: Fleet) -> list[tuple[str, str, FloatGrid]]:
+def _info(fleet: SyntheticFleet) -> list[tuple[str, str, FloatGrid]]:
     """One series a driver; a node that was updated has the newer one."""
     newer = np.zeros(fleet.world, dtype=bool)
     for fault in fleet.faults:

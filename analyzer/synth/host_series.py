@@ -4,7 +4,7 @@ import numpy as np
 
 from analyzer.run import FloatGrid
 from analyzer.synth.block import About, Block
-from analyzer.synth.fleet import GPUS_PER_NODE, Fleet
+from analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
 from analyzer.synth.scrapes import Scrapes
 from analyzer.synth.strong import active
 from analyzer.synth.times import Times
@@ -34,7 +34,7 @@ CREDIT_TICKS = 1e8
 
 
 def host_blocks(
-    fleet: Fleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
+    fleet: SyntheticFleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
 ) -> list[Block]:
     """What procfs, sysfs and ethtool would tell; half of the fleets have InfiniBand beside."""
     return [
@@ -44,7 +44,7 @@ def host_blocks(
 
 
 def _processors(
-    fleet: Fleet, times: Times, seen: Scrapes, dice: np.random.Generator
+    fleet: SyntheticFleet, times: Times, seen: Scrapes, dice: np.random.Generator
 ) -> list[Block]:
     shape, nodes = seen.rank_time.shape, seen.time.shape
     held, queued = np.zeros(shape), QUEUED_USUALLY * dice.gamma(2.0, 0.5, shape)
@@ -68,7 +68,7 @@ def _processors(
 
 
 def _network(
-    fleet: Fleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
+    fleet: SyntheticFleet, variant: Variant, times: Times, seen: Scrapes, dice: np.random.Generator
 ) -> list[Block]:
     shape = seen.time.shape
     retransmitted = variant.retransmits * dice.gamma(1.0, 1.0, shape)

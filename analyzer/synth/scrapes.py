@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
-from analyzer.synth.fleet import GPUS_PER_NODE, STOPS, Defect, Fleet
+from analyzer.synth.fleet import GPUS_PER_NODE, STOPS, Defect, SyntheticFleet
 from analyzer.synth.times import Times
 
 BEGIN = 1.8e9
@@ -61,7 +61,7 @@ class Scrapes:
         return np.concatenate([first, gaps])
 
 
-def scrapes(fleet: Fleet, times: Times, dice: np.random.Generator) -> Scrapes:
+def scrapes(fleet: SyntheticFleet, times: Times, dice: np.random.Generator) -> Scrapes:
     """Every node at its own offset, as Prometheus spreads its targets."""
     end = BEGIN + np.cumsum(times.wall)
     stops = any(fault.cause in STOPS for fault in fleet.faults)

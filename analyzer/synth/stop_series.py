@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
 from analyzer.synth.block import About, Block
-from analyzer.synth.fleet import STOPS, Fault, Fleet
+from analyzer.synth.fleet import STOPS, Fault, SyntheticFleet
 from analyzer.synth.scrapes import BEGIN, Scrapes
 from analyzer.synth.training_series import COLLECTIVES
 from collector.contract import metrics
@@ -29,7 +29,7 @@ KEPT = (
 
 
 def stop_blocks(
-    fleet: Fleet, groups: list[str], seen: Scrapes, dice: np.random.Generator
+    fleet: SyntheticFleet, groups: list[str], seen: Scrapes, dice: np.random.Generator
 ) -> list[Block]:
     """Sequences, heartbeats, progress, open operations and whether the process is there."""
     fault = next((each for each in fleet.faults if each.cause in STOPS), None)
@@ -69,7 +69,7 @@ def stop_blocks(
     return [Block(metric, labels, About.RANK, values) for metric, labels, values in told]
 
 
-def without_the_dead(fleet: Fleet, blocks: list[Block], seen: Scrapes) -> list[Block]:
+def without_the_dead(fleet: SyntheticFleet, blocks: list[Block], seen: Scrapes) -> list[Block]:
     """The exporter keeps of a rank that is gone what is evidence, and nothing that is stale."""
     fault = next((each for each in fleet.faults if each.cause is Cause.CRASH), None)
     if fault is None:
@@ -84,17 +84,17 @@ def without_the_dead(fleet: Fleet, blocks: list[Block], seen: Scrapes) -> list[B
     ]
 
 
-def _usual(fleet: Fleet, seen: Scrapes) -> float:
+def _usual(fleet: SyntheticFleet, seen: Scrapes) -> float:
     return float(np.median(np.diff(seen.end))) if len(seen.end) > 1 else fleet.step_seconds
 
 
-def _moment(fleet: Fleet, seen: Scrapes) -> float:
+def _moment(fleet: SyntheticFleet, seen: Scrapes) -> float:
     """When a rank stops: inside the step after the last one."""
     begun = BEGIN if not len(seen.end) else float(seen.end[-1])
     return begun + INTO_STEP * _usual(fleet, seen)
 
 
-def _waits(fleet: Fleet, fault: Fault | None, group: str) -> NDArray[np.bool_]:
+def _waits(fleet: SyntheticFleet, fault: Fault | None, group: str) -> NDArray[np.bool_]:
     """(R,) who waits in a collective of a kind once a rank has stopped."""
     rank = np.arange(fleet.world)
     if fault is None:

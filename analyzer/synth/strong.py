@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from analyzer.run import FloatGrid
-from analyzer.synth.fleet import STOPS, Fault, Fleet
+from analyzer.synth.fleet import STOPS, Fault, SyntheticFleet
 from analyzer.synth.scrapes import Scrapes
 from analyzer.synth.times import Times, ranks_of
 from collector.contract.words import Cause
 
 
 def active(
-    fleet: Fleet, times: Times, seen: Scrapes, *causes: Cause
+    fleet: SyntheticFleet, times: Times, seen: Scrapes, *causes: Cause
 ) -> Iterator[tuple[Fault, int, FloatGrid]]:
     """(fault, rank, (T,) strength) of every rank with a fault of one of the causes."""
     for fault, strong in zip(fleet.faults, times.strengths, strict=True):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
 from analyzer.synth.benign import Normal, normal
-from analyzer.synth.fleet import GPUS_PER_NODE, NETWORK, STOPS, Fault, Fleet
+from analyzer.synth.fleet import GPUS_PER_NODE, NETWORK, STOPS, Fault, SyntheticFleet
 from analyzer.synth.noise import noise, spread
 from analyzer.synth.strength import strength
 from analyzer.synth.variant import VARIANTS
@@ -65,7 +65,7 @@ class Times:
     spread: FloatGrid
 
 
-def times(fleet: Fleet, dice: np.random.Generator) -> Times:
+def times(fleet: SyntheticFleet, dice: np.random.Generator) -> Times:
     """The steps that complete: after a rank stopped, none do."""
     stops = [fault.from_step for fault in fleet.faults if fault.cause in STOPS]
     count = min([fleet.steps, *stops])
@@ -103,12 +103,12 @@ def ranks_of(fault: Fault) -> range:
     return range(first, first + GPUS_PER_NODE)
 
 
-def stage_of(fleet: Fleet) -> NDArray[np.int64]:
+def stage_of(fleet: SyntheticFleet) -> NDArray[np.int64]:
     """(R,) of each rank: rank = (pp x DP + dp) x TP + tp (DESIGN 3.2)."""
     return np.arange(fleet.world) // (fleet.tp * fleet.dp)
 
 
-def _usual(fleet: Fleet, usual: Normal, parts: FloatGrid) -> dict[Phase, FloatGrid]:
+def _usual(fleet: SyntheticFleet, usual: Normal, parts: FloatGrid) -> dict[Phase, FloatGrid]:
     seconds = fleet.step_seconds * OWN_SHARE / (1.0 + _bubble(fleet))
     shape = usual.work.shape
     made: dict[Phase, FloatGrid] = {}
@@ -120,7 +120,7 @@ def _usual(fleet: Fleet, usual: Normal, parts: FloatGrid) -> dict[Phase, FloatGr
     return made
 
 
-def _bubble(fleet: Fleet) -> float:
+def _bubble(fleet: SyntheticFleet) -> float:
     return (fleet.pp - 1) / (MICRO_BATCHES * fleet.pp)
 
 
@@ -133,7 +133,7 @@ def _effect(fault: Fault, base: FloatGrid, extra: FloatGrid, strong: FloatGrid) 
 
 
 def _synchronous(
-    fleet: Fleet, dice: np.random.Generator, own: dict[Phase, FloatGrid], usual: Normal,
+    fleet: SyntheticFleet, dice: np.random.Generator, own: dict[Phase, FloatGrid], usual: Normal,
     strengths: tuple[FloatGrid, ...], effects: tuple[float | None, ...], parts: FloatGrid,
 ) -> Times:  # fmt: skip
     total: FloatGrid = np.sum(list(own.values()), axis=0)
@@ -166,7 +166,9 @@ def _synchronous(
                  usual.tags, strengths, effects, parts)  # fmt: skip
 
 
-def _cpu(fleet: Fleet, own: dict[Phase, FloatGrid], dice: np.random.Generator) -> FloatGrid:
+def _cpu(
+    fleet: SyntheticFleet, own: dict[Phase, FloatGrid], dice: np.random.Generator
+) -> FloatGrid:
     """Launching kernels takes the thread as long whatever the GPU does; garbage is all its own."""
     launching = 0.25 * fleet.step_seconds
     used = launching * np.exp(0.03 * dice.standard_normal(own[Phase.OTHER].shape))
@@ -176,5 +178,5 @@ def _cpu(fleet: Fleet, own: dict[Phase, FloatGrid], dice: np.random.Generator) -
     return made
 
 
-def _collects(fleet: Fleet) -> bool:
+def _collects(fleet: SyntheticFleet) -> bool:
     return any(fault.cause is Cause.GC for fault in fleet.faults)

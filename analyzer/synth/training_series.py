@@ -4,7 +4,7 @@ import numpy as np
 
 from analyzer.run import FloatGrid
 from analyzer.synth.block import About, Block
-from analyzer.synth.fleet import Fleet
+from analyzer.synth.fleet import SyntheticFleet
 from analyzer.synth.scrapes import Scrapes
 from analyzer.synth.times import Times, stage_of
 from collector.contract import metrics
@@ -19,7 +19,7 @@ LOSS_FIRST, LOSS_LAST = 10.0, 3.0
 
 
 def training_blocks(
-    fleet: Fleet, times: Times, seen: Scrapes, dice: np.random.Generator
+    fleet: SyntheticFleet, times: Times, seen: Scrapes, dice: np.random.Generator
 ) -> list[Block]:
     """What a rank's ring tells; series about a stop are in `stop_series`."""
     done = seen.rank_done
@@ -58,7 +58,7 @@ def training_blocks(
     return [Block(metric, labels, About.RANK, values) for metric, labels, values in told] + info
 
 
-def _who(fleet: Fleet, rank: int) -> str:
+def _who(fleet: SyntheticFleet, rank: int) -> str:
     return (
         f'attempt="0",cp="0",dp="{rank // fleet.tp % fleet.dp}",ep="0",local_rank="{rank % 8}",'
         f'node="node-{rank // 8}",pid="{1000 + rank}",pp="{int(stage_of(fleet)[rank])}",'

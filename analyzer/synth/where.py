@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from analyzer.run import FloatGrid
-from analyzer.synth.fleet import Fault, Fleet
+from analyzer.synth.fleet import Fault, SyntheticFleet
 from collector.contract.words import Cause, Phase
 
 COMPUTE: Mapping[Phase, float] = {Phase.FORWARD: 0.32, Phase.BACKWARD: 0.64, Phase.OPTIMIZER: 0.04}
@@ -35,7 +35,7 @@ COLLECT_EVERY = 5
 """Steps between the garbage collections of a rank whose heap grows."""
 
 
-def phases(fault: Fault, fleet: Fleet) -> Mapping[Phase, float]:
+def phases(fault: Fault, fleet: SyntheticFleet) -> Mapping[Phase, float]:
     """Phase -> share of the excess, sums to 1."""
     if fault.cause is Cause.NVLINK:
         return FUSED if fleet.tp > 1 else COPIES

@@ -11,7 +11,7 @@ from analyzer.run import RankInfo, Run
 from analyzer.synth.block import About, Block, frame
 from analyzer.synth.clocks import clocks
 from analyzer.synth.defects import with_defects
-from analyzer.synth.fleet import GPUS_PER_NODE, STOPS, Fault, Fleet, Resolution
+from analyzer.synth.fleet import GPUS_PER_NODE, STOPS, Fault, Resolution, SyntheticFleet
 from analyzer.synth.gpu_errors import error_blocks
 from analyzer.synth.gpu_series import gpu_blocks
 from analyzer.synth.host_series import host_blocks
@@ -41,7 +41,7 @@ class Labelled:
     node_hours: float
 
 
-def labelled(fleet: Fleet) -> Labelled:
+def labelled(fleet: SyntheticFleet) -> Labelled:
     """The run; the same fleet gives the same run."""
     dice = np.random.default_rng(fleet.seed)
     variant = VARIANTS[fleet.variant]
@@ -72,13 +72,14 @@ def labelled(fleet: Fleet) -> Labelled:
         ops=None,
     )
     truth = tuple(
-        _told(fault, effect) for fault, effect in zip(fleet.faults, made.effects, strict=True)
+        _fault_truth(fault, effect)
+        for fault, effect in zip(fleet.faults, made.effects, strict=True)
     )
     hours = float(seen.end[-1] - seen.end[0]) / 3600.0 if len(seen.end) else 0.0
     return Labelled(run, truth, hours * fleet.nodes)
 
 
-def _ranks(fleet: Fleet) -> tuple[RankInfo, ...]:
+def _ranks(fleet: SyntheticFleet) -> tuple[RankInfo, ...]:
     stage = stage_of(fleet)
     return tuple(
         RankInfo(
@@ -90,7 +91,7 @@ def _ranks(fleet: Fleet) -> tuple[RankInfo, ...]:
     )  # fmt: skip
 
 
-def _steps(fleet: Fleet, made: Times, seen: Scrapes) -> pd.DataFrame:
+def _steps(fleet: SyntheticFleet, made: Times, seen: Scrapes) -> pd.DataFrame:
     """contract.archive.STEPS."""
     count, world = made.own.shape
     own = made.own.copy()
@@ -117,7 +118,7 @@ def _steps(fleet: Fleet, made: Times, seen: Scrapes) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _meta(fleet: Fleet, stopped: bool) -> dict[str, Any]:
+def _meta(fleet: SyntheticFleet, stopped: bool) -> dict[str, Any]:
     told: dict[str, Any] = {
         "schema_version": archive.SCHEMA_VERSION,
         "run": f"synthetic-{fleet.seed}",
@@ -130,7 +131,7 @@ def _meta(fleet: Fleet, stopped: bool) -> dict[str, Any]:
     return told if stopped else told | {"outcome": {"ending": "finished"}}
 
 
-def _told(fault: Fault, effect: float | None) -> dict[str, Any]:
+def _fault_truth(fault: Fault, effect: float | None) -> dict[str, Any]:
     stops = fault.cause in STOPS
     return {
         "kind": fault.cause.value,

@@ -7,13 +7,13 @@ told by both has one, and the words of the verdict.
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from analyzer.act.alert import Alert
-from analyzer.act.matching import FINDING_ALERT
-from analyzer.act.webhook import Told
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from analyzer.alertmanager.alert import Alert
+from analyzer.alertmanager.matching import FINDING_ALERT
+from analyzer.alertmanager.webhook import ReceivedAlert
 from analyzer.run import Fact
-from analyzer.watch.course import folder_of
-from analyzer.watch.finding import Finding, Kind, Tier, Who
+from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding_lifecycle import folder_of
 from collector.contract.words import Cause
 
 MOST_FACTS = 3
@@ -25,13 +25,13 @@ SHOWN_FINGERPRINT = 8
 """Characters: enough to tell the alerts of one notification apart."""
 
 
-def alerts(findings: Iterable[Finding], addresses: Addresses = PLACEHOLDERS) -> list[Alert]:
+def alerts(findings: Iterable[WatchFinding], addresses: Addresses = PLACEHOLDERS) -> list[Alert]:
     """The alerts of open findings, the most important first."""
     ordered = sorted(findings, key=lambda one: (one.tier is not Tier.PAGE, one.opened))
     return [alert(finding, addresses) for finding in ordered]
 
 
-def alert(finding: Finding, addresses: Addresses = PLACEHOLDERS) -> Alert:
+def alert(finding: WatchFinding, addresses: Addresses = PLACEHOLDERS) -> Alert:
     """The alert of a finding."""
     run = finding.who.run
     return Alert(
@@ -50,7 +50,7 @@ def alert(finding: Finding, addresses: Addresses = PLACEHOLDERS) -> Alert:
     )  # fmt: skip
 
 
-def of_alert(alert: Told, run: str, received: float) -> Finding:
+def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:
     """The finding that an archive is written about when the alert of a rule has none.
 
     It is closed at once: another alert about the same place within ten minutes still belongs to it
@@ -62,7 +62,7 @@ def of_alert(alert: Told, run: str, received: float) -> Finding:
         received: Unix seconds.
     """
     name = alert.labels.get("alertname", "")
-    return Finding(
+    return WatchFinding(
         who=Who(
             run, alert.labels.get("node"), _number(alert.labels.get("rank")),
             _number(alert.labels.get("gpu")), None,
@@ -87,7 +87,7 @@ def description(facts: Iterable[Fact]) -> str:
     )
 
 
-def _place(alert: Told) -> str:
+def _place(alert: ReceivedAlert) -> str:
     """What its archive is called: alerts of one notification share the second, not the archive."""
     labels = alert.labels
     words = [labels.get("alertname", ""), labels.get("node", "")]
@@ -95,7 +95,7 @@ def _place(alert: Told) -> str:
     return "-".join(word for word in (*words, alert.fingerprint[:SHOWN_FINGERPRINT]) if word)
 
 
-def _page(finding: Finding) -> str:
+def _page(finding: WatchFinding) -> str:
     """The page that says who and why, from a while before it began: its node's without a run."""
     who = finding.who
     words: dict[str, object] = {

@@ -69,7 +69,7 @@ class Wish:
     onset: float | None = None
 
 
-def due(wishes: Iterable[Wish], interval: float, window: float) -> list[Wish]:
+def due_diagnoses(wishes: Iterable[Wish], interval: float, window: float) -> list[Wish]:
     """Those to diagnose now, the most important first.
 
     What is urgent is diagnosed in each cycle, what is watched in every fourth, others once in half

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analyzer.run import Culprit, Verdict
-from analyzer.watch.finding import Finding, who_of
+from analyzer.watch.finding import WatchFinding, who_of
 
 
 def concluded(
-    finding: Finding, archived: Verdict | None, judged: Verdict | None, missing: Sequence[str]
+    finding: WatchFinding, archived: Verdict | None, judged: Verdict | None, missing: Sequence[str]
 ) -> Verdict:
     """The verdict about the archive, if it names whom the finding names; else the one that did.
 
@@ -40,7 +40,7 @@ def concluded(
     )
 
 
-def names(verdict: Verdict, finding: Finding) -> bool:
+def names(verdict: Verdict, finding: WatchFinding) -> bool:
     """Whether a verdict names whom the finding is about, more or less exactly."""
     return any(
         (who := who_of(verdict.run, each)).covers(finding.who) or finding.who.covers(who)
@@ -52,7 +52,7 @@ def _with(verdict: Verdict, missing: Sequence[str]) -> Verdict:
     return replace(verdict, missing=tuple(dict.fromkeys((*verdict.missing, *missing))))
 
 
-def _culprit(finding: Finding) -> Culprit:
+def _culprit(finding: WatchFinding) -> Culprit:
     who = finding.who
     return Culprit(
         scope=finding.scope, rank=who.rank, node=who.node, gpu=who.gpu, uuid=finding.uuid,

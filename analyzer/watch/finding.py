@@ -63,7 +63,7 @@ class Who:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class WatchFinding:
     """An open or closed finding.
 
     Attributes:
@@ -129,18 +129,18 @@ class Finding:
 class Change:
     """What one cycle did to the findings; `still` are open since before."""
 
-    opened: tuple[Finding, ...] = ()
-    closed: tuple[Finding, ...] = ()
-    still: tuple[Finding, ...] = ()
+    opened: tuple[WatchFinding, ...] = ()
+    closed: tuple[WatchFinding, ...] = ()
+    still: tuple[WatchFinding, ...] = ()
 
     @property
-    def open(self) -> tuple[Finding, ...]:
+    def open(self) -> tuple[WatchFinding, ...]:
         """All that are open now."""
         return (*self.still, *self.opened)
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Detection:
     """What one cycle knows of something wrong, before anybody is told of it.
 
     Attributes:
@@ -170,7 +170,7 @@ def who_of(run: str, culprit: Culprit) -> Who:
     return Who(run, culprit.node, culprit.rank, culprit.gpu, culprit.link)
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
+def finding_json(finding: WatchFinding) -> dict[str, Any]:
     """`finding.json` without the alerts that matched it (times in unix seconds)."""
     who = finding.who
     return {

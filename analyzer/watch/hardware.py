@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from analyzer.readers.prometheus.labels import number, page_label
 from analyzer.run import Fact
-from analyzer.watch.finding import Kind, Sighting, Tier, Who
+from analyzer.watch.detections import clock, who_at
+from analyzer.watch.finding import Detection, Kind, Tier, Who
 from analyzer.watch.members import Members
-from analyzer.watch.sightings import clock, who_at
 from collector.contract import metrics as m
 from collector.contract.words import Cause
 from collector.contract.xid import describe
@@ -74,7 +74,7 @@ def events(
     return found
 
 
-def xids(told_now: Mapping[Gpu, Event]) -> Iterator[Sighting]:
+def xids(told_now: Mapping[Gpu, Event]) -> Iterator[Detection]:
     """Each error as a culprit of the runs that it hit, or of none."""
     for (node, name), event in told_now.items():
         for who in event.whos:
@@ -85,7 +85,7 @@ def xids(told_now: Mapping[Gpu, Event]) -> Iterator[Sighting]:
             )
             run = f" of run {who.run}" if who.run else ""
             rank = f", which works for rank {who.rank}{run}" if who.rank is not None else ""
-            yield Sighting(
+            yield Detection(
                 who=who,
                 kind=Kind.EVENT,
                 scope="gpu",
@@ -100,14 +100,14 @@ def xids(told_now: Mapping[Gpu, Event]) -> Iterator[Sighting]:
             )
 
 
-def lost(answer: Answer, nodes: Mapping[Target, str], now: float) -> Iterator[Sighting]:
+def lost(answer: Answer, nodes: Mapping[Target, str], now: float) -> Iterator[Detection]:
     """Nodes whose driver counts fewer GPUs than stand on the bus; 0 of a node is none."""
     for labels, count in answer:
         if not count > 0:
             continue
         node = node_of(labels, nodes)
         words = f"{node} has lost {count:.0f} GPU{'s' if count > 1 else ''}"
-        yield Sighting(
+        yield Detection(
             who=Who("", node, None, None, None),
             kind=Kind.EVENT,
             scope="node",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.readers.prometheus.labels import number, page_label
-from analyzer.slowness.strata import MAJORITY
+from analyzer.slowness.peer_groups import MAJORITY
 
 Labels = Mapping[str, str]
 Words = NDArray[np.str_]

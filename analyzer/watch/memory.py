@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from analyzer.run import Fact
-from analyzer.watch.course import Course
-from analyzer.watch.finding import Finding, Kind, Tier, Who
+from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
 from analyzer.watch.progress import Progress
-from analyzer.watch.told import Before
+from analyzer.watch.reporting import Before
 from collector.contract import bounded_json
 
 FORMAT = "lockstep watch memory 1"
@@ -120,11 +120,11 @@ def from_json(text: str) -> Memory:
         raise MemoryFileError(f"it is torn, or of another kind ({type(error).__name__})") from error
 
 
-def _finding(tree: Mapping[str, Any]) -> Finding:
+def _finding(tree: Mapping[str, Any]) -> WatchFinding:
     own = dict(tree)
     own["who"], own["kind"], own["tier"] = Who(**own["who"]), Kind(own["kind"]), Tier(own["tier"])
     own["facts"] = tuple(Fact(**fact) for fact in own["facts"])
-    return Finding(**own)
+    return WatchFinding(**own)
 
 
 def _event(tree: Mapping[str, Any]) -> Event:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.watch.assessment import Assessment
-from analyzer.watch.finding import Finding, Tier
+from analyzer.watch.finding import Tier, WatchFinding
 from analyzer.watch.inventory import Inventory
 from analyzer.watch.members import Members
 from analyzer.watch.progress import Progress
@@ -96,7 +96,7 @@ def of_inventory(inventory: Inventory) -> Iterator[Sample]:
         yield m.IB_PORT_EXPECTED(1, *names)
 
 
-def of_findings(findings: Sequence[Finding], nodes: Iterable[str]) -> Iterator[Sample]:
+def of_findings(findings: Sequence[WatchFinding], nodes: Iterable[str]) -> Iterator[Sample]:
     """The open findings, and what they mean for the nodes.
 
     Args:

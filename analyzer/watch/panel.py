@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.fleet.arrays import Fleet
-from analyzer.fleet.metrics import WATCHED, Watched
 from analyzer.known import own_each
 from analyzer.readers.prometheus.decoding import Series
 from analyzer.readers.prometheus.labels import number
+from analyzer.sequential_test.arrays import TelemetryArrays
+from analyzer.sequential_test.metrics import MONITORED_METRICS, MonitoredMetric
 from analyzer.watch.members import Members
 
 Floats = NDArray[np.float64]
@@ -18,9 +18,9 @@ Floats = NDArray[np.float64]
 OWN, STEPS, KNOWN = "own", "steps", "known steps"
 CLOCK, TEMPERATURE, POWER = "clock", "temperature", "power"
 TOLD_AS: Mapping[str, str] = {
-    WATCHED[0].name: OWN, WATCHED[1].name: CLOCK, WATCHED[2].name: TEMPERATURE,
-    WATCHED[3].name: POWER,
-}  # fmt: skip
+    metric.name: word
+    for metric, word in zip(MONITORED_METRICS, (OWN, CLOCK, TEMPERATURE, POWER), strict=True)
+}
 """Metric of the sequential test -> the panel's word for it."""
 
 
@@ -63,7 +63,7 @@ def of_gpus(series: Iterable[Series], times: Floats, members: Members) -> Floats
     return found
 
 
-def fleet(panel: Panel, metrics: Sequence[Watched] = WATCHED) -> Fleet:
+def fleet(panel: Panel, metrics: Sequence[MonitoredMetric] = MONITORED_METRICS) -> TelemetryArrays:
     """The panel for `fleet.watching.watch`; the first check only gives counters their start.
 
     A stream belongs to a rank of a run: another run on the same GPU has other peers, and learns
@@ -77,7 +77,7 @@ def fleet(panel: Panel, metrics: Sequence[Watched] = WATCHED) -> Fleet:
             values[:, row] = own[1:]
             continue
         values[:, row] = own_each(own, panel.told[STEPS], panel.told[KNOWN])
-    return Fleet(
+    return TelemetryArrays(
         times=panel.times[1:],
         metrics=tuple(metrics),
         values=values,

@@ -7,7 +7,8 @@ from collector.contract import metrics as m
 FROZEN_SECONDS = 3.0
 """contract.metrics.TRAIN_HEARTBEAT_AGE."""
 STUCK_SECONDS = 30.0
-"""As pushdown.queries.STUCK_SECONDS: a checkpoint may take longer; it only costs a diagnosis."""
+"""As recording_rules.queries.STUCK_SECONDS: a checkpoint may take longer, at the cost of a
+diagnosis."""
 MOST_STOPPED = 64
 OF_RANK = "max by (run, rank)"
 INFOS = m.RANK_INFO.name
@@ -54,7 +55,7 @@ def rate(metric: m.Metric, seconds: float) -> str:
     return f"{OF_RANK} (rate({metric.name}{span(seconds)}))"
 
 
-def own(seconds: float) -> str:
+def own_seconds_query(seconds: float) -> str:
     """Own seconds per step of each rank; absent where it is not known."""
     return f"{OF_RANK} ({own_per_step(span(seconds)[1:-1])})"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.fleet.peers import middle, same_size
-from analyzer.slowness.strata import MAJORITY
+from analyzer.sequential_test.peers import middle, same_size
+from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.watch.members import Members
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Any
 
 from analyzer.run import Culprit, Fact, Verdict
 from analyzer.watch.concluded import concluded, names
-from analyzer.watch.finding import Finding, Kind, Tier, Who
+from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
 
 STATUS = ("healthy", "degraded", "unknown")
 
@@ -37,14 +37,14 @@ def upheld(
     )  # fmt: skip
 
 
-def _finding(tree: Mapping[str, Any]) -> Finding | None:
+def _finding(tree: Mapping[str, Any]) -> WatchFinding | None:
     key = tree.get("key")
     sentence = _text(tree.get("sentence"))
     if not isinstance(key, dict) or sentence is None or key.get("tier") not in list(Tier):
         return None
     opened = _number(tree.get("opened")) or 0.0
     run = _text(key.get("run")) or ""
-    return Finding(
+    return WatchFinding(
         who=Who(
             run, _text(key.get("node")), _whole(key.get("rank")), _whole(key.get("gpu")),
             _text(key.get("link")),
@@ -58,7 +58,7 @@ def _finding(tree: Mapping[str, Any]) -> Finding | None:
     )  # fmt: skip
 
 
-def _said(archived: Verdict, about: Finding, tree: Mapping[str, Any]) -> Verdict | None:
+def _said(archived: Verdict, about: WatchFinding, tree: Mapping[str, Any]) -> Verdict | None:
     """Whom and what verdict.json names; None = it is torn."""
     culprits, sentence, status = (tree.get(name) for name in ("culprits", "sentence", "status"))
     if not isinstance(culprits, list) or not isinstance(sentence, str) or status not in STATUS:

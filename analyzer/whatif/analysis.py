@@ -8,12 +8,12 @@ from analyzer.operations import Floats, Trace
 from analyzer.whatif.candidates import TOP, Candidate, candidates
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.graph import Graph, ModelError
-from analyzer.whatif.ideals import published, strata
+from analyzer.whatif.ideals import published_ideals, stratum_ideals
 from analyzer.whatif.intervals import of_ratio, weights
 from analyzer.whatif.simulate import simulate
 from analyzer.whatif.slowdown import Slowdown, slowdown
 from analyzer.whatif.trust import Trust, compare
-from analyzer.whatif.work import Work, split
+from analyzer.whatif.work import Work, split_durations
 
 Interval = tuple[float, float]
 
@@ -84,7 +84,7 @@ def analyze(trace: Trace, top: int = TOP) -> WhatIf | Unexplained:
         graph = build(trace)
     except ModelError as error:
         return Unexplained(str(error))
-    work = split(trace, graph)
+    work = split_durations(trace, graph)
     trust = compare(trace, graph, work)
     objection = trust.objection()
     if objection is not None:
@@ -94,7 +94,7 @@ def analyze(trace: Trace, top: int = TOP) -> WhatIf | Unexplained:
 
 def _whatif(trace: Trace, graph: Graph, work: Work, trust: Trust, top: int) -> WhatIf:
     simulated = trust.simulated
-    ideal, healthy = published(trace, work.own), strata(trace, work.own)
+    ideal, healthy = published_ideals(trace, work.own), stratum_ideals(trace, work.own)
     found = slowdown(trace, graph, work.own, ideal, simulated)
     strata_steps = simulate(graph, healthy)
     drawn = weights(len(trace.steps))

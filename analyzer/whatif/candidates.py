@@ -8,7 +8,7 @@ from analyzer.operations import Floats, Ints, Trace
 from analyzer.whatif.graph import Graph
 from analyzer.whatif.intervals import of_ratio
 from analyzer.whatif.kinds import GROUPED
-from analyzer.whatif.scenarios import kept, of_replica
+from analyzer.whatif.scenarios import of_replica, step_seconds_with
 from analyzer.whatif.slowdown import Slowdown
 
 TOP = 20
@@ -76,9 +76,9 @@ def candidates(
     here = trace.stage == stage[:, None]
     only = of_replica(graph, own, ideal, here, dp)
     keep = ~(here[:, :, None] & (np.arange(trace.layout.dp) == dp[:, None, None]))
-    fixed = kept(graph, own, ideal, keep)
-    healthy = kept(graph, own, strata, keep)
-    alone = kept(graph, own, strata, ~keep)
+    fixed = step_seconds_with(graph, own, ideal, keep)
+    healthy = step_seconds_with(graph, own, strata, keep)
+    alone = step_seconds_with(graph, own, strata, ~keep)
     simulated = found.simulated
     lost = simulated - found.ideal
     some = abs(lost.mean()) > 1e-9 * found.ideal

@@ -10,7 +10,7 @@ from analyzer.whatif.dependencies import build
 from analyzer.whatif.graph import Graph
 from analyzer.whatif.kinds import COMPUTE, OPTIMIZER
 from analyzer.whatif.simulate import timeline
-from analyzer.whatif.work import split
+from analyzer.whatif.work import split_durations
 
 
 def retimed(trace: Trace, graph: Graph, own: Floats) -> Trace:
@@ -34,7 +34,7 @@ def healed(
         seed: Of the noise.
     """
     graph = build(trace)
-    own = split(trace, graph).own.copy()
+    own = split_durations(trace, graph).own.copy()
     rows = np.flatnonzero(trace.of(*COMPUTE, OPTIMIZER) & (trace.stage == stage))
     dice = np.random.default_rng(seed)
     jitter = 1 + noise * dice.standard_normal((len(rows), len(trace.steps)))
@@ -55,7 +55,7 @@ def slowed(
         steps: Numbers of the steps in which it is slow; None = all.
     """
     graph = build(trace)
-    own = split(trace, graph).own.copy()
+    own = split_durations(trace, graph).own.copy()
     rows = np.flatnonzero(trace.of(*COMPUTE) & (trace.stage == stage))
     when = np.isin(trace.steps, trace.steps if steps is None else np.asarray(steps))
     own[rows[:, None], dp, np.flatnonzero(when)] *= factor

@@ -6,7 +6,7 @@ from analyzer.operations import Floats, Trace
 from analyzer.whatif.kinds import COMPUTE, MEAN_IDEAL
 
 
-def published(trace: Trace, own: Floats) -> Floats:
+def published_ideals(trace: Trace, own: Floats) -> Floats:
     """(K, 1, 1) seconds: one value a type, over all steps, replicas and stages.
 
     The mean for computation, optimizer and gc, the median for the others (OSDI'25, section 4). A
@@ -20,7 +20,7 @@ def published(trace: Trace, own: Floats) -> Floats:
     return ideal[:, None, None]
 
 
-def strata(trace: Trace, own: Floats) -> Floats:
+def stratum_ideals(trace: Trace, own: Floats) -> Floats:
     """(K, D, S) seconds, our own: the median of the stratum (stage, chunk, type), times the work.
 
     Heavy stages and long sequences are as ideal as they can be: they are structure, no fault.

@@ -11,7 +11,7 @@ MOST_BYTES = 32 * 2**20
 """Of the times that are simulated together: few enough for memory, many enough for speed."""
 
 
-def kept(graph: Graph, own: Floats, ideal: Floats, keep: Flags) -> Floats:
+def step_seconds_with(graph: Graph, own: Floats, ideal: Floats, keep: Flags) -> Floats:
     """(C, S) seconds of a step, for each of C choices of operations.
 
     Args:
@@ -37,7 +37,7 @@ def kept(graph: Graph, own: Floats, ideal: Floats, keep: Flags) -> Floats:
 def of_replica(
     graph: Graph, own: Floats, ideal: Floats, keep: Flags, replicas: NDArray[np.int64]
 ) -> Floats:
-    """As `kept`, for C choices that keep operations of one replica each.
+    """As `step_seconds_with`, for C choices that keep operations of one replica each.
 
     The other replicas are ideal and so all alike: one stands for them. That makes a choice as
     cheap as two replicas.

@@ -12,7 +12,7 @@ import numpy as np
 from analyzer.operations import Flags, Floats, Ints, Trace
 from analyzer.whatif.graph import Graph
 from analyzer.whatif.kinds import MERGED
-from analyzer.whatif.scenarios import kept, of_replica
+from analyzer.whatif.scenarios import of_replica, step_seconds_with
 from analyzer.whatif.simulate import simulate
 
 WORST_SHARE = 0.03
@@ -112,7 +112,7 @@ def slowdown(trace: Trace, graph: Graph, own: Floats, ideal: Floats, simulated: 
     keep = np.concatenate([
         names == types[:, None], trace.stage == stages[:, None], trace.stage[None, :] != stages[-1],
     ])  # fmt: skip
-    times = kept(graph, own, ideal, np.repeat(keep[:, :, None], layout.dp, axis=2))
+    times = step_seconds_with(graph, own, ideal, np.repeat(keep[:, :, None], layout.dp, axis=2))
     by_stage = times[len(types) : -1]
     everything = np.ones((layout.dp, len(own)), dtype=bool)
     by_dp = of_replica(graph, own, ideal, everything, np.arange(layout.dp))
@@ -120,7 +120,7 @@ def slowdown(trace: Trace, graph: Graph, own: Floats, ideal: Floats, simulated: 
     marginal = np.minimum(by_dp.mean(axis=1)[:, None], by_stage.mean(axis=1)[None, :])
     worst = worst_workers(marginal, trace.ranks)
     chosen = _flags(trace, worst)
-    fixed, only = kept(graph, own, ideal, np.stack([~chosen, chosen]))
+    fixed, only = step_seconds_with(graph, own, ideal, np.stack([~chosen, chosen]))
     last = tuple((dp, layout.pp - 1) for dp in range(layout.dp))
     return Slowdown(
         simulated=simulated,

@@ -27,7 +27,7 @@ class Work:
     blocking: Floats
 
 
-def split(trace: Trace, graph: Graph) -> Work:
+def split_durations(trace: Trace, graph: Graph) -> Work:
     """Durations as own time and blocking (reference 4.2)."""
     own = trace.duration.copy()
     blocking = np.zeros_like(own)

@@ -3,7 +3,7 @@
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     return Config(**values)
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: Collection[str]) -> str:
     """A sentence part that names the right spelling, or all of them."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"

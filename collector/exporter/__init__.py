@@ -9,13 +9,13 @@ from collector.clock import Clock
 from collector.config import Config
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
-from collector.exporter.ahead import Ahead
 from collector.exporter.cap import capped
 from collector.exporter.legacy import render_legacy
 from collector.exporter.ops import OpsQuery, answer
 from collector.exporter.page import Form, Renderer
-from collector.exporter.protection import Protection
+from collector.exporter.page_cache import PageCache
 from collector.exporter.server import ListenError, Pages, PageServer
+from collector.exporter.web_auth import WebAuth
 from collector.reading import Rejected
 from collector.sampler import Sampler
 from collector.sources.rank_ring import RankRings, Rings
@@ -40,10 +40,10 @@ class Exporter:
         self._clock = clock
         self._lock = threading.Lock()
         self._renderer = Renderer()
-        self._ahead = Ahead(self.body, clock)
+        self._ahead = PageCache(self.body, clock)
         self._dropped: Counter[str] = Counter()
         self._duration: float | None = None
-        self._protection = Protection(config.web_config_file)
+        self._protection = WebAuth(config.web_config_file)
 
     def page(self, form: Form = Form.TEXT) -> str:
         """The page as of now."""

@@ -23,7 +23,7 @@ from typing import Any
 from collector.config import Address
 from collector.descriptors import share
 from collector.exporter.places import Connection, Places, Stage, client_of
-from collector.exporter.protection import Protection
+from collector.exporter.web_auth import WebAuth
 
 LOG = logging.getLogger(__name__)
 
@@ -67,9 +67,9 @@ class BoundedServer(socketserver.TCPServer):
         self,
         address: Address,
         handler: "type[BoundedHandler]",
-        protection: Protection | None = None,
+        protection: WebAuth | None = None,
     ) -> None:
-        self.protection = protection or Protection()
+        self.protection = protection or WebAuth()
         self.places = Places(share(DESCRIPTOR_SHARE, MAX_CONNECTIONS))
         if ":" in address.host:
             self.address_family = socket.AF_INET6

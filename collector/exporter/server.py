@@ -13,7 +13,7 @@ from collector.exporter.in_turn import InTurn
 from collector.exporter.negotiation import form_of, wants_gzip
 from collector.exporter.ops import OpsQuery, QueryError, UnreadableError
 from collector.exporter.page import Form
-from collector.exporter.protection import Protection
+from collector.exporter.web_auth import WebAuth
 
 TEXT = "text/plain; charset=utf-8"
 WAITING_SHARE = 0.25
@@ -50,7 +50,7 @@ class PageServer(BoundedServer):
         ListenError: The port is in use or the address is not of this machine.
     """
 
-    def __init__(self, address: Address, pages: Pages, protection: Protection) -> None:
+    def __init__(self, address: Address, pages: Pages, protection: WebAuth) -> None:
         self.pages = pages
         try:
             super().__init__(address, _Handler, protection)

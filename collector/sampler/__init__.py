@@ -10,11 +10,11 @@ from collector.collectors.monitor import collect_health
 from collector.contract.metrics import Sample
 from collector.counters import Counter, Key
 from collector.reading import Rejected
-from collector.sampler.reader import FeedReader, Told
-from collector.sampler.turns import Turns
+from collector.sampler.reader import FeedReader, SourceState
+from collector.sampler.shared_thread import SharedThread
 from collector.sources import Remembering, Source
 
-__all__ = ["FeedReader", "Sampler", "Told"]
+__all__ = ["FeedReader", "Sampler", "SourceState"]
 
 
 class Sampler:
@@ -36,7 +36,7 @@ class Sampler:
         self._stop = threading.Event()
         runs = [reader.run for reader in self._readers if not reader.feed.in_turns]
         if in_turns := [reader for reader in self._readers if reader.feed.in_turns]:
-            runs.append(Turns(in_turns, clock).run)
+            runs.append(SharedThread(in_turns, clock).run)
         self._threads = tuple(
             # Daemons: a thread that hangs inside the kernel cannot be ended, only left behind.
             threading.Thread(target=run, args=(self._stop, (index + 1) / len(runs)), daemon=True)
@@ -59,10 +59,10 @@ class Sampler:
         now = self._clock.monotonic()
         return tuple(one.feed.source.name for one in self._readers if one.stalled(now))
 
-    def told(self) -> tuple[Told, ...]:
+    def states(self) -> tuple[SourceState, ...]:
         """How each source is, in words."""
         now = self._clock.monotonic()
-        return tuple(reader.told(now) for reader in self._readers)
+        return tuple(reader.state(now) for reader in self._readers)
 
     def kept(self) -> dict[str, dict[Key, Counter]]:
         """Counters that have to outlive a restart, by source."""

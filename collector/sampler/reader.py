@@ -31,7 +31,7 @@ class _Published:
     duration: float | None = None
 
 
-class Told(NamedTuple):
+class SourceState(NamedTuple):
     """How a source is, in words.
 
     Attributes:
@@ -175,7 +175,7 @@ class FeedReader:
             restarts=getattr(self.feed.source, "restarts", None),
         )
 
-    def told(self, now: float) -> Told:
+    def state(self, now: float) -> SourceState:
         """How the source is, with the words of what failed."""
         why_not = getattr(self.feed.source, "why_not", None)
         with self._lock:
@@ -184,7 +184,7 @@ class FeedReader:
         missing = "this node has no such thing"
         if why_not is not None and not health.available and not health.stalled:
             missing = why_not()
-        return Told(health, failures, missing, len(self._published.samples))
+        return SourceState(health, failures, missing, len(self._published.samples))
 
     def kept(self) -> dict[Key, Kept]:
         """Counters that have to outlive a restart."""

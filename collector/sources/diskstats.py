@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.held_files import HeldFile
+from collector.persistent_fds import PersistentFd
 from collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
@@ -49,7 +49,7 @@ class Diskstats:
     name = "diskstats"
 
     def __init__(self, proc: Path) -> None:
-        self._file = HeldFile(proc / "diskstats", LIMIT)
+        self._file = PersistentFd(proc / "diskstats", LIMIT)
         self._before: tuple[bytes, Disks] | None = None
 
     def available(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from collector.held_files import HeldFile
+from collector.persistent_fds import PersistentFd
 from collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
@@ -106,7 +106,7 @@ class _Parsed(Generic[T]):
     """A file, and what its text meant the last time: most of them seldom change."""
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
-        self.file = HeldFile(path, LIMIT)
+        self.file = PersistentFd(path, LIMIT)
         self._parse = parse
         self._text = b""
         self._told: T | None = None

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.held_files import HeldFile
+from collector.persistent_fds import PersistentFd
 from collector.reading import SourceError
 
 LIMIT = 1 << 20
@@ -36,7 +36,7 @@ class SoftnetStat:
     name = "softnet"
 
     def __init__(self, proc: Path) -> None:
-        self._file = HeldFile(proc / "net" / "softnet_stat", LIMIT)
+        self._file = PersistentFd(proc / "net" / "softnet_stat", LIMIT)
         self._text = b""
         self._raw: dict[int, tuple[int, ...]] = {}
         self._totals = [0, 0, 0]

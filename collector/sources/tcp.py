@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.held_files import HeldFile
+from collector.persistent_fds import PersistentFd
 from collector.reading import Rejected, SourceError
 
 LIMIT = 1 << 20
@@ -53,7 +53,7 @@ class _Table:
     """A line of names and a line of values below it; the names are looked up once."""
 
     def __init__(self, path: Path, title: str, wanted: tuple[str, ...]) -> None:
-        self.file = HeldFile(path, LIMIT)
+        self.file = PersistentFd(path, LIMIT)
         self._title, self._wanted = title, wanted
         self._lines = re.compile(rf"^{title}: (.*)\n{title}: (.*)\n".encode(), re.MULTILINE)
         self._names = b""

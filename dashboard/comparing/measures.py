@@ -14,8 +14,8 @@ CHANCE = 0.05
 """All lines together: a difference is certain when chance alone would show one of them so large
 less often than this (Bonferroni)."""
 TEST = "Mann-Whitney U, two-sided, over medians of groups of neighbouring steps"
-"""SOURCE: scipy.stats.mannwhitneyu; the groups as analyzer/slowness/shift.py makes them, because
-neighbouring steps are not independent."""
+"""SOURCE: scipy.stats.mannwhitneyu; the groups as analyzer/slowness/changepoint.py makes them,
+because neighbouring steps are not independent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dashboard.shapes import Fleet, FleetMetric
+from dashboard.shapes import FleetMetric, FleetSnapshot
 
 DEVIATES = 3.0
 """Spreads from which a part deviates: as the recording rules and analyzer.anomalies.peers."""
@@ -30,7 +30,7 @@ def badness(metric: FleetMetric, values: NDArray[np.float32]) -> NDArray[np.floa
     return values if metric.higher else -values
 
 
-def of_fleet(fleet: Fleet) -> NDArray[np.bool_]:
+def of_fleet(fleet: FleetSnapshot) -> NDArray[np.bool_]:
     """(G,) as `deviating`, among the places of the same run: who idles is no peer of who works."""
     away = np.zeros(len(fleet.values), np.bool_)
     group, runs = pd.factorize(fleet.runs.astype(object))

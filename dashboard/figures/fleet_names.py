@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dashboard.figures import escape
 from dashboard.figures.folding import Folding
-from dashboard.shapes import Fleet
+from dashboard.shapes import FleetSnapshot
 
 MOST_TEXTS = 2_000
 """Cells that carry their name as text; more of them would be most of what goes over the wire."""
@@ -31,7 +31,7 @@ class Hover:
     text: list[list[str]] | None = None
 
 
-def where(shown: Fleet, place: int) -> str:
+def where(shown: FleetSnapshot, place: int) -> str:
     """`node-3, GPU 1, rank 7`."""
     words = [str(shown.nodes[place])]
     if shown.gpus[place] >= 0:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dashboard.shapes import Fleet
+from dashboard.shapes import FleetSnapshot
 
 FLAT_NODES = 32
 """Up to so many nodes, each has a row of its own with its name beside it."""
@@ -60,7 +60,7 @@ class Folding:
         return cells
 
 
-def folded(fleet: Fleet) -> Folding:
+def folded(fleet: FleetSnapshot) -> Folding:
     """Lays a fleet out: nodes in its order, then those that are silent and have no value."""
     node, names = pd.factorize(fleet.nodes.astype(object))
     node = node.astype(np.int64)

@@ -17,7 +17,7 @@ from dashboard.figures.folding import FLAT_NODES, Folding, folded
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.quantity import COUNT, SHARE, TIMES, quantity, unit_name, unit_of
-from dashboard.shapes import Fleet
+from dashboard.shapes import FleetSnapshot
 
 MOST_MARKS = 200
 """Markers that a chart can have and still be read, and be clicked."""
@@ -36,7 +36,7 @@ BAR_FORMATS = {SHARE: ".0f", TIMES: ".2~f", "celsius": ".0f"}
 FEW_PIXELS, MOST_PIXELS = 26, 560
 
 
-def fleet(shown: Fleet, order: str = "place", *, select: bool = True) -> Picture:
+def fleet(shown: FleetSnapshot, order: str = "place", *, select: bool = True) -> Picture:
     """One value a GPU as colours, the worst marked, silent nodes crossed out.
 
     Args:
@@ -70,24 +70,24 @@ def fleet(shown: Fleet, order: str = "place", *, select: bool = True) -> Picture
     )  # fmt: skip
 
 
-def sorted_by_run(shown: Fleet) -> Fleet:
+def sorted_by_run(shown: FleetSnapshot) -> FleetSnapshot:
     """It with the GPUs of a run beside each other, by rank; those without one come last."""
     order = np.lexsort((shown.ranks, shown.runs, shown.runs == ""))
     return _chosen(shown, order)
 
 
-def only_run(shown: Fleet, run: str) -> Fleet:
+def only_run(shown: FleetSnapshot, run: str) -> FleetSnapshot:
     """Its GPUs on which a run is."""
     return _chosen(shown, np.flatnonzero(shown.runs == run), silent=())
 
 
-def line(shown: Fleet, place: int) -> str:
+def line(shown: FleetSnapshot, place: int) -> str:
     """A place with its value: `node-3, GPU 1, rank 7: 1.52×`."""
     value = quantity(float(shown.values[place]), unit_of(shown.metric))
     return f"{fleet_names.where(shown, place)}: {value}"
 
 
-def ranked(shown: Fleet, most: int | None = None) -> pd.DataFrame:
+def ranked(shown: FleetSnapshot, most: int | None = None) -> pd.DataFrame:
     """GPUs as a table, the worst first, those that told nothing last.
 
     Args:
@@ -116,15 +116,17 @@ def _known(numbers: NDArray[np.int32]) -> Any:
     return pd.arrays.IntegerArray(numbers.copy(), numbers < 0)
 
 
-def _chosen(shown: Fleet, order: NDArray[np.int64], silent: tuple[str, ...] | None = None) -> Fleet:
-    return Fleet(
+def _chosen(
+    shown: FleetSnapshot, order: NDArray[np.int64], silent: tuple[str, ...] | None = None
+) -> FleetSnapshot:
+    return FleetSnapshot(
         shown.metric, shown.at, shown.nodes[order], shown.gpus[order], shown.ranks[order],
         shown.runs[order], shown.values[order], shown.silent if silent is None else silent,
         shown.simulated,
     )  # fmt: skip
 
 
-def _cells(shown: Fleet, places: Folding, unit: str) -> dict[str, Any]:
+def _cells(shown: FleetSnapshot, places: Folding, unit: str) -> dict[str, Any]:
     metric = shown.metric
     factor = 100.0 if unit == SHARE else 1.0
     low, high = (None if end is None else end * factor for end in (metric.low, metric.high))
@@ -158,7 +160,9 @@ def _shortened(values: NDArray[np.float32], bits: int) -> NDArray[np.float32]:
     return ((whole + half) & np.uint32(2**32 - (1 << left_out))).view(np.float32)
 
 
-def _marks(shown: Fleet, places: Folding, chosen: NDArray[np.int64], name: str) -> dict[str, Any]:
+def _marks(
+    shown: FleetSnapshot, places: Folding, chosen: NDArray[np.int64], name: str
+) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
@@ -177,7 +181,7 @@ def _marks(shown: Fleet, places: Folding, chosen: NDArray[np.int64], name: str) 
     }
 
 
-def _silent(shown: Fleet, places: Folding) -> dict[str, Any]:
+def _silent(shown: FleetSnapshot, places: Folding) -> dict[str, Any]:
     number = {name: place for place, name in enumerate(places.names)}
     nodes = np.array([number[name] for name in shown.silent[:MOST_MARKS]], np.int64)
     middle = np.full(len(nodes), places.slots // 2)
@@ -218,7 +222,7 @@ def _layout(places: Folding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _text(shown: Fleet, away: Any, worst: Any) -> str:
+def _text(shown: FleetSnapshot, away: Any, worst: Any) -> str:
     known = int(np.isfinite(shown.values).sum())
     things = "GPUs" if (shown.gpus >= 0).any() else "ranks"
     count = len(shown.silent)
@@ -231,7 +235,7 @@ def _text(shown: Fleet, away: Any, worst: Any) -> str:
     )
 
 
-def _note(shown: Fleet, away: Any, places: Folding) -> str:
+def _note(shown: FleetSnapshot, away: Any, places: Folding) -> str:
     words = []
     if places.columns > 1:
         words.append(

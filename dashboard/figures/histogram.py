@@ -7,13 +7,13 @@ from dashboard.figures import deviation, strokes
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.quantity import SHARE, quantity, unit_name, unit_of
-from dashboard.shapes import Fleet
+from dashboard.shapes import FleetSnapshot
 
 BINS = 40
 _LOGARITHMIC = {"type": "log", "dtick": 1, "tickformat": ",d"}
 
 
-def histogram(shown: Fleet) -> Picture:
+def histogram(shown: FleetSnapshot) -> Picture:
     """Places by value; those far from their peers hatched, and in another colour."""
     unit = unit_of(shown.metric)
     title = f"Spread of: {shown.metric.title} ({unit_name(unit)})"

@@ -60,7 +60,7 @@ def markers(events: Sequence[Event], axis: Axis, yaxis: str) -> list[dict[str, A
                     "name": shade.word,
                     "x": [axis.place(event.at) for event in chosen],
                     "y": [rows[event.kind] for event in chosen],
-                    "text": [text(told(event), LONGEST) for event in chosen],
+                    "text": [text(describe(event), LONGEST) for event in chosen],
                     "customdata": [[event.node, event.gpu, event.rank] for event in chosen],
                     "hovertemplate": "%{text}",
                     "marker": {"symbol": shade.symbol, "size": 10, "color": _COLOURS[severity]},
@@ -90,7 +90,7 @@ def verticals(events: Sequence[Event], axis: Axis) -> list[dict[str, Any]]:
     ]
 
 
-def told(event: Event) -> str:
+def describe(event: Event) -> str:
     """An event in words: how bad, what, when."""
     when = utc(event.at) if event.until is None else f"{utc(event.at)} to {utc(event.until)}"
     return f"{SEVERITY[event.severity].word}, {event.kind}: {event.text} ({when})"

@@ -14,8 +14,8 @@ from dashboard.shapes import (
     Answer,
     Event,
     FindingRow,
-    Fleet,
     FleetMetric,
+    FleetSnapshot,
     Health,
     Lines,
     Matrix,
@@ -148,7 +148,7 @@ class FolderSource:
         """For ui.perfetto.dev."""
         return self._of(run).trace(run, span)
 
-    def fleet(self, metric: FleetMetric, at: float | None = None) -> Fleet:
+    def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         """Of the runs at that moment; of a GPU in two of them, the newer."""
         entries = self._at(at)
         if not entries:
@@ -278,7 +278,7 @@ def _or_nothing(ask: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         return ()
 
 
-def _together(fleets: Sequence[Fleet]) -> Fleet:
+def _together(fleets: Sequence[FleetSnapshot]) -> FleetSnapshot:
     """Fleets side by side; a GPU that is in two of them once, as in the first."""
     first = fleets[0]
     if len(fleets) == 1:
@@ -292,7 +292,7 @@ def _together(fleets: Sequence[Fleet]) -> Fleet:
     kept = np.array(sorted({key: at for at, key in reversed(list(enumerate(keys)))}.values()),
                     dtype=np.int64)  # fmt: skip
     heard = set(nodes.tolist())
-    return Fleet(
+    return FleetSnapshot(
         metric=first.metric, at=max(each.at for each in fleets), nodes=nodes[kept],
         gpus=gpus[kept], ranks=ranks[kept],
         runs=np.concatenate([each.runs for each in fleets])[kept],

@@ -46,7 +46,7 @@ def take(folder: Path, name: str) -> Lock:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        holder = _told(os.pread(handle, MAX_BYTES, 0))
+        holder = _holder(os.pread(handle, MAX_BYTES, 0))
         os.close(handle)
         raise HeldError(holder) from error
     try:
@@ -58,7 +58,7 @@ def take(folder: Path, name: str) -> Lock:
     return Lock(handle)
 
 
-def _told(raw: bytes) -> str:
+def _holder(raw: bytes) -> str:
     try:
         told = bounded_json.loads(raw)
         name, pid = str(told["name"])[:40], int(told["pid"])

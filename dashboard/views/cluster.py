@@ -9,7 +9,7 @@ from dashboard.address import link
 from dashboard.context import Context
 from dashboard.figures import deviation, heatmap, histogram
 from dashboard.figures.layout_map import layout_map
-from dashboard.shapes import FLEET_METRICS, Fleet, FleetMetric
+from dashboard.shapes import FLEET_METRICS, FleetMetric, FleetSnapshot
 from dashboard.trouble import Kind, TroubleError
 from dashboard.widgets.choices import choice
 from dashboard.widgets.later import later
@@ -71,7 +71,7 @@ def _order(context: Context) -> str:
     return order
 
 
-def _links(context: Context, fleet: Fleet, chosen: Any, worst: Sequence[int]) -> None:
+def _links(context: Context, fleet: FleetSnapshot, chosen: Any, worst: Sequence[int]) -> None:
     """Where the reader goes from here: the place that was clicked, else the worst ones."""
     with st.container(horizontal=True, vertical_alignment="center"):
         if isinstance(chosen, list | tuple) and len(chosen) == 3:
@@ -89,14 +89,14 @@ def _links(context: Context, fleet: Fleet, chosen: Any, worst: Sequence[int]) ->
                 _gpu(context, *_names(fleet, each))
 
 
-def _names(fleet: Fleet, each: int) -> tuple[str, int, int, str]:
+def _names(fleet: FleetSnapshot, each: int) -> tuple[str, int, int, str]:
     return (
         str(fleet.nodes[each]), int(fleet.gpus[each]), int(fleet.ranks[each]),
         str(fleet.runs[each]),
     )  # fmt: skip
 
 
-def _nodes(fleet: Fleet, worst: Sequence[int]) -> list[tuple[str, str]]:
+def _nodes(fleet: FleetSnapshot, worst: Sequence[int]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((str(fleet.nodes[each]), str(fleet.runs[each])) for each in worst))
 
 
@@ -112,7 +112,7 @@ def _gpu(context: Context, node: str, gpu: int, rank: int, run: str) -> None:
     link_to(label, "gpu", node_tables.gpu_place(context.place, node, gpu, rank, run))
 
 
-def _table(context: Context, fleet: Fleet, worst: Sequence[int]) -> None:
+def _table(context: Context, fleet: FleetSnapshot, worst: Sequence[int]) -> None:
     st.subheader(f"The {len(worst)} worst" if worst else "The worst", anchor=False)
     frame = heatmap.ranked(fleet, WORST)
     if frame.empty:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard.context import Context
 from dashboard.figures import heatmap
-from dashboard.shapes import FLEET_METRICS, FindingRow, Fleet, RunRow
+from dashboard.shapes import FLEET_METRICS, FindingRow, FleetSnapshot, RunRow
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.widgets.ways import ways
@@ -85,7 +85,7 @@ def _findings(context: Context, found: Sequence[FindingRow], runs: Sequence[RunR
         st.caption(f"{left:,} more are not shown; choose a shorter range or a run.")
 
 
-def _map(context: Context, fleet: Fleet | None) -> None:
+def _map(context: Context, fleet: FleetSnapshot | None) -> None:
     st.subheader("The cluster", anchor=False)
     if fleet is None:
         return

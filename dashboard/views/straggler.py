@@ -16,7 +16,7 @@ from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.widgets.ways import EVIDENCE, ways
 from dashboard.widgets.words import capital
-from dashboard.words import causes, chosen, ranges, rest, verdict, what_if
+from dashboard.words import causes, chosen, ranges, verdict, verdict_details, what_if
 from dashboard.words.columns import worded
 from dashboard.words.reading import mapping, number, records, text, whole
 from dashboard.words.spent import lost
@@ -88,7 +88,7 @@ def _numbers(told: Mapping[str, Any]) -> None:
          "What the culprits cost so far: GPUs times the time they waited."),
         ("Confidence in the cause", cell(verdict.confidence(told), "share"),
          "Of the culprit whose cause is least sure; a dash where nobody is named."),
-        ("Coverage", cell(number(told.get("coverage")), "share"), rest.how_sure(told)),
+        ("Coverage", cell(number(told.get("coverage")), "share"), verdict_details.how_sure(told)),
     )  # fmt: skip
     for column, (label, value, words) in zip(st.columns(4), shown, strict=True):
         column.metric(label, value, help=plain(words))
@@ -213,18 +213,18 @@ def _simulated(told: Mapping[str, Any]) -> None:
 def _rest(told: Mapping[str, Any]) -> None:
     for title, key, words, frame in (
         ("Slow by design, nobody's fault", "structure",
-         "What of the run's structure takes longer.", rest.structure(told)),
+         "What of the run's structure takes longer.", verdict_details.structure(told)),
         ("Suspects that were let go", "rejected", "Ranks and why they are not to blame.",
-         rest.rejected(told)),
+         verdict_details.rejected(told)),
         ("Hardware that deviates", "anomalies", "Parts unlike their peers, costly or not.",
-         rest.anomalies(told)),
+         verdict_details.anomalies(told)),
         ("What the analysis did not have", "missing", "What was looked for and not found.",
-         rest.missing(told)),
+         verdict_details.missing(told)),
     ):  # fmt: skip
         if len(frame):
             st.subheader(title, anchor=False)
             table(frame, key, words, columns={"share of the step": PERCENT, "distance": RATIO})
-    before = rest.before(told)
+    before = verdict_details.before(told)
     if before:
         st.subheader("Was it a culprit before", anchor=False)
         for line in before:

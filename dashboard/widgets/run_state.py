@@ -11,7 +11,7 @@ from dashboard.address import Place
 from dashboard.context import Context
 from dashboard.starting.process import Snapshot, Stage
 from dashboard.starting.progress import Progress, lines, progress
-from dashboard.starting.told import duration, sentence
+from dashboard.starting.run_status import duration, sentence
 from dashboard.trouble import TroubleError
 from dashboard.widgets import shown
 

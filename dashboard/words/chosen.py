@@ -55,7 +55,7 @@ def headline(
     if row is not None and row.sentence:
         own = Said(row.sentence, row.severity)
     elif now and now[0] is not before[0]:
-        own = Said(_told(now[0]), verdict.severity({"culprits": now[:1]}))
+        own = Said(_sentence(now[0]), verdict.severity({"culprits": now[:1]}))
     else:
         return said
     return Said(f"{own.text.rstrip('.')}. Of the whole run: {said.text}", own.severity,
@@ -80,7 +80,7 @@ def _fits(culprit: Verdict, place: Place, row: FindingRow | None) -> int:
     return score + same if score else 0
 
 
-def _told(culprit: Verdict) -> str:
+def _sentence(culprit: Verdict) -> str:
     who = verdict.who(culprit)
     cause = text(culprit.get("cause")) or "unknown"
     slower = number(culprit.get("slowdown"))

@@ -7,7 +7,7 @@ import numpy as np
 
 from analyzer.report.figures import cell
 from dashboard.address import utc
-from dashboard.shapes import Answer, FindingRow, Fleet, RunRow, Severity
+from dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow, Severity
 from dashboard.words.age import age, is_stale
 from dashboard.words.findings import worst_first
 from dashboard.words.said import Said
@@ -35,7 +35,10 @@ def spoken(findings: Sequence[FindingRow], answer: Answer) -> FindingRow | None:
 
 
 def headline(
-    runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Answer, fleet: Fleet | None
+    runs: Sequence[RunRow],
+    findings: Sequence[FindingRow],
+    answer: Answer,
+    fleet: FleetSnapshot | None,
 ) -> Said:
     """The worst open finding; or that nothing is wrong; or why nobody can say.
 
@@ -81,7 +84,7 @@ def headline(
 def _open(found: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:
     first = found[0]
     row = next((each for each in about if each.run == first.run), None)
-    words = _with_run(_told(first), row, about)
+    words = _with_run(_finding_sentence(first), row, about)
     if len(found) > 1:
         is_open = "is" if len(found) == 2 else "are"
         words += f" {_count(len(found) - 1, 'more finding')} {is_open} open."
@@ -97,7 +100,7 @@ def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
     """Of recorded runs: who held them back, though nothing goes on any more."""
     first = ranked[0]
     row = next((each for each in about if each.run == first.run), None)
-    words = _with_run(_told(first), row, about)
+    words = _with_run(_finding_sentence(first), row, about)
     held = len({one.run for one in ranked})
     if len(about) > 1:
         was = "was" if held == 1 else "were"
@@ -108,7 +111,7 @@ def _over(ranked: list[FindingRow], about: list[RunRow]) -> Said:
     return Said(words, first.severity)
 
 
-def _told(one: FindingRow) -> str:
+def _finding_sentence(one: FindingRow) -> str:
     who = one.node or one.link or "Somebody"
     return one.sentence or f"{who} holds run {one.run} back: {one.cause}."
 
@@ -134,7 +137,7 @@ def _nobody(runs: Sequence[RunRow], answer: Answer) -> Said:
     )
 
 
-def _doubts(about: list[RunRow], answer: Answer, fleet: Fleet | None) -> list[str]:
+def _doubts(about: list[RunRow], answer: Answer, fleet: FleetSnapshot | None) -> list[str]:
     """Why "nothing is wrong" cannot be said."""
     doubts = []
     unread = sum(row.status is None for row in about)
@@ -152,7 +155,7 @@ def _doubts(about: list[RunRow], answer: Answer, fleet: Fleet | None) -> list[st
     return doubts
 
 
-def _live_doubts(about: list[RunRow], answer: Answer, fleet: Fleet | None) -> list[str]:
+def _live_doubts(about: list[RunRow], answer: Answer, fleet: FleetSnapshot | None) -> list[str]:
     """What is old, not whole, or told of no rank: of a live source it may be wrong by now."""
     doubts = []
     if answer.at is None or is_stale(answer):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashboard.address import utc
-from dashboard.shapes import Check, FindingRow, Fleet, NodeFacts, Severity
+from dashboard.shapes import Check, FindingRow, FleetSnapshot, NodeFacts, Severity
 from dashboard.words.said import BADNESS, Said
 
 NAMED_AT_MOST = 3
@@ -16,7 +16,7 @@ HOLDS_BACK = 1.1
 """Own time over peers from which a rank holds its run back: as figures.deviation has it."""
 
 
-def moment(shown: Fleet) -> str:
+def moment(shown: FleetSnapshot) -> str:
     """Of which run and moment a map is: `run gpt-1 at 2026-11-20 10:00:00 UTC`; for captions.
 
     Args:
@@ -28,7 +28,7 @@ def moment(shown: Fleet) -> str:
 
 
 def fleet(
-    shown: Fleet, away: NDArray[np.bool_], worst: str, run: str = "", *, live: bool = True
+    shown: FleetSnapshot, away: NDArray[np.bool_], worst: str, run: str = "", *, live: bool = True
 ) -> Said:
     """Where it is slow, hot, idle or broken.
 
@@ -65,14 +65,14 @@ def fleet(
     return Said(f"{said}{dark}{silent}", level)
 
 
-def _how(shown: Fleet) -> str:
+def _how(shown: FleetSnapshot) -> str:
     """What would make it known."""
     if shown.metric.key not in OF_RANKS:
         return " lockstep doctor on a node says which source of its collector is missing."
     return " It is known of a rank whose collectives are all timed: lockstep.recorder() does that."
 
 
-def _untold(shown: Fleet) -> int:
+def _untold(shown: FleetSnapshot) -> int:
     """Places that should tell this metric and do not: of ranks those of runs, else all GPUs."""
     should = shown.runs != "" if shown.metric.key in OF_RANKS else shown.gpus >= 0
     return int((should & ~np.isfinite(shown.values)).sum())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.report.figures import UNKNOWN, cell
-from dashboard.shapes import Answer, FindingRow, Fleet, RunRow
+from dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow
 from dashboard.words.now import looked_at
 from dashboard.words.spent import HOUR, lost
 
@@ -31,7 +31,10 @@ class Number:
 
 
 def numbers(
-    runs: Sequence[RunRow], findings: Sequence[FindingRow], fleet: Fleet | None, answer: Answer
+    runs: Sequence[RunRow],
+    findings: Sequence[FindingRow],
+    fleet: FleetSnapshot | None,
+    answer: Answer,
 ) -> tuple[Number, ...]:
     """Six of them.
 
@@ -98,7 +101,9 @@ def _counted(findings: Sequence[FindingRow], about: Sequence[RunRow], answer: An
     return Number("Open findings", f"{still_open:,}", seen, still_open > 0, words)
 
 
-def _gpus(fleet: Fleet | None, findings: Sequence[FindingRow], about: Sequence[RunRow]) -> Number:
+def _gpus(
+    fleet: FleetSnapshot | None, findings: Sequence[FindingRow], about: Sequence[RunRow]
+) -> Number:
     words = (
         "GPUs (or ranks on CPU) whose own time is known, whose run somebody judged, and that no"
         " open finding names; out of all that are known. Of one whose own time nobody timed or told"

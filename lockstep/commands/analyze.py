@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collector.contract.visible import visible_line
-from lockstep import diagnosis, hardware_only, output, past, recorded, traced, watched
+from lockstep import (
+    diagnosis,
+    hardware_only,
+    output,
+    prometheus_diagnosis,
+    recurrence,
+    trace_diagnosis,
+    watched_diagnosis,
+)
 from lockstep import timeline as timelines
 from lockstep.output import Format
 
@@ -104,7 +112,7 @@ def analyze(
             raise typer.BadParameter("--trace goes without DIR and without --prometheus")
         verdict = _traced(trace, layout, meta, form, gpu_hour_price)
         if timeline is not None:
-            shown = traced.read(trace, layout, meta)
+            shown = trace_diagnosis.read_trace(trace, layout, meta)
             timelines.write(timeline, shown, chosen, verdict.culprits)
         return diagnosis.exit_code(verdict)
     if layout is not None or meta is not None:
@@ -115,12 +123,12 @@ def analyze(
         if gpus is not None:
             if run is not None or timeline is not None:
                 raise typer.BadParameter("--gpus goes without --run and without --timeline")
-            alone = hardware_only.diagnose(prometheus, gpus, since, until)
+            alone = hardware_only.diagnose_hardware(prometheus, gpus, since, until)
             output.document(verdict_json(alone), form, table(alone))
             return diagnosis.exit_code(alone)
         if run is None:
             raise typer.BadParameter("--prometheus needs --run ID, or --gpus")
-        diagnosed = recorded.diagnose(
+        diagnosed = prometheus_diagnosis.diagnose_prometheus(
             prometheus, run, since, until, gpu_hour_price,
             push_down=push_down, topology=topology, node_labels=node_label or (),
         )  # fmt: skip
@@ -133,8 +141,10 @@ def analyze(
             "give the archive DIR of a run, --trace FILE, or --prometheus URL --run ID"
         )
     else:
-        found = watched.upheld(diagnosis.diagnose(archive, gpu_hour_price, topology), archive)
-        diagnosed = past.remembering(found, archive)
+        found = watched_diagnosis.upheld(
+            diagnosis.diagnose_archive(archive, gpu_hour_price, topology), archive
+        )
+        diagnosed = recurrence.with_recurrence(found, archive)
     verdict = diagnosed.verdict
     if write and archive is not None:
         try:
@@ -158,7 +168,7 @@ def _traced(
 
     if layout is not None and meta is not None:
         raise typer.BadParameter("give --layout or --meta, not both")
-    verdict = traced.examine(trace, layout, meta, gpu_hour_price)
+    verdict = trace_diagnosis.diagnose_trace(trace, layout, meta, gpu_hour_price)
     output.document(verdict_json(verdict), form, table(verdict))
     return verdict
 

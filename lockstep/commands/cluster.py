@@ -31,7 +31,7 @@ def cluster(
     Example: lockstep cluster runs/a runs/b runs/c --topology topology.toml
     """
     from analyzer.cluster import cluster as conclude
-    from analyzer.cluster import cluster_json, comparable, view
+    from analyzer.cluster import cluster_json, comparable, run_view
     from analyzer.readers.places import places_of, read
     from analyzer.run import LoadError
 
@@ -43,8 +43,8 @@ def cluster(
         output.fail(ExitCode.BAD_INPUT, str(error))
     views, own = [], []
     for archive in archives:
-        diagnosed = diagnosis.diagnose(archive, topology=topology)
-        views.append(view(diagnosed))
+        diagnosed = diagnosis.diagnose_archive(archive, topology=topology)
+        views.append(run_view(diagnosed))
         own.append(places_of(diagnosed.run.meta))
     judged, _ = comparable(views)
     for seen, told in zip(views, own, strict=True):

@@ -31,7 +31,7 @@ def demo(
     network, and about half a minute.
     """
     # torch must be imported before the ranks are forked, pandas need not: it comes after.
-    from lockstep.observe import watched
+    from lockstep.observe import run_observed
     from lockstep.planning import plan
     from workloads.launchers import Ending
 
@@ -43,7 +43,7 @@ def demo(
     archive = Path("runs") / spec.run if out is None else out
 
     try:
-        outcome = watched(spec, archive, show)
+        outcome = run_observed(spec, archive, show)
         if outcome.ending is Ending.INTERRUPTED:
             return ExitCode.INTERRUPTED
         if outcome.ending is not Ending.FINISHED:
@@ -57,7 +57,7 @@ def demo(
 def _conclude(archive: Path, show: output.Progress) -> int:
     from lockstep import truth
 
-    diagnosed = diagnosis.diagnose(archive)
+    diagnosed = diagnosis.diagnose_archive(archive)
     diagnosis.write_verdict(diagnosed.verdict, archive)
     show("reporting", str(archive))
     paths = diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)

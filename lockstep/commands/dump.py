@@ -32,7 +32,7 @@ def dump(
     Example: lockstep dump gpt-20261120T101500-3f2a
     """
     from collector.clock import SystemClock
-    from lockstep.dumps import asked, ranks_below
+    from lockstep.dumps import ranks_below, request_dumps
 
     if "/" in run:
         raise typer.BadParameter(f"{run!r} is no name of a run; `lockstep run` prints it")
@@ -47,7 +47,7 @@ def dump(
             f"no rank of run {run} has a ring in {where} (runs there: {runs}); give --dir DIR",
         )
     try:
-        answers = asked(ranks, proc, clock, timeout)
+        answers = request_dumps(ranks, proc, clock, timeout)
     except OSError as error:
         output.fail(ExitCode.UNREACHABLE, f"the ranks of {run} cannot be asked: {error}")
     if all(one.dump is None for one in answers.ranks):

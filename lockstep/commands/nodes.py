@@ -72,7 +72,7 @@ def nodes(
 
     Example: lockstep nodes --watch http://lockstep-watch:9411 --mode annotate
     """
-    from lockstep.acting import program, removing
+    from lockstep.node_conditions import program, removing
     from lockstep.output import fail
 
     asked = program.Asked(

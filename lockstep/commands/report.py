@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from collector.contract.words import ExitCode
-from lockstep import diagnosis, output, past, watched
+from lockstep import diagnosis, output, recurrence, watched_diagnosis
 
 
 def report(
@@ -37,9 +37,9 @@ def report(
     for each in wanted:
         if each not in diagnosis.FORMATS:
             raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
-    found = watched.upheld(diagnosis.diagnose(archive, gpu_hour_price), archive)
-    diagnosed = past.remembering(found, archive)
-    compared = None if baseline is None else diagnosis.diagnose(baseline)
+    found = watched_diagnosis.upheld(diagnosis.diagnose_archive(archive, gpu_hour_price), archive)
+    diagnosed = recurrence.with_recurrence(found, archive)
+    compared = None if baseline is None else diagnosis.diagnose_archive(baseline)
     folder = archive if out is None else out
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,7 @@ def _check(path: Path) -> int:
     where = addresses(os.environ)
     try:
         if path.is_dir():
-            stale = [str(path / name) for name in rule_files.stale(path, where)]
+            stale = [str(path / name) for name in rule_files.stale_files(path, where)]
         else:
             same = path.read_text(encoding="utf-8") in rule_files.rule_files(where).values()
             stale = [] if same else [str(path)]

@@ -201,8 +201,8 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep import foreign
-    from lockstep.planning import plan, planned_program, trained
+    from lockstep import external_program
+    from lockstep.planning import plan, planned_program, with_training_settings
     from workloads.spec import CLUSTER_LAUNCHERS
 
     wanted = {
@@ -220,8 +220,8 @@ def run(
     patience = (300.0 if elsewhere else 10.0) if hang_timeout is None else hang_timeout
     words = words or []
     if program:
-        foreign.refuse_others(given_options(context))
-        foreign.patient(patience)
+        external_program.refuse_others(given_options(context))
+        external_program.check_hang_timeout(patience)
         spec = planned_program(
             words, step_pattern, nodes=nodes, ranks_per_node=ranks_per_node,
             hang_timeout=patience, token=token,
@@ -232,7 +232,7 @@ def run(
         spec = plan(
             workload, nodes=nodes, ranks_per_node=ranks_per_node, dp=dp, tp=tp, pp=pp, steps=steps,
             seed=seed, faults=fault or [], disturbances=disturb or [], network=network,
-            training=trained(workload, given), launcher=launcher, hostfile=hostfile,
+            training=with_training_settings(workload, given), launcher=launcher, hostfile=hostfile,
             device=device, pace=None if pace is None else pace is Pace.ON,
             device_noise=device_noise, hang_timeout=patience, token=token,
         )  # fmt: skip
@@ -254,11 +254,11 @@ def run(
         )  # fmt: skip
         return put_on_cluster(spec, settings, archive, form, kubeconfig, kube_context)
     from lockstep import results
-    from lockstep.observe import watched
+    from lockstep.observe import run_observed
 
     show = output.Progress()
     try:
-        outcome = watched(spec, archive, show)
+        outcome = run_observed(spec, archive, show)
     finally:
         show.close()
     answer = {
@@ -281,7 +281,7 @@ def put_on_cluster(
     """Launch it there, and say what became of it."""
     from lockstep import on_cluster
 
-    cluster = on_cluster.connected(kubeconfig, kube_context)
+    cluster = on_cluster.connect(kubeconfig, kube_context)
     show = output.Progress()
     try:
         answer = on_cluster.run(cluster, spec, settings, out, show)
@@ -339,13 +339,13 @@ def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     """0 if the run ended as its faults said it would."""
-    from lockstep import foreign
+    from lockstep import external_program
     from workloads.launchers import Ending, as_injected
 
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
     if spec.program and outcome.ending is Ending.HANG:
-        foreign.require_steps_of_hang(outcome.ranks, spec.layout.world, archive)
+        external_program.require_steps_of_hang(outcome.ranks, spec.layout.world, archive)
     if not as_injected(spec, outcome):
         places = [f"rank {rank} on {spec.node(rank)}" for rank in outcome.ranks]
         fail(

@@ -112,7 +112,7 @@ def score(
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with claim.alone(out, trials.WRITER_FILE):
+        with claim.claim_folder(out, trials.WRITER_FILE):
             lines, failed = _lines(setting, trials.trials(runs, seed), out, reanalyze)
     except OSError as error:
         output.fail(ExitCode.BAD_INPUT, f"the score cannot be kept in {out}: {error}")

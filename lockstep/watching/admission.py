@@ -22,7 +22,7 @@ OWN_SITES = frozenset({"same-origin", "none"})
 JSON = "application/json"
 
 
-def named(listen: Address) -> Admission:
+def host_check(listen: Address) -> Admission:
     """Lets in who names us rightly.
 
     Where only this machine reaches us we are called by one of its names. Elsewhere the names that
@@ -52,7 +52,7 @@ def named(listen: Address) -> Admission:
     return admit if is_loopback(listen.host) else single
 
 
-def foreign(headers: Message) -> tuple[HTTPStatus, str] | None:
+def refuse_cross_origin(headers: Message) -> tuple[HTTPStatus, str] | None:
     """Why a POST may be the doing of a page of others: status and sentence; None = it is not.
 
     JSON is what no page sends to others without asking them first.

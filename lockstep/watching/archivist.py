@@ -10,7 +10,7 @@ from analyzer.readers.prometheus import SourceError, read
 from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
 from analyzer.run import Run, Verdict
 from analyzer.watch.concluded import concluded
-from analyzer.watch.finding import Finding
+from analyzer.watch.finding import WatchFinding
 from collector.contract import metrics as m
 from collector.contract.archive import SAMPLES_FILE
 from collector.contract.metrics import Sample
@@ -79,7 +79,7 @@ class Archivist:
         """Until everything that was handed in is written or has failed; whether it was in time."""
         return self._jobs.wait(seconds)
 
-    def opened(self, finding: Finding, plan: Plan) -> None:
+    def opened(self, finding: WatchFinding, plan: Plan) -> None:
         """A finding opened: write its archive."""
         self._hand_in(Opening(finding, plan))
 
@@ -98,7 +98,7 @@ class Archivist:
         """What the page says of archives."""
         return m.OPERATION_FETCH_FAILURES(self.unfetched), m.ARCHIVE_FAILURES(self.failures)
 
-    def write(self, finding: Finding, plan: Plan) -> Path:
+    def write(self, finding: WatchFinding, plan: Plan) -> Path:
         """Write an archive now; of one minute's findings of a run, all but the first are links.
 
         Raises:
@@ -122,7 +122,7 @@ class Archivist:
         return place
 
     def _fill(
-        self, unfinished: Path, finding: Finding, plan: Plan
+        self, unfinished: Path, finding: WatchFinding, plan: Plan
     ) -> tuple[Verdict | None, list[str]]:
         """Everything but the verdict: what a diagnosis of it says, and what it lacks, in words."""
         connection = Connection(self._settings.access, whole=True)
@@ -138,14 +138,14 @@ class Archivist:
         with ONE_DIAGNOSIS:
             return _diagnosed(unfinished), missing
 
-    def _same(self, finding: Finding) -> _Recent | None:
+    def _same(self, finding: WatchFinding) -> _Recent | None:
         with self._lock:
             recent = self._recent.get(_about(finding))
         if recent is None or abs(finding.opened - recent.opened) >= SAME_SECONDS:
             return None
         return recent if recent.place.is_dir() else None
 
-    def _remember(self, finding: Finding, recent: _Recent) -> None:
+    def _remember(self, finding: WatchFinding, recent: _Recent) -> None:
         with self._lock:
             since = finding.opened - SAME_SECONDS
             kept = {about: one for about, one in self._recent.items() if one.opened > since}
@@ -200,7 +200,7 @@ class Archivist:
         changed = finding_folders.update(out / job.folder, say)
         return changed or not self._jobs.closes_later(job)
 
-    def _fetch(self, connection: Connection, finding: Finding, plan: Plan) -> Operations:
+    def _fetch(self, connection: Connection, finding: WatchFinding, plan: Plan) -> Operations:
         """The operations: first, since they are overwritten soon."""
         run = finding.who.run
         if not run:
@@ -209,7 +209,9 @@ class Archivist:
         self.unfetched += len(given.silent)
         return given
 
-    def _read(self, connection: Connection, finding: Finding, plan: Plan) -> tuple[Run | None, str]:
+    def _read(
+        self, connection: Connection, finding: WatchFinding, plan: Plan
+    ) -> tuple[Run | None, str]:
         why = ""
         for _ in range(TRIES):
             try:
@@ -226,7 +228,7 @@ class Archivist:
         return None, why
 
 
-def _about(finding: Finding) -> tuple[str, str | None]:
+def _about(finding: WatchFinding) -> tuple[str, str | None]:
     """Findings that share a record: of a run, or of a node without one."""
     return finding.who.run, None if finding.who.run else finding.who.node
 
@@ -251,7 +253,7 @@ def addresses(connection: Connection, plan: Plan) -> list[str]:
 
 def _diagnosed(archive: Path) -> Verdict | None:
     try:
-        return diagnosis.diagnose(archive).verdict
+        return diagnosis.diagnose_archive(archive).verdict
     except CommandError as error:
         LOG.warning("the archive %s cannot be diagnosed: %s", archive, error.sentence)
         return None

@@ -7,34 +7,34 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.fleet.alarms import Alarm
-from analyzer.fleet.state import State
-from analyzer.fleet.watching import watch
 from analyzer.readers.prometheus.connection import Connection
-from analyzer.watch import hardware, inventory, page, told
+from analyzer.sequential_test.alarms import Alarm
+from analyzer.sequential_test.state import State
+from analyzer.sequential_test.watching import watch
+from analyzer.watch import hardware, inventory, page, reporting
 from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.choice import Pages, pages
-from analyzer.watch.course import Course, advance
-from analyzer.watch.finding import Change, Finding, Kind
+from analyzer.watch.detections import alarmed_ranks
+from analyzer.watch.finding import Change, Kind, WatchFinding
+from analyzer.watch.finding_lifecycle import Course, advance
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, fleet
 from analyzer.watch.progress import Progress, advanced
 from analyzer.watch.progress import remembered as lately
 from analyzer.watch.ratios import Speed, over_peers, speed
-from analyzer.watch.sightings import alarmed_ranks
 from analyzer.watch.streams import kept, rewound
-from lockstep.watching import sighted
+from lockstep.watching import detections
 from lockstep.watching.baselines import kind_of
 from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.diagnoses import Judged as Diagnosis
 from lockstep.watching.jobs import Plan
 from lockstep.watching.judging import (
     Gauges,
+    closable,
     fresh_members,
     fresh_runs,
-    judged,
-    oldest,
     remembered,
+    stale_after,
 )
 from lockstep.watching.look import INVENTORY_EVERY, Look, look
 from lockstep.watching.settings import Settings
@@ -116,8 +116,8 @@ class Cycles:
         told_of_ranks = self._gauges.told_now(seen, settings.interval)
         self.memory = replace(
             self.memory,
-            told=told.with_ranks(
-                told.remembered(self.memory.told, told_of_ranks, members, now),
+            told=reporting.with_ranks(
+                reporting.remembered(self.memory.told, told_of_ranks, members, now),
                 members, seen.up, now,
             ),
             since=self._since(now),
@@ -129,11 +129,11 @@ class Cycles:
             ),
         )  # fmt: skip
         sightings = [
-            *sighted.of_runs(seen, runs, self.diagnoses, reported, alarms, settings),
-            *sighted.of_hardware(seen, self.memory.events, names),
+            *detections.of_runs(seen, runs, self.diagnoses, reported, alarms, settings),
+            *detections.of_hardware(seen, self.memory.events, names),
         ]
-        missing = told.untold(self.memory.told, told_of_ranks, members)
-        knows = judged(
+        missing = reporting.untold(self.memory.told, told_of_ranks, members)
+        knows = closable(
             seen, self.memory, self.diagnoses.last, missing, settings.interval, settings.window
         )
         course, change = advance(course, sightings, knows, settings.pace)
@@ -179,7 +179,7 @@ class Cycles:
         plans = {one.folder: self.plan(one, seen, own) for one in change.opened}
         return Outcome(change, seen, known_now, plans)
 
-    def plan(self, finding: Finding, seen: Look, own: np.ndarray) -> Plan:
+    def plan(self, finding: WatchFinding, seen: Look, own: np.ndarray) -> Plan:
         """What belongs into the archive of a finding."""
         run, members = finding.who.run, seen.members
         judged = self.diagnoses.last.get(run)
@@ -220,7 +220,7 @@ class Cycles:
     def _since(self, now: float) -> float:
         """Since when it was looked without a pause, and nothing of what was seen was lost."""
         since, pause = self.memory.since, now - self.state.until
-        steady = 0 <= pause <= oldest(self._settings.interval)
+        steady = 0 <= pause <= stale_after(self._settings.interval)
         return min(since, now) if since is not None and steady else now
 
     def _fresh_verdicts(self, now: float) -> dict[str, Diagnosis]:
@@ -257,7 +257,7 @@ class Cycles:
         members = seen.members
         known = [run for run, one in assessments.items() if one.status != UNKNOWN]
         judged = np.isin(members.run, known) & seen.living & ~missing
-        lives = {node for node, words in self.memory.told.items() if told.RANKS in words}
+        lives = {node for node, words in self.memory.told.items() if reporting.RANKS in words}
         dark = lives - set(members.node[judged].tolist())
         dark |= set(members.node[missing | (seen.living & ~judged)].tolist())
         here = (node for node, when in self.memory.nodes.values() if when == seen.now)

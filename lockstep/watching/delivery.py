@@ -4,21 +4,21 @@ from collections.abc import Iterator, Sequence
 from email.message import Message
 from pathlib import Path
 
-from analyzer.act.alertmanager import Alertmanagers
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.readers.prometheus import RequestError
 from analyzer.watch.alerts import alerts
-from analyzer.watch.finding import Finding
+from analyzer.watch.finding import WatchFinding
 from collector.clock import SystemClock
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
-from lockstep.alert_archives import Watched
+from lockstep.alert_archives import WatchAccess
 from lockstep.output import fail
 from lockstep.postmortem import PostMortems
 from lockstep.watching.loop import Watch
 from lockstep.watching.server import Reply, Request, Route, text
 from lockstep.webhook import Webhook
-from lockstep.webhook_token import made
+from lockstep.webhook_token import ensure_token_file
 
 
 class Delivery:
@@ -58,9 +58,11 @@ class Delivery:
         self._webhook: Webhook | None = None
         self.routes: tuple[Route, ...] = ()
         if out is not None:
-            self._post_mortems = PostMortems(Watched(out, watch.live, watch.archive), unix)
-            self._webhook = Webhook(self._post_mortems.take, token_file or made(state or out))
-            self.routes = (Route("POST", "/alertmanager", self._told, self._admit),)
+            self._post_mortems = PostMortems(WatchAccess(out, watch.live, watch.archive), unix)
+            self._webhook = Webhook(
+                self._post_mortems.take, token_file or ensure_token_file(state or out)
+            )
+            self.routes = (Route("POST", "/alertmanager", self._answer, self._admit),)
         watch.on_change.append(self._changed)
         watch.more_samples.append(self._samples)
 
@@ -78,7 +80,10 @@ class Delivery:
             self._post_mortems.stop()
 
     def _changed(
-        self, opened: Sequence[Finding], closed: Sequence[Finding], still: Sequence[Finding]
+        self,
+        opened: Sequence[WatchFinding],
+        closed: Sequence[WatchFinding],
+        still: Sequence[WatchFinding],
     ) -> None:
         del closed  # what is no more wanted is resolved
         self._alertmanagers.want(alerts([*still, *opened], self._addresses))
@@ -88,7 +93,7 @@ class Delivery:
         refused = self._webhook.admit(headers)
         return None if refused is None else text(*refused)
 
-    def _told(self, request: Request) -> Reply:
+    def _answer(self, request: Request) -> Reply:
         assert self._webhook is not None
         return text(*self._webhook.answer(request.body))
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.attribute import diagnose
-from analyzer.pushdown.suspects import Answered
-from analyzer.pushdown.whole import of_whole_run
 from analyzer.readers.places import META_KEY, Places
 from analyzer.readers.prometheus import SourceError, read
 from analyzer.readers.prometheus.connection import Connection
+from analyzer.recording_rules.suspects import Answered
+from analyzer.recording_rules.whole import of_whole_run
 from analyzer.run import Verdict
-from analyzer.watch.choice import Wish, due, pages, reach
+from analyzer.watch.choice import Wish, due_diagnoses, pages, reach
 from analyzer.watch.progress import STALL_STEPS, Progress
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
@@ -88,7 +88,7 @@ class Diagnoses:
         self._concluded &= progress.keys()
         wishes = list(self._wishes(look, progress, alarmed, watched))
         until = monotonic() + SHARE_OF_CYCLE * self._settings.interval
-        for wish in due(wishes, self._settings.interval, self._settings.window):
+        for wish in due_diagnoses(wishes, self._settings.interval, self._settings.window):
             suspects = [*sorted(_down(look, wish.run)), *sorted(look.stopped.get(wish.run, ())),
                         *sorted(alarmed.get(wish.run, {}))]  # fmt: skip
             # An archive is being diagnosed: this run's turn comes in the next cycle.

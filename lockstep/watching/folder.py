@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analyzer.run import Run
-from analyzer.watch.finding import Finding, finding_json
+from analyzer.watch.finding import WatchFinding, finding_json
 from collector.contract import archive as contract
 from collector.recorder.parts import Row, arrow_schema
 from lockstep import finding_folders
@@ -34,7 +34,7 @@ RECORD = (
 
 
 @contextmanager
-def unfinished(out: Path, finding: Finding) -> Iterator[Path]:
+def unfinished(out: Path, finding: WatchFinding) -> Iterator[Path]:
     """A folder under a temporary name; what was not published of it goes at the end.
 
     Raises:
@@ -51,7 +51,7 @@ def unfinished(out: Path, finding: Finding) -> Iterator[Path]:
 
 
 def fill(
-    folder: Path, finding: Finding, run: Run | None, operations: Operations, begin: float
+    folder: Path, finding: WatchFinding, run: Run | None, operations: Operations, begin: float
 ) -> None:
     """Write everything but the verdict.
 
@@ -84,7 +84,7 @@ def fill(
     finding_folders.write(folder, finding_json(finding))
 
 
-def link(first: Path, folder: Path, finding: Finding) -> None:
+def link(first: Path, folder: Path, finding: WatchFinding) -> None:
     """Write everything but the verdict, with the record of another archive.
 
     Args:
@@ -104,7 +104,7 @@ def link(first: Path, folder: Path, finding: Finding) -> None:
     finding_folders.write(folder, {**finding_json(finding), "record_of": first.name})
 
 
-def publish(folder: Path, out: Path, finding: Finding) -> Path:
+def publish(folder: Path, out: Path, finding: WatchFinding) -> Path:
     """Give a complete folder its name; where it has been written before, that one stays.
 
     Raises:
@@ -124,7 +124,7 @@ def clean(out: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _about(finding: Finding, operations: Operations, begin: float) -> dict[str, Any]:
+def _about(finding: WatchFinding, operations: Operations, begin: float) -> dict[str, Any]:
     return {
         "schema_version": contract.SCHEMA_VERSION,
         "run": finding.who.run,

@@ -8,7 +8,7 @@ from time import monotonic
 
 from analyzer.run import Verdict
 from analyzer.watch.choice import Pages, Targets
-from analyzer.watch.finding import Finding
+from analyzer.watch.finding import WatchFinding
 
 MOST_JOBS = 1000
 FIRST_PAUSE_SECONDS = 30.0
@@ -42,7 +42,7 @@ class Plan:
 class Opening:
     """The archive of a finding is to be written."""
 
-    finding: Finding
+    finding: WatchFinding
     plan: Plan
 
     @property

@@ -10,7 +10,7 @@ from analyzer.watch.hardware import Target
 from analyzer.watch.judged import Judged
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, KNOWN, OWN, POWER, STEPS, TEMPERATURE, stream_names
-from analyzer.watch.told import DIAGNOSED, of_targets
+from analyzer.watch.reporting import DIAGNOSED, of_targets
 from lockstep.watching.diagnoses import Judged as Diagnosis
 from lockstep.watching.look import Look
 
@@ -23,7 +23,7 @@ KEEP_SECONDS = 86_400.0
 
 def fresh_runs(seen: Look, interval: float) -> frozenset[str]:
     """Runs of which a page that was just scraped tells."""
-    old = oldest(interval)
+    old = stale_after(interval)
     return frozenset(run for run, when in seen.told.items() if seen.now - when <= old)
 
 
@@ -41,7 +41,7 @@ class Gauges:
 
     def told_now(self, seen: Look, interval: float) -> dict[str, NDArray[np.bool_]]:
         """What is told of each rank and its GPU, (R,) each: as `watch.told` has it."""
-        members, since = seen.members, seen.now - oldest(interval)
+        members, since = seen.members, seen.now - stale_after(interval)
         lost = {(labels.get("job", ""), labels.get("instance", "")) for labels, _ in seen.lost}
         found = {
             "errors": of_targets(seen.error_pages, members),
@@ -60,7 +60,7 @@ class Gauges:
         return found
 
 
-def judged(
+def closable(
     seen: Look,
     memory: Memory,
     last: Mapping[str, Diagnosis],
@@ -119,7 +119,7 @@ def remembered(
 
 
 def _answering(seen: Look, interval: float) -> frozenset[Target]:
-    old = oldest(interval)
+    old = stale_after(interval)
     return frozenset(
         (labels.get("job", ""), labels.get("instance", ""))
         for labels, when in seen.pages
@@ -127,6 +127,6 @@ def _answering(seen: Look, interval: float) -> frozenset[Target]:
     )
 
 
-def oldest(interval: float) -> float:
+def stale_after(interval: float) -> float:
     """Seconds after which what was told is old."""
     return max(LEAST_FRESH_SECONDS, FRESH_CHECKS * interval)

@@ -120,18 +120,18 @@ def look(
     who = members(connection.instant(ask.INFOS, now))
     times = _times(since, now, interval, most)
 
-    def told(query: str) -> Answer:
+    def instant(query: str) -> Answer:
         return connection.instant(query, now)
 
     def by_rank(query: str) -> Floats:
-        return of_answer(told(query), who)
+        return of_answer(instant(query), who)
 
     def over(query: str) -> list[Series]:
         return connection.over(query, float(times[0]), float(times[-1]), interval)
 
     unanswered: list[str] = []
 
-    def if_told(question: Callable[[], T]) -> T | None:
+    def optional(question: Callable[[], T]) -> T | None:
         try:
             return question()
         except SourceError as error:
@@ -139,27 +139,30 @@ def look(
             return None
 
     def of_gpu(query: str) -> Floats | None:
-        return if_told(lambda: of_gpus(over(query), times, who))
+        return optional(lambda: of_gpus(over(query), times, who))
 
     seconds = max(LEAST_RATE_SECONDS, RATE_CHECKS * interval)
     own, steps, known = (
         of_ranks(over(each), times, who) for each in (ask.OWN, ask.STEPS, ask.KNOWN)
     )
-    up, runs = by_rank(ask.LIVING), by_run(told(ask.TOLD))
-    own_now, step_rate = by_rank(ask.own(seconds)), by_rank(ask.rate(m.TRAIN_STEPS, seconds))
-    waits, pages = by_run(told(ask.OPEN)), told(ask.PAGES)
+    up, runs = by_rank(ask.LIVING), by_run(instant(ask.TOLD))
+    own_now, step_rate = (
+        by_rank(ask.own_seconds_query(seconds)),
+        by_rank(ask.rate(m.TRAIN_STEPS, seconds)),
+    )
+    waits, pages = by_run(instant(ask.OPEN)), instant(ask.PAGES)
     with connection.within(LESS_SECONDS):
-        stopped = if_told(lambda: told(ask.STOPPED))
-        telling = if_told(lambda: by_rank(ask.TELLING))
-        lost, errors = if_told(lambda: told(ask.LOST)), if_told(lambda: told(ask.XIDS))
+        stopped = optional(lambda: instant(ask.STOPPED))
+        telling = optional(lambda: by_rank(ask.TELLING))
+        lost, errors = optional(lambda: instant(ask.LOST)), optional(lambda: instant(ask.XIDS))
         gauges = {
             CLOCK: of_gpu(ask.gauge(m.GPU_CLOCK, 'domain="sm",', interval)),
             TEMPERATURE: of_gpu(ask.gauge(m.GPU_TEMPERATURE, 'sensor="gpu",', interval)),
             POWER: of_gpu(ask.gauge(m.GPU_POWER, "", interval)),
         }
-        links = if_told(lambda: told(ask.LINKS)) if inventory else None
-        ports = if_told(lambda: told(ask.PORTS)) if inventory else None
-        where = if_told(lambda: places(connection, now)) if inventory else None
+        links = optional(lambda: instant(ask.LINKS)) if inventory else None
+        ports = optional(lambda: instant(ask.PORTS)) if inventory else None
+        where = optional(lambda: places(connection, now)) if inventory else None
     blind = {
         Kind.STOP: stopped is None,
         Kind.EVENT: lost is None or errors is None,

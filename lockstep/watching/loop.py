@@ -11,7 +11,7 @@ from analyzer.readers.prometheus import SourceError
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.run import Verdict
 from analyzer.watch import page
-from analyzer.watch.finding import Change, Finding, Kind, Tier
+from analyzer.watch.finding import Change, Kind, Tier, WatchFinding
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
@@ -20,7 +20,7 @@ from lockstep.watching import memory_files
 from lockstep.watching.archivist import Archivist
 from lockstep.watching.cycle import Cycles, Outcome
 from lockstep.watching.jobs import Plan
-from lockstep.watching.judging import oldest
+from lockstep.watching.judging import stale_after
 from lockstep.watching.memory_of_process import resident_bytes
 from lockstep.watching.settings import Settings
 from lockstep.watching.trouble import bug
@@ -45,7 +45,7 @@ NO_OPERATIONS = "no operations: a process that fetched them ended before this ar
 GRAVEST_FIRST = (ExitCode.CULPRIT, ExitCode.WARNING, ExitCode.UNKNOWN, ExitCode.OK)
 """What was found is not hidden by what is not known."""
 
-OnChange = Callable[[Sequence[Finding], Sequence[Finding], Sequence[Finding]], None]
+OnChange = Callable[[Sequence[WatchFinding], Sequence[WatchFinding], Sequence[WatchFinding]], None]
 """Called after every cycle with what opened, what closed, and what is open since before."""
 
 
@@ -161,7 +161,7 @@ class Watch:
         """The last verdict of each run that lives."""
         return tuple(one.verdict for one in self._cycles.diagnoses.last.values())
 
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[WatchFinding, ...]:
         """All that are open."""
         return tuple(self._cycles.memory.course.open.values())
 
@@ -173,7 +173,7 @@ class Watch:
             f"{run}: Unknown: no diagnosis of it is at hand; the log says why"
             for run in self._undiagnosed()
         ]
-        return [shown(line) for line in lines] or ["no run is known to live"]
+        return [one_line(line) for line in lines] or ["no run is known to live"]
 
     def live(self, node: str | None) -> tuple[str, ...]:
         """Runs that live; those on a node, if one is given."""
@@ -185,7 +185,7 @@ class Watch:
         here = living if node is None else living & (members.node == node)
         return tuple(dict.fromkeys(members.run[here].tolist()))
 
-    def archive(self, finding: Finding) -> Path:
+    def archive(self, finding: WatchFinding) -> Path:
         """Write the archive of a finding that this watch did not find: of somebody else's alert.
 
         Args:
@@ -218,7 +218,7 @@ class Watch:
         memory = self._cycles.memory
         found: list[Sample] = []
         if last is not None:
-            fresh = monotonic() - self._answered <= oldest(self._settings.interval)
+            fresh = monotonic() - self._answered <= stale_after(self._settings.interval)
             # Fresh or absent: of runs and healthy nodes nothing is told that nobody looked at
             # lately. Findings stay: they are over when somebody saw that.
             found += page.of_runs(last.known, memory.runs) if fresh else ()
@@ -274,7 +274,7 @@ class Watch:
         owed = self._owed(change, outcome)
         self._save()
         for finding in change.opened:
-            LOG.warning("opened %r: %s", finding.folder, shown(finding.sentence))
+            LOG.warning("opened %r: %s", finding.folder, one_line(finding.sentence))
             self._archivist.opened(finding, outcome.plans[finding.folder])
         for finding in change.closed:
             LOG.warning("closed %r", finding.folder)
@@ -287,7 +287,7 @@ class Watch:
             except Exception as error:  # noqa: BLE001 - who is told must not end who watches
                 bug("a finding was not handed on", error)
 
-    def _owed(self, change: Change, outcome: Outcome) -> list[tuple[Finding, Plan]]:
+    def _owed(self, change: Change, outcome: Outcome) -> list[tuple[WatchFinding, Plan]]:
         """What an earlier process did not get to: begun anew in the first cycle."""
         if self._begun - self._failed_cycles > 1 or self._settings.out is None:
             return []
@@ -342,7 +342,7 @@ class Watch:
         self._trouble = trouble
 
 
-def shown(text: str) -> str:
+def one_line(text: str) -> str:
     """A text with names in it, on one line of a log."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 

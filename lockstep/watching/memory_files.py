@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from analyzer.fleet.state import State
-from analyzer.fleet.state_file import restore, save
+from analyzer.sequential_test.state import State
+from analyzer.sequential_test.state_file import restore, save
 from analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
 from lockstep.diagnosis import write_whole
 

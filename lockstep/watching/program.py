@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from analyzer.fleet.budget import BudgetError
 from analyzer.readers.prometheus import RequestError
 from analyzer.readers.prometheus.access import access
+from analyzer.sequential_test.budget import BudgetError
 from collector.config import ConfigError
 from collector.config.values import address
 from collector.contract.words import ExitCode
 from collector.exporter.page import Form, render
 from lockstep.addresses import addresses
 from lockstep.output import data, fail, note
-from lockstep.watching.admission import named
+from lockstep.watching.admission import host_check
 from lockstep.watching.baselines import steps_per_second
 from lockstep.watching.delivery import Delivery
 from lockstep.watching.loop import Watch
@@ -148,7 +148,7 @@ def _usable(option: str, folder: Path) -> None:
 def _server(listen: str, routes: Sequence[Route]) -> Server:
     try:
         where = address("--listen", listen)
-        return Server(where, routes, MOST_BYTES, named(where))
+        return Server(where, routes, MOST_BYTES, host_check(where))
     except ConfigError as error:
         fail(ExitCode.USAGE, str(error))
     except ListenError as error:

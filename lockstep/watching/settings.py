@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analyzer.fleet.budget import Budget
 from analyzer.readers.prometheus.access import Access
-from analyzer.watch.course import Pace
+from analyzer.sequential_test.budget import Budget
+from analyzer.watch.finding_lifecycle import Pace
 
 WINDOW_CHECKS = 40
 LEAST_WINDOW_SECONDS = 120.0

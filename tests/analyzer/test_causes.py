@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.attribute import accuses, diagnose
 from analyzer.causes import CAUSES
-from analyzer.signs.xid_parts import APPLICATION, PART
+from analyzer.symptoms.xid_parts import APPLICATION, PART
 from collector.contract.xid import XIDS
 
 XID = "lockstep_gpu_xid_last_timestamp_seconds"
@@ -31,6 +31,7 @@ def _renumbered(number):
     return drop
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("factor", [1.2, 2.0])
 @pytest.mark.parametrize("kind", ["ecc", "xid", "pcie", "nvlink", "gc"])
 def test_a_rank_whose_hardware_or_garbage_tells_is_named_with_its_cause(

@@ -173,6 +173,7 @@ def test_series_that_ended_while_all_ranks_were_there_are_no_clean_end(synthetic
     )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_of_its_end_is_not_known_a_killed_run_is_never_healthy(ended, seed):
     dice = np.random.default_rng(seed)

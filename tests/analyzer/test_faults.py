@@ -14,6 +14,7 @@ CAUSES = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("factor", [1.2, 1.5, 2.0])
 @pytest.mark.parametrize("kind", CAUSES)
 @pytest.mark.parametrize("seed", [1])

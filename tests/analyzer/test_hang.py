@@ -11,7 +11,7 @@ from analyzer.causes import CAUSES
 from analyzer.detectors.hang import Hang
 from analyzer.slowness.stopped import died_first
 from analyzer.synth.draw import drawn
-from analyzer.synth.fleet import Fault, Fleet
+from analyzer.synth.fleet import Fault, SyntheticFleet
 from analyzer.synth.whole import labelled
 from collector.contract.words import Cause
 
@@ -258,6 +258,7 @@ def test_nobody_died_first_where_all_went_together_or_nobody_looked(pipeline):
         assert not died_first(pipeline(down)).any()
 
 
+@pytest.mark.sweep(sample=4)
 @pytest.mark.parametrize(
     ("step_seconds", "from_step"),
     [(0.5, step) for step in (300, 305, 311, 317, 328, 329, 330)]
@@ -266,7 +267,7 @@ def test_nobody_died_first_where_all_went_together_or_nobody_looked(pipeline):
 def test_a_rank_that_froze_anywhere_between_two_scrapes_is_named(step_seconds, from_step):
     fault = Fault(Cause.FREEZE, "stop", place=3, factor=float("nan"), from_step=from_step)
     steps = round(200 / step_seconds) + 80
-    fleet = Fleet(dp=8, steps=steps, step_seconds=step_seconds, faults=(fault,), seed=5)
+    fleet = SyntheticFleet(dp=8, steps=steps, step_seconds=step_seconds, faults=(fault,), seed=5)
     verdict = diagnose(labelled(fleet).run).verdict
 
     assert [(3, "freeze")] == [(one.rank, one.cause) for one in verdict.culprits]

@@ -7,9 +7,10 @@ import pytest
 from analyzer.align import align
 from analyzer.attribute import diagnose
 from analyzer.detectors.null import Null
-from analyzer.slowness.power import smallest_noticed
+from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("noise", [0.02, 0.08])
 @pytest.mark.parametrize("seed", range(20))
 def test_a_healthy_run_says_healthy(synthetic, seed, noise):

@@ -154,6 +154,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("recipe", "seen"), CASES)
 def test_with_everything_there_each_recipe_is_told_as_it_is(recipe, seen):
     assert EXPECTED.get(recipe, ACCUSED) == claimed(recipe, seen).says
@@ -169,6 +170,7 @@ def test_with_an_input_less_no_verdict_says_more(case, data):
     assert () == compared(claimed(*case), removal, some[removal](run))
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("recipe", "seen"), CASES)
@@ -217,6 +219,7 @@ def test_without_the_counter_of_known_steps_scrapes_know_nothing():
 FILES = (archive.STEPS_FILE, archive.SAMPLES_FILE, archive.RANKS_FILE)
 
 
+@pytest.mark.sweep(sample=4)
 @pytest.mark.parametrize("recipe", ["healthy", "uniform", "slow rank"])
 @pytest.mark.parametrize("what", [*FILES, "layout", "a row of ranks", "own_time_known"])
 def test_an_archive_with_a_file_less_says_no_more(tmp_path, recipe, what):

@@ -10,7 +10,7 @@ from analyzer.align import align
 from analyzer.attribute import diagnose
 from analyzer.causes.software import Software
 from analyzer.run import RankInfo
-from analyzer.signs.software import software
+from analyzer.symptoms.software import software
 from analyzer.versions import versions
 
 

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from analyzer import synth
-from analyzer.foreign import examine
 from analyzer.structure import lengths
 from analyzer.structure.facts import Facts
+from analyzer.trace_outliers import cells
+from analyzer.trace_verdict import verdict_of_trace
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE
-from analyzer.whatif.work import split
-from analyzer.workers import cells
+from analyzer.whatif.work import split_durations
 
 
 def verdict_of(**scene):
-    return examine(synth.trace(synth.Scene(**scene)))
+    return verdict_of_trace(synth.trace(synth.Scene(**scene)))
 
 
 def kinds(verdict):
@@ -27,7 +27,7 @@ def kinds(verdict):
 def changed(trace, change):
     """The run with other own times of computations; `change` gets the trace and K' rows."""
     graph = build(trace)
-    own = split(trace, graph).own.copy()
+    own = split_durations(trace, graph).own.copy()
     rows = np.flatnonzero(trace.of(*COMPUTE))
     own[rows] *= change(trace, rows)
     return retimed(trace, graph, own)
@@ -75,7 +75,7 @@ def test_experts_of_unequal_load_are_named():
     trace = synth.trace(synth.Scene())
     dice = np.random.default_rng(0)
     load = 1.5 ** dice.random((4, 8, 4, 20))
-    verdict = examine(
+    verdict = verdict_of_trace(
         changed(trace, lambda run, rows: load[run.stage[rows], run.micro_batch[rows]])
     )
 
@@ -93,7 +93,7 @@ def test_garbage_collection_is_periodic_and_tells_its_cost():
 def test_steps_that_are_long_for_all_at_a_beat_are_periodic():
     trace = synth.trace(synth.Scene(steps=30))
     wall = trace.end.max(axis=(0, 1)) * np.where(np.arange(30) % 10 == 4, 1.3, 1.0)
-    verdict = examine(replace(trace, observed=wall))
+    verdict = verdict_of_trace(replace(trace, observed=wall))
 
     assert ["periodic"] == kinds(verdict)
     assert "every 10 steps" in verdict.structure[0]["text"]
@@ -102,7 +102,9 @@ def test_steps_that_are_long_for_all_at_a_beat_are_periodic():
 @pytest.mark.parametrize("dp", [2, 4])
 def test_a_worker_slow_at_a_beat_is_no_beat_by_design(dp):
     on = np.where(np.arange(40) % 5 == 4, 1.6, 1.0)
-    verdict = examine(changed(synth.trace(synth.Scene(dp=dp, steps=40)), slow_worker(1, 2, on)))
+    verdict = verdict_of_trace(
+        changed(synth.trace(synth.Scene(dp=dp, steps=40)), slow_worker(1, 2, on))
+    )
 
     assert [(1, 2)] == [(one.dp, one.pp) for one in verdict.culprits]
     assert [] == kinds(verdict)
@@ -113,7 +115,7 @@ def test_a_beat_by_design_is_told_beside_a_slow_worker_of_another_beat():
     trace = changed(trace, slow_worker(1, 2, np.where(np.arange(40) % 4 == 1, 1.6, 1.0)))
     wall = trace.end.max(axis=(0, 1))
     pause = 0.5 * np.median(wall) * (np.arange(40) % 10 == 4)
-    verdict = examine(replace(trace, observed=wall + pause))
+    verdict = verdict_of_trace(replace(trace, observed=wall + pause))
 
     assert [(1, 2)] == [(one.dp, one.pp) for one in verdict.culprits]
     assert ["periodic"] == kinds(verdict)
@@ -123,7 +125,7 @@ def test_a_beat_by_design_is_told_beside_a_slow_worker_of_another_beat():
 def test_without_simulation_nobody_can_tell_a_beat_by_design_from_a_slow_workers():
     on = np.where(np.arange(40) % 5 == 4, 1.6, 1.0)
     trace = changed(synth.trace(synth.Scene(steps=40)), slow_worker(1, 2, on))
-    verdict = examine(replace(trace, observed=1.3 * trace.end.max(axis=(0, 1))))
+    verdict = verdict_of_trace(replace(trace, observed=1.3 * trace.end.max(axis=(0, 1))))
 
     assert ("unknown", "none", []) == (verdict.status, verdict.what_if["method"], kinds(verdict))
 
@@ -165,7 +167,7 @@ def test_a_worker_of_which_a_third_is_not_timed_may_be_the_slow_one(slower):
     duration = trace.duration.copy()
     compute = trace.of(*COMPUTE) & (trace.stage == 1)
     duration[np.ix_(compute, [2], np.arange(steps) % 3 == 0)] = 0.0
-    verdict = examine(replace(trace, duration=duration))
+    verdict = verdict_of_trace(replace(trace, duration=duration))
 
     assert ("unknown", (), ()) == (verdict.status, verdict.culprits, verdict.structure)
     assert "of the computations of rank" in verdict.sentence

@@ -107,7 +107,7 @@ class Collector:
     def close(self) -> None:
         """End it, as systemd does."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(20)
+        self.process.wait(240)
         self._folder.cleanup()
 
 

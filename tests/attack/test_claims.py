@@ -149,7 +149,7 @@ def test_what_a_killed_writer_left_is_no_obstacle(tmp_path: Path) -> None:
         killed.communicate()
 
     assert [claim.FILE] == left(out)
-    with claim.empty(out):
+    with claim.claim_new_folder(out):
         (out / "mine").touch()
     assert ["mine"] == left(out)
 
@@ -157,7 +157,7 @@ def test_what_a_killed_writer_left_is_no_obstacle(tmp_path: Path) -> None:
 def test_two_scores_do_not_remove_each_others_archives(tmp_path: Path) -> None:
     from lockstep.trials import WRITER_FILE
 
-    with claim.alone(tmp_path, WRITER_FILE):
+    with claim.claim_folder(tmp_path, WRITER_FILE):
         second = started(
             "-m", "lockstep", "score", "real", "--runs", "1", "--out", str(tmp_path)
         )  # fmt: skip

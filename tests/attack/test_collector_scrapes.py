@@ -69,7 +69,7 @@ def trivial(collector) -> Iterator[tuple[str, int]]:
         yield "127.0.0.1", int(process.stdout.readline())
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=240)
 
 
 def _page(address: tuple[str, int]) -> bytes:

@@ -18,7 +18,7 @@ from lockstep.cli import main
 from tests.attack import archives
 from tests.dashboard.browser.serving import running, settled
 
-pytestmark = [pytest.mark.slow, pytest.mark.distributed]
+pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.timeout(1200)]
 SCRIPT = "<script>window.stolen=1</script><img src=x onerror='window.stolen=1'>"
 LINK = "[x](javascript:window.stolen=1)<svg onload='window.stolen=1'>'\"&{{7*7}}${7*7}"
 FORMS = (

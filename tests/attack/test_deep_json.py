@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from analyzer.act.webhook import WebhookError
-from analyzer.act.webhook import parse as parse_webhook
+from analyzer.alertmanager.webhook import WebhookError
+from analyzer.alertmanager.webhook import parse as parse_webhook
 from analyzer.readers.prometheus.decoding import decode
 from analyzer.readers.prometheus.errors import SourceError as AnswerError
 from analyzer.watch.memory import MemoryFileError, from_json
@@ -82,6 +82,7 @@ def test_deep_files_beside_it_stop_nobody(
     assert ExitCode.BAD_INPUT == caught.value.code
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("levels", DEPTHS)
 @pytest.mark.parametrize(
     ("parse", "error"),

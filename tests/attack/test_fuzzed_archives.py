@@ -36,6 +36,7 @@ def test_undamaged_it_is_judged_right(whole: Path, lockstep: Callable[..., Any])
         assert "healthy" == told["status"]
 
 
+@pytest.mark.sweep(sample=4)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("seed", range(times(ROUNDS)))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analyzer.act.alert import FIRING_SECONDS
+from analyzer.alertmanager.alert import FIRING_SECONDS
 from lockstep import finding_folders
 from tests.attack.bounds import times
 from tests.attack.watch_program import WatchProgram

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from analyzer.act.webhook import MAX_ALERTS, MAX_BYTES
+from analyzer.alertmanager.webhook import MAX_ALERTS, MAX_BYTES
 from collector.exporter.page import Form, render
 from lockstep import webhook_token
 from lockstep.webhook import Webhook
@@ -145,7 +145,9 @@ JSON = st.recursive(
 )
 def test_whatever_is_posted_every_parser_reads_the_page(tmp_path, whole, alert, noise, at):
     taken: list[object] = []
-    webhook = Webhook(lambda told: taken.append(told) is None, webhook_token.made(tmp_path))
+    webhook = Webhook(
+        lambda told: taken.append(told) is None, webhook_token.ensure_token_file(tmp_path)
+    )
     body = json.dumps({**BODY, "alerts": [ALERT | alert], **whole}).encode()
     for sent in (body, body[:at] + noise + body[at + len(noise) :]):
         status, said = webhook.answer(sent)

@@ -91,13 +91,13 @@ class WatchProgram:
     def kill(self) -> None:
         """As the kernel does."""
         os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(240)
 
     def close(self) -> None:
         """End it."""
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(20)
+            self.process.wait(240)
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ BENCHMARKS: dict[str, str] = {
     "nccl_ras": "an answer of NCCL's RAS about 1,000 ranks",
     "probe": "the pairwise probe among 8 nodes with a real bad link or node",
     "prometheus_decoding": "CPU of an answer of Prometheus beside json and float",
-    "pushdown": "recording rules in a real Prometheus, and their reader at 100,000 GPUs",
+    "recording_rules": "recording rules in a real Prometheus, and their reader at 100,000 GPUs",
     "report_speed": "`lockstep report` on an hour of 64 and of 512 ranks",
     "resnet": "ResNet-20 against the best accuracy of its synthetic images, and seconds to it",
     "sdk": "CPU of lockstep.recorder in somebody else's program",

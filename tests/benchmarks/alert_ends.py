@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
-from analyzer.act.webhook import Told, parse
+from analyzer.alertmanager.webhook import ReceivedAlert, parse
 from collector.contract import metrics as m
 from collector.contract.alerted import XIDS, XIDS_FATAL
 from collector.exporter.page import render
@@ -17,7 +17,7 @@ class Receiver:
     """A webhook: alerts that fire, and when they came (monotonic seconds)."""
 
     def __init__(self) -> None:
-        self.alerts: Queue[tuple[float, Told]] = Queue()
+        self.alerts: Queue[tuple[float, ReceivedAlert]] = Queue()
         self.address = ""
 
     def answer(self, body: bytes) -> bytes:

@@ -8,7 +8,7 @@ One port has errors, the others have none.
 import sys
 from pathlib import Path
 
-from collector import wiring
+from collector import registry
 from collector.__main__ import main
 from collector.sources import ethtool
 from collector.sources.netdev.devices import Devices
@@ -29,7 +29,7 @@ def run(table: Path, arguments: list[str]) -> int:
     healthy = {name: 0 if name.endswith("_phy") else value for name, value in told.items()}
     nics = FakeNics({f"eth{number}": healthy if number else told for number in range(PORTS)})
     nics.drivers["eno1"] = {"rx_packets": 20, "rx_bytes": 2000}
-    wiring.Devices = Table  # type: ignore[misc]
+    registry.Devices = Table  # type: ignore[misc]
     ethtool.Kernel = nics.open  # type: ignore[misc,assignment]
     return main(arguments)
 

@@ -1,11 +1,11 @@
 """False alarms of healthy node-months, and how soon a slow GPU is reported, at 15 s.
 
 Simulated fleets (`fleet_noise`: heavy tails, autocorrelation, natural spread, drift, daily load,
-scrape gaps) go through `analyzer.fleet.watching` as `lockstep watch` would pass them. A node has 8
-GPUs and FALSE_ALARMS_METRICS metrics (1), and its budget is 0.01 false alarms a month: the
-threshold grows with its streams. The first four hours only teach and do not count.
-FALSE_ALARMS_NODE_MONTHS (1,000) and FALSE_ALARMS_SEED, whose default was not used in tuning, are in
-the environment too.
+scrape gaps) go through `analyzer.sequential_test.watching` as `lockstep watch` would pass them. A
+node has 8 GPUs and FALSE_ALARMS_METRICS metrics (1), and its budget is 0.01 false alarms a month:
+the threshold grows with its streams. The first four hours only teach and do not count.
+FALSE_ALARMS_NODE_MONTHS (1,000) and FALSE_ALARMS_SEED, whose default was not used in tuning, are
+in the environment too.
 
 Delays are from the onset, at any moment between two checks, to the check that reports it; a GPU's
 own time grows by 10 % to 30 %, the noise is that of recorded runs. `small` is 3 %.
@@ -19,12 +19,12 @@ from time import process_time
 import numpy as np
 from scipy.stats import chi2
 
-from analyzer.fleet.arrays import Fleet
-from analyzer.fleet.budget import NODE_MONTH_SECONDS, Budget
-from analyzer.fleet.metrics import QUIETEST, STEADY, Watched
-from analyzer.fleet.state import State
-from analyzer.fleet.watching import Pass, watch
-from analyzer.slowness.worth import NATURAL_SPREAD
+from analyzer.sequential_test.arrays import TelemetryArrays
+from analyzer.sequential_test.budget import NODE_MONTH_SECONDS, Budget
+from analyzer.sequential_test.metrics import QUIETEST, STEADY, MonitoredMetric
+from analyzer.sequential_test.state import State
+from analyzer.sequential_test.watching import Pass, watch
+from analyzer.slowness.significance import NATURAL_SPREAD
 from tests.benchmarks.fleet_noise import PERIOD, RECORDED_RHO, Noise
 
 NODE_MONTHS = float(os.environ.get("FALSE_ALARMS_NODE_MONTHS", "1000"))
@@ -36,7 +36,7 @@ TEACH = 960
 HOUR = 240
 CALIBRATION = 8.0
 WATCHED = tuple(
-    Watched(f"metric_{number}", 1, True, STEADY, NATURAL_SPREAD, QUIETEST)
+    MonitoredMetric(f"metric_{number}", 1, True, STEADY, NATURAL_SPREAD, QUIETEST)
     for number in range(METRICS)
 )
 BUDGET = Budget(0.01, PERIOD, 8 * METRICS)
@@ -127,7 +127,7 @@ def _delays(word: str, factors: tuple[float, float], seed: int) -> dict[str, flo
 def _passed(values: np.ndarray, begin: int, state: State, budget: Budget) -> Pass:
     gpu = np.arange(values.shape[2])
     return watch(
-        Fleet(
+        TelemetryArrays(
             PERIOD * (begin + 1 + np.arange(len(values))),
             WATCHED[: values.shape[1]],
             values,

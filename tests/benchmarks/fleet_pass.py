@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzer.fleet import archive as fleet_archive
-from analyzer.fleet.arrays import Fleet
-from analyzer.fleet.budget import Budget
-from analyzer.fleet.metrics import Watched
-from analyzer.fleet.state import State
-from analyzer.fleet.state_file import restore, save
-from analyzer.fleet.watching import watch
+from analyzer.sequential_test import archive as fleet_archive
+from analyzer.sequential_test.arrays import TelemetryArrays
+from analyzer.sequential_test.budget import Budget
+from analyzer.sequential_test.metrics import MonitoredMetric
+from analyzer.sequential_test.state import State
+from analyzer.sequential_test.state_file import restore, save
+from analyzer.sequential_test.watching import watch
 from collector.contract import archive
 from collector.contract.metrics import METRICS
 from collector.recorder.parts import arrow_schema
@@ -38,7 +38,7 @@ SLOW = {17: (100, 1.10), GPUS // 2 + 3: (150, 1.15)}
 """GPU -> from which check of the hour, and how much slower."""
 GOALS = {"seconds": 10.0, "peak_megabytes": 2000.0, "slow_missed": 0.0, "others_named": 0.0}
 NAMES = [name for name in METRICS if name.startswith("lockstep_gpu_")][:20]
-WATCHED = tuple(Watched(name, 1, True, 0.015, 0.14, 0.005) for name in NAMES)
+WATCHED = tuple(MonitoredMetric(name, 1, True, 0.015, 0.14, 0.005) for name in NAMES)
 
 
 def main() -> dict[str, float]:
@@ -100,9 +100,9 @@ def one_pass(folder: Path) -> dict[str, float]:
     }
 
 
-def _fleet(times: np.ndarray, values: np.ndarray) -> Fleet:
+def _fleet(times: np.ndarray, values: np.ndarray) -> TelemetryArrays:
     gpu = np.arange(GPUS)
-    return Fleet(
+    return TelemetryArrays(
         times, WATCHED, values, np.char.add("node-", (gpu // 8).astype(str)), _uuids(), gpu % 8,
         np.array(["stage 0, tensor part 0"] * GPUS),
     )  # fmt: skip

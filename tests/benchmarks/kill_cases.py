@@ -13,7 +13,7 @@ from pathlib import Path
 
 from collector.contract import ring
 from workloads.processes.ownership import SHARED_MEMORY
-from workloads.processes.told import told_by
+from workloads.processes.ring_state import read_ring_state
 
 LIMIT_SECONDS = 240.0
 POLL_SECONDS = 0.01
@@ -155,12 +155,12 @@ def _killing(
             continue
         scraped = scraped or _scraped(run, case, targets)
         path = path or next((SHARED_MEMORY / run).glob(f"*/{ring.file_name(case.rank)}"), None)
-        told = None if path is None else told_by(path)
+        told = None if path is None else read_ring_state(path)
         if told is None or not scraped or told.steps < (case.steps - 1 if case.near_end else 1):
             continue
         time.sleep(case.after)
         try:
-            step = told_by(path).steps  # type: ignore[arg-type, union-attr]
+            step = read_ring_state(path).steps  # type: ignore[arg-type, union-attr]
             process_id = _process_of(path)  # type: ignore[arg-type]
             if _has_ended(process_id):
                 return False, run, step

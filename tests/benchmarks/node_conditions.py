@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from analyzer.act.nodes import view
-from analyzer.act.nodes.actions import Write
-from analyzer.act.nodes.applying import Result, carried_out
-from analyzer.act.nodes.decide import decide
-from analyzer.act.nodes.kubernetes import Cluster
-from analyzer.act.nodes.shapes import Fault, Settings, State, Told
+from analyzer.node_conditions import view
+from analyzer.node_conditions.actions import Write
+from analyzer.node_conditions.applying import Result, carried_out
+from analyzer.node_conditions.decide import decide
+from analyzer.node_conditions.kubernetes import Cluster
+from analyzer.node_conditions.shapes import Fault, Settings, State, WatchState
 from tests.cluster.asking import Api
 from tests.cluster.control_plane import control_plane, missing
 
@@ -31,9 +31,9 @@ GOALS = {"p50_seconds": 0.05, "p99_seconds": 0.25, "hundred_nodes_seconds": 5.0,
          "rss_500_nodes_mib": 80.0}  # fmt: skip
 MEMORY = """\
 import resource, sys
-from analyzer.act.nodes import view
-from analyzer.act.nodes.kubernetes import Cluster
-from lockstep.acting import program
+from analyzer.node_conditions import view
+from analyzer.node_conditions.kubernetes import Cluster
+from lockstep.node_conditions import program
 from pathlib import Path
 cluster = Cluster(Path(sys.argv[1]))
 for _ in range(5):
@@ -70,7 +70,7 @@ def _one_by_one(cluster: Cluster) -> dict[str, float]:
         fault = Fault(f"xid-{trial % 8}", "xid", gpu=str(trial % 8))
         name = nodes[trial % len(nodes)].name
         now += 2000.0  # what was told before is over
-        told = Told(now, 1.0, True, {node.name: now for node in nodes}, {name: (fault,)})
+        told = WatchState(now, 1.0, True, {node.name: now for node in nodes}, {name: (fault,)})
         state = State(gone={(n.uid, one): 0.0 for n in nodes for one in n.faults})
         begin = time.perf_counter()
         decision = decide(nodes, told, state, now, SETTINGS)
@@ -93,7 +93,7 @@ def _hundred(cluster: Cluster) -> float:
     nodes = view.touchable(cluster.nodes(), selected=False)[:MANY]
     now = time.time() + 10_000_000.0
     faults = {node.name: (Fault("ecc-x", "ecc", gpu="0"),) for node in nodes}
-    told = Told(now, 1.0, True, {node.name: now for node in nodes}, faults)
+    told = WatchState(now, 1.0, True, {node.name: now for node in nodes}, faults)
     begin = time.perf_counter()
     for one in decide(nodes, told, State(), now, SETTINGS).actions:
         _write(cluster, one, now)

@@ -13,9 +13,9 @@ import numpy as np
 
 from analyzer import synth
 from analyzer.operations import Floats, Trace
-from analyzer.slowness.course import Shape
+from analyzer.slowness.temporal_shape import Shape
+from analyzer.trace_outliers import Suspect, cells, judge
 from analyzer.whatif.edit import slowed
-from analyzer.workers import Suspect, cells, judge
 
 RUNS = int(os.environ.get("OP_SHAPES_RUNS", "40"))
 SEED = int(os.environ.get("OP_SHAPES_SEED", "770000"))

@@ -50,7 +50,7 @@ def measured(folder: Path) -> dict[str, float]:
     from lockstep import diagnosis
 
     begun = perf_counter()
-    found = diagnosis.diagnose(folder)
+    found = diagnosis.diagnose_archive(folder)
     diagnosed = process_time()
     diagnosis.write_reports(found, folder, diagnosis.FORMATS)
     return {

@@ -20,11 +20,11 @@ from analyzer.readers import optrace
 from analyzer.whatif import WhatIf, analyze
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.graph import Graph
-from analyzer.whatif.ideals import published
+from analyzer.whatif.ideals import published_ideals
 from analyzer.whatif.kinds import MERGED
 from analyzer.whatif.slowdown import Slowdown, slowdown
 from analyzer.whatif.trust import compare
-from analyzer.whatif.work import split
+from analyzer.whatif.work import split_durations
 
 ROUNDS = 5
 GOALS = {
@@ -115,9 +115,9 @@ def _file(folder: Path) -> tuple[Path, Layout]:
 def _published(trace: Trace) -> Slowdown:
     """S, S_t, S_dp, S_pp, per step, M_W and M_S, with the self-check."""
     graph = build(trace)
-    work = split(trace, graph)
+    work = split_durations(trace, graph)
     trust = compare(trace, graph, work)
-    return slowdown(trace, graph, work.own, published(trace, work.own), trust.simulated)
+    return slowdown(trace, graph, work.own, published_ideals(trace, work.own), trust.simulated)
 
 
 def _quantities(found: Slowdown) -> Floats:
@@ -133,8 +133,8 @@ def _quantities(found: Slowdown) -> Floats:
 def _naive(trace: Trace) -> Floats:
     """The same by one simulation a quantity, one operation at a time."""
     graph = build(trace)
-    own = split(trace, graph).own
-    ideal = np.broadcast_to(published(trace, own), own.shape)
+    own = split_durations(trace, graph).own
+    ideal = np.broadcast_to(published_ideals(trace, own), own.shape)
     names = np.array([MERGED.get(name, name) for name in trace.optype.tolist()])
     dp = np.arange(trace.layout.dp)
     stage = np.broadcast_to(trace.stage[:, None], own.shape[:2])

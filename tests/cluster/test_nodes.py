@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.act.nodes.errors import LacksRightError
-from analyzer.act.nodes.kubernetes import Cluster
-from analyzer.act.nodes.shapes import Mode
+from analyzer.node_conditions.errors import LacksRightError
+from analyzer.node_conditions.kubernetes import Cluster
+from analyzer.node_conditions.shapes import Mode
 from collector.contract.kubernetes import BREAKER, LEASE, PAUSE
-from tests.cluster.acting import (
+from tests.cluster.asking import MERGE, Api
+from tests.cluster.fake_api import ADMIN, FakeApi
+from tests.cluster.node_conditions import (
     LEASES,
     SLOW,
     XID,
@@ -23,8 +25,6 @@ from tests.cluster.acting import (
     forget_lease,
     statuses,
 )
-from tests.cluster.asking import MERGE, Api
-from tests.cluster.fake_api import ADMIN, FakeApi
 
 NUMBERS = count()
 SELECTOR = "test=nodes"

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from analyzer.act.nodes.errors import ConflictError
+from analyzer.node_conditions.errors import ConflictError
 from collector.contract.kubernetes import FAULTS, LEASE
-from lockstep.acting import removing
-from tests.cluster.acting import (
+from lockstep.node_conditions import removing
+from tests.cluster.asking import MERGE, STRATEGIC, Api
+from tests.cluster.fake_api import ADMIN, FakeApi
+from tests.cluster.node_conditions import (
     LEASES,
     XID,
     Scene,
@@ -19,8 +21,6 @@ from tests.cluster.acting import (
     forget_lease,
     statuses,
 )
-from tests.cluster.asking import MERGE, STRATEGIC, Api
-from tests.cluster.fake_api import ADMIN, FakeApi
 
 NUMBERS = count()
 SELECTOR = "test=remove"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from collector.contract.kubernetes import FAULTS, LEASE
-from lockstep.acting import removing
-from tests.cluster.acting import XID, Scene, cluster_of, faults_of, statuses
+from lockstep.node_conditions import removing
 from tests.cluster.asking import Api, a_node
 from tests.cluster.fake_api import ADMIN, FakeApi, StatusError
+from tests.cluster.node_conditions import XID, Scene, cluster_of, faults_of, statuses
 
 NAMES = ["n0", "n1", "n2"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.act.nodes.kubernetes import Cluster
+from analyzer.node_conditions.kubernetes import Cluster
 from collector.contract.kubernetes import (
     COLLECTOR_ACCOUNT,
     COLLECTOR_NAMESPACE,
@@ -16,10 +16,10 @@ from collector.contract.kubernetes import (
     RUNS_ACCOUNT,
     RUNS_NAMESPACE,
 )
-from tests.cluster.acting import EVENTS, LEASES, XID, Scene, statuses
-from tests.cluster.acting import events_about as events
 from tests.cluster.asking import MERGE, STRATEGIC, Api
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.node_conditions import EVENTS, LEASES, XID, Scene, statuses
+from tests.cluster.node_conditions import events_about as events
 from tests.deploy.chart.chart import Manifest, objects, part
 from workloads.launchers.kubernetes.api import ApiCluster
 from workloads.launchers.kubernetes.facts import look

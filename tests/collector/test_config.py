@@ -4,10 +4,9 @@ from pathlib import Path
 import pytest
 
 from collector.clock import SystemClock
-from collector.collectors import COLLECTORS, feeds
 from collector.config import Address, Config, ConfigError, load
 from collector.config.settings import SETTINGS
-from collector.sources import SOURCES
+from collector.registry import NAMES, SOURCES, feeds
 
 
 @pytest.fixture
@@ -146,7 +145,7 @@ def test_an_unknown_source_is_named():
         feeds(Config(sources=("procf",)), SystemClock())
 
 
-def test_every_source_has_a_collector_and_every_file_is_in_its_tuple():
+def test_every_source_has_a_collector_and_every_file_is_in_a_row():
     import collector.collectors
     import collector.sources
 
@@ -154,12 +153,16 @@ def test_every_source_has_a_collector_and_every_file_is_in_its_tuple():
         folder = Path(package.__file__).parent
         return {path.stem for path in folder.iterdir() if path.stem.strip("_") == path.stem}
 
-    listed = {source.__module__.split(".")[2] for source in SOURCES}
+    listed = {spec.kind.__module__.split(".")[2] for spec in SOURCES}
     assert listed == files(collector.sources) - {"__pycache__"}
-    assert {name for name, _ in COLLECTORS} == {source.name for source in SOURCES}
-    assert {collect.__module__.split(".")[2] for _, collect in COLLECTORS} == (
+    assert {spec.collect.__module__.split(".")[2] for spec in SOURCES} == (
         files(collector.collectors) - {"__pycache__"}
     )
+
+
+def test_a_name_is_one_source_and_every_source_says_what_it_reads():
+    assert len(NAMES) == len(set(NAMES))
+    assert all(spec.summary.endswith(".") for spec in SOURCES)
 
 
 def test_what_the_libraries_read_themselves_counts_and_our_own_name_is_stronger() -> None:

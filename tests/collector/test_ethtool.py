@@ -331,7 +331,7 @@ def test_the_ioctl_reads_a_real_pair_of_devices():
     script = 'mount -t sysfs none /sys && exec "$0" -c "$1"'
     done = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-c", script, sys.executable, IN_A_NAMESPACE],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     if "ermitted" in done.stderr and "Traceback" not in done.stderr:
         pytest.skip(f"no namespaces here: {done.stderr.strip()}")

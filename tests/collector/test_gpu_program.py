@@ -16,12 +16,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector.contract import metrics as m
+from tests.machine import slowness
 
 pytestmark = pytest.mark.timed
 
 pytest.importorskip("pynvml")
 SLACK = 1.5
-"""Seconds that this machine may be late because others use it."""
+"""Seconds that three programs side by side may be late, of a machine that does nothing else."""
 PATIENCE = 120.0
 """Seconds for what is not judged by its time: three programs start at once on a busy machine."""
 
@@ -132,32 +133,32 @@ def told(nvml_mock, tmp_path_factory) -> dict[str, Any]:
         finally:
             collector.end()
 
-    with ThreadPoolExecutor() as pool:
+    with slowness() as machine, ThreadPoolExecutor() as pool:
         ended = pool.map(played, (comes_and_goes, hangs_alone, all_hang))
-        return dict(chain(*(one.items() for one in ended)))
+        return dict(chain(*(one.items() for one in ended))) | {"slower": machine.factor}
 
 
 def test_lost_and_new_gpus_and_mig_devices_are_told_in_time(told):
-    assert told["lost"] <= 2 + SLACK
-    assert max(told[what] for what in ("new", "mig", "gone")) <= 5 + SLACK
+    assert told["lost"] <= (2 + SLACK) * told["slower"]
+    assert max(told[what] for what in ("new", "mig", "gone")) <= (5 + SLACK) * told["slower"]
     # Its XIDs stay, also at 0: the driver may log that it is lost after it has gone.
     assert {m.GPU_UP.name, m.GPU_STALLED.name, m.GPU_XID_ERRORS.name} == told["left"]
 
 
 def test_an_xid_that_only_nvml_tells_is_on_the_page_within_a_second(told):
-    assert told["xid"] <= 1 + SLACK
+    assert told["xid"] <= (1 + SLACK) * told["slower"]
 
 
 def test_a_gpu_that_hangs_is_told_in_time_and_keeps_no_other_off_the_page(told):
     page = told["page_of_one"]
 
-    assert told["one"] <= 5 + SLACK
+    assert told["one"] <= (5 + SLACK) * told["slower"]
     assert 0 == page[m.SOURCE_STALLED.name, ("nvml",)]
     assert 655.25 == page[m.GPU_POWER.name, ("1", "GPU-1")]
 
 
 def test_a_hang_in_the_global_lock_leaves_the_page_and_marks_the_source(told):
-    assert told["all"] <= 5 + SLACK
-    assert told["answer"] < 1
+    assert told["all"] <= (5 + SLACK) * told["slower"]
+    assert told["answer"] < 1 * told["slower"]
     assert 1 == told["page_of_all"][m.SOURCE_UP.name, ("procfs",)]
     assert 0 == told["page_after"][m.SOURCE_STALLED.name, ("nvml",)]

@@ -303,6 +303,7 @@ def numbers(value) -> list:
     return [number for name in names for number in numbers(getattr(value, name))]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"9" * 3_000_000, b"\0" * 99, b"a b c\n", b"1e5\n"]
@@ -322,6 +323,7 @@ def test_what_is_no_number_is_named_and_never_raised(host_machine, name, content
     assert set(numbers(reading)) <= {*good, 0}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", FILES)
 @settings(PROPERTY)
 @given(data=st.data())

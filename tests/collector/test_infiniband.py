@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from collector.collectors import infiniband
 from collector.contract import metrics as m
-from collector.held_files import MAX_HELD, HeldFiles
+from collector.persistent_fds import MAX_HELD, PersistentFds
 from collector.sources.infiniband import PLAN_READINGS, Infiniband
 from collector.sources.infiniband.errors import InfinibandErrors
 
@@ -204,6 +204,7 @@ def test_rates_of_all_generations(machine, port, rate, gigabits):
     assert gigabits * 1e9 / 8 == Infiniband(machine.sys).read().ports[0].rate
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "name", ["state", "rate", "counters/port_xmit_data", "hw_counters/np_cnp_sent"]
 )
@@ -344,7 +345,7 @@ def test_a_link_layer_that_is_noise_loses_nothing_but_its_name(machine, port):
 
 
 def test_no_more_than_so_many_files_are_kept_open(tmp_path):
-    files = HeldFiles()
+    files = PersistentFds()
     paths = [tmp_path / str(number) for number in range(MAX_HELD + 5)]
     for number, path in enumerate(paths):
         path.write_text(f"{number}\n")

@@ -74,6 +74,7 @@ GATHERED = COLL | {
 }  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("spaced", [False, True])
 @pytest.mark.parametrize(
     ("perf", "kind", "op", "size"),

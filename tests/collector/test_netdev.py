@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.collectors import feeds, interfaces
+from collector.collectors import interfaces
 from collector.contract import metrics as m
 from collector.reading import SourceError
+from collector.registry import feeds
 from collector.sources.netdev import Netdev
 from collector.sources.netdev.devices import MAX_DEVICES, Devices, traffic_of
 
@@ -203,6 +204,7 @@ def test_a_link_that_goes_down_leaves_no_stale_speed(netdev, machine):
     assert None is netdev.read().devices[0][1].speed
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["operstate", "carrier_changes", "speed", "mtu"])
 @pytest.mark.parametrize("content", ["", "\n", "-7\n", "N/A\n", "9" * 20_000, "\0\n"])
 def test_a_malformed_file_is_counted_and_the_rest_stands(netdev, machine, name, content):

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector.clock import SystemClock
-from collector.collectors import feeds
 from collector.exporter.page import Renderer
+from collector.registry import feeds
 from collector.sampler import Sampler
 
 pytestmark = pytest.mark.prometheus
@@ -96,7 +96,7 @@ def pages(machine, tmp_path):
         yield theirs, ours
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(240)
 
 
 def test_both_read_the_same_numbers(pages):

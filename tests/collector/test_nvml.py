@@ -16,10 +16,12 @@ from collector.contract import metrics as m
 from collector.contract.words import CLOCK_EVENT_BITS
 from collector.reading import SourceError
 from collector.sources.nvml import Limits, Nvml, library
+from tests.machine import slowness
 
 pytest.importorskip("pynvml")
 FIRST = ("0", "GPU-0")
-LIMITS = Limits(answer=2.0, start=10.0)
+LIMITS = Limits(answer=60.0, start=60.0, stall=120.0, kill=240.0, attach=240.0)
+"""Patient: of what is slow because the machine is, nothing is told here."""
 """Patient: this machine may be busy."""
 
 
@@ -161,14 +163,17 @@ def test_old_drivers_without_the_newer_calls_still_tell(gpus, reader):
     assert (m.GPU_MEMORY_RESERVED.name, FIRST) not in told
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("code", [15, 16])
 def test_a_lost_gpu_leaves_no_value_but_that_it_is_down(gpus, reader, code):
     reader.read()
     gpus.gpu(0).every_rc = code
-    before = time.monotonic()
-    told = values(reader.read())
+    with slowness() as machine:
+        before = time.monotonic()
+        told = values(reader.read())
+        took = time.monotonic() - before
 
-    assert time.monotonic() - before < 2
+    assert took < 2 * machine.factor
     assert {key: value for key, value in told.items() if key[1][:1] == ("0",)} == {
         (m.GPU_UP.name, FIRST): 0,
         (m.GPU_STALLED.name, FIRST): 0,

@@ -24,7 +24,7 @@ UNKNOWN, NOT_FOUND, COUNT, TRANSMIT = 999, 28, 91, 138
 @pytest.fixture
 def source(nvml, machine) -> Iterator[Nvml]:
     """Slow values with every reading."""
-    limits = Limits(answer=2.0, start=10.0)
+    limits = Limits(answer=60.0, start=60.0, stall=120.0, kill=240.0, attach=240.0)
     one = Nvml(machine.proc, machine.sys, SystemClock(), 0.001, limits)
     yield one
     one.close()
@@ -38,7 +38,7 @@ def up(reading) -> dict[str, bool]:
     return {gpu.uuid: gpu.up for gpu in reading.gpus}
 
 
-def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     began = time.monotonic()
     while not holds():
         assert time.monotonic() - began < seconds
@@ -208,7 +208,7 @@ print(gpu.fast()["lockstep_gpu_power_watts"], gpu.failures())
 
 def test_a_driver_that_has_no_fields_still_tells(nvml):
     done = subprocess.run(
-        [sys.executable, "-c", OLD_DRIVER], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", OLD_DRIVER], capture_output=True, text=True, timeout=240
     )
 
     assert (done.stdout, done.stderr) == ("{'': 655.0} {}\n", "")

@@ -10,6 +10,7 @@ from collector.collectors.gpu import collect
 from collector.contract import metrics as m
 from collector.sources.nvml import Limits, Nvml
 from collector.sources.nvml import process as nvml_process
+from tests.machine import slowness
 
 pytestmark = pytest.mark.timed
 
@@ -31,7 +32,7 @@ def source(nvml, machine, monkeypatch) -> Iterator[Nvml]:
     one.close()
 
 
-def until(holds: Callable[[], bool], seconds: float = 15.0) -> float:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> float:
     """Seconds until it holds."""
     began = time.monotonic()
     while not holds():
@@ -56,11 +57,12 @@ def test_the_limits_keep_the_promises():
 def test_a_gpu_that_hangs_delays_no_other_and_is_marked(nvml, source):
     nvml.gpu(0).hang = 1
     until(lambda: told(source, m.GPU_STALLED) == {"0": 1, "1": 0})
-    began = time.monotonic()
-    reading = source.read()
-    after = time.monotonic() - began
+    with slowness() as machine:
+        began = time.monotonic()
+        reading = source.read()
+        after = time.monotonic() - began
 
-    assert after < SHORT.answer  # nobody waits for it any more
+    assert after < SHORT.answer * machine.factor  # nobody waits for it any more
     assert not reading.stalled
     first, second = reading.gpus
     assert (first.up, first.values, second.up) == (False, {}, True)
@@ -103,17 +105,18 @@ def test_a_hang_in_the_global_lock_stalls_the_child_which_is_killed_and_comes_ba
     until(killed)
     code = child.poll()
     longest = 0.0
-    for _ in range(10):
-        began = time.monotonic()
-        source._limits = Limits(answer=0.1, start=0.1, stall=0.4, kill=0.8, attach=1.5)
-        assert source.read().stalled
-        longest = max(longest, time.monotonic() - began)
+    with slowness() as machine:
+        for _ in range(10):
+            began = time.monotonic()
+            source._limits = Limits(answer=0.1, start=0.1, stall=0.4, kill=0.8, attach=1.5)
+            assert source.read().stalled
+            longest = max(longest, time.monotonic() - began)
     source._limits = PATIENT
     nvml.state.lock_hang = 0
     until(lambda: told(source, m.GPU_UP) == {"0": 1, "1": 1})
 
     assert code is not None
-    assert longest < 1.0
+    assert longest < 1.0 * machine.factor
     assert not source.read().stalled
 
 

@@ -19,7 +19,7 @@ from collector.sources.nvml import Limits, Nvml, library
 from collector.xid_event import pci_bus_id
 
 pytest.importorskip("pynvml")
-PATIENT = Limits(answer=2.0, start=10.0)
+PATIENT = Limits(answer=60.0, start=60.0, stall=120.0, kill=240.0, attach=240.0)
 PLAUSIBLE = {
     m.GPU_TEMPERATURE: (0, 120), m.GPU_POWER: (1, 2000), m.GPU_POWER_LIMIT: (10, 2500),
     m.GPU_CLOCK: (1e7, 1e10), m.GPU_CLOCK_MAX: (1e8, 1e10), m.GPU_MEMORY_TOTAL: (1 << 28, 1 << 40),

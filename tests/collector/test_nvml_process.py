@@ -15,6 +15,7 @@ from collector.reading import SourceError
 from collector.sources.nvml import Limits, Nvml
 from collector.sources.nvml import process as nvml_process
 from collector.sources.nvml.process import STEADY_SECONDS, Child, spawn
+from tests.machine import slowness
 
 pytestmark = pytest.mark.timed
 
@@ -48,10 +49,10 @@ def spawned(monkeypatch) -> Iterator[list[Unkillable]]:
     for process in processes:
         process.held = False
         process.kill()
-        process.wait(10)
+        process.wait(240)
 
 
-def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     began = time.monotonic()
     while not holds():
         assert time.monotonic() - began < seconds
@@ -80,9 +81,10 @@ def test_a_process_that_cannot_be_killed_stalls_the_source_until_it_has_gone(
     until(dying)
     nvml.state.lock_hang = 0
     time.sleep(0.3)  # longer than the wait before the next start
-    began = time.monotonic()
-    readings = [source.read() for _ in range(5)]
-    took = time.monotonic() - began
+    with slowness() as machine:
+        began = time.monotonic()
+        readings = [source.read() for _ in range(5)]
+        took = time.monotonic() - began
     started = len(spawned)
     spawned[0].held = False
     until(lambda: [gpu.up for gpu in source.read().gpus] == [True, True])
@@ -96,7 +98,7 @@ def test_a_process_that_cannot_be_killed_stalls_the_source_until_it_has_gone(
     assert [[(gpu.uuid, gpu.up, gpu.values) for gpu in one.gpus] for one in readings] == [
         [("GPU-0", False, {}), ("GPU-1", False, {})]
     ] * 5
-    assert took < 2  # nobody waits for it
+    assert took < 2 * machine.factor  # nobody waits for it
     assert (started, source_ends) == (1, 2)
     assert not after.stalled
 
@@ -198,7 +200,7 @@ def parent_and_child(nvml) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     child = int(parent.stdout.readline())
     yield parent, child
     parent.kill()
-    parent.wait(10)
+    parent.wait(240)
     parent.stdout.close()
     if lives(child):
         os.kill(child, signal.SIGKILL)

@@ -16,13 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.clock import SystemClock
-from collector.collectors import feeds
 from collector.collectors.allocation import collect_kubelet
 from collector.contract import metrics as m
 from collector.reading import SourceError
+from collector.registry import feeds
 from collector.sampler import Sampler
 from collector.sources.pod_resources import KEPT_SECONDS, PodResources
 from collector.sources.pod_resources.messages import MAX_DEVICES, pod_devices
+from tests.machine import slowness
 
 GPU = "GPU-00000000-0000-0000-0000-00000000000{}"
 RECORDED = bytes.fromhex(
@@ -242,12 +243,16 @@ def test_a_kubelet_that_answers_nonsense_keeps_the_answer_before(kubelet, source
     assert ["gpt-0"] == [one.pod for one in source.held().devices]
 
 
+@pytest.mark.timed
 def test_a_kubelet_that_hangs_costs_its_deadline(kubelet, source):
     kubelet.gate.clear()
-    began = time.monotonic()
+    with slowness() as pace:
+        began = time.monotonic()
+        told = reason(source)
+        took = time.monotonic() - began
 
-    assert "timeout" == reason(source)
-    assert time.monotonic() - began < 1.9  # the sampler calls a reading of 2 s stalled
+    assert "timeout" == told
+    assert took < 1.9 * pace.factor  # the sampler calls a reading of 2 s stalled
 
 
 def test_a_server_that_is_no_kubelet_is_refused(tmp_path, clock):
@@ -322,7 +327,7 @@ def test_a_node_without_a_kubelet_does_not_pay_for_grpc(tmp_path):
     )
     environment = os.environ | {"LOCKSTEP_PATHS_POD_RESOURCES": str(tmp_path / "nowhere.sock")}
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=240
     )
 
     assert (0, "") == (done.returncode, done.stderr)
@@ -341,6 +346,7 @@ def wait_for(condition, seconds: float = 10.0):
     return found
 
 
+@pytest.mark.timed
 def test_the_page_follows_the_kubelet_and_the_source_says_when_it_is_down(
     kubelet, machine, image, tmp_path
 ):
@@ -367,9 +373,10 @@ def test_the_page_follows_the_kubelet_and_the_source_says_when_it_is_down(
         kubelet.answer = pod("gpt-1", GPU.format(0))
         changed = kubelet.asked
         assert wait_for(lambda: kubelet.asked > changed)
-        answered = time.monotonic()
-        assert wait_for(lambda: pods() == {("gpt-1", "0")})
-        assert time.monotonic() - answered < 1.0
+        with slowness() as pace:
+            answered = time.monotonic()
+            assert wait_for(lambda: pods() == {("gpt-1", "0")})
+            assert time.monotonic() - answered < 1.0 * pace.factor
         kubelet.stop()
         assert wait_for(lambda: shown(m.SOURCE_UP)["pod_resources",] == 0)
         assert {("gpt-1", "0")} == pods()

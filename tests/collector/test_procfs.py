@@ -59,6 +59,7 @@ def test_a_kernel_without_pressure_files_is_no_error(procfs, machine):
     assert host.rejected == ()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     "content",

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector.clock import SystemClock
-from collector.collectors import feeds
 from collector.config import Address
 from collector.contract import archive
 from collector.exporter import Exporter
 from collector.recorder import Recorder, RecorderError, arrow_schema
 from collector.recorder.rows import AnswerError, rank_answers, sample_rows
+from collector.registry import feeds
 from collector.sampler import Sampler
 
 TABLES = {
@@ -156,7 +156,8 @@ def test_a_collector_that_answers_garbage_is_down_and_the_rest_is_recorded(
     assert ups == {("node-0", 1.0), ("node-1", 0.0)}
     assert len(table(tmp_path, archive.STEPS_FILE)) == 3
     assert recorder.errors == 4
-    assert len(caplog.records) == 1
+    # Samplers of other tests, still about to end, may log beside it.
+    assert len([each for each in caplog.records if each.name == "collector.recorder"]) == 1
 
 
 def test_a_collector_that_is_gone_is_down(tmp_path):

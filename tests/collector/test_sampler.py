@@ -217,7 +217,7 @@ def test_health_in_words_has_the_last_message_of_each_reason(clock):
     source.present = False
     one.read_once()
 
-    told = one.told(clock.now)
+    told = one.state(clock.now)
     assert (told.failures, told.missing) == ({"io": "second"}, "the shelf is empty")
 
 

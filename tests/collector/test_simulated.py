@@ -60,6 +60,7 @@ def test_xids_of_another_boot_are_not_told(machine, gpus, gpu_state):
     assert gpus.read().logged == ()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "change",
     [

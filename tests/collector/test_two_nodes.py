@@ -104,7 +104,7 @@ def _shifts_clocks() -> bool:
     try:
         return subprocess.run(
             ["unshare", "--time", "--monotonic", "1", "--fork", "true"],
-            capture_output=True, timeout=10,
+            capture_output=True, timeout=240,
         ).returncode == 0  # fmt: skip
     except OSError:
         return False
@@ -152,7 +152,7 @@ def nodes() -> Iterator[tuple[Node, Node]]:
 
 
 def _finished(process: subprocess.Popen[str]) -> str:
-    out, errors = process.communicate(timeout=30)
+    out, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     return out
 

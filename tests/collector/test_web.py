@@ -14,13 +14,13 @@ import bcrypt
 import pytest
 
 from collector.clock import SystemClock
-from collector.collectors import feeds
 from collector.config import Address, ConfigError
 from collector.exporter import Exporter
 from collector.exporter.guard import MAX_REMEMBERED, Guard
-from collector.exporter.protection import Protection
 from collector.exporter.server import Pages, PageServer
+from collector.exporter.web_auth import WebAuth
 from collector.exporter.web_config import load_web_config
+from collector.registry import feeds
 from collector.sampler import Sampler
 
 # A salt of our own: every process that collects these tests has to find the same ones.
@@ -206,10 +206,10 @@ def protected(web, tmp_path, certificates):
     for name in ("pem", "key"):
         shutil.copy(certificates / f"server.{name}", tmp_path / f"a.{name}")
     file = web("tls_server_config: {cert_file: a.pem, key_file: a.key}")
-    return file, Protection(file)
+    return file, WebAuth(file)
 
 
-def shown(protection: Protection, *chain) -> bytes | None:
+def shown(protection: WebAuth, *chain) -> bytes | None:
     """The certificate that a client sees; None when the client is refused."""
     ours, theirs = socket.socketpair()
     context = ssl.create_default_context()
@@ -276,7 +276,7 @@ def test_tls_does_not_come_or_go_without_a_restart(protected, web, caplog):
     assert None is not shown(protection)
 
     plain = web("basic_auth_users: {}")
-    protection = Protection(plain)
+    protection = WebAuth(plain)
     plain.write_text("tls_server_config: {cert_file: a.pem, key_file: a.key}")
     assert ("http", True) == (protection.scheme, protection.allows(None))
     assert 2 == caplog.text.count("TLS comes and goes with a restart only")
@@ -285,7 +285,7 @@ def test_tls_does_not_come_or_go_without_a_restart(protected, web, caplog):
 def test_the_address_says_whether_the_pages_are_behind_tls(protected, web):
     pages = Pages(lambda *_: b"", str, lambda _: None)
     urls = []
-    for protection in (protected[1], Protection(None)):
+    for protection in (protected[1], WebAuth(None)):
         server = PageServer(Address("127.0.0.1", 0), pages, protection)
         urls.append(server.url.replace(str(server.address), "HERE"))
         server.server_close()

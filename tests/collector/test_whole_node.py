@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 
 from collector.clock import SystemClock
-from collector.collectors import COLLECTORS, feeds
 from collector.collectors.monitor import collect_build
 from collector.config import Address
 from collector.contract import metrics as m
 from collector.exporter import Exporter
+from collector.registry import NAMES, feeds
 from collector.sampler import Sampler
 from collector.sources import ethtool
 
@@ -54,7 +54,7 @@ def node(machine, image, nvml, network_node, monkeypatch):
 @pytest.fixture
 def page(node) -> str:
     clock = SystemClock()
-    names = tuple(name for name, _ in COLLECTORS if name not in INSTEAD_OF_NVML)
+    names = tuple(name for name in NAMES if name not in INSTEAD_OF_NVML)
     config = node.config(listen=Address("127.0.0.1", 0), sources=names, fast_period=0.5, ttl=600.0)
     own = collect_build("0.1.0", "3.11")
     sampler = Sampler(feeds(config, clock), clock, config.ttl, own)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from collector.collectors import feeds
 from collector.contract import metrics as m
 from collector.exporter.cap import capped
 from collector.reading import SourceError
+from collector.registry import feeds
 from collector.sampler import Sampler
 from collector.state import StateFile
 

@@ -14,8 +14,8 @@ from dashboard.shapes import (
     Check,
     Event,
     FindingRow,
-    Fleet,
     FleetMetric,
+    FleetSnapshot,
     Health,
     Lines,
     Matrix,
@@ -207,11 +207,11 @@ class Fake:
         self.run(run)
         return b"trace"
 
-    def fleet(self, metric: FleetMetric, at: float | None = None) -> Fleet:
+    def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         self._ask("fleet")
         count = 2 * len(self.node_names) if self.told else 0
         places = range(count)
-        return Fleet(
+        return FleetSnapshot(
             metric, SPAN.end, np.array([self.node_names[place // 2] for place in places], np.str_),
             np.array([place % 2 for place in places], np.int32),
             np.array(list(places), np.int32),

@@ -81,7 +81,7 @@ def served(folder: Path, text: str) -> Iterator[str]:
     subprocess.run(
         ["promtool", "tsdb", "create-blocks-from", "openmetrics", "-q", "-r",
          folder / "samples.txt", folder / "db"],
-        check=True, capture_output=True, timeout=60,
+        check=True, capture_output=True, timeout=240,
     )  # fmt: skip
     (folder / "prometheus.yml").write_text("scrape_configs: []\n")
     with socket.create_server(("127.0.0.1", 0)) as free:

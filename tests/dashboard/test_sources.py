@@ -130,6 +130,7 @@ def test_collectives_have_their_columns_the_longest_first(source, row):
     assert frame["total_seconds"].dropna().is_monotonic_decreasing
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("metric", FLEET_METRICS, ids=lambda one: one.key)
 def test_the_map_has_one_value_a_place(source, metric):
     fleet = source.fleet(metric)

@@ -137,6 +137,7 @@ def test_a_range_of_a_year_is_no_trouble(monkeypatch: pytest.MonkeyPatch, page: 
     said(look(monkeypatch, Fake(live=True), page, **words, refresh="0"))
 
 
+@pytest.mark.sweep
 @pages(*ALONE)
 @pytest.mark.parametrize(
     "words", [{"from": "now", "to": "now-1h"}, {"gpu": "x"}, {"from": "soon"}, {"run": "x" * 5000}]

@@ -51,6 +51,12 @@ def requirements(image: str) -> list[str]:
     return [*told["dependencies"], *asked, *MORE.get(image, ())]
 
 
+def grouped() -> list[str]:
+    """What installing, linting and testing ask for, as in pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return [line for group in project["dependency-groups"].values() for line in group]
+
+
 def entries(text: str) -> dict[str, list[str]]:
     """Name -> its entries in a lock or in constraints; more than one where platforms differ."""
     found: dict[str, list[str]] = {}
@@ -70,8 +76,7 @@ def locked(image: str) -> str:
 
 def constrained(*, upgrade: bool) -> str:
     """constraints.txt: all that any extra and the tests need."""
-    asked = {line for image in (*IMAGES, BUILD) for line in requirements(image)}
-    asked |= set((ROOT / "requirements-dev.txt").read_text().splitlines())
+    asked = {line for image in (*IMAGES, BUILD) for line in requirements(image)} | set(grouped())
     words = ["--output-file", str(CONSTRAINTS)]  # whose versions it prefers, and keeps
     _compiled("\n".join(sorted(asked)), [*words, *(["--upgrade"] if upgrade else [])])
     told = entries(CONSTRAINTS.read_text())

@@ -52,4 +52,4 @@ def real_run(
             yield RealRun(name, run)
         finally:
             run.terminate()
-            run.wait(60)
+            run.wait(240)

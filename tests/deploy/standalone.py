@@ -142,7 +142,7 @@ def _answers(url: str) -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(20)
+        process.wait(240)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from analyzer.act.alert import Alert
-from analyzer.act.alertmanager import Alertmanagers
-from analyzer.act.webhook import parse
+from analyzer.alertmanager.alert import Alert
+from analyzer.alertmanager.fan_out import Alertmanagers
+from analyzer.alertmanager.webhook import parse
 from collector.clock import SystemClock
 from tests.deploy.standalone import Standalone
 

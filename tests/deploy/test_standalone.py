@@ -27,7 +27,8 @@ def needs(program: str) -> str:
 
 
 def run(*words: object) -> str:
-    done = subprocess.run([str(each) for each in words], capture_output=True, text=True, timeout=60)
+    command = [str(each) for each in words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert 0 == done.returncode, done.stdout + done.stderr
     return done.stdout + done.stderr
 

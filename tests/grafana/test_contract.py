@@ -9,10 +9,9 @@ import yaml
 
 from analyzer.alert_rules.groups import GROUPS
 from analyzer.alert_rules.shape import Recording
-from analyzer.pushdown.rules import rules
+from analyzer.recording_rules.rules import rules
 from collector.contract.metrics import EVERY, EXPORTED
 from tests.grafana.boards import BOARDS, queries
-from tests.grafana.unused import UNUSED
 
 NAME = re.compile(r"\b(lockstep[\w:]*|ALERTS)\b")
 SELECTOR = re.compile(r"\b(lockstep[\w:]*|ALERTS)\{([^{}]*)\}")
@@ -117,14 +116,6 @@ def test_every_exported_metric_is_shown_or_left_out_for_a_reason():
         for name, metric in EVERY.items()
         if any(one.name in shown for one in (metric, *metric.parts))
     }
-    left_out = [name for reason in UNUSED for name in reason.metrics]
+    left_out = {name for name, metric in EVERY.items() if metric.unshown is not None}
 
     assert sorted(EVERY.keys() - whole) == sorted(left_out)
-
-
-def test_what_is_left_out_is_exported_and_has_a_reason():
-    left_out = [name for reason in UNUSED for name in reason.metrics]
-
-    assert set(left_out) <= EVERY.keys()
-    assert len(left_out) == len(set(left_out))
-    assert all(reason.why.endswith(".") for reason in UNUSED)

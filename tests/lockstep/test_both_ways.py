@@ -60,7 +60,7 @@ def prometheus(tmp_path) -> Iterator[tuple[str, Path]]:
         yield f"http://{own}", targets
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(240)
 
 
 @pytest.fixture

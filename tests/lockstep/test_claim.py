@@ -24,7 +24,7 @@ def test_a_folder_that_is_not_there_or_empty_is_taken_and_given_back(
     out = tmp_path / "a" / "b"
     if there:
         out.mkdir(parents=True)
-    with claim.empty(out):
+    with claim.claim_new_folder(out):
         assert [claim.FILE] == names(out)
         assert f"process {os.getpid()} on " in (out / claim.FILE).read_text()
         (out / "run.json").touch()
@@ -33,22 +33,22 @@ def test_a_folder_that_is_not_there_or_empty_is_taken_and_given_back(
 
 
 def test_what_was_made_and_stayed_empty_goes_again(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), claim.empty(tmp_path / "a" / "b"):
+    with pytest.raises(RuntimeError), claim.claim_new_folder(tmp_path / "a" / "b"):
         raise RuntimeError
 
     assert [] == names(tmp_path)
 
 
 def test_a_folder_that_was_there_stays(tmp_path: Path) -> None:
-    with claim.empty(tmp_path):
+    with claim.claim_new_folder(tmp_path):
         pass
 
     assert [] == names(tmp_path)
 
 
 def test_a_second_one_is_told_who_has_it(tmp_path: Path) -> None:
-    with claim.empty(tmp_path):
-        with pytest.raises(CommandError) as caught, claim.empty(tmp_path):
+    with claim.claim_new_folder(tmp_path):
+        with pytest.raises(CommandError) as caught, claim.claim_new_folder(tmp_path):
             raise AssertionError
         assert [claim.FILE] == names(tmp_path)
 
@@ -66,7 +66,7 @@ def test_what_is_no_empty_folder_is_refused_and_stays(tmp_path: Path, kind: str)
     else:
         out.mkdir()
         (out / "precious").touch()
-    with pytest.raises(CommandError) as caught, claim.empty(out):
+    with pytest.raises(CommandError) as caught, claim.claim_new_folder(out):
         raise AssertionError
 
     assert caught.value.code in (ExitCode.USAGE, ExitCode.UNREACHABLE)
@@ -80,7 +80,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None
     out = tmp_path / "out"
     out.mkdir()
     (out / claim.FILE).symlink_to(victim)
-    with pytest.raises(CommandError), claim.empty(out):
+    with pytest.raises(CommandError), claim.claim_new_folder(out):
         raise AssertionError
 
     assert "precious" == victim.read_text()
@@ -94,12 +94,12 @@ def test_without_locks_whoever_made_the_file_has_it(
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with (
-        claim.empty(tmp_path),
+        claim.claim_new_folder(tmp_path),
         pytest.raises(CommandError, match=f"or remove {tmp_path / claim.FILE} if that is gone"),
-        claim.empty(tmp_path),
+        claim.claim_new_folder(tmp_path),
     ):
         raise AssertionError
-    with claim.empty(tmp_path):
+    with claim.claim_new_folder(tmp_path):
         pass
 
     assert [] == names(tmp_path)

@@ -40,7 +40,7 @@ def demo(
     def call(verdict: Any, ending: Ending = Ending.FINISHED) -> Any:
         endings.append(ending)
         monkeypatch.setattr(observe, "execute", execute)
-        monkeypatch.setattr(diagnosis, "diagnose", lambda archive: Diagnosed(verdict))
+        monkeypatch.setattr(diagnosis, "diagnose_archive", lambda archive: Diagnosed(verdict))
         monkeypatch.setattr(diagnosis, "write_reports", lambda *_: [tmp_path / "report.html"])
         return lockstep("demo", "--out", tmp_path)
 
@@ -84,6 +84,7 @@ def test_a_demo_whose_run_broke_says_why(
 @pytest.mark.distributed
 @pytest.mark.slow
 @pytest.mark.timed
+@pytest.mark.timeout(900)
 def test_the_demo_finds_its_straggler(tmp_path: Path, decided: Callable[..., Any]) -> None:
     answers: list[subprocess.CompletedProcess[str]] = []
     archives: list[Path] = []
@@ -94,7 +95,7 @@ def test_the_demo_finds_its_straggler(tmp_path: Path, decided: Callable[..., Any
         answers.append(
             subprocess.run(
                 [sys.executable, "-m", "lockstep", *words],
-                capture_output=True, text=True, timeout=150,
+                capture_output=True, text=True, timeout=240,
             )
         )  # fmt: skip
         return [(archives[-1] / "verdict.json").read_text()]

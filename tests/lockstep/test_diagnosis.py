@@ -74,6 +74,6 @@ def test_verdict_json_is_replaced_whole(tmp_path: Path, verdict: Callable[..., V
 
 def test_a_price_must_be_a_number(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="not a price") as caught:
-        diagnosis.diagnose(tmp_path, float("nan"))
+        diagnosis.diagnose_archive(tmp_path, float("nan"))
 
     assert caught.value.code == ExitCode.USAGE

@@ -14,7 +14,7 @@ from collector.clock import SystemClock
 from collector.contract import ring
 from collector.contract.flight_recorder import dump_name, request_name
 from collector.contract.words import ExitCode
-from lockstep.dumps import asked, ranks_below
+from lockstep.dumps import ranks_below, request_dumps
 from workloads.launchers.local import LocalLauncher
 from workloads.ring import Identity, RingWriter
 from workloads.spec import Layout, RunSpec
@@ -166,7 +166,7 @@ def test_a_rank_that_answers_its_pipe_at_once_has_answered(ranks, tmp_path, monk
 
     monkeypatch.setattr("lockstep.dumps.request_dump", answer)
     found = ranks_below(tmp_path, Path("/proc"), SystemClock())
-    answers = asked(found, tmp_path / "proc", SystemClock(), 0.5)
+    answers = request_dumps(found, tmp_path / "proc", SystemClock(), 0.5)
 
     assert [True, True] == [one.dump is not None for one in answers.ranks]
 
@@ -180,7 +180,7 @@ def test_a_rank_whose_heart_beats_is_not_called_frozen(ranks, tmp_path, monkeypa
             super().sleep(seconds)
             ranks[0].heartbeat()
 
-    answers = asked(found, Path("/proc"), Beating(), 0.6)
+    answers = request_dumps(found, Path("/proc"), Beating(), 0.6)
 
     assert "did not answer" in answers.ranks[0].why
     assert "frozen" in answers.ranks[1].why
@@ -209,7 +209,7 @@ def test_a_rank_of_nccl_is_asked_through_its_pipe(ranks, tmp_path):
     thread = threading.Thread(target=answer)
     thread.start()
     found = ranks_below(tmp_path, Path("/proc"), SystemClock())
-    answers = asked(found, tmp_path / "proc", ClockUntil(thread), 10.0)
+    answers = request_dumps(found, tmp_path / "proc", ClockUntil(thread), 10.0)
     thread.join()
     os.close(pipe)
 

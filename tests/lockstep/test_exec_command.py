@@ -35,7 +35,7 @@ def run(
     program: str, out: Path, options: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
     command = shell(sys.executable, "-c", program, out=out, options=options)
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
 def commanded(word: str) -> set[int]:
@@ -138,7 +138,7 @@ def test_ctrl_c_leaves_nothing_but_an_archive_that_can_be_read(
     process, out = sleeping
     assert eventually(lambda: len(sleepers("17320")) == 2)
     os.killpg(process.pid, signal.SIGINT)
-    code = process.wait(timeout=60)
+    code = process.wait(timeout=240)
     told = json.loads((out / "run.json").read_text())
 
     assert ExitCode.INTERRUPTED == code

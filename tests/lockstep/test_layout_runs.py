@@ -15,7 +15,9 @@ import pytest
 
 from workloads.data.indexed import write
 
-pytestmark = [pytest.mark.distributed, pytest.mark.slow, pytest.mark.timed]
+pytestmark = [
+    pytest.mark.distributed, pytest.mark.slow, pytest.mark.timed, pytest.mark.timeout(900),
+]  # fmt: skip
 
 NODES = ("--nodes", "2", "--ranks-per-node", "2")
 INTERLEAVED = (
@@ -27,7 +29,7 @@ LAYERS_OF_A_STAGE = 1
 
 def lockstep(*arguments: object) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "lockstep", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=150)
+    return subprocess.run(words, capture_output=True, text=True, timeout=240)
 
 
 def finished(archive: Path, *arguments: str) -> Path:
@@ -171,7 +173,7 @@ def test_a_rank_that_dies_at_start_is_the_first_cause_and_ends_every_rank(tmp_pa
     """)
     run = ("run", "gpt", *NODES, *TENSOR, "--steps", "40", "--out", str(archive))
     done = subprocess.run(
-        [sys.executable, "-c", broken, *run], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", broken, *run], capture_output=True, text=True, timeout=240
     )
     told = json.loads((archive / "run.json").read_text())
 

@@ -35,7 +35,8 @@ NODES = 4
 
 
 def traces(run: str) -> list[str]:
-    places = (netns.FOLDER, Path("/sys/class/net"))
+    # Before the first namespace there is no folder of namespaces.
+    places = [place for place in (netns.FOLDER, Path("/sys/class/net")) if place.is_dir()]
     return [name for place in places for name in os.listdir(place) if token_of(name) == token(run)]
 
 

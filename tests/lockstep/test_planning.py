@@ -90,7 +90,7 @@ def test_what_a_workload_cannot_do_is_refused(
     with pytest.raises(CommandError) as refused:
         plan(
             workload, nodes=2, ranks_per_node=1, steps=20, seed=0, faults=[],
-            training=planning.trained(workload, arguments), token="0000",
+            training=planning.with_training_settings(workload, arguments), token="0000",
         )  # fmt: skip
 
     assert 64 == refused.value.code
@@ -109,7 +109,7 @@ def test_what_cannot_be_combined_is_refused(more: dict[str, Any], named: str) ->
     with pytest.raises(CommandError) as refused:
         plan(
             "logreg", nodes=2, ranks_per_node=1, steps=20, seed=0, faults=[],
-            training=planning.trained("logreg", {}), token="0000", **more,
+            training=planning.with_training_settings("logreg", {}), token="0000", **more,
         )  # fmt: skip
 
     assert 64 == refused.value.code

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.act.webhook import Notification, Told
-from analyzer.watch.finding import Finding, finding_json
+from analyzer.alertmanager.webhook import Notification, ReceivedAlert
+from analyzer.watch.finding import WatchFinding, finding_json
 from collector.contract import metrics as m
 from lockstep import finding_folders, postmortem
-from lockstep.alert_archives import Watched
+from lockstep.alert_archives import WatchAccess
 from lockstep.output import CommandError
 from lockstep.postmortem import PostMortems
 
-XID = Told("f1", True, {"alertname": "LockstepGpuXidFatal", "node": "node-2", "gpu": "0"},
-           {"summary": "XID 79 on node-2."}, 5000.0, None)  # fmt: skip
-SLOW = Told("f2", True, {"alertname": "LockstepFinding", "run": "gpt", "node": "node-2",
+XID = ReceivedAlert("f1", True, {"alertname": "LockstepGpuXidFatal", "node": "node-2", "gpu": "0"},
+                    {"summary": "XID 79 on node-2."}, 5000.0, None)  # fmt: skip
+SLOW = ReceivedAlert("f2", True, {"alertname": "LockstepFinding", "run": "gpt", "node": "node-2",
             "rank": "2", "cause": "thermal", "tier": "page"}, {}, 5000.0, None)  # fmt: skip
 FRESH = "19700101T012321Z-LockstepGpuXidFatal-node-2-gpu-0-f1"
 
@@ -30,10 +30,10 @@ class Scene:
         self.live = {"node-2": ["gpt"]}
         self.reports: list[str] = []
         self.wrong: Exception | None = None
-        watched = Watched(out, self._live, self._archive)
+        watched = WatchAccess(out, self._live, self._archive)
         self.post_mortems = PostMortems(watched, lambda: 5001.0, self._report)
 
-    def told(self, *alerts: Told) -> bool:
+    def told(self, *alerts: ReceivedAlert) -> bool:
         taken = self.post_mortems.take(Notification(alerts))
         self.post_mortems.work()
         return taken
@@ -58,7 +58,7 @@ class Scene:
     def _live(self, node: str | None) -> list[str]:
         return ["gpt"] if node is None else self.live.get(node, [])
 
-    def _archive(self, finding: Finding) -> Path:
+    def _archive(self, finding: WatchFinding) -> Path:
         folder = self.out / finding.folder
         folder.mkdir(parents=True)
         (folder / "finding.json").write_text(json.dumps(finding_json(finding)))
@@ -237,7 +237,7 @@ def test_a_new_process_writes_the_reports_that_the_one_before_noted(scene, tmp_p
     scene.told(XID)
     after, written = Scene(tmp_path), threading.Event()
     after.post_mortems = PostMortems(
-        Watched(tmp_path, after._live, after._archive), lambda: 5001.0,
+        WatchAccess(tmp_path, after._live, after._archive), lambda: 5001.0,
         lambda folder: (after._report(folder), written.set()),
     )  # fmt: skip
     after.post_mortems.start()
@@ -268,7 +268,7 @@ def test_a_thread_does_it_and_ends_at_once(scene) -> None:
     scene.finding("ours", node="node-2")
     written = threading.Event()
     threaded = PostMortems(
-        Watched(scene.out, lambda node: ["gpt"], lambda finding: scene.out),
+        WatchAccess(scene.out, lambda node: ["gpt"], lambda finding: scene.out),
         lambda: 5001.0, lambda folder: written.set(),
     )  # fmt: skip
     threaded.start()

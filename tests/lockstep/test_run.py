@@ -26,7 +26,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120)
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240)
 
 
 def children_of(pid: int) -> set[int]:
@@ -114,9 +114,10 @@ def test_every_operation_is_in_the_archive_with_both_clocks(finished: Path) -> N
     assert (ops["end_ns"] >= ops["start_ns"]).all()
     assert {"data-load", "forward-compute", "backward-compute", "optimizer"} < set(ops["optype"])
     assert set(reduces.groupby("sequence")["rank"].nunique()) == {2}
-    # Everybody leaves a blocking collective within a moment of each other.
+    # Everybody leaves a blocking collective within a moment of each other: a part of a step.
     spread = reduces.groupby("sequence")["end_ns"].agg(lambda end: end.max() - end.min())
-    assert spread.median() < 20e6
+    steps = ds.dataset(finished / "steps.parquet").to_table(["wall_seconds"]).to_pandas()
+    assert spread.median() < max(20e6, 0.25e9 * steps["wall_seconds"].median())
 
 
 @pytest.mark.distributed
@@ -171,7 +172,7 @@ def test_an_ended_launcher_leaves_nothing_but_a_readable_archive(
     pids = children_of(process.pid)
     assert len(pids) >= 5  # two ranks, two collectors, the janitor
     process.send_signal(number)
-    code = process.wait(timeout=30)
+    code = process.wait(timeout=240)
 
     assert [] == wait_until_nothing_is_left(pids, run_name)
     assert (-signal.SIGKILL if number == signal.SIGKILL else 130) == code
@@ -190,7 +191,7 @@ def test_a_rank_that_fails_by_itself_is_named_and_is_a_failure(
     pids = children_of(process.pid)
     ranks = [pid for pid in pids if _maps_ring(pid, "rank-1.ring")]
     os.kill(ranks[0], signal.SIGKILL)
-    code = process.wait(timeout=60)
+    code = process.wait(timeout=240)
     outcome = json.loads((archive / "run.json").read_text())["outcome"]
 
     assert 70 == code
@@ -238,7 +239,7 @@ def test_a_rank_that_raises_says_why_in_its_log(tmp_path: Path) -> None:
     """)
     done = subprocess.run(
         [sys.executable, "-c", broken, "run", "gpt", *SHORT, "--out", str(archive)],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=240,
     )  # fmt: skip
 
     assert 70 == done.returncode
@@ -246,6 +247,7 @@ def test_a_rank_that_raises_says_why_in_its_log(tmp_path: Path) -> None:
     assert "RuntimeError" in (archive / "logs" / "rank-0.log").read_text()
 
 
+@pytest.mark.sweep(sample=4)
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -294,7 +296,7 @@ def test_a_fault_that_needs_root_is_refused_with_the_reason(tmp_path: Path) -> N
     fault = ("--fault", "cpu-quota:rank=1", "--out", str(tmp_path / "archive"))
     done = subprocess.run(
         [sys.executable, "-c", as_nobody, "run", "gpt", *fault],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=240,
     )  # fmt: skip
 
     assert 64 == done.returncode
@@ -339,7 +341,7 @@ def test_an_archive_that_cannot_be_written_is_named_and_nothing_stays(tmp_path: 
     # Root may write anywhere, so take the folder away instead of the right to write.
     archive.rename(tmp_path / "moved")
     (tmp_path / "archive").write_text("in the way")
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
 
     assert 70 == process.returncode
     assert str(archive) in errors

@@ -26,7 +26,7 @@ def test_a_rank_names_the_wrong_data_in_one_sentence_and_the_run_names_the_rank(
             sys.executable, "-m", "lockstep", "run", "gpt", *words, "--data",
             str(tmp_path / "tokens"), "--out", str(out),
         ],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     sentence = "has a token outside 0 to 31"
     logs = [(out / "logs" / f"rank-{rank}.log").read_text() for rank in range(2)]

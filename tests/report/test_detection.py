@@ -8,7 +8,7 @@ import pytest
 from analyzer.attribute import Diagnosis
 from analyzer.report.beside import Beside
 from analyzer.report.document import document
-from analyzer.report.watched import Alert, moment, watched
+from analyzer.report.watched import Alert, finding_times, moment
 
 ONSET = 1_795_000_001.7
 FINDING: dict[str, Any] = {
@@ -48,7 +48,7 @@ def test_a_run_that_nobody_watched_has_no_delay(healthy: Diagnosis) -> None:
 
 
 def test_torn_findings_tell_what_they_can() -> None:
-    told = watched({"onset": "soon", "opened": True, "first_seen": "2026-11-18T11:06:41Z",
+    told = finding_times({"onset": "soon", "opened": True, "first_seen": "2026-11-18T11:06:41Z",
                     "alerts": [None, {"name": "<b>", "starts_at": float("nan")}]})  # fmt: skip
 
     assert (None, None, 1795000001.0) == (told.onset, told.opened, told.first_seen)

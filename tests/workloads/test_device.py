@@ -47,13 +47,19 @@ def test_without_pace_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert [] == naps
 
 
-def test_without_pace_a_fault_is_more_arithmetic() -> None:
+def test_without_pace_a_fault_is_more_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+    monkeypatch.setattr("workloads.device.sleep", naps.append)
     device = EmulatedDevice(None, noise=0.0, seed=1)
     device.start_step(0.03)
     began = thread_time()
+    seconds = step_seconds(device)
+    computed = thread_time() - began
 
-    assert step_seconds(device) >= 0.03
-    assert thread_time() - began > 0.005
+    # How much of a processor it is given meanwhile is the machine's affair.
+    assert seconds >= 0.03
+    assert computed > 0
+    assert [] == naps
 
 
 def test_device_time_leaves_the_processors_headroom() -> None:

@@ -36,7 +36,7 @@ def job(folder: Path, nodes: int = 2) -> str:
 def entry(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "workloads", *words], env=environment, capture_output=True,
-        text=True, timeout=60, check=False,
+        text=True, timeout=240, check=False,
     )  # fmt: skip
 
 

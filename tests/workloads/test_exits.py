@@ -8,7 +8,7 @@ import pytest
 
 from workloads.launchers import PEER_LOST_CODE, Exit
 from workloads.processes.exits import Exits, first_to_fail
-from workloads.processes.told import Told
+from workloads.processes.ring_state import RingState
 from workloads.processes.watching import left_early
 
 KILL, ABORT, TERM = -signal.SIGKILL, -signal.SIGABRT, -signal.SIGTERM
@@ -23,8 +23,8 @@ class Rank:
     def reap(self) -> bool:
         return self.status is not None
 
-    def told(self) -> Told | None:
-        return Told(9, 1.0, self.arrived, waits=False, heartbeat_age=0.1)
+    def ring_state(self) -> RingState | None:
+        return RingState(9, 1.0, self.arrived, waits=False, heartbeat_age=0.1)
 
     def how(self) -> str:
         return ""

@@ -162,7 +162,7 @@ made, _ = injector({spec!r})
 made.before_step(20)
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=240,
         cwd=Path(__file__).parents[2], env=dict(os.environ),
     )  # fmt: skip
 

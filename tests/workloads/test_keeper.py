@@ -92,7 +92,7 @@ def test_a_rank_does_not_outlive_its_keeper_even_stopped(
         assert report is not None
         os.kill(report.pid, signal.SIGSTOP)
         process.send_signal(number)
-        process.wait(10)
+        process.wait(240)
     deadline = time.monotonic() + 10
     while lives(report.pid) and time.monotonic() < deadline:
         time.sleep(0.02)

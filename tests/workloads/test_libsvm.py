@@ -284,9 +284,9 @@ def test_a_changed_file_is_converted_again(tmp_path: Path) -> None:
 def test_labels_0_and_1_are_told(tmp_path: Path) -> None:
     train = pair_of_files(tmp_path, "0 1")
     cache = tmp_path / "cache"
-    before = converted.told(train, 3, cache)
+    before = converted.describe_files(train, 3, cache)
     folder = converted.converted(train, 3, cache)
-    after = converted.told(train, 3, cache)
+    after = converted.describe_files(train, 3, cache)
 
     assert {"data": str(train), "validation": str(tmp_path / "eps.t.bz2")} == before
     assert "0 and 1, taken as -1 and +1" == after["labels"] == about(folder)["about"]["labels"]

@@ -10,7 +10,7 @@ from workloads.launchers import PEER_LOST_CODE, Ending, Outcome
 from workloads.launchers.local.ranks import Ranks
 from workloads.processes import watching
 from workloads.processes.rank_process import RankProcess
-from workloads.processes.told import Told
+from workloads.processes.ring_state import RingState
 from workloads.spec import Layout, RunSpec
 
 SIGKILL, EXIT_1, PEER_LOST = int(signal.SIGKILL), 1 << 8, PEER_LOST_CODE << 8
@@ -73,7 +73,7 @@ def test_who_holds_the_others_up_is_told_also_where_stages_differ_in_collectives
     told: dict[int, tuple[int, bool, float]],
     wanted: tuple[int, ...],
 ) -> None:
-    monkeypatch.setattr(RankProcess, "told", lambda self: Told(9, 1.0, *told[self.rank]))
+    monkeypatch.setattr(RankProcess, "ring_state", lambda self: RingState(9, 1.0, *told[self.rank]))
     processes = [RankProcess(rank, 1, tmp_path, tmp_path) for rank in told]
 
     assert wanted == watching.laggards(processes)
@@ -92,8 +92,8 @@ def test_who_holds_the_others_up_is_told_also_where_stages_differ_in_collectives
 def test_ranks_that_arrive_nowhere_are_told_apart_by_their_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: dict[int, int], wanted: tuple[int, ...]
 ) -> None:
-    told = {rank: Told(number, 1.0, 0, False, 0.1) for rank, number in steps.items()}
-    monkeypatch.setattr(RankProcess, "told", lambda self: told.get(self.rank))
+    told = {rank: RingState(number, 1.0, 0, False, 0.1) for rank, number in steps.items()}
+    monkeypatch.setattr(RankProcess, "ring_state", lambda self: told.get(self.rank))
     processes = [RankProcess(rank, 1, tmp_path, tmp_path) for rank in range(4)]
 
     assert wanted == watching.laggards(processes)
@@ -103,14 +103,14 @@ def test_ranks_that_arrive_nowhere_are_told_apart_by_their_steps(
 class Still:
     """A rank that completes no step."""
 
-    told_now: Told
+    told_now: RingState
     rank: int = 0
     status: int | None = None
 
     def reap(self) -> bool:
         return False
 
-    def told(self) -> Told:
+    def ring_state(self) -> RingState:
         return self.told_now
 
     def how(self) -> str:
@@ -124,9 +124,11 @@ def test_a_long_evaluation_is_no_hang_while_it_gets_on(monkeypatch: pytest.Monke
     def wait(_seconds: float) -> None:
         now[0] += 1.0
         if now[0] > 100:
-            rank.told_now = Told(5, 1.0, 50, True, 0.1, evaluates=True, progress_age=now[0] - 100)
+            rank.told_now = RingState(
+                5, 1.0, 50, True, 0.1, evaluates=True, progress_age=now[0] - 100
+            )
 
-    rank = Still(Told(5, 1.0, 50, True, 0.1, evaluates=True, progress_age=0.5))
+    rank = Still(RingState(5, 1.0, 50, True, 0.1, evaluates=True, progress_age=0.5))
     monkeypatch.setattr(watching, "monotonic", lambda: now[0])
     monkeypatch.setattr(watching, "sleep", wait)
     spec = RunSpec("run", "gpt", Layout(1, 1, 1), 10, 0, hang_timeout=10.0)

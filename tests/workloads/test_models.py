@@ -50,11 +50,13 @@ def megatron_closed_form(config: GptConfig) -> float:
     )  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=lambda config: config.name)
 def test_flops_equal_megatrons_closed_form(config: GptConfig) -> None:
     assert megatron_closed_form(config) == pytest.approx(per_token(config), rel=1e-9)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=lambda config: config.name)
 def test_the_model_has_as_many_parameters_as_its_config_says(config: GptConfig) -> None:
     with torch.device("meta"):
@@ -63,6 +65,7 @@ def test_the_model_has_as_many_parameters_as_its_config_says(config: GptConfig) 
     assert config.parameters == sum(parameter.numel() for parameter in model.parameters())
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["tiny", "demo", "llama2-70b", "llama3-8b", "llama3.1-405b"])
 @pytest.mark.parametrize(("pp", "tp", "chunks"), [(1, 2, 1), (2, 1, 1), (2, 2, 1), (1, 4, 1)])
 def test_every_stage_holds_what_the_plan_says(name: str, pp: int, tp: int, chunks: int) -> None:

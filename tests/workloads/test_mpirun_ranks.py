@@ -16,7 +16,7 @@ from workloads.launchers import Ending, LaunchError, Outcome, Progress
 from workloads.launchers.mpirun.ranks import MpirunRanks, RemoteRank
 from workloads.processes import watching
 from workloads.processes.rank_report import Report, parsed
-from workloads.processes.told import Told
+from workloads.processes.ring_state import RingState
 from workloads.spec import Layout, RunSpec
 
 SPEC = RunSpec("run", "gpt", Layout(2, 1, 2), 10, 0, hang_timeout=1.0)
@@ -24,11 +24,11 @@ KILLED = int(signal.SIGKILL)
 Played = Callable[..., MpirunRanks]
 
 
-def told(steps: int, *, waits: bool = True, age: float = 0.1) -> Told:
-    return Told(steps, 2.5, steps, waits, age)
+def told(steps: int, *, waits: bool = True, age: float = 0.1) -> RingState:
+    return RingState(steps, 2.5, steps, waits, age)
 
 
-def line(rank: int, told: Told | None = None, status: int | None = None, **more: str) -> str:
+def line(rank: int, told: RingState | None = None, status: int | None = None, **more: str) -> str:
     # On a host that is not this one: its process ids mean nothing here.
     return Report(rank, "elsewhere", 100 + rank, status, told=told, **more).line()
 
@@ -127,7 +127,7 @@ def test_a_hang_names_the_rank_that_is_not_where_the_others_wait(played: Played)
 
 def test_the_heartbeat_of_a_rank_of_which_nothing_comes_any_more_grows_old() -> None:
     silent = RemoteRank(0, lambda: None, parsed(line(0, told(4, age=0.5))), monotonic() - 7.0)
-    known = silent.told()
+    known = silent.ring_state()
 
     assert known is not None
     assert 7.5 == pytest.approx(known.heartbeat_age, abs=0.5)
@@ -169,7 +169,7 @@ def test_what_is_no_report_is_kept_in_the_log(played: Played) -> None:
 
 
 def test_a_report_comes_through_as_it_was_with_nan_too() -> None:
-    report = Report(3, "a", 7, None, "x", Told(5, math.nan, 9, True, 0.2))
+    report = Report(3, "a", 7, None, "x", RingState(5, math.nan, 9, True, 0.2))
     heard = parsed(f"[1,3]<stdout>: {report.line()}")
 
     assert heard is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from workloads.launchers import LaunchError
-from workloads.launchers.mpirun.program import Family, Program, find, told
+from workloads.launchers.mpirun.program import Family, Program, find, parse_version
 from workloads.launchers.mpirun.words import command, environment, machines
 
 RANK = ["python", "-m", "workloads", "job.json"]
@@ -68,12 +68,12 @@ def test_the_machines_are_written_for_whichever_runs() -> None:
     ],
 )
 def test_the_family_is_read_from_the_version(said: str, known: tuple[Family, str]) -> None:
-    assert known == told(Path("mpirun"), said)
+    assert known == parse_version(Path("mpirun"), said)
 
 
 def test_an_unknown_mpirun_is_refused_with_what_it_said() -> None:
     with pytest.raises(LaunchError, match=r"neither Open MPI nor MPICH \(it says: spam 1\.0\)"):
-        told(Path("mpirun"), "spam 1.0\n")
+        parse_version(Path("mpirun"), "spam 1.0\n")
 
 
 def test_no_mpirun_says_what_to_install(tmp_path: Path) -> None:

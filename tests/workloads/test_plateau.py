@@ -8,7 +8,7 @@ from workloads.models.plateau import PlateauRate
 def test_one_worker_has_one_rate() -> None:
     rate = PlateauRate(0.02, 1, epoch=10)
     for step in range(50):
-        rate.told(step, 1.0)
+        rate.observe(step, 1.0)
 
     assert 0.02 == rate(0) == rate(100)
     assert 0 == rate.cuts
@@ -28,7 +28,7 @@ def test_two_evaluations_that_are_no_better_halve_the_rate_down_to_that_of_one_w
     rate = PlateauRate(0.02, 4, epoch=1)
     rates = []
     for step, loss in enumerate([9.0, 1.0, 0.995, 0.5, 0.5, 0.495, 0.6, 0.7, 0.8, 0.9], start=2):
-        rate.told(step, loss)
+        rate.observe(step, loss)
         rates.append(rate(step + 1))
 
     # 0.995 is one that is no better; 0.5 and 0.495 are two; then pairs until the least.
@@ -39,7 +39,7 @@ def test_two_evaluations_that_are_no_better_halve_the_rate_down_to_that_of_one_w
 def test_losses_of_the_warm_up_say_nothing() -> None:
     rate = PlateauRate(0.02, 2, epoch=100)
     for step in range(9, 90, 10):
-        rate.told(step, 0.1)
+        rate.observe(step, 0.1)
 
     assert 0.04 == rate(100)
 

@@ -85,7 +85,7 @@ def converted(train: Path, features: int, cache: Path) -> Path:
     return folder
 
 
-def told(train: Path, features: int, cache: Path) -> dict[str, Any]:
+def describe_files(train: Path, features: int, cache: Path) -> dict[str, Any]:
     """What is known of the files, as JSON types: more once they are converted.
 
     Raises:

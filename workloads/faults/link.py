@@ -100,12 +100,12 @@ def _number(
         )
     value = round(float(match[1]) * units[match[2]], 12)
     if not (math.isfinite(value) and value > 0.0 and least <= value <= most):
-        low, high = (_told(bound, units) for bound in (least, most))
+        low, high = (_format_bound(bound, units) for bound in (least, most))
         raise LinkError(f"{name}={text} must be above 0, and from {low} to {high}")
     return value
 
 
-def _told(value: float, units: Mapping[str, float]) -> str:
+def _format_bound(value: float, units: Mapping[str, float]) -> str:
     """A bound in the largest unit that leaves a number from 1."""
     fitting = [unit for unit, size in units.items() if value >= size] or [next(iter(units))]
     unit = max(fitting, key=lambda one: units[one])

@@ -129,7 +129,7 @@ class ImageTraining:
         if self._evaluated is not None:
             self._evaluated.all_reduce(sums)
         accuracy, loss = (sums / count).tolist()
-        self._rate.told(self._last_step, loss)
+        self._rate.observe(self._last_step, loss)
         return {"accuracy": accuracy, "loss": loss}
 
     def results(self) -> dict[str, Any]:

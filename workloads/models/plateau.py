@@ -51,7 +51,7 @@ class PlateauRate:
         left = max(0, self._cooled_by - step)
         return rate * min(1.0, left / (COOLING * self._cooled_by))
 
-    def told(self, step: int, loss: float) -> None:
+    def observe(self, step: int, loss: float) -> None:
         """The validation loss after a step; during the warm-up it says nothing."""
         if step + 1 < self._warm_up:
             return

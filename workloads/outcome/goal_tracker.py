@@ -64,7 +64,7 @@ class Tracker:
         """For results.json, as JSON types; times are seconds, accuracies ratios."""
         tree: dict[str, Any] = {
             "synthetic": self._synthetic,
-            "goal": None if self.goal is None else _told(self.goal, self.reached),
+            "goal": None if self.goal is None else _goal_dict(self.goal, self.reached),
             "evaluations": [
                 {
                     "step": found.step,
@@ -83,7 +83,7 @@ class Tracker:
         return tree
 
 
-def _told(goal: Goal, reached: Reached | None) -> dict[str, Any]:
+def _goal_dict(goal: Goal, reached: Reached | None) -> dict[str, Any]:
     return {
         "name": goal.name or None,
         "metric": goal.metric,

@@ -59,7 +59,7 @@ class Teller:
             self._nans += 1
         if (step + 1) % LINE_STEPS:
             return
-        told, at = self._told(step, rate, float(norm), int(skipped)), self._now()
+        told, at = self._iteration(step, rate, float(norm), int(skipped)), self._now()
         print(iteration_line(told, at), flush=True)  # noqa: T201 - the rank's log
         if self._events is not None:
             self._events.write(told, at.timestamp())
@@ -71,7 +71,7 @@ class Teller:
         if self._events is not None:
             self._events.close()
 
-    def _told(self, step: int, rate: float, norm: float, skipped: int) -> Iteration:
+    def _iteration(self, step: int, rate: float, norm: float, skipped: int) -> Iteration:
         spec, counts, seconds = self._spec, self._counts, fmean(self._seconds)
         batch = spec.batch
         device_seconds = seconds * spec.layout.world / spec.layout.dp

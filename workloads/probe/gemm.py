@@ -81,7 +81,7 @@ class Gemm:
         return rows, [Speed(rank, *row) for rank, row in enumerate(table.tolist())]
 
 
-def told(rows: int, speeds: Sequence[Speed]) -> dict[str, Any]:
+def to_dict(rows: int, speeds: Sequence[Speed]) -> dict[str, Any]:
     """The result as JSON types, FLOP/s beside the seconds."""
     slow = slow_ranks(speeds)
     words = ", ".join(f"rank {rank}" for rank in slow)

@@ -39,7 +39,7 @@ class Culprit:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbeResult:
     """The answer, after so many rounds."""
 
     kind: Kind
@@ -58,27 +58,27 @@ def next_round(nodes: int, history: History) -> Round:
     return packed(slow_links(fastest(history)))
 
 
-def decide(nodes: int, history: History) -> Finding:
+def decide(nodes: int, history: History) -> ProbeResult:
     """The slow links and nodes after the last round."""
     rounds, links = len(history), fastest(history)
     if nodes < 3:
         text = f"{nodes} nodes have one link at most: there is no other to compare it with"
-        return Finding(Kind.UNKNOWN, (), rounds, text)
+        return ProbeResult(Kind.UNKNOWN, (), rounds, text)
     uneven = [one.probe for one in references(links) if one.is_uneven]
     if uneven:
         text = (
             f"the {' and '.join(uneven)} of the fastest quarter of the links differs by {SLOW:g}x"
             " and more: nobody can say which of them are the usual ones"
         )
-        return Finding(Kind.UNKNOWN, (), rounds, text)
+        return ProbeResult(Kind.UNKNOWN, (), rounds, text)
     culprits = _culprits(nodes, slow_links(links))
     if not culprits:
         first = slow_links(fastest(history[: len(covering(nodes))]))
         doubt = f"; {len(first)} looked so once, and not when measured again" if first else ""
         text = f"no link is {SLOW:g}x slower than the usual one{doubt}"
-        return Finding(Kind.NONE, (), rounds, text)
+        return ProbeResult(Kind.NONE, (), rounds, text)
     text = "; ".join(_sentence(one) for one in culprits)
-    return Finding(_kind(culprits), culprits, rounds, text)
+    return ProbeResult(_kind(culprits), culprits, rounds, text)
 
 
 def _culprits(nodes: int, slow: Mapping[Pair, Slowness]) -> tuple[Culprit, ...]:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from workloads.comm import Comm
-from workloads.probe.gemm import Gemm, told
-from workloads.probe.judging import Finding, decide, next_round
+from workloads.probe.gemm import Gemm, to_dict
+from workloads.probe.judging import ProbeResult, decide, next_round
 from workloads.probe.links import LARGE_BYTES, SMALL_BYTES, Links
 from workloads.probe.pairs import Pair
 from workloads.probe.times import History, LinkTimes, fastest
@@ -37,11 +37,11 @@ class Probe:
             "rounds": finding.rounds,
             "finding": _finding(finding),
             "links": _links(history),
-            "gemm": told(*self._gemm.measure()),
+            "gemm": to_dict(*self._gemm.measure()),
         }
 
 
-def find(nodes: int, links: Links) -> tuple[Finding, History]:
+def find(nodes: int, links: Links) -> tuple[ProbeResult, History]:
     """Round after round until the answer is there; every rank plans and decides alike.
 
     Raises:
@@ -53,7 +53,7 @@ def find(nodes: int, links: Links) -> tuple[Finding, History]:
     return decide(nodes, history), history
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: ProbeResult) -> dict[str, Any]:
     culprits = [
         {
             "nodes": [f"node-{node}" for node in one.nodes],

@@ -14,7 +14,7 @@ from types import FrameType
 
 from workloads.processes.forking import forked
 from workloads.processes.rank_report import Report
-from workloads.processes.told import told_by
+from workloads.processes.ring_state import read_ring_state
 from workloads.processes.watching import last_line
 
 POLL_SECONDS = 0.1
@@ -67,7 +67,9 @@ class Keeper:
 
     def _report(self) -> Report:
         last = "" if self._status is None else last_line(self._log)
-        return Report(self._rank, self._host, self._pid, self._status, last, told_by(self._ring))
+        return Report(
+            self._rank, self._host, self._pid, self._status, last, read_ring_state(self._ring)
+        )
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         """SIGTERM ends the rank as well, a stopped one too."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collector.contract import ring
-from workloads.processes.told import Told, told_by
+from workloads.processes.ring_state import RingState, read_ring_state
 from workloads.processes.watching import how_it_ended, last_line
 
 
@@ -32,6 +32,6 @@ class RankProcess:
         assert self.status is not None
         return how_it_ended(self.status, last_line(self.log))
 
-    def told(self) -> Told | None:
+    def ring_state(self) -> RingState | None:
         """What its ring says; None before there is one."""
-        return told_by(self.node_dir / ring.file_name(self.rank))
+        return read_ring_state(self.node_dir / ring.file_name(self.rank))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from collector.contract import bounded_json
 from workloads.joining.from_json import ShapeError, built
-from workloads.processes.told import Told
+from workloads.processes.ring_state import RingState
 
 MARK = "lockstep-rank "
 
@@ -30,7 +30,7 @@ class Report:
     pid: int = 0
     status: int | None = None
     last: str = ""
-    told: Told | None = None
+    told: RingState | None = None
     refused: str = ""
 
     def line(self) -> str:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from workloads.launchers import Ending, Exit, Outcome, Progress
 from workloads.processes.exits import Ended, Exits, first_to_fail
-from workloads.processes.told import Told
+from workloads.processes.ring_state import RingState
 from workloads.resume import about
 from workloads.spec import RunSpec
 
@@ -23,10 +23,10 @@ FROZEN_SECONDS = 3.0
 SHOWN_CHARACTERS = 300
 
 
-class Watched(Ended, Protocol):
+class WatchedRank(Ended, Protocol):
     """One rank, wherever it runs."""
 
-    def told(self) -> Told | None:
+    def ring_state(self) -> RingState | None:
         """What its ring says; None before there is one."""
         ...
 
@@ -37,7 +37,7 @@ class Watched(Ended, Protocol):
 
 def watch(
     spec: RunSpec,
-    ranks: Sequence[Watched],
+    ranks: Sequence[WatchedRank],
     end: Callable[[], None],
     on_progress: Callable[[Progress], None],
     lost: Callable[[], str | None] = lambda: None,
@@ -80,7 +80,7 @@ def watch(
         sleep(POLL_SECONDS)
 
 
-def crashed(ranks: Sequence[Watched], exits: Exits, end: Callable[[], None]) -> Outcome:
+def crashed(ranks: Sequence[WatchedRank], exits: Exits, end: Callable[[], None]) -> Outcome:
     """Keeps what survives a while, so that scrapes see who is gone, and ends it."""
     ended, until = exits.look(), monotonic() + AFTERMATH_SECONDS
     while monotonic() < until:
@@ -92,9 +92,9 @@ def crashed(ranks: Sequence[Watched], exits: Exits, end: Callable[[], None]) -> 
     return Outcome(Ending.CRASH, first, how, ended)
 
 
-def left_early(ranks: Sequence[Watched], exits: Sequence[Exit]) -> tuple[int, ...]:
+def left_early(ranks: Sequence[WatchedRank], exits: Sequence[Exit]) -> tuple[int, ...]:
     """Ranks that ended as if all were done, before a collective in which another one failed."""
-    arrived = {one.rank: told.arrived for one in ranks if (told := one.told())}
+    arrived = {one.rank: told.arrived for one in ranks if (told := one.ring_state())}
     failed = next((one for one in exits if one.code), None)
     if failed is None:
         return ()
@@ -103,29 +103,29 @@ def left_early(ranks: Sequence[Watched], exits: Sequence[Exit]) -> tuple[int, ..
     return tuple(behind) if failed.code > 0 and all(rank in arrived for rank in behind) else ()
 
 
-def _evaluates(one: Watched, patience: float) -> bool:
+def _evaluates(one: WatchedRank, patience: float) -> bool:
     """Whether a rank gets on with an evaluation, which may take longer than many steps."""
-    told = one.told()
+    told = one.ring_state()
     return told is not None and told.evaluates and told.progress_age < patience
 
 
-def progress_of(spec: RunSpec, ranks: Sequence[Watched]) -> Progress:
+def progress_of(spec: RunSpec, ranks: Sequence[WatchedRank]) -> Progress:
     """Where the slowest rank is; 0 until all have been heard of."""
-    told = [known for one in ranks if (known := one.told())]
+    told = [known for one in ranks if (known := one.ring_state())]
     step = min((one.steps for one in told), default=0) if len(told) == len(ranks) else 0
     # Only the last stage knows the loss.
     losses = [one.loss for one in told if not math.isnan(one.loss)]
     return Progress(step, spec.steps, losses[0] if losses else None)
 
 
-def laggards(ranks: Sequence[Watched]) -> tuple[int, ...]:
+def laggards(ranks: Sequence[WatchedRank]) -> tuple[int, ...]:
     """The ranks that hold the others up: frozen, or not where all others wait; else unknown.
 
     Stages of a pipeline arrive at different numbers of collectives, so the fewest arrivals
     tell only where all ranks wait. Ranks whose steps come from their logs arrive nowhere: the
     fewest steps tell of them, and last of all. Ranks that tell nothing are not compared.
     """
-    told = {one.rank: known for one in ranks if (known := one.told())}
+    told = {one.rank: known for one in ranks if (known := one.ring_state())}
     frozen = tuple(rank for rank, one in told.items() if one.heartbeat_age > FROZEN_SECONDS)
     if 0 < len(frozen) < len(ranks):
         return frozen

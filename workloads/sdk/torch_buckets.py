@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.autograd import Variable
 
 from collector.contract.ring import FLAG_COMPLETION_IS_UPPER_BOUND, FLAG_OVERLAPPED
+from workloads.gloo_threads import rest_at_exit
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
 from workloads.sdk.guard import Guard
@@ -66,6 +67,7 @@ class Buckets:
         Args:
             delayed: Whether the reducer may have kept all buckets for the end of the pass.
         """
+        self._guard(rest_at_exit)
         ended = self._guard(self._arrive, bucket, delayed=delayed)
         reduced = hook(state, bucket)
         if ended is None:

@@ -78,9 +78,9 @@ class LogregTask:
         if spec.training.data == SYNTHETIC:
             facts = _synthetic(spec).about()
         else:
-            from workloads.data.converted import cache_folder, told
+            from workloads.data.converted import cache_folder, describe_files
 
-            facts = told(Path(spec.training.data), features, cache_folder())
+            facts = describe_files(Path(spec.training.data), features, cache_folder())
         return {**facts, "parameters": features, "formula": self.formula, "recipe": RECIPE}
 
     def set_up(self, context: "Context") -> "Trainable[Any]":

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from analyzer.operations import Flags, Floats, Ints, Layout, Trace
 from analyzer.readers.optrace.fits import check_layout, seen_layout
-from analyzer.readers.optrace.rows import Rows, sound
+from analyzer.readers.optrace.rows import Rows, valid_rows
 from analyzer.run import LoadError
 from collector.contract.words import OPS
 
@@ -29,7 +29,7 @@ def to_trace(frame: pd.DataFrame, layout: Layout | None, source: str) -> Trace:
     Raises:
         LoadError: The rows contradict themselves or the layout, or no step is whole.
     """
-    rows, missing = sound(frame, source)
+    rows, missing = valid_rows(frame, source)
     seen = seen_layout(rows)
     layout = seen if layout is None else layout
     check_layout(rows, layout, seen, source)

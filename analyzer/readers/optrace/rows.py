@@ -43,7 +43,7 @@ class Rows:
         )
 
 
-def sound(frame: pd.DataFrame, source: str) -> tuple[Rows, list[str]]:
+def valid_rows(frame: pd.DataFrame, source: str) -> tuple[Rows, list[str]]:
     """The rows of known operations that have times, and in words what was left out.
 
     Args:

@@ -19,7 +19,7 @@ from collector.contract import metrics as m
 from collector.contract.metrics import Metric, Sample
 from collector.counters import Key
 from collector.gpu_reading import Gpu, GpuReading
-from collector.quiet import Quiet
+from collector.zero_series_folding import ZeroSeriesFolding
 
 SUBJECTS = (health, activity, memory, temperature, power, clocks, ecc, pcie, nvlink)
 TOLD: dict[str, Metric] = {
@@ -45,7 +45,7 @@ class Collect:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, str], dict[str, Row]] = {}
-        self._quiet = Quiet()
+        self._folding = ZeroSeriesFolding()
 
     def __call__(self, reading: GpuReading) -> Iterator[Sample]:
         """Everything that was told; of a GPU that does not answer, only that."""
@@ -68,13 +68,13 @@ class Collect:
         """These counters had counted before a restart, their driver may have begun anew."""
         for name, labels in counted:
             if name in QUIET:
-                self._quiet.recall((*labels[:2], name), "/".join(labels[2:]))
+                self._folding.recall((*labels[:2], name), "/".join(labels[2:]))
 
     def _folded(self, gpu: Gpu, name: str, told: Mapping[str, float]) -> Mapping[str, float]:
         together = QUIET.get(name)
         if together is None:
             return told
-        return self._quiet.told((str(gpu.index), gpu.uuid, name), told, lambda _: False, together)
+        return self._folding.fold((str(gpu.index), gpu.uuid, name), told, lambda _: False, together)
 
 
 def collect(reading: GpuReading) -> Iterator[Sample]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from collector.contract import metrics as m
-from collector.quiet import OTHER
+from collector.zero_series_folding import OTHER
 
 METRICS = (
     m.GPU_ECC_ERRORS,

@@ -11,7 +11,7 @@ from collector.gpu_reading import (
     FABRIC_SUMMARY,
     Gpu,
 )
-from collector.quiet import OTHER
+from collector.zero_series_folding import OTHER
 
 METRICS = (m.GPU_NVLINK_UP, m.GPU_NVLINK_BYTES, m.GPU_NVLINK_ERRORS, m.GPU_NVLINK_BER)
 

@@ -31,6 +31,7 @@ from collector.contract.metrics.remediation import *
 from collector.contract.metrics.shape import Kind as Kind
 from collector.contract.metrics.shape import Metric as Metric
 from collector.contract.metrics.shape import Sample as Sample
+from collector.contract.metrics.shape import Unshown as Unshown
 from collector.contract.metrics.training import *
 
 EXPORTERS = {

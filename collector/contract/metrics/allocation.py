@@ -1,6 +1,6 @@
 """What the page says about who uses a GPU. One row a metric."""
 
-from collector.contract.metrics.shape import Kind, Metric
+from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _G = Kind.GAUGE
 
@@ -10,6 +10,7 @@ GPU_ALLOCATION_INFO = Metric(
      "local_rank", "world_size", "slurm_job"),
     "Who holds the GPU or MIG device, to join on uuid: one series a container or process;"
     " what is not known is empty.",
+    unshown=Unshown.IDENTITY,
 )  # fmt: skip
 GPU_ALLOCATION_AGE = Metric(
     "lockstep_gpu_allocation_age_seconds", _G, (),
@@ -19,4 +20,5 @@ GPU_ALLOCATION_AGE = Metric(
 KUBELET_DEVICES = Metric(
     "lockstep_kubelet_devices", _G, ("resource",),
     "NVIDIA devices that the kubelet gave to containers, by extended resource or DRA driver.",
+    unshown=Unshown.IDENTITY,
 )  # fmt: skip

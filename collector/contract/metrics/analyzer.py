@@ -3,7 +3,7 @@
 `node` is a label of these series themselves: the target of `watch` must not have one.
 """
 
-from collector.contract.metrics.shape import Kind, Metric
+from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _RUN = ("run",)
@@ -61,15 +61,18 @@ NODE_EXPECTED = Metric(
 GPU_NVLINK_EXPECTED = Metric(
     "lockstep_gpu_nvlink_expected", _G, ("node", "gpu", "uuid"),
     "The most NVLinks of the GPU that were up at once in the last day; absent where none was.",
+    unshown=Unshown.EVIDENCE,
 )  # fmt: skip
 IB_PORT_EXPECTED = Metric(
     "lockstep_ib_port_expected", _G, ("node", "device", "port"),
     "1 for each InfiniBand or RoCE port that was active in the last day.",
+    unshown=Unshown.EVIDENCE,
 )  # fmt: skip
 NODE_SCRAPED = Metric(
     "lockstep_node_last_scrape_timestamp_seconds", _G, ("node",),
     "Unix time, on Prometheus' clock, of the last cycle that had a scrape of the node's collector;"
     " of a node that is silent, nobody knows whether it is healthy.",
+    unshown=Unshown.REMEDIATION,
 )  # fmt: skip
 NODE_HEALTH = Metric(
     "lockstep_node_health_score", _G, ("node",),

@@ -1,6 +1,6 @@
 """What the page says about errors that a driver told of as events. One row a metric."""
 
-from collector.contract.metrics.shape import Kind, Metric
+from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _PLACE = ("gpu", "uuid", "pci_bus_id")
@@ -24,6 +24,7 @@ GPU_FALLEN = Metric(
 NVSWITCH_SXID_ERRORS = Metric(
     "lockstep_nvswitch_sxid_errors_total", _C, ("nvswitch", "sxid", "severity"),
     "SXID events since boot; nvswitch = its place on the PCI bus, severity = fatal or nonfatal.",
+    unshown=Unshown.EVIDENCE,
 )  # fmt: skip
 EVENTS_DROPPED = Metric(
     "lockstep_events_dropped_total", _C, ("source",),

@@ -1,6 +1,6 @@
 """What the page says about the monitor itself. One row a metric."""
 
-from collector.contract.metrics.shape import Kind, Metric
+from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 
@@ -27,6 +27,7 @@ SOURCE_ERRORS = Metric(
 SOURCE_RESTARTS = Metric(
     "lockstep_source_restarts_total", _C, ("source",),
     "Times that the process through which the source reads crashed, or hung and was killed.",
+    unshown=Unshown.OWN_TROUBLE,
 )  # fmt: skip
 SCRAPE_DURATION = Metric(
     "lockstep_scrape_duration_seconds", _G, (), "Time to render the previous page."

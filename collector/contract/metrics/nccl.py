@@ -1,6 +1,6 @@
 """What the page says about NCCL: RAS and the flight recorder. One row a metric."""
 
-from collector.contract.metrics.shape import Kind, Metric
+from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 
@@ -18,10 +18,12 @@ NCCL_RAS_AGE = Metric(
 NCCL_RAS_COLLECTION = Metric(
     "lockstep_nccl_ras_collection_seconds", _G, ("run", "endpoint"),
     "Time in which RAS gathered the state of all ranks.",
+    unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_RAS_TIMEOUTS = Metric(
     "lockstep_nccl_ras_timeouts", _G, ("run", "endpoint"),
     "Ranks' processes that RAS waited for in vain.",
+    unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_COMMUNICATORS = Metric(
     "lockstep_nccl_communicators", _G, ("run", "status", "health"),
@@ -29,8 +31,9 @@ NCCL_COMMUNICATORS = Metric(
     " incomplete error).",
 )  # fmt: skip
 NCCL_COMMUNICATOR_SIZE = Metric(
-    "lockstep_nccl_communicator_size", _G, _COMMUNICATOR, "Ranks of the communicator."
-)
+    "lockstep_nccl_communicator_size", _G, _COMMUNICATOR, "Ranks of the communicator.",
+    unshown=Unshown.STANDING,
+)  # fmt: skip
 NCCL_COMMUNICATOR_MISSING = Metric(
     "lockstep_nccl_communicator_missing_ranks", _G, _COMMUNICATOR,
     "Ranks of the communicator that RAS has no answer from.",
@@ -43,10 +46,12 @@ NCCL_COMMUNICATOR_STUCK = Metric(
 NCCL_COMMUNICATOR_LAUNCHED = Metric(
     "lockstep_nccl_communicator_collectives_launched", _G, (*_COMMUNICATOR, "op", "bound"),
     "Collectives launched by the rank that launched fewest (min) and most (max).",
+    unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_RANK_LAUNCHED = Metric(
     "lockstep_nccl_rank_collectives_launched_total", _C, (*_COMMUNICATOR, "rank", "op"),
     "Collectives the rank launched; ranks of this node and outliers, at most 64 ranks.",
+    unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_RANK_LAG = Metric(
     "lockstep_nccl_rank_collective_lag", _G, (*_COMMUNICATOR, "rank", "op"),
@@ -68,10 +73,12 @@ _FR = ("run", "group", "rank")
 NCCL_FR_ENQUEUED = Metric(
     "lockstep_nccl_fr_last_enqueued_collective", _G, _FR,
     "Sequence number of the last collective the rank enqueued, when it wrote its dump.",
+    unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_FR_STARTED = Metric(
     "lockstep_nccl_fr_last_started_collective", _G, _FR,
     "Sequence number of the last collective that started; absent on gloo, which does not tell.",
+    unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_FR_COMPLETED = Metric(
     "lockstep_nccl_fr_last_completed_collective", _G, _FR,
@@ -86,8 +93,9 @@ NCCL_FR_MISSING = Metric(
     "Sequence number of the collective that others of this node are in and this rank is not.",
 )  # fmt: skip
 NCCL_FR_DUMP_AGE = Metric(
-    "lockstep_nccl_fr_dump_age_seconds", _G, ("run", "rank"), "Age of the rank's dump."
-)
+    "lockstep_nccl_fr_dump_age_seconds", _G, ("run", "rank"), "Age of the rank's dump.",
+    unshown=Unshown.PART,
+)  # fmt: skip
 
 # Inspector: the files of this node's ranks, added up over them.
 _COLLECTIVE = ("run", "group", "op")
@@ -124,6 +132,7 @@ NCCL_BUS_BANDWIDTH = Metric(
 NCCL_ALGORITHM_BANDWIDTH = Metric(
     "lockstep_nccl_collective_algorithm_bandwidth_bytes_per_second", _G, _SIZED,
     "Size over time, mean as of the bus bandwidth.",
+    unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_SEQUENCE_GAPS = Metric(
     "lockstep_nccl_collective_sequence_gaps_total", _C, (),

@@ -1,6 +1,6 @@
 """What the page says about network devices and InfiniBand or RoCE ports. One row a metric."""
 
-from collector.contract.metrics.shape import Kind, Metric
+from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _DEVICE, _PORT = ("device",), ("device", "port")
@@ -12,6 +12,7 @@ IB_INFO = Metric(
         "pci_bus_id",
     ),
     "Identity of an InfiniBand, RoCE or EFA port (/sys/class/infiniband).",
+    unshown=Unshown.IDENTITY,
 )  # fmt: skip
 IB_STATE = Metric(
     "lockstep_ib_port_state_id", _G, _PORT, "Logical state: 1 down, 2 init, 3 armed, 4 active."
@@ -31,6 +32,7 @@ IB_DATA = Metric(
 IB_PACKETS = Metric(
     "lockstep_ib_port_packets_total", _C, (*_PORT, "direction"),
     "Packets of the port (port_xmit_packets, port_rcv_packets).",
+    unshown=Unshown.HOST_DETAIL,
 )  # fmt: skip
 IB_XMIT_WAIT = Metric(
     "lockstep_ib_port_xmit_wait_total", _C, _PORT,
@@ -48,23 +50,29 @@ RDMA_HW_COUNTER = Metric(
     " further kinds, which have counted nothing yet.",
 )  # fmt: skip
 NET_UP = Metric(
-    "lockstep_net_up", _G, _DEVICE, "1 if operstate is up; absent where the driver does not tell."
-)
+    "lockstep_net_up", _G, _DEVICE, "1 if operstate is up; absent where the driver does not tell.",
+    unshown=Unshown.STANDING,
+)  # fmt: skip
 NET_CARRIER_CHANGES = Metric(
     "lockstep_net_carrier_changes_total", _C, _DEVICE, "How often the link came or went."
 )
 NET_SPEED = Metric(
-    "lockstep_net_speed_bytes_per_second", _G, _DEVICE, "Speed of the link, absent while down."
-)
-NET_MTU = Metric("lockstep_net_mtu_bytes", _G, _DEVICE, "Largest packet.")
+    "lockstep_net_speed_bytes_per_second", _G, _DEVICE, "Speed of the link, absent while down.",
+    unshown=Unshown.STANDING,
+)  # fmt: skip
+NET_MTU = Metric("lockstep_net_mtu_bytes", _G, _DEVICE, "Largest packet.", unshown=Unshown.STANDING)
 NET_BYTES = Metric("lockstep_net_bytes_total", _C, ("device", "direction"), "/proc/net/dev.")
-NET_PACKETS = Metric("lockstep_net_packets_total", _C, ("device", "direction"), "/proc/net/dev.")
+NET_PACKETS = Metric(
+    "lockstep_net_packets_total", _C, ("device", "direction"), "/proc/net/dev.",
+    unshown=Unshown.HOST_DETAIL,
+)  # fmt: skip
 NET_ERRORS = Metric("lockstep_net_errors_total", _C, ("device", "direction"), "/proc/net/dev.")
 NET_DROPS = Metric("lockstep_net_drops_total", _C, ("device", "direction"), "/proc/net/dev.")
 NET_PAUSE = Metric(
     "lockstep_net_pfc_pause_total", _C, ("device", "priority", "direction"),
     "Pause frames by PFC priority; global = the whole link, other = all further priorities, which"
     " have counted nothing yet (ethtool).",
+    unshown=Unshown.HOST_DETAIL,
 )  # fmt: skip
 NET_PAUSE_SECONDS = Metric(
     "lockstep_net_pfc_pause_seconds_total", _C, ("device", "priority", "direction"),
@@ -79,4 +87,5 @@ NET_PHY_ERRORS = Metric(
 NET_PCI_STALLED = Metric(
     "lockstep_net_pci_stalled_ratio", _G, ("device", "direction"),
     "Share of the last second in which the NIC's PCIe reads or writes were stalled (ethtool).",
+    unshown=Unshown.HOST_DETAIL,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 `node` is a label of these series themselves: the target must not have one.
 """
 
-from collector.contract.metrics.shape import Kind, Metric
+from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 
@@ -14,6 +14,7 @@ NODE_QUARANTINED = Metric(
 NODE_FAULTS = Metric(
     "lockstep_node_faults", _G, ("node",),
     "Faults that the node's annotation names, of every node that may be touched.",
+    unshown=Unshown.REMEDIATION,
 )  # fmt: skip
 BREAKER_OPEN = Metric(
     "lockstep_remediation_breaker_open", _G, (),
@@ -23,13 +24,19 @@ REMEDIATION_HELD = Metric(
     "lockstep_remediation_held", _G, (),
     "1 while no finding is written, for whatever reason: paused, watch old or away, too few nodes"
     " heard, breaker open, another process leads, or the API away.",
+    unshown=Unshown.REMEDIATION,
 )  # fmt: skip
 REMEDIATION_WRITES = Metric(
     "lockstep_remediation_writes_total", _C, ("result",),
     "Writes of conditions, by result: done, conflict, gone, refused, unreachable.",
+    unshown=Unshown.REMEDIATION,
 )  # fmt: skip
-REMEDIATION_CYCLES = Metric("lockstep_remediation_cycles_total", _C, (), "Cycles begun.")
+REMEDIATION_CYCLES = Metric(
+    "lockstep_remediation_cycles_total", _C, (), "Cycles begun.",
+    unshown=Unshown.REMEDIATION,
+)  # fmt: skip
 REMEDIATION_LAST = Metric(
     "lockstep_remediation_last_success_timestamp_seconds", _G, (),
     "Unix time of the last cycle in which watch and the API answered.",
+    unshown=Unshown.REMEDIATION,
 )  # fmt: skip

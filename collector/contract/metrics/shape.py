@@ -23,12 +23,38 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
+class Unshown(StrEnum):
+    """Why no dashboard of Grafana shows a metric.
+
+    It is kept for verdicts, alerts, reports and the pages of `lockstep dashboard`.
+    """
+
+    IDENTITY = "Identity of a thing, to join on; no value over time."
+    STANDING = (
+        "A limit, a mode or a size that stands: the margin, the share or the alert says more."
+    )
+    GPU_DETAIL = "Detail of one GPU: the page of the GPU in `lockstep dashboard` has it."
+    HOST_DETAIL = "Detail of one host: pressure, share and traffic of the node say it at a glance."
+    EVIDENCE = (
+        "Evidence that alerts and causes weigh: LockstepGpu…, LockstepNvlink… and LockstepPcie…."
+    )
+    PART = "A part of what is shown: lag, missing ranks and bus bandwidth are made of them."
+    END_OF_RANK = "The end of one rank: verdicts read it, and the finding says it in words."
+    OWN_TROUBLE = (
+        "A collector's own trouble: errors by source and reason, which are shown, say it too."
+    )
+    REMEDIATION = (
+        "Between watch, who acts on nodes, and its log: breaker and quarantines are shown."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A family on the page. Units are base units and end the name; counters end in `_total`.
 
     Attributes:
         bounds: Upper bounds of a histogram's buckets, ascending, without infinity.
+        unshown: Why no dashboard of Grafana shows it; None: at least one does.
         family: Name under which the page groups it: its own, or its histogram's.
         parts: What the samples of a histogram are of: `_bucket`, `_count` and `_sum`.
     """
@@ -39,6 +65,7 @@ class Metric:
     help: str
     bounds: tuple[float, ...] = ()
     family: str = ""
+    unshown: Unshown | None = field(default=None, compare=False, kw_only=True)
     parts: tuple["Metric", ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """What the page says about ranks, from their rings: at most MAX_SERIES_PER_RANK series a rank."""
 
-from collector.contract.metrics.shape import Kind, Metric
+from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _RANK = ("run", "rank")
@@ -9,6 +9,7 @@ RINGS = Metric(
     "lockstep_rings", _G, ("state",),
     "Ring files on this node: read, or left out because there are more than may be read, with a"
     " fresh heartbeat (living_left_out) or without (quiet_left_out).",
+    unshown=Unshown.OWN_TROUBLE,
 )  # fmt: skip
 RANK_INFO = Metric(
     "lockstep_rank_info", _G,
@@ -25,6 +26,7 @@ RANK_LAST_STATE = Metric(
     "lockstep_rank_last_state", _G, (*_RANK, "state"),
     "1 for what a gone rank said of itself last: starting, running, finished, peer_lost or failed;"
     " one that was running ended without a clean close, as by a signal.",
+    unshown=Unshown.END_OF_RANK,
 )  # fmt: skip
 TRAIN_STEPS = Metric(
     "lockstep_train_steps_total", _C, _RANK,
@@ -47,8 +49,9 @@ TRAIN_KNOWN_STEPS = Metric(
     " something only where this rose by as much as the steps.",
 )  # fmt: skip
 TRAIN_CPU = Metric(
-    "lockstep_train_cpu_seconds_total", _C, _RANK, "CPU time of the training thread in steps."
-)
+    "lockstep_train_cpu_seconds_total", _C, _RANK, "CPU time of the training thread in steps.",
+    unshown=Unshown.HOST_DETAIL,
+)  # fmt: skip
 TRAIN_COLLECTIVE = Metric(
     "lockstep_train_collective_seconds_total", _C, (*_RANK, "group"),
     "Time from arrival at collectives to their completion: waiting and transfer.",

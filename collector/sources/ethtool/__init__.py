@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from collector.quiet import OTHER, Quiet
 from collector.reading import Rejected, SourceError
 from collector.sources.ethtool.kernel import Kernel
 from collector.sources.ethtool.names import GLOBAL, Meaning, What, is_alone, meaning
+from collector.zero_series_folding import OTHER, ZeroSeriesFolding
 
 GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
 STATISTICS = 1
@@ -87,7 +87,7 @@ class Ethtool:
         self._open = open_channel or Kernel
         self._names: dict[str, _Names] = {}
         self._silent: set[str] = set()
-        self._quiet = Quiet()
+        self._folding = ZeroSeriesFolding()
 
     def available(self) -> bool:
         """Whether there is a network device."""
@@ -156,7 +156,7 @@ class Ethtool:
         def alone(one: Meaning) -> bool:
             return is_alone(one) or (one.what is not What.ERROR and not every)
 
-        return self._quiet.told(device, told, alone, lambda one: one._replace(of=OTHER))
+        return self._folding.fold(device, told, alone, lambda one: one._replace(of=OTHER))
 
 
 def _count(ask: Ask, device: str) -> int:

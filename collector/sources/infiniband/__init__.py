@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from collector.held_files import HeldFiles
+from collector.persistent_fds import PersistentFds
 from collector.reading import Rejected, SourceError
 from collector.sources.infiniband import kinds, tree
 
@@ -74,7 +74,7 @@ class Infiniband:
 
     def __init__(self, sys: Path) -> None:
         self._root = sys / "class" / "infiniband"
-        self._files = HeldFiles()
+        self._files = PersistentFds()
         self._plans: dict[tree.Place, _Plan] = {}
         self._before: set[tree.Place] = set()
         self._readings = 0
@@ -114,7 +114,7 @@ class Infiniband:
             plan = self._plans[place] = _plan(tree.present(folder), layer)
 
         def counts(
-            wanted: kinds.Counts, read: Callable[[HeldFiles, str], int | None]
+            wanted: kinds.Counts, read: Callable[[PersistentFds, str], int | None]
         ) -> dict[str, int]:
             told = {name: trying(read, files, f"{folder}/{wanted[name][0]}") for name in wanted}
             return {name: n * wanted[name][1] for name, n in told.items() if n is not None}
@@ -145,14 +145,14 @@ def _plan(present: frozenset[str], layer: str | None) -> _Plan:
     )
 
 
-def _wide(files: HeldFiles, path: str) -> int | None:
+def _wide(files: PersistentFds, path: str) -> int | None:
     value = tree.count(files, path)
     if value == kinds.SATURATED:
         raise SourceError("saturated", f"{path} has reached its end, 32 bits, and counts no more")
     return value
 
 
-def _state(files: HeldFiles, path: str) -> int:
+def _state(files: PersistentFds, path: str) -> int:
     text = tree.word(files, path)
     match = _STATE.fullmatch(text)
     if match is None:
@@ -160,11 +160,11 @@ def _state(files: HeldFiles, path: str) -> int:
     return int(match[1])
 
 
-def _physical_state(files: HeldFiles, path: str) -> int | None:
+def _physical_state(files: PersistentFds, path: str) -> int | None:
     return None if tree.word(files, path) == _NOT_TOLD else _state(files, path)
 
 
-def _rate(files: HeldFiles, path: str) -> float:
+def _rate(files: PersistentFds, path: str) -> float:
     text = tree.word(files, path)
     match = _RATE.fullmatch(text)
     if match is None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.held_files import HeldFiles
-from collector.quiet import OTHER, Quiet
+from collector.persistent_fds import PersistentFds
 from collector.reading import Rejected, SourceError
 from collector.sources.infiniband import kinds, tree
+from collector.zero_series_folding import OTHER, ZeroSeriesFolding
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 
@@ -46,7 +46,7 @@ class InfinibandErrors:
 
     def __init__(self, sys: Path) -> None:
         self._root = sys / "class" / "infiniband"
-        self._quiet = Quiet()
+        self._folding = ZeroSeriesFolding()
 
     def available(self) -> bool:
         """Whether there is an RDMA device."""
@@ -58,7 +58,7 @@ class InfinibandErrors:
 
     def read(self) -> ErrorsOfPorts:
         """Read every port; one that vanishes meanwhile is left out and counted."""
-        trying, files = tree.Trying(), HeldFiles()
+        trying, files = tree.Trying(), PersistentFds()
         places = tree.places(self._root, trying)
         try:
             ports = [trying(self._port, place, files, trying) for place in places]
@@ -67,7 +67,7 @@ class InfinibandErrors:
         found = tuple(port for port in ports if port is not None)
         return ErrorsOfPorts(found, tuple(trying.rejected))
 
-    def _port(self, place: tree.Place, files: HeldFiles, trying: tree.Trying) -> PortErrors:
+    def _port(self, place: tree.Place, files: PersistentFds, trying: tree.Trying) -> PortErrors:
         present = tree.present(place.folder)
 
         def counts(group: str, wanted: list[str]) -> dict[str, int]:
@@ -76,7 +76,7 @@ class InfinibandErrors:
                 name: trying(tree.count, files, f"{place.folder}/{group}/{name}") for name in names
             }
             kept = {name: value for name, value in told.items() if value is not None}
-            return self._quiet.told(place, kept, kinds.ALONE.__contains__, lambda _: OTHER)
+            return self._folding.fold(place, kept, kinds.ALONE.__contains__, lambda _: OTHER)
 
         layer = trying.unless_missing(tree.word, files, f"{place.folder}/link_layer")
         ethernet = layer == tree.ETHERNET
@@ -93,7 +93,9 @@ class InfinibandErrors:
             counts("hw_counters", sorted(hardware - kinds.FAST)),
         )
 
-    def _words(self, place: tree.Place, files: HeldFiles, trying: tree.Trying) -> dict[str, str]:
+    def _words(
+        self, place: tree.Place, files: PersistentFds, trying: tree.Trying
+    ) -> dict[str, str]:
         device = self._root / place.device
         told = {
             label: trying(optional, files, f"{device}/{name}") or ""
@@ -112,7 +114,7 @@ class InfinibandErrors:
         return told
 
 
-def optional(files: HeldFiles, path: str) -> str:
+def optional(files: PersistentFds, path: str) -> str:
     """A line of text; empty where the driver has no such file.
 
     Raises:
@@ -126,7 +128,7 @@ def optional(files: HeldFiles, path: str) -> str:
         raise
 
 
-def netdev(files: HeldFiles, device: Path, place: tree.Place) -> str:
+def netdev(files: PersistentFds, device: Path, place: tree.Place) -> str:
     """The network device of a port: that of its adapter with the port's number, counted from 0.
 
     Empty where there is none, or several and none tells its number (`dev_port`, Linux 3.15).

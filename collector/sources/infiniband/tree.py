@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from collector.files import MAX_ENTRIES
-from collector.held_files import HeldFiles
+from collector.persistent_fds import PersistentFds
 from collector.reading import Rejected, SourceError
 
 MAX_PORTS = 64
@@ -113,7 +113,7 @@ def present(folder: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def count(files: HeldFiles, path: str) -> int | None:
+def count(files: PersistentFds, path: str) -> int | None:
     """A counter; None where the port does not keep it.
 
     Raises:
@@ -127,7 +127,7 @@ def count(files: HeldFiles, path: str) -> int | None:
     return int(text)
 
 
-def word(files: HeldFiles, path: str) -> str:
+def word(files: PersistentFds, path: str) -> str:
     """A line of printable text.
 
     Raises:

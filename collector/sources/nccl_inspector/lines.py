@@ -192,8 +192,8 @@ def _understood(line: bytes) -> tuple[Operation, tuple[Any, ...]] | None:
         _integer(perf, f"{kind}_sn", 0),
         size,
         time,
-        _told(perf, f"{kind}_algobw_gbs", ours),
-        _told(perf, f"{kind}_busbw_gbs", ours * bus_factor(op, operation.ranks)),
+        _bandwidth(perf, f"{kind}_algobw_gbs", ours),
+        _bandwidth(perf, f"{kind}_busbw_gbs", ours * bus_factor(op, operation.ranks)),
     )
 
 
@@ -223,7 +223,7 @@ def _integer(tree: dict[str, Any], key: str, least: int) -> int:
     return value
 
 
-def _told(tree: dict[str, Any], key: str, ours: float) -> float:
+def _bandwidth(tree: dict[str, Any], key: str, ours: float) -> float:
     """A bandwidth; ours where the file has none, one that cannot be where it has no number."""
     value: Any = tree.get(key)
     if value is None:

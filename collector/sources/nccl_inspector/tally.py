@@ -153,12 +153,14 @@ class Tally:
             elif now - one.met_at >= IDLE_SECONDS:
                 del self._operations[key]
         return tuple(
-            OperationTotals(*key, tuple(one.counts), one.seconds, tuple(_told(one.ranges, now)))
+            OperationTotals(
+                *key, tuple(one.counts), one.seconds, tuple(_size_totals(one.ranges, now))
+            )
             for key, one in sorted(self._operations.items())
         )
 
 
-def _told(ranges: tuple[_Range, ...], now: float) -> Iterator[SizeTotals]:
+def _size_totals(ranges: tuple[_Range, ...], now: float) -> Iterator[SizeTotals]:
     for name, one in zip(SIZE_BUCKETS, ranges, strict=True):
         if one.count:
             yield one.totals(name, now)

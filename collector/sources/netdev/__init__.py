@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from collector.clock import Clock
-from collector.held_files import HeldFiles
+from collector.persistent_fds import PersistentFds
 from collector.reading import Rejected, SourceError
 from collector.sources.netdev.devices import Devices, Traffic
 
@@ -57,7 +57,7 @@ class Netdev:
 
     def __init__(self, devices: Devices, clock: Clock, slow_period: float) -> None:
         self._devices, self._clock, self._slow_period = devices, clock, slow_period
-        self._files = HeldFiles()
+        self._files = PersistentFds()
         self._speeds: dict[str, _Speed] = {}
         self._before: set[str] = set()
 
@@ -91,7 +91,7 @@ class Netdev:
     def _link(self, device: str, rejected: list[Rejected]) -> Link:
         folder = f"{self._devices.folder}/{device}"
 
-        def told(name: str) -> int | None:
+        def read(name: str) -> int | None:
             try:
                 return number(self._files, f"{folder}/{name}")
             except SourceError as error:
@@ -105,9 +105,9 @@ class Netdev:
             if error.reason == "missing":  # the whole device: said once, not once a file
                 return Link()
             up = None
-        changes = told("carrier_changes")
+        changes = read("carrier_changes")
         speed = self._speed(device, changes, rejected) if up else None
-        return Link(up, changes, speed, told("mtu"))
+        return Link(up, changes, speed, read("mtu"))
 
     def _speed(self, device: str, changes: int | None, rejected: list[Rejected]) -> float | None:
         now, known = self._clock.monotonic(), self._speeds.get(device)
@@ -127,7 +127,7 @@ class Netdev:
         return known.value
 
 
-def is_up(files: HeldFiles, path: str) -> bool | None:
+def is_up(files: PersistentFds, path: str) -> bool | None:
     """Whether operstate is up; None where the driver does not tell.
 
     Raises:
@@ -141,7 +141,7 @@ def is_up(files: HeldFiles, path: str) -> bool | None:
     return None
 
 
-def number(files: HeldFiles, path: str) -> int:
+def number(files: PersistentFds, path: str) -> int:
     """A count of at most 32 bits.
 
     Raises:
@@ -153,7 +153,7 @@ def number(files: HeldFiles, path: str) -> int:
     return int(text)
 
 
-def bytes_per_second(files: HeldFiles, path: str) -> float | None:
+def bytes_per_second(files: PersistentFds, path: str) -> float | None:
     """Speed from megabits; None where the driver does not know it (-1).
 
     Raises:

@@ -278,7 +278,7 @@ class Nvml:
             if stalled or seen.lost is not None:
                 gpus.append(seen.down(stalled=stalled))
             elif seen.at > -math.inf:
-                gpus += seen.told()
+                gpus += seen.gpus()
             waits |= not stalled and seen.at < self._attached_at
         if self._attached and not waits:
             self._roster.compare(here)

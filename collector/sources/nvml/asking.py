@@ -35,7 +35,7 @@ class Asker:
             self.failed(error.code)
             return None
 
-    def told(self, read: Callable[[], Any]) -> Any:
+    def attempt(self, read: Callable[[], Any]) -> Any:
         """As `ask`, of any reading."""
         try:
             return read()
@@ -75,7 +75,7 @@ class Known:
         if what in self._told:
             return
         before = self._asker.failures.total()
-        value = self._asker.told(read)
+        value = self._asker.attempt(read)
         if self._asker.failures.total() == before:
             self._told[what] = value
 

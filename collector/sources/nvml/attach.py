@@ -69,7 +69,7 @@ class Attachment:
         self.handle = _required("nvmlDeviceGetHandleByIndex", index)
         self.uuid = text(_required("nvmlDeviceGetUUID", self.handle))
         self._known = Known(asker)
-        self._parts = asker.told(self._told_parts)
+        self._parts = asker.attempt(self._read_parts)
         _, parts = self._parts or (None, [])
         self.migs = [Mig(handle, uuid, self) for handle, uuid in parts]
 
@@ -120,7 +120,7 @@ class Attachment:
         uuid = None if handle is None else self.asker.ask("nvmlDeviceGetUUID", handle)
         if uuid is None:
             return False
-        now = self.asker.told(self._told_parts)
+        now = self.asker.attempt(self._read_parts)
         return text(uuid) != self.uuid or (now is not None and _named(now) != _named(self._parts))
 
     def activity(self, instance: int | None) -> Gpm | None:
@@ -145,7 +145,7 @@ class Attachment:
                 failed[error.word] = failed.get(error.word, 0) + 1
         return failed
 
-    def _told_parts(self) -> tuple[int | None, list[tuple[Handle, str]]]:
+    def _read_parts(self) -> tuple[int | None, list[tuple[Handle, str]]]:
         """(MIG mode, handle and uuid of every MIG device)."""
         mode = binding.found("nvmlDeviceGetMigMode", self.handle)
         if not mode or not mode[0]:

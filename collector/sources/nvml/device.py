@@ -45,7 +45,7 @@ class Device:
 
     def __init__(self, index: int) -> None:
         self._asker = Asker()
-        self._ask, self._told = self._asker.ask, self._asker.told
+        self._ask, self._attempt = self._asker.ask, self._asker.attempt
         self.gpu = Attachment(index, self._asker)
         self._links = 0
 
@@ -112,7 +112,7 @@ class Device:
         banks = ask("nvmlDeviceGetRowRemapperHistogram", handle)
         for word in BANKS if banks is not None else ():
             said.tell(m.GPU_ROW_REMAP_BANKS, getattr(banks, word), word)
-        over = self._told(lambda: binding.sram_threshold_exceeded(handle))
+        over = self._attempt(lambda: binding.sram_threshold_exceeded(handle))
         said.tell(m.GPU_SRAM_THRESHOLD, over)
         said.tell(m.GPU_PCIE_WIDTH, ask("nvmlDeviceGetCurrPcieLinkWidth", handle))
         said.tell(m.GPU_PCIE_WIDTH_MAX, ask("nvmlDeviceGetMaxPcieLinkWidth", handle))
@@ -120,7 +120,7 @@ class Device:
         said.tell(m.GPU_PCIE_GENERATION_MAX, ask("nvmlDeviceGetMaxPcieLinkGeneration", handle))
         for link in range(self._links):
             said.tell(m.GPU_NVLINK_UP, ask("nvmlDeviceGetNvLinkState", handle, link), str(link))
-        fabric = self._told(lambda: binding.fabric_info(handle))
+        fabric = self._attempt(lambda: binding.fabric_info(handle))
         if fabric is not None:
             words = (FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH)
             for word, value in zip(words, fabric, strict=True):
@@ -139,7 +139,7 @@ class Device:
 
     def _values(self, batch: FieldBatch) -> Iterator[tuple[fields.Field, float]]:
         """Of a batch what was told; what failed is counted."""
-        for field, code, value in self._told(lambda: list(batch.read(self.gpu.handle))) or ():
+        for field, code, value in self._attempt(lambda: list(batch.read(self.gpu.handle))) or ():
             if code != binding.SUCCESS:
                 self._asker.failed(code)
             elif value != binding.NOT_AVAILABLE and math.isfinite(value):
@@ -171,7 +171,7 @@ class Device:
 
     def _tell_activity(self, said: Telling, gpm: Gpm | None) -> None:
         if gpm is not None:
-            for number, percent in self._told(lambda: list(gpm.read())) or ():
+            for number, percent in self._attempt(lambda: list(gpm.read())) or ():
                 said.tell(ACTIVITY[number], percent / _PERCENT)
 
 

@@ -63,7 +63,7 @@ class Seen:
         """It, without any value."""
         return Gpu(self.index, self.uuid, up=False, stalled=stalled)
 
-    def told(self) -> Iterator[Gpu]:
+    def gpus(self) -> Iterator[Gpu]:
         """It and its MIG devices."""
         values = merged(self.slow, self.fast)
         if self.interval is not None:

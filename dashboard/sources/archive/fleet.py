@@ -9,7 +9,7 @@ import pandas as pd
 from analyzer.readers.archive.series import NOBODY, Series
 from collector.contract import metrics
 from collector.contract.metrics import Metric
-from dashboard.shapes import Fleet, FleetMetric
+from dashboard.shapes import FleetMetric, FleetSnapshot
 
 GAUGES: dict[str, tuple[Metric, str]] = {
     "utilization": (metrics.GPU_UTILIZATION, ""),
@@ -43,7 +43,7 @@ def wanted(metric: FleetMetric) -> tuple[Metric, ...]:
 def fleet(
     metric: FleetMetric, at: float, series: Sequence[Series], who: pd.DataFrame,
     ranks: Callable[[], pd.DataFrame], nodes: Sequence[str], *, run: str, simulated: bool,
-) -> Fleet:  # fmt: skip
+) -> FleetSnapshot:  # fmt: skip
     """The map.
 
     Args:
@@ -77,7 +77,7 @@ def fleet(
     ordered = sorted(places, key=lambda place: (order.get(place[0], len(order)), place))
     ids = [on.get(place, NOBODY) for place in ordered]
     heard = {each.node for each in series}
-    return Fleet(
+    return FleetSnapshot(
         metric=metric, at=at,
         nodes=np.array([node for node, _ in ordered], dtype=np.str_),
         gpus=np.array([gpu for _, gpu in ordered], dtype=np.int32),
@@ -98,12 +98,12 @@ def _counts(metric: FleetMetric, series: Series) -> bool:
 def _of_ranks(
     metric: FleetMetric, at: float, who: pd.DataFrame, ranks: pd.DataFrame, nodes: Sequence[str],
     run: str,
-) -> Fleet:  # fmt: skip
+) -> FleetSnapshot:  # fmt: skip
     told = ranks.set_index("rank")
     column = OF_RANKS.get(metric.key)
     ids = who["rank"].to_numpy(np.int32)
     values = told[column].reindex(ids).to_numpy(np.float32) if column else np.full(len(ids), np.nan)
-    return Fleet(
+    return FleetSnapshot(
         metric=metric, at=at, nodes=who["node"].to_numpy(np.str_),
         gpus=np.full(len(ids), NOBODY, dtype=np.int32), ranks=ids,
         runs=np.full(len(ids), run, dtype=f"<U{max(len(run), 1)}"),

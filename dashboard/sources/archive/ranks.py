@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analyzer.readers.archive.steps import Steps, middle, quantiles
-from analyzer.slowness.seen import KNOWN_AT_LEAST
+from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from collector.contract.words import PHASES
 from dashboard.shapes import Floats, Matrix
 

@@ -16,8 +16,8 @@ from dashboard.shapes import (
     Answer,
     Event,
     FindingRow,
-    Fleet,
     FleetMetric,
+    FleetSnapshot,
     Health,
     Lines,
     Matrix,
@@ -185,7 +185,7 @@ class ArchiveSource:
         return timeline.trace(self._ops, self._steps, self._who(), self._files.meta(), run, span)
 
     @guarded
-    def fleet(self, metric: FleetMetric, at: float | None = None) -> Fleet:
+    def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         """At a moment, or at the last scrape."""
         mine = self._row()
         edges = self._samples.edges("time")

@@ -22,7 +22,7 @@ def ranks(table: Table, samples: ScrapedSeries, meta: Mapping[str, Any]) -> pd.D
     rows = table.read([each.name for each in archive.RANKS]).to_pandas()
     rows = rows.dropna(subset=list(NEEDED)).astype({"node": str})
     rows = rows[rows["rank"] >= 0].drop_duplicates("rank", keep="last")
-    told = _told(samples) if rows.empty else pd.DataFrame({"metric": [], "rank": []})
+    told = _rank_info(samples) if rows.empty else pd.DataFrame({"metric": [], "rank": []})
     infos = rank_infos(rows, told, _layout(meta), [])
     frame = pd.DataFrame(
         [(each.rank, each.node, each.gpu, each.uuid or "", each.local_rank, each.dp, each.pp,
@@ -49,7 +49,7 @@ def nodes(who: pd.DataFrame, samples: ScrapedSeries) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(each for each in who["node"] if each), *samples.nodes()]))
 
 
-def _told(samples: ScrapedSeries) -> pd.DataFrame:
+def _rank_info(samples: ScrapedSeries) -> pd.DataFrame:
     """The ranks' info series as analyzer.readers.topology reads them."""
     return pd.DataFrame(
         [(each.metric, each.labels, each.node, None if each.gpu < 0 else each.gpu, each.rank)

@@ -81,14 +81,14 @@ class Asking:
         here = time.monotonic()
         asked, difference = self._ahead
         if here - asked >= CLOCK_SECONDS:
-            difference = self.told(lambda: self.connection.now()) - here
+            difference = self.call(lambda: self.connection.now()) - here
             self._ahead = here, difference
         return here + difference
 
     def instant(self, query: str, at: float) -> list[Row]:
         """Labels and value of each series at one moment; NaN and infinities are left out."""
         words = {"query": query, "time": f"{at:.3f}"}
-        body = self.told(lambda: self.connection.body("query", words))
+        body = self.call(lambda: self.connection.body("query", words))
         try:
             tree = bounded_json.loads(body)
             rows = [(one["metric"], float(one["value"][1])) for one in tree["data"]["result"]]
@@ -98,7 +98,7 @@ class Asking:
 
     def over(self, query: str, grid: Grid) -> list[Course]:
         """Each series of a query at the moments of a grid."""
-        told = self.told(lambda: self.connection.over(query, grid.start, grid.end, grid.step))
+        told = self.call(lambda: self.connection.over(query, grid.start, grid.end, grid.step))
         count = len(grid.times)
         found = []
         for series in told:
@@ -111,10 +111,10 @@ class Asking:
 
     def scrapes(self, selector: str, at: float) -> Floats:
         """(N,) unix seconds of the samples of one series in a range, as they were scraped."""
-        found = self.told(lambda: self.connection.samples(selector, at))
+        found = self.call(lambda: self.connection.samples(selector, at))
         return found[0].times / 1000 if found else np.empty(0)
 
-    def told(self, ask: Callable[[], T]) -> T:
+    def call(self, ask: Callable[[], T]) -> T:
         """What a call says, its errors as trouble."""
         try:
             return ask()

@@ -68,25 +68,25 @@ def _counted(
 def _inspected(asking: Asking, run: str, at: float, back: str) -> list[tuple[object, ...]]:
     by = "op, group, size_bucket"
 
-    def told(query: str) -> dict[tuple[str, str, str], float]:
+    def instant(query: str) -> dict[tuple[str, str, str], float]:
         return {
             (labels.get("op", ""), labels.get("group", ""), labels.get("size_bucket", "")): value
             for labels, value in asking.instant(query, at)
         }
 
     def grown(metric: m.Metric) -> dict[tuple[str, str, str], float]:
-        return told(f"sum by ({by}) (increase({series(metric.name, run=run)}[{back}]))")
+        return instant(f"sum by ({by}) (increase({series(metric.name, run=run)}[{back}]))")
 
     counts = grown(m.NCCL_COLLECTIVES)
     if not counts:
         return []
     sizes = grown(m.NCCL_BYTES)
-    bandwidth = told(f"avg by ({by}) ({series(m.NCCL_BUS_BANDWIDTH.name, run=run)})")
+    bandwidth = instant(f"avg by ({by}) ({series(m.NCCL_BUS_BANDWIDTH.name, run=run)})")
     whole_name = m.NCCL_DURATION.name
     buckets = (
         f"sum by (le, op, group) (increase({series(whole_name + '_bucket', run=run)}[{back}]))"
     )
-    middle, high = (told(f"histogram_quantile({q}, {buckets})") for q in (0.5, 0.95))
+    middle, high = (instant(f"histogram_quantile({q}, {buckets})") for q in (0.5, 0.95))
     rows: list[tuple[object, ...]] = []
     for (op, group, size), count in counts.items():
         if count <= 0:

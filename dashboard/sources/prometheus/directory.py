@@ -71,7 +71,7 @@ def directory(asking: Asking, at: float) -> Directory:
     for labels, _ in asking.instant(query, at):
         if page_label(labels, "node") and target_of(labels) in names:
             names[target_of(labels)] = page_label(labels, "node")
-    rack = asking.told(lambda: places(asking.connection, at))
+    rack = asking.call(lambda: places(asking.connection, at))
     targets: dict[str, list[Target]] = {}
     for target, name in sorted(names.items()):
         targets.setdefault(name, []).append(target)

@@ -9,7 +9,7 @@ import numpy as np
 from analyzer.readers.archive import files
 from analyzer.readers.prometheus.labels import number, page_label
 from analyzer.readers.prometheus.promql import lasting, series
-from analyzer.watch.course import moment_of, slug
+from analyzer.watch.finding_lifecycle import moment_of, slug
 from collector.contract.metrics import FINDING_ACTIVE
 from dashboard.shapes import FindingRow, Floats, Severity, Span
 from dashboard.sources.grid import Grid, grid

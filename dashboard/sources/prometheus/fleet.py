@@ -9,7 +9,7 @@ from analyzer.known import own_per_step
 from analyzer.readers.prometheus.labels import number, page_label, target_of
 from analyzer.readers.prometheus.promql import window
 from collector.contract import metrics as m
-from dashboard.shapes import Fleet, FleetMetric
+from dashboard.shapes import FleetMetric, FleetSnapshot
 from dashboard.sources.prometheus.asking import Asking, Row
 from dashboard.sources.prometheus.directory import Directory
 from dashboard.trouble import Kind, TroubleError
@@ -83,7 +83,7 @@ def places(asking: Asking, known: Directory, at: float) -> Places:
 def fleet(
     asking: Asking, known: Directory, all_places: Places, metric: FleetMetric, at: float,
     scrape: float, silent: tuple[str, ...],
-) -> Fleet:  # fmt: skip
+) -> FleetSnapshot:  # fmt: skip
     """protocol.Source.fleet.
 
     Raises:
@@ -106,7 +106,7 @@ def fleet(
             index = all_places.of_rank.get((labels.get("run", ""), -1 if rank is None else rank))
             if index is not None:
                 values[index] = value
-    return Fleet(
+    return FleetSnapshot(
         metric=metric, at=at,
         nodes=np.array([node for node, _ in all_places.order], dtype=np.str_),
         gpus=np.array([max(-1, gpu) for _, gpu in all_places.order], dtype=np.int32),

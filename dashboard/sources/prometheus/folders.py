@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from analyzer.readers.archive.files import Files
-from analyzer.watch.course import folder_of_run
+from analyzer.watch.finding_lifecycle import folder_of_run
 from collector.contract.archive import VERDICT_FILE
 
 MOST_FINDINGS = 200

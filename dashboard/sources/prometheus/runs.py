@@ -154,14 +154,14 @@ def slowdowns(asking: Asking, at: float, run: str = "") -> Mapping[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RunStatus:
     """What `watch` says of a run: its status, and the word for why that is unknown."""
 
     status: str
     reason: str = ""
 
 
-def statuses(asking: Asking, at: float, scrape: float, run: str = "") -> Mapping[str, Told]:
+def statuses(asking: Asking, at: float, scrape: float, run: str = "") -> Mapping[str, RunStatus]:
     """Of each run, what `watch` said of it last; a run of which it says nothing now is not there.
 
     Args:
@@ -172,9 +172,12 @@ def statuses(asking: Asking, at: float, scrape: float, run: str = "") -> Mapping
     """
     where = {"run": run} if run else {}
     rows = asking.instant(f"timestamp({series(RUN_STATUS.name, **where)})", at)
-    found: dict[str, tuple[float, Told]] = {}
+    found: dict[str, tuple[float, RunStatus]] = {}
     for labels, when in rows:
-        told, name = Told(labels.get("status", ""), labels.get("reason", "")), labels.get("run", "")
+        told, name = (
+            RunStatus(labels.get("status", ""), labels.get("reason", "")),
+            labels.get("run", ""),
+        )
         before = found.get(name)
         # Of two watches that do not agree, the one that is not content is told.
         newer = before is None or when > before[0]

@@ -14,8 +14,8 @@ from dashboard.shapes import (
     Answer,
     Event,
     FindingRow,
-    Fleet,
     FleetMetric,
+    FleetSnapshot,
     Health,
     Lines,
     Matrix,
@@ -234,7 +234,7 @@ class PrometheusSource:
     def trace(self, run: str, span: Span) -> bytes:
         return self._archived(run, lambda source: source.trace(run, span))
 
-    def fleet(self, metric: FleetMetric, at: float | None = None) -> Fleet:
+    def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         moment = self._known.at(None if at is None else Span(at, at))
         known = self._known.directory(moment)
         return fleet(

@@ -11,7 +11,7 @@ from collector.contract.metrics import RUN_COVERAGE
 from dashboard.shapes import FindingRow, Severity
 from dashboard.sources.prometheus import folders
 from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.runs import Told
+from dashboard.sources.prometheus.runs import RunStatus
 
 LAST = 60.0
 """Seconds before the end of a run in which a finding was open that ended with it."""
@@ -23,7 +23,7 @@ IN_PART = (
 
 def verdict(
     asking: Asking, where: Path | None, run: str, at: float, slowdown: float | None,
-    found: tuple[FindingRow, ...], told: Told | None, *, ended: bool,
+    found: tuple[FindingRow, ...], told: RunStatus | None, *, ended: bool,
 ) -> Mapping[str, Any] | None:  # fmt: skip
     """Of the newest archive of a finding, else of what `watch` exports; None = it says nothing.
 
@@ -58,7 +58,7 @@ def verdict(
 
 
 def said(
-    run: str, named: Sequence[FindingRow], told: Told | None, slowdown: float | None, *,
+    run: str, named: Sequence[FindingRow], told: RunStatus | None, slowdown: float | None, *,
     ended: bool,
 ) -> tuple[str, str]:  # fmt: skip
     """Status and sentence of a run: what `watch` does not say is not known.

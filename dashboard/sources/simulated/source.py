@@ -15,8 +15,8 @@ from dashboard.shapes import (
     Check,
     Event,
     FindingRow,
-    Fleet,
     FleetMetric,
+    FleetSnapshot,
     Health,
     Lines,
     Matrix,
@@ -160,9 +160,9 @@ class SimulatedSource:
         self._known(run)
         raise self._no_operations()
 
-    def fleet(self, metric: FleetMetric, at: float | None = None) -> Fleet:
+    def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         plan, moment = self._plan, self._now() if at is None else at
-        return Fleet(
+        return FleetSnapshot(
             metric=metric, at=moment, nodes=self._columns[0], gpus=plan.gpu, ranks=plan.rank,
             runs=self._columns[1],
             values=vector(plan, metric.key, moment, self._seed).astype(np.float32),

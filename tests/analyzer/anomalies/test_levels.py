@@ -24,6 +24,7 @@ def told(fleet, ranks=()):
     return [(each.subject, each.node, each.gpu) for each in judge(fleet.samples(), ranks).found]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(10))
 def test_a_healthy_fleet_is_silent(hardware, seed):
     judged = judge(hardware(seed=seed, nodes=1 + seed % 3).samples())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.attribute import diagnose
-from analyzer.cluster import RunView, Span, cluster, cluster_json, view
+from analyzer.cluster import RunView, Span, cluster, cluster_json, run_view
 from analyzer.run import Culprit
 from analyzer.shared_part import Part
 
@@ -259,7 +259,7 @@ def test_a_named_part_is_used_by_every_slow_run_and_by_no_healthy_one(drawn, dic
 
 def test_a_diagnosed_run_is_slow_from_its_finding_on(synthetic, fault):
     diagnosed = diagnose(synthetic(faults=[fault("thermal", 2, first=120)]).run())
-    seen = view(diagnosed)
+    seen = run_view(diagnosed)
     begin = float(diagnosed.grid.start[diagnosed.grid.from_step >= 120][0])
 
     assert begin == pytest.approx(seen.slow[0].begin, abs=0.5)
@@ -272,7 +272,7 @@ def test_only_a_run_that_says_so_has_emulated_nodes(synthetic):
 
     for said, emulated in ((True, True), (False, False), (None, False)):
         meta = {**healthy.meta, "spec": spec, "emulated_devices": True, "emulated_nodes": said}
-        told = view(diagnose(dataclasses.replace(healthy, meta=meta)))
+        told = run_view(diagnose(dataclasses.replace(healthy, meta=meta)))
         assert emulated == told.emulated
 
 
@@ -282,5 +282,5 @@ def test_a_healthy_run_is_known_to_be_and_one_without_step_times_is_not(syntheti
         healthy, windows=healthy.windows.iloc[:0], samples=healthy.samples.iloc[:0]
     )
 
-    assert (True, ()) == (view(diagnose(healthy)).known, view(diagnose(healthy)).slow)
-    assert (False, ()) == (view(diagnose(blind)).known, view(diagnose(blind)).slow)
+    assert (True, ()) == (run_view(diagnose(healthy)).known, run_view(diagnose(healthy)).slow)
+    assert (False, ()) == (run_view(diagnose(blind)).known, run_view(diagnose(blind)).slow)

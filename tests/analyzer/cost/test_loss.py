@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.attribute import attribute, diagnose
-from analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss, lost
+from analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss, lost_gpu_hours
 from analyzer.cost.step_time import Cost, cost
 from analyzer.report.losses import losses
 from analyzer.report.what_if import gives_back
@@ -55,9 +55,9 @@ def test_losses_lie_in_their_intervals_and_money_is_hours_at_the_price(thermal):
 def test_the_interval_of_the_loss_is_that_of_the_slowdown():
     # 100 GPU-hours were spent; 20 % of them at S = 1.25.
     assert (100 * (1 - 1 / 1.2), 100 * (1 - 1 / 1.3)) == pytest.approx(
-        lost(Cost(1.25, (1.2, 1.3), 20.0))
+        lost_gpu_hours(Cost(1.25, (1.2, 1.3), 20.0))
     )
-    assert (0.0, 0.0) == lost(Cost(1.0, (1.0, 1.0), 0.0))
+    assert (0.0, 0.0) == lost_gpu_hours(Cost(1.0, (1.0, 1.0), 0.0))
 
 
 def test_a_day_is_projected_from_the_last_hour_of_the_trouble(thermal):

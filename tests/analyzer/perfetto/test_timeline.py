@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analyzer import synth
-from analyzer.perfetto import TimelineError, around, events, of_run, of_trace
+from analyzer.perfetto import TimelineError, events, of_run, of_trace, steps_around
 from analyzer.perfetto.slices import lanes
 from analyzer.readers.optrace import to_run
 from analyzer.whatif import analyze
@@ -179,4 +179,4 @@ def test_slices_that_overlap_get_lanes_of_their_own():
     ],
 )
 def test_steps_around_an_onset_or_the_last_ones_are_shown(numbers, onset, expected):
-    assert expected == around(np.array(numbers), onset)
+    assert expected == steps_around(np.array(numbers), onset)

@@ -47,6 +47,7 @@ def _small(monkeypatch) -> None:
     monkeypatch.setattr(connection, "SMALL_BYTES", MOST)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("what", LARGE)
 def test_no_question_reads_more_than_its_bytes(what, question):
@@ -66,6 +67,7 @@ def test_no_question_reads_more_than_its_bytes(what, question):
     assert most < 8 * MOST
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("what", LATE)
 def test_no_question_waits_longer_than_its_time(what, question):

@@ -4,9 +4,9 @@ import pytest
 
 from analyzer.align import align
 from analyzer.attribute import diagnose
-from analyzer.scoring.baselines import baseline_answers
 from analyzer.scoring.replay import detection_delay, prefix
 from analyzer.scoring.score import Case, calibration_error, poisson_upper, rate, score
+from analyzer.scoring.trivial_baselines import trivial_answers
 from analyzer.verdict_json import verdict_json
 
 TRUTH = {"rank": 2, "node": None, "cause": "thermal", "from_step": 80}
@@ -113,10 +113,10 @@ def test_a_prefix_knows_nothing_of_the_end(synthetic):
 
 def test_the_slowest_step_baseline_always_accuses(synthetic, fault):
     grid = align(synthetic(faults=[fault("compute", 2, 2.0, 20)]).run())
-    answers = baseline_answers(grid, seed=1)
+    answers = trivial_answers(grid, seed=1)
 
     assert (None, 2, 3) == (answers["never"], answers["slowest_step"], answers["last_rank"])
-    assert answers == baseline_answers(grid, seed=1)
+    assert answers == trivial_answers(grid, seed=1)
 
 
 def test_a_real_verdict_can_be_scored(synthetic, fault):

@@ -6,19 +6,27 @@ import pytest
 
 from analyzer.align import align
 from analyzer.attribute import diagnose
-from analyzer.synth.fleet import Benign, Defect, Fault, Fleet, Resolution, SynthError, Telling
+from analyzer.synth.fleet import (
+    Benign,
+    Defect,
+    Fault,
+    Resolution,
+    SynthError,
+    SyntheticFleet,
+    Telling,
+)
 from analyzer.synth.times import times
 from analyzer.synth.whole import labelled
 from collector.contract import archive
 from collector.contract.metrics import METRICS
 from collector.contract.words import PHASES, Cause
 
-SMALL = Fleet(dp=8, steps=300, resolution=Resolution.STEP, seed=7)
+SMALL = SyntheticFleet(dp=8, steps=300, resolution=Resolution.STEP, seed=7)
 HOT = Fault(Cause.THERMAL, "hw", 5, 1.4, 150)
 
 
 def _fleet(**changed):
-    return Fleet(**{**{name: getattr(SMALL, name) for name in SMALL.__slots__}, **changed})
+    return SyntheticFleet(**{**{name: getattr(SMALL, name) for name in SMALL.__slots__}, **changed})
 
 
 def _series(grid, metric, labels=""):
@@ -143,7 +151,7 @@ def test_planned_pauses_are_tagged_in_archives_only():
 
 def test_a_fleet_that_fills_no_node_is_refused_in_a_sentence():
     with pytest.raises(SynthError, match="is 6 ranks; it must be a multiple of 8"):
-        Fleet(dp=6)
+        SyntheticFleet(dp=6)
 
 
 @pytest.mark.parametrize("resolution", list(Resolution))
@@ -156,6 +164,7 @@ def test_where_no_waits_are_timed_nobody_is_named_and_the_run_is_unknown(resolut
     assert ("unknown", (), ()) == (verdict.status, verdict.culprits, verdict.structure)
 
 
+@pytest.mark.sweep(sample=3)
 @pytest.mark.parametrize("resolution", list(Resolution))
 @pytest.mark.parametrize(("faults", "named"), [((), []), ((HOT,), [5])])
 @pytest.mark.parametrize("benign", [(), (Benign.UNIFORM,)])

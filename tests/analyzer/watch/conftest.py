@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from analyzer.watch.finding import Kind, Sighting, Tier, Who
+from analyzer.watch.finding import Detection, Kind, Tier, Who
 from analyzer.watch.members import Members, members
 
 
@@ -32,11 +32,11 @@ def ranks() -> Callable[..., Members]:
 
 
 @pytest.fixture
-def sighting() -> Callable[..., Sighting]:
+def sighting() -> Callable[..., Detection]:
     """`sighting(rank, sure=…, tier=…)`: something seen of a rank of run gpt-1."""
 
     def make(rank=2, *, sure=True, tier=Tier.PAGE, run="gpt-1", onset=900.0, cause="slow-gpu"):
-        return Sighting(
+        return Detection(
             who=Who(run, f"node-{rank}", rank, 0, None), kind=Kind.SLOW, scope="rank",
             cause=cause, tier=tier, confidence=0.9, sentence=f"Rank {rank} is slow.",
             onset=onset, sure=sure, slowdown=1.5,

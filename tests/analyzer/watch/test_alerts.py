@@ -4,16 +4,16 @@ import re
 from dataclasses import replace
 from urllib.parse import parse_qs
 
-from analyzer.act.alert import postable
-from analyzer.act.webhook import Told
 from analyzer.alert_rules.groups import GROUPS
 from analyzer.alert_rules.shape import BY_TIER, Addresses
+from analyzer.alertmanager.alert import alert_json
+from analyzer.alertmanager.webhook import ReceivedAlert
 from analyzer.run import Fact
 from analyzer.watch.alerts import alert, alerts, of_alert
-from analyzer.watch.finding import Finding, Kind, Tier, Who
+from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
 
 FACTS = tuple(Fact(number % 2 == 0, f"fact {number}", "query") for number in range(12))
-SLOW = Finding(
+SLOW = WatchFinding(
     who=Who("gpt", "node-2", 5, 1, None), kind=Kind.SLOW, scope="gpu", attempt=0, cause="thermal",
     tier=Tier.PAGE, confidence=0.9, slowdown=1.5, onset=990.0, first_seen=995.0, opened=1000.0,
     seen=1000.0, closed=None, sentence="Rank 5 is slow.", facts=FACTS,
@@ -74,7 +74,7 @@ def test_without_a_run_an_alert_points_to_the_page_of_its_node() -> None:
 
 
 def test_what_does_not_apply_is_no_label() -> None:
-    sent = postable(alert(replace(SLOW, who=Who("", "node-2", None, None, None))), 2000.0)
+    sent = alert_json(alert(replace(SLOW, who=Who("", "node-2", None, None, None))), 2000.0)
 
     assert {
         "alertname": "LockstepFinding", "node": "node-2", "cause": "thermal", "tier": "page",
@@ -106,7 +106,7 @@ def test_pages_come_before_records_and_older_ones_first() -> None:
 
 def test_an_alert_of_a_rule_becomes_a_finding_that_is_closed() -> None:
     labels = {"alertname": "LockstepGpuXidFatal", "node": "n", "gpu": "3", "rank": "many"}
-    told = Told("f", True, labels, {}, 5000.0, None)
+    told = ReceivedAlert("f", True, labels, {}, 5000.0, None)
     finding = of_alert(told, "../gpt", 5001.0)
 
     assert (Who("../gpt", "n", None, 3, None), 5000.0, 5001.0, 5001.0) == (
@@ -118,7 +118,9 @@ def test_an_alert_of_a_rule_becomes_a_finding_that_is_closed() -> None:
 
 def test_alerts_of_one_notification_have_an_archive_each() -> None:
     every = [
-        Told(fingerprint, True, {"alertname": "LockstepGpuXidFatal", **labels}, {}, 5000.0, None)
+        ReceivedAlert(
+            fingerprint, True, {"alertname": "LockstepGpuXidFatal", **labels}, {}, 5000.0, None
+        )
         for fingerprint, labels in (
             ("58a2b3c4d5e6f708", {"node": "node-1", "gpu": "0"}),
             ("68a2b3c4d5e6f708", {"node": "node-1", "gpu": "1"}),

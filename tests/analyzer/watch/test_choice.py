@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analyzer.watch.choice import MOST_PAGES, Wish, due, pages, reach
+from analyzer.watch.choice import MOST_PAGES, Wish, due_diagnoses, pages, reach
 
 
 def test_of_a_small_run_every_page_is_read(ranks):
@@ -49,7 +49,9 @@ def test_what_is_new_goes_first_and_what_was_never_diagnosed_next():
         Wish("new", urgent=True, watched=True, age=0.0),
     ]
 
-    assert ["new", "never", "old", "open"] == [one.run for one in due(wishes, 15.0, 600.0)]
+    assert ["new", "never", "old", "open"] == [
+        one.run for one in due_diagnoses(wishes, 15.0, 600.0)
+    ]
 
 
 def test_what_just_began_is_looked_at_closely():

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from analyzer.run import Fact
-from analyzer.watch.course import Course, Pace, advance
 from analyzer.watch.finding import Tier, Who
+from analyzer.watch.finding_lifecycle import Course, Pace, advance
 from analyzer.watch.hardware import Event
 from analyzer.watch.inventory import Inventory, seen
 from analyzer.watch.judged import Judged

@@ -7,10 +7,10 @@ import pytest
 from analyzer.run import Culprit, Fact, Verdict
 from analyzer.verdict_json import verdict_json
 from analyzer.watch.concluded import concluded
-from analyzer.watch.finding import Finding, Kind, Tier, Who, finding_json
+from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
 from analyzer.watch.upheld import upheld
 
-XID = Finding(
+XID = WatchFinding(
     who=Who("gpt", "node-2", 5, 1, None), kind=Kind.EVENT, scope="gpu", attempt=0, cause="xid",
     tier=Tier.PAGE, confidence=0.95, slowdown=None, onset=990.0, first_seen=995.0, opened=1000.0,
     seen=1000.0, closed=None, sentence="XID 79: rank 5 lost its GPU.",

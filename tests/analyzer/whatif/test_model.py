@@ -10,7 +10,7 @@ from analyzer.schedule import program
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.graph import ModelError, Unit, sort
 from analyzer.whatif.simulate import simulate, timeline
-from analyzer.whatif.work import launch_delay, split
+from analyzer.whatif.work import launch_delay, split_durations
 
 FIELDS = ["optype", "seq", "stage", "chunk", "global_chunk", "micro_batch"]
 LAYOUTS = [
@@ -47,7 +47,7 @@ def small():
 def test_a_trace_that_the_simulator_made_is_simulated_as_it_was(layout):
     trace = _trace(**layout)
     graph = build(trace)
-    work = split(trace, graph)
+    work = split_durations(trace, graph)
     traced = trace.end.max(axis=(0, 1))
 
     assert pytest.approx(traced, rel=1e-12) == simulate(graph, work.own)
@@ -59,7 +59,7 @@ def test_a_trace_that_the_simulator_made_is_simulated_as_it_was(layout):
 def test_one_operation_at_a_time_gives_the_same(layout):
     trace = _trace(**layout)
     graph = build(trace)
-    own = split(trace, graph).own
+    own = split_durations(trace, graph).own
 
     assert pytest.approx(_naive(graph, own), rel=1e-12) == simulate(graph, own)
 
@@ -78,7 +78,7 @@ def test_launch_delays_come_back(small):
     late = small.start + 0.01 * np.arange(len(small.optype))[:, None, None]
     delayed = replace(small, start=late)
     delay = launch_delay(delayed, graph)
-    work = split(delayed, graph)
+    work = split_durations(delayed, graph)
 
     times = timeline(graph, work.own, delay)
     assert delay.min() < 0.02 < delay.max()
@@ -155,7 +155,7 @@ def test_blocking_is_what_the_others_were_waited_for():
     scene = synth.Scene(dp=2, pp=1, micro_batches=2, steps=3, noise=0.0)
     trace = synth.trace(replace(scene, slow=(synth.Slow(1, 0, 2.0),)))
     scatter = trace.of("grads-reduce-scatter")
-    blocking = split(trace, build(trace)).blocking[scatter][0]
+    blocking = split_durations(trace, build(trace)).blocking[scatter][0]
 
     assert pytest.approx(np.full(3, 2 * 0.6)) == blocking[0]
     assert pytest.approx(np.zeros(3)) == blocking[1]

@@ -11,7 +11,7 @@ from analyzer.whatif import analyze
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.edit import healed, slowed
 from analyzer.whatif.simulate import simulate
-from analyzer.whatif.work import split
+from analyzer.whatif.work import split_durations
 
 RELATIVE = 1e-6
 ABSOLUTE = 1e-6
@@ -123,9 +123,9 @@ def test_healed_it_is_structure_and_not_slowness(healthy):
 )
 def test_slack_hides_a_slow_worker_as_measured(healthy, factor, percent):
     graph = build(healthy)
-    base = simulate(graph, split(healthy, graph).own).mean()
+    base = simulate(graph, split_durations(healthy, graph).own).mean()
     times = [
-        simulate(graph, split(slowed(healthy, 1, stage, factor), graph).own).mean()
+        simulate(graph, split_durations(slowed(healthy, 1, stage, factor), graph).own).mean()
         for stage in range(4)
     ]
 

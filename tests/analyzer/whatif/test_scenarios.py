@@ -7,9 +7,9 @@ from analyzer import synth
 from analyzer.whatif import scenarios
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.edit import healed, retimed, slowed
-from analyzer.whatif.ideals import published, strata, work_factors
+from analyzer.whatif.ideals import published_ideals, stratum_ideals, work_factors
 from analyzer.whatif.simulate import simulate
-from analyzer.whatif.work import split
+from analyzer.whatif.work import split_durations
 
 SCENE = synth.Scene(dp=3, pp=2, micro_batches=4, steps=4, noise=0.1, lengths=1.5)
 
@@ -26,35 +26,35 @@ def graph(trace):
 
 @pytest.fixture(scope="module")
 def own(trace, graph):
-    return split(trace, graph).own
+    return split_durations(trace, graph).own
 
 
 @pytest.mark.parametrize("room", [1, 2**40])
 def test_one_ideal_replica_stands_for_all(trace, graph, own, room, monkeypatch):
     monkeypatch.setattr(scenarios, "MOST_BYTES", room)
-    ideal = published(trace, own)
+    ideal = published_ideals(trace, own)
     replicas = np.array([0, 1, 2, 1])
     keep = np.stack([np.ones(len(own), bool)] * 3 + [trace.stage == 1])
     long = keep[:, :, None] & (np.arange(3) == replicas[:, None, None])
 
-    expected = scenarios.kept(graph, own, ideal, long)
+    expected = scenarios.step_seconds_with(graph, own, ideal, long)
     assert pytest.approx(expected, rel=1e-12) == scenarios.of_replica(
         graph, own, ideal, keep, replicas
     )
 
 
 def test_keeping_all_or_nothing_is_the_trace_or_the_ideal(trace, graph, own):
-    ideal = published(trace, own)
+    ideal = published_ideals(trace, own)
     keep = np.zeros((2, len(own), 3), bool)
     keep[0] = True
-    all_kept, none_kept = scenarios.kept(graph, own, ideal, keep)
+    all_kept, none_kept = scenarios.step_seconds_with(graph, own, ideal, keep)
 
     assert pytest.approx(simulate(graph, own)) == all_kept
     assert pytest.approx(np.full(4, simulate(graph, ideal)[0])) == none_kept
 
 
 def test_ideals_are_means_of_computation_and_medians_of_transfers(trace, own):
-    ideal = published(trace, own)[:, 0, 0]
+    ideal = published_ideals(trace, own)[:, 0, 0]
     for optype, middle in (("forward-compute", np.mean), ("forward-send", np.median)):
         rows = trace.of(optype)
         assert pytest.approx(middle(own[rows])) == ideal[rows][0] == ideal[rows][-1]
@@ -63,17 +63,17 @@ def test_ideals_are_means_of_computation_and_medians_of_transfers(trace, own):
 def test_the_ideal_of_a_stratum_follows_stage_and_micro_batch():
     scene = synth.Scene(dp=4, pp=4, noise=0.0, lengths=2.0, last_stage=1.4)
     trace = synth.trace(scene)
-    own = split(trace, build(trace)).own
+    own = split_durations(trace, build(trace)).own
 
-    assert pytest.approx(own, rel=1e-9) == strata(trace, own)
+    assert pytest.approx(own, rel=1e-9) == stratum_ideals(trace, own)
 
 
 @pytest.mark.parametrize("pp", [2, 3])
 def test_a_slow_worker_is_no_longer_micro_batch(pp):
     scene = synth.Scene(dp=4, pp=pp, noise=0.0, slow=(synth.Slow(1, 0, 1.5),))
     trace = synth.trace(scene)
-    own = split(trace, build(trace)).own
-    ideal = strata(trace, own)
+    own = split_durations(trace, build(trace)).own
+    ideal = stratum_ideals(trace, own)
     rows = trace.of("forward-compute") & (trace.stage == 0)
 
     assert pytest.approx(1.5) == own[rows, 1] / ideal[rows, 1]

@@ -3,7 +3,7 @@
 import pytest
 
 from analyzer.attribute import diagnose
-from analyzer.slowness.contrast import share_of_excess
+from analyzer.slowness.before_after import share_of_excess
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def build(cache: Path) -> Path:
         temporary = folder / f".{os.getpid()}.so"
         command = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror",
                    f"-Wl,-soname,{NAME}", "-o", str(temporary), str(SOURCE)]  # fmt: skip
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=240)
         temporary.replace(library)
     return folder
 

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 from playwright.sync_api import Page
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds until a server answers, on a machine where others work as well."""
 SCREENSHOTS = os.environ.get("LOCKSTEP_SCREENSHOTS", "")
 """Folder for pictures of the pages; empty = none are made."""

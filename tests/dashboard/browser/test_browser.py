@@ -12,24 +12,24 @@ from playwright.sync_api import Page, expect
 from analyzer.alert_rules.shape import Addresses
 from analyzer.readers.archive import load
 from analyzer.watch.alerts import LOOK_BACK_SECONDS, alert
-from analyzer.watch.finding import Finding, Kind, Tier, Who
+from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
 from collector.contract.archive import RUN_FILE
 from dashboard.sources.archive import ArchiveSource
 from tests.dashboard.browser.serving import pictured, running, settled
 
-pytestmark = [pytest.mark.slow, pytest.mark.distributed]
+pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.timeout(1200)]
 WAY = (
     ("Node", re.compile(r"^\W*node-1$")),
     ("GPU and rank", re.compile(r"GPU 0, rank 1$")),
     ("Collectives", re.compile(r"dp-all-reduce$")),
 )
 """Title of the next page, and the link to it."""
-START_MS = 60_000
+START_MS = 180_000
 """Until the first step of a real run, on a machine where others work as well."""
 RANGE = """() => document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range.map(
     text => Date.parse(text.replace(' ', 'T') + 'Z'))"""
 """Ends of the time axis that is shown, in unix milliseconds."""
-FOUND = Finding(
+FOUND = WatchFinding(
     who=Who("", "node-1", 1, 0, None), kind=Kind.SLOW, scope="gpu", attempt=0, cause="thermal",
     tier=Tier.PAGE, confidence=0.9, slowdown=1.5, onset=0.0, first_seen=0.0, opened=0.0, seen=0.0,
     closed=None, sentence="Rank 1 is slow.", facts=(), folder="gpt/19700101T001640Z-rank-1",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dashboard.shapes import FLEET_METRICS, Fleet
+from dashboard.shapes import FLEET_METRICS, FleetSnapshot
 
 METRICS = {metric.key: metric for metric in FLEET_METRICS}
 
@@ -18,12 +18,12 @@ def fleet(
     names: Sequence[str] | None = None,
     silent: tuple[str, ...] = (),
     run: str = "gpt-1",
-) -> Fleet:
+) -> FleetSnapshot:
     """`nodes` × `gpus` places of one run, all 1 where no values are given."""
     count = nodes * gpus
     named = list(names) if names is not None else [f"n{node:04d}" for node in range(nodes)]
     told = np.ones(count) if values is None else np.array(values)
-    return Fleet(
+    return FleetSnapshot(
         METRICS[metric], 1.79e9, np.repeat(np.array(named, np.str_), gpus),
         np.tile(np.arange(gpus, dtype=np.int32), nodes), np.arange(count, dtype=np.int32),
         np.array([run] * count, np.str_), told.astype(np.float32), silent,

@@ -80,6 +80,7 @@ def colour(trace: dict[str, Any]) -> str:
     return str(marker.get("color", line.get("color", "none")))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("draw", DRAWN.values(), ids=[each.__name__ for each in DRAWN])
 def test_every_trace_names_a_colour_that_both_themes_can_show(draw: Callable[[], Picture]) -> None:
     told = [(trace.get("name"), colour(trace)) for trace in draw().figure["data"]]

@@ -74,6 +74,7 @@ def test_a_hostile_name_is_no_markup_in_the_figure() -> None:
     assert "<script" not in shown
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("metric", [metric.key for metric in FLEET_METRICS])
 @pytest.mark.parametrize("nodes", [1, 33, 400])
 def test_plotly_takes_it_whatever_is_shown(metric: str, nodes: int) -> None:

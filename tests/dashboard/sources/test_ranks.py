@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from analyzer.readers.archive.steps import Steps
-from analyzer.slowness.seen import KNOWN_AT_LEAST
+from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from dashboard.sources.archive.ranks import PHASE_COLUMNS, table
 
 COUNT = 100

@@ -19,7 +19,7 @@ from dashboard.starting.plan import Plan
 from dashboard.starting.process import Job, Stage
 from dashboard.starting.progress import lines, progress
 from dashboard.starting.registry import BusyError, Registry
-from dashboard.starting.told import sentence
+from dashboard.starting.run_status import sentence
 from dashboard.starting.world import environment
 
 ROOT = Path(__file__).parents[3]

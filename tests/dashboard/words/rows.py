@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.shapes import FLEET_METRICS, Answer, FindingRow, Fleet, RunRow, Severity, Span
+from dashboard.shapes import (
+    FLEET_METRICS,
+    Answer,
+    FindingRow,
+    FleetSnapshot,
+    RunRow,
+    Severity,
+    Span,
+)
 
 START = 1.7e9
 SPAN = Span(START, START + 1000.0)
@@ -20,13 +28,13 @@ LIVE = Answer("http://prometheus:9090", True, START + 993.0, START + 1000.0, 15.
 ARCHIVE = Answer("runs/", False, START + 1000.0, START + 1000.0, 1.0, (2, 2))
 
 
-def told(*runs: str, unknown: int = 0) -> Fleet:
+def told(*runs: str, unknown: int = 0) -> FleetSnapshot:
     """Own times of four ranks on CPU of each run; of the first of them they are not known."""
     count = 4 * len(runs)
     values = np.ones(count, np.float32)
     values[:unknown] = np.nan
     ranks = np.arange(count, dtype=np.int32) % 4
-    return Fleet(
+    return FleetSnapshot(
         FLEET_METRICS[0], START + 993.0, np.array([f"node-{rank // 2}" for rank in ranks]),
         np.full(count, -1, np.int32), ranks, np.repeat(np.array(runs, np.str_), 4), values,
     )  # fmt: skip

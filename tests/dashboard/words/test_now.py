@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dashboard.shapes import Answer, FindingRow, Fleet, RunRow, Severity
+from dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow, Severity
 from dashboard.words import now
 from dashboard.words.now import spoken
 from dashboard.words.said import Said
@@ -20,7 +20,7 @@ FLEET = told("gpt-a", "gpt-b")
 
 def headline(
     runs: Sequence[RunRow], findings: Sequence[FindingRow], answer: Answer,
-    fleet: Fleet | None = FLEET,
+    fleet: FleetSnapshot | None = FLEET,
 ) -> Said:  # fmt: skip
     return now.headline(runs, findings, answer, fleet)
 
@@ -155,7 +155,7 @@ def test_without_any_run_the_next_step_is_told() -> None:
     ],
 )
 def test_a_run_of_which_own_times_are_not_known_is_not_said_to_be_well(
-    fleet: Fleet | None, doubt: str
+    fleet: FleetSnapshot | None, doubt: str
 ) -> None:
     said = headline((RUN,), (), LIVE, fleet)
     assert (Severity.UNKNOWN, True) == (said.severity, doubt in said.text)

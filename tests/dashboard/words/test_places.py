@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 
 from dashboard.figures import deviation, heatmap
-from dashboard.shapes import Check, FindingRow, Fleet, NodeFacts, Severity
+from dashboard.shapes import Check, FindingRow, FleetSnapshot, NodeFacts, Severity
 from dashboard.words import places
 from tests.dashboard.figures.fleets import fleet
 
 
-def said(shown: Fleet, run: str = "") -> tuple[str, Severity]:
+def said(shown: FleetSnapshot, run: str = "") -> tuple[str, Severity]:
     worst = deviation.worst(shown.metric, shown.values, 1)
     named = heatmap.line(shown, int(worst[0])) if worst.size else ""
     told = places.fleet(shown, deviation.of_fleet(shown), named, run)

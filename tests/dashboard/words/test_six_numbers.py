@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 
-from dashboard.shapes import FLEET_METRICS, Fleet
+from dashboard.shapes import FLEET_METRICS, FleetSnapshot
 from dashboard.words.six_numbers import Number, numbers
 from tests.dashboard.words.rows import ARCHIVE, FOUND, LIVE, RUN, found, run
 
-FLEET = Fleet(
+FLEET = FleetSnapshot(
     FLEET_METRICS[0], 0.0, np.array(["node-0", "node-0", "node-1", "node-1", "node-2"]),
     np.array([0, 1, 0, 1, 0], np.int32), np.array([0, 1, 2, 3, -1], np.int32),
     np.array(["gpt-a"] * 4 + [""]),
@@ -16,7 +16,9 @@ FLEET = Fleet(
 )  # fmt: skip
 
 
-def six(*given: object, fleet: Fleet | None = FLEET, answer: object = LIVE) -> dict[str, Number]:
+def six(
+    *given: object, fleet: FleetSnapshot | None = FLEET, answer: object = LIVE
+) -> dict[str, Number]:
     runs = [each for each in given if hasattr(each, "workload")]
     found = [each for each in given if hasattr(each, "finding")]
     return {one.label: one for one in numbers(runs, found, fleet, answer)}  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ def test_probes_ask_for_paths_that_are_served():
     sources = {
         "collector": import_module("collector.exporter.server"),
         "watch": import_module("lockstep.watching.program"),
-        "nodes": import_module("lockstep.acting.program"),
+        "nodes": import_module("lockstep.node_conditions.program"),
         "dashboard": import_module("lockstep.dashboard_program"),
     }
     for name, container in every_container():

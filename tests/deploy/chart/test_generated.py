@@ -44,7 +44,7 @@ def built(name: str) -> dict[tuple[str, str, str], Manifest]:
     if shutil.which("kubectl") is None:
         pytest.skip("no kubectl, which has kustomize: its build of the overlays was not compared")
     answer = subprocess.run(["kubectl", "kustomize", OVERLAYS / name],
-                            capture_output=True, text=True, timeout=60)  # fmt: skip
+                            capture_output=True, text=True, timeout=240)  # fmt: skip
     assert 0 == answer.returncode, answer.stderr
     return {key(each): each for each in yaml.safe_load_all(answer.stdout)}
 

@@ -211,7 +211,7 @@ def test_prometheus_takes_what_it_gets_without_the_operator(tmp_path: Path, name
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({"rule_files": rules, **scrape}))
     answer = subprocess.run(
         ["promtool", "check", "config", tmp_path / "prometheus.yml"],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=240,
     )  # fmt: skip
 
     assert 0 == answer.returncode, answer.stdout + answer.stderr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analyzer.act.nodes.rights import DRY_RUN, OBSERVE, RIGHTS, Right
+from analyzer.node_conditions.rights import DRY_RUN, OBSERVE, RIGHTS, Right
 from collector.contract.kubernetes import LEASE, RUNS_NAMESPACE
 from tests.deploy.chart.chart import Manifest, key, objects, part, render, values_files
 from workloads.launchers.kubernetes.facts import ENFORCED_LABEL

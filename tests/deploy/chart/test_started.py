@@ -13,8 +13,8 @@ MATRIX = values_files()
 PROGRAMS = {
     "collect": "collector.__main__._serve",
     "watch": "lockstep.watching.program._server",
-    "dashboard": "lockstep.dashboard_program.free",
-    "nodes": "lockstep.acting.program._server",
+    "dashboard": "lockstep.dashboard_program.free_address",
+    "nodes": "lockstep.node_conditions.program._server",
 }
 """Command -> what it calls once all that it was told is right."""
 FOLDERS = ("/var/lib/lockstep", "/host", "/etc/lockstep", "/run/lockstep")

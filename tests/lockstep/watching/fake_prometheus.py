@@ -186,7 +186,7 @@ class FakePrometheus:
             return self._errors()
         if (self._away(query) and query != ask.TELLING) or query in self.no_answers:
             return []
-        if query == ask.own(300.0):
+        if query == ask.own_seconds_query(300.0):
             living = [(r, self.per_step(at, r)) for r in every if not self.dead(at, r)]
             return [(self._who(r), own) for r, own in living if own is not None]
         if query == ask.rate(m.TRAIN_STEPS, 300.0):

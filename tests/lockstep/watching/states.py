@@ -16,16 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.fleet.state import State
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
+from analyzer.sequential_test.state import State
 from analyzer.watch import page
 from analyzer.watch import questions as ask
-from analyzer.watch.finding import Finding, Tier, Who
+from analyzer.watch.finding import Tier, WatchFinding, Who
 from analyzer.watch.memory import Memory
 from collector.contract import metrics as m
-from dashboard.shapes import FLEET_METRICS, Answer, FindingRow, Fleet, RunRow, Severity, Span
-from dashboard.sources.prometheus.runs import Told
+from dashboard.shapes import (
+    FLEET_METRICS,
+    Answer,
+    FindingRow,
+    FleetSnapshot,
+    RunRow,
+    Severity,
+    Span,
+)
+from dashboard.sources.prometheus.runs import RunStatus
 from dashboard.sources.prometheus.verdicts import said
 from dashboard.words import now as first_page
 from lockstep.watching.cycle import Cycles, Outcome
@@ -92,7 +100,7 @@ class Scene:
             *page.of_findings(self.findings(), known.looked),
         ]
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[WatchFinding]:
         return list(self.cycles.memory.course.open.values())
 
 
@@ -135,7 +143,7 @@ def says(scene: Scene) -> Says:
     )
 
 
-def _claim(findings: list[Finding]) -> Claim:
+def _claim(findings: list[WatchFinding]) -> Claim:
     """A finding about the whole run names nobody; it says only that somebody is to be named."""
     sure = sorted(findings, key=lambda one: (one.tier == Tier.PAGE, one.confidence))
     charges = [(one.who, Charge(one.cause, one.confidence, one.tier)) for one in sure]
@@ -153,7 +161,7 @@ def _colour(
     assert scene.outcome is not None
     run, seen = scene.fake.run, scene.outcome.look
     lives = (run,) in told.get(m.RUN_ACTIVE.name, {})
-    given = [Told(*labels[1:]) for labels in told.get(m.RUN_STATUS.name, ())]
+    given = [RunStatus(*labels[1:]) for labels in told.get(m.RUN_STATUS.name, ())]
     status, sentence = said(run, (), given[0] if given else None, None, ended=False)
     row = RunRow(
         run, "running" if lives else "ended", Span(START, seen.now), ranks=len(RANKS),
@@ -174,7 +182,7 @@ def _colour(
         (expected, len(fresh)),
     )  # fmt: skip
     values = np.array([ratios.get(str(rank), math.nan) for rank in RANKS], np.float32)
-    fleet = Fleet(
+    fleet = FleetSnapshot(
         FLEET_METRICS[0], seen.now, np.array([scene.fake.node.format(rank) for rank in RANKS]),
         np.zeros(len(RANKS), np.int32), np.array(RANKS, np.int32),
         np.array([run if lives else ""] * len(RANKS)), values,
@@ -240,7 +248,7 @@ OF_GPUS = (
 )  # fmt: skip
 QUERIES = (
     ask.INFOS, ask.LIVING, ask.TOLD, ask.PAGES, ask.STEPS, ask.OWN, ask.KNOWN, ask.TELLING,
-    ask.own(300.0),
+    ask.own_seconds_query(300.0),
     ask.rate(m.TRAIN_STEPS, 300.0),
 )  # fmt: skip
 QUERIES_OF_GPUS = (

@@ -47,6 +47,7 @@ def test_one_cycle_over_a_healthy_run_exits_as_analyze_does(server, prometheus, 
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_in_a_second_with_its_state_saved(
     number, code, server, prometheus, tmp_path
@@ -63,7 +64,7 @@ def test_a_signal_ends_it_in_a_second_with_its_state_saved(
                 time.sleep(0.05)
             process.send_signal(number)
             begin = time.monotonic()
-            assert code == process.wait(30.0)
+            assert code == process.wait(240)
             seconds = time.monotonic() - begin
         finally:
             process.kill()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.act.alertmanager import Alertmanagers
-from analyzer.act.webhook import MAX_BYTES, Told
 from analyzer.alert_rules.shape import Addresses
+from analyzer.alertmanager.fan_out import Alertmanagers
+from analyzer.alertmanager.webhook import MAX_BYTES, ReceivedAlert
 from analyzer.watch.alerts import of_alert
-from analyzer.watch.finding import Finding
+from analyzer.watch.finding import WatchFinding
 from collector.config import Address
 from lockstep.output import CommandError
 from lockstep.watching import program
@@ -28,13 +28,13 @@ class FakeWatch:
         self.on_change: list[Callable[..., None]] = []
         self.more_samples: list[Callable[..., object]] = []
 
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[WatchFinding, ...]:
         return ()
 
     def live(self, node: str | None) -> tuple[str, ...]:
         return ()
 
-    def archive(self, finding: Finding) -> Path:
+    def archive(self, finding: WatchFinding) -> Path:
         raise OSError(finding.folder)
 
 
@@ -104,7 +104,7 @@ def test_alerts_point_to_the_addresses_that_watch_was_given(monkeypatch) -> None
     watch = FakeWatch()
     where = Addresses(runbooks="https://wiki/r", dashboard="https://d", grafana="https://g/d")
     Delivery(watch, (), None, None, where)  # type: ignore[arg-type]
-    event = Told("f", True, {"alertname": "X"}, {}, 1.0, None)
+    event = ReceivedAlert("f", True, {"alertname": "X"}, {}, 1.0, None)
     watch.on_change[0]([of_alert(event, "gpt", 2.0)], [], [])
 
     assert ["https://wiki/r/LockstepFinding.md"] == [

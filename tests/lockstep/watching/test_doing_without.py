@@ -95,6 +95,7 @@ def test_the_longest_interval_gives_answers_and_health_no_more_than_minutes(monk
     assert watch.hangs().endswith("one may take 600 s")
 
 
+@pytest.mark.sweep(sample=2)
 @pytest.mark.parametrize("failing", [ask.XIDS, ask.LOST, ask.STOPPED, ask.LINKS])
 def test_one_answer_about_hardware_that_fails_blinds_it_to_nothing_else(
     watching, cycles, prometheus, refusing, failing

@@ -9,7 +9,7 @@ import pytest
 
 from analyzer.readers.prometheus.access import access
 from analyzer.watch.choice import Pages
-from analyzer.watch.finding import Finding, Kind, Tier, Who, finding_json
+from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
 from lockstep import finding_folders
 from lockstep.watching.archivist import Archivist
 from lockstep.watching.jobs import Closing, Jobs, Opening, Plan
@@ -20,8 +20,8 @@ SECONDS = 10.0
 
 
 @pytest.fixture
-def finding() -> Finding:
-    return Finding(
+def finding() -> WatchFinding:
+    return WatchFinding(
         who=Who("gpt-1", "node-1", 1, 0, None), kind=Kind.EVENT, scope="gpu", attempt=0,
         cause="xid", tier=Tier.PAGE, confidence=0.9, slowdown=None, onset=1.0, first_seen=1.0,
         opened=1.0, seen=1.0, closed=None, sentence="XID 79.", facts=(), folder="gpt-1/x",
@@ -34,10 +34,10 @@ class FullDisk(Archivist):
     def __init__(self, out: Path) -> None:
         settings = Settings(access("http://127.0.0.1:9", {}), out, None)
         super().__init__(settings, Jobs(first_pause=0.02))
-        self.tries: list[Finding] = []
+        self.tries: list[WatchFinding] = []
         self.wrote = threading.Event()
 
-    def write(self, finding: Finding, plan: Plan) -> Path:
+    def write(self, finding: WatchFinding, plan: Plan) -> Path:
         self.tries.append(finding)
         if len(self.tries) == 1:
             raise OSError(28, "No space left on device")

@@ -63,7 +63,7 @@ def test_a_slow_rank_is_a_page_with_an_archive_that_names_it(
     verdict = json.loads((folder / "verdict.json").read_text())
     assert [2] == [each["rank"] for each in verdict["culprits"]]
     assert 4 == sum("no operations of" in words for words in verdict["missing"])
-    assert [2] == [each.rank for each in diagnosis.diagnose(folder).verdict.culprits]
+    assert [2] == [each.rank for each in diagnosis.diagnose_archive(folder).verdict.culprits]
     assert [] == list(folder.parent.glob(".*"))
 
 

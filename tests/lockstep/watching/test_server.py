@@ -9,7 +9,7 @@ from http import HTTPStatus
 import pytest
 
 from collector.config import Address
-from lockstep.watching.admission import named
+from lockstep.watching.admission import host_check
 from lockstep.watching.server import ListenError, Route, Server, text
 
 MOST = 100
@@ -28,7 +28,7 @@ def ask() -> Iterator:
 
     routes = Route("POST", "/echo", echo), Route("GET", "/broken", broken)
     where = Address("127.0.0.1", 0)
-    server = Server(where, routes, MOST, named(where))
+    server = Server(where, routes, MOST, host_check(where))
     server.start()
 
     def send(method, path, body=None, headers=None):
@@ -101,7 +101,7 @@ def test_without_a_name_one_may_only_read_and_with_two_not_even_that(ask, reques
 def test_where_others_reach_it_any_name_is_right_but_only_one():
     told = Message()
     told["Host"] = "watch.example:9411"
-    admit = named(Address("0.0.0.0", 9411))
+    admit = host_check(Address("0.0.0.0", 9411))
 
     assert admit("GET", told) is None
     told["Host"] = "other.example"

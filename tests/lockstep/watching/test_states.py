@@ -13,6 +13,7 @@ MOST = 5
 """Inputs that are taken from each state."""
 
 
+@pytest.mark.sweep(sample=3)
 @pytest.mark.parametrize("seed", range(8))
 def test_no_input_that_goes_away_makes_anybody_surer_or_more_innocent(seed):
     dice = np.random.default_rng(seed)

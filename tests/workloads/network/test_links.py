@@ -14,13 +14,27 @@ from workloads.network.kernel_links import KernelLinks
 from workloads.network.names import Names
 from workloads.network.tunnel import Tunnel
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.timed]
 
 Transfer = Callable[[Names, int, int, int], float]
 MakeNetwork = Callable[..., Names]
 MEGABYTE = 1 << 20
 SLOW = LinkSetting(rate=4e7)
 SLOW_SECONDS = 2 * MEGABYTE * 8 / 4e7
+DELAYED = 0.010
+"""Seconds of a round trip that is delayed by five milliseconds each way."""
+LOOKS = 50
+"""At most, for what is not slowed: a limit slows every look at a link, a busy machine some."""
+
+
+def hastiest(transfer: Transfer, names: Names, source: int, destination: int) -> float:
+    """The least of the looks at a link until one shows that nothing limits it."""
+    least = float("inf")
+    for _ in range(LOOKS):
+        least = min(least, transfer(names, source, destination, 2 * MEGABYTE))
+        if least < 0.5 * SLOW_SECONDS:
+            break
+    return least
 
 
 def test_a_rate_of_the_kernel_holds_in_both_directions_and_for_this_node_only(
@@ -31,7 +45,7 @@ def test_a_rate_of_the_kernel_holds_in_both_directions_and_for_this_node_only(
 
     assert transfer(names, 0, 1, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
     assert transfer(names, 1, 2, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
-    assert transfer(names, 0, 2, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
+    assert hastiest(transfer, names, 0, 2) < 0.5 * SLOW_SECONDS
 
 
 def test_a_rate_towards_a_peer_leaves_the_others_alone(
@@ -42,8 +56,8 @@ def test_a_rate_towards_a_peer_leaves_the_others_alone(
 
     assert transfer(names, 1, 2, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
     assert transfer(names, 2, 1, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
-    assert transfer(names, 0, 1, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
-    assert transfer(names, 1, 0, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
+    assert hastiest(transfer, names, 0, 1) < 0.5 * SLOW_SECONDS
+    assert hastiest(transfer, names, 1, 0) < 0.5 * SLOW_SECONDS
 
 
 def test_a_rate_is_changed_and_taken_away_again(
@@ -55,7 +69,7 @@ def test_a_rate_is_changed_and_taken_away_again(
     assert transfer(names, 1, 2, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
 
     links.apply(1, {2: LinkSetting()})
-    assert transfer(names, 1, 2, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
+    assert hastiest(transfer, names, 1, 2) < 0.5 * SLOW_SECONDS
 
 
 @pytest.mark.skipif(not has_netem(), reason="this kernel has no netem (CONFIG_NET_SCH_NETEM)")
@@ -71,10 +85,15 @@ def test_a_delay_of_the_kernel_holds_in_both_directions(
     assert seconds >= 0.010
 
 
-def quickest(names: Names, node: int, other: int) -> float:
-    """The least of five looks: a busy machine delays some of them, and hastens none."""
-    looks = [round_trip(names.namespace(node), names.address(other)) for _ in range(5)]
-    return min(seconds for seconds in looks if seconds is not None)
+def quickest(names: Names, node: int, other: int, enough: float = DELAYED) -> float:
+    """The least of the looks at a link until one is quick enough."""
+    least = float("inf")
+    for _ in range(LOOKS):
+        seconds = round_trip(names.namespace(node), names.address(other))
+        least = min(least, float("inf") if seconds is None else seconds)
+        if least < enough:
+            break
+    return least
 
 
 @pytest.mark.parametrize("peer", [None, 0])
@@ -89,7 +108,7 @@ def test_a_delay_in_user_space_holds_in_both_directions(
     links.apply(1, {})
     after = quickest(names, 1, 0)
 
-    assert min(during, back) >= 0.010 > max(before, after)
+    assert min(during, back) >= DELAYED > max(before, after)
 
 
 def test_a_rate_in_user_space_holds_for_this_node_only(
@@ -100,7 +119,7 @@ def test_a_rate_in_user_space_holds_for_this_node_only(
 
     assert transfer(names, 1, 2, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
     assert transfer(names, 0, 1, 2 * MEGABYTE) > 0.9 * SLOW_SECONDS
-    assert transfer(names, 0, 2, 2 * MEGABYTE) < 0.5 * SLOW_SECONDS
+    assert hastiest(transfer, names, 0, 2) < 0.5 * SLOW_SECONDS
 
 
 def test_what_the_user_space_link_loses_is_sent_again_and_arrives_whole(
@@ -126,13 +145,13 @@ def test_a_launcher_with_a_thousand_open_files_links_its_nodes_in_user_space(
     try:
         tunnel = Tunnel(names, tmp_path / "tunnel.log", seed=0)
         tunnel.apply(1, {None: LinkSetting(delay=0.005)})
-        seconds = quickest(names, 1, 0)
+        seconds = quickest(names, 1, 0, enough=2 * DELAYED)
         tunnel.close()
     finally:
         for descriptor in held:
             os.close(descriptor)
 
-    assert 0.010 <= seconds < 0.020
+    assert DELAYED <= seconds < 2 * DELAYED
 
 
 def test_a_link_whose_process_is_gone_says_so(tunnelled: tuple[Names, Tunnel]) -> None:

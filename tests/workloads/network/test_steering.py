@@ -42,6 +42,7 @@ def steps_of(steering: Steering, extra: Extra, noise: float, seed: int) -> list[
     return taken
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("factor", [1.1, 1.3, 2.0])
 @pytest.mark.parametrize("hidden", [0.0, 0.004, 0.030])
 @pytest.mark.parametrize("known", [0.5, 1.0, 2.0])
@@ -56,6 +57,7 @@ def test_a_bandwidth_fault_reaches_its_factor(
     assert factor * 0.9 < measured < factor * 1.1
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("factor", [1.1, 1.3, 2.0])
 @pytest.mark.parametrize("hidden", [0.0, 0.004])
 @pytest.mark.parametrize("rounds", [6.0, 30.0, 150.0])

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.probe.gemm import Speed, slow_ranks, told
+from workloads.probe.gemm import Speed, slow_ranks, to_dict
 
 
 def speeds(*busy: float) -> list[Speed]:
@@ -42,7 +42,7 @@ def test_wall_time_alone_accuses_nobody() -> None:
 
 
 def test_flops_are_two_for_each_of_rows_cubed() -> None:
-    tree = told(1000, speeds(0.02, 0.02, 0.04))
+    tree = to_dict(1000, speeds(0.02, 0.02, 0.04))
 
     assert [100e9, 100e9, 50e9] == pytest.approx([one["flops"] for one in tree["ranks"]])
     assert [2] == tree["slow"]

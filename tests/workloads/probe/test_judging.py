@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.probe.judging import Finding, Kind, decide, next_round
+from workloads.probe.judging import Kind, ProbeResult, decide, next_round
 from workloads.probe.pairs import Pair, covering
 from workloads.probe.times import LinkTimes, Timing
 
@@ -20,7 +20,7 @@ Slowing = Callable[[Pair, int], float]
 """Factor on a link's times in a round, by its number from 0."""
 
 
-def searched(nodes: int, seed: int, slowing: Slowing, probes: str = "both") -> Finding:
+def searched(nodes: int, seed: int, slowing: Slowing, probes: str = "both") -> ProbeResult:
     """The probe on a simulated network of equal links with 10 % noise on every time."""
     dice = random.Random(seed)
     history: list[dict[Pair, LinkTimes]] = []
@@ -44,10 +44,11 @@ def searched(nodes: int, seed: int, slowing: Slowing, probes: str = "both") -> F
     return decide(nodes, history)
 
 
-def named(finding: Finding) -> list[tuple[int, ...]]:
+def named(finding: ProbeResult) -> list[tuple[int, ...]]:
     return [one.nodes for one in finding.culprits]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("nodes", range(3, 17))
 def test_each_single_bad_link_is_named_in_at_most_two_logarithms_of_rounds(nodes: int) -> None:
     for seed, bad in enumerate(combinations(range(nodes), 2)):
@@ -57,6 +58,7 @@ def test_each_single_bad_link_is_named_in_at_most_two_logarithms_of_rounds(nodes
         assert found.rounds <= 2 * ceil(log2(nodes))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("nodes", range(3, 17))
 def test_each_single_bad_node_is_named_in_at_most_two_logarithms_of_rounds(nodes: int) -> None:
     for bad in range(nodes):

@@ -10,6 +10,7 @@ from workloads.probe.pairs import covering, matchings, packed, round_count
 NODES = range(2, 34)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("nodes", NODES)
 def test_every_link_is_measured_once(nodes: int) -> None:
     pairs = [pair for slots in covering(nodes) for slot in slots for pair in slot]
@@ -17,6 +18,7 @@ def test_every_link_is_measured_once(nodes: int) -> None:
     assert list(combinations(range(nodes), 2)) == sorted(pairs)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("nodes", NODES)
 def test_no_node_has_two_partners_in_a_slot(nodes: int) -> None:
     for slot in matchings(nodes):
@@ -24,11 +26,13 @@ def test_no_node_has_two_partners_in_a_slot(nodes: int) -> None:
         assert len(ends) == len(set(ends))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("nodes", NODES)
 def test_all_links_take_no_more_than_the_logarithm_of_the_nodes_in_rounds(nodes: int) -> None:
     assert ceil(log2(nodes)) == round_count(nodes) == len(covering(nodes))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("nodes", NODES)
 def test_the_slots_are_as_few_as_can_be_and_spread_evenly(nodes: int) -> None:
     lengths = [len(slots) for slots in covering(nodes)]

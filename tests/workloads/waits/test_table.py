@@ -146,6 +146,7 @@ def test_the_page_has_the_table():
     assert page() in PAGE.read_text()
 
 
+@pytest.mark.sweep
 @pytest.mark.distributed
 @pytest.mark.slow
 @pytest.mark.timed

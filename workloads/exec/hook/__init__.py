@@ -1,1 +1,1 @@
-"""The folder that goes on a foreign program's PYTHONPATH; sitecustomize.py is all that counts."""
+"""The folder that goes on an external program's PYTHONPATH; sitecustomize.py is all that counts."""

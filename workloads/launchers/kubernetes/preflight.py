@@ -13,7 +13,7 @@ from collector.contract.words import ExitCode
 from workloads.launchers.kubernetes.facts import Facts, Told
 from workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW
 from workloads.launchers.kubernetes.pod import LAUNCHER_RESOURCES, resources
-from workloads.launchers.kubernetes.quantity import parsed, told
+from workloads.launchers.kubernetes.quantity import format_quantity, parsed
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import RunSpec
 
@@ -114,8 +114,9 @@ def _quotas(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
             if needed is not None and needed > left:
                 return Refusal(
                     ExitCode.UNREACHABLE,
-                    f"the quota {name} of namespace {settings.namespace} leaves {told(left)} of"
-                    f" {told(parsed(most))} {what}, and the run needs {told(needed)}; ask for fewer"
+                    f"the quota {name} of namespace {settings.namespace} leaves"
+                    f" {format_quantity(left)} of {format_quantity(parsed(most))} {what}, and the"
+                    f" run needs {format_quantity(needed)}; ask for fewer"
                     " --nodes or --ranks-per-node, or wait until others have ended",
                 )
     return None
@@ -138,7 +139,7 @@ def _room(facts: Facts, spec: RunSpec) -> Refusal | None:
     layout = spec.layout
     if len(fitting) >= layout.nodes:
         return None
-    asked = " and ".join(f"{told(much)} {what}" for what, much in per_node.items())
+    asked = " and ".join(f"{format_quantity(much)} {what}" for what, much in per_node.items())
     out = len(facts.nodes) - len(usable)
     most = _most(usable, GPU_RESOURCE if spec.device == "cuda" else "cpu")
     return Refusal(
@@ -153,7 +154,7 @@ def _room(facts: Facts, spec: RunSpec) -> Refusal | None:
 
 def _most(nodes: Iterable[Node], what: str) -> str:
     most = max((parsed(_allocatable(node).get(what, "0")) for node in nodes), default=Fraction(0))
-    return f"the largest has {told(most)} {what}"
+    return f"the largest has {format_quantity(most)} {what}"
 
 
 def _usable(node: Node, *, gpu: bool) -> bool:

@@ -30,7 +30,7 @@ def parsed(text: object) -> Fraction:
     return number * (_BINARY.get(suffix) or _SCALES.get(suffix) or 1)
 
 
-def told(number: Fraction) -> str:
+def format_quantity(number: Fraction) -> str:
     """In words of people: whole numbers as they are, bytes in GiB."""
     if number >= 1 << 30:
         return f"{float(number / (1 << 30)):.3g}Gi"

@@ -63,13 +63,13 @@ def find(search: str | None = None) -> Program:
         ).stdout  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LaunchError(f"{path} does not tell its version ({error}); {INSTALL}") from None
-    family, version = told(path, said)
+    family, version = parse_version(path, said)
     prefix = path.parent.parent
     has_library = any((prefix / "lib").glob("libmpi.so*"))
     return Program(path, family, version, prefix / "lib" if has_library else None)
 
 
-def told(path: Path, said: str) -> tuple[Family, str]:
+def parse_version(path: Path, said: str) -> tuple[Family, str]:
     """Family and version by what `mpirun --version` printed.
 
     Raises:

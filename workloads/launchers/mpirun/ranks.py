@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 from workloads.launchers import Ending, LaunchError, Outcome, Progress
 from workloads.processes.rank_report import Report, parsed
-from workloads.processes.told import Told
+from workloads.processes.ring_state import RingState
 from workloads.processes.watching import POLL_SECONDS, SHOWN_CHARACTERS, how_it_ended, watch
 from workloads.spec import RunSpec
 
@@ -42,7 +42,7 @@ class RemoteRank:
         self.listen()
         return self.status is not None
 
-    def told(self) -> Told | None:
+    def ring_state(self) -> RingState | None:
         """What its ring said, and a heartbeat as old as the report makes it."""
         if self.report is None or self.report.told is None:
             return None

@@ -1,0 +1,77 @@
+"""Every Alertmanager is told of every finding, and none waits for another.
+
+All replicas, as https://prometheus.io/docs/alerting/latest/alertmanager/#high-availability wants.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from analyzer.alertmanager.alert import Alert, Key
+from analyzer.alertmanager.outbox import MAX_ALERTS
+from analyzer.alertmanager.posting import Result
+from analyzer.alertmanager.replica import Replica
+from analyzer.readers.prometheus.access import access
+from collector.contract import metrics as m
+from collector.contract.metrics import Sample
+
+LOG = logging.getLogger(__name__)
+
+STOP_SECONDS = 0.5
+"""For all replicas together; a request under way may take longer, and ends with the process."""
+
+
+class Alertmanagers:
+    """All replicas of the Alertmanager.
+
+    Args:
+        urls: Of each; credentials in the address or in LOCKSTEP_ALERTMANAGER_TOKEN, _USER and
+            _PASSWORD.
+        unix: Unix seconds.
+
+    Raises:
+        RequestError: One is no address.
+    """
+
+    def __init__(self, urls: Sequence[str], unix: Callable[[], float]) -> None:
+        every = [access(url, service="alertmanager") for url in urls]
+        self._replicas = [Replica(one, unix, time.monotonic) for one in every]
+        self._beyond: frozenset[Key] = frozenset()
+        self._left_out = 0
+
+    def start(self) -> None:
+        """Send from now on."""
+        for replica in self._replicas:
+            replica.start()
+
+    def stop(self) -> None:
+        """Send no more: alerts of open findings lapse after four minutes, if nobody sends them."""
+        for replica in self._replicas:
+            replica.end()
+        deadline = time.monotonic() + STOP_SECONDS
+        for replica in self._replicas:
+            replica.join(max(0.0, deadline - time.monotonic()))
+
+    def want(self, alerts: Sequence[Alert]) -> None:
+        """Take all that fires now, the most important first; what is no more there is resolved."""
+        beyond = frozenset(alert.key for alert in alerts[MAX_ALERTS:])
+        if new := len(beyond - self._beyond):
+            self._left_out += new
+            LOG.error(
+                "%d findings are open; Alertmanager is told of the first %d only",
+                len(alerts), MAX_ALERTS,
+            )  # fmt: skip
+        self._beyond = beyond
+        for replica in self._replicas:
+            replica.want(alerts[:MAX_ALERTS])
+
+    def samples(self) -> Iterator[Sample]:
+        """What the page says about delivery."""
+        for replica in self._replicas:
+            url, counts = replica.url, replica.counts
+            yield m.ALERTS_DELIVERED(counts["delivered"], url)
+            for reason in (Result.UNREACHABLE, Result.TIMEOUT, Result.STATUS):
+                yield m.ALERT_POSTS_FAILED(counts[reason], url, reason)
+            yield m.ALERTS_REJECTED(counts["rejected"], url)
+            yield m.ALERTS_DROPPED(counts["dropped"] + self._left_out, url)
+            yield m.ALERTS_UNDELIVERED(replica.undelivered(), url)

@@ -1,0 +1,178 @@
+"""A thread that keeps one Alertmanager informed, whatever becomes of the others."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import requests
+
+from analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key, alert_json
+from analyzer.alertmanager.outbox import Outbox, Owed
+from analyzer.alertmanager.posting import Answer, Result, post
+from analyzer.readers.bounded_session import session
+from analyzer.readers.prometheus.access import Access
+
+LOG = logging.getLogger(__name__)
+
+SKEW_SECONDS = 30.0
+"""Clocks that differ by less need no correction: an alert fires for FIRING_SECONDS."""
+
+Send = Callable[[requests.Session, Access, Sequence[dict[str, Any]]], Answer]
+Clock = Callable[[], float]
+
+
+class Replica:
+    """One Alertmanager, and what it is owed.
+
+    Args:
+        access: Where it is.
+        unix: Unix seconds, for the moments that are sent.
+        monotonic: Seconds of a clock that is never stepped.
+        send: What makes a request.
+
+    Attributes:
+        url: Its address, without credentials.
+        counts: Alerts `delivered`, `rejected` and `dropped`; failed requests by words of Result.
+    """
+
+    def __init__(self, access: Access, unix: Clock, monotonic: Clock, send: Send = post) -> None:
+        self.url = access.url
+        self.counts: Counter[str] = Counter()
+        self._access = access
+        self._unix = unix
+        self._monotonic = monotonic
+        self._send = send
+        self._outbox = Outbox()
+        self._change = threading.Condition()
+        self._ending = False
+        self._skew = 0.0
+        self._trouble = ""
+        self._wrong: dict[Key, str] = {}
+        self._session = session()
+        self._thread = threading.Thread(target=self._run, name="alertmanager", daemon=True)
+
+    def start(self) -> None:
+        """Send from now on."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Send no more; what fires then lapses at the other side. Returns at once."""
+        with self._change:
+            self._ending = True
+            self._change.notify()
+
+    def join(self, seconds: float) -> None:
+        """Wait for a request under way, at most so long; it may end with the process."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+
+    def want(self, alerts: Sequence[Alert]) -> None:
+        """Take what fires now; returns at once."""
+        with self._change:
+            missed = self._outbox.want(alerts, self._monotonic(), self._unix())
+            self.counts["dropped"] += len(missed)
+            self._change.notify()
+        for alert in missed:
+            LOG.warning(
+                "Alertmanager %s never took an alert that is over now: %s", self.url, _named(alert)
+            )
+
+    def undelivered(self) -> int:
+        """Alerts that fire and that it has not taken for a while."""
+        with self._change:
+            return self._outbox.undelivered(self._monotonic())
+
+    def work(self) -> None:
+        """Send what is due now."""
+        with self._change:
+            now = self._monotonic()
+            due = self._outbox.due(now)
+            self._outbox.asking(due, now)
+        if due:
+            self._deliver(due)
+
+    def _run(self) -> None:
+        with self._session:
+            while True:
+                with self._change:
+                    while not self._ending and not self._outbox.due(self._monotonic()):
+                        self._change.wait(self._outbox.seconds(self._monotonic()))
+                    if self._ending:
+                        return
+                self.work()
+
+    def _deliver(self, due: Sequence[Owed]) -> None:
+        answer = self._post(due)
+        if answer.result is Result.WRONG and len(due) > 1:
+            # One that is wrong must not keep the others back, and is to be named.
+            for one in due:
+                answer = self._post([one])
+                if not self._settled([one], answer):
+                    return
+        else:
+            self._settled(due, answer)
+
+    def _post(self, sent: Sequence[Owed]) -> Answer:
+        answer = self._send_in_its_time(sent)
+        if answer.date is None or abs(answer.date - self._unix() - self._skew) < SKEW_SECONDS:
+            return answer
+        self._skew = answer.date - self._unix()
+        LOG.warning(
+            "the clock of Alertmanager %s is %+.0f s from ours; it is told times of its own",
+            self.url, self._skew,
+        )  # fmt: skip
+        return self._send_in_its_time(sent)
+
+    def _send_in_its_time(self, sent: Sequence[Owed]) -> Answer:
+        # On the other side's clock: one that is ahead of ours would end at once what fires.
+        now = self._unix() + self._skew
+        return self._send(
+            self._session,
+            self._access,
+            [
+                alert_json(one.alert, now + FIRING_SECONDS if one.over is None
+                         else one.over + self._skew)
+                for one in sent
+            ],
+        )  # fmt: skip
+
+    def _settled(self, sent: Sequence[Owed], answer: Answer) -> bool:
+        """Whether it answered, so that more may be sent."""
+        now = self._monotonic()
+        with self._change:
+            match answer.result:
+                case Result.TAKEN:
+                    self._outbox.taken(sent, now)
+                    self.counts["delivered"] += len(sent)
+                case Result.WRONG:
+                    self._outbox.refused(sent[0], now)
+                    self.counts["rejected"] += 1
+                case _:
+                    pause = self._outbox.failed(sent, now)
+                    self.counts[answer.result] += 1
+        if answer.result is Result.WRONG:
+            self._say_wrong(sent[0].alert, answer.why)
+        elif answer.result is Result.TAKEN:
+            self._say(f"Alertmanager {self.url} takes alerts again" if self._trouble else "", "")
+        else:
+            words = f"Alertmanager {self.url}: {answer.why}; its alerts wait and are sent again"
+            self._say(f"{words}, in {pause:.0f} s first", answer.why)
+        return answer.result in (Result.TAKEN, Result.WRONG)
+
+    def _say(self, words: str, trouble: str) -> None:
+        """Once for each change of what is wrong."""
+        if words and trouble != self._trouble:
+            LOG.warning("%s", words)
+        self._trouble = trouble
+
+    def _say_wrong(self, alert: Alert, why: str) -> None:
+        if self._wrong.get(alert.key) != why:
+            self._wrong = {alert.key: why, **dict(list(self._wrong.items())[:99])}
+            LOG.error("Alertmanager %s refuses an alert, %s: %s", self.url, why, _named(alert))
+
+
+def _named(alert: Alert) -> str:
+    """Its labels for a log line; quoted, since names may be hostile."""
+    return ", ".join(f"{name}={value!r}" for name, value in alert.key)

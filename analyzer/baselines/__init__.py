@@ -1,0 +1,23 @@
+"""Published rules of peers, re-implemented from their papers and documentation on our Grid.
+
+They see the same run as the verdict does. Each answers with the ranks that it accuses.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from analyzer.baselines.minder import minder
+from analyzer.baselines.nvrx import nvrx
+from analyzer.baselines.zscore import zscore
+from analyzer.run import Grid
+
+BASELINES: Mapping[str, Callable[[Grid], Sequence[int]]] = {
+    "nvrx": nvrx,
+    "minder_distance": minder,
+    "zscore": zscore,
+}
+"""Name in a score -> rule."""
+
+
+def published_answers(grid: Grid) -> dict[str, list[int]]:
+    """Rule -> the ranks that it accuses."""
+    return {name: list(rule(grid)) for name, rule in BASELINES.items()}

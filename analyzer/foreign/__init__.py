@@ -1,5 +1,0 @@
-"""The verdict about an op trace: from whichever tool it comes, its operations are all there is."""
-
-from analyzer.foreign.verdict import examine
-
-__all__ = ["examine"]

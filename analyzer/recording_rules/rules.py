@@ -1,0 +1,93 @@
+"""Recording rules that compute robust z-scores of ranks against their stratum, as YAML.
+
+For a signal X of the ranks of a stratum (reference 8):
+
+    med = median(X),  mad = median(|X - med|),  z = (X - med) / (1.4826 mad + floor + share |med|)
+
+with `lockstep:X:avg1m`, `:med`, `:mad`, `:z` and `:count`, the ranks that answered. The text is
+written by hand and in order: the same for every version of every YAML library, and none needed.
+"""
+
+from collections.abc import Iterator
+
+from analyzer.recording_rules.signals import PLACE, PLACE_LABELS, SIGNALS, STRATUM, Signal
+from collector.contract import metrics
+
+INTERVAL = "15s"
+"""Between evaluations: that of the scrapes."""
+MAD_TO_SIGMA = 1.4826
+"""Of a Gaussian: 1 / quantile(0.75)."""
+RANKS = "lockstep:rank:count"
+HEAD = (
+    "# Peer statistics of training runs, computed inside Prometheus, Thanos or Mimir.\n"
+    "# Load it where all ranks of a run are seen together: in the Prometheus that scrapes them,\n"
+    "# or in the ruler of Thanos or Mimir. It needs two scrapes of each page a minute.\n"
+    "# Generated: `lockstep rules` prints this file; do not edit it.\n"
+)
+
+
+def rules() -> str:
+    """The rule file.
+
+    A group a signal: groups run beside each other, and rules of one group in order. Signals read
+    the ranks' places as they were at most one interval ago.
+    """
+    parts = [HEAD, "groups:\n"]
+    parts += _group("lockstep-place", _place_rules())
+    for signal in SIGNALS:
+        parts += _group(f"lockstep-{signal.name.replace('_', '-')}", _peer_rules(signal))
+    return "".join(parts)
+
+
+def recorded_series() -> tuple[str, ...]:
+    """Every name that the rules record."""
+    names = [name for name, _ in _place_rules()]
+    return (*names, *(name for signal in SIGNALS for name, _ in _peer_rules(signal)))
+
+
+def _place_rules() -> Iterator[tuple[str, str]]:
+    """Where ranks are: one series each, whatever number of pages and attempts tells of them.
+
+    Only of processes that live: the page of a node that a rank left tells of it for ten minutes.
+    Where the target has a label `node`, Prometheus calls the page's `exported_node`.
+    """
+    labels = ", ".join(("run", "rank", *PLACE_LABELS))
+    same = "on (job, instance, run, rank)"
+    info = f'label_replace({metrics.RANK_INFO.name}, "node", "$1", "exported_node", "(.+)")'
+    yield (
+        PLACE,
+        (
+            f"topk by (run, rank) (1,\n  max by ({labels}) (\n    {info}\n"
+            f"    and {same} {metrics.RANK_UP.name} == 1\n  )\n)"
+        ),
+    )
+    yield RANKS, f"count by (run, world_size) ({PLACE})"
+
+
+def _peer_rules(signal: Signal) -> Iterator[tuple[str, str]]:
+    by = ", ".join(STRATUM)
+    avg, med, mad = (signal.recorded(suffix) for suffix in ("avg1m", "med", "mad"))
+    match = f"on ({by}) group_left ()"
+    for suffix, expression in signal.steps:
+        yield signal.recorded(suffix), expression
+    yield signal.recorded("count"), f"count by ({by}) ({avg})"
+    yield med, f"quantile by ({by}) (0.5, {avg})"
+    yield mad, f"quantile by ({by}) (0.5, abs({avg} - {match} {med}))"
+    yield signal.recorded("z"), f"({avg} - {match} {med})\n/ {match}\n({spread(signal, mad, med)})"
+
+
+def spread(signal: Signal, mad: str, med: str) -> str:
+    """The denominator of z: the robust standard deviation and its floor, in PromQL."""
+    terms = [f"{MAD_TO_SIGMA} * {mad}"]
+    if signal.share:
+        terms.append(f"{signal.share:g} * abs({med})")
+    if signal.floor:
+        terms.append(f"{signal.floor:g}")
+    return " + ".join(terms)
+
+
+def _group(name: str, named: Iterator[tuple[str, str]]) -> Iterator[str]:
+    yield f"- name: {name}\n  interval: {INTERVAL}\n  rules:\n"
+    for record, expression in named:
+        yield f"  - record: {record}\n    expr: |-\n"
+        yield "".join(f"      {line}\n" for line in expression.splitlines())

@@ -1,0 +1,308 @@
+"""Where a noisy series is higher than it was: robust, searched over all spans, honestly corrected.
+
+Steps are averaged into blocks, because own time can be bimodal inside a block (a CPU quota stops
+every second step) and its outliers are heavy; spans of blocks are compared by their medians,
+because whole blocks can be outliers too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from analyzer.run import FloatGrid, Grid
+
+BLOCKS_AT_MOST = 40
+BLOCK_STEPS_AT_LEAST = 5
+SPIKE = 4.0
+"""A step counts for at most this many times the rank's median: one scheduler stall of a second
+must not carry a whole block."""
+MEDIAN_EFFICIENCY = 1.2533
+"""Standard error of a median over that of a mean, Gaussian: sqrt(pi / 2)."""
+MAD_TO_SIGMA = 1.4826
+FALSE_ALARM = 1e-2
+"""Chance that a healthy run gives any finding, over all ranks and spans searched."""
+NOISE_FLOOR = 0.002
+"""Block noise is never taken as smaller than this: no clock or scheduler is better."""
+OUTSIDE_AT_LEAST = 6
+"""Blocks outside a span from which their spread alone is taken as the healthy noise."""
+SAME_ABOVE = 0.8
+"""Share of a span's blocks that must lie above the middle between the two levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Windows in groups: block b holds the windows `members[b]`, `steps` steps on average."""
+
+    members: tuple[NDArray[np.int64], ...]
+    steps: float
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def first(self, block: int) -> int:
+        """First window of a block."""
+        return int(self.members[block][0])
+
+    def stop(self, block: int) -> int:
+        """Window after the last of the block before `block`."""
+        return int(self.members[block - 1][-1]) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A span of blocks [first, last) of one column that lies higher than the rest of it.
+
+    Attributes:
+        effect: Median inside minus median outside, in the unit of the series.
+        error: Standard error of `effect`, with the spread inside the span.
+        score: effect over the standard error that it would have by chance.
+        critical: The score that chance exceeds with FALSE_ALARM in any column and span.
+        inside: Median inside.
+    """
+
+    column: int
+    first: int
+    last: int
+    effect: float
+    error: float
+    score: float
+    critical: float
+    inside: float
+
+
+def blocks(grid: Grid, by: str = "own") -> Blocks:
+    """The unmasked windows of a Grid in at most BLOCKS_AT_MOST groups of about equal steps.
+
+    Each holds at least BLOCK_STEPS_AT_LEAST steps; a short last window joins the one before.
+
+    Args:
+        grid: The run's windows.
+        by: The time (of Grid.time) that some rank must have told in a window.
+    """
+    usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time[by]).any(axis=1))
+    if usable.size == 0:
+        return Blocks((), 0.0)
+    steps = (grid.to_step - grid.from_step)[usable]
+    least = max(float(BLOCK_STEPS_AT_LEAST), float(steps.sum()) / BLOCKS_AT_MOST)
+    members: list[list[int]] = [[]]
+    held = 0.0
+    for window, count in zip(usable.tolist(), steps.tolist(), strict=True):
+        if held >= least:
+            members.append([])
+            held = 0.0
+        members[-1].append(window)
+        held += count
+    if len(members) > 1 and held < max(least, np.median(steps)) / 2:
+        rest = members.pop()
+        members[-1].extend(rest)
+    return Blocks(
+        tuple(np.array(group, dtype=np.int64) for group in members),
+        float(steps.sum()) / len(members),
+    )
+
+
+def block_means(cells: FloatGrid, groups: Blocks, spike: float = SPIKE) -> FloatGrid:
+    """(B, R) means of (W, R) cells, cut at `spike` medians; NaN where under half answered."""
+    with np.errstate(invalid="ignore"):
+        cut = np.minimum(cells, spike * column_medians(cells)) if np.isfinite(spike) else cells
+    means = np.full((len(groups), cells.shape[1]), np.nan)
+    for block, members in enumerate(groups.members):
+        inside = cut[members]
+        there = np.isfinite(inside)
+        count = there.sum(axis=0)
+        total = np.where(there, inside, 0.0).sum(axis=0)
+        known = 2 * count >= len(members)
+        means[block, known] = total[known] / count[known]
+    return means
+
+
+def column_medians(cells: FloatGrid) -> FloatGrid:
+    """(R,) median over the rows of (W, R) that answered; NaN for a column that never did."""
+    return _medians(cells.T, np.isfinite(cells.T))
+
+
+def others_median(cells: FloatGrid, groups: Mapping[int, NDArray[np.int64]]) -> FloatGrid:
+    """(B, R) median over `groups[column]`, the columns that `column` is compared with."""
+    reference = np.full_like(cells, np.nan)
+    for column, peers in groups.items():
+        if len(peers):
+            reference[:, column] = column_medians(cells[:, peers].T)
+    return reference
+
+
+def clearest_spans(series: FloatGrid, *, shortest: int = 3, baseline: int = 3) -> list[Shift]:
+    """The clearest upward span of each column of (B, R), for columns with enough blocks.
+
+    Every span of at least `shortest` blocks that leaves `baseline` blocks outside is tried. What
+    chance can do is told by the healthy blocks, those outside each column's best span: their MAD,
+    at least the median column's, widened by lag-1 autocorrelation. The blocks inside do not count,
+    because a fault need not be steady (a corrected CPU quota fades by half, measured). The
+    threshold is Student's with Bonferroni over columns and spans.
+    """
+    count, width = series.shape
+    first, last = np.triu_indices(count + 1, shortest)
+    place = np.arange(count)
+    within = (place >= first[:, None]) & (place < last[:, None])
+    within = within[within.sum(axis=1) <= count - baseline]
+    if not len(within):
+        return []
+    known = np.isfinite(series)
+    columns = [c for c in range(width) if known[:, c].sum() >= shortest + baseline]
+    spans = {c: _clearest(series[:, c], known[:, c], within, shortest, baseline) for c in columns}
+    spans = {c: best for c, best in spans.items() if best is not None}
+    if not spans:
+        return []
+    healthy = {c: _healthy(series[:, c], known[:, c], within[best]) for c, best in spans.items()}
+    sigmas = {c: MAD_TO_SIGMA * float(np.median(np.abs(rest))) for c, rest in healthy.items()}
+    widenings = {c: autocorrelation_factor(rest) for c, rest in healthy.items()}
+    typical = float(np.median(list(sigmas.values())))
+    wide = float(np.median(list(widenings.values())))
+    asked = critical_t(count, len(spans), len(spans) * len(within))
+    found = []
+    for column, best in spans.items():
+        inside, outside = within[best] & known[:, column], ~within[best] & known[:, column]
+        level = float(np.median(series[inside, column]))
+        effect = level - float(np.median(series[outside, column]))
+        sigma = max(sigmas[column], typical, NOISE_FLOOR) * max(widenings[column], wide)
+        spread = MAD_TO_SIGMA * float(np.median(np.abs(series[inside, column] - level)))
+        chance = _error(sigma, inside.sum()), _error(sigma, outside.sum())
+        error = float(np.hypot(max(chance[0], _error(spread, inside.sum())), chance[1]))
+        score = effect / float(np.hypot(*chance))
+        span = np.flatnonzero(within[best])
+        found.append(
+            Shift(column, int(span[0]), int(span[-1]) + 1, effect, error, score, asked, level)
+        )
+    return found
+
+
+def whole_run_spans(series: FloatGrid) -> list[Shift]:
+    """Each column of (B, R) as one span against zero: for ranks that were high from the start."""
+    count, width = series.shape
+    found = []
+    sigmas = {}
+    for column in range(width):
+        values = series[np.isfinite(series[:, column]), column]
+        if len(values) >= 3:
+            sigmas[column] = (
+                values,
+                MAD_TO_SIGMA * float(np.median(abs(values - np.median(values)))),
+            )
+    typical = float(np.median([sigma for _, sigma in sigmas.values()])) if sigmas else 0.0
+    for column, (values, own) in sigmas.items():
+        level = float(np.median(values))
+        sigma = max(own, typical, NOISE_FLOOR) * autocorrelation_factor(values - level)
+        error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(len(values)))
+        found.append(
+            Shift(
+                column,
+                0,
+                count,
+                level,
+                error,
+                level / error,
+                critical_t(count, len(sigmas), len(sigmas)),
+                level,
+            )
+        )
+    return found
+
+
+def sustained(series: FloatGrid, shift: Shift) -> bool:
+    """Whether the span stays high: few of its blocks fall below the middle of the two levels."""
+    inside = series[shift.first : shift.last, shift.column]
+    inside = inside[np.isfinite(inside)]
+    middle = shift.inside - shift.effect / 2
+    return bool(inside.size and np.mean(inside > middle) >= SAME_ABOVE)
+
+
+def refine(steps: FloatGrid, low: float, high: float) -> tuple[int, int]:
+    """Where in (n,) a span of level `high` begins and ends inside level `low`.
+
+    The span with the largest sum of distances above the middle (maximum subarray), which is the
+    most likely one for two levels; values far outside both levels count no more than twice the
+    distance. NaN counts nothing.
+    """
+    gap = high - low
+    gain = np.clip(np.nan_to_num(steps - (low + high) / 2, nan=0.0), -gap, 2 * gap)
+    total = np.concatenate([[0.0], np.cumsum(gain)])
+    lowest = np.minimum.accumulate(total)
+    stop = int(np.argmax(total - lowest))
+    begin = int(np.argmin(total[: stop + 1]))
+    return begin, max(stop, begin)
+
+
+def _clearest(
+    values: FloatGrid,
+    known: NDArray[np.bool_],
+    within: NDArray[np.bool_],
+    shortest: int,
+    baseline: int,
+) -> int | None:
+    """Index of the upward span that leaves the least absolute deviation from the two medians.
+
+    The largest effect in standard errors would not do: medians forgive a span that is cut short,
+    and balanced spans have the smallest errors.
+    """
+    inside, outside = within & known, ~within & known
+    fair = (inside.sum(axis=1) >= shortest) & (outside.sum(axis=1) >= baseline)
+    if not fair.any():
+        return None
+    inside, outside = inside[fair], outside[fair]
+    tiled = np.broadcast_to(values, inside.shape)
+    high, low = _medians(tiled, inside), _medians(tiled, outside)
+    left = np.where(inside, np.abs(tiled - high[:, None]), 0.0)
+    left += np.where(outside, np.abs(tiled - low[:, None]), 0.0)
+    rest = np.where(high > low, left.sum(axis=1), np.inf)
+    best = int(np.argmin(rest))
+    return int(np.flatnonzero(fair)[best]) if np.isfinite(rest[best]) else None
+
+
+def _medians(cells: FloatGrid, chosen: NDArray[np.bool_]) -> FloatGrid:
+    """Median of the chosen cells of each row; NaN for a row with none."""
+    ordered = np.sort(np.where(chosen, cells, np.inf), axis=1)
+    count = chosen.sum(axis=1)
+    row = np.arange(len(cells))
+    if ordered.shape[1] == 0:
+        return np.full(len(cells), np.nan)
+    low = ordered[row, np.maximum(count - 1, 0) // 2]
+    high = ordered[row, np.minimum(count // 2, ordered.shape[1] - 1)]
+    middle = np.where(count > 0, low, np.nan)
+    both = count > 0
+    middle[both] = (low[both] + high[both]) / 2
+    return middle
+
+
+def _healthy(values: FloatGrid, known: NDArray[np.bool_], within: NDArray[np.bool_]) -> FloatGrid:
+    """What the fit leaves outside the span; of both sides where too little lies outside."""
+    inside, outside = within & known, ~within & known
+    rest = values[outside] - np.median(values[outside])
+    if len(rest) >= OUTSIDE_AT_LEAST:
+        return rest
+    return np.concatenate([rest, values[inside] - np.median(values[inside])])
+
+
+def _error(sigma: float, count: int) -> float:
+    """Standard error of the median of `count` blocks."""
+    return MEDIAN_EFFICIENCY * sigma / float(np.sqrt(count))
+
+
+def autocorrelation_factor(rest: FloatGrid) -> float:
+    """sqrt((1 + rho) / (1 - rho)): the standard error of a mean of AR(1) noise over white noise."""
+    cut = np.clip(rest, *np.quantile(rest, [0.1, 0.9])) if len(rest) else rest
+    power = float(np.sum(cut**2))
+    rho = float(np.sum(cut[1:] * cut[:-1])) / power if power > 0 else 0.0
+    rho = min(max(rho, 0.0), 0.8)
+    return float(np.sqrt((1 + rho) / (1 - rho)))
+
+
+def critical_t(count: int, columns: int, tests: int) -> float:
+    """Student's quantile at FALSE_ALARM over all tests.
+
+    The MAD of n blocks is as good as a deviation of about n / 2 (efficiency 0.37), and the median
+    of several columns' as one of n; of two columns both hold the same difference.
+    """
+    freedom = max(count * min(columns, 4) / 4, 3.0)
+    return float(-stdtrit(freedom, FALSE_ALARM / tests))

@@ -1,0 +1,249 @@
+"""When a shift of a rank's own time is worth a Finding, and the Finding it makes."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import Finding as Found
+from analyzer.run import FloatGrid, Grid, RankInfo
+from analyzer.slowness.changepoint import Blocks, Shift, column_medians, refine, sustained
+from analyzer.slowness.excess import Excess, excess
+from analyzer.slowness.temporal_shape import words
+from collector.contract.words import Phase
+
+FLOOR = float(np.log(1.05))
+"""The smallest slowdown recorded: below, nobody drains a node for it."""
+TRANSIENT_FLOOR = float(np.log(1.10))
+"""The smallest one that came and went; a burst of another process looks the same."""
+NATURAL_SPREAD = float(np.log(1.15))
+"""Identical parts differ by 8 % on average and 22 % at most (SC22, arXiv 2208.11035 v3): without a
+healthy baseline less than this is the part itself."""
+PARTS_AT_MOST = float(np.log(1.22))
+"""That most: a single part that was slow from the first step seen is named beyond it only."""
+STEPS_AT_LEAST = 10
+"""As GREYHOUND's verification (ATC'25): change points at least 10 iterations apart."""
+TRANSIENT_STEPS = 20
+TRANSIENT_SHARE = 0.15
+STEPS_ABOVE = 0.3
+"""Share of single steps that must lie above the middle between the levels: a CPU quota stops two in
+five, a few scheduler stalls in a short span are fewer."""
+OWN_PHASES: tuple[str, ...] = tuple(phase for phase in Phase if phase is not Phase.GRAD_SYNC)
+"""Phases without waiting; of grad_sync only what is outside the collectives is own time."""
+
+LOCATED_AT_LEAST = 0.5
+"""Share of the excess own time that phases must show, or else the rest has a share of its own: the
+larger part, since the largest share is what a cause is told from."""
+
+
+def is_slow(
+    grid: Grid,
+    groups: Blocks,
+    series: FloatGrid,
+    shift: Shift,
+    peers: NDArray[np.int64],
+    *,
+    above_peers: bool = True,
+) -> bool:
+    """Whether a rank that rose against its `peers` (log ratio `series`, (B, R)) is slow.
+
+    It must be beyond chance, large and long enough, stay so, and lie above its reference in the
+    span itself: a rank that only lost an advantage is not slow.
+    """
+    steps = (shift.last - shift.first) * groups.steps
+    ended = shift.last < len(groups)
+    return (
+        shift.score >= shift.critical
+        and shift.effect >= (TRANSIENT_FLOOR if ended else FLOOR)
+        and long_enough(steps, len(groups) * groups.steps, ended=ended)
+        and (not above_peers or shift.inside >= shift.effect / 2)
+        and sustained(series, shift)
+        and steps_above(grid, groups, shift, peers) >= STEPS_ABOVE
+    )
+
+
+def long_enough(steps: float, total: float, *, ended: bool) -> bool:
+    """Whether a rank was slow for long enough to be named; what came and went needs more steps."""
+    if ended:
+        return steps >= max(TRANSIENT_STEPS, TRANSIENT_SHARE * total)
+    return steps >= STEPS_AT_LEAST
+
+
+def is_slow_throughout(groups: Blocks, series: FloatGrid, shift: Shift) -> bool:
+    """Whether a rank above its peers from the start is beyond the natural spread of parts."""
+    return (
+        shift.score >= shift.critical
+        and shift.effect >= PARTS_AT_MOST
+        and len(groups) * groups.steps >= STEPS_AT_LEAST
+        and sustained(series, shift)
+    )
+
+
+def steps_above(grid: Grid, groups: Blocks, shift: Shift, peers: NDArray[np.int64]) -> float:
+    """Share of the span's windows above the middle of the two levels."""
+    inside = np.concatenate(groups.members[shift.first : shift.last])
+    ratio = log_ratio(grid, inside, shift.column, peers)
+    ratio = ratio[np.isfinite(ratio)]
+    return float(np.mean(ratio > shift.inside - shift.effect / 2)) if ratio.size else 0.0
+
+
+def log_ratio(
+    grid: Grid, windows: NDArray[np.int64], column: int, peers: NDArray[np.int64]
+) -> FloatGrid:
+    """(n,) log own time of a rank over the median of its peers, window by window."""
+    own = np.log(grid.time["own"][windows])
+    ratio: FloatGrid = own[:, column] - column_medians(own[:, peers].T)
+    return ratio
+
+
+def slow_finding(
+    grid: Grid,
+    groups: Blocks,
+    shift: Shift,
+    peers: NDArray[np.int64],
+    detector: str,
+    edges: tuple[int, int | None] | None = None,
+) -> Found:
+    """The Finding of a slow rank: exact onset, slowdown with interval, phases of the excess.
+
+    Args:
+        peers: Columns of the ranks it was compared with.
+        detector: Name of the detector, for `Finding.detector`.
+        edges: First window and the one after the last (None = to the end), where it is known
+            better than by this rank alone.
+    """
+    usable = np.concatenate(groups.members)
+    ratio = log_ratio(grid, usable, shift.column, peers)
+    first, last = span_edges(groups, shift, ratio) if edges is None else edges
+    throughout = shift.first == 0 and shift.last == len(groups)
+    goes = excess(grid, groups, shift, ratio, (first, last))
+    first, last = goes.first, goes.last
+    shift = dataclasses.replace(shift, effect=goes.effect)
+    stop = len(grid.start) if last is None else last
+    inside = usable[(usable >= first) & (usable < stop)]
+    outside = np.setdiff1d(usable, inside)
+    before = inside if throughout else outside
+    slowdown = float(np.exp(shift.effect))
+    interval = (
+        float(np.exp(shift.effect - 1.96 * shift.error)),
+        float(np.exp(shift.effect + 1.96 * shift.error)),
+    )
+    own = grid.time["own"]
+    facts: dict[str, Any] = {
+        "own_seconds": _mean(own[inside, shift.column]),
+        "own_seconds_before": None if throughout else _mean(own[before, shift.column]),
+        "peer_seconds": _mean(own[np.ix_(inside, peers)]),
+        "peers": [grid.ranks[column].rank for column in peers],
+        "steps": int(np.sum(grid.to_step[inside] - grid.from_step[inside])),
+        "from_start": throughout,
+        "critical_score": shift.critical,
+        "shape": str(goes.shape),
+        "period_steps": goes.every,
+    }
+    info = grid.ranks[shift.column]
+    return Found(
+        detector=detector,
+        kind="slow",
+        rank=info.rank,
+        first=first,
+        last=last,
+        slowdown=slowdown,
+        interval=interval,
+        score=shift.score,
+        share=phase_shares(grid, shift.column, peers, inside, before, throughout),
+        text=_text(info, int(grid.from_step[first]), slowdown, interval, facts, goes),
+        details=facts,
+    )
+
+
+def span_edges(groups: Blocks, shift: Shift, ratio: FloatGrid) -> tuple[int, int | None]:
+    """First window and the one after the last (None = to the end), from blocks to windows.
+
+    Args:
+        groups: The blocks, n windows in all.
+        shift: The span of blocks.
+        ratio: (n,) log ratio of each of those windows.
+    """
+    first, stop = groups.first(shift.first), groups.stop(shift.last)
+    open_end = shift.last == len(groups)
+    if shift.first == 0 and open_end:
+        return 0, None
+    usable = np.concatenate(groups.members)
+    begin, end = refine(ratio, shift.inside - shift.effect, shift.inside)
+    fine_first = int(usable[min(begin, len(usable) - 1)])
+    fine_stop = int(usable[max(end - 1, 0)]) + 1
+    overlap = min(stop, fine_stop) - max(first, fine_first)
+    if overlap >= (stop - first) / 2:
+        first = fine_first if shift.first > 0 else 0
+        stop = fine_stop
+    elif shift.first == 0:
+        first = 0
+    tail = np.sum(usable >= stop)
+    width = max(len(members) for members in groups.members)
+    return first, None if open_end or tail < width / 2 else stop
+
+
+def phase_shares(
+    grid: Grid,
+    column: int,
+    peers: NDArray[np.int64],
+    inside: NDArray[np.int64],
+    before: NDArray[np.int64],
+    throughout: bool,
+) -> Mapping[str, float]:
+    """Phase -> share of the excess own time; what the peers gained too is no excess.
+
+    A phase may hold waiting as well, all of it where a program names no phases: what peers wait for
+    the rank is no gain of theirs, so they cannot have gained more in a phase than in own time.
+    Where the phases show little of the excess, the rest of it is in `other`.
+    """
+
+    def gains(cells: FloatGrid) -> tuple[float, float]:
+        """The rank's and its peers', seconds per step."""
+        mine, theirs = _mean(cells[inside, column]), _mean(cells[np.ix_(inside, peers)])
+        if throughout:
+            return mine, theirs
+        return mine - _mean(cells[before, column]), theirs - _mean(cells[np.ix_(before, peers)])
+
+    own, common = gains(grid.time["own"])
+    excess: dict[str, float] = {}
+    parts = {phase: grid.time[phase] for phase in OWN_PHASES}
+    copies = grid.time[Phase.GRAD_SYNC] - grid.time["collective"]
+    if _mean(copies[inside, column]) >= 0 and _mean(copies[before, column]) >= 0:
+        # Own time of the phase: gradients on their way to the collective. Below zero, collectives
+        # lie in other phases too, and nobody knows how much of each is own.
+        parts[Phase.GRAD_SYNC] = copies
+    for phase, cells in parts.items():
+        mine, theirs = gains(cells)
+        gain = mine - (theirs if np.isnan(common) else min(theirs, max(common, 0.0)))
+        if gain > 0:
+            excess[phase] = gain
+    hidden = own - common - sum(excess.values())
+    if hidden > (1.0 - LOCATED_AT_LEAST) * (own - common):
+        excess[Phase.OTHER] = excess.get(Phase.OTHER, 0.0) + hidden
+    total = sum(excess.values())
+    return {phase: gain / total for phase, gain in excess.items()}
+
+
+def _mean(cells: FloatGrid) -> float:
+    there = cells[np.isfinite(cells)]
+    return float(there.mean()) if there.size else float("nan")
+
+
+def _text(
+    info: RankInfo, step: int, slowdown: float, interval: tuple[float, float],
+    facts: Mapping[str, Any], goes: Excess,
+) -> str:  # fmt: skip
+    low, high = interval
+    own, peer = facts["own_seconds"] * 1e3, facts["peer_seconds"] * 1e3
+    text = f"rank {info.rank} took {own:.1f} ms of own time per step, its peers {peer:.1f} ms"
+    turns = words(goes.shape, goes.share, goes.every)
+    if facts["from_start"]:
+        return f"{text}: {slowdown:.2f}x ({low:.2f} to {high:.2f}) in all steps seen{turns}"
+    before = facts["own_seconds_before"] * 1e3
+    return (
+        f"{text}, itself {before:.1f} ms before: {slowdown:.2f}x ({low:.2f} to {high:.2f})"
+        f" from step {step}{turns}"
+    )

@@ -1,0 +1,254 @@
+"""How an excess goes in time: constant, transient, periodic or a ramp; and that in words."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import FloatGrid
+
+RAMP_SHARE = 0.5
+"""A ramp rises by this share of its last level inside its span."""
+RAMP_STEPS = 8
+RAMP_TURN = 0.25
+"""Each third of a ramp rises by this share of the whole rise at least; a jump rises in one."""
+RAMP_FIT = 0.8
+"""A ramp leaves less than this share of the absolute deviation that two levels leave."""
+FLAT_AT_LEAST = 3
+"""Values before a climb that tell the level which it leaves."""
+CLIMB_AT_LEAST = 2
+"""Values; a jump inside one looks like a climb of that length."""
+LIKELIER = 4.0
+"""Log of the ratio of the likelihoods of a climb and a jump: noise reaches it one time in 200
+(Wilks, one parameter more)."""
+SMOOTH = 3
+FEWEST = 12
+"""Values that tell of regular turns: four times a period of three."""
+LEAST_TURNS = 3
+SHORTEST_PERIOD = 3.5
+"""In values. A CPU quota stops its rank every two or three steps (periods of 100 ms), which is no
+turn of a fault; and what is sampled fewer than two times a turn cannot be told from slower turns
+(Nyquist)."""
+CHANCE = 1e-3
+"""That noise without turns passes for periodic."""
+CUT = 0.02
+"""Share of the values at each end that count as the next one: a stall is no turn."""
+TRIED = 97
+"""Periods tried between the neighbours of the best frequency."""
+ALMOST = 0.995
+"""Of the most that a period says: neighbours that say as much are one peak."""
+MULTIPLES = (1, 2, 3)
+NEARLY = 0.8
+BINS = 12
+"""Parts of a turn at most when periods are compared."""
+TURNS_ALIKE = 0.8
+"""Share of the turns that must each go up and down; slow drifts pass Fisher's test too."""
+
+
+class Shape(StrEnum):
+    """The words of the fault plan."""
+
+    CONSTANT = "constant"
+    TRANSIENT = "transient"
+    PERIODIC = "periodic"
+    RAMP = "ramp"
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """A series that goes between two levels at regular distances.
+
+    Attributes:
+        period: Values from turn to turn.
+        on: (n,) where the mean turn is nearer to its high level.
+        low: Median off.
+        high: Median on.
+    """
+
+    period: float
+    on: NDArray[np.bool_]
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float:
+        """Share of the values on the high level."""
+        return float(self.on.mean())
+
+
+def words(shape: Shape, share: float = 0.0, every: int | None = None) -> str:
+    """What follows the span of an excess; nothing where the span says it all.
+
+    Args:
+        shape: How it goes.
+        share: Of the steps of its span that a periodic one is in force.
+        every: Steps from turn to turn; None = not told.
+    """
+    if shape is Shape.PERIODIC:
+        turns = "" if every is None else f", every {every} steps"
+        return f", on and off at regular distances{turns} ({share:.0%} of the steps)"
+    return ", ever more" if shape is Shape.RAMP else ""
+
+
+def rises(values: FloatGrid) -> bool:
+    """Whether a series climbs all the way."""
+    if len(values) < RAMP_STEPS or not np.isfinite(values).all():
+        return False
+    marks = [float(np.median(part)) for part in np.array_split(values, 4)]
+    rise = marks[-1] - marks[0]
+    return rise >= RAMP_SHARE * marks[-1] and bool((np.diff(marks) >= RAMP_TURN / 2 * rise).all())
+
+
+def smooth(values: FloatGrid) -> FloatGrid:
+    """Running median of SMOOTH steps; the ends stay."""
+    if len(values) < SMOOTH:
+        return values
+    inner = np.median(np.lib.stride_tricks.sliding_window_view(values, SMOOTH), axis=1)
+    return np.concatenate([values[:1], inner, values[-1:]])
+
+
+def onset(values: FloatGrid, least: float) -> int:
+    """The first step from which a rising series stays above `least`."""
+    below = np.flatnonzero(smooth(values) < least)
+    return int(below[-1]) + 1 if below.size else 0
+
+
+def ramp_start(values: FloatGrid, stop: int) -> int | None:
+    """Where (n,) leaves zero and climbs in a line up to `stop`; None where it does not.
+
+    The knee with the least absolute deviation from 0 before and from a line through the knee after
+    it. It must leave clearly less than the best two levels, 0 and a constant: those are a jump.
+    """
+    series = values[:stop]
+    count = len(series)
+    if count < RAMP_STEPS or not np.isfinite(series).all():
+        return None
+    place = np.arange(count)
+    rise = np.maximum(place - place[:-3, None] + 1.0, 0.0)  # (knees, n)
+    slope = (rise @ series) / (rise**2).sum(axis=1)
+    climbing = np.abs(series - slope[:, None] * rise).sum(axis=1)
+    step = rise > 0
+    level = (step @ series) / step.sum(axis=1)
+    jumping = np.abs(series - level[:, None] * step).sum(axis=1)
+    climbing[slope <= 0] = np.inf
+    knee = int(np.argmin(climbing))
+    if not climbing[knee] <= RAMP_FIT * jumping.min():
+        return None
+    return knee if rises(series[knee:]) else None
+
+
+def plateau(values: FloatGrid, high: float) -> int | None:
+    """Where (n,) leaves zero in a line to the level `high`, where it stays; None where it jumps.
+
+    The knee and the top of the least absolute deviation, as of `ramp_start`. It must be clearly
+    likelier than the best jump.
+    """
+    known = np.flatnonzero(np.isfinite(values))
+    if len(known) < RAMP_STEPS or not high > 0:
+        return None
+    knee, top = np.triu_indices(len(values) + 1)
+    share = (known + 0.5 - knee[:, None]) / np.maximum(top - knee, 1e-9)[:, None]
+    left = np.abs(values[known] - high * np.clip(share, 0.0, 1.0)).sum(axis=1)
+    jumps = top == knee
+    best = int(np.argmin(left))
+    # The likelihood of Laplace noise, of which the absolute deviation is the scale.
+    likelier = len(known) * float(np.log(left[jumps].min() / max(left[best], 1e-9)))
+    climbs = knee[best] >= FLAT_AT_LEAST and top[best] - knee[best] >= CLIMB_AT_LEAST
+    return int(knee[best]) if climbs and likelier >= LIKELIER else None
+
+
+def oscillation(values: FloatGrid) -> Turns | None:
+    """The turns of (n,); None where chance alone would show them. NaN = not there.
+
+    Fisher's test for a hidden period (1929): with the largest share g of the variance at one of m
+    frequencies, noise reaches g with a chance of at most m (1 - g)^(m - 1). The values folded by
+    the period tell what part of a turn is high.
+    """
+    known = np.isfinite(values)
+    if known.sum() < max(FEWEST, values.size // 2):
+        return None
+    cut = np.clip(values, *np.quantile(values[known], [CUT, 1 - CUT]))
+    centred = np.where(known, cut - np.mean(cut[known]), 0.0)
+    power = np.abs(np.fft.rfft(centred)[1:]) ** 2
+    if not power.sum() > 0:
+        return None
+    best = int(np.argmax(power))
+    share = float(power[best] / power.sum())
+    if len(power) * (1 - share) ** (len(power) - 1) > CHANCE:
+        return None
+    told = np.where(known, cut, np.nan)
+    period = _period(told, best + 1)
+    if period < SHORTEST_PERIOD or round(len(values) / period, 1) < LEAST_TURNS:
+        return None
+    on = _fold(told, period)
+    if not (on & known).any() or not (~on & known).any():
+        return None
+    low, high = (float(np.median(values[side & known])) for side in (~on, on))
+    if not high > low or not _alike(cut, on & known, ~on & known, period, (low + high) / 2):
+        return None
+    return Turns(period, on, low, high)
+
+
+def _alike(
+    values: FloatGrid, on: NDArray[np.bool_], off: NDArray[np.bool_], period: float, middle: float
+) -> bool:
+    """Whether nearly every turn lies above the middle when it should, and below when it should."""
+    turn = np.floor(np.arange(len(values)) / period).astype(np.int64)
+    right = []
+    for part, sign in ((on, 1.0), (off, -1.0)):
+        count = np.bincount(turn[part], minlength=turn[-1] + 1)
+        total = np.bincount(turn[part], values[part], minlength=turn[-1] + 1)
+        mean = total[count > 0] / count[count > 0]
+        right.append(float(np.mean(sign * (mean - middle) > 0)))
+    return min(right) >= TURNS_ALIKE
+
+
+def _period(values: FloatGrid, turns_seen: int) -> float:
+    """Values from turn to turn, near the best frequency: where the folded series says most.
+
+    Epoch folding (Leahy et al. 1983): the variance between the parts of a turn is largest at the
+    true period, and that is sharper than the spectrum of few turns. Short pulses have most of their
+    power at a multiple of their frequency; the shortest period that says nearly all is theirs.
+    """
+    most = [_sharpest(values, turns_seen / multiple) for multiple in MULTIPLES]
+    enough = NEARLY * max(said for _, said in most)
+    return next(period for period, said in most if said >= enough)
+
+
+def _sharpest(values: FloatGrid, turns_seen: float) -> tuple[float, float]:
+    """(period near so many turns, what it says)."""
+    if turns_seen < LEAST_TURNS - 0.5:
+        return float(len(values)), 0.0
+    near = len(values) / np.linspace(turns_seen - 1, turns_seen + 1, TRIED)
+    bins = int(np.clip(round(len(values) / turns_seen), 3, BINS))
+    said = np.array([_between(values, period, bins) for period in near.tolist()])
+    return float(np.median(near[said >= ALMOST * said.max()])), float(said.max())
+
+
+def _between(values: FloatGrid, period: float, bins: int) -> float:
+    """Variance between the parts of a turn, times the values."""
+    mean, count, _ = _folded(values, period, bins)
+    there = count > 0
+    middle = np.average(mean[there], weights=count[there])
+    return float((count[there] * (mean[there] - middle) ** 2).sum())
+
+
+def _fold(values: FloatGrid, period: float) -> NDArray[np.bool_]:
+    """(n,) where the mean turn lies above the middle between its levels."""
+    mean, count, place = _folded(values, period, max(round(period), 2))
+    told = mean[count > 0]
+    above: NDArray[np.bool_] = (mean > (told.min() + told.max()) / 2)[place]
+    return above
+
+
+def _folded(
+    values: FloatGrid, period: float, bins: int
+) -> tuple[FloatGrid, NDArray[np.int64], NDArray[np.int64]]:
+    """(bins,) mean of each part of a turn and how many values it has; (n,) the part of each."""
+    place = (np.arange(len(values)) % period / period * bins).astype(np.int64)
+    place = np.minimum(place, bins - 1)
+    there = np.isfinite(values)
+    count = np.bincount(place[there], minlength=bins)
+    total = np.bincount(place[there], values[there], minlength=bins)
+    return total / np.maximum(count, 1), count, place

@@ -1,0 +1,112 @@
+"""What a node counts of its network, and which of it moved in a span of windows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import Grid
+from analyzer.symptoms.series import total
+from collector.contract import metrics
+
+BAD_LINK: tuple[str, ...] = tuple(
+    each.name
+    for each in (
+        metrics.TCP_RETRANSMITTED, metrics.TCP_TIMEOUTS, metrics.NET_ERRORS, metrics.NET_DROPS,
+        metrics.NET_CARRIER_CHANGES, metrics.NET_PHY_ERRORS, metrics.IB_ERRORS,
+    )
+)  # fmt: skip
+"""Packets that did not arrive, and a cable or NIC that says why (reference 7, L6: network link)."""
+FULL_LINK: tuple[str, ...] = tuple(
+    each.name for each in (metrics.NET_PAUSE, metrics.NET_PAUSE_SECONDS, metrics.IB_XMIT_WAIT)
+)
+"""Packets that were told to wait: congestion (the same)."""
+SPEEDS: tuple[str, ...] = (metrics.NET_SPEED.name, metrics.IB_RATE.name)
+MOVED = 3.0
+"""Times of before, and of the other nodes, from which a counter has moved."""
+MOVED_PER_SECOND: dict[str, float] = {
+    # Healthy emulated nodes under load: 0.1 to 3.7 a second, and once three times the others'.
+    metrics.TCP_RETRANSMITTED.name: 10.0,
+    metrics.TCP_TIMEOUTS.name: 0.1,
+    metrics.NET_CARRIER_CHANGES.name: 0.05,
+    metrics.NET_PAUSE_SECONDS.name: 0.01,
+}
+USUALLY_PER_SECOND = 1.0
+"""The ratio decides; this only keeps single packets out."""
+SLOWER = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """A metric of one node that moved; `before` and `during` per second, or in its own unit."""
+
+    node: str
+    metric: str
+    before: float
+    during: float
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        name = self.metric.removeprefix("lockstep_").removesuffix("_total").replace("_", " ")
+        return f"{name} of {self.node}: {self.during:.3g} a second, {self.before:.3g} before"
+
+    @property
+    def query(self) -> str:
+        """The PromQL that shows it."""
+        selector = f'{self.metric}{{node="{self.node}"}}'
+        return selector if self.metric in SPEEDS else f"sum(rate({selector}[30s]))"
+
+
+def movements(
+    grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64], wanted: Sequence[str],
+    *, beyond_others: bool = True,
+) -> tuple[Movement, ...]:  # fmt: skip
+    """Counters that moved on some nodes and not on the others.
+
+    Args:
+        grid: The run's windows.
+        during: Windows of the span.
+        before: Windows outside.
+        wanted: Metrics; of SPEEDS a fall counts, of the others a rise.
+        beyond_others: Whether a node must stand out from the others too; without, what moved on
+            all of them is found as well.
+    """
+    nodes = list(dict.fromkeys(info.node for info in grid.ranks))
+    columns = [next(c for c, i in enumerate(grid.ranks) if i.node == node) for node in nodes]
+    found = []
+    for metric in wanted:
+        cells = total(grid, metric)
+        if cells is None:
+            continue
+        now, then = (_means(cells[np.ix_(span, np.array(columns))]) for span in (during, before))
+        for place, node in enumerate(nodes):
+            others = np.delete(now, place)
+            others = others[np.isfinite(others)]
+            typical = float(np.median(others)) if others.size and beyond_others else 0.0
+            if _moved(metric, then[place], now[place], typical):
+                found.append(Movement(node, metric, float(then[place]), float(now[place])))
+    return tuple(found)
+
+
+def is_known(grid: Grid, wanted: Sequence[str]) -> bool:
+    """Whether any of the metrics answered."""
+    return any(total(grid, metric) is not None for metric in wanted)
+
+
+def _moved(metric: str, before: float, now: float, others: float) -> bool:
+    if not np.isfinite(before) or not np.isfinite(now):
+        return False
+    if metric in SPEEDS:
+        return now < SLOWER * before
+    least = MOVED_PER_SECOND.get(metric, USUALLY_PER_SECOND)
+    return now >= max(least, MOVED * before, MOVED * others)
+
+
+def _means(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(nodes,) mean over windows that answered; NaN without one."""
+    there = np.isfinite(cells)
+    count = there.sum(axis=0)
+    total_of = np.where(there, cells, 0.0).sum(axis=0)
+    return np.where(count > 0, total_of / np.maximum(count, 1), np.nan)

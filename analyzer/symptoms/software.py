@@ -1,0 +1,167 @@
+"""Software that changed, or that one node has alone: driver, firmware, kernel by info series."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import Finding, Grid, Versions
+from analyzer.slowness.before_after import column_of
+from analyzer.symptoms.series import tolerance
+from analyzer.symptoms.shape import Symptom
+from analyzer.versions import SOURCES
+
+MOST = 0.9
+"""Share of the nodes that agree from which it is "all": one may have missed its scrapes."""
+PEERS_AT_LEAST = 2
+"""Other nodes that must agree before a node is the odd one: of two nobody knows which is odd,
+unless all ranks of the one are slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A piece of software that became another on some nodes.
+
+    Attributes:
+        what: As analyzer.versions.SOURCES calls it.
+        before, after: Its commonest versions on either side.
+        nodes: On which nodes.
+        of: How many nodes tell it.
+        late: Seconds from the finding's onset to the change, median over the nodes.
+        with_onset: Whether that is at the onset (within symptoms.series.tolerance).
+    """
+
+    what: str
+    before: str
+    after: str
+    nodes: tuple[str, ...]
+    of: int
+    late: float
+    with_onset: bool
+
+    @property
+    def everywhere(self) -> bool:
+        """On all nodes, or nearly."""
+        return len(self.nodes) >= MOST * self.of
+
+    @property
+    def text(self) -> str:
+        """What changed and where, in words."""
+        where = f"all {self.of} nodes" if self.everywhere else ", ".join(self.nodes[:4])
+        if not self.everywhere and len(self.nodes) > 4:
+            where = f"{len(self.nodes)} of {self.of} nodes"
+        return f"the {self.what} changed from {self.before} to {self.after} on {where}"
+
+
+def changes(grid: Grid, finding: Finding) -> tuple[Change, ...]:
+    """Every piece of software that changed in the run, the nearest change to the onset of each."""
+    nodes = np.array([info.node for info in grid.ranks])
+    found = []
+    for what, told in grid.versions.items():
+        moved = _nearest(told.codes, finding.first)
+        columns = np.flatnonzero(moved >= 0)
+        if not columns.size:
+            continue
+        late = float(np.median(grid.start[moved[columns]] - grid.start[finding.first]))
+        known = np.unique(nodes[(told.codes >= 0).any(axis=0)])
+        found.append(
+            Change(
+                what,
+                _commonest(told, told.codes[moved[columns] - 1, columns]),
+                _commonest(told, told.codes[moved[columns], columns]),
+                tuple(np.unique(nodes[columns]).tolist()),
+                len(known),
+                late,
+                abs(late) <= tolerance(grid),
+            )
+        )
+    return tuple(found)
+
+
+def software(grid: Grid, finding: Finding) -> Symptom | None:
+    """Software of the rank's node that its peers do not have; None where nobody tells any.
+
+    It explains a slowdown that began when the node's software changed and the others' did not, or
+    one without onset on a node that differs from all others all along.
+    """
+    column = column_of(grid, finding.rank)
+    if column is None or not grid.versions:
+        return None
+    node = grid.ranks[column].node
+    has_onset = 0 < finding.first < len(grid.start) and not finding.details.get("from_start")
+    told: list[Symptom] = []
+    if has_onset:
+        for each in changes(grid, finding):
+            if node in each.nodes:
+                only = len(each.nodes) < max(MOST * each.of, 2)
+                words = each.text + (", and on no other" if len(each.nodes) == 1 else "")
+                told.append(Symptom(only, words, query(each.what), each.late, each.with_onset))
+    odd = _odd(grid, finding, column)
+    if odd is not None:
+        what, mine, theirs = odd
+        words = f"{node} runs {what} {mine}, the other nodes run {theirs}"
+        # Where it was so before the onset as well, it is not what began then.
+        began = None if not has_onset else False
+        changed = any(sign.explains for sign in told)
+        if not changed:
+            late = float(grid.start[0] - grid.start[finding.first]) if has_onset else float("nan")
+            told.append(Symptom(True, words, query(what), late, began))
+    best = max(told, key=lambda sign: (sign.explains, sign.seen), default=None)
+    if best is not None:
+        return best
+    if not any((each.codes[:, column] >= 0).any() for each in grid.versions.values()):
+        return None
+    return Symptom(False, f"{node} runs the driver and the kernel of its peers", query("kernel"))
+
+
+def ranks_of_node(grid: Grid, finding: Finding) -> NDArray[np.int64]:
+    """Columns of other ranks on the rank's node: they run the same software."""
+    column = column_of(grid, finding.rank)
+    if column is None:
+        return np.empty(0, dtype=np.int64)
+    node = grid.ranks[column].node
+    same = [c for c, info in enumerate(grid.ranks) if info.node == node and c != column]
+    return np.array(same, dtype=np.int64)
+
+
+def query(what: str) -> str:
+    """The PromQL that shows a piece of software by node."""
+    metric, label = SOURCES[what]
+    return f"count by (node, {label}) ({metric})"
+
+
+def _odd(grid: Grid, finding: Finding, column: int) -> tuple[str, str, str] | None:
+    """(what, the rank's version, everybody else's) where all other nodes agree on another one."""
+    place = min(finding.first, len(grid.start) - 1)
+    node = grid.ranks[column].node
+    asked = 1 if finding.details.get("node") else PEERS_AT_LEAST
+    for what, told in grid.versions.items():
+        codes = told.codes[place]
+        others = {
+            info.node: int(codes[c]) for c, info in enumerate(grid.ranks)
+            if info.node != node and codes[c] >= 0
+        }  # fmt: skip
+        if codes[column] < 0 or len(others) < asked or len(set(others.values())) > 1:
+            continue
+        theirs = next(iter(others.values()))
+        if codes[column] != theirs:
+            return what, told.words[codes[column]], told.words[theirs]
+    return None
+
+
+def _nearest(codes: NDArray[np.int32], first: int) -> NDArray[np.int64]:
+    """(R,) the window nearest to `first` from which a rank's version is another; -1 = never."""
+    nearest = np.full(codes.shape[1], -1, dtype=np.int64)
+    if len(codes) < 2:
+        return nearest
+    changed = (codes[1:] != codes[:-1]) & (codes[1:] >= 0) & (codes[:-1] >= 0)
+    away = np.where(changed, np.abs(np.arange(1, len(codes)) - first)[:, None], len(codes) + 1)
+    best = away.argmin(axis=0)
+    there = changed[best, np.arange(codes.shape[1])]
+    nearest[there] = best[there] + 1
+    return nearest
+
+
+def _commonest(told: Versions, codes: NDArray[np.int32]) -> str:
+    values, counts = np.unique(codes, return_counts=True)
+    return told.words[int(values[counts.argmax()])]

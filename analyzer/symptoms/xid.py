@@ -1,0 +1,102 @@
+"""Errors that the driver logged of the rank's GPU at the finding's onset or during it."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from analyzer.run import Fact, Finding, Grid
+from analyzer.slowness.before_after import column_of, gpu_words, query
+from analyzer.symptoms.series import tolerance
+from analyzer.symptoms.shape import Symptom
+from analyzer.symptoms.xid_parts import APPLICATION, PART
+from collector.contract import metrics
+from collector.contract.words import Cause
+from collector.contract.xid import describe
+
+LAST = metrics.GPU_XID_LAST.name
+COUNT = metrics.GPU_XID_ERRORS.name
+LISTENER = f'{metrics.SOURCE_UP.name}{{source="xid"}}'
+NUMBER = re.compile(r'xid="(\d+)"')
+STOPPED_SECONDS = 30.0
+"""How long before a rank stops the error may be logged that stops it: NCCL's heartbeat monitor and
+a driver's reset take tens of seconds."""
+
+
+def xid(grid: Grid, finding: Finding) -> Symptom | None:
+    """The XID nearest to the finding's onset that is not the application's own.
+
+    The time of the last event is read, not the count: a first count is a new series, of which no
+    rate is known. None where nobody reads the driver's log.
+    """
+    gpu = gpu_words(grid, finding.rank)
+    moments = [event for event in _events(grid, finding) if event[1] not in APPLICATION]
+    if not moments:
+        silent = Symptom(False, f"the driver logged no XID of {gpu}", query(grid, finding, COUNT))
+        return silent if _listened(grid, finding) else None
+    onset = _onset(grid, finding)
+    began, number, key = min(moments, key=lambda event: abs(event[0] - (onset or event[0])))
+    words = f"the driver logged XID {number} ({describe(number).text}) of {gpu}"
+    if onset is None:
+        return Symptom(True, words, query(grid, finding, key))
+    late, slack = began - onset, tolerance(grid)
+    first = STOPPED_SECONDS if finding.kind == "hang" else slack
+    return Symptom(True, words, query(grid, finding, key), late, -first <= late <= slack)
+
+
+def parts(grid: Grid, finding: Finding) -> frozenset[Cause | None]:
+    """The parts that all XIDs of the finding are about; None = the XID is all that is known."""
+    return frozenset(
+        PART.get(number) for _, number, _ in _events(grid, finding) if number not in APPLICATION
+    )
+
+
+def xid_log_odds(grid: Grid, finding: Finding, cause: Cause, facts: list[Fact]) -> float:
+    """Log odds of a cause by an XID about its part of the GPU at the finding's onset."""
+    sign = xid(grid, finding)
+    if sign is None or not sign.explains or cause not in parts(grid, finding):
+        return 0.0
+    facts.append(Fact(True, sign.text, sign.query))
+    return 2.0
+
+
+def _events(grid: Grid, finding: Finding) -> Iterator[tuple[float, int, str]]:
+    """(first time in the run up to the finding's end, XID, signal) of each XID.
+
+    What stopped a rank is the last word before it, so of a hang only that counts.
+    """
+    column = column_of(grid, finding.rank)
+    if column is None or not len(grid.start):
+        return
+    onset, end = _onset(grid, finding), _end(grid, finding)
+    hang = finding.kind == "hang" and onset is not None
+    first = onset - STOPPED_SECONDS if hang and onset is not None else float(grid.start[0])
+    for key, last in grid.last.items():
+        number = NUMBER.search(key) if key.startswith(LAST) else None
+        if number is None:
+            continue
+        seen = grid.signals[key][:, column] if key in grid.signals else np.empty(0)
+        times = np.unique(np.append(seen, last[column]))
+        times = times[np.isfinite(times) & (times >= first) & (times <= end)]
+        if times.size:
+            yield float(times[0]), int(number[1]), key
+
+
+def _listened(grid: Grid, finding: Finding) -> bool:
+    """Whether somebody reads the driver's log on the rank's node."""
+    told = grid.last.get(LISTENER)
+    column = column_of(grid, finding.rank)
+    return told is not None and column is not None and bool(told[column] > 0)
+
+
+def _onset(grid: Grid, finding: Finding) -> float | None:
+    """Unix seconds; None for a finding that was there from the start."""
+    if finding.kind == "hang":
+        return float(grid.end.max()) if len(grid.end) else None
+    return float(grid.start[finding.first]) if 0 < finding.first < len(grid.start) else None
+
+
+def _end(grid: Grid, finding: Finding) -> float:
+    if finding.last is None or finding.last >= len(grid.start):
+        return float("inf")
+    return float(grid.start[finding.last])

@@ -1,0 +1,12 @@
+"""Which workers of an op trace are slow by their own doing: stage, work and noise taken out."""
+
+from analyzer.trace_outliers.accuse import Suspect
+from analyzer.trace_outliers.cells import Cells, cells
+from analyzer.trace_outliers.charge import Charge, cost_of_suspects, mended_own_times
+from analyzer.trace_outliers.judge import Judgement, judge
+from analyzer.trace_outliers.lateness import Lateness, lateness
+
+__all__ = [
+    "Cells", "Charge", "Judgement", "Lateness", "Suspect", "cells",
+    "cost_of_suspects", "judge", "lateness", "mended_own_times",
+]  # fmt: skip

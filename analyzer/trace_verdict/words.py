@@ -1,0 +1,143 @@
+"""What was concluded from an op trace, in words."""
+
+import numpy as np
+
+from analyzer.operations import Trace
+from analyzer.run import Culprit, Fact, Verdict
+from analyzer.sentence import CERTAINTY
+from analyzer.slowness import temporal_shape
+from analyzer.trace_outliers import Lateness, Suspect
+
+OWN_QUERY = "duration of forward-compute and backward-compute by dp_rank, stage, mb_id"
+LATE_QUERY = "start_ts of grads-reduce-scatter (or optimizer-clip-main-grad) by dp_rank"
+FIX_QUERY = "simulated step time with its computations at the pace of its peers"
+NAMED = 3
+"""Culprits in the sentence; the table has all."""
+SHARE_WORTH_A_WORD = 0.005
+
+
+def evidence(
+    trace: Trace, one: Suspect, late: Lateness | None, gain: float,
+    interval: tuple[float, float] | None,
+) -> tuple[Fact, ...]:  # fmt: skip
+    """What speaks for a suspect, and against it."""
+    ratio, low, high = _times(*np.exp(one.excess + one.error * np.array([0.0, -1.96, 1.96])))
+    compared = {
+        "peers": "the same stage of the other replicas",
+        "past": "its own past, because it has too few peers",
+        "sign": "its only peer from the first step, of which it is the slower",
+    }[one.basis]
+    same = ", the length of micro-batches taken out by the other stages" if one.cancelled else ""
+    facts = [
+        Fact(
+            True,
+            f"it computes {ratio}x as long ({low} to {high})"
+            f" as {compared}{same}, {_when(trace, one)}",
+            OWN_QUERY,
+        )
+    ]
+    if late is not None:
+        facts.append(_waiting(one, late))
+    between = "" if interval is None else f" ({interval[0]:.1%} to {interval[1]:.1%})"
+    facts.append(
+        Fact(
+            True,
+            f"with it at the pace of its peers the steps would be {gain:.1%} shorter{between}",
+            FIX_QUERY,
+        )
+    )
+    return tuple(facts)
+
+
+def _when(trace: Trace, one: Suspect) -> str:
+    if one.first == 0 and one.last is None:
+        span = f"in all {len(trace.steps)} steps seen"
+    else:
+        end = "" if one.last is None else f" to {trace.steps[one.last]}"
+        span = f"from step {trace.steps[one.first]}{end}"
+    often = float((one.by_step[one.first : one.last] > 0).mean())
+    return span + temporal_shape.words(one.shape, often)
+
+
+def _waiting(one: Suspect, late: Lateness) -> Fact:
+    slow = one.by_step > 0
+    last = late.last(during=slow)
+    if last is None:
+        return Fact(False, "no replica keeps the others waiting: its excess hides in slack",
+                    LATE_QUERY)  # fmt: skip
+    seconds = float(np.median(late.late[last, slow]))
+    if last == one.dp:
+        text = f"the other replicas wait for replica {last}, {seconds * 1e3:.0f} ms a step"
+        return Fact(True, text, LATE_QUERY)
+    text = f"the replica that the others wait for is {last}, {seconds * 1e3:.0f} ms a step"
+    return Fact(False, text, LATE_QUERY)
+
+
+def sentence(verdict: Verdict, trace: Trace) -> str:
+    """Of a run with culprits."""
+    parts = [_accusation(one, trace) for one in verdict.culprits[:NAMED]]
+    if (more := len(verdict.culprits) - NAMED) > 0:
+        parts.append(f"{more} more {'is' if more == 1 else 'are'} slow.")
+    assert verdict.slowdown is not None
+    assert verdict.lost_gpu_hours is not None
+    parts.append(
+        f"The run's steps take {verdict.slowdown:.2f}x the time they would without and"
+        f" {_hours(verdict.lost_gpu_hours)} are lost{_money(verdict)}."
+    )
+    return " ".join([*parts, *_by_design(verdict)])
+
+
+def healthy_sentence(verdict: Verdict, trace: Trace) -> str:
+    """Of a run without culprit, and perhaps with structure."""
+    uniform = next((one for one in verdict.structure if one["kind"] == "uniform"), None)
+    if uniform is not None:
+        parts = [f"Slower, and no worker is to blame: {uniform['text']}."]
+    else:
+        parts = ["Healthy: no worker holds the run back."]
+    parts += _by_design(verdict)
+    return " ".join(parts) + (
+        f" Seen: {len(trace.steps)} steps of {trace.layout.workers} workers,"
+        f" {verdict.coverage:.0%} of the traced steps."
+    )
+
+
+def _accusation(one: Culprit, trace: Trace) -> str:
+    peers = trace.layout.tp - 1
+    fold = f", with its {peers} tensor-parallel peer{'s' if peers > 1 else ''}" if peers else ""
+    word = next(word for least, word in CERTAINTY if one.confidence >= least)
+    how = one.evidence[0].text.removeprefix("it ")
+    return (
+        f"Rank {one.rank} (dp {one.dp}, stage {one.pp}{fold}) {how}: the cause is not known."
+        f" Confidence in the rank {word} ({one.confidence:.2f})."
+    )
+
+
+def _by_design(verdict: Verdict) -> list[str]:
+    told = [
+        f"{one['text']}{_costs(one['share'])}"
+        for one in verdict.structure
+        if one["kind"] != "uniform"
+    ]
+    return [f"By design, no fault: {'; '.join(told)}."] if told else []
+
+
+def _times(*ratios: float) -> tuple[str, ...]:
+    """Digits enough to tell 1 % from 2 %; all as the first."""
+    digits = 3 if ratios[0] < 1.2 else 2
+    return tuple(f"{ratio:.{digits}f}" for ratio in ratios)
+
+
+def _costs(share: object) -> str:
+    if isinstance(share, float) and share >= SHARE_WORTH_A_WORD:
+        return f" ({share:.0%} of the step)"
+    return ""
+
+
+def _money(verdict: Verdict) -> str:
+    money = verdict.lost_money
+    return "" if money is None else f" ({money:.2f} at the price given)"
+
+
+def _hours(hours: float) -> str:
+    hours = max(hours, 0.0)
+    return f"{hours:.2f} GPU-hours" if hours >= 0.1 else f"{hours * 3600:.0f} GPU-seconds"

@@ -1,0 +1,181 @@
+"""How findings open and close, so that nobody is told twice, and nothing that flickers is told."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import blake2s
+
+from analyzer.watch.finding import Change, Detection, Tier, WatchFinding, Who
+from analyzer.watch.judged import Judged
+
+PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+LONGEST_SLUG = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long is long enough, seconds.
+
+    Attributes:
+        confirm: How long what is not sure must be seen, cycle for cycle: as long as a diagnosis
+            looks back, so that the first and the last share no data.
+        close: How long a finding must not have been seen until it is over; a look in the second
+            half of that time must say so too.
+    """
+
+    confirm: float
+    close: float
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The open findings, and since when others are seen that are not sure yet.
+
+    Attributes:
+        open: By whom they are about and their tier.
+        waiting: (first seen, last seen) of what is not sure, unix seconds.
+    """
+
+    open: Mapping[tuple[Who, Tier], WatchFinding]
+    waiting: Mapping[tuple[Who, Tier], tuple[float, float]]
+
+
+def advance(
+    course: Course, sightings: Iterable[Detection], judged: Judged, pace: Pace
+) -> tuple[Course, Change]:
+    """One cycle.
+
+    What is missing neither opens nor closes: of a run that was not judged nothing changes, and the
+    time in which it was not judged does not count.
+
+    Args:
+        course: As it was.
+        sightings: What is seen, the most certain of each first.
+        judged: What this cycle knows of whom, and its time on Prometheus' clock.
+        pace: How long is long enough.
+    """
+    now = judged.now
+    seen = _first_of_each(one for one in sightings if one.who.run in judged.runs)
+    waiting: dict[tuple[Who, Tier], tuple[float, float]] = {}
+    opened: list[WatchFinding] = []
+    still: list[WatchFinding] = []
+    closed: list[WatchFinding] = []
+    for key, finding in course.open.items():
+        looked = judged.looked(finding.who, finding.kind)
+        last = min(finding.seen, now)  # the clock may have been put back
+        if key in seen or looked <= last or _covered(key, seen):
+            still.append(replace(finding, seen=now))
+        elif now - last >= pace.close and looked - last >= pace.close / 2:
+            closed.append(replace(finding, closed=now))
+        else:
+            still.append(replace(finding, seen=last))
+    open_now = [(one.who, one.tier) for one in still]
+    for key, sighting in seen.items():
+        if any(_says(other, key) for other in open_now):
+            continue
+        first, last = course.waiting.get(key, (now, now))
+        first = min(first, now)  # the clock may have been put back
+        if now - last > pace.close:
+            first = now
+        if sighting.sure or now - first >= pace.confirm:
+            opened.append(_opened(sighting, first, now))
+            open_now.append(key)
+        else:
+            waiting[key] = first, now
+    for key, (first, last) in course.waiting.items():
+        if not judged.tells_of(key[0]):
+            waiting.setdefault(key, (first, now))
+        elif key not in seen and now - last < pace.close:
+            waiting.setdefault(key, (first, last))
+    graver = {one.who for one in opened if one.tier is Tier.PAGE}
+    closed += [replace(one, closed=now) for one in still if _lighter(one, graver)]
+    still = [one for one in still if not _lighter(one, graver)]
+    after = {(one.who, one.tier): one for one in (*still, *opened)}
+    return Course(after, waiting), Change(tuple(opened), tuple(closed), tuple(still))
+
+
+def slug(text: str) -> str:
+    """A name as a folder's: letters, digits, `.`, `_` and `-` only, and never two names as one.
+
+    A name that is not plain gets eight hexadecimal digits of its hash.
+    """
+    plain = PLAIN.sub("-", text).strip(".-")[:LONGEST_SLUG]
+    if plain and plain == text:
+        return text
+    mark = blake2s(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{plain}-{mark}" if plain else mark
+
+
+def folder_of_run(run: str) -> str:
+    """Where the archives of a run's findings are, below the folder of all."""
+    return slug(run) if run else "no-run"
+
+
+def folder_of(run: str, now: float, culprit: str) -> str:
+    """Where the archive of a finding is that opens now, below the folder of all."""
+    return f"{folder_of_run(run)}/{moment_of(now)}-{slug(culprit)}"
+
+
+def _first_of_each(sightings: Iterable[Detection]) -> dict[tuple[Who, Tier], Detection]:
+    """Of one culprit the surest sighting; of one with a page none for the record."""
+    seen: dict[tuple[Who, Tier], Detection] = {}
+    for one in sightings:
+        key = one.who, one.tier
+        if key not in seen or (one.sure and not seen[key].sure):
+            seen[key] = one
+    return {key: one for key, one in seen.items() if not _covered(key, seen)}
+
+
+def _covered(key: tuple[Who, Tier], seen: Mapping[tuple[Who, Tier], object]) -> bool:
+    """Whether something wider that is seen, or the same as a page, says it as well."""
+    return any(other != key and _says(other, key) for other in seen)
+
+
+def _says(one: tuple[Who, Tier], other: tuple[Who, Tier]) -> bool:
+    """Whether the first tells what the second would tell."""
+    graver = one[1] is Tier.PAGE or other[1] is Tier.RECORD
+    return graver and one[0].covers(other[0]) and not (one[0] != other[0] and one[0].node is None)
+
+
+def _lighter(finding: WatchFinding, graver: set[Who]) -> bool:
+    """Whether what was for the record has become a page."""
+    return finding.tier is Tier.RECORD and finding.who in graver
+
+
+def _opened(sighting: Detection, first: float, now: float) -> WatchFinding:
+    who = sighting.who
+    return WatchFinding(
+        who=who,
+        kind=sighting.kind,
+        scope=sighting.scope,
+        attempt=sighting.attempt,
+        cause=sighting.cause,
+        tier=sighting.tier,
+        confidence=sighting.confidence,
+        slowdown=sighting.slowdown,
+        onset=min(sighting.onset, now),
+        first_seen=first,
+        opened=now,
+        seen=now,
+        closed=None,
+        sentence=sighting.sentence,
+        facts=sighting.facts,
+        folder=folder_of(who.run, now, _culprit(who)),
+        uuid=sighting.uuid,
+        from_step=sighting.from_step,
+    )
+
+
+def _culprit(who: Who) -> str:
+    return "-".join(who.words.removeprefix("the ").split())
+
+
+def moment_of(unix: float) -> str:
+    """A moment as a folder's name begins with it."""
+    return f"{datetime.fromtimestamp(unix, UTC):%Y%m%dT%H%M%SZ}"
+
+
+def resume(findings: Sequence[WatchFinding]) -> Course:
+    """A course with these findings open, as after a restart."""
+    return Course({(one.who, one.tier): one for one in findings}, {})

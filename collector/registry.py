@@ -1,0 +1,363 @@
+"""Every source in one row: how it is made, what becomes of its readings, how often it is read."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from collector.clock import Clock
+from collector.collectors import (
+    Collector,
+    Feed,
+    allocation,
+    clock_state,
+    disk,
+    ethernet,
+    flight_recorder,
+    gpu,
+    host,
+    host_temperature,
+    infiniband,
+    interfaces,
+    memory_trouble,
+    monitor,
+    nccl_inspector,
+    nccl_ras,
+    network_stack,
+    run_queue,
+    simulated_gpu,
+    thermal_throttle,
+    throttling,
+    training,
+    xid,
+)
+from collector.config import Config, ConfigError, nearest
+from collector.counters import Falls
+from collector.gpu_holding import RankDevice
+from collector.gpu_inventory import GpuInventory
+from collector.precedence import GpuSource, Ranked
+from collector.reading import RankProcess
+from collector.sources import Source
+from collector.sources.allocation import Allocation
+from collector.sources.cgroup import Cgroups
+from collector.sources.cgroup_tree import CgroupTree
+from collector.sources.dcgm import Dcgm
+from collector.sources.dcgm_exporter import DcgmExporter
+from collector.sources.diskstats import Diskstats
+from collector.sources.ethtool import Ethtool
+from collector.sources.flight_recorder import FlightRecorder
+from collector.sources.identity import Identity
+from collector.sources.infiniband import Infiniband
+from collector.sources.infiniband.errors import InfinibandErrors
+from collector.sources.kernel_clock import KernelClock
+from collector.sources.kmsg import Kmsg
+from collector.sources.nccl_inspector import NcclInspector
+from collector.sources.nccl_ras import NcclRas
+from collector.sources.netdev import Netdev
+from collector.sources.netdev.devices import Devices
+from collector.sources.nvml import Nvml
+from collector.sources.own_process import OwnProcessStat
+from collector.sources.pod_resources import PodResources
+from collector.sources.procfs import Procfs
+from collector.sources.rank_ring import Rank, RankRings, Rings
+from collector.sources.rank_ring.living import LivingRanks
+from collector.sources.replay import Replay
+from collector.sources.schedstat import Schedstat
+from collector.sources.simulated import SimulatedGpus
+from collector.sources.softnet import SoftnetStat
+from collector.sources.tcp import TcpCounters
+from collector.sources.thermal import ThermalZones
+from collector.sources.thermal_throttle import ThermalThrottles
+from collector.sources.vmstat import Vmstat
+from collector.sources.xid import Xids
+
+LOOK_TURNS = 3
+"""Periods between two looks for a seldom source: what comes is on the page within five seconds."""
+
+
+class Pace(Enum):
+    """How often a source is read."""
+
+    EVENT = "twice in a fast period: what has to be seen within a second of its happening"
+    FAST = "every fast period: what changes every step"
+    SLOW = "every slow period: what changes slowly or costs much to read"
+
+
+class Thread(Enum):
+    """On which thread a source is read."""
+
+    OWN = "its own: what may stand still holds nobody up"
+    SHARED = "the one of all that the kernel has at hand: to wake one for each would cost more"
+
+
+class Node:
+    """The node with what the settings say of it, and what one source needs of another.
+
+    What several sources need is made once, when the first of them is.
+    """
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.proc = config.proc
+        self.sys = config.sys
+        self.folder = config.lockstep_dir
+
+    def reads(self, name: str) -> bool:
+        """Whether the settings ask for the source of this name."""
+        return self.config.sources is None or name in self.config.sources
+
+    @cached_property
+    def rings(self) -> Rings:
+        """The ring files of this node's ranks."""
+        return Rings(self.folder, self.proc, self.clock)
+
+    @cached_property
+    def _living(self) -> LivingRanks:
+        return LivingRanks(self.rings)
+
+    def living_ranks(self) -> list[RankProcess]:
+        """The ranks that live, each with the pid that it has in its own container."""
+        return [RankProcess(*rank.key, rank.header.identity.pid) for rank in self._living()]
+
+    def rank_processes(self) -> list[RankProcess]:
+        """As our process table has them: a pid of a container's is another process here."""
+        return [RankProcess(*rank.key, rank.pid) for rank in self._living() if rank.pid is not None]
+
+    def rank_devices(self) -> list[RankDevice]:
+        """The GPU of every rank that lives."""
+        return [_rank_device(rank) for rank in self._living()]
+
+    def network_devices(self) -> Devices:
+        """The network devices of the node that are shown."""
+        return Devices(self.proc, self.sys, virtual=self.config.virtual_devices)
+
+    @cached_property
+    def gpus(self) -> GpuInventory:
+        """The GPUs as whichever source last told of them."""
+        return GpuInventory()
+
+    @cached_property
+    def driver(self) -> Nvml:
+        """NVML, which tells of GPUs and of their XIDs."""
+        return Nvml(self.proc, self.sys, self.clock, self.config.slow_period)
+
+    @cached_property
+    def ranked(self) -> dict[str, Ranked]:
+        """The sources of GPUs that are read, the best first: each keeps those after it silent.
+
+        A capture is played in place of this machine's GPUs. Who is not read, never ends.
+        """
+        best_first: tuple[GpuSource, ...] = (
+            Replay(self.config.replay, self.clock),
+            self.driver,
+            Dcgm(self.clock),
+            DcgmExporter(self.config.dcgm_exporter, self.clock),
+        )
+        ranked: dict[str, Ranked] = {}
+        for source in best_first:
+            if self.reads(source.name):
+                ranked[source.name] = Ranked(self.gpus.watching(source), tuple(ranked.values()))
+        return ranked
+
+    @cached_property
+    def kubelet(self) -> PodResources:
+        """Which pod has which GPU."""
+        return PodResources(self.config.pod_resources, self.clock)
+
+    @cached_property
+    def kernel_log(self) -> Kmsg:
+        """The kernel's log."""
+        return Kmsg(self.config.kmsg, self.clock)
+
+    @property
+    def gpu_log(self) -> Kmsg | None:
+        """Where the log tells of these GPUs: not of those of a capture, nor one not asked for."""
+        real = self.config.replay is None
+        return self.kernel_log if real and self.reads(Kmsg.name) else None
+
+    @property
+    def inspected(self) -> tuple[Any, ...]:
+        """Where inspector files lie: where their folder says, or beside the rings."""
+        own = self.config.inspector_dir
+        return (self.folder,) if own is None else (own, self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """A source, whole: nothing else in the collector lists sources.
+
+    Attributes:
+        kind: Its class; its `name` is the `source` label and the word in `--sources`.
+        make: The source, with what it needs of the node.
+        collect: What becomes of its readings; a class is made for each feed.
+        thread: On which thread it is read.
+        pace: How often.
+        falls: What a counter that reads less than before means.
+        seldom: Most nodes have it at start or never; to look for it each period would cost as
+            much as others' readings.
+    """
+
+    kind: type[Source[Any]]
+    make: Callable[[Node], Source[Any]]
+    collect: Collector[Any] | type[gpu.Collect]
+    thread: Thread = Thread.OWN
+    pace: Pace = Pace.FAST
+    falls: Falls = Falls.TOLD
+    seldom: bool = False
+
+    @property
+    def name(self) -> str:
+        """The `source` label."""
+        return self.kind.name  # type: ignore[return-value]  # a constant in every class
+
+    @property
+    def summary(self) -> str:
+        """What it reads, in the words with which its module begins."""
+        return (sys.modules[self.kind.__module__].__doc__ or "").partition("\n")[0]
+
+    def feed(self, node: Node) -> Feed:
+        """The source of a node with its collector, period and thread."""
+        config = node.config
+        period = {
+            Pace.EVENT: config.fast_period / 2,
+            Pace.FAST: config.fast_period,
+            Pace.SLOW: config.slow_period,
+        }
+        return Feed(
+            self.make(node),
+            self.collect() if isinstance(self.collect, type) else self.collect,
+            period[self.pace],
+            falls=self.falls,
+            look=LOOK_TURNS if self.seldom else 1,
+            in_turns=self.thread is Thread.SHARED,
+        )
+
+
+def _gpus(kind: type[GpuSource], falls: Falls = Falls.CARRY) -> SourceSpec:
+    """A row of a source of GPUs: it serves while no better one does."""
+    name = str(kind.name)
+    return SourceSpec(kind, lambda node: node.ranked[name], gpu.Collect, falls=falls, seldom=True)
+
+
+_OWN, _SHARED = Thread.OWN, Thread.SHARED
+_EVENT, _SLOW = Pace.EVENT, Pace.SLOW
+
+SOURCES: tuple[SourceSpec, ...] = (
+    SourceSpec(
+        RankRings, lambda one: RankRings(one.folder, one.proc, one.clock, one.rings),
+        training.collect, _SHARED,
+    ),
+    SourceSpec(
+        Cgroups, lambda one: Cgroups(one.proc, one.sys, one.rank_processes),
+        throttling.collect, _SHARED,
+    ),
+    SourceSpec(
+        Schedstat, lambda one: Schedstat(one.proc, one.rank_processes), run_queue.collect, _SHARED
+    ),
+    SourceSpec(
+        SimulatedGpus, lambda one: SimulatedGpus(one.folder, one.proc, one.clock),
+        simulated_gpu.collect, _SHARED,
+    ),
+    _gpus(Replay, Falls.TOLD),
+    _gpus(Nvml),
+    _gpus(Dcgm),
+    _gpus(DcgmExporter),
+    SourceSpec(
+        NcclRas,
+        lambda one: NcclRas(
+            one.config.ras, one.config.node, one.proc, one.clock, one.living_ranks,
+            processes=one.rank_processes,
+        ),
+        nccl_ras.collect, seldom=True,
+    ),
+    SourceSpec(
+        FlightRecorder,
+        lambda one: FlightRecorder(
+            one.config.flight_recorder, one.folder, one.proc, one.clock, one.living_ranks,
+            one.rank_processes,
+        ),
+        flight_recorder.collect, seldom=True,
+    ),
+    SourceSpec(
+        Xids, lambda one: Xids(one.clock, one.gpu_log, one.driver.xid_events, one.gpus.gpus),
+        xid.collect, pace=_EVENT,
+    ),
+    SourceSpec(Kmsg, lambda one: one.kernel_log, xid.collect_log, seldom=True),
+    SourceSpec(PodResources, lambda one: one.kubelet, allocation.collect_kubelet),
+    SourceSpec(
+        Allocation,
+        lambda one: Allocation(one.proc, one.kubelet.held, one.rank_devices, one.gpus.gpus),
+        allocation.collect, pace=_EVENT,
+    ),
+    SourceSpec(
+        NcclInspector,
+        lambda one: NcclInspector(one.inspected, one.proc, one.clock, one.living_ranks),
+        nccl_inspector.collect, seldom=True,
+    ),
+    SourceSpec(Procfs, lambda one: Procfs(one.proc), host.collect, _SHARED, falls=Falls.HOLD),
+    SourceSpec(Diskstats, lambda one: Diskstats(one.proc), disk.collect, _SHARED),
+    SourceSpec(
+        Infiniband, lambda one: Infiniband(one.sys), infiniband.collect,
+        falls=Falls.CARRY, seldom=True,
+    ),
+    SourceSpec(
+        InfinibandErrors, lambda one: InfinibandErrors(one.sys), infiniband.collect_errors,
+        _OWN, _SLOW, Falls.CARRY,
+    ),
+    SourceSpec(
+        Netdev, lambda one: Netdev(one.network_devices(), one.clock, one.config.slow_period),
+        interfaces.collect, _SHARED, falls=Falls.HOLD,
+    ),
+    SourceSpec(
+        Ethtool, lambda one: Ethtool(one.network_devices().names), ethernet.collect,
+        _OWN, _SLOW, Falls.CARRY, seldom=True,
+    ),
+    SourceSpec(
+        SoftnetStat, lambda one: SoftnetStat(one.proc), network_stack.collect_softnet, _SHARED
+    ),
+    SourceSpec(TcpCounters, lambda one: TcpCounters(one.proc), network_stack.collect_tcp, _SHARED),
+    SourceSpec(Vmstat, lambda one: Vmstat(one.proc), memory_trouble.collect, _SHARED, _SLOW),
+    SourceSpec(
+        CgroupTree, lambda one: CgroupTree(one.sys), throttling.collect_node, _OWN, _SLOW
+    ),
+    SourceSpec(
+        ThermalZones, lambda one: ThermalZones(one.sys), host_temperature.collect, _OWN, _SLOW
+    ),
+    SourceSpec(
+        ThermalThrottles, lambda one: ThermalThrottles(one.sys), thermal_throttle.collect,
+        _OWN, _SLOW,
+    ),
+    SourceSpec(KernelClock, lambda one: KernelClock(), clock_state.collect, _SHARED, _SLOW),
+    SourceSpec(
+        Identity, lambda one: Identity(one.proc, one.config.node), host.collect_identity,
+        _SHARED, _SLOW,
+    ),
+    SourceSpec(
+        OwnProcessStat, lambda one: OwnProcessStat(one.proc), monitor.collect, _SHARED, _SLOW
+    ),
+)  # fmt: skip
+"""Every source, in the order of the page."""
+NAMES: tuple[str, ...] = tuple(spec.name for spec in SOURCES)
+
+
+def feeds(config: Config, clock: Clock) -> tuple[Feed, ...]:
+    """The feeds that the settings ask for, in the order of the page.
+
+    Raises:
+        ConfigError: The settings name a source that does not exist.
+    """
+    for name in config.sources or ():
+        if name not in NAMES:
+            raise ConfigError(f"collector.sources: unknown source {name}; {nearest(name, NAMES)}")
+    node = Node(config, clock)
+    return tuple(spec.feed(node) for spec in SOURCES if node.reads(spec.name))
+
+
+def _rank_device(rank: Rank) -> RankDevice:
+    who = rank.header.identity
+    return RankDevice(
+        who.run, who.rank, who.local_rank, who.world, rank.pid, who.gpu, who.uuid or ""
+    )

@@ -1,0 +1,138 @@
+"""What the roof does around a program of somebody else's (`lockstep run --exec`)."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from collector.contract import bounded_json
+from collector.contract.archive import RUN_FILE
+from collector.contract.words import ExitCode
+from lockstep.output import fail
+from workloads.exec.patterns import PatternError
+from workloads.launchers.external_program import CommandError, ExternalProgramLauncher, check
+from workloads.launchers.external_program.programs import Missing
+
+DUMP_SECONDS = 3.0
+"""How long a hanging rank is given to write its flight-recorder dump; it looks twice a second."""
+
+OPTIONS = frozenset(
+    {
+        "words", "program", "step_pattern", "nodes", "ranks_per_node", "out", "hang_timeout",
+        "form",
+    }
+)  # fmt: skip
+"""Parameters of `lockstep run` that --exec takes."""
+
+
+def refuse_others(given: Mapping[str, str]) -> None:
+    """Refuse what only our own workloads take.
+
+    Args:
+        given: What somebody gave, as parameter -> option.
+
+    Raises:
+        CommandError: 64, with every option that must go.
+    """
+    others = [option for name, option in given.items() if name not in OPTIONS]
+    if others:
+        are, them = ("is", "it") if len(others) == 1 else ("are", "them")
+        fail(
+            ExitCode.USAGE,
+            f"{' and '.join(others)} {are} for our own workloads, not for --exec; leave {them}"
+            f" out, or put -- before the command to give {them} to it",
+        )
+
+
+def check_hang_timeout(hang_timeout: float) -> None:
+    """Refuse a time-out that never comes, or at once.
+
+    Raises:
+        CommandError: 64, with what would be right.
+    """
+    if not (math.isfinite(hang_timeout) and hang_timeout >= 1.0):
+        fail(ExitCode.USAGE, f"--hang-timeout {hang_timeout:g} must be at least 1 second")
+
+
+def check_command(command: tuple[str, ...], step_pattern: str | None) -> None:
+    """Refuse a command that cannot run, before anything is started.
+
+    Raises:
+        CommandError: 64, with what would be right.
+    """
+    try:
+        check(command, step_pattern)
+    except CommandError as error:
+        fail(ExitCode.USAGE, str(error))
+    except PatternError as error:
+        fail(ExitCode.USAGE, f"--step-pattern: {error}")
+
+
+def launcher(
+    command: tuple[str, ...], step_pattern: str | None, run: str, workspace: Path
+) -> ExternalProgramLauncher:
+    """Starts the command once a rank; in a hang the flight recorder says who is missing."""
+    return ExternalProgramLauncher(command, step_pattern, explain=missing_ranks(workspace, run))
+
+
+def missing_ranks(workspace: Path, run: str) -> Callable[[], Missing | None]:
+    """Asks the ranks of a run for their dumps; answers None where they tell nothing."""
+
+    def ask() -> Missing | None:
+        from collector.clock import SystemClock
+        from lockstep.dumps import ranks_below, request_dumps
+
+        clock, proc = SystemClock(), Path("/proc")
+        ranks = [rank for rank in ranks_below(workspace, proc, clock) if rank.key[0] == run]
+        if not ranks:
+            return None
+        try:
+            answers = request_dumps(ranks, proc, clock, DUMP_SECONDS)
+        except OSError:
+            return None
+        held_up = [one for one in answers.missing if one.held_up]
+        if not held_up:
+            return None
+        first = max(held_up, key=lambda one: one.waited_seconds or 0.0)
+        who = tuple(sorted((*first.ranks, *first.silent)))
+        verb = "rank {} is" if len(who) == 1 else "ranks {} are"
+        return Missing(
+            who,
+            f"{verb.format(', '.join(map(str, who)))} missing from {first.op} {first.sequence}"
+            f" of group {first.group} (PyTorch's flight recorder)",
+        )
+
+    return ask
+
+
+def require_steps(means: Mapping[int, str], world: int, logs: Path, hint: str = "") -> None:
+    """Refuse the result of a program of which no step was seen.
+
+    Args:
+        hint: What else would help.
+
+    Raises:
+        CommandError: 65, with what would help.
+    """
+    if not means:
+        fail(
+            ExitCode.BAD_INPUT,
+            f"no step was seen of the command on any of its {world} ranks: it neither uses"
+            " lockstep.recorder nor a torch optimizer, and no line of its log fits a known form;"
+            rf" give --step-pattern 'step (?P<step>\d+)' as its lines in {logs} have it{hint}",
+        )
+
+
+def require_steps_of_hang(ranks: Sequence[int], world: int, out: Path) -> None:
+    """Refuse a program that was ended because no step came, where none had come before.
+
+    Args:
+        ranks: Who hangs; a flight recorder can name them also before the first step.
+        out: The archive.
+
+    Raises:
+        CommandError: 65, with what would help.
+    """
+    if not ranks:
+        means = bounded_json.read(out / RUN_FILE).get("means", {})
+        longer = "; if it only takes longer to its first step, give a longer --hang-timeout"
+        require_steps(means, world, out / "logs", longer)

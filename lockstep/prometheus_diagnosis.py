@@ -1,0 +1,90 @@
+"""A run that a Prometheus recorded, diagnosed; what goes wrong as a sentence and an exit code."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collector.contract.words import ExitCode
+from lockstep.output import fail, note
+
+if TYPE_CHECKING:
+    from analyzer.attribute import Diagnosis
+
+
+def diagnose_prometheus(
+    url: str,
+    run: str,
+    since: str | None = None,
+    until: str | None = None,
+    gpu_hour_price: float | None = None,
+    *,
+    push_down: bool | None = None,
+    topology: Path | None = None,
+    node_labels: Sequence[str] = (),
+) -> "Diagnosis":
+    """Loads and diagnoses a run from a Prometheus, and says which way it was read.
+
+    Args:
+        url: Its address.
+        run: The run's id.
+        since: A date, unix seconds or how long ago; None = the run's begin.
+        until: Likewise; None = the run's end.
+        gpu_hour_price: Money per GPU-hour, in any currency; None = cost in hours only.
+        push_down: Read the ranks that its recording rules single out, and some peers; None =
+            where the run is large and the rules are there.
+        topology: A topology.toml; what it says counts before what Kubernetes says.
+        node_labels: KIND=LABEL, Kubernetes labels that say where nodes stand.
+
+    Raises:
+        CommandError: 64, no such run, rules, moment or price; 65, no topology; 69, Prometheus
+            cannot be asked.
+    """
+    if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
+        fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
+    from analyzer import attribute
+    from analyzer.readers import places, prometheus
+    from analyzer.readers.prometheus.node_labels import with_own
+    from analyzer.recording_rules import diagnosis
+    from analyzer.run import LoadError
+
+    try:
+        known = {} if topology is None else places.read(topology)
+        labels = with_own(node_labels)
+        if push_down is None:
+            push_down = _chosen(url, run, since, until)
+        if push_down:
+            return diagnosis.diagnose_outliers(
+                url, run, since, until, gpu_hour_price=gpu_hour_price, known=known,
+                node_labels=labels,
+            )  # fmt: skip
+        recorded = prometheus.load(url, run, since, until, node_labels=labels)
+    except LoadError as error:
+        fail(ExitCode.BAD_INPUT, str(error))
+    except prometheus.RequestError as error:
+        fail(ExitCode.USAGE, str(error))
+    except prometheus.SourceError as error:
+        fail(ExitCode.UNREACHABLE, str(error))
+    where = places.merged(places.places_of(recorded.meta), known)
+    recorded = dataclasses.replace(recorded, meta={**recorded.meta, places.META_KEY: where})
+    return attribute.diagnose(recorded, gpu_hour_price=gpu_hour_price)
+
+
+def _chosen(url: str, run: str, since: str | None, until: str | None) -> bool:
+    """Whether the rules are asked, told on stderr.
+
+    Raises:
+        RequestError, SourceError: As prometheus.load.
+    """
+    from analyzer.readers.prometheus.access import access
+    from analyzer.readers.prometheus.connection import Connection
+    from analyzer.recording_rules.choice import choose
+
+    if not run:
+        return False  # which is refused with the right words
+    with Connection(access(url, None)) as connection:
+        chosen = choose(connection, run, since, until)
+    option = "--no-push-down reads all" if chosen.push_down else "--push-down reads less"
+    note(f"lockstep: {chosen.why} ({option})")
+    return chosen.push_down

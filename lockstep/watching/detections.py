@@ -1,0 +1,83 @@
+"""Everything wrong that one cycle sees."""
+
+from collections.abc import Iterator, Mapping
+
+from analyzer.sequential_test.alarms import Alarm
+from analyzer.watch import hardware
+from analyzer.watch.detections import of_alarms, of_verdict, stalled, stuck
+from analyzer.watch.finding import Detection, Kind, Who, who_of
+from analyzer.watch.progress import Progress
+from lockstep.watching.diagnoses import Diagnoses
+from lockstep.watching.look import Look
+from lockstep.watching.settings import Settings
+
+PATIENCE_CHECKS = 12
+"""A GPU that deviates opens a finding after so many, if nothing says that it costs time."""
+BLIND = 2.0
+"""A run that stands for so many times its patience is a finding without any diagnosis."""
+
+
+def of_runs(
+    seen: Look,
+    runs: Mapping[str, Progress],
+    diagnoses: Diagnoses,
+    reported: Mapping[str, Mapping[int, float]],
+    alarms: tuple[Alarm, ...],
+    settings: Settings,
+) -> Iterator[Detection]:
+    """What verdicts and the sequential test say, and runs that stand.
+
+    Args:
+        seen: What Prometheus told.
+        runs: How each run goes.
+        diagnoses: Of this cycle and those before.
+        reported: By run, since when the own time of a rank is reported.
+        alarms: Of the sequential test.
+        settings: How to work.
+    """
+    now, members = seen.now, seen.members
+    named: list[Who] = []
+    stopped: set[str] = set()
+    for run in members.runs:
+        judged = diagnoses.last.get(run)
+        if judged is None or now - judged.at > settings.window:
+            continue
+        agreed = _agreed(diagnoses, run, runs[run])
+        for one in of_verdict(judged.verdict, reported.get(run, {}), members, now):
+            if one.kind is Kind.STOP:
+                if runs[run].since > judged.at:
+                    continue  # it goes on again
+                if stuck(one) and (agreed is None or one.who not in agreed):
+                    continue  # it may be a checkpoint
+                stopped.add(run)
+            yield one
+        named += [who_of(run, each) for each in judged.verdict.culprits]
+    patience = PATIENCE_CHECKS * settings.interval
+    yield from of_alarms(alarms, members, named, now, patience)
+    for run, columns in members.columns_of_run.items():
+        alive, progress = bool(seen.living[columns].any()), runs[run]
+        # Whose steps are not told at this check does not stand for all that is known.
+        if not alive or run in stopped or progress.seen < now or not progress.stalled(now):
+            continue
+        if _agreed(diagnoses, run, progress) is not None or progress.stalled(now, BLIND):
+            yield stalled(run, progress.since, now, members)
+
+
+def of_hardware(
+    seen: Look, events: Mapping[hardware.Gpu, hardware.Event], names: Mapping[hardware.Target, str]
+) -> Iterator[Detection]:
+    """What the drivers say."""
+    told = {hardware.gpu_of(labels, names) for labels, _ in seen.xids}
+    yield from hardware.xids({gpu: one for gpu, one in events.items() if gpu in told})
+    yield from hardware.lost(seen.lost, names, seen.now)
+
+
+def _agreed(diagnoses: Diagnoses, run: str, progress: Progress) -> frozenset[Who] | None:
+    """Whom the diagnosis before the last says to have stopped the run.
+
+    None = it was not made while the run stood for longer than a checkpoint may take.
+    """
+    before = diagnoses.before.get(run)
+    if before is None or not progress.stands(before.at):
+        return None
+    return frozenset(who_of(run, each) for each in before.verdict.culprits if each.slowdown is None)

@@ -1,0 +1,171 @@
+"""What an Alertmanager is owed: all that fires, again and again; an end once; nothing silently."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key
+from analyzer.alertmanager.outbox import (
+    LAST_PAUSE_SECONDS,
+    MAX_ALERTS,
+    RESEND_SECONDS,
+    Outbox,
+    Owed,
+)
+
+NAMES = ("node-0", "node-1", "node-2")
+
+
+def named(node: str) -> Alert:
+    return Alert({"node": node}, {}, 0.0)
+
+
+def names(owed: tuple[Owed, ...]) -> list[tuple[str, float | None]]:
+    return [(one.alert.labels["node"], one.over) for one in owed]
+
+
+def test_what_fires_is_sent_again_every_minute(alert) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 5.0)
+    box.taken(box.due(0.0), 0.0)
+
+    assert () == box.due(RESEND_SECONDS - 0.1)
+    assert RESEND_SECONDS == box.seconds(0.0)
+    assert [("node-3", None)] == names(box.due(RESEND_SECONDS))
+
+
+def test_what_is_no_more_wanted_is_ended_once(alert) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 5.0)
+    box.taken(box.due(0.0), 0.0)
+    box.want([], 10.0, 15.0)
+    ended = box.due(10.0)
+    box.taken(ended, 10.0)
+
+    assert [("node-3", 15.0)] == names(ended)
+    assert () == box.due(1000.0)
+    assert None is box.seconds(1000.0)
+
+
+def test_an_end_that_was_not_taken_lapses_when_the_alertmanager_ends_the_alert_itself(
+    alert,
+) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 5.0)
+    box.taken(box.due(0.0), 0.0)
+    box.want([], 10.0, 15.0)
+    box.failed(box.due(10.0), 10.0)
+    box.want([], FIRING_SECONDS, 0.0)
+
+    assert () == box.due(FIRING_SECONDS)
+
+
+def test_pauses_between_tries_double_up_to_half_a_minute(alert) -> None:
+    box, now, pauses = Outbox(), 0.0, []
+    box.want([alert()], 0.0, 5.0)
+    for _ in range(7):
+        pauses.append(box.failed(box.due(now), now))
+        assert () == box.due(now + 0.9 * pauses[-1])
+        now += pauses[-1]
+        assert [("node-3", None)] == names(box.due(now))
+
+    assert [1.0, 2.0, 4.0, 8.0, 16.0, LAST_PAUSE_SECONDS, LAST_PAUSE_SECONDS] == pauses
+
+
+def test_an_alert_that_is_over_before_it_was_taken_is_told_as_missed(alert) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 5.0)
+    box.failed(box.due(0.0), 0.0)
+
+    assert (alert(),) == box.want([], 1.0, 6.0)
+
+
+def test_what_ends_while_it_is_asked_for_is_ended_once_it_is_taken(alert) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 100.0)
+    sent = box.due(0.0)
+    box.asking(sent, 0.0)
+
+    assert () == box.want([], 0.1, 100.1)
+    box.taken(sent, 0.2)
+    assert [100.1] == [each.over for each in box.due(0.2)]
+
+
+def test_an_alert_that_was_refused_is_tried_again_when_it_would_be_sent_again(alert) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 5.0)
+    box.refused(box.due(0.0)[0], 0.0)
+
+    assert () == box.due(RESEND_SECONDS - 1)
+    assert [("node-3", None)] == names(box.due(RESEND_SECONDS))
+    assert (1, 0) == (box.undelivered(120.0), box.undelivered(119.0))
+
+
+def test_what_was_refused_is_sent_after_the_others(alert) -> None:
+    box = Outbox()
+    box.want([alert("node-1"), alert("node-2")], 0.0, 5.0)
+    first, second = box.due(0.0)
+    box.refused(first, 0.0)
+    box.taken([second], 0.0)
+
+    again = box.due(RESEND_SECONDS)
+    assert [("node-2", None)] == names(again)
+    box.taken(again, RESEND_SECONDS)
+    assert [("node-1", None)] == names(box.due(RESEND_SECONDS))
+
+
+def test_what_was_taken_lately_is_not_undelivered(alert) -> None:
+    box = Outbox()
+    box.want([alert("node-1"), alert("node-2")], 0.0, 5.0)
+    box.taken(box.due(0.0)[:1], 100.0)
+
+    assert 1 == box.undelivered(200.0)
+
+
+def test_no_more_than_a_bound_is_remembered(alert) -> None:
+    box = Outbox()
+    box.want([named(f"node-{number}") for number in range(MAX_ALERTS + 5)], 0.0, 5.0)
+
+    assert MAX_ALERTS == len(box.due(0.0))
+
+
+@dataclass
+class Alertmanager:
+    """What one would believe, as its API does: an alert fires until its end."""
+
+    until: dict[Key, float] = field(default_factory=dict)
+
+    def hear(self, sent: tuple[Owed, ...], now: float) -> None:
+        for one in sent:
+            self.until[one.alert.key] = now + FIRING_SECONDS if one.over is None else now
+
+    def firing(self, now: float) -> set[str]:
+        return {dict(key)["node"] for key, until in self.until.items() if until > now}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sets(st.sampled_from(NAMES)), st.sampled_from(["taken", "failed", "lost"]),
+                  st.floats(0.1, 400.0)),
+        max_size=30,
+    )
+)  # fmt: skip
+def test_whatever_failed_before_an_alertmanager_that_answers_believes_what_is_so(rounds) -> None:
+    box, believed, now = Outbox(), Alertmanager(), 0.0
+    for wanted, becomes, pause in [*rounds, (set(NAMES[:1]), "taken", 0.0)]:
+        now += pause
+        box.want([named(each) for each in sorted(wanted)], now, now)
+        if becomes == "taken":
+            now += box.seconds(now) or 0.0
+        sent = box.due(now)
+        if becomes in ("taken", "lost"):  # lost: it heard, and its answer did not arrive
+            believed.hear(sent, now)
+        if becomes == "taken":
+            box.taken(sent, now)
+        elif sent:
+            box.failed(sent, now)
+
+    now += box.seconds(now) or 0.0
+    believed.hear(box.due(now), now)
+    assert {NAMES[0]} == believed.firing(now)

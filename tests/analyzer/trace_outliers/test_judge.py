@@ -1,0 +1,186 @@
+"""Slow workers of made-up runs: who, since when, how."""
+
+import numpy as np
+import pytest
+
+from analyzer import synth
+from analyzer.slowness.temporal_shape import Shape
+from analyzer.trace_outliers import cells, judge
+from analyzer.whatif.dependencies import build
+from analyzer.whatif.edit import retimed
+from analyzer.whatif.kinds import COMPUTE
+from analyzer.whatif.work import split_durations
+
+STEPS = 40
+
+
+def judged(trace):
+    return judge(cells(trace)).suspects
+
+
+def named(**scene):
+    return [(one.dp, one.stage) for one in judged(synth.trace(synth.Scene(**scene)))]
+
+
+def shaped(factor, *, dp=1, stage=2):
+    """A run in which one worker's computation takes `factor` (S,) times as long."""
+    return changed(synth.Scene(steps=STEPS), factor, dp=dp, stages=[stage])
+
+
+def changed(scene, factor, *, stages, dp=0):
+    """A run in which some stages' computation takes `factor` (S,) times as long on a replica."""
+    trace = synth.trace(scene)
+    graph = build(trace)
+    own = split_durations(trace, graph).own.copy()
+    own[np.flatnonzero(trace.of(*COMPUTE) & np.isin(trace.stage, stages)), dp] *= factor
+    return retimed(trace, graph, own)
+
+
+def by_stage(trace):
+    return [(one.stage, one.first, one.last, one.basis) for one in judged(trace)]
+
+
+def one_replica(pp, **scene):
+    return synth.Scene(dp=1, pp=pp, steps=STEPS, **scene)
+
+
+PLACES = np.arange(STEPS)
+SPANS = {
+    "later": PLACES >= 20,
+    "transient": (PLACES >= 10) & (PLACES < 22),
+    "periodic": PLACES % 5 == 4,
+}
+
+
+@pytest.mark.parametrize(
+    "structure", [{"last_stage": 1.5}, {"lengths": 2.0}, {"lengths": 2.0, "pp": 1}, {"vpp": 2}]
+)
+def test_structure_alone_names_nobody(structure):
+    assert [] == named(dp=8, **structure)
+
+
+@pytest.mark.parametrize(
+    "structure", [{"last_stage": 1.5}, {"lengths": 2.0}, {"lengths": 2.0, "pp": 2}, {"vpp": 2}]
+)
+def test_a_worker_10_percent_slow_is_named_beside_structure(structure):
+    assert [(5, 1)] == named(dp=8, slow=(synth.Slow(5, 1, 1.1),), **structure)
+
+
+def test_long_sequences_hide_no_slowness_of_2_percent():
+    assert [(2, 3)] == named(dp=4, lengths=2.0, slow=(synth.Slow(2, 3, 1.02),))
+
+
+@pytest.mark.parametrize("second", [(3, 0), (3, 2), (1, 0)])
+def test_two_slow_workers_are_both_named(second):
+    slow = (synth.Slow(1, 2, 1.2), synth.Slow(*second, 1.1))
+
+    assert sorted([(1, 2), second]) == sorted(named(slow=slow))
+
+
+def test_a_replica_slow_on_all_stages_is_named_where_sequences_are_even():
+    slow = tuple(synth.Slow(1, stage, 1.2) for stage in range(4))
+
+    assert [(1, stage) for stage in range(4)] == sorted(named(slow=slow))
+
+
+def test_a_replica_long_on_all_stages_is_not_named_where_sequences_are_uneven():
+    slow = tuple(synth.Slow(1, stage, 1.2) for stage in range(4))
+
+    assert [] == named(slow=slow, lengths=2.0)
+
+
+def test_a_transient_has_its_first_and_last_step():
+    trace = synth.trace(synth.Scene(steps=STEPS, slow=(synth.Slow(1, 2, 1.2, 10, 22),)))
+    (one,) = judged(trace)
+
+    assert (10, 22, Shape.TRANSIENT) == (one.first, one.last, one.shape)
+
+
+@pytest.mark.parametrize("every", [5, 8])
+def test_a_periodic_excess_is_told_as_such(every):
+    on = np.arange(STEPS) % every < every // 2
+    (one,) = judged(shaped(np.where(on, 1.3, 1.0)))
+
+    assert Shape.PERIODIC == one.shape
+    assert on.tolist() == (one.by_step > 0).tolist()
+    assert 1.3 == pytest.approx(np.exp(one.excess), abs=0.02)
+
+
+def test_a_ramp_begins_where_it_leaves_the_level_of_its_peers():
+    (one,) = judged(shaped(1 + 0.3 * np.clip((np.arange(STEPS) - 10) / 30, 0, 1)))
+
+    assert Shape.RAMP == one.shape
+    assert 10 <= one.first <= 14
+    assert one.last is None
+
+
+@pytest.mark.parametrize("dp", [1, 2])
+def test_with_too_few_peers_its_own_past_decides(dp):
+    scene = synth.Scene(dp=dp, steps=30, slow=(synth.Slow(dp - 1, 2, 1.2, 15),))
+    (one,) = judged(synth.trace(scene))
+
+    assert (dp - 1, 2, 15, "past") == (one.dp, one.stage, one.first, one.basis)
+
+
+def test_of_two_replicas_a_constant_difference_of_10_percent_accuses_nobody():
+    assert [] == named(dp=2, slow=(synth.Slow(1, 2, 1.1),))
+
+
+def test_of_two_replicas_a_constant_difference_of_30_percent_accuses_by_its_sign():
+    (one,) = judged(synth.trace(synth.Scene(dp=2, slow=(synth.Slow(1, 2, 1.3),))))
+
+    assert (1, 2, "sign") == (one.dp, one.stage, one.basis)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("lengths", [1.0, 2.0])
+@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize("pp", [2, 3, 4])
+def test_with_one_replica_a_change_of_all_stages_accuses_nobody(pp, span, lengths):
+    factor = np.where(SPANS[span], 1.3, 1.0)
+
+    assert [] == by_stage(changed(one_replica(pp, lengths=lengths), factor, stages=range(pp)))
+
+
+@pytest.mark.parametrize(
+    ("span", "first", "last"), [("later", 20, None), ("transient", 10, 22), ("periodic", 4, None)]
+)
+@pytest.mark.parametrize("pp", [2, 3, 4])
+def test_with_one_replica_a_stage_that_changes_alone_is_found_by_its_past(pp, span, first, last):
+    factor = np.where(SPANS[span], 1.3, 1.0)
+
+    assert [(1, first, last, "past")] == by_stage(changed(one_replica(pp), factor, stages=[1]))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("lengths", [1.0, 2.0])
+@pytest.mark.parametrize("span", ["later", "periodic"])
+@pytest.mark.parametrize("pp", [2, 3, 4])
+def test_with_one_replica_a_stage_that_becomes_faster_accuses_no_other(pp, span, lengths):
+    factor = np.where(SPANS[span], 0.8, 1.0)
+
+    assert [] == by_stage(changed(one_replica(pp, lengths=lengths), factor, stages=[1]))
+
+
+def test_with_one_replica_at_most_half_of_the_workers_are_accused():
+    half, most = (
+        by_stage(changed(one_replica(4), np.where(SPANS["later"], 1.3, 1.0), stages=stages))
+        for stages in ([0, 2], [0, 1, 2])
+    )
+
+    assert [0, 2] == sorted(one[0] for one in half)
+    assert [] == most
+
+
+def test_identical_workers_are_silence():
+    assert [] == named(noise=0.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_slowing_a_flagged_worker_more_never_clears_it(seed):
+    flagged = [
+        named(seed=seed, slow=(synth.Slow(1, 1, factor, 5),))
+        for factor in (1.03, 1.1, 1.5, 3.0, 40.0)
+    ]
+
+    assert [[(1, 1)]] * 5 == flagged

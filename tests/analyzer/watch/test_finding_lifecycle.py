@@ -1,0 +1,208 @@
+"""Findings open once, for good reason, and close when what they say is over."""
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.watch.finding import Detection, Kind, Tier, Who
+from analyzer.watch.finding_lifecycle import Course, Pace, advance, slug
+from analyzer.watch.judged import Judged
+
+PACE = Pace(confirm=600.0, close=300.0)
+RUN = frozenset({"gpt-1"})
+NOBODY = frozenset[str]()
+EMPTY = Course({}, {})
+
+
+def of(runs, now, at=None, silent=()):
+    """A cycle that knows of these runs, and diagnosed them now or at a moment."""
+    return Judged(now, runs, dict.fromkeys(runs, now if at is None else at), frozenset(silent))
+
+
+def cycles(course, *steps, pace=PACE):
+    """(course, changes) after cycles, each (now, sightings, judged)."""
+    changes = []
+    for now, sightings, judged in steps:
+        course, change = advance(course, sightings, of(judged, now), pace)
+        changes.append(change)
+    return course, changes
+
+
+def test_what_is_sure_opens_at_once_and_only_once(sighting):
+    _, changes = cycles(EMPTY, *((now, [sighting()], RUN) for now in (1000.0, 1015.0, 1030.0)))
+
+    assert [1, 0, 0] == [len(one.opened) for one in changes]
+    assert [0, 1, 1] == [len(one.still) for one in changes]
+    assert (1000.0, 900.0, None) == (
+        changes[0].opened[0].opened, changes[0].opened[0].onset, changes[0].opened[0].closed,
+    )  # fmt: skip
+
+
+def test_what_is_not_sure_opens_when_it_was_seen_for_as_long_as_a_diagnosis_looks_back(sighting):
+    times = [1000.0 + 15 * index for index in range(42)]
+
+    _, changes = cycles(EMPTY, *((now, [sighting(sure=False)], RUN) for now in times))
+
+    opened = [now for now, change in zip(times, changes, strict=True) if change.opened]
+    assert [1600.0] == opened
+    assert 1000.0 == next(one for one in changes if one.opened).opened[0].first_seen
+
+
+def test_a_finding_closes_when_it_was_not_seen_for_long_enough(sighting):
+    gone = [(1000.0 + 15 * index, [], RUN) for index in range(1, 30)]
+
+    course, changes = cycles(EMPTY, (1000.0, [sighting()], RUN), *gone)
+
+    closed = [one.closed for one in changes if one.closed]
+    assert [1300.0] == [one[0].closed for one in closed]
+    assert {} == course.open
+
+
+def test_missing_data_neither_opens_nor_closes(sighting):
+    blind = [(1000.0 + 15 * index, [], NOBODY) for index in range(1, 100)]
+
+    course, changes = cycles(EMPTY, (1000.0, [sighting()], RUN), *blind)
+
+    assert [] == [one for change in changes[1:] for one in (*change.opened, *change.closed)]
+    assert 1 == len(course.open)
+
+
+def test_time_without_data_does_not_count_as_time_without_the_fault(sighting):
+    blind = [(1000.0 + 15 * index, [], NOBODY) for index in range(1, 100)]
+    after = (1000.0 + 15 * 100, [], RUN)
+
+    course, _ = cycles(EMPTY, (1000.0, [sighting()], RUN), *blind, after)
+
+    assert 1 == len(course.open)
+
+
+def closings(*looks, seen):
+    """What closed in cycles, each (now, moment of the last diagnosis, silent nodes)."""
+    course, _ = advance(EMPTY, [seen], of(RUN, 1000.0), PACE)
+    closed = []
+    for now, at, silent in looks:
+        course, change = advance(course, [], of(RUN, now, at, silent), PACE)
+        closed += [one.closed for one in change.closed]
+    return closed
+
+
+def test_a_finding_of_a_node_that_is_silent_stays_though_others_of_the_run_answer(sighting):
+    times = [1000.0 + 15 * index for index in range(1, 100)]
+
+    assert [] == closings(*((now, now, {"node-2"}) for now in times), seen=sighting(2))
+    assert [1300.0] == closings(*((now, now, {"node-1"}) for now in times), seen=sighting(2))
+
+
+def test_a_finding_stays_while_no_diagnosis_is_made(sighting):
+    times = [1000.0 + 15 * index for index in range(1, 100)]
+
+    assert [] == closings(*((now, 1000.0, ()) for now in times), seen=sighting())
+
+
+def test_one_diagnosis_that_does_not_see_it_closes_no_finding(sighting):
+    times = [1000.0 + 15 * index for index in range(1, 100)]
+
+    assert [] == closings(*((now, min(now, 1030.0), ()) for now in times), seen=sighting())
+    assert [1450.0] == closings(
+        *((now, 1030.0 if now < 1450.0 else 1450.0, ()) for now in times), seen=sighting()
+    )
+
+
+def test_hardware_is_looked_at_without_a_diagnosis(sighting):
+    event = dataclasses.replace(sighting(), kind=Kind.EVENT)
+    times = [1000.0 + 15 * index for index in range(1, 40)]
+
+    assert [1300.0] == closings(*((now, 1000.0, ()) for now in times), seen=event)
+
+
+def test_what_flickers_never_opens(sighting):
+    steps = [
+        (1000.0 + 400.0 * index, [sighting(sure=False)] if index % 2 else [], RUN)
+        for index in range(40)
+    ]
+
+    _, changes = cycles(EMPTY, *steps)
+
+    assert [] == [one for change in changes for one in change.opened]
+
+
+def test_a_page_replaces_what_was_for_the_record(sighting):
+    record = sighting(tier=Tier.RECORD)
+
+    course, changes = cycles(EMPTY, (1000.0, [record], RUN), (1015.0, [record, sighting()], RUN))
+
+    assert [Tier.PAGE] == [one.tier for one in changes[1].opened]
+    assert [Tier.RECORD] == [one.tier for one in changes[1].closed]
+    assert [Tier.PAGE] == [tier for _, tier in course.open]
+
+
+def test_a_node_that_is_named_says_what_its_ranks_would(sighting):
+    rank = sighting(2)
+    node = Detection(
+        who=Who("gpt-1", "node-2", None, None, None), kind=Kind.SLOW, scope="node",
+        cause="host-cpu", tier=Tier.PAGE, confidence=0.9, sentence="", onset=900.0, sure=True,
+    )  # fmt: skip
+
+    _, changes = cycles(EMPTY, (1000.0, [rank, node], RUN))
+
+    assert ["node"] == [one.scope for one in changes[0].opened]
+
+
+def test_a_clock_that_was_put_back_closes_nothing_and_opens_nothing_twice(sighting):
+    course, changes = cycles(
+        EMPTY,
+        *[(1e6, [sighting()], RUN), (5000.0, [sighting()], RUN), (5015.0, [], RUN)],
+        (5300.0, [sighting()], RUN),
+    )
+
+    assert [1, 0, 0, 0] == [len(one.opened) for one in changes]
+    assert [] == [one for change in changes for one in change.closed]
+    assert 1 == len(course.open)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sets(st.integers(0, 2)),
+            st.booleans(),
+            st.sets(st.integers(0, 2)),
+            st.integers(1, 400),
+        ),
+        max_size=60,
+    )
+)
+def test_whatever_is_seen_each_finding_opens_once_before_it_closes_once(steps):
+    course, now, open_now = EMPTY, 1000.0, set()
+    for seen, judged, sure, pause in steps:
+        now += pause
+        sightings = [_of(rank, sure=rank in sure) for rank in sorted(seen)] if judged else []
+        course, change = advance(course, sightings, of(RUN if judged else NOBODY, now), PACE)
+        for finding in change.opened:
+            assert finding.who.rank not in open_now
+            assert judged
+            open_now.add(finding.who.rank)
+        for finding in change.closed:
+            assert judged
+            open_now.remove(finding.who.rank)
+        assert {one.who.rank for one in change.open} == open_now
+
+
+def _of(rank, *, sure):
+    who = Who("gpt-1", f"node-{rank}", rank, 0, None)
+    return Detection(who, Kind.SLOW, "rank", "slow-gpu", Tier.PAGE, 0.9, "", 900.0, sure)
+
+
+@given(st.text())
+def test_a_slug_is_a_plain_name_of_a_folder(name):
+    found = slug(name)
+
+    assert found
+    assert len(found) <= 64
+    assert set(found) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+    assert found[0] != "."
+
+
+@given(st.text(), st.text())
+def test_two_names_have_two_slugs(one, other):
+    assert (slug(one) == slug(other)) == (one == other)

@@ -1,0 +1,127 @@
+"""Somebody else's program under observation, to the verdict: nothing in it knows of Lockstep."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from analyzer.attribute import diagnose
+from analyzer.readers.archive import load
+from analyzer.verdict_json import verdict_json
+from collector.contract.words import ExitCode
+from lockstep import archive, external_program
+from lockstep.node_collectors import NodeCollectors
+from lockstep.output import CommandError
+from workloads.launchers import Ending
+from workloads.spec import Layout, RunSpec
+
+PROGRAM = """
+import os, sys, time
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+late = dist.get_rank() == 1
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(32, 32))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(int(sys.argv[1])):
+    if late and step == int(sys.argv[2]):
+        time.sleep(1000)
+    time.sleep(0.02 + 0.1 * late)
+    optimizer.zero_grad()
+    model(torch.ones(4, 32)).sum().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+NEVER = "-1"
+
+
+def observed(out: Path, workspace: Path, *arguments: str, patience: float):
+    """What `lockstep run --exec` does around the launcher: collectors, recorder, archive."""
+    program = out.parent / "program.py"
+    program.write_text(PROGRAM)
+    out.mkdir()
+    command = (sys.executable, str(program), *arguments)
+    spec = RunSpec(
+        "exec-1", "exec", Layout(3, 1, 3), steps=0, seed=0, pace=False, hang_timeout=patience
+    )
+    nodes = [f"node-{index}" for index in range(3)]
+    with NodeCollectors(nodes, workspace, out / "logs") as collectors:
+        launcher = external_program.launcher(command, None, spec.run, workspace)
+        programs = launcher.launch(spec, workspace, out / "logs")
+        try:
+            archive.write_ranks(out, spec)
+            recorder = collectors.recorder(out, spec.run)
+            recorder.start()
+            outcome = programs.wait(lambda progress: None)
+        finally:
+            recorder.stop()
+            programs.end()
+    run = {
+        "schema_version": 1, "run": spec.run, "ended": "2026-01-01T00:00:00+00:00",
+        "outcome": {"ending": outcome.ending, "ranks": outcome.ranks, "reason": outcome.reason},
+        "layout": {"world": 3, "nodes": 3, "ranks_per_node": 1, "dp": 3, "pp": 1, "tp": 1},
+    }  # fmt: skip
+    (out / "run.json").write_text(json.dumps(run))
+    return outcome, programs
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.timeout(900)
+def test_a_slow_rank_of_a_program_that_was_not_changed_is_named(tmp_path, decided):
+    def judged(attempt: int) -> list[str]:
+        place = tmp_path / str(attempt)
+        place.mkdir()
+        out = place / "archive"
+        outcome, programs = observed(out, place / "rings", "80", NEVER, patience=240.0)
+        assert Ending.FINISHED is outcome.ending
+        assert {"by torch's optimizer"} == set(programs.means.values())
+        assert programs.own_time_known
+        return [json.dumps(verdict_json(diagnose(load(out)).verdict))]
+
+    (verdict,) = decided(judged)
+
+    assert [1] == [culprit["rank"] for culprit in verdict["culprits"]]
+
+
+@pytest.mark.distributed
+@pytest.mark.slow
+@pytest.mark.timed
+def test_the_rank_that_is_missing_in_a_hang_is_named_by_the_flight_recorder(tmp_path):
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import torch.distributed"], check=True)
+    begins = time.monotonic() - began  # of one program, and here three begin at once
+    out = tmp_path / "archive"
+    outcome, _ = observed(out, tmp_path / "rings", "80", "20", patience=max(30.0, 9 * begins))
+
+    assert (Ending.HANG, (1,)) == (outcome.ending, outcome.ranks)
+    assert "rank 1 is missing from all_reduce" in outcome.reason
+
+
+def test_a_program_of_which_no_step_was_seen_is_refused_with_what_would_help():
+    with pytest.raises(CommandError) as refused:
+        external_program.require_steps({}, 2, Path("runs/x/logs"))
+
+    assert ExitCode.BAD_INPUT == refused.value.code
+    assert "give --step-pattern" in refused.value.sentence
+    external_program.require_steps({1: "by the log"}, 2, Path("runs/x/logs"))
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern", "sentence"),
+    [
+        ((), None, "--exec needs a command"),
+        (("no-such-program",), None, "no-such-program is no program"),
+        (("bash",), "(", "--step-pattern: '(' is not a regular expression"),
+    ],
+)
+def test_a_command_that_cannot_run_is_a_usage_error(command, pattern, sentence):
+    with pytest.raises(CommandError) as refused:
+        external_program.check_command(command, pattern)
+
+    assert ExitCode.USAGE == refused.value.code
+    assert sentence in refused.value.sentence
