@@ -15,10 +15,12 @@ DEMO := $(VENV)/.demo
 PAGES := $(VENV)/.pages
 LINT := $(VENV)/.lint
 TEST := $(VENV)/.test
+# The site's own environment: nothing else needs its packages.
+DOCS := $(VENV)-docs
 
 # One pip at a time in one environment.
 .NOTPARALLEL:
-.PHONY: setup demo dashboard test test-real test-all lint bench bench-collector clean
+.PHONY: setup demo dashboard test test-real test-all lint docs bench bench-collector clean
 
 setup: $(DEMO) $(PAGES) $(LINT) $(TEST)  ## all that any target here needs
 
@@ -69,7 +71,15 @@ lint: $(LINT)  ## lint, format, types and import floors
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup  ## the figures of the README, measured here
+docs: $(DOCS)/.ready  ## every page as a site, site/index.html; a dead link fails
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
+$(DOCS)/.ready: docs/requirements.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+bench: setup  ## the figures of docs/scores.md, measured here
 	$(BIN)/python -m tests.benchmarks
 
 bench-collector: setup  ## the collector's cost beside prometheus_client and node_exporter
@@ -77,4 +87,4 @@ bench-collector: setup  ## the collector's cost beside prometheus_client and nod
 		collector_memory collector_peers
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(DOCS) site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import numpy as np
 
-from analyzer.node_words import NODE_CAUSE_WORDS
+from analyzer.causes import CAUSE_WORDS, NODE_CAUSE_WORDS, SPECS
 from analyzer.run import Culprit, Grid, Verdict
 from analyzer.slowness.before_after import has_gpu
 from analyzer.slowness.minimum_detectable_effect import smallest_noticed
@@ -13,25 +13,6 @@ from analyzer.slowness.processor import OFF_QUERY, off_processor
 from analyzer.slowness.significance import STEPS_AT_LEAST
 from collector.contract.words import Cause
 
-CAUSE_WORDS: dict[str, str] = {
-    Cause.THERMAL: "its GPU is too hot",
-    Cause.POWER: "its GPU is held at a power cap",
-    Cause.SLOW_GPU: "its GPU computes slowly for no reason that it tells",
-    Cause.HOST_CPU: "the host does not give it the CPU it needs",
-    Cause.DATA: "it waits for its input data",
-    Cause.ECC: "its GPU's memory makes errors",
-    Cause.XID: "the driver logged an error of its GPU",
-    Cause.PCIE: "the PCIe link of its GPU has become slow",
-    Cause.NVLINK: "NVLinks of its GPU are down or full of errors",
-    Cause.LINK: "the link carries less than it did",
-    Cause.CONGESTION: "the link is full",
-    Cause.GC: "it collects Python's garbage again and again",
-    Cause.CHECKPOINT: "it writes checkpoints longer than the others",
-    Cause.FREEZE: "its process stands still",
-    Cause.CRASH: "its process is gone",
-    Cause.SOFTWARE: "its node runs other software than its peers",
-    Cause.UNKNOWN: "the cause is not known",
-}
 STRUCTURE_WORTH_A_WORD = 0.05
 """Share of the step."""
 PROJECTED_FROM_SECONDS = 300.0
@@ -76,8 +57,9 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
     if culprit.scope == "node":
         who = f"{culprit.node}, with all of its ranks,"
         why = NODE_CAUSE_WORDS.get(culprit.cause, culprit.cause)
-    if culprit.cause == Cause.SLOW_GPU and not has_gpu(grid, culprit.rank):
-        why = "it computes slowly for no reason that the host tells"
+    spec = SPECS.get(culprit.cause)
+    if spec is not None and spec.words_without_gpu and not has_gpu(grid, culprit.rank):
+        why = spec.words_without_gpu
     if culprit.cause == Cause.UNKNOWN and off_processor(culprit):
         they = "its ranks are" if culprit.scope == "node" else "it is"
         why = f"{they} off the processor, asleep or waiting, and it is not known for what"

@@ -30,31 +30,6 @@ class Part:
         return self.name if self.kind == NODE else f"{self.kind} {self.name}"
 
 
-def shared_parts(
-    slow: Sequence[frozenset[str]], healthy: Sequence[frozenset[str]], places: Places
-) -> tuple[Part, ...]:
-    """Parts that every slow group uses and no healthy one, of the narrowest kind that has any.
-
-    A group uses the parts of each of its nodes. Of several parts nobody knows which it is; without
-    any, no single part explains the slow groups: several faults, or a fabric that is full.
-
-    Args:
-        slow: Groups whose transfers are slow, as sets of nodes; or slow nodes, one a group.
-        healthy: The same of those that are as before. Who is not known is in neither.
-        places: Where the nodes stand.
-    """
-    if not slow:
-        return ()
-    common = frozenset.intersection(*(_used(group, places) for group in slow))
-    cleared = frozenset[Part]().union(*(_used(group, places) for group in healthy))
-    left = common - cleared
-    for kind in ORDER:
-        found = sorted(part for part in left if part.kind == kind)
-        if found:
-            return tuple(found)
-    return ()
-
-
 def fewest_parts(
     slow: Sequence[frozenset[str]], healthy: Sequence[frozenset[str]], places: Places
 ) -> tuple[tuple[Part, ...], ...]:
@@ -65,7 +40,9 @@ def fewest_parts(
     alternatives. Empty where a group has no such part: then nothing is explained.
 
     Args:
-        slow, healthy, places: As `shared_parts`.
+        slow: Groups whose transfers are slow, as sets of nodes; or slow nodes, one a group.
+        healthy: The same of those that are as before. Who is not known is in neither.
+        places: Where the nodes stand.
     """
     cleared = frozenset[Part]().union(*(_used(group, places) for group in healthy))
     left = [_used(group, places) - cleared for group in slow]

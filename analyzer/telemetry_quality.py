@@ -18,9 +18,9 @@ from collector.contract import metrics
 from collector.contract.words import Cause
 
 SOURCE = "lockstep_gpu_"
-POWER = metrics.GPU_POWER.name
-UTILIZATION = metrics.GPU_UTILIZATION.name
-LIMIT = f'{metrics.GPU_POWER_LIMIT.name}{{kind="enforced"}}'
+POWER = metrics.GPU_POWER.series()
+UTILIZATION = metrics.GPU_UTILIZATION.series()
+LIMIT = metrics.GPU_POWER_LIMIT.series(kind="enforced")
 SCRAPES = 10
 """Power of a GPU at work differs at every scrape (NVML tells milliwatts); the same value as often
 as this is a value that nobody reads any more."""

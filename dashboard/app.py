@@ -32,7 +32,7 @@ def main() -> None:
         )
         for page in PAGES
     }  # fmt: skip
-    links.know(pages)
+    links.know(pages, {page.key: page.intention for page in PAGES if page.intention})
     st.navigation(list(pages.values()), position="hidden").run()
 
 

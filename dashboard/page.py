@@ -16,6 +16,8 @@ class Page:
         icon: A Material symbol.
         question: That it answers, under the title.
         group: In the navigation: Watch, Look closer, Runs, Help.
+        intention: What a reader wants who opens it, behind "if you want to"; empty = Help does
+            not lead to it.
         show: Draws it.
         needs: Field of Place without which it asks the reader to choose: `run`, `node`, or empty.
         alone: Whether it has something to say without a source.
@@ -26,6 +28,7 @@ class Page:
     icon: str
     question: str
     group: str
+    intention: str
     show: Callable[[Context], None]
     needs: str = ""
     alone: bool = False

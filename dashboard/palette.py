@@ -10,9 +10,6 @@ from dashboard.shapes import Severity
 
 LIGHT_BACKGROUND = "#ffffff"
 DARK_BACKGROUND = "#0e1117"
-DARK_SECOND = "#1c212b"
-"""Grounds of the light and the dark theme, and of the sidebar and of widgets in the dark one."""
-
 CATEGORICAL = {
     "light": ("#0072b2", "#d55e00", "#009e73", "#aa3f7c", "#5b5b5b", "#6e4d00"),
     "dark": ("#56b4e9", "#e69f00", "#2ac49a", "#e08fbd", "#c3c3c3", "#f0e442"),

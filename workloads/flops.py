@@ -10,9 +10,6 @@ from workloads.models.configs import GptConfig
 FORMULA = "megatron"
 """What the ring and the log line count, unless they say otherwise."""
 
-RECOMPUTED = 4 / 3
-"""Hardware over model FLOPs when every layer's forward pass is done twice."""
-
 
 def megatron(config: GptConfig) -> float:
     """Megatron-LM's closed form (num_floating_point_operations).

@@ -7,14 +7,12 @@ from typing import Any
 
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import Subject
+from analyzer.causes import CAUSES
 from analyzer.run import Culprit, RankInfo
-from collector.contract.words import Cause
 
 OF_NODE: Mapping[Subject, frozenset[str]] = {
-    Subject.NETWORK: frozenset({Cause.LINK, Cause.CONGESTION}),
-    Subject.HOST: frozenset({Cause.HOST_CPU}),
-    Subject.DRIVER: frozenset({Cause.XID, Cause.NVLINK}),
-    Subject.GONE: frozenset({Cause.XID, Cause.CRASH, Cause.FREEZE}),
+    subject: frozenset(spec.cause for spec in CAUSES if subject in spec.explains)
+    for subject in Subject
 }
 """What of a node's own hardware explains which causes."""
 

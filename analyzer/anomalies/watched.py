@@ -33,7 +33,7 @@ class Level:
 
     Attributes:
         metric: Name in the contract.
-        label: Which of its series.
+        label: Which of its series, as collector.contract.metrics.label_text has it.
         sign: 1 = higher than the peers is bad, -1 = lower is, 0 = both are.
         spread: What healthy parts differ by, in the unit, or as a share of the peers' median.
         relative: Whether it is a share.
@@ -57,6 +57,9 @@ class Level:
     unit: str
     scale: float = 1.0
     down: bool = False
+
+    def __post_init__(self) -> None:
+        metrics.METRICS[self.metric].check_labels(self.label)
 
 
 LEVELS: tuple[Level, ...] = (
@@ -106,6 +109,10 @@ class Counter:
     without: str = ""
     seconds: bool = False
     usual: bool = False
+
+    def __post_init__(self) -> None:
+        for text in (self.label, self.without):
+            metrics.METRICS[self.metric].check_labels(text)
 
 
 _EVENTS = metrics.GPU_CLOCK_EVENT_SECONDS.name
@@ -171,6 +178,9 @@ class Event:
     state: bool = False
     of_node: bool = False
     fresh: bool = False
+
+    def __post_init__(self) -> None:
+        metrics.METRICS[self.metric].check_labels(self.label)
 
 
 EVENTS: tuple[Event, ...] = (

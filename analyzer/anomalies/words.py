@@ -5,8 +5,8 @@ from datetime import datetime
 
 from analyzer.anomalies.activity import Activity
 from analyzer.anomalies.shape import who
+from analyzer.causes import CAUSE_WORDS
 from analyzer.run import Culprit
-from analyzer.sentence import CAUSE_WORDS
 
 ALONE = "No training series were there, so this rests on its hardware alone."
 

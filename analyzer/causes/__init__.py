@@ -1,50 +1,49 @@
-"""(Grid, Finding) -> Evidence, one file a cause; `unknown` is what attribute says without them."""
+"""(Grid, Finding) -> Evidence, one file a cause; `unknown` is what attribute says without them.
 
-from typing import Protocol
+Each module of this package holds one `SPEC`; its word is a row in `collector.contract.causes`.
+"""
 
-from analyzer.causes.checkpoint import Checkpoint
-from analyzer.causes.congestion import Congestion
-from analyzer.causes.crash import Crash
-from analyzer.causes.data import Data
-from analyzer.causes.ecc import Ecc
-from analyzer.causes.freeze import Freeze
-from analyzer.causes.garbage import Garbage
-from analyzer.causes.host_cpu import HostCpu
-from analyzer.causes.link import Link
-from analyzer.causes.nvlink import Nvlink
-from analyzer.causes.pcie import Pcie
-from analyzer.causes.power import Power
-from analyzer.causes.slow_gpu import SlowGpu
-from analyzer.causes.software import Software
-from analyzer.causes.thermal import Thermal
-from analyzer.causes.xid import Xid
+from importlib import import_module
+from pkgutil import iter_modules
+
+from analyzer.cause_spec import CauseSpec
 from analyzer.run import Evidence, Finding, Grid
 from analyzer.slowness.before_after import has_gpu
+from collector.contract.words import Cause
 
-
-class Cause(Protocol):
-    """Weighs what must and must not be seen if it were the cause."""
-
-    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
-        """Log odds against "unknown" for one finding, with the facts for and against."""
-        ...
-
-
-OF_A_GPU: tuple[Cause, ...] = (Thermal(), Power(), Ecc(), Xid(), Pcie(), Nvlink())
-"""What only a rank with a GPU can have; nothing of it is missing on the others."""
-OTHERS: tuple[Cause, ...] = (
-    SlowGpu(), HostCpu(), Data(), Garbage(), Checkpoint(), Link(), Congestion(), Freeze(), Crash(),
-    Software(),
-)  # fmt: skip
-CAUSES = (*OF_A_GPU, *OTHERS)
 IMPOSSIBLE = -8.0
 """Log odds: as each cause gives for findings of a kind that it cannot make."""
 
 
+def _specs() -> tuple[CauseSpec, ...]:
+    """Those of all modules of this package, in the order of the contract.
+
+    Raises:
+        LookupError: A word of the contract has no file here, or two.
+    """
+    modules = [import_module(f"{__name__}.{one.name}") for one in iter_modules(__path__)]
+    specs: list[CauseSpec] = [module.SPEC for module in modules]
+    words = sorted(spec.cause for spec in specs)
+    if words != sorted(cause for cause in Cause if cause is not Cause.UNKNOWN):
+        raise LookupError(f"analyzer/causes has files of {words}; the contract has {list(Cause)}")
+    order = list(Cause)
+    return tuple(sorted(specs, key=lambda spec: order.index(spec.cause)))
+
+
+CAUSES: tuple[CauseSpec, ...] = _specs()
+SPECS: dict[str, CauseSpec] = {spec.cause: spec for spec in CAUSES}
+"""Word -> what is known of the cause; `unknown` has no row."""
+_NOT_KNOWN: dict[str, str] = {Cause.UNKNOWN: "the cause is not known"}
+CAUSE_WORDS: dict[str, str] = _NOT_KNOWN | {spec.cause: spec.words for spec in CAUSES}
+"""Word -> what the sentence says of a rank."""
+NODE_CAUSE_WORDS: dict[str, str] = _NOT_KNOWN | {spec.cause: spec.node_words for spec in CAUSES}
+"""Word -> what it says of a whole node."""
+
+
 def weigh_causes(grid: Grid, finding: Finding) -> list[Evidence]:
     """The evidence of every cause, in the order of CAUSES."""
-    told = [cause.weigh(grid, finding) for cause in CAUSES]
-    if has_gpu(grid, finding.rank):
-        return told
-    count = len(OF_A_GPU)
-    return [*(Evidence(one.cause, IMPOSSIBLE) for one in told[:count]), *told[count:]]
+    gpu = has_gpu(grid, finding.rank)
+    return [
+        spec.evidence(grid, finding) if gpu or not spec.of_gpu else Evidence(spec.cause, IMPOSSIBLE)
+        for spec in CAUSES
+    ]

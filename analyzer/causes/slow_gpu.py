@@ -1,6 +1,7 @@
 """The GPU computes slowly although nothing that it tells explains it."""
 
 from analyzer import symptoms
+from analyzer.cause_spec import DRAIN, STRAGGLER_RUNBOOK, Action, CauseSpec
 from analyzer.run import Evidence, Fact, Finding, Grid
 from analyzer.slowness.before_after import (
     QUEUED,
@@ -36,37 +37,29 @@ TELLS = 5.0
 """A GPU that tells of trouble does not compute slowly for nothing."""
 
 
-class SlowGpu:
-    """Must see: the excess in the compute phases, clocks and throttle normal (reference 7, L6).
-
-    Must not see: any throttle reason, errors of memory, links or the driver that began with it, a
-    CPU quota at work, time in the run queue, or much more CPU time of the training thread (on a run
-    without GPUs the CPU is the device, and more CPU time speaks for it).
-    """
-
-    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
-        """Moderate by phases alone, strong when the GPU's telemetry is there and normal."""
-        if finding.kind != "slow":
-            return Evidence(Cause.SLOW_GPU, -8.0)
-        facts: list[Fact] = []
-        missing: list[str] = []
-        odds = _phases(grid, finding, facts, missing)
-        odds += _throttle(grid, finding, facts, missing)
-        for sign in symptoms.of_gpu(grid, finding):
-            odds -= TELLS
-            facts.append(Fact(False, sign.text, sign.query))
-        held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.name)
-        if held is not None and held.during >= 0.02:
-            odds -= 4.0
-            text = f"its CPU quota held the rank back {held.during:.0%} of the time"
-            facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
-        queued = signal_before_after(grid, finding, metrics.RANK_RUN_QUEUE.name)
-        if queued is not None and queued.risen >= QUEUED:
-            odds -= 3.0
-            text = f"it was ready to run and had no processor {queued.during:.0%} of the time"
-            facts.append(Fact(False, text, query(grid, finding, metrics.RANK_RUN_QUEUE.name)))
-        odds += _cpu(grid, finding, facts)
-        return Evidence(Cause.SLOW_GPU, odds, tuple(facts), tuple(missing))
+def evidence(grid: Grid, finding: Finding) -> Evidence:
+    """Moderate by phases alone, strong when the GPU's telemetry is there and normal."""
+    if finding.kind != "slow":
+        return Evidence(Cause.SLOW_GPU, -8.0)
+    facts: list[Fact] = []
+    missing: list[str] = []
+    odds = _phases(grid, finding, facts, missing)
+    odds += _throttle(grid, finding, facts, missing)
+    for sign in symptoms.of_gpu(grid, finding):
+        odds -= TELLS
+        facts.append(Fact(False, sign.text, sign.query))
+    held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.series())
+    if held is not None and held.during >= 0.02:
+        odds -= 4.0
+        text = f"its CPU quota held the rank back {held.during:.0%} of the time"
+        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.series())))
+    queued = signal_before_after(grid, finding, metrics.RANK_RUN_QUEUE.series())
+    if queued is not None and queued.risen >= QUEUED:
+        odds -= 3.0
+        text = f"it was ready to run and had no processor {queued.during:.0%} of the time"
+        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_RUN_QUEUE.series())))
+    odds += _cpu(grid, finding, facts)
+    return Evidence(Cause.SLOW_GPU, odds, tuple(facts), tuple(missing))
 
 
 def _phases(grid: Grid, finding: Finding, facts: list[Fact], missing: list[str]) -> float:
@@ -125,3 +118,31 @@ def _cpu(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
     text = f"its training thread used {ratio:.2f}x the CPU time per step{where}"
     facts.append(Fact(is_device, text, "cpu_seconds of steps.parquet"))
     return 1.5 if is_device else -1.0
+
+
+SPEC = CauseSpec(
+    cause=Cause.SLOW_GPU,
+    evidence=evidence,
+    must_see="The excess in the compute phases, clocks and throttle normal.",
+    must_not_see=(
+        "Any throttle reason, errors of memory, links or the driver that began with it, a CPU"
+        " quota at work, time in the run queue, or much more CPU time of the training thread (on"
+        " a run without GPUs the CPU is the device, and more CPU time speaks for it)."
+    ),
+    words="its GPU computes slowly for no reason that it tells",
+    node_words="it computes slowly for no reason that its GPUs or the host tell",
+    words_without_gpu="it computes slowly for no reason that the host tells",
+    advice=(
+        Action("verify", "Run the vendor's diagnosis on the GPU.", "ssh {node} dcgmi diag -r 3"),
+        DRAIN,
+        Action("prevent", "Compare driver, firmware and persistence mode with a healthy node."),
+    ),
+    advice_without_gpu=(
+        Action("verify", "Compare the processor's clock and what else runs with a healthy node.",
+               "ssh {node} 'lscpu | grep MHz; top -b -n 1 | head -20'"),
+        DRAIN,
+        Action("prevent", "Compare firmware, power governor and kernel with a healthy node."),
+    ),
+    runbook="LockstepGpuClockBelowPeers",
+    runbook_without_gpu=STRAGGLER_RUNBOOK,
+)  # fmt: skip

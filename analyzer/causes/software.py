@@ -3,6 +3,7 @@
 import numpy as np
 
 from analyzer import symptoms
+from analyzer.cause_spec import Action, CauseSpec
 from analyzer.run import Evidence, Fact, Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import (
     THROTTLED,
@@ -29,29 +30,21 @@ AS_FAST = 0.5
 """Ranks on the same software that are slower by less than this share of the rank's slowdown."""
 
 
-class Software:
-    """Must see: a version of the info series that changed at the onset, where the slowdown is.
-
-    On all nodes for a run that is slower as a whole; on the slow rank's node and not on its peers',
-    or differing there all along, for a rank. Must not see: throttling, errors of the GPU, a CPU
-    quota at work, or ranks on the same node that are as fast as before.
-    """
-
-    def weigh(self, grid: Grid, finding: Finding) -> Evidence:
-        """Strong with a change at the onset; fair for a node that always differed."""
-        if finding.kind == "structure":
-            return _of_run(grid, finding)
-        if finding.kind != "slow":
-            return Evidence(Cause.SOFTWARE, -8.0)
-        facts: list[Fact] = []
-        missing: list[str] = []
-        sign = software(grid, finding)
-        odds = symptom_log_odds(sign, "versions of the driver and the kernel", facts, missing)
-        if sign is not None and sign.seen and sign.with_onset is None:
-            odds += NO_ONSET
-        if sign is not None and sign.explains:
-            odds += _others_explain(grid, finding, facts) + _mates(grid, finding, facts)
-        return Evidence(Cause.SOFTWARE, odds, tuple(facts), tuple(missing))
+def evidence(grid: Grid, finding: Finding) -> Evidence:
+    """Strong with a change at the onset; fair for a node that always differed."""
+    if finding.kind == "structure":
+        return _of_run(grid, finding)
+    if finding.kind != "slow":
+        return Evidence(Cause.SOFTWARE, -8.0)
+    facts: list[Fact] = []
+    missing: list[str] = []
+    sign = software(grid, finding)
+    odds = symptom_log_odds(sign, "versions of the driver and the kernel", facts, missing)
+    if sign is not None and sign.seen and sign.with_onset is None:
+        odds += NO_ONSET
+    if sign is not None and sign.explains:
+        odds += _others_explain(grid, finding, facts) + _mates(grid, finding, facts)
+    return Evidence(Cause.SOFTWARE, odds, tuple(facts), tuple(missing))
 
 
 def _of_run(grid: Grid, finding: Finding) -> Evidence:
@@ -86,10 +79,10 @@ def _others_explain(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
         text = f"{gpu_words(grid, finding.rank)} was throttled {rate.during:.0%} of the time"
         facts.append(Fact(False, text, query(grid, finding, clock_event(CLOCK_EVENT_REASONS[0]))))
         odds -= 3.0
-    held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.name)
+    held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.series())
     if held is not None and held.risen >= HELD_BACK:
         text = f"its CPU quota held the rank back {held.during:.0%} of the time"
-        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.name)))
+        facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.series())))
         odds -= 3.0
     return odds + sum(
         other_symptom_log_odds(sign, facts) for sign in symptoms.of_gpu(grid, finding)
@@ -120,3 +113,36 @@ def _mates(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
 def _median(cells: FloatGrid) -> float:
     there = cells[np.isfinite(cells)]
     return float(np.median(there)) if there.size else float("nan")
+
+
+ADVICE = (
+    Action("verify", "Compare driver, firmware and kernel with a node that is not slow.",
+           "ssh {node} 'uname -r; nvidia-smi"
+           " --query-gpu=driver_version,vbios_version --format=csv'"),
+    Action("mitigate", "Bring the node to the image of its peers, or the peers back to the"
+           " version that was faster."),
+    Action("prevent", "Lock a baseline and compare a run before and after every update."),
+)  # fmt: skip
+
+SPEC = CauseSpec(
+    cause=Cause.SOFTWARE,
+    evidence=evidence,
+    must_see=(
+        "A version of the info series that changed at the onset, where the slowdown is. On all"
+        " nodes for a run that is slower as a whole; on the slow rank's node and not on its"
+        " peers', or differing there all along, for a rank."
+    ),
+    must_not_see=(
+        "Throttling, errors of the GPU, a CPU quota at work, or ranks on the same node that are"
+        " as fast as before."
+    ),
+    words="its node runs other software than its peers",
+    node_words="it runs other software than its peers",
+    advice=ADVICE,
+    advice_without_gpu=(
+        Action("verify", "Compare firmware and kernel with a node that is not slow.",
+               "ssh {node} uname -r"),
+        *ADVICE[1:],
+    ),
+    runbook="LockstepRunSlowVsBaseline",
+)  # fmt: skip

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from analyzer.detectors import LONE, PRECEDENCE
 from analyzer.run import Evidence, Finding, Grid
 
 TOGETHER = 0.5
@@ -12,10 +13,6 @@ TOGETHER = 0.5
 ALIKE = 0.5
 """Share of the middle rank's log slowdown that each must have; a rank that is slow for itself, and
 whose neighbours feel it, stays a rank."""
-TRUSTED = {"rhythm": 0, "ramp": 1, "recent": 3, "nodes": 4}
-"""Of findings about the same windows of a rank the one that explains most of them stays: turns
-and climbs before a part of them, and a rank for itself before its share of a node."""
-OTHERS = 2
 
 Group = tuple[int, ...]
 
@@ -85,7 +82,7 @@ def _once(grid: Grid, findings: Sequence[Finding]) -> list[Finding]:
             other is not finding
             and other.rank == finding.rank
             and _together(grid, [other, finding], of_longest=False)
-            and _trust(other) < _trust(finding)
+            and _precedence(other) < _precedence(finding)
             for other in slow
         ):
             continue
@@ -93,8 +90,8 @@ def _once(grid: Grid, findings: Sequence[Finding]) -> list[Finding]:
     return kept
 
 
-def _trust(finding: Finding) -> int:
-    return TRUSTED.get(finding.detector, OTHERS)
+def _precedence(finding: Finding) -> int:
+    return PRECEDENCE.get(finding.detector, LONE)
 
 
 def _nodes(grid: Grid, findings: Sequence[Finding]) -> Iterator[tuple[int, str]]:

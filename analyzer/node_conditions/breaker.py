@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from analyzer.node_conditions.shapes import Breaker, Node, Settings, State, WatchState
 from collector.contract import bounded_json
-from collector.contract.kubernetes import FAMILY
+from collector.contract.causes import FAMILY
 
 LEAST_NODES = 2
 """Of a single node, "all nodes" says nothing."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from analyzer.node_conditions.actions import Release, Taint
 from analyzer.node_conditions.breaker import trip_on_storm
 from analyzer.node_conditions.shapes import FATAL, Known, Node, Quarantine, Settings, State
-from collector.contract.kubernetes import FAMILY
+from collector.contract.causes import FAMILY
 
 Faults = Mapping[str, Known]
 

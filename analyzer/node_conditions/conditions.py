@@ -16,7 +16,8 @@ from analyzer.node_conditions.shapes import (
     Status,
     WatchState,
 )
-from collector.contract.kubernetes import FAMILY, HEALTHY, Family
+from collector.contract.causes import FAMILY
+from collector.contract.kubernetes import HEALTHY, Family
 
 MAX_MESSAGE = 1024
 """Characters (reference 10.2)."""

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analyzer.node_conditions.shapes import Fault, Node, Settings, State, WatchState
-from collector.contract.kubernetes import FAMILY, Family
+from collector.contract.causes import FAMILY
+from collector.contract.kubernetes import Family
 
 OLDER = "OlderThanReset"
 """Reason of a condition: the memory of what was open before a reset, for whoever comes after us."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from analyzer.node_conditions.shapes import Fault, WatchState
 from collector.contract import metrics as m
-from collector.contract.kubernetes import FAMILY
+from collector.contract.causes import FAMILY
 
 PAGE_TIER = "page"
 """What is for the record only is no statement about a node that others should act on."""

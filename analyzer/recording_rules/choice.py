@@ -10,7 +10,7 @@ from analyzer.recording_rules import queries
 
 LARGE = 256
 """Ranks from which the rules are used: 512 take half a minute and 1.5 GB as a whole
-(analyzer/SCORES.md)."""
+(docs/scores-by-origin.md)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Container
-from dataclasses import dataclass
 
+from analyzer.cause_spec import DRAIN, Action
+from analyzer.causes import CAUSES
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
 from analyzer.report.runbooks import runbooks
@@ -11,128 +12,12 @@ from analyzer.run import Culprit, Verdict
 from analyzer.slowness.processor import off_processor
 from collector.contract.words import Cause
 
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One action; `{node}`, `{gpu}` and `{rank}` in a command are filled in and quoted."""
-
-    purpose: str
-    text: str
-    command: str = ""
-
-
-DRAIN = Action("mitigate", "Take the node out of service after the next checkpoint.",
-               "kubectl cordon {node} && kubectl drain {node} --ignore-daemonsets")  # fmt: skip
-_QUERY = "ssh {node} nvidia-smi -i {gpu} -q -d "
-
-ADVICE: dict[str, tuple[Action, ...]] = {
-    Cause.THERMAL: (
-        Action("verify", "Read temperatures and throttle reasons on the node.",
-               _QUERY + "TEMPERATURE,PERFORMANCE,CLOCK"),
-        DRAIN,
-        Action("prevent", "Have inlet temperature, fans and the heat sink's seating checked."),
-    ),
-    Cause.POWER: (
-        Action("verify", "Compare the power limit with its default.", _QUERY + "POWER,PERFORMANCE"),
-        Action("mitigate", "Restore the limit if nobody lowered it on purpose.",
-               "ssh {node} 'nvidia-smi -i {gpu} -pl $(nvidia-smi -i {gpu}"
-               " --query-gpu=power.default_limit --format=csv,noheader,nounits)'"),
-        Action("prevent", "Check the rack's power cap and the supply."),
-    ),
-    Cause.SLOW_GPU: (
-        Action("verify", "Run the vendor's diagnosis on the GPU.", "ssh {node} dcgmi diag -r 3"),
-        DRAIN,
-        Action("prevent", "Compare driver, firmware and persistence mode with a healthy node."),
-    ),
-    Cause.ECC: (
-        Action("verify", "Count corrected and uncorrected errors and remapped rows.",
-               _QUERY + "ECC,ROW_REMAPPER"),
-        Action("mitigate", "Reset the GPU if a remap is pending; drain the node if it fails.",
-               "ssh {node} nvidia-smi --gpu-reset -i {gpu}"),
-        Action("prevent", "Have the GPU replaced when rows can no longer be remapped."),
-    ),
-    Cause.XID: (
-        Action("verify", "Read the driver's messages; the XID catalogue says what each wants.",
-               "ssh {node} \"dmesg -T | grep -i xid | tail\""),
-        DRAIN,
-    ),
-    Cause.PCIE: (
-        Action("verify", "Compare the link's width and generation with their maximum.",
-               "ssh {node} nvidia-smi -i {gpu}"
-               " --query-gpu=pcie.link.gen.current,pcie.link.gen.max,"
-               "pcie.link.width.current,pcie.link.width.max --format=csv"),
-        DRAIN,
-        Action("prevent", "Have the GPU and its riser reseated."),
-    ),
-    Cause.NVLINK: (
-        Action("verify", "See which links are down or count errors.",
-               "ssh {node} 'nvidia-smi nvlink -s -i {gpu}; nvidia-smi nvlink -e -i {gpu}'"),
-        DRAIN,
-    ),
-    Cause.LINK: (
-        Action("verify", "Look for drops, errors and a lower speed on the node's links.",
-               "ssh {node} 'ip -s link; ibstat'"),
-        Action("verify", "Measure the links between the nodes.",
-               "lockstep run allreduce --nodes 8 --probe"),
-        Action("mitigate", "Take the node or the link out of service; have cable and optics"
-               " checked."),
-    ),
-    Cause.GC: (
-        Action("verify", "See what the rank's Python process is doing.",
-               "ssh {node} py-spy top --pid $(pgrep -n -f train)"),
-        Action("prevent", "Collect garbage on all ranks in the same step: gc.disable(), and"
-               " gc.collect() every so many steps."),
-    ),
-    Cause.HOST_CPU: (
-        Action("verify", "See what else runs, and whether a quota holds the rank back.",
-               "ssh {node} 'top -b -n 1 | head -20;"
-               " grep -r throttled_ /sys/fs/cgroup --include=cpu.stat'"),
-        Action("mitigate", "Raise the pod's CPU limit, or move the neighbour away."),
-    ),
-    Cause.DATA: (
-        Action("verify", "See whether storage or the loader is slow on this node.",
-               "ssh {node} 'iostat -x 1 3; df -h'"),
-        Action("mitigate", "Give the rank more loader workers, or its shard another volume."),
-    ),
-    Cause.FREEZE: (
-        Action("verify", "See what the process is waiting for.",
-               "ssh {node} 'ps -eo pid,stat,wchan:32,cmd | grep -E \"^ *[0-9]+ +[DT]\"'"),
-        Action("mitigate", "Restart the run without the node from the last checkpoint."),
-    ),
-    Cause.CRASH: (
-        Action("verify", "Look for the kernel's reason.",
-               "ssh {node} 'dmesg -T | grep -iE \"oom|killed|xid|segfault\" | tail'"),
-        Action("mitigate", "Restart from the last checkpoint; drain the node if it crashes again."),
-    ),
-    Cause.SOFTWARE: (
-        Action("verify", "Compare driver, firmware and kernel with a node that is not slow.",
-               "ssh {node} 'uname -r; nvidia-smi"
-               " --query-gpu=driver_version,vbios_version --format=csv'"),
-        Action("mitigate", "Bring the node to the image of its peers, or the peers back to the"
-               " version that was faster."),
-        Action("prevent", "Lock a baseline and compare a run before and after every update."),
-    ),
-}  # fmt: skip
+ADVICE: dict[str, tuple[Action, ...]] = {spec.cause: spec.advice for spec in CAUSES if spec.advice}
 """Cause -> actions; causes without a row get `UNSURE`."""
 
 WITHOUT_GPU: dict[str, tuple[Action, ...]] = {
-    Cause.SLOW_GPU: (
-        Action("verify", "Compare the processor's clock and what else runs with a healthy node.",
-               "ssh {node} 'lscpu | grep MHz; top -b -n 1 | head -20'"),
-        DRAIN,
-        Action("prevent", "Compare firmware, power governor and kernel with a healthy node."),
-    ),
-    Cause.CRASH: (
-        Action("verify", "Look for the kernel's reason.",
-               "ssh {node} 'dmesg -T | grep -iE \"oom|killed|segfault\" | tail'"),
-        *ADVICE[Cause.CRASH][1:],
-    ),
-    Cause.SOFTWARE: (
-        Action("verify", "Compare firmware and kernel with a node that is not slow.",
-               "ssh {node} uname -r"),
-        *ADVICE[Cause.SOFTWARE][1:],
-    ),
-}  # fmt: skip
+    spec.cause: spec.advice_without_gpu for spec in CAUSES if spec.advice_without_gpu is not None
+}
 """The same for nodes without GPUs, where what to do is another."""
 
 ASLEEP = (

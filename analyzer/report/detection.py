@@ -108,7 +108,7 @@ def _delays(grid: Grid, verdict: Verdict, seen: FindingTimes) -> Block | None:
 def _silent(findings: Sequence[Finding]) -> str:
     """The detectors that looked and found nothing: another answer would have been possible."""
     spoke = {finding.detector for finding in findings}
-    names = [type(each).__name__.lower() for each in DETECTORS]
+    names = [spec.name for spec in DETECTORS]
     silent = [name for name in names if name not in spoke]
     words = f"{figures.cell(len(names), 'count')} detectors looked"
     return f"{words}; silent: {', '.join(silent)}." if silent else f"{words}, and all spoke."

@@ -3,35 +3,21 @@
 from collections.abc import Container, Iterable
 
 from analyzer.alert_rules.shape import PLACEHOLDERS
+from analyzer.cause_spec import STRAGGLER_RUNBOOK
+from analyzer.causes import SPECS
 from analyzer.run import Culprit
-from collector.contract.words import Cause
-
-RUNBOOK: dict[str, str] = {
-    Cause.THERMAL: "LockstepGpuThermalViolation",
-    Cause.POWER: "LockstepGpuPowerBrake",
-    Cause.SLOW_GPU: "LockstepGpuClockBelowPeers",
-    Cause.ECC: "LockstepGpuEccUncorrectable",
-    Cause.XID: "LockstepGpuXidFatal",
-    Cause.PCIE: "LockstepPcieDowntrained",
-    Cause.NVLINK: "LockstepNvlinkDown",
-    Cause.LINK: "LockstepIbLinkDown",
-    Cause.CONGESTION: "LockstepRoceCongestionDiscards",
-    Cause.FREEZE: "LockstepRunStalled",
-    Cause.CRASH: "LockstepRankGone",
-    Cause.SOFTWARE: "LockstepRunSlowVsBaseline",
-}
-"""Cause -> the alert whose runbook tells more; the others get that of a straggling node."""
-STRAGGLER_RUNBOOK = "LockstepStragglerNode"
 
 
 def runbooks(
     culprits: Iterable[Culprit], without_gpu: Container[str | None] = ()
 ) -> dict[str, str]:
     """Words -> address, one a runbook; on nodes without a GPU none that is about GPUs."""
-    names = dict.fromkeys(
-        STRAGGLER_RUNBOOK
-        if one.cause == Cause.SLOW_GPU and one.node in without_gpu
-        else RUNBOOK.get(one.cause, STRAGGLER_RUNBOOK)
-        for one in culprits
-    )
+    names = dict.fromkeys(_runbook(one, one.node in without_gpu) for one in culprits)
     return {f"Runbook {name}": PLACEHOLDERS.runbook(name) for name in names}
+
+
+def _runbook(culprit: Culprit, without_gpu: bool) -> str:
+    spec = SPECS.get(culprit.cause)
+    if spec is None:
+        return STRAGGLER_RUNBOOK
+    return (spec.runbook_without_gpu if without_gpu else None) or spec.runbook

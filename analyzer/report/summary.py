@@ -1,8 +1,8 @@
 """The verdict in at most three sentences: who and why, how much, how sure."""
 
+from analyzer.causes import CAUSE_WORDS
 from analyzer.report import figures
 from analyzer.run import Culprit, Verdict
-from analyzer.sentence import CAUSE_WORDS
 
 NAMED_AT_MOST = 3
 """Culprits in the first sentence; the others are counted."""

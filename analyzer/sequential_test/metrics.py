@@ -49,10 +49,8 @@ OWN = MonitoredMetric(
     TRAIN_OWN.name, 1, True, STEADY, NATURAL_SPREAD, QUIETEST,
     per=TRAIN_STEPS.name, known=TRAIN_KNOWN_STEPS.name,
 )  # fmt: skip
-CLOCK = MonitoredMetric(
-    f'{GPU_CLOCK.name}{{domain="sm"}}', -1, True, STEADY, NATURAL_SPREAD, QUIETEST
-)
-TEMPERATURE = MonitoredMetric(f'{GPU_TEMPERATURE.name}{{sensor="gpu"}}', 1, False, 2.0, 15.0, 0.5)
+CLOCK = MonitoredMetric(GPU_CLOCK.series(domain="sm"), -1, True, STEADY, NATURAL_SPREAD, QUIETEST)
+TEMPERATURE = MonitoredMetric(GPU_TEMPERATURE.series(sensor="gpu"), 1, False, 2.0, 15.0, 0.5)
 """Kelvin. A sensor tells whole degrees; places in a chassis differ by 10 to 15."""
 POWER = MonitoredMetric(GPU_POWER.name, -1, True, math.log(1.05), math.log(1.22), 0.01)
 """Less than its peers at the same work: it is braked, or has less to do. Identical parts differ by

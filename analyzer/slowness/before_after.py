@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid, RankInfo
 from collector.contract import metrics
-from collector.contract.metrics import METRICS, Kind
+from collector.contract.metrics import METRICS, Kind, Series
 from collector.contract.words import Phase
 
 Middle = Callable[[NDArray[np.float64]], Any]
@@ -38,7 +38,7 @@ class BeforeAfter:
         return self.during - other
 
 
-def signal_before_after(grid: Grid, finding: Finding, key: str) -> BeforeAfter | None:
+def signal_before_after(grid: Grid, finding: Finding, key: Series) -> BeforeAfter | None:
     """A telemetry signal of the finding's rank; None if it did not answer during the finding."""
     return None if key not in grid.signals else _contrast(grid, finding, grid.signals[key])
 
@@ -74,13 +74,13 @@ def throttle_rate(grid: Grid, finding: Finding, reasons: tuple[str, ...]) -> Bef
     return max(answered, key=lambda each: each.risen) if answered else None
 
 
-def clock_event(reason: str) -> str:
+def clock_event(reason: str) -> Series:
     """The signal of a clock-event (throttle) reason."""
-    return f'{metrics.GPU_CLOCK_EVENT_SECONDS.name}{{reason="{reason}"}}'
+    return metrics.GPU_CLOCK_EVENT_SECONDS.series(reason=reason)
 
 
-SM_CLOCK = f'{metrics.GPU_CLOCK.name}{{domain="sm"}}'
-SM_CLOCK_MAX = f'{metrics.GPU_CLOCK_MAX.name}{{domain="sm"}}'
+SM_CLOCK = metrics.GPU_CLOCK.series(domain="sm")
+SM_CLOCK_MAX = metrics.GPU_CLOCK_MAX.series(domain="sm")
 
 
 def clock_ratio(grid: Grid, finding: Finding) -> tuple[float, float] | None:

@@ -41,7 +41,7 @@ def cpu_time_evidence(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
 def _what(grid: Grid, finding: Finding) -> str:
     """What keeps a thread off the processor, as far as it was told."""
     gpu = ", perhaps for its GPU" if has_gpu(grid, finding.rank) else ""
-    queued = signal_before_after(grid, finding, metrics.RANK_RUN_QUEUE.name)
+    queued = signal_before_after(grid, finding, metrics.RANK_RUN_QUEUE.series())
     if queued is None:
         return f"slept or waited{gpu}, or was ready and had no processor"
     if queued.during >= QUEUED:

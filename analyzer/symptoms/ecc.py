@@ -14,15 +14,18 @@ from collector.contract import metrics
 CORRECTED_PER_SECOND = 1.0
 """A healthy part corrects a few errors a day; NVIDIA's XID 92 tells of a high rate without a
 number, and this is five orders above a few a day."""
-UNCORRECTED = f'{metrics.GPU_ECC_ERRORS.name}{{type="uncorrected"}}'
-CORRECTED = f'{metrics.GPU_ECC_ERRORS.name}{{type="corrected"}}'
-COUNTERS = ('counter="volatile"', 'counter="aggregate"')
+ERRORS = metrics.GPU_ECC_ERRORS
+UNCORRECTED, CORRECTED = (
+    f"{ERRORS.name}{{{','.join(ERRORS.selector(type=kind))}}}"
+    for kind in ("uncorrected", "corrected")
+)
+COUNTERS = ("volatile", "aggregate")
 
 
 def ecc(grid: Grid, finding: Finding) -> Symptom | None:
     """Memory errors of the rank's GPU; None if it tells of none and of no zero."""
-    bad = _errors(grid, finding, 'type="uncorrected"')
-    corrected = _errors(grid, finding, 'type="corrected"')
+    bad = _errors(grid, finding, "uncorrected")
+    corrected = _errors(grid, finding, "corrected")
     rows = total(grid, metrics.GPU_REMAPPED_ROWS.name)
     remapped = level(grid, finding, rows)
     gpu = gpu_words(grid, finding.rank)
@@ -55,7 +58,7 @@ def _many(told: Level) -> bool:
 def _errors(grid: Grid, finding: Finding, kind: str) -> tuple[FloatGrid, Level] | None:
     """Errors a second; the volatile count where it is told, since aggregate repeats it."""
     for counter in COUNTERS:
-        cells = total(grid, metrics.GPU_ECC_ERRORS.name, kind, counter)
+        cells = total(grid, ERRORS.name, type=kind, counter=counter)
         told = level(grid, finding, cells)
         if cells is not None and told is not None:
             return cells, told

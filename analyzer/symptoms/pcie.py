@@ -13,7 +13,7 @@ REPLAYS_PER_SECOND = 1.0
 """A healthy link replays next to nothing (bit errors at 1e-12, PCIe base specification): one a
 second beyond before and the peers is a bad link."""
 NARROW = 0.9
-WIDTH, GENERATION = metrics.GPU_PCIE_WIDTH.name, metrics.GPU_PCIE_GENERATION.name
+WIDTH, GENERATION = metrics.GPU_PCIE_WIDTH.series(), metrics.GPU_PCIE_GENERATION.series()
 REPLAY = metrics.GPU_PCIE_REPLAY.name
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of
+from collector.contract.metrics import METRICS
 
 SCRAPES = 2.0
 """Evidence is aligned to the onset within so many scrapes (reference 7, L6)."""
@@ -35,8 +36,13 @@ class Level:
         return max(known) if known else 0.0
 
 
-def total(grid: Grid, metric: str, *selectors: str) -> FloatGrid | None:
-    """(W, R) sum over the metric's series that hold all `selectors`; None if none answered."""
+def total(grid: Grid, metric: str, **labels: str) -> FloatGrid | None:
+    """(W, R) sum over the metric's series that have all `labels`; None if none answered.
+
+    Raises:
+        ValueError: The metric has no label of that name.
+    """
+    selectors = METRICS[metric].selector(**labels)
     keys = [
         key for key in grid.signals
         if key.partition("{")[0] == metric and all(each in key for each in selectors)

@@ -16,7 +16,7 @@ from collector.contract.xid import describe
 
 LAST = metrics.GPU_XID_LAST.name
 COUNT = metrics.GPU_XID_ERRORS.name
-LISTENER = f'{metrics.SOURCE_UP.name}{{source="xid"}}'
+LISTENER = metrics.SOURCE_UP.series(source="xid")
 NUMBER = re.compile(r'xid="(\d+)"')
 STOPPED_SECONDS = 30.0
 """How long before a rank stops the error may be logged that stops it: NCCL's heartbeat monitor and

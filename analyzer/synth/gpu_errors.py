@@ -22,9 +22,6 @@ NARROW = {"narrow": (4.0, 5.0), "old": (16.0, 2.0), "replays": (16.0, 5.0)}
 """Form -> lanes and generation of a bad slot."""
 LINK_XID = 74
 SHARES = {"crc_flit": 0.50, "crc_data": 0.15, "replay": 0.34, "recovery": 0.01}
-XIDS = (38, 62, 119, 120)
-"""Of the driver and the GPU's own processors, about no part that is a cause of its own (NVIDIA,
-"XID Errors": 38 firmware, 62 microcontroller halt, 119 and 120 GSP)."""
 LATE_SECONDS = 3.0
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from analyzer.operations import Floats, Layout, Trace
 from analyzer.schedule import program
 from analyzer.whatif.dependencies import build
-from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import BACKWARD, COMPUTE, FORWARD, GC, OPTIMIZER
+from analyzer.whatif.simulate import retimed
 
 SECONDS = {
     FORWARD: 0.2, BACKWARD: 0.4, OPTIMIZER: 0.02, GC: 0.0, "params-all-gather": 0.1,

@@ -1,10 +1,10 @@
 """Counterfactual time: the steps as they would have gone with other times of operations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzer.operations import Floats
+from analyzer.operations import Floats, Trace
 from analyzer.whatif.graph import Graph
 
 
@@ -38,6 +38,13 @@ def timeline(graph: Graph, own: Floats, delay: Floats | None = None) -> Timeline
     start, end = np.empty_like(own), np.empty_like(own)
     _fill(graph, own, delay, list(end), list(start))
     return Timeline(start, end)
+
+
+def retimed(trace: Trace, graph: Graph, own: Floats) -> Trace:
+    """The trace that a run with these own times, (K, D, S) seconds, would have left."""
+    times = timeline(graph, own)
+    # Grouped operations may have ended before the last arrived, by clock skew: never backwards.
+    return replace(trace, start=times.start, duration=np.maximum(times.end - times.start, 0.0))
 
 
 def _fill(

@@ -5,8 +5,6 @@ Whoever writes to a cluster, and the chart, take them from here.
 
 from enum import StrEnum
 
-from collector.contract.words import Cause
-
 API_DOMAIN = "lockstep.example"
 """Conditions, taints, labels and annotations hang under it, so what is ours is told by its name."""
 
@@ -52,24 +50,6 @@ class Family(StrEnum):
 
 CONDITIONS: tuple[str, ...] = (HEALTHY, *Family)
 """All that we write; no other is ever touched."""
-
-FAMILY: dict[str, Family] = {
-    Cause.THERMAL: Family.GPU,
-    Cause.POWER: Family.GPU,
-    Cause.SLOW_GPU: Family.GPU,
-    Cause.ECC: Family.GPU,
-    Cause.XID: Family.GPU,
-    Cause.PCIE: Family.GPU,
-    Cause.NVLINK: Family.NVLINK,
-    Cause.LINK: Family.RDMA,
-    Cause.CONGESTION: Family.RDMA,
-    Cause.HOST_CPU: Family.STRAGGLER,
-    Cause.DATA: Family.STRAGGLER,
-    Cause.FREEZE: Family.STRAGGLER,
-    Cause.CRASH: Family.STRAGGLER,
-    Cause.UNKNOWN: Family.STRAGGLER,
-}
-"""Cause -> condition. Without one are gc, checkpoint and software: they are the run's own doing."""
 
 FAULTS = f"{API_DOMAIN}/faults"
 """Annotation of a node: JSON {fault id: {since, source, value}}; conditions are for people."""

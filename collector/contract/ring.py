@@ -15,6 +15,7 @@ All times are nanoseconds of CLOCK_MONOTONIC unless the name says wall.
 
 from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from collector.contract.words import PHASES
 
@@ -98,6 +99,146 @@ FLAG_NAMES: tuple[tuple[int, str], ...] = (
     (FLAG_COMPLETION_IS_UPPER_BOUND, "completion_is_upper_bound"),
     (FLAG_OVERLAPPED, "overlapped"),
 )
+
+
+class Identity(NamedTuple):
+    """IDENTITY as it lies there: names are padded, `gpu` is -1 where there is none."""
+
+    magic: bytes
+    version: int
+    header_bytes: int
+    run: bytes
+    node: bytes
+    uuid: bytes
+    rank: int
+    world: int
+    local_rank: int
+    attempt: int
+    pid: int
+    dp: int
+    pp: int
+    tp: int
+    ep: int
+    cp: int
+    gpu: int
+    reserved: int
+    start_wall_ns: int
+    wall_minus_monotonic_ns: int
+    clock_offset_ns: int
+    clock_error_ns: int
+    op_capacity: int
+    step_capacity: int
+    op_record_bytes: int
+    step_record_bytes: int
+
+
+class Live(NamedTuple):
+    """LIVE: `phase`, `op` (0 = none) and `group` are indices."""
+
+    op_cursor: int
+    step_cursor: int
+    step: int
+    phase: int
+    op: int
+    group: int
+    flags: int
+    sequence: int
+    since_ns: int
+    progress_ns: int
+
+
+class Counters(NamedTuple):
+    """COUNTERS but those by phase."""
+
+    steps: int
+    wall_ns: int
+    own_ns: int
+    cpu_ns: int
+    samples: int
+    tokens: int
+    flops: float
+    loss: float
+
+
+class GroupCounters(NamedTuple):
+    """GROUP_COUNTERS of one group."""
+
+    collective_ns: int
+    collectives: int
+    enqueued: int
+    completed: int
+
+
+class Header:
+    """The numbers and bytes of a header page, each decoded when it is asked for; nothing is judged.
+
+    Args:
+        page: HEADER_BYTES of a ring file.
+    """
+
+    def __init__(self, page: bytes) -> None:
+        self._page = page
+
+    @property
+    def identity(self) -> Identity:
+        """Written once."""
+        return Identity._make(IDENTITY.unpack_from(self._page, IDENTITY_OFFSET))
+
+    @property
+    def state(self) -> int:
+        """Index into words.RANK_STATES."""
+        return int(STATE.unpack_from(self._page, STATE_OFFSET)[0])
+
+    @property
+    def heartbeat_ns(self) -> int:
+        """When the helper thread last ran."""
+        return int(HEARTBEAT.unpack_from(self._page, HEARTBEAT_OFFSET)[0])
+
+    @property
+    def guard(self) -> int:
+        """Odd = the writer was inside."""
+        return int(GUARD.unpack_from(self._page, GUARD_OFFSET)[0])
+
+    @property
+    def live(self) -> Live:
+        """Where the rank is."""
+        return Live._make(LIVE.unpack_from(self._page, LIVE_OFFSET))
+
+    @property
+    def counters(self) -> Counters:
+        """What the rank did."""
+        return Counters._make(COUNTERS.unpack_from(self._page, COUNTERS_OFFSET)[:8])
+
+    @property
+    def phase_ns(self) -> tuple[int, ...]:
+        """In the order of PHASES."""
+        return COUNTERS.unpack_from(self._page, COUNTERS_OFFSET)[8:]
+
+    @property
+    def known_steps(self) -> int:
+        """Steps whose own time is known."""
+        return int(KNOWN.unpack_from(self._page, KNOWN_OFFSET)[0])
+
+    @property
+    def groups(self) -> tuple[GroupCounters, ...]:
+        """MAX_GROUPS of them, used or not."""
+        end = GROUP_COUNTERS_OFFSET + MAX_GROUPS * GROUP_COUNTERS.size
+        part = self._page[GROUP_COUNTERS_OFFSET:end]
+        return tuple(map(GroupCounters._make, GROUP_COUNTERS.iter_unpack(part)))
+
+    @property
+    def group_names(self) -> tuple[bytes, ...]:
+        """Padded, by group index."""
+        return self._names(GROUP_NAMES_OFFSET, MAX_GROUPS, GROUP_NAME_BYTES)
+
+    @property
+    def tags(self) -> tuple[bytes, ...]:
+        """Padded, by tag index."""
+        return self._names(TAG_NAMES_OFFSET, MAX_TAGS, TAG_NAME_BYTES)
+
+    def _names(self, offset: int, count: int, size: int) -> tuple[bytes, ...]:
+        starts = range(offset, offset + count * size, size)
+        return tuple(self._page[start : start + size] for start in starts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
-"""The closed vocabularies: phases, groups, operations, causes, fault kinds, exit states."""
+"""The closed vocabularies: phases, groups, operations, fault kinds, exit states."""
 
 import signal
 from enum import StrEnum
+
+from collector.contract.causes import Cause as Cause
 
 
 class Phase(StrEnum):
@@ -62,28 +64,6 @@ COLLECTIVE_OPS: frozenset[str] = frozenset(
     or op.startswith("world-")
 )
 """Operations in which a rank waits for its peers."""
-
-
-class Cause(StrEnum):
-    """Why a rank is slow or gone (DESIGN 3.4)."""
-
-    THERMAL = "thermal"
-    POWER = "power"
-    SLOW_GPU = "slow-gpu"
-    ECC = "ecc"
-    XID = "xid"
-    PCIE = "pcie"
-    NVLINK = "nvlink"
-    LINK = "link"
-    CONGESTION = "congestion"
-    HOST_CPU = "host-cpu"
-    DATA = "data"
-    GC = "gc"
-    CHECKPOINT = "checkpoint"
-    FREEZE = "freeze"
-    CRASH = "crash"
-    SOFTWARE = "software"
-    UNKNOWN = "unknown"
 
 
 class FaultKind(StrEnum):

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 from collector.clock import Clock
@@ -96,10 +96,6 @@ class Recorder:
         failures = self._close_parts(last=True)
         if failures:
             raise RecorderError(f"the archive is incomplete: {'; '.join(failures)}")
-
-    def rank_identities(self) -> list[dict[str, Any]]:
-        """RANKS rows (column name -> value) of all ranks seen so far."""
-        return self._follower.identities()
 
     @property
     def lost_steps(self) -> int:

@@ -1,10 +1,9 @@
 """Which steps of which rank are recorded already: every step once, all ranks of it together."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from collector.recorder.parts import Row
-from collector.recorder.rows import RankAnswer, op_rows, op_start_ns, rank_row, step_row
+from collector.recorder.rows import RankAnswer, op_rows, op_start_ns, step_row
 
 PATIENCE_SECONDS = 5.0
 """How long the others wait for a rank that does not answer: the ring holds far more."""
@@ -23,7 +22,7 @@ class Follower:
         self._attempt: dict[int, int] = {}
         self._answering: set[int] = set()
         self._starts: dict[int, int] = {}
-        self._identities: dict[int, dict[str, Any]] = {}
+        self._stage: dict[int, int] = {}
         self._world = 0
         self._waiting_since: float | None = None
         self.lost_steps = 0
@@ -32,10 +31,6 @@ class Follower:
     def from_step(self) -> int:
         """First step that a rank which still answers owes."""
         return min((self._next[rank] for rank in self._answering), default=0)
-
-    def identities(self) -> list[dict[str, Any]]:
-        """RANKS rows of all ranks seen, by rank."""
-        return [self._identities[rank] for rank in sorted(self._identities)]
 
     def take(
         self, answers: Iterable[RankAnswer], from_step: int, now: float, *, last: bool = False
@@ -63,7 +58,7 @@ class Follower:
         self._note_starts(known.values(), None if last else until)
         steps: list[Row] = []
         ops: list[Row] = []
-        stages = 1 + max(one["pp"] for one in self._identities.values())
+        stages = 1 + max(self._stage.values())
         for rank, answer in sorted(known.items()):
             first, end = self._next[rank], min(until, complete[rank])
             steps += (step_row(answer, one) for one in answer.steps if first <= one.step < end)
@@ -77,7 +72,7 @@ class Follower:
     def _meet(self, answer: RankAnswer) -> None:
         rank = answer.rank
         self._world = max(self._world, answer.world)
-        self._identities[rank] = rank_row(answer)
+        self._stage[rank] = answer.pp
         if self._attempt.setdefault(rank, answer.attempt) != answer.attempt:
             # A restarted rank may repeat steps: they are rows of another attempt.
             self._attempt[rank] = answer.attempt

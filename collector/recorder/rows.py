@@ -10,16 +10,14 @@ from collector.contract import bounded_json
 from collector.contract.archive import (
     OPS_JSON_OPS,
     OPS_JSON_STEPS,
-    RANKS,
     SCHEMA_VERSION,
 )
-from collector.contract.metrics import SAMPLES
+from collector.contract.metrics import SAMPLES, label_text
 from collector.contract.ring import FLAG_NAMES, OpRecord, StepRecord
 from collector.contract.words import PHASES, STEP_TAGS
 from collector.recorder.parts import Row
 
 UP = "up"
-_ELSEWHERE = frozenset({"gpu", "uuid", "run", "rank"})
 _IDENTITY = ("rank", "world", "local_rank", "attempt", "pid", "dp", "pp", "tp")
 _COMPUTE = frozenset({"forward-compute", "backward-compute"})
 _TRANSFERS = frozenset({"forward-send", "forward-recv", "backward-send", "backward-recv"})
@@ -88,7 +86,7 @@ def sample_rows(page: str, time: float, node: str, run: str) -> list[Row]:
                 if sample.name in SAMPLES and labels.get("run", run) == run:
                     gpu, rank = _index(labels, "gpu"), _index(labels, "rank")
                     rows.append(
-                        (time, node, gpu, rank, sample.name, _label_text(labels), sample.value)
+                        (time, node, gpu, rank, sample.name, label_text(labels), sample.value)
                     )
     except (ValueError, KeyError, IndexError) as error:
         raise AnswerError(f"the page is not in the text format: {error!r}") from error
@@ -98,12 +96,6 @@ def sample_rows(page: str, time: float, node: str, run: str) -> list[Row]:
 def up_row(time: float, node: str, *, up: bool) -> Row:
     """The SAMPLES row that says whether a scrape succeeded."""
     return time, node, None, None, UP, "", float(up)
-
-
-def rank_row(answer: RankAnswer) -> dict[str, Any]:
-    """A RANKS row by column name."""
-    values = {column.name: getattr(answer, column.name, None) for column in RANKS}
-    return values | {"pod": None}
 
 
 def step_row(answer: RankAnswer, step: StepRecord) -> Row:
@@ -227,7 +219,3 @@ def _string(value: Any) -> str:
 def _index(labels: Mapping[str, str], name: str) -> int | None:
     text = labels.get(name, "")
     return int(text) if text else None
-
-
-def _label_text(labels: Mapping[str, str]) -> str:
-    return ",".join(f'{key}="{labels[key]}"' for key in sorted(labels) if key not in _ELSEWHERE)

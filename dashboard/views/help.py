@@ -5,6 +5,7 @@ import streamlit as st
 from dashboard.address import Place
 from dashboard.context import Context
 from dashboard.shapes import Severity
+from dashboard.widgets import links
 from dashboard.widgets.shown import link_to, sentence
 from dashboard.widgets.tables import wording
 from dashboard.words import helping
@@ -19,7 +20,7 @@ def show(context: Context) -> None:
     )
     st.subheader("If you want to …, open this page", anchor=False)
     place = Place(run=context.place.run, node=context.place.node)
-    for intention, key in helping.INTENTIONS:
+    for key, intention in links.intentions().items():
         left, right = st.columns([3, 1], vertical_alignment="center")
         left.text(f"… {intention}")
         with right:

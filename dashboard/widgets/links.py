@@ -9,11 +9,19 @@ from dashboard.widgets.words import plain
 
 PAGES = "lockstep-pages"
 """In the session: Streamlit's page objects by their key, for links within the app."""
+INTENTIONS = "lockstep-intentions"
+"""In the session: what a reader wants who opens a page, by its key."""
 
 
-def know(pages: Mapping[str, object]) -> None:
-    """Remembers the pages that there are, for this session."""
+def know(pages: Mapping[str, object], intentions: Mapping[str, str]) -> None:
+    """Remembers the pages that there are, and what each is for, in this session."""
     st.session_state[PAGES] = dict(pages)
+    st.session_state[INTENTIONS] = dict(intentions)
+
+
+def intentions() -> dict[str, str]:
+    """What a reader wants who opens a page, by its key; empty for a page alone, in a test."""
+    return dict(st.session_state.get(INTENTIONS, {}))
 
 
 def to(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analyzer.sentence import CAUSE_WORDS
+from analyzer.causes import CAUSE_WORDS
 from dashboard.words.reading import number, records, text
 from dashboard.words.verdict import who
 

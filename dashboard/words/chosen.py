@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analyzer.sentence import CAUSE_WORDS
+from analyzer.causes import CAUSE_WORDS
 from dashboard.address import Place
 from dashboard.shapes import FindingRow, RunRow
 from dashboard.words import verdict

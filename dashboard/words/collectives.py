@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzer.causes import CAUSES
 from analyzer.report.figures import cell
 from dashboard.shapes import Matrix, Severity
 from dashboard.words.reading import number, records, text
@@ -14,7 +15,7 @@ from dashboard.words.verdict import who
 from dashboard.words.waiting import Waits
 
 NETWORK = ("link", "rack")
-NETWORK_CAUSES = ("link", "congestion", "nvlink")
+NETWORK_CAUSES = frozenset(spec.cause for spec in CAUSES if spec.of_network)
 WAITS_MUCH = 0.3
 """Share of the step from which communication is worth a look. Ours: scaling studies call a run
 communication bound from about a third on."""

@@ -4,22 +4,6 @@ import pandas as pd
 
 from analyzer.report.glossary import GLOSSARY
 
-INTENTIONS: tuple[tuple[str, str], ...] = (
-    ("know whether anything holds training back now", "now"),
-    ("see where in the cluster it is slow, hot, idle or broken", "cluster"),
-    ("see whether a run converges, and what hardware costs it", "run"),
-    ("know which rank is late, in which phase, and why", "straggler"),
-    ("know what is wrong with a node, and how to take it out", "node"),
-    ("see what one GPU did around a moment", "gpu"),
-    ("know whether communication is the limit", "collectives"),
-    ("know what changed between two runs", "compare"),
-    ("find a run, and how it ended", "runs"),
-    ("read or hand on a post-mortem", "reports"),
-    ("start a run, with a fault if you like", "start"),
-    ("know whether the numbers can be trusted", "health"),
-)
-"""If you want to ..., open this page (its key)."""
-
 FORMULAS: tuple[tuple[str, str], ...] = (
     ("own time", "step time minus the time in collectives of all groups"),
     ("slowdown of a rank", "its own time over the median own time of the ranks of its stage"),

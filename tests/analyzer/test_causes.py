@@ -16,7 +16,7 @@ XID = "lockstep_gpu_xid_last_timestamp_seconds"
 
 def _odds(diagnosis):
     finding = next(each for each in diagnosis.findings if accuses(each))
-    return {str(e.cause): e for e in (c.weigh(diagnosis.grid, finding) for c in CAUSES)}
+    return {str(e.cause): e for e in (c.evidence(diagnosis.grid, finding) for c in CAUSES)}
 
 
 def _texts(verdict, *, supports):

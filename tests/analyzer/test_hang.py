@@ -137,7 +137,7 @@ def pipeline(synthetic):
 
 def _verdict(grid):
     findings = Hang().detect(grid)
-    return attribute(grid, findings, [[c.weigh(grid, f) for c in CAUSES] for f in findings])
+    return attribute(grid, findings, [[c.evidence(grid, f) for c in CAUSES] for f in findings])
 
 
 def _told(grid):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from analyzer.attribute import diagnose
-from analyzer.causes import CAUSES, OF_A_GPU, weigh_causes
+from analyzer.causes import CAUSES, weigh_causes
 from analyzer.report.document import document
 from analyzer.run import Run
 from collector.contract.words import PHASES, Cause
@@ -108,14 +108,12 @@ def test_with_a_gpu_its_vendor_s_diagnosis_is_the_advice(synthetic, fault):
     assert "dcgmi diag" in json.dumps(document(diagnose(run))["sections"])
 
 
-def test_what_a_gpu_can_have_is_weighed_alike_for_every_rank(synthetic, fault):
+def test_what_a_gpu_can_have_is_weigh_causes_alike_for_every_rank(synthetic, fault):
     diagnosis = diagnose(without_gpus(synthetic(faults=[fault("compute", 2, 1.5, 80)]).run()))
     (finding,) = (each for each in diagnosis.findings if each.kind == "slow")
     causes = [str(one.cause) for one in weigh_causes(diagnosis.grid, finding)]
 
     assert len(CAUSES) == len(causes)
     assert {str(cause) for cause in Cause} - {"unknown"} == set(causes)
-    assert all(
-        not one.facts and not one.missing
-        for one in weigh_causes(diagnosis.grid, finding)[: len(OF_A_GPU)]
-    )
+    told = zip(CAUSES, weigh_causes(diagnosis.grid, finding), strict=True)
+    assert all(not one.facts and not one.missing for spec, one in told if spec.of_gpu)

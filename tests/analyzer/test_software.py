@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.align import align
 from analyzer.attribute import diagnose
-from analyzer.causes.software import Software
+from analyzer.causes.software import evidence
 from analyzer.run import RankInfo
 from analyzer.symptoms.software import software
 from analyzer.versions import versions
@@ -121,8 +121,8 @@ def test_ranks_of_the_same_node_that_are_not_slow_speak_against_its_software(syn
     told = dataclasses.replace(grid.versions["GPU driver"], codes=codes)
     shared = dataclasses.replace(grid, ranks=ranks, versions={"GPU driver": told})
 
-    alone = Software().weigh(grid, finding)
-    both = Software().weigh(shared, finding)
+    alone = evidence(grid, finding)
+    both = evidence(shared, finding)
     assert both.log_odds < alone.log_odds - 4
     assert any("are not slow" in fact.text for fact in both.facts if not fact.supports)
 
@@ -133,11 +133,11 @@ def test_nodes_that_tell_no_versions_make_no_cause(synthetic, fault):
 
     recipe = synthetic(faults=[fault("compute", 2, 1.5, 80)], drop=silent)
     diagnosis = diagnose(recipe.run())
-    evidence = Software().weigh(diagnosis.grid, diagnosis.findings[0])
+    told = evidence(diagnosis.grid, diagnosis.findings[0])
 
     assert {} == dict(align(recipe.run()).versions)
-    assert evidence.log_odds < 0
-    assert ("versions of the driver and the kernel",) == evidence.missing
+    assert told.log_odds < 0
+    assert ("versions of the driver and the kernel",) == told.missing
 
 
 def test_the_versions_of_several_nics_of_a_node_are_told_together():

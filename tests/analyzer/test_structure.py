@@ -11,8 +11,8 @@ from analyzer.structure.facts import Facts
 from analyzer.trace_outliers import cells
 from analyzer.trace_verdict import verdict_of_trace
 from analyzer.whatif.dependencies import build
-from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE
+from analyzer.whatif.simulate import retimed
 from analyzer.whatif.work import split_durations
 
 

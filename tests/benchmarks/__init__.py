@@ -1,1 +1,1 @@
-"""Measurements behind the figures of the README; run by `make bench`, not by pytest."""
+"""Measurements behind the figures of docs/scores.md; run by `make bench`, not by pytest."""

@@ -21,7 +21,7 @@ BENCHMARKS: dict[str, str] = {
     "dashboard_run_page": "lines and events of the Run page of a day, out of an archive",
     "diagnosis": "CPU of one diagnosis of 8 ranks and 400 steps",
     "false_alarms": "false alarms of 1,000 healthy node-months, and delays at 15 s",
-    "fleet_pass": "10,000 GPUs, 1 h at 15 s, 20 metrics: from an archive to alarms",
+    "fleet_pass": "10,000 GPUs, 1 h at 15 s, 20 metrics: from values to alarms",
     "kills": "200 real runs with a rank killed: healthy ones, the first to die named",
     "help_speed": "wall time of `lockstep --help`",
     "leftovers": "what 100 runs leave, killed ones included",
@@ -41,6 +41,7 @@ BENCHMARKS: dict[str, str] = {
     "training_loop": "CPU of the whole loop against plain torch",
     "watch_fleet": "cycles and memory of `lockstep watch` over 500 nodes of 8 GPUs, on one core",
     "watch_states": "1,000 states of what watch reads, each with one input taken away",
+    "weight": "files, lines and statements of the source, and what is generated",
     "whatif": "every published quantity of an op trace; a run of 10,000 GPUs",
     "recording": "CPU that recording adds to a training step",
 }

@@ -1,9 +1,8 @@
-"""One pass over 10,000 GPUs, 1 h at 15 s, 20 metrics: from an archive on disk to alarms.
+"""One pass over 10,000 GPUs, 1 h at 15 s, 20 metrics: from 48 million values to alarms.
 
-What is read: all of samples.parquet, 48 million rows in the archive's own columns, in 120 part
-files of 30 s with the recorder's writer settings, ranks.parquet, and the state of the hour before.
-FLEET_GPUS in the environment makes the fleet smaller. Seconds are of the wall on up to two cores;
-the CPU of all threads stands beside. Making the archive is not counted.
+What is read: the values as one array, and the state of the hour before. FLEET_GPUS in the
+environment makes the fleet smaller. Seconds are of the wall on up to two cores; the CPU of all
+threads stands beside. Making the values is not counted.
 """
 
 import os
@@ -15,19 +14,14 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from analyzer.sequential_test import archive as fleet_archive
 from analyzer.sequential_test.arrays import TelemetryArrays
 from analyzer.sequential_test.budget import Budget
 from analyzer.sequential_test.metrics import MonitoredMetric
 from analyzer.sequential_test.state import State
 from analyzer.sequential_test.state_file import restore, save
 from analyzer.sequential_test.watching import watch
-from collector.contract import archive
 from collector.contract.metrics import METRICS
-from collector.recorder.parts import arrow_schema
 from tests.benchmarks.fleet_noise import Noise
 
 GPUS = int(os.environ.get("FLEET_GPUS", "10000"))
@@ -51,11 +45,9 @@ def main() -> dict[str, float]:
 
 
 def make(folder: Path) -> dict[str, float]:
-    """Two hours: the first becomes the state, the second the archive."""
+    """Two hours: the first becomes the state, the second what is looked at."""
+    second = np.empty((CHECKS, len(WATCHED), GPUS))
     noise = Noise(GPUS, len(WATCHED), seed=20)
-    pq.write_table(_ranks(), folder / archive.RANKS_FILE)
-    samples = folder / archive.SAMPLES_FILE
-    samples.mkdir()
     state = State.new()
     budget = Budget(streams=8 * len(WATCHED))
     for begin in range(0, 2 * CHECKS, PART_CHECKS):
@@ -67,15 +59,15 @@ def make(folder: Path) -> dict[str, float]:
         for gpu, (check, factor) in SLOW.items():
             values[max(0, check + CHECKS - begin) :, 0, gpu] *= factor
         # Sensors tell about four digits.
-        table = _samples(times, np.round(values, 4))
-        pq.write_table(table, samples / f"part-{begin:06d}.parquet", compression="zstd")
+        second[begin - CHECKS : begin - CHECKS + PART_CHECKS] = np.round(values, 4)
+    np.save(folder / "values.npy", second)
     save(state, folder / "state.npz")
     return {}
 
 
 def one_pass(folder: Path) -> dict[str, float]:
     wall, cpu = perf_counter(), process_time()
-    fleet = fleet_archive.read(folder, WATCHED, PERIOD)
+    fleet = _fleet(PERIOD * np.arange(CHECKS, 2 * CHECKS), np.load(folder / "values.npy"))
     read_wall, read_cpu = perf_counter() - wall, process_time() - cpu
     state, why = restore(folder / "state.npz")
     assert why is None, why
@@ -92,7 +84,6 @@ def one_pass(folder: Path) -> dict[str, float]:
         "reading_seconds": read_wall,
         "reading_cpu_seconds": read_cpu,
         "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
-        "archive_megabytes": sum(one.stat().st_size for one in folder.rglob("*.parquet")) / 1e6,
         "state_megabytes": (folder / "state.npz").stat().st_size / 1e6,
         "slow_missed": float(len(slow - named)),
         "others_named": float(len(named - slow)),
@@ -110,44 +101,3 @@ def _fleet(times: np.ndarray, values: np.ndarray) -> TelemetryArrays:
 
 def _uuids() -> np.ndarray:
     return np.char.add("GPU-", np.arange(GPUS).astype(str))
-
-
-def _ranks() -> pa.Table:
-    rank = np.arange(GPUS, dtype=np.int32)
-    zero = np.zeros(GPUS, dtype=np.int32)
-    columns = {
-        "rank": rank, "node": np.char.add("node-", (rank // 8).astype(str)), "gpu": rank % 8,
-        "uuid": _uuids(), "local_rank": rank % 8, "dp": rank, "pp": zero, "tp": zero,
-        "pod": pa.nulls(GPUS, pa.string()),
-    }  # fmt: skip
-    arrays = [pa.array(columns[one.name], type=one.dtype) for one in archive.RANKS]
-    return pa.Table.from_arrays(arrays, schema=arrow_schema(archive.RANKS))
-
-
-def _samples(times: np.ndarray, values: np.ndarray) -> pa.Table:
-    """Rows as a recorder gets them: scrape by scrape, node by node, metric by metric."""
-    checks, metrics, gpus = values.shape
-    nodes = -(-gpus // 8)
-    padded = np.full((checks, metrics, nodes * 8), np.nan, dtype=np.float64)
-    padded[:, :, :gpus] = values
-    told = padded.reshape(checks, metrics, nodes, 8).transpose(0, 2, 1, 3)
-    check, node, metric, gpu = np.indices(told.shape, dtype=np.int32).reshape(4, -1)
-    there = np.flatnonzero(np.isfinite(told.reshape(-1)))
-    # Every node is scraped at a moment of its own.
-    moment = np.random.default_rng(0).uniform(0, 0.9 * PERIOD, nodes)
-    moment[0] = 0
-
-    def words(code: np.ndarray, names: list[str]) -> pa.Array:
-        return pa.DictionaryArray.from_arrays(code[there], pa.array(names)).cast(pa.string())
-
-    columns = {
-        "time": times[check[there]] + moment[node[there]],
-        "node": words(node, [f"node-{one}" for one in range(nodes)]),
-        "gpu": gpu[there],
-        "rank": pa.nulls(len(there), pa.int32()),
-        "metric": words(metric, NAMES),
-        "labels": words(np.zeros_like(metric), [""]),
-        "value": told.reshape(-1)[there],
-    }
-    arrays = [pa.array(columns[one.name], type=one.dtype) for one in archive.SAMPLES]
-    return pa.Table.from_arrays(arrays, schema=arrow_schema(archive.SAMPLES))

@@ -19,8 +19,8 @@ from analyzer.readers import optrace
 from analyzer.structure import structures
 from analyzer.structure.facts import Facts
 from analyzer.trace_outliers import cells, judge
-from analyzer.whatif.edit import healed, slowed
 from analyzer.whatif.kinds import COMPUTE
+from tests.analyzer.edited import healed, slowed
 
 RUNS = int(os.environ.get("OP_DETECTION_RUNS", "200"))
 SEED = int(os.environ.get("OP_DETECTION_SEED", "660000"))

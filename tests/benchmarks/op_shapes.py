@@ -15,7 +15,7 @@ from analyzer import synth
 from analyzer.operations import Floats, Trace
 from analyzer.slowness.temporal_shape import Shape
 from analyzer.trace_outliers import Suspect, cells, judge
-from analyzer.whatif.edit import slowed
+from tests.analyzer.edited import slowed
 
 RUNS = int(os.environ.get("OP_SHAPES_RUNS", "40"))
 SEED = int(os.environ.get("OP_SHAPES_SEED", "770000"))

@@ -176,15 +176,3 @@ def test_steps_overwritten_before_they_were_read_are_counted():
     follower.take([answer(0, 40, 50, world=1, truncated=True, first_step_held=40)], 0, 0.0)
 
     assert follower.lost_steps == 40
-
-
-def test_identities_are_rows_of_ranks():
-    follower = Follower()
-    follower.take([answer(1, 0, 1), answer(0, 0, 1, gpu=None, uuid=None)], 0, 0.0)
-
-    rows = follower.identities()
-    assert [tuple(row) for row in rows] == [tuple(one.name for one in archive.RANKS)] * 2
-    assert [(row["rank"], row["gpu"], row["uuid"], row["pod"]) for row in rows] == [
-        (0, None, None, None),
-        (1, 1, "GPU-1", None),
-    ]

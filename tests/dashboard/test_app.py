@@ -21,7 +21,7 @@ SETTINGS = "LOCKSTEP_DASHBOARD_SETTINGS"
 
 def only(monkeypatch: pytest.MonkeyPatch, show: Any, key: str = "now", needs: str = "") -> None:
     """An app of one page."""
-    made = pages.Page(key, "Made", ":material/help:", "Is it?", "Watch", show, needs)
+    made = pages.Page(key, "Made", ":material/help:", "Is it?", "Watch", "know", show, needs)
     monkeypatch.setattr(views, "PAGES", (made,))
 
 
@@ -42,6 +42,15 @@ def test_every_page_has_a_key_a_question_and_a_group() -> None:
     assert len(PAGES) == len({page.key for page in PAGES})
     assert {"Watch", "Look closer", "Runs", "Help"} == {page.group for page in PAGES}
     assert all(page.question.endswith("?") for page in PAGES)
+
+
+def test_help_leads_to_every_other_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [text.value for text in look(monkeypatch, Fake(), "help").text]
+
+    assert ["help"] == [page.key for page in PAGES if not page.intention]
+    assert [f"… {page.intention}" for page in PAGES if page.intention] == [
+        text for text in told if text.startswith("… ")
+    ]
 
 
 def test_a_bug_is_one_sentence_without_its_words(

@@ -135,7 +135,6 @@ def test_the_theme_has_the_colours_of_the_palette() -> None:
     theme = tomllib.loads(path.read_text())["theme"]
     assert list(palette.SEQUENTIAL) == theme["chartSequentialColors"]
     assert list(palette.DIVERGING) == theme["chartDivergingColors"]
-    assert palette.DARK_SECOND == theme["dark"]["secondaryBackgroundColor"]
     for name, ground in GROUNDS.items():
         assert ground == theme[name]["backgroundColor"]
         assert list(CATEGORICAL[name]) == theme[name]["chartCategoricalColors"]

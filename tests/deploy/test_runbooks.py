@@ -9,7 +9,9 @@ import pytest
 
 from analyzer.alert_rules.groups import ALERTS, GROUPS
 from analyzer.alert_rules.shape import Alert, Recording
+from analyzer.causes import CAUSE_WORDS
 from collector.contract.metrics import EVERY
+from collector.contract.words import Cause
 from lockstep.commands import COMMANDS
 from tests.deploy.promtool import program
 
@@ -19,6 +21,27 @@ PARTS = (
     "What to do, and who", "How it clears", "False positives", "Where the threshold comes from",
 )  # fmt: skip
 RECORDED = {rule.name for group in GROUPS for rule in group.rules if isinstance(rule, Recording)}
+
+
+def table_of_causes() -> str:
+    """Every cause: what a verdict says of a rank, and whose matter it is."""
+    rows = [
+        f"| `{cause}` | {CAUSE_WORDS[cause]} | {cause.family.word if cause.family else 'the run'} |"
+        for cause in Cause
+    ]
+    return "\n".join(["| cause | of a rank | matter of |", "|---|---|---|", *rows])
+
+
+def test_the_runbook_of_a_finding_has_every_cause(request: pytest.FixtureRequest) -> None:
+    path, table = FOLDER / "LockstepFinding.md", table_of_causes()
+    before, rest = path.read_text("utf-8").split("<!-- causes:begin -->\n")
+    found, after = rest.split("<!-- causes:end -->")
+    if request.config.getoption("--renew-goldens"):
+        parts = (before, "<!-- causes:begin -->\n", table, "\n<!-- causes:end -->", after)
+        path.write_text("".join(parts), "utf-8")
+        return
+
+    assert f"{table}\n" == found
 
 
 def queries(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The recipe of docs/own-code.md for torchrun, as it stands there."""
+"""The recipe of docs/ml/own-code.md for torchrun, as it stands there."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/own-code.md").read_text()
+PAGE = (ROOT / "docs/ml/own-code.md").read_text()
 SECONDS = 120.0
 
 

@@ -114,7 +114,7 @@ def test_an_unpaced_run_has_no_simulated_gpu() -> None:
 
 
 def test_every_cause_that_can_be_injected_has_its_own_advice() -> None:
-    assert {FAULT_CAUSES[kind] for kind in BUILT} | {Cause.SOFTWARE} == set(ADVICE)
+    assert {FAULT_CAUSES[kind] for kind in BUILT} | {Cause.SOFTWARE} <= set(ADVICE)
 
 
 def test_a_cause_without_a_row_still_gets_advice(straggler: Callable[..., Diagnosis]) -> None:

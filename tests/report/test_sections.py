@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from analyzer.alert_rules.groups import ALERTS
 from analyzer.attribute import Diagnosis
+from analyzer.causes import CAUSES
 from analyzer.report.advice import advice
 from analyzer.report.checks import FAILED, PASSED, SILENT, checks
 from analyzer.report.document import document
 from analyzer.report.heat import heat
-from analyzer.report.runbooks import RUNBOOK, STRAGGLER_RUNBOOK
 from analyzer.report.shown import MOST_ROWS, shown
 from analyzer.report.spans import Spans, spans
 from analyzer.report.summary import summary
@@ -44,7 +44,8 @@ def larger(grid: Grid, stages: int, replicas: int) -> Grid:
 
 
 def test_every_runbook_is_an_alert_and_a_file() -> None:
-    named = {*RUNBOOK.values(), STRAGGLER_RUNBOOK}
+    named = {spec.runbook for spec in CAUSES}
+    named |= {spec.runbook_without_gpu for spec in CAUSES if spec.runbook_without_gpu}
 
     assert set() == named - {alert.full_name for alert in ALERTS}
     assert set() == {name for name in named if not (RUNBOOKS / f"{name}.md").is_file()}

@@ -3,18 +3,15 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from collector.contract import ring
 from collector.contract.words import PHASES, Phase
 from workloads import recording
-from workloads.outcome.time_split import MLBENCH_PHASES, from_mlbench, split
+from workloads.outcome.time_split import split
 from workloads.recording import StepRecorder
 from workloads.ring import Identity, RingWriter
 
 HALF = 500_000_000
-MLBENCH_STEP = dict.fromkeys(MLBENCH_PHASES, 0.5)
 
 
 class Clock:
@@ -86,36 +83,3 @@ def test_a_batch_lasts_four_and_a_half_seconds_and_one_is_of_no_part(
     assert pytest.approx(4.5) == spent.total
     assert pytest.approx(4.0) == spent.training
     assert pytest.approx(1.0) == spent.remainder
-
-
-def test_mlbenchs_steps_have_our_words_and_metrics_of_training_are_of_the_remainder() -> None:
-    found = from_mlbench(MLBENCH_STEP)
-
-    assert {
-        Phase.DATA: 0.5,
-        Phase.FORWARD: 1.0,
-        Phase.BACKWARD: 0.5,
-        Phase.GRAD_SYNC: 0.5,
-        Phase.OPTIMIZER: 0.5,
-        Phase.OTHER: 1.5,
-    } == found
-    assert 4.5 == split(found, workers=2).total
-    assert 1.5 == split(found, workers=2).remainder
-
-
-def test_a_step_that_mlbench_does_not_have_is_refused() -> None:
-    with pytest.raises(KeyError, match="nap"):
-        from_mlbench({"nap": 1.0})
-
-
-@given(
-    st.dictionaries(st.sampled_from(PHASES), st.floats(0.0, 1e4)),
-    st.integers(1, 64),
-)
-def test_the_parts_add_up_to_the_steps(seconds: dict[Phase, float], workers: int) -> None:
-    spent = split(seconds, workers)
-
-    assert sum(seconds.values()) == pytest.approx(spent.total)
-    assert min(spent.to_json().values()) >= 0.0
-    if workers == 1:
-        assert 0.0 == spent.communication

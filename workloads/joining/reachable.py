@@ -7,7 +7,6 @@ import socket
 import struct
 from collections.abc import Iterable
 
-LOOPBACK = "127.0.0.1"
 _SIOCGIFCONF = 0x8912
 _INTERFACE_REQUEST = struct.Struct("16s24s")  # struct ifreq of netdevice(7) on 64 bits
 _SOMEWHERE = "192.0.2.1"

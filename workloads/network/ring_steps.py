@@ -38,13 +38,14 @@ class RingSteps:
                 self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return None
-        header = os.pread(self._descriptor, _BYTES, 0)
+        page = os.pread(self._descriptor, _BYTES, 0)
         guard = os.pread(self._descriptor, ring.GUARD.size, ring.GUARD_OFFSET)
-        if len(header) < _BYTES or header[: len(ring.MAGIC)] != ring.MAGIC:
+        if len(page) < _BYTES or page[: len(ring.MAGIC)] != ring.MAGIC:
             return None
-        (before,) = ring.GUARD.unpack_from(header, ring.GUARD_OFFSET)
-        if before % 2 or ring.GUARD.pack(before) != guard:
+        header = ring.Header(page)
+        if header.guard % 2 or ring.GUARD.pack(header.guard) != guard:
             return None
-        steps, wall_ns = ring.COUNTERS.unpack_from(header, ring.COUNTERS_OFFSET)[:2]
-        groups = ring.GROUP_COUNTERS.iter_unpack(header[ring.GROUP_COUNTERS_OFFSET :])
-        return Place(steps, wall_ns / 1e9, sum(count for _, count, _, _ in groups))
+        done = header.counters
+        return Place(
+            done.steps, done.wall_ns / 1e9, sum(group.collectives for group in header.groups)
+        )

@@ -8,20 +8,6 @@ from collector.contract.words import Phase
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
-MLBENCH_PHASES: dict[str, Phase] = {
-    "batch_load": Phase.DATA,
-    "fwd_pass": Phase.FORWARD,
-    "comp_loss": Phase.FORWARD,
-    "backprop": Phase.BACKWARD,
-    "agg": Phase.GRAD_SYNC,
-    "opt_step": Phase.OPTIMIZER,
-    "init": Phase.OTHER,
-    "comp_metrics": Phase.OTHER,
-    "end": Phase.OTHER,
-}
-"""Steps of MLBench's tracker (mlbench-core utils/tracker.py) in Lockstep's words. Ours measure no
-metric on training batches, so comp_metrics is of the remainder."""
-
 
 @dataclass(frozen=True, slots=True)
 class TimeSplit:
@@ -71,16 +57,3 @@ def split(seconds: Mapping[str, float], workers: int) -> TimeSplit:
     metrics = left.pop(Phase.EVAL, 0.0)
     communication = left.pop(Phase.GRAD_SYNC, 0.0) if workers > 1 else 0.0
     return TimeSplit(preprocess, compute, communication, metrics, sum(left.values()))
-
-
-def from_mlbench(seconds: Mapping[str, float]) -> dict[Phase, float]:
-    """Seconds of MLBench's steps as those of phases, to compare its runs with ours.
-
-    Raises:
-        KeyError: MLBench has no such step.
-    """
-    found: dict[Phase, float] = {}
-    for name, value in seconds.items():
-        phase = MLBENCH_PHASES[name]
-        found[phase] = found.get(phase, 0.0) + value
-    return found

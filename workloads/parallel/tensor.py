@@ -5,7 +5,6 @@ states are (sequence, batch, hidden); with sequence parallel each rank holds its
 sequence outside attention and feed-forward. On one rank every region is the identity.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,6 @@ from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 from workloads.comm import Collective, Comm
-
-Initialize = Callable[[torch.Tensor], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,23 +39,19 @@ def read_ring_state(path: Path) -> RingState | None:
     except FileNotFoundError:
         return None
     try:
-        header = os.pread(descriptor, ring.HEADER_BYTES, 0)
+        page = os.pread(descriptor, ring.HEADER_BYTES, 0)
     finally:
         os.close(descriptor)
-    if len(header) < ring.HEADER_BYTES:
+    if len(page) < ring.HEADER_BYTES:
         return None  # it is being made
-    totals = ring.COUNTERS.unpack_from(header, ring.COUNTERS_OFFSET)
-    groups = ring.GROUP_COUNTERS.iter_unpack(
-        header[ring.GROUP_COUNTERS_OFFSET :][: ring.MAX_GROUPS * ring.GROUP_COUNTERS.size]
-    )
-    live = ring.LIVE.unpack_from(header, ring.LIVE_OFFSET)
-    (beat,) = ring.HEARTBEAT.unpack_from(header, ring.HEARTBEAT_OFFSET)
+    header = ring.Header(page)
+    live, counters = header.live, header.counters
     return RingState(
-        steps=totals[0],
-        loss=totals[7],
-        arrived=sum(enqueued for _, _, enqueued, _ in groups),
-        waits=live[4] != 0,
-        heartbeat_age=monotonic() - beat / 1e9,
-        evaluates=live[3] == PHASES.index(Phase.EVAL),
-        progress_age=monotonic() - live[9] / 1e9,
+        steps=counters.steps,
+        loss=counters.loss,
+        arrived=sum(group.enqueued for group in header.groups),
+        waits=live.op != 0,
+        heartbeat_age=monotonic() - header.heartbeat_ns / 1e9,
+        evaluates=live.phase == PHASES.index(Phase.EVAL),
+        progress_age=monotonic() - live.progress_ns / 1e9,
     )

@@ -11,10 +11,6 @@ from collector.contract import ring
 FRESH_SECONDS = 3.0
 """A heartbeat (one in half a second) that is older is of a process that is gone or stands still."""
 
-_PID = 4
-"""Place of the pid among IDENTITY's numbers after the names."""
-_FIRST_NUMBER = 6
-
 
 class Means(StrEnum):
     """How the steps of a rank come to be known, the best first; in its ring as the first tag."""
@@ -53,26 +49,23 @@ def holder(path: Path) -> Holder | None:
     except OSError:
         return None
     try:
-        header = os.pread(descriptor, ring.HEADER_BYTES, 0)
+        page = os.pread(descriptor, ring.HEADER_BYTES, 0)
         inode = os.fstat(descriptor).st_ino
     except OSError:
         return None
     finally:
         os.close(descriptor)
-    if len(header) < ring.HEADER_BYTES:
+    if len(page) < ring.HEADER_BYTES:
         return None
-    identity = ring.IDENTITY.unpack_from(header, ring.IDENTITY_OFFSET)
-    steps = ring.COUNTERS.unpack_from(header, ring.COUNTERS_OFFSET)[0]
-    (beat,) = ring.HEARTBEAT.unpack_from(header, ring.HEARTBEAT_OFFSET)
-    tag = header[ring.TAG_NAMES_OFFSET : ring.TAG_NAMES_OFFSET + ring.TAG_NAME_BYTES]
+    header = ring.Header(page)
     return Holder(
-        run=_text(identity[3]),
-        pid=identity[_FIRST_NUMBER + _PID],
-        steps=steps,
-        means=_text(tag),
+        run=_text(header.identity.run),
+        pid=header.identity.pid,
+        steps=header.counters.steps,
+        means=_text(header.tags[0]),
         inode=inode,
-        lives=0.0 <= monotonic() - beat / 1e9 < FRESH_SECONDS,
-        waited=ring.KNOWN.unpack_from(header, ring.KNOWN_OFFSET)[0] > 0,
+        lives=0.0 <= monotonic() - header.heartbeat_ns / 1e9 < FRESH_SECONDS,
+        waited=header.known_steps > 0,
     )
 
 

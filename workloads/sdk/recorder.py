@@ -73,6 +73,6 @@ class Recorder:
     def watch_torch(self) -> None:
         """Time from now on what torch.distributed makes this rank wait for.
 
-        Done by itself when a step begins after torch was imported: see docs/timed-waits.md for what
-        is timed. Where something is not, the step's own time is unknown.
+        Done by itself when a step begins after torch was imported: see docs/ml/timed-waits.md for
+        what is timed. Where something is not, the step's own time is unknown.
         """

@@ -18,7 +18,7 @@ Gpu = tuple[str, int]
 USUAL_SECONDS = 3600.0
 """Before the end, without `--since`."""
 MOST_INDEX = 1023
-"""As analyzer.sequential_test.placing: a larger index belongs to nobody."""
+"""A larger index belongs to nobody."""
 PART = re.compile(r"(?:(?P<node>[^\s,]+):)?(?P<first>\d{1,4})(?:-(?P<last>\d{1,4}))?")
 SHOWN = 8
 

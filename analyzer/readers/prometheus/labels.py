@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 
-from collector.contract.metrics import SAMPLES
+from collector.contract.metrics import SAMPLES, label_text
 
-COLUMNS = frozenset({"gpu", "uuid", "run", "rank"})
-"""Labels that have a column of their own, or none, in contract.archive.SAMPLES."""
 UP = "up"
 Target = tuple[str, str]
 """(job, instance) that is scraped."""
@@ -40,5 +38,4 @@ def text_of(labels: Mapping[str, str], name: str) -> str:
     """The `labels` of contract.archive.SAMPLES; Prometheus forgets those that are empty."""
     if name == UP:
         return ""
-    mine = sorted(set(SAMPLES[name].labels) - COLUMNS)
-    return ",".join(f'{label}="{page_label(labels, label)}"' for label in mine)
+    return label_text({label: page_label(labels, label) for label in SAMPLES[name].labels})

@@ -31,7 +31,9 @@ from collector.contract.metrics.remediation import *
 from collector.contract.metrics.shape import Kind as Kind
 from collector.contract.metrics.shape import Metric as Metric
 from collector.contract.metrics.shape import Sample as Sample
+from collector.contract.metrics.shape import Series as Series
 from collector.contract.metrics.shape import Unshown as Unshown
+from collector.contract.metrics.shape import label_text as label_text
 from collector.contract.metrics.training import *
 
 EXPORTERS = {

@@ -1,10 +1,27 @@
 """The shape of a metric and of one value of it."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, NewType
+
+Series = NewType("Series", str)
+"""One series at its place: `metric{label="value",...}`, as `label_text` writes labels."""
+PLACES = frozenset({"gpu", "uuid", "run", "rank"})
+"""Labels that tell the place of a series: columns of the archive, an axis of a Grid."""
+
+
+def label_text(labels: Mapping[str, str]) -> str:
+    """Labels as text, in the archive and in the keys of a Grid.
+
+    `name="value"` joined by commas, sorted by name, without PLACES.
+    """
+    return ",".join(f'{name}="{labels[name]}"' for name in sorted(labels) if name not in PLACES)
+
+
+_LABEL = re.compile(r'(\w+)="(?:[^"\\]|\\.)*"')
 
 
 class Sample(NamedTuple):
@@ -81,6 +98,39 @@ class Metric:
         if len(labels) != len(self.labels):
             raise ValueError(f"{self.name} takes labels {self.labels}, got {labels}")
         return Sample(self, labels, value)
+
+    def series(self, **labels: str) -> Series:
+        """One of its series at a place: the key under which a Grid has it.
+
+        Raises:
+            ValueError: These are not all of its labels but PLACES.
+        """
+        wanted = set(self.labels) - PLACES
+        if labels.keys() != wanted:
+            raise ValueError(f"{self.name} takes labels {sorted(wanted)}, got {sorted(labels)}")
+        text = label_text(labels)
+        return Series(f"{self.name}{{{text}}}" if text else self.name)
+
+    def selector(self, **labels: str) -> tuple[str, ...]:
+        """Some of its labels, each as it stands in the text of a series.
+
+        Raises:
+            ValueError: It has no label of that name.
+        """
+        unknown = sorted(labels.keys() - set(self.labels))
+        if unknown:
+            raise ValueError(f"{self.name} has no label {', '.join(unknown)}")
+        return tuple(f'{name}="{value}"' for name, value in sorted(labels.items()))
+
+    def check_labels(self, text: str) -> None:
+        """Whether a part of `label_text` can be in one of its series.
+
+        Raises:
+            ValueError: It names labels that the metric has not, or not in their order.
+        """
+        names = _LABEL.findall(text)
+        if names != sorted(set(names) & set(self.labels)) or bool(text) != bool(names):
+            raise ValueError(f"{self.name} has no series with {text}")
 
     def histogram(self, counts: Sequence[int], total: float, *labels: str) -> tuple[Sample, ...]:
         """The samples of a histogram, those of one set of labels together.

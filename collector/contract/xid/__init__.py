@@ -11,15 +11,8 @@ from collector.contract.xid.shape import Action, Bucket, Severity, Xid
 
 __all__ = [
     "DEFAULT", "POLICIES", "XIDS", "Action", "Bucket", "Detail", "Severity", "Xid", "describe",
-    "detail", "opinions",
+    "detail",
 ]  # fmt: skip
-
-
-def opinions(number: int) -> dict[str, Severity]:
-    """What each policy that knows the XID says of it, by name of the policy."""
-    bucket = describe(number).bucket
-    told = {name: policy(number, bucket) for name, policy in POLICIES.items()}
-    return {name: severity for name, severity in told.items() if severity is not None}
 
 
 def describe(number: int) -> Xid:

@@ -2,11 +2,12 @@
 
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collector.clock import Clock
 from collector.contract import ring
-from collector.contract.words import OPS, PHASES, RANK_STATES, RankState
+from collector.contract.words import OPS, RANK_STATES, RankState
 from collector.reading import SourceError
 
 MAX_COUNT = 1 << 53
@@ -148,19 +149,18 @@ def _pread(descriptor: int, size: int, offset: int) -> bytes:
 
 
 def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
-    identity = _identity(page)
-    (state,) = ring.STATE.unpack_from(page, ring.STATE_OFFSET)
+    header = ring.Header(page)
+    identity = _identity(header.identity)
+    state = header.state
     if state >= len(RANK_STATES):
         raise SourceError("content", f"rank state {state}; known are 0 to {len(RANK_STATES) - 1}")
-    (heartbeat_ns,) = ring.HEARTBEAT.unpack_from(page, ring.HEARTBEAT_OFFSET)
-    group_names = _names(
-        page, ring.GROUP_NAMES_OFFSET, ring.MAX_GROUPS, ring.GROUP_NAME_BYTES, "group"
-    )
+    heartbeat_ns = header.heartbeat_ns
+    group_names = _names(header.group_names, "group")
     used = [name for name in group_names if name]
     if len(set(used)) != len(used):
         raise SourceError("content", f"the group names repeat: {', '.join(used)}")
-    tags = _names(page, ring.TAG_NAMES_OFFSET, ring.MAX_TAGS, ring.TAG_NAME_BYTES, "tag")
-    live = _live(page, group_names) if consistent else None
+    tags = _names(header.tags, "tag")
+    live = _live(header, group_names) if consistent else None
     if live is not None:
         _check_reach(live, round(clock.monotonic() * 1e9) + AHEAD_NS)
     if heartbeat_ns < 0:
@@ -168,53 +168,49 @@ def _decode(page: bytes, clock: Clock, *, consistent: bool) -> Header:
     return Header(identity, RANK_STATES[state], heartbeat_ns, live, group_names, tags)
 
 
-def _identity(page: bytes) -> Identity:
-    fields = ring.IDENTITY.unpack_from(page, ring.IDENTITY_OFFSET)
-    magic, version, header_bytes, run, node, uuid = fields[:6]
-    rank, world, local_rank, attempt, pid, dp, pp, tp, ep, cp, gpu, _reserved = fields[6:18]
-    if magic != ring.MAGIC:
-        raise SourceError("magic", f"ring begins with {magic!r}; it must be {ring.MAGIC!r}")
-    if version != ring.VERSION:
-        raise SourceError("version", f"ring version {version}; this collector reads {ring.VERSION}")
-    sizes = (header_bytes, *fields[22:26])
+def _identity(told: ring.Identity) -> Identity:
+    if told.magic != ring.MAGIC:
+        raise SourceError("magic", f"ring begins with {told.magic!r}; it must be {ring.MAGIC!r}")
+    if told.version != ring.VERSION:
+        raise SourceError(
+            "version", f"ring version {told.version}; this collector reads {ring.VERSION}"
+        )
+    sizes = (told.header_bytes, *told[-4:])
     right = (
         ring.HEADER_BYTES, ring.OP_CAPACITY, ring.STEP_CAPACITY, ring.OP_RECORD.size,
         ring.STEP_RECORD.size,
     )  # fmt: skip
     if sizes != right:
         raise SourceError("version", f"ring layout {sizes}; this collector reads {right}")
-    numbers = (rank, world, local_rank, attempt, pid, dp, pp, tp, ep, cp)
-    places = (rank, local_rank, dp, pp, tp, ep, cp)
-    if min(numbers) < 0 or max(places) >= world or gpu < -1:
-        raise SourceError("content", f"identity of rank {rank} of {world} does not hold together")
+    numbers = told[6:16]
+    places = (told.rank, told.local_rank, told.dp, told.pp, told.tp, told.ep, told.cp)
+    if min(numbers) < 0 or max(places) >= told.world or told.gpu < -1:
+        raise SourceError(
+            "content", f"identity of rank {told.rank} of {told.world} does not hold together"
+        )
     return Identity(
-        _text(run, "run"), _text(node, "node"), _text(uuid, "uuid", empty=True) or None,
-        *numbers, gpu if gpu >= 0 else None, *fields[18:22],
+        _text(told.run, "run"), _text(told.node, "node"),
+        _text(told.uuid, "uuid", empty=True) or None,
+        *numbers, told.gpu if told.gpu >= 0 else None, *told[18:22],
     )  # fmt: skip
 
 
-def _live(page: bytes, group_names: tuple[str, ...]) -> Live:
-    (
-        op_cursor, step_cursor, _step, _phase, op, group, _flags, sequence, since_ns, progress_ns,
-    ) = ring.LIVE.unpack_from(page, ring.LIVE_OFFSET)  # fmt: skip
-    counters = ring.COUNTERS.unpack_from(page, ring.COUNTERS_OFFSET)
-    steps, wall_ns, own_ns, cpu_ns, samples, tokens, flops, loss = counters[:8]
-    (known_steps,) = ring.KNOWN.unpack_from(page, ring.KNOWN_OFFSET)
-    phase_ns = counters[8 : 8 + len(PHASES)]
+def _live(header: ring.Header, group_names: tuple[str, ...]) -> Live:
+    live, counters, phase_ns = header.live, header.counters, header.phase_ns
     groups = tuple(
-        Group(name, *ring.GROUP_COUNTERS.unpack_from(page, offset))
-        for index, name in enumerate(group_names)
-        if name and (offset := ring.GROUP_COUNTERS_OFFSET + index * ring.GROUP_COUNTERS.size)
+        Group(name, *counts)
+        for name, counts in zip(group_names, header.groups, strict=True)
+        if name
     )
-    signed = [wall_ns, own_ns, cpu_ns, *phase_ns, since_ns, progress_ns]
+    signed = [counters.wall_ns, counters.own_ns, counters.cpu_ns, *phase_ns]
+    signed += (live.since_ns, live.progress_ns)
     for one in groups:
         signed += (one.collective_ns, one.enqueued, one.completed)
-    if min(signed) < 0 or not 0 <= flops < math.inf:
+    if min(signed) < 0 or not 0 <= counters.flops < math.inf:
         raise SourceError("content", "a counter of the ring is below zero or endless")
     return Live(
-        op_cursor, step_cursor, steps, wall_ns, own_ns, cpu_ns, samples, tokens, flops, loss,
-        known_steps, phase_ns, groups, _open(op, group, sequence, since_ns, group_names),
-        progress_ns,
+        live.op_cursor, live.step_cursor, *counters, header.known_steps, phase_ns, groups,
+        _open(live, group_names), live.progress_ns,
     )  # fmt: skip
 
 
@@ -239,21 +235,17 @@ def _check_reach(live: Live, latest_ns: int) -> None:
         raise SourceError("content", f"a counter of the ring is above {MAX_COUNT}")
 
 
-def _open(
-    op: int, group: int, sequence: int, since_ns: int, group_names: tuple[str, ...]
-) -> OpenOperation | None:
+def _open(live: ring.Live, group_names: tuple[str, ...]) -> OpenOperation | None:
+    op, group = live.op, live.group
     if op == 0:
         return None
     if op >= len(OPS) or group >= len(group_names) or not group_names[group]:
         raise SourceError("content", f"open operation {op} in group {group}; neither is known")
-    return OpenOperation(OPS[op], group_names[group], sequence, since_ns)
+    return OpenOperation(OPS[op], group_names[group], live.sequence, live.since_ns)
 
 
-def _names(page: bytes, offset: int, count: int, size: int, what: str) -> tuple[str, ...]:
-    return tuple(
-        _text(page[start : start + size], what, empty=True)
-        for start in range(offset, offset + count * size, size)
-    )
+def _names(names: Iterable[bytes], what: str) -> tuple[str, ...]:
+    return tuple(_text(name, what, empty=True) for name in names)
 
 
 def _text(raw: bytes, what: str, *, empty: bool = False) -> str:

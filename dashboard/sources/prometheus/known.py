@@ -19,7 +19,6 @@ from dashboard.trouble import Kind, TroubleError
 
 KEEP_SECONDS = 15.0
 """So long it is not asked again."""
-MOST_KEPT = 64
 SHOWN = 20
 T = TypeVar("T")
 

@@ -1,8 +1,6 @@
 """Lines of a chart from queries: a name is a query, or the label whose values are the names."""
 
-from collections.abc import Iterable, Mapping
-
-import numpy as np
+from collections.abc import Mapping
 
 from dashboard.shapes import Floats
 from dashboard.sources.grid import Grid, duration
@@ -41,15 +39,3 @@ def since(selector: str, step: str, by: str = "") -> str:
 def stands_for(grid: Grid, scrape: float) -> str:
     """Lines.sampling of a grid; empty = a point is a scrape."""
     return f"Each point stands for {duration(grid.step)}" if grid.step > scrape else ""
-
-
-def band(values: Iterable[Floats]) -> tuple[Floats, Floats] | None:
-    """5 % and 95 % of some lines at each moment; NaN where none is known."""
-    rows = list(values)
-    if not rows:
-        return None
-    table = np.stack(rows)
-    known = np.isfinite(table).any(axis=0)
-    low, high = np.full(table.shape[1], np.nan), np.full(table.shape[1], np.nan)
-    low[known], high[known] = np.nanquantile(table[:, known], (0.05, 0.95), axis=0)
-    return low, high

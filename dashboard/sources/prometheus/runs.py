@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.readers.prometheus.labels import number, page_label
 from analyzer.readers.prometheus.promql import lasting, of_targets, series
 from analyzer.watch.assessment import HEALTHY
 from collector.contract.metrics import (
     GPU_INFO,
     NODE_INFO,
-    RANK_INFO,
     RANK_UP,
     RUN_ACTIVE,
     RUN_SLOWDOWN,
@@ -185,12 +183,6 @@ def statuses(asking: Asking, at: float, scrape: float, run: str = "") -> Mapping
             found[name] = when, told
     oldest = at - max(LEAST_SECONDS, GOES_ON * scrape)
     return {name: told for name, (when, told) in found.items() if when >= oldest}
-
-
-def worlds(asking: Asking, at: float) -> Mapping[str, int]:
-    """Ranks of each run that lives at a moment, as its rank 0 says."""
-    rows = asking.instant(series(RANK_INFO.name, rank="0"), at)
-    return {page_label(one, "run"): number(one, "world_size") or 0 for one, _ in rows}
 
 
 def layout(ranks: tuple[Member, ...]) -> str:

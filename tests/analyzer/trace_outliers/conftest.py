@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.readers import optrace
-from analyzer.whatif.edit import healed
+from tests.analyzer.edited import healed
 
 PUBLISHED = "shared/data/bytedance"
 

@@ -7,8 +7,8 @@ from analyzer import synth
 from analyzer.slowness.temporal_shape import Shape
 from analyzer.trace_outliers import cells, judge
 from analyzer.whatif.dependencies import build
-from analyzer.whatif.edit import retimed
 from analyzer.whatif.kinds import COMPUTE
+from analyzer.whatif.simulate import retimed
 from analyzer.whatif.work import split_durations
 
 STEPS = 40

@@ -7,8 +7,8 @@ import pytest
 
 from analyzer.trace_outliers import cells, judge
 from analyzer.trace_verdict import verdict_of_trace
-from analyzer.whatif.edit import healed, slowed
 from analyzer.whatif.kinds import COMPUTE
+from tests.analyzer.edited import healed, slowed
 
 ALL = [(dp, stage) for dp in range(4) for stage in range(4)]
 

@@ -9,9 +9,9 @@ from analyzer.operations import Layout
 from analyzer.readers.optrace import parse
 from analyzer.whatif import analyze
 from analyzer.whatif.dependencies import build
-from analyzer.whatif.edit import healed, slowed
 from analyzer.whatif.simulate import simulate
 from analyzer.whatif.work import split_durations
+from tests.analyzer.edited import healed, slowed
 
 RELATIVE = 1e-6
 ABSOLUTE = 1e-6

@@ -3,12 +3,7 @@
 from analyzer.report.detection import THRESHOLDS
 from analyzer.report.glossary import GLOSSARY
 from collector.contract.words import ExitCode
-from dashboard.views import PAGES
 from dashboard.words import helping
-
-
-def test_every_page_answers_an_intention_and_every_intention_has_a_page() -> None:
-    assert {page.key for page in PAGES} - {"help"} == {key for _, key in helping.INTENTIONS}
 
 
 def test_every_exit_code_is_told() -> None:

@@ -49,7 +49,7 @@ def _render(values: str) -> dict[str, list[Manifest]]:
 
 
 def forget_renders() -> None:
-    """The chart's files have changed."""
+    """Render anew, with what is drawn at random."""
     _render.cache_clear()
 
 

@@ -1,17 +1,20 @@
-"""What is generated around the chart: its copies of rules and dashboards, and kustomize's files."""
+"""What is generated from the chart: kustomize's files.
 
-from collections.abc import Mapping
+Rules and dashboards are nobody's copies: the chart links to their folders, which Helm follows,
+and kustomize, which follows no link out of its folder, reads them where they lie.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.deploy.chart.chart import DEPLOY, NAMESPACE, Manifest, forget_renders, render
+from tests.deploy.chart.chart import DEPLOY, NAMESPACE, Manifest, render
 
-ROOT = DEPLOY.parent
-COPIES = {"files/rules": (DEPLOY / "rules", "*.rules.yml"),
-          "files/dashboards": (ROOT / "grafana" / "json", "*.json")}  # fmt: skip
-DASHBOARDS = "grafana-dashboards.yaml"
+LINKS = {"chart/files/rules": "rules", "chart/files/dashboards": "../grafana/json"}
+"""Link of the chart -> folder, both below deploy/."""
+DASHBOARDS, RULES = "grafana-dashboards.yaml", "rules.yaml"
 OPERATOR = ("alertmanagerconfig.yaml", "podmonitors.yaml", "rules.yaml")
 """Templates whose objects need the Prometheus operator."""
 HEAD = "# Generated from deploy/chart by `python -m tests.deploy.chart`; do not edit it.\n"
@@ -23,38 +26,33 @@ RELEASED = {"apiVersion": "v1", "kind": "Namespace", "metadata": {
 
 
 def files() -> dict[str, str]:
-    """Path below deploy/ -> content."""
-    return copies() | kustomize()
-
-
-def copies() -> dict[str, str]:
-    """The chart's copies; a chart is packed without what lies beside it."""
-    return {
-        f"chart/{folder}/{path.name}": path.read_text("utf-8")
-        for folder, (origin, pattern) in COPIES.items()
-        for path in sorted(origin.glob(pattern))
-    }
-
-
-def kustomize() -> dict[str, str]:
-    """base/ without monitoring, operator/ and plain/ with it, and the dashboards' own file."""
+    """Path below deploy/ -> content: base/ without monitoring, operator/ and plain/ with it."""
     chosen = render(NO_SECRET)
-    base = {name: each for name, each in chosen.items() if name not in (*OPERATOR, DASHBOARDS)}
-    plain = render({"monitoring": {"operator": False}, **NO_SECRET})
-    parts = {
-        "base": {"namespace.yaml": [RELEASED], **base},
-        "operator": {name: chosen[name] for name in OPERATOR if name in chosen},
-        "plain": {"prometheus.yaml": plain["rules.yaml"]},
-    }
-    told = {"chart/files/dashboards/kustomization.yaml": _dashboards(chosen[DASHBOARDS])}
-    for folder, templates in parts.items():
-        for name, manifests in templates.items():
-            told[f"kustomize/{folder}/{name}"] = _text([adopted(each) for each in manifests])
-        also = ["../../chart/files/dashboards"] if folder == "base" else []
-        told[f"kustomize/{folder}/kustomization.yaml"] = _text(
-            [_kustomization({"resources": [*sorted(templates), *also]})]
-        )
-    return told
+    [plain] = render({"monitoring": {"operator": False}, **NO_SECRET})[RULES]
+    others = {name: each for name, each in chosen.items() if name not in (*OPERATOR, DASHBOARDS)}
+    base = {"namespace.yaml": [RELEASED], **others}
+    operator = {name: chosen[name] for name in OPERATOR if name in chosen and name != RULES}
+    manifests = {f"base/{name}": each for name, each in base.items()}
+    manifests |= {f"operator/{name}": each for name, each in operator.items()}
+    texts = {f"kustomize/{name}": _text(map(adopted, each)) for name, each in manifests.items()}
+    return texts | {
+        f"{LINKS['chart/files/dashboards']}/kustomization.yaml": _dashboards(chosen[DASHBOARDS]),
+        f"{LINKS['chart/files/rules']}/kustomization.yaml": _rules(chosen[RULES], plain),
+        "kustomize/base/kustomization.yaml": _kustomization(
+            {"resources": [*sorted(base), "../../../grafana/json"]}
+        ),
+        "kustomize/operator/kustomization.yaml": _kustomization(
+            {"resources": [*sorted(operator), "../../rules"], "patches": [_without("ConfigMap")]}
+        ),
+        "kustomize/plain/scrape.yml": plain["data"]["scrape.yml"],
+        "kustomize/plain/kustomization.yaml": _kustomization({
+            "resources": ["../../rules"],
+            "patches": [_without("PrometheusRule")],
+            "configMapGenerator": [
+                {**_named(plain), "behavior": "merge", "files": ["scrape.yml"]}
+            ],
+        }),
+    }  # fmt: skip
 
 
 def adopted(manifest: Manifest) -> Manifest:
@@ -78,28 +76,55 @@ def _freed(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dashboards(manifests: list[Manifest]) -> str:
-    """Each a ConfigMap from the chart's own copy: a third copy of 300 KB would help nobody."""
+    """Each a ConfigMap of its own."""
     first = adopted(manifests[0])["metadata"]
-    return _text(
-        [
-            _kustomization({
-                "namespace": first["namespace"],
-                "generatorOptions": {
-                    "disableNameSuffixHash": True,
-                    "labels": first["labels"],
-                    "annotations": first["annotations"],
-                },
-                "configMapGenerator": [
-                    {"name": each["metadata"]["name"], "files": sorted(each["data"])}
-                    for each in manifests
-                ],
-            })
-        ]
-    )  # fmt: skip
+    return _generated(first, [(each, sorted(each["data"])) for each in manifests])
 
 
-def _kustomization(rest: Mapping[str, Any]) -> Manifest:
-    return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", **rest}
+def _rules(objects: list[Manifest], plain: Manifest) -> str:
+    """Both ways to give Prometheus the rules; operator/ and plain/ each leave one out."""
+    metadata, ours = adopted(objects[0])["metadata"], adopted(plain)["metadata"]
+    rule = {"apiVersion": objects[0]["apiVersion"], "kind": "PrometheusRule"}
+    also = {
+        "resources": [f"{each['metadata']['name']}.prometheusrule.yaml" for each in objects],
+        "patches": [_patch({**rule, "metadata": {"name": "any", "labels": metadata["labels"]}})],
+    }
+    return _generated(ours, [(plain, sorted(set(plain["data"]) - {"scrape.yml"}))], also)
+
+
+def _generated(
+    metadata: Mapping[str, Any],
+    maps: Sequence[tuple[Manifest, list[str]]],
+    also: Mapping[str, Any] | None = None,
+) -> str:
+    """ConfigMaps out of files beside the kustomization."""
+    kept = {name: metadata[name] for name in ("labels", "annotations") if name in metadata}
+    return _kustomization({
+        "namespace": metadata["namespace"],
+        **(also or {}),
+        "generatorOptions": {"disableNameSuffixHash": True, **kept},
+        "configMapGenerator": [
+            {"name": each["metadata"]["name"], "files": names} for each, names in maps
+        ],
+    })  # fmt: skip
+
+
+def _named(manifest: Manifest) -> dict[str, str]:
+    return {name: manifest["metadata"][name] for name in ("name", "namespace")}
+
+
+def _without(kind: str) -> Manifest:
+    return _patch({"$patch": "delete", "kind": kind, "metadata": {"name": "any"}})
+
+
+def _patch(change: Manifest) -> Manifest:
+    """To every object of a kind; kustomize asks for some name."""
+    return {"target": {"kind": change["kind"]}, "patch": yaml.safe_dump(change, sort_keys=False)}
+
+
+def _kustomization(rest: Mapping[str, Any]) -> str:
+    kind = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    return _text([{**kind, **rest}])
 
 
 class _Readable(yaml.SafeDumper):
@@ -117,7 +142,7 @@ def _block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Readable.add_representer(str, _block)
 
 
-def _text(manifests: list[Manifest]) -> str:
+def _text(manifests: Iterable[Manifest]) -> str:
     return HEAD + yaml.dump_all(
         manifests, Dumper=_Readable, sort_keys=False, width=100, allow_unicode=True
     )
@@ -131,20 +156,15 @@ def stale(folder: Path = DEPLOY) -> list[str]:
         for name, text in wanted.items()
         if not (folder / name).is_file() or (folder / name).read_text("utf-8") != text
     ]
-    places = {str(Path(name).parent) for name in wanted}
+    places = {str(Path(name).parent) for name in wanted if name.startswith("kustomize/")}
     found = {f"{each}/{path.name}" for each in places for path in (folder / each).iterdir()}
     return sorted(wrong) + sorted(found - wanted.keys())
 
 
 def write(folder: Path = DEPLOY) -> None:
-    """Write all of them, and take away what is no longer made.
-
-    The copies come first: what is rendered holds them.
-    """
-    forget_renders()
-    for told in (copies, kustomize):
-        for name, text in told().items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
+    """Write all of them, and take away what is no longer made."""
+    for name, text in files().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
     for name in stale(folder):
         (folder / name).unlink()

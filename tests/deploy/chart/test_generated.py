@@ -1,13 +1,16 @@
-"""What is generated around the chart is committed as it is generated, and is the same chart."""
+"""What is generated from the chart is committed as it is generated, and is the same chart."""
 
 import shutil
 import subprocess
+import tarfile
+from pathlib import Path
 
 import pytest
 import yaml
+from helm_python import Chart
 
-from tests.deploy.chart.chart import DEPLOY, Manifest, key, objects
-from tests.deploy.chart.generated import NO_SECRET, RELEASED, adopted, copies, files, stale, write
+from tests.deploy.chart.chart import CHART, DEPLOY, Manifest, key, objects
+from tests.deploy.chart.generated import LINKS, NO_SECRET, RELEASED, adopted, files, stale, write
 
 OVERLAYS = DEPLOY / "kustomize" / "overlays"
 
@@ -16,25 +19,34 @@ def test_the_committed_files_are_what_is_generated():
     assert [] == stale(), "run python -m tests.deploy.chart"
 
 
-def test_the_charts_rules_and_dashboards_are_all_there_are():
-    assert {path.name for path in (DEPLOY / "rules").glob("*.rules.yml")} == {
-        name.rpartition("/")[2] for name in copies() if "/rules/" in name
-    }
-    assert {path.name for path in (DEPLOY.parent / "grafana" / "json").iterdir()} == {
-        name.rpartition("/")[2] for name in copies() if "/dashboards/" in name
-    }
+@pytest.mark.parametrize(("link", "folder"), LINKS.items())
+def test_the_chart_links_to_rules_and_dashboards(link: str, folder: str):
+    assert (DEPLOY / link).is_symlink()
+    assert (DEPLOY / folder).resolve() == (DEPLOY / link).resolve()
+
+
+def test_a_packed_chart_carries_rules_and_dashboards(tmp_path: Path):
+    with Chart.load(CHART) as chart:
+        packed = chart.save(tmp_path)
+    with tarfile.open(packed) as archive:
+        names = {Path(name).name for name in archive.getnames() if "/files/" in name}
+
+    rules, boards = DEPLOY / "rules", DEPLOY.parent / "grafana" / "json"
+    assert {path.name for path in [*rules.glob("*.rules.yml"), *boards.glob("*.json")]} <= names
+    assert not [name for name in names if name.endswith(".prometheusrule.yaml")]
 
 
 def test_a_file_by_hand_is_noticed_and_writing_takes_it_away(tmp_path):
-    write(tmp_path)
-    assert [] == stale(tmp_path)
-    (tmp_path / "kustomize/base/services.yaml").write_text("# mine\n")
-    (tmp_path / "kustomize/base/more.yaml").write_text("# mine\n")
+    deploy = tmp_path / "deploy"
+    write(deploy)
+    assert [] == stale(deploy)
+    (deploy / "kustomize/base/services.yaml").write_text("# mine\n")
+    (deploy / "kustomize/base/more.yaml").write_text("# mine\n")
 
-    assert ["kustomize/base/services.yaml", "kustomize/base/more.yaml"] == stale(tmp_path)
-    write(tmp_path)
-    assert sorted(files()) == sorted(
-        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()
+    assert ["kustomize/base/services.yaml", "kustomize/base/more.yaml"] == stale(deploy)
+    write(deploy)
+    assert sorted(name for name in files() if name.startswith("kustomize/")) == sorted(
+        str(path.relative_to(deploy)) for path in deploy.rglob("kustomize/*/*") if path.is_file()
     )
 
 

@@ -1,4 +1,4 @@
-"""docs/timed-waits.md: of each kind of program, what is timed and whether the late rank shows.
+"""docs/ml/timed-waits.md: of each kind of program, what is timed and whether the late rank shows.
 
 Every row is run: unchanged, on real ranks over gloo, with rank 1 late by 40 ms in each step, or
 by more where this machine is busy with something else.
@@ -17,7 +17,7 @@ import pytest
 from tests.workloads.waits import frameworks, programs
 from tests.workloads.waits.ranks import Told, grouped, told, unchanged
 
-PAGE = Path(__file__).parents[3] / "docs" / "timed-waits.md"
+PAGE = Path(__file__).parents[3] / "docs" / "ml" / "timed-waits.md"
 LATE_RANK, LATE = 1, 0.040
 MOST_LATE = 0.5
 LOOKS = 4

@@ -5,21 +5,16 @@ MPIJob API v2beta1 of https://github.com/kubeflow/mpi-operator, and Argo's
 https://argo-workflows.readthedocs.io/en/latest/fields/.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collector.contract.kubernetes import ROLE_LABEL, RUN_LABEL
 
-MPI_JOB_LABEL = "training.kubeflow.org/job-name"
-WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 JOB_INDEX = "batch.kubernetes.io/job-completion-index"
 LAUNCHER, WORKER, STEP = "launcher", "worker", "step"
 """Roles of pods; ROLE_LABEL says them."""
 RANKS, COLLECTOR = "ranks", "collector"
 """Containers of a worker."""
-FULL_RUN = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
-"""With `-worker-999` behind it, a DNS label of at most 63 characters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,285 @@
+"""The pages of docs/reference that are made from the contract, the settings and the commands.
+
+`python -m tests.docs` writes them; test_reference compares.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from analyzer.alert_rules.groups import GROUPS
+from analyzer.alert_rules.shape import BY_TIER, Alert
+from collector.config import Address, Config
+from collector.config.settings import SETTINGS
+from collector.contract import archive
+from collector.contract.archive import Column
+from collector.contract.metrics import EXPORTERS, Metric
+from collector.flags import FLAGS
+from lockstep.cli import build
+from tests.docs import faults, verdict
+from tests.docs.tables import code, table
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "reference"
+MADE = "<!-- Made by `python -m tests.docs`: do not edit. -->"
+
+EXPORTER_WORDS = {
+    "collector": (
+        "The collector's page",
+        (
+            "One page a node, on 127.0.0.1:9410. Base units; counters end in `_total`; what did not"
+            " answer is absent, never -1 and never stale."
+        ),
+    ),
+    "analyzer": ("The page of watch", "One page, on 127.0.0.1:9411, by `lockstep watch`."),
+    "remediator": ("The page of nodes", "By `lockstep nodes`."),
+    "reference runs": (
+        "Reference runs",
+        (
+            "Names that the alerts expect of regular reference runs; no program of this version"
+            " exports them."
+        ),
+    ),
+}
+SUBJECTS = {
+    "monitor": "The collector itself and its node",
+    "host": "Host",
+    "network": "Network",
+    "gpu": "GPUs",
+    "events": "Events of GPUs and switches",
+    "allocation": "Who uses a GPU",
+    "nccl": "NCCL and PyTorch's flight recorder",
+    "training": "Training",
+    "analyzer": "Runs, nodes and findings",
+    "delivery": "Alerts and post-mortems",
+}
+
+FILES: dict[str, Sequence[Column]] = {
+    archive.RANKS_FILE: archive.RANKS,
+    archive.SAMPLES_FILE: archive.SAMPLES,
+    archive.STEPS_FILE: archive.STEPS,
+    archive.OPS_FILE: archive.OPS,
+}
+OTHER_FILES = {
+    archive.RUN_FILE: "id, spec, layout, versions, seed, clock errors, what was simulated",
+    archive.TRUTH_FILE: "what was injected, intended and measured; the analyzer never opens it",
+    archive.RESULTS_FILE: "evaluations, goal, throughput, sweep and probe, where a run has them",
+    archive.VERDICT_FILE: "the verdict ([its keys](verdict.md))",
+    f"{archive.REPORT_STEM}.{{html,md,json}}": "the report",
+    archive.TRACE_FILE: "some steps around the onset, for ui.perfetto.dev",
+    archive.FINDING_FILE: "of `lockstep watch`: what was found, when, and which alerts told of it",
+}
+
+
+def metrics() -> str:
+    """Every metric that some page of ours has."""
+    parts = ["# Metrics", MADE]
+    for exporter, (title, words) in EXPORTER_WORDS.items():
+        parts += [f"## {title}", words]
+        for subject in EXPORTERS[exporter]:
+            name = subject.__name__.rpartition(".")[2]
+            if name in SUBJECTS:
+                parts.append(f"### {SUBJECTS[name]}")
+            parts.append(_metric_table(v for v in vars(subject).values() if isinstance(v, Metric)))
+    return _page(parts)
+
+
+def _metric_table(rows: Iterable[Metric]) -> str:
+    return table(
+        ("metric", "type", "labels", "what"),
+        [(code(row.name), row.kind, ", ".join(row.labels), row.help) for row in rows],
+    )
+
+
+def settings() -> str:
+    """Every setting of the collector."""
+    defaults = {field.name: getattr(Config(), field.name) for field in fields(Config)}
+    helps = {flag.name: flag for flag in FLAGS}
+    rows = [
+        (
+            f"[{one.section}]",
+            code(one.key),
+            _default(defaults[name]),
+            code(helps[name].option),
+            ", ".join(code(each) for each in (one.variable, *reversed(one.also))),
+            helps[name].help,
+        )
+        for name, one in SETTINGS.items()
+    ]
+    others = [(code(flag.option), flag.help) for flag in FLAGS if flag.name not in SETTINGS]
+    return _page([
+        "# Settings of the collector", MADE,
+        ("Flags overrule the environment, and that overrules the file (`--config FILE`, TOML). A"
+        " wrong key or value ends the start with one sentence and exit code 64. Of several names in"
+        " the environment the first one wins; those without `LOCKSTEP_` are the libraries' own."),
+        table(("table", "key", "default", "flag", "environment", "what"), rows),
+        "## Flags that are no settings",
+        table(("flag", "what"), others),
+    ])  # fmt: skip
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple) and not isinstance(value, Address):
+        return ", ".join(code(str(each)) for each in value)
+    return f"{value:g} s" if isinstance(value, float) else code(str(value))
+
+
+def command_line() -> str:
+    """Every command with its arguments, options, defaults and example, as `--help` has them."""
+    app = typer.main.get_command(build())
+    commands: dict[str, Any] = app.commands  # type: ignore[attr-defined]
+    parts = [
+        "# Command line",
+        MADE,
+        (
+            "Data goes to stdout, progress to stderr. `lockstep --debug COMMAND` shows the"
+            " traceback of a bug; `lockstep COMMAND --help` says what stands here."
+        ),
+        "## Exit codes",
+        table(("code", "meaning"), EXIT_CODES),
+        (
+            "`analyze` speaks by 0 to 3. `run`, `demo`, `report` and `score` exit 0 when they did"
+            " their work, injected faults included. A traceback is a bug."
+        ),
+        "## Faults",
+        faults.text(),
+    ]
+    for name, command in commands.items():
+        parts += [f"## lockstep {name}", _help(command.help or "")]
+        parts.append(_parameters([each for each in command.params if each.name != "help"]))
+    return _page([part for part in parts if part])
+
+
+EXIT_CODES = (
+    ("0", "healthy, or done"),
+    ("1", "a warning that names nobody: all ranks slower alike, or hardware that deviates"),
+    ("2", "a culprit was named, to page or to record"),
+    ("3", "unknown, or too little data"),
+    ("64", "usage: a flag, an argument or a setting is wrong"),
+    ("65", "a file is not what it should be"),
+    ("69", "something that was asked does not answer, or a program is missing"),
+    ("70", ("internal; also: a verdict that differs from what `demo` injected, a rank that failed"
+     " by itself")),
+    ("130", "interrupted"),
+)  # fmt: skip
+
+
+def _help(text: str) -> str:
+    """Paragraphs as they are; the example in a block of its own."""
+    text = text.replace("\b", "").strip()
+    body, _, example = text.partition("Example: ")
+    paragraphs = re.split(r"\n\s*\n", body.strip())
+    shown = "\n\n".join(_prose(" ".join(each.split())) for each in paragraphs)
+    return f"{shown}\n\n```sh\n{example.strip()}\n```" if example else shown
+
+
+def _prose(text: str) -> str:
+    return text.replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[")
+
+
+def _parameters(parameters: Sequence[Any]) -> str:
+    rows = []
+    for each in parameters:
+        if getattr(each, "hidden", False):
+            continue
+        is_argument = each.param_type_name == "argument"
+        shown = (
+            code(each.metavar or each.name.upper())
+            if is_argument
+            else ", ".join(code(opt) for opt in each.opts)
+        )
+        if not is_argument and each.metavar:
+            shown += f" {code(each.metavar)}"
+        default = "required" if each.required else _shown_default(each.default)
+        rows.append((shown, default, _prose(" ".join((each.help or "").split()))))
+    return table(("option", "default", "what"), rows)
+
+
+def _shown_default(value: Any) -> str:
+    if value is None or value is False or value == "" or value == () or callable(value):
+        return ""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(code(str(each)) for each in value)
+    return code(str(value))
+
+
+def archives() -> str:
+    """The files of an archive and the columns of its tables."""
+    rows = [(code(name), what) for name, what in OTHER_FILES.items()]
+    rows += [(code(name), f"one row a {row}; columns below") for name, row in ROWS.items()]
+    parts = [
+        "# The archive of a run", MADE,
+        ("One folder. While a run lasts, `*.parquet` are folders of closed part files (one every"
+        f" {archive.PART_SECONDS:g} s and writer, a temporary name, then a rename), so that a"
+        " killed run leaves a readable archive; readers take a file or a folder. Times are unix"
+        " seconds unless the name says nanoseconds."),
+        table(("file", "holds"), rows),
+    ]  # fmt: skip
+    for name, columns in FILES.items():
+        parts += [
+            f"## {name}",
+            table(
+                ("column", "type", "unit", "what"),
+                [(code(one.name), one.dtype, one.unit, one.help) for one in columns],
+            ),
+        ]
+    return _page(parts)
+
+
+ROWS = {
+    archive.RANKS_FILE: "rank",
+    archive.SAMPLES_FILE: "scraped sample",
+    archive.STEPS_FILE: "rank and step",
+    archive.OPS_FILE: "rank and operation",
+}
+
+
+def alerts() -> str:
+    """Every alert with its runbook."""
+    rows = [
+        (
+            f"[{rule.full_name}](../../deploy/runbooks/{rule.full_name}.md)",
+            "critical or warning, by tier" if rule.severity == BY_TIER else str(rule.severity),
+            rule.wait or "at once",
+            code(group.name),
+        )
+        for group in GROUPS
+        for rule in group.rules
+        if isinstance(rule, Alert)
+    ]
+    return _page([
+        "# Alerts", MADE,
+        (f"{len(rows)} alerts, written by `lockstep rules --out DIR` for Prometheus and as"
+        " PrometheusRule. Each has a runbook: what it means, how to confirm it, what to do, and"
+        " where its threshold comes from."),
+        table(("alert and runbook", "severity", "for", "group"), rows),
+    ])  # fmt: skip
+
+
+def _page(parts: Sequence[str]) -> str:
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "metrics.md": metrics,
+    "settings.md": settings,
+    "command-line.md": command_line,
+    "archive.md": archives,
+    "verdict.md": verdict.text,
+    "alerts.md": alerts,
+}
+
+
+def main() -> None:
+    """Writes every page."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, made in PAGES.items():
+        (FOLDER / name).write_text(made(), "utf-8")

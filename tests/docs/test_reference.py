@@ -1,0 +1,55 @@
+"""docs/reference says what the contract says, both ways."""
+
+import re
+
+import pytest
+
+from analyzer.run import Culprit, Verdict
+from analyzer.verdict_json import verdict_json
+from collector.contract.metrics import EVERY
+from collector.contract.words import ExitCode
+from lockstep.commands import COMMANDS
+from tests.docs import verdict
+from tests.docs.faults import HAPPENS
+from tests.docs.reference import EXIT_CODES, FOLDER, PAGES
+from workloads.faults.kinds import BUILT
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_of_the_reference_is_what_the_contract_says(name: str) -> None:
+    assert (FOLDER / name).read_text("utf-8") == PAGES[name](), "run python -m tests.docs"
+
+
+def test_every_metric_of_every_page_is_told_once() -> None:
+    told = re.findall(r"^\| `(lockstep_\w+)` \|", PAGES["metrics.md"](), re.MULTILINE)
+
+    assert sorted(told) == sorted(EVERY)
+
+
+def test_every_command_has_its_section() -> None:
+    told = re.findall(r"^## lockstep (\w+)$", PAGES["command-line.md"](), re.MULTILINE)
+
+    assert told == [command.__name__ for command in COMMANDS]
+
+
+def test_every_exit_code_is_explained() -> None:
+    codes = {str(value) for name, value in vars(ExitCode).items() if name.isupper()}
+
+    assert {code for code, _ in EXIT_CODES} == codes
+
+
+def test_every_fault_that_can_be_injected_is_explained() -> None:
+    assert set(HAPPENS) == set(BUILT)
+
+
+def test_every_key_of_a_verdict_is_explained_in_its_order() -> None:
+    culprit = Culprit(
+        scope="rank", rank=0, node=None, gpu=None, uuid=None, dp=None, pp=None, tp=None, link=None,
+        from_step=None, to_step=None, since=None, slowdown=None, slowdown_interval=None,
+        cause="unknown", confidence=0.5, tier="record", evidence=(),
+    )  # fmt: skip
+    tree = verdict_json(Verdict("run", "degraded", "", None, None, None, 1.0, (culprit,)))
+
+    assert list(verdict.VERDICT) == list(tree)
+    assert list(verdict.CULPRIT) == list(tree["culprits"][0])
+    assert list(verdict.WHAT_IF_WORDS) == list(tree["what_if"])

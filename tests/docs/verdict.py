@@ -1,0 +1,118 @@
+"""What each key of a verdict's JSON means; a test holds it against `analyzer.verdict_json`."""
+
+from analyzer.causes import CAUSES
+from analyzer.verdict_json import VERDICT_SCHEMA_VERSION, WHAT_IF
+from tests.docs.tables import code, table
+
+VERDICT = {
+    "schema_version": f"{VERDICT_SCHEMA_VERSION}; keys are only ever added",
+    "run": "the run's id",
+    "status": "`healthy`, `degraded` or `unknown`",
+    "sentence": "the verdict for a person",
+    "slowdown": "step time over what it would be without the culprits, ≥ 1; null = not known",
+    "slowdown_interval": "its 95 % interval",
+    "lost_gpu_hours": "GPU-hours lost so far",
+    "coverage": "share of the expected step times that were told, 0 to 1",
+    "culprits": "who holds the run back, below",
+    "anomalies": "hardware that deviates from its peers, whether or not it costs time, below",
+    "hang": "`group`, `sequence`, `op` and `missing_ranks` of the collective that hangs, or null",
+    "structure": "what is slow by the run's own design: `kind`, `share` of the step time, `text`",
+    "what_if": "what the run would take without stragglers, below",
+    "rejected": "who looked slow and was let go: `rank`, `why`",
+    "alternatives": "other causes of the first culprit: `cause`, `confidence`",
+    "missing": "what was looked for and was not there, in words",
+    "provenance": "`emulated devices`, `simulated GPU telemetry`; empty = all of it was real",
+    "lost_money": "GPU-hours lost, at the price given; null = no price",
+    "lost_gpu_hours_interval": "95 % interval of `lost_gpu_hours`",
+    "lost_money_interval": "95 % interval of `lost_money`",
+    "lost_per_day": "projected from the last hour of the trouble: `gpu_hours`, `interval`, `money`,"
+    " `money_interval`, `over_seconds` (what was looked at), `goes_on`; null = nothing is lost",
+    "recurrence": "for each culprit with a node, how often that node or GPU was a culprit in the 30"
+    " days before, by the archives beside: `node`, `gpu`, `uuid`, `by`, `culprit_runs`, `runs`,"
+    " `share`, `interval`, `peers_share`, `features`, `causes`, `emulated`, `text`",
+}
+CULPRIT = {
+    "scope": "`rank`, `node`, `link` or `rack` (a leaf too); `gpu` where no training was told",
+    "rank": "global rank",
+    "node": "node",
+    "gpu": "index on the node",
+    "uuid": "the GPU's identity",
+    "dp": "data-parallel coordinate",
+    "pp": "pipeline stage",
+    "tp": "tensor-parallel coordinate",
+    "link": "name of the link, leaf or rack",
+    "from_step": "first slow step",
+    "to_step": "the step after the last slow one; null = it went on to the end",
+    "since": "the moment of `from_step`, RFC 3339",
+    "slowdown": "its own time over its own expected time",
+    "cause": "one word, below",
+    "confidence": "probability of the cause, given that this is the place",
+    "tier": "`page` = it costs enough to act now, `record` = look at it in working hours",
+    "evidence": "what speaks `for` (true) or against the cause: `text`, and the `query` behind it",
+    "slowdown_interval": "95 % interval of `slowdown`",
+    "place_confidence": "where several may have stopped the run: how certain it is that it was this"
+    " one; null = nothing speaks for another",
+}
+ANOMALY = {
+    "node": "node",
+    "gpu": "index on the node; null = the node itself",
+    "uuid": "the GPU's identity",
+    "metric": "the series that deviates",
+    "deviation": "how far, in spreads of healthy parts; for events their number",
+    "since": "since when, RFC 3339",
+    "costs_time": "whether it explains a culprit of this verdict",
+    "text": "in words",
+}
+WHAT_IF_WORDS = {
+    "method": "`simulation` (of operations), `bounds` (from windows) or `none`",
+    "S": "step time over ideal step time, as published",
+    "S_t": "the same with one type of operation as it was: operation → S",
+    "S_dp": "with one replica as it was: dp → S",
+    "S_pp": "with one stage as it was: pp → S",
+    "M_W": "share of the loss that goes when the slowest 3 % of the workers are ideal",
+    "M_S": "the same of the last stage",
+    "fixes": "`remove` (whom), `gain` (share more steps an hour), `interval`",
+}
+
+
+def text() -> str:
+    """The page."""
+    assert set(WHAT_IF_WORDS) == set(WHAT_IF)
+    head = ("key", "what")
+    parts = [
+        "# The verdict as JSON",
+        "<!-- Made by `python -m tests.docs`: do not edit. -->",
+        (
+            "`verdict.json` in an archive, and what `lockstep analyze -o json` prints. Ids that do"
+            " not apply are null; a number that is not known is null. How to read one:"
+            " [reading a verdict](../sre/reading-a-verdict.md). How one is reached:"
+            " [method](../method/index.md)."
+        ),
+        _rows(head, VERDICT),
+        "## Culprits",
+        _rows(head, CULPRIT),
+        "## Causes",
+        (
+            "One word each; `unknown` = the place is known, the cause is not: an ordinary answer."
+            " How they are weighed: [causes](../method/causes.md)."
+        ),
+        table(
+            ("cause", "it says", "must be seen", "must not be seen"),
+            [(code(one.cause), one.words, one.must_see, one.must_not_see) for one in CAUSES],
+        ),
+        "## Anomalies",
+        _rows(head, ANOMALY),
+        "## What if",
+        (
+            "The first eight keys are always there, null where they are not known; others follow"
+            " where operations were simulated ([the method](../method/what-if.md)): intervals,"
+            " `S_strata` (S with structure counted as no loss), `S_w` (by replica and stage),"
+            " `S_steps`, `launch_error`, `notes`."
+        ),
+        _rows(head, WHAT_IF_WORDS),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(head: tuple[str, str], words: dict[str, str]) -> str:
+    return table(head, [(code(key), what) for key, what in words.items()])
