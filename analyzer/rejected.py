@@ -12,8 +12,8 @@ from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 SUSPICIOUS = 1.03
 """Own time over the peers' from which a rank without finding is worth a word."""
 WAITS_MORE = 0.01
-"""Of its step: a rank that waits longer by less than this waits as it did (reference 7, L2: from
-1 % of a worker's time something is recorded)."""
+"""Of its step: a rank that waits longer by less than this waits as it did (docs/method/peers.md:
+from 1 % of a worker's time something is recorded)."""
 AT_MOST = 8
 """Victims named, the most affected first; all ranks wait for a slow one."""
 

@@ -44,7 +44,7 @@ class RankInfo:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One training run as tidy frames, at the resolution of windows (DESIGN 3.3).
+    """One training run as tidy frames, at the resolution of windows (docs/method/case.md).
 
     Attributes:
         name: The run id.
@@ -205,7 +205,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A named culprit (DESIGN 3.4); ids that do not apply are None.
+    """A named culprit (docs/reference/verdict.md); ids that do not apply are None.
 
     `confidence` is about the cause, at this place. `place_confidence` is how certain it is that it
     was this one, where it cannot be told which of several stopped the run; None = nothing speaks
@@ -244,7 +244,7 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The conclusion about a run; `analyzer.verdict_json` gives DESIGN 3.4 exactly.
+    """The conclusion about a run; `analyzer.verdict_json` gives docs/reference/verdict.md exactly.
 
     `missing` says what was not there, `provenance` what was emulated or simulated, `lost_money`
     the lost GPU-hours at the price given (None = no price); `lost_per_day` is as

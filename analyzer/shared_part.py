@@ -1,7 +1,6 @@
 """The part that everything slow uses and nothing healthy does: set cover over the topology.
 
-Reference 7, L4: "intersect slow groups: a rank, NIC or leaf shared by all slow groups and by no
-healthy one".
+docs/method/waits.md: slow groups are intersected.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""A Verdict as the JSON of DESIGN 3.4, and nothing that JSON cannot say."""
+"""A Verdict as the JSON of docs/reference/verdict.md, and nothing that JSON cannot say."""
 
 import math
 from collections.abc import Mapping
@@ -8,15 +8,17 @@ from analyzer.run import Culprit, Fact, Verdict
 
 VERDICT_SCHEMA_VERSION = 1
 WHAT_IF = ("method", "S", "S_t", "S_dp", "S_pp", "M_W", "M_S", "fixes")
-"""Keys of DESIGN 3.4; those that need operations and a simulation are null without them."""
+"""Keys of docs/reference/verdict.md; those that need operations and a simulation are null without
+them."""
 DIGITS = 6
 """Significant; no measurement here has more."""
 WHAT_IF_DIGITS = 9
-"""What is calculated from a trace is to be the published value within 1e-6 (reference 10)."""
+"""What is calculated from a trace is to be the published value within 1e-6
+(docs/method/what-if.md)."""
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    """The verdict with the keys of DESIGN 3.4 in their order; NaN and infinity become None.
+    """The verdict in the order of docs/reference/verdict.md; NaN and infinity become None.
 
     What follows `alternatives` are additions, in the order in which they came.
     """

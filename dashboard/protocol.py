@@ -52,7 +52,7 @@ class Source(Protocol):
         """run.json, as far as it is known: spec, layout, versions, seed, provenance."""
 
     def verdict(self, run: str) -> Mapping[str, Any] | None:
-        """DESIGN 3.4; None = nobody analyzed it. Without an archive, what `watch` exports of it."""
+        """docs/reference/verdict.md, or what `watch` exports of it; None = nobody analyzed it."""
 
     def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
         """Open ones first, then the newest."""

@@ -53,7 +53,7 @@ def diagnose_archive(
 
 
 def exit_code(verdict: "Verdict") -> int:
-    """What a verdict says by exit code (DESIGN 3.2).
+    """What a verdict says by exit code (docs/reference/command-line.md).
 
     A culprit of either tier is named; a warning is what is wrong and nobody's fault that is known:
     a run slower as a whole, or hardware that deviates beside a healthy run.

@@ -27,9 +27,9 @@ class PeerLostError(RuntimeError):
 class Collective:
     """One place in the program that communicates: its op, group and tag are looked up once.
 
-    Blocking calls are timed by two clock reads around the call (DESIGN 3.6): on gloo the call
-    returns when the operation has completed on this rank. Every call raises PeerLostError when the
-    connection to a peer broke.
+    Blocking calls are timed by two clock reads around the call (docs/method/collecting.md): on gloo
+    the call returns when the operation has completed on this rank. Every call raises PeerLostError
+    when the connection to a peer broke.
     """
 
     __slots__ = ("_group_index", "_name", "_op", "_recorder", "_tag", "_writer", "group", "size")
@@ -96,7 +96,8 @@ class Collective:
         Args:
             begin: Starts it.
             tensor: What it carries.
-            tells_end: Whether the operation has a future that is done when it is (DESIGN 3.6).
+            tells_end: Whether the operation has a future that is done when it is
+                (docs/method/collecting.md).
         """
         sequence, arrival = self._writer.enqueue(self._group_index)
         try:

@@ -2,7 +2,8 @@
 
 Ranks outnumber cores on a development machine, so the time of real arithmetic alone is scheduler
 noise. Each compute segment does its real work and then waits for the emulated device's deadline;
-a device fault lengthens that time (DESIGN 3.2). Unpaced, a slow device is more real arithmetic.
+a device fault lengthens that time (docs/method/emulation.md). Unpaced, a slow device is more real
+arithmetic.
 """
 
 import random

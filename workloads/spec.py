@@ -171,7 +171,7 @@ class RunSpec:
         hosts: Their names, in the order of nodes; empty without a host file.
         network: `namespaces` gives every emulated node its own; `auto` where a link fault needs it.
         device: `cpu` or `cuda`; on cuda every rank has a GPU, and no device is emulated.
-        pace: Emulated devices (DESIGN 3.2); False runs at the speed of this machine.
+        pace: Emulated devices (docs/method/emulation.md); False runs at the speed of this machine.
         device_noise: Standard deviation of the emulated device's time per step, as a ratio.
         device_seconds: Emulated device time per step at least.
         hang_timeout: Seconds without a completed step on any rank after which the run is ended.

@@ -11,8 +11,8 @@ from typing import Any
 Key = tuple[tuple[str, str], ...]
 """What makes an alert the same alert: its labels, sorted."""
 FIRING_SECONDS = 240.0
-"""An alert that is not sent again for so long is over (reference 11): four times the pause
-between two sendings, so that three in a row may fail."""
+"""An alert that is not sent again for so long is over (docs/method/alerting.md): four times the
+pause between two sendings, so that three in a row may fail."""
 
 
 @dataclass(frozen=True, slots=True)

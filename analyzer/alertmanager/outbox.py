@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key
 
 RESEND_SECONDS = 60.0
-"""Reference 11."""
+"""docs/method/alerting.md."""
 STALE_SECONDS = 2 * RESEND_SECONDS
 """An alert that was not taken for so long counts as undelivered."""
 FIRST_PAUSE_SECONDS = 1.0
 LAST_PAUSE_SECONDS = 30.0
 """Pauses between tries double from the first to the last."""
 MAX_ALERTS = 1000
-"""At a time; a fleet with more findings has one problem. They take 0.12 s (reference 7.1)."""
+"""At a time; a fleet with more findings has one problem. They take 0.12 s
+(docs/method/alerting.md)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from collector.contract.bounded_http import Allowance, ExceededError, TooLateErr
 PATH = "/api/v2/alerts"
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 5.0
-"""1,000 alerts take 0.12 s (reference 7.1)."""
+"""1,000 alerts take 0.12 s (docs/method/alerting.md)."""
 MAX_BYTES = 1 << 20
 """It says nothing where all is well, and a sentence where not."""
 MAX_REASON_BYTES = 4096

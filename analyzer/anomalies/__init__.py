@@ -68,7 +68,7 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> Judged:
 def anomalies(
     samples: pd.DataFrame, ranks: Sequence[RankInfo], culprits: Iterable[Culprit]
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
-    """(`Verdict.anomalies` as DESIGN 3.4 has them, what was missing in words).
+    """(`Verdict.anomalies` as docs/reference/verdict.md has them, what was missing in words).
 
     Args:
         samples: contract.archive.SAMPLES.

@@ -1,8 +1,8 @@
 """How much the GPUs of a job work, and who works on while the others wait.
 
 In a synchronous job every GPU waits for the slowest, so that all work a smaller share of the time
-when one becomes slow; that one works on. This needs no step times (reference 7, L4: the late rank
-waits least).
+when one becomes slow; that one works on. This needs no step times (docs/method/waits.md: the late
+rank waits least).
 """
 
 from dataclasses import dataclass

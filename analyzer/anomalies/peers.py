@@ -1,8 +1,9 @@
 """How far each part is from its peers, in spreads: the formula, and when that lasts.
 
-`(value - median) / (1.4826 MAD + spread)` over the peers at the same time (reference 8, where the
-recording rules have the same); the spread is what healthy parts differ by, so that few peers, or
-peers that are all the same, do not make a deviation out of nothing.
+`(value - median) / (1.4826 MAD + spread)` over the peers at the same time
+(docs/method/anomalies.md, where the recording rules have the same); the spread is what healthy
+parts differ by, so that few peers, or peers that are all the same, do not make a deviation out of
+nothing.
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from analyzer.anomalies.robust import MAD_TO_SIGMA, longest_stretch, median, smo
 from analyzer.run import FloatGrid
 
 DEVIATES = 3.0
-"""Spreads from which a part deviates (the recording rules' limit, reference 8)."""
+"""Spreads from which a part deviates (the recording rules' limit, docs/method/anomalies.md)."""
 PEERS_AT_LEAST = 3
 """Of two parts that differ nobody knows which one is normal."""
 LASTS_BINS = 6

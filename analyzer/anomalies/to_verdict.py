@@ -1,4 +1,7 @@
-"""Deviations -> the anomalies of a Verdict (DESIGN 3.4): sparse, and with whom they cost time."""
+"""Deviations -> the anomalies of a verdict: sparse, and with whom they cost time.
+
+Keys: docs/reference/verdict.md.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

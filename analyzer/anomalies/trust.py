@@ -1,7 +1,7 @@
 """Which series are not to be believed, in words: they accuse nobody and are nobody's peers.
 
-Reference 7, L0: gaps, stale series and contradictions are signals of their own, and lower what is
-known; they are never evidence.
+docs/method/trust.md: gaps, stale series and contradictions are signals of their own, and lower what
+is known; they are never evidence.
 """
 
 from collections.abc import Iterator

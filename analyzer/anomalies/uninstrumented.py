@@ -48,7 +48,7 @@ CAUSES: Mapping[Subject, Cause] = {
 }
 """Subject -> cause, the ones that explain first: a lower clock is what heat and power do."""
 LATE_BINS = 2
-"""Scrapes by which one sign of a trouble may be seen after another (reference 7, L6)."""
+"""Scrapes by which one sign of a trouble may be seen after another (docs/method/causes.md)."""
 NO_SERIES = "no training series: neither step times nor collectives"
 
 

@@ -1,7 +1,7 @@
 """Several runs -> the part of the cluster that holds them back, or what remains possible.
 
-Reference 7, L4: intersect what is slow over the topology; a part shared by all that is slow and by
-nothing that is healthy is the suspect.
+docs/method/waits.md: intersect what is slow over the topology; a part shared by all that is slow
+and by nothing that is healthy is the suspect.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """What a run has lost so far, and loses a day if it goes on: GPU-hours and money, with intervals.
 
-Lost GPU-hours = sum over steps of (T - T_ideal) * ranks / 3600 (reference 7, L7). T was measured
-and only T_ideal is estimated, so the interval of the loss follows from that of T / T_ideal.
+Lost GPU-hours = sum over steps of (T - T_ideal) * ranks / 3600 (docs/method/cost.md). T was
+measured and only T_ideal is estimated, so the interval of the loss follows from that of T /
+T_ideal.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ from analyzer.run import Culprit, Verdict
 from collector.contract.words import Cause
 
 DAYS = 30.0
-"""Reference 7, L8."""
+"""docs/method/cost.md."""
 SIMULATED = "SIM-"
 """Such a uuid belongs to no part."""
 MOST_OFTEN = 0.05

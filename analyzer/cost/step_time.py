@@ -1,8 +1,8 @@
 """What slow ranks cost the run: step time, GPU-hours, and what a fix would give back.
 
 The counterfactual is a bound from windows: everybody waits for the largest own time of a stage, so
-a slow rank adds at most its excess over the next largest of its stage (reference 7, L5), and slow
-ranks of several stages at most the sum.
+a slow rank adds at most its excess over the next largest of its stage (docs/method/cost.md), and
+slow ranks of several stages at most the sum.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ BLOCK_WINDOWS = 10
 class Cost:
     """Over the windows of the findings: `slowdown` = step time over ideal, with 95 % interval.
 
-    `lost_gpu_hours` = sum over steps of (T - T_ideal) * ranks / 3600 (reference 7, L7).
+    `lost_gpu_hours` = sum over steps of (T - T_ideal) * ranks / 3600 (docs/method/cost.md).
     """
 
     slowdown: float

@@ -1,7 +1,7 @@
 """Slow nodes that are all of a leaf or rack, and nobody else -> one culprit: the leaf or rack.
 
-A power brake of a supply, hot air or a bad leaf slows every node behind it (reference 7, L6: "power
-cap / brake: rack-wide if PDU"); draining one of them mends nothing.
+A power brake of a supply, hot air or a bad leaf slows every node behind it (docs/method/causes.md);
+draining one of them mends nothing.
 """
 
 from collections.abc import Sequence

@@ -17,8 +17,8 @@ from analyzer.trace_verdict.words import LATE_QUERY
 
 PAGE_SLOWDOWN = 1.10
 PAGE_BOUND = 0.03
-"""Page only if the run's steps may be at least 3 % longer for it (reference 7, L2: 2 to 3 %; the
-simulation asks for 2, and a bound is the most that it can be)."""
+"""Page only if the run's steps may be at least 3 % longer for it (docs/method/peers.md: 2 to 3 %;
+the simulation asks for 2, and a bound is the most that it can be)."""
 UNCONFIRMED = 0.88
 """Confidence factor where no waiting confirms the slow rank (the peers should wait for it)."""
 CERTAIN = 0.99

@@ -13,7 +13,7 @@ ADVICE = "; look at "
 def uniform_structures(
     findings: Sequence[Finding], why: Posterior | None
 ) -> tuple[Mapping[str, object], ...]:
-    """Structures of DESIGN 3.4 of the findings that all ranks slowed alike.
+    """Structures of docs/reference/verdict.md of the findings that all ranks slowed alike.
 
     Args:
         findings: Of the run; those of another kind than `structure` are no business here.

@@ -28,8 +28,8 @@ SHARE_AT_LEAST = 0.1
 class Change:
     """Step time, the median over ranks of wall time, in log ratio to its own past.
 
-    Divided by the predicted work of the steps where ranks tell it (reference 7, L1): twice the
-    tokens in twice the time is no slowdown.
+    Divided by the predicted work of the steps where ranks tell it (docs/method/change.md): twice
+    the tokens in twice the time is no slowdown.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:

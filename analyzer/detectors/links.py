@@ -37,7 +37,7 @@ class Links:
     two nodes, between which there is one way, or a leaf or rack where all of its nodes' counters
     moved and nobody else's. Where several data-parallel groups run at once and some stay as they
     were, the part that all slow ones use and no healthy one is accused. Otherwise the finding says
-    that it is the network and accuses nobody (reference 7, L4).
+    that it is the network and accuses nobody (docs/method/waits.md).
 
     Times alone must be far from usual, because a lack of processors lengthens transfers as well;
     with counters that moved they must be longer in most steps. With pipeline stages collectives
@@ -171,7 +171,7 @@ def _by_groups(
 def _whose(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], nodes: int) -> str:
     """Why no link is accused: the fabric is full, or nobody counts what would tell.
 
-    Many nodes that wait and no link with errors are congestion (reference 7, L6).
+    Many nodes that wait and no link with errors are congestion (docs/method/causes.md).
     """
     bad, full = (
         {each.node for each in movements(grid, inside, outside, wanted, beyond_others=False)}

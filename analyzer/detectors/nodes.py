@@ -33,7 +33,7 @@ from analyzer.slowness.significance import (
 
 FLOOR = float(np.log(1.03))
 """The smallest slowdown of a node recorded: it is shared by several ranks, and a page needs 2 to
-3 % of the step in any case (reference 7, L2)."""
+3 % of the step in any case (docs/method/peers.md)."""
 SHARED = 0.5
 """Share of the node's excess that a rank must show for itself ..."""
 MOST = 0.75
@@ -48,7 +48,7 @@ Members = dict[str, NDArray[np.int64]]
 
 
 class Nodes:
-    """The host term of reference 7, L2: y = work + stage + role + node + worker + noise.
+    """The host term of docs/method/peers.md: y = work + stage + role + node + worker + noise.
 
     A rank's residual is its log own time minus the median of its stratum on other nodes, which
     takes work, stage and role out; the node term is the median of the residuals of its ranks, which

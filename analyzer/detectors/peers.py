@@ -20,7 +20,7 @@ from analyzer.slowness.significance import is_slow, is_slow_throughout, slow_fin
 
 
 class Peers:
-    """log own time minus the leave-one-out median of the stratum (reference 7, L2).
+    """log own time minus the leave-one-out median of the stratum (docs/method/peers.md).
 
     A rank judged slow leaves its peers' reference before the others are judged, so that its
     victims are not. At most half of a stratum can be slow; strata under three ranks have no

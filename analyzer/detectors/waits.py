@@ -24,8 +24,8 @@ class Waits:
     """wait = collective seconds minus the least in the group: the late rank waits least.
 
     All ranks leave a blocking collective together, so durations alone tell who came last
-    (reference 7, L4). With more ranks than cores the last to arrive is the least waiter in only
-    69 to 79 % of the steps (measured), so this confirms and never accuses.
+    (docs/method/waits.md). With more ranks than cores the last to arrive is the least waiter in
+    only 69 to 79 % of the steps (measured), so this confirms and never accuses.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:

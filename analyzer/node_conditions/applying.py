@@ -20,7 +20,7 @@ from analyzer.node_conditions.shapes import Node
 from analyzer.node_conditions.view import may_be_touched, node
 
 TRIES = 5
-"""Of a patch that meets a conflict (reference 10.2)."""
+"""Of a patch that meets a conflict (docs/method/node-conditions.md)."""
 
 
 class Result(StrEnum):

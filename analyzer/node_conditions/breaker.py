@@ -1,4 +1,4 @@
-"""When so much is degraded at once that no node is touched: reference 10.4, point 2.
+"""When so much is degraded at once that no node is touched: docs/method/node-conditions.md.
 
 It is then rather the check, a driver roll-out or the fabric than so many nodes. Nothing but a human
 closes the breaker again.

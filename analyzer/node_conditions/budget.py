@@ -1,4 +1,4 @@
-"""Which nodes are quarantined and released: reference 10.4. Nothing applies it yet.
+"""Which nodes are quarantined and released: docs/method/node-conditions.md. Nothing applies it yet.
 
 A release should also ask for a passed reference run, and a quarantine for slowness for a control:
 there is neither yet, so slowness never quarantines.

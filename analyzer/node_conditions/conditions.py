@@ -20,7 +20,7 @@ from collector.contract.causes import FAMILY
 from collector.contract.kubernetes import HEALTHY, Family
 
 MAX_MESSAGE = 1024
-"""Characters (reference 10.2)."""
+"""Characters (docs/method/node-conditions.md)."""
 MAX_VALUE = 160
 MAX_FAULTS = 64
 """Written on a node: an annotation has 256 KiB at most, and nobody reads more."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from collector.contract.kubernetes import LEASE, NAMESPACE
 
 EVENT_NAMESPACE = "default"
-"""Where core/v1 events about nodes lie, as those of the kubelet do (reference 6.3)."""
+"""Where core/v1 events about nodes lie, as those of the kubelet do
+(docs/method/node-conditions.md)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,12 +180,13 @@ class State:
 
 
 FATAL = frozenset({Cause.XID, Cause.ECC})
-"""Hardware-fatal: one observation is evidence enough for a quarantine (reference 10.4)."""
+"""Hardware-fatal: one observation is evidence enough for a quarantine
+(docs/method/node-conditions.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Thresholds; the reference's 10.2 and 10.4 unless said otherwise.
+    """Thresholds of docs/method/node-conditions.md unless said otherwise.
 
     Attributes:
         mode: How far it may go.

@@ -18,7 +18,7 @@ GROUPS: dict[str, str] = {
     "params-all-gather": "dp", "grads-reduce-scatter": "dp", "separate-grads-all-reduce": "dp",
     "embedding-grads-all-reduce": "pp", "optimizer-clip-main-grad": "world",
 }  # fmt: skip
-"""Operation -> kind of its group (reference 4.2)."""
+"""Operation -> kind of its group (docs/method/what-if.md)."""
 
 
 class NoIdealError(ValueError):

@@ -6,7 +6,7 @@ Place = tuple[int, int, int]
 
 
 def place_of(world: int, known: Iterable[tuple[int, int, int, int]]) -> Callable[[int], Place]:
-    """Rank -> (dp, pp, tp) by the rule of DESIGN 3.2, `rank = (pp · DP + dp) · TP + tp`.
+    """Rank -> (dp, pp, tp) by the rule of docs/method/case.md, `rank = (pp · DP + dp) · TP + tp`.
 
     With no sizes that fit the ranks that told, all others count as data-parallel.
 

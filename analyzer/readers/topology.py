@@ -28,8 +28,8 @@ def rank_infos(
 ) -> tuple[RankInfo, ...]:
     """Every rank that should exist, in rank order.
 
-    Ranks of the layout that nobody described are added by the rule of DESIGN 3.2, with a note in
-    `missing`: a rank that never answered is unknown, not absent.
+    Ranks of the layout that nobody described are added by the rule of docs/method/case.md, with a
+    note in `missing`: a rank that never answered is unknown, not absent.
 
     Args:
         table: contract.archive.RANKS.

@@ -1,4 +1,4 @@
-"""The windows of a run (DESIGN 3.3): from its steps, or from the counters that scrapes saw."""
+"""The windows of a run (docs/method/case.md): of its steps, or of the counters of scrapes."""
 
 import re
 from collections.abc import Mapping

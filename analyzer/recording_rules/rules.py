@@ -1,6 +1,6 @@
 """Recording rules that compute robust z-scores of ranks against their stratum, as YAML.
 
-For a signal X of the ranks of a stratum (reference 8):
+For a signal X of the ranks of a stratum (docs/method/recording-rules.md):
 
     med = median(X),  mad = median(|X - med|),  z = (X - med) / (1.4826 mad + floor + share |med|)
 

@@ -15,7 +15,7 @@ less."""
 PLACE = "lockstep:rank:place"
 PLACE_LABELS = ("world_size", "dp", "pp", "tp", "node", "gpu", "uuid")
 STRATUM = ("run", "pp", "tp")
-"""Ranks that must behave alike (analyzer.slowness.peer_groups; reference 7, L2)."""
+"""Ranks that must behave alike (analyzer.slowness.peer_groups)."""
 ABSOLUTE_ZERO = -273.15
 """In Celsius. A comparison is never true of NaN: it keeps every reading and drops none-readings."""
 
@@ -81,15 +81,15 @@ def _wait() -> str:
 
 
 OWN = Signal("train_own_seconds", (("avg1m", _own()),), floor=1e-4, share=0.01, high=True)
-"""Own seconds a step. Reference 7, L2 records from 1 to 2 % of own time; 0.1 ms is a scheduler's
-slice."""
+"""Own seconds a step. docs/method/peers.md records from 1 to 2 % of own time; 0.1 ms is a
+scheduler's slice."""
 WAIT = Signal(
     "train_wait_seconds",
     (("collective1m", _collective()), ("avg1m", _wait())),
     floor=1e-3, share=0.02, high=False,
 )  # fmt: skip
 """Seconds a collective of the data-parallel group, less the least of the group: the late rank waits
-least (reference 7, L4). With tp and pp alike, the group's members are the stratum."""
+least (docs/method/waits.md). With tp and pp alike, the group's members are the stratum."""
 TEMPERATURE = Signal(
     "gpu_temperature_celsius",
     (("avg1m", _of_gpu(metrics.GPU_TEMPERATURE, 'sensor="gpu",', f"> {ABSOLUTE_ZERO}")),),

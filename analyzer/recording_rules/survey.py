@@ -20,8 +20,8 @@ from analyzer.recording_rules.signals import OWN, SIGNALS
 from analyzer.recording_rules.suspects import Answered, Survey, Suspect
 
 LIMIT = 3.0
-"""|z|; reference 8. With a floor of 1 % and a spread of 2 %, noise passes it 3 times in a million,
-and a rank that is 10 % slow does pass."""
+"""|z|; docs/method/recording-rules.md. With a floor of 1 % and a spread of 2 %, noise passes it 3
+times in a million, and a rank that is 10 % slow does pass."""
 MOST = 64
 """Suspects a run and signal: more deviate by design, not by a fault each."""
 EVERY = 1 << 24

@@ -1,4 +1,4 @@
-"""How good verdicts are against labelled truth: the keys of `lockstep score` (DESIGN 3.2)."""
+"""How good verdicts are against labelled truth (docs/method/scoring.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Case:
 
     Attributes:
         truth: The injected fault as in truth.json (`rank`, `node`, `cause`), None = healthy.
-        verdict: The verdict's JSON (DESIGN 3.4).
+        verdict: The verdict's JSON (docs/reference/verdict.md).
         delay_seconds: From onset to detection (analyzer.scoring.replay), None = not found.
         node_hours: Nodes times hours that the run lasted; counts for healthy runs.
         baselines: Baseline -> the rank it accuses, the ranks, or None (`baseline_answers`).

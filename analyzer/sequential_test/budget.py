@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 NODE_MONTH_SECONDS = 30 * 86_400.0
-"""Reference 7, L3, counts 43,200 minutes a month."""
+"""docs/method/sequential-test.md counts 43,200 minutes a month."""
 
 
 class BudgetError(ValueError):
@@ -16,7 +16,7 @@ class Budget:
     """A setting: what may be said of healthy hardware.
 
     Attributes:
-        false_alarms: Per node and month (reference 10: page 0.01, ticket 0.1).
+        false_alarms: Per node and month (docs/method/sequential-test.md: page 0.01, record 0.1).
         check_seconds: Time between two checks of a stream.
         streams: Streams of a node: its GPUs times the metrics watched.
 
@@ -46,6 +46,7 @@ class Budget:
 
         An e-detector that alarms at e^h has an average run length of at least e^h checks, whatever
         its stream has in common with others (Shin, Ramdas and Rinaldo, arXiv 2203.03532, section
-        2; reference 7, L3: 20.4 nats at 60 s and 21.7 at 15 s for 160 streams and 0.01).
+        2; docs/method/sequential-test.md: 20.4 nats at 60 s and 21.7 at 15 s for 160 streams and
+        0.01).
         """
         return math.log(self.checks / self.false_alarms)

@@ -41,7 +41,7 @@ class MonitoredMetric:
 
 
 STEADY = math.log(1.01)
-"""Findings are recorded from 1 to 2 % of a worker's own time (reference 7, L2)."""
+"""Findings are recorded from 1 to 2 % of a worker's own time (docs/method/peers.md)."""
 QUIETEST = 0.005
 """Below the noise of recorded healthy runs: a 15 s mean of own time per step has 0.6 % against its
 peers (median of 16 ranks)."""

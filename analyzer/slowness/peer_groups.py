@@ -1,4 +1,4 @@
-"""Which ranks must behave alike (reference 7, L2)."""
+"""Which ranks must behave alike (docs/method/peers.md)."""
 
 from collections.abc import Mapping
 

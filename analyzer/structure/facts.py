@@ -16,7 +16,7 @@ class Structure:
     """Something that costs time by the run's own design; no worker is to blame.
 
     Attributes:
-        kind: A word of DESIGN 3.4.
+        kind: A word of docs/reference/verdict.md.
         share: Share of the step time that goes without it, simulated with nobody slow; near 0 where
             slack hides it. None = could not be simulated.
         text: The facts in words.

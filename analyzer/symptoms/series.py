@@ -11,7 +11,7 @@ from analyzer.slowness.before_after import column_of
 from collector.contract.metrics import METRICS
 
 SCRAPES = 2.0
-"""Evidence is aligned to the onset within so many scrapes (reference 7, L6)."""
+"""Evidence is aligned to the onset within so many scrapes (docs/method/causes.md)."""
 STEPS = 6.0
 """And so many windows, by which a finding's onset can be off."""
 SCRAPE_SECONDS = 15.0

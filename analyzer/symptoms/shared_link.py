@@ -16,8 +16,8 @@ MOST_NAMES = 4
 def suspects(grid: Grid, found: SlowGroups) -> tuple[Part, ...]:
     """The parts of which each alone is in all slow groups and in no healthy one, the narrowest.
 
-    A part is a node, a leaf or a rack (reference 7, L4); and, where the tensor-parallel ranks of
-    each node are its GPUs in order, a rail: the NICs of one number on every node, over which all
+    A part is a node, a leaf or a rack (docs/method/waits.md); and, where the tensor-parallel ranks
+    of each node are its GPUs in order, a rail: the NICs of one number on every node, over which all
     groups of one tp index go. Elsewhere each GPU may have a NIC of its own, so a healthy group over
     one GPU of a node does not clear another.
 

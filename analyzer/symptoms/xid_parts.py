@@ -13,7 +13,7 @@ MEMORY = (48, 63, 64, 92, 94, 95, 140, 160, 161, 168, 171, 172)
 NVLINK = (74, 108, 137, *range(144, 151), 155)
 PCIE = (167,)
 APPLICATION = frozenset({13, 31, 43, 45})
-"""Reference 7, L6: 13, 31 and 43 are the application's; 45 cleans up after one that ended."""
+"""docs/method/causes.md: 13, 31 and 43 are the application's; 45 cleans up after one that ended."""
 
 PART: Mapping[int, Cause] = {
     **dict.fromkeys(MEMORY, Cause.ECC),

@@ -25,7 +25,7 @@ KEPT = (
     metrics.RANK_UP.name, metrics.RANK_LAST_STATE.name, metrics.RANK_INFO.name,
     metrics.TRAIN_ENQUEUED.name, metrics.TRAIN_COMPLETED.name,
 )  # fmt: skip
-"""Of a rank that is gone (DESIGN 3.5)."""
+"""Of a rank that is gone (docs/method/collecting.md)."""
 
 
 def stop_blocks(

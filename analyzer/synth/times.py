@@ -104,7 +104,7 @@ def ranks_of(fault: Fault) -> range:
 
 
 def stage_of(fleet: SyntheticFleet) -> NDArray[np.int64]:
-    """(R,) of each rank: rank = (pp x DP + dp) x TP + tp (DESIGN 3.2)."""
+    """(R,) of each rank: rank = (pp x DP + dp) x TP + tp (docs/method/case.md)."""
     return np.arange(fleet.world) // (fleet.tp * fleet.dp)
 
 

@@ -18,7 +18,7 @@ SECONDS = {
     "grads-reduce-scatter": 0.2, "layernorm-grads-all-reduce": 0.003,
     "embedding-grads-all-reduce": 0.05, "optimizer-clip-main-grad": 0.005,
 }  # fmt: skip
-"""Own time of operations, about that of the reference's trace AR; a stage's computation is
+"""Own time of operations, about that of the public trace AR; a stage's computation is
 divided over its chunks."""
 TRANSFER_SECONDS = 0.002
 GC_SECONDS = 0.3

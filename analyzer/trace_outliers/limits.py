@@ -13,7 +13,7 @@ PARTS_CHANCE = 1e-2
 """Chance that the spread of healthy parts does; a part that lies outside its kind is worth a
 record even where it always was so."""
 RECORD = float(np.log(1.01))
-"""The smallest slowness recorded: 1 to 2 % of a worker's own time (reference 7, L2)."""
+"""The smallest slowness recorded: 1 to 2 % of a worker's own time (docs/method/peers.md)."""
 PARTS_SPREAD = 0.002
 """Healthy parts differ at least by this (trace AR's healthy workers: 0.2 %, measured)."""
 

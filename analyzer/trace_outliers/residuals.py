@@ -1,4 +1,4 @@
-"""What is left of a worker's own time when stage and work are taken out (reference 7, L2)."""
+"""What is left of a worker's own time when stage and work are taken out (docs/method/peers.md)."""
 
 from dataclasses import dataclass
 

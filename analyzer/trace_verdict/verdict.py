@@ -1,4 +1,4 @@
-"""A Trace -> the Verdict of DESIGN 3.4."""
+"""A Trace -> the Verdict of docs/reference/verdict.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from analyzer.whatif import Unexplained, WhatIf, analyze, document
 from analyzer.whatif.dependencies import build
 
 PAGE_EFFECT = 0.02
-"""Page only if the steps are at least this share longer for it (reference 7, L2: 2 to 3 %)."""
+"""Page only if the steps are at least this share longer for it (docs/method/peers.md: 2 to 3 %)."""
 CONFIDENCE: Mapping[str, float] = {"peers": 0.95, "past": 0.7, "sign": 0.5}
 """By what a suspect was judged: many peers, its own past, or the sign of one difference."""
 UNCONFIRMED = 0.88

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 HOUR = 3600.0
 STALL_SECONDS = 60.0
 STALL_STEPS = 10.0
-"""A run without a step for the longer of both stands still (reference 8, RunStalled)."""
+"""A run without a step for the longer of both stands still
+(deploy/runbooks/LockstepRunStalled.md)."""
 PAUSES = 1.5
 """Or for so many times its longest pause before: a checkpoint, an evaluation."""
 LONGEST_PAUSE_SECONDS = 600.0

@@ -1,4 +1,4 @@
-"""The dependency model (reference 4.3), from the first replica in the first step.
+"""The dependency model (docs/method/what-if.md), from the first replica in the first step.
 
 Source: OSDI'25, arXiv 2505.05713, section 4, and ByteDance-Seed/StragglerAnalysis. Operations of
 our own runs, whose transfers name their micro-batch, are matched by it; foreign ones by position.
@@ -161,7 +161,7 @@ class _Stage:
 
 
 def _units(trace: Trace, transfers: Transfers) -> list[Unit]:
-    """Communication groups (reference 4.2); what has no peer is alone."""
+    """Communication groups (docs/method/what-if.md); what has no peer is alone."""
     together: dict[tuple[object, ...], list[int]] = defaultdict(list)
     ends = (0, trace.layout.pp - 1)
     for op, optype in enumerate(trace.optype.tolist()):

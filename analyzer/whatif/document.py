@@ -1,4 +1,4 @@
-"""Counterfactuals as the `what_if` of a verdict (DESIGN 3.4)."""
+"""Counterfactuals as the `what_if` of a verdict (docs/reference/verdict.md)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ def worker_name(dp: int, stage: int) -> str:
 def document(
     found: WhatIf | Unexplained, name: Callable[[int, int], str] = worker_name
 ) -> dict[str, Any]:
-    """The keys of DESIGN 3.4, and after them what the method adds.
+    """The keys of docs/reference/verdict.md, and after them what the method adds.
 
     `S` and what hangs on it are as published; `S_strata` and `fixes` are ours: structure is no
     loss there. `S_steps` is S of every step.

@@ -1,4 +1,4 @@
-"""How the model treats each type of operation (reference 4.2 and 4.5)."""
+"""How the model treats each type of operation (docs/method/what-if.md)."""
 
 from collections.abc import Mapping
 

@@ -17,7 +17,7 @@ class Timeline:
 
 
 def simulate(graph: Graph, own: Floats, delay: Floats | None = None) -> Floats:
-    """The time of N independent steps (reference 4.4).
+    """The time of N independent steps (docs/method/what-if.md).
 
     Args:
         graph: What waits for what.

@@ -1,6 +1,7 @@
-"""The published quantities: S and its parts by type, replica, stage and worker (reference 4.5).
+"""The published quantities: S and its parts by type, replica, stage and worker.
 
-Source: OSDI'25, arXiv 2505.05713, equations 1 to 5. All are ratios of means over steps.
+Method: docs/method/what-if.md. Source: OSDI'25, arXiv 2505.05713, equations 1 to 5. All are ratios
+of means over steps.
 """
 
 from collections.abc import Mapping

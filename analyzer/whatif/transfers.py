@@ -8,7 +8,7 @@ from analyzer.operations import Ints, Trace
 from analyzer.whatif.kinds import COMPUTE, P2P, RECEIVES, SENDS
 
 TOLERANCE = 50e-6
-"""Seconds by which a transfer may seem to begin or end too early (reference 4.3)."""
+"""Seconds by which a transfer may seem to begin or end too early (docs/method/what-if.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Transfers:
 
 
 def match(trace: Trace) -> Transfers:
-    """By chunk and micro-batch where transfers tell them, else by position (reference 4.3).
+    """By chunk and micro-batch where transfers tell them, else by position.
 
     Position fails where stages have several chunks and only some of them receive.
     """

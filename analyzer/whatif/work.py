@@ -28,7 +28,7 @@ class Work:
 
 
 def split_durations(trace: Trace, graph: Graph) -> Work:
-    """Durations as own time and blocking (reference 4.2)."""
+    """Durations as own time and blocking (docs/method/what-if.md)."""
     own = trace.duration.copy()
     blocking = np.zeros_like(own)
     for unit in graph.units:

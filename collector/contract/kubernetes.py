@@ -35,7 +35,7 @@ HEALTHY = f"{API_DOMAIN}/Healthy"
 
 
 class Family(StrEnum):
-    """What of a node is degraded: one condition each, True = bad (reference 10.2)."""
+    """What of a node is degraded: a condition each, True = bad (docs/method/node-conditions.md)."""
 
     GPU = f"{API_DOMAIN}/GpuDegraded"
     NVLINK = f"{API_DOMAIN}/NvlinkDegraded"

@@ -67,7 +67,7 @@ COLLECTIVE_OPS: frozenset[str] = frozenset(
 
 
 class FaultKind(StrEnum):
-    """What can be injected (DESIGN 3.2)."""
+    """What can be injected (docs/reference/command-line.md)."""
 
     COMPUTE = "compute"
     CPU_QUOTA = "cpu-quota"
@@ -145,7 +145,7 @@ or from a fault of its own."""
 
 
 class ExitCode:
-    """Exit codes of every command (DESIGN 3.2; 64 and above follow BSD sysexits)."""
+    """Exit codes (docs/reference/command-line.md); 64 and above follow BSD sysexits."""
 
     OK = 0
     WARNING = 1

@@ -14,7 +14,7 @@ deviation out of nothing. As `fleet` in the recording rules: a twentieth of the 
 MAD_TO_SIGMA = 1.4826
 """Of a normal distribution: 1 / the standard normal quantile at 3/4."""
 HOLDS_BACK = 1.1
-"""Own time over peers from which a rank holds its run back (DESIGN 1: a loss of 10 %)."""
+"""Own time over peers from which a rank holds its run back (docs/method/peers.md)."""
 
 
 def badness(metric: FleetMetric, values: NDArray[np.float32]) -> NDArray[np.float32]:

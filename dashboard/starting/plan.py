@@ -84,7 +84,7 @@ def first_free(workload: str, taken: Collection[str]) -> str:
 
 
 def fault_spec(form: Form) -> str:
-    """The SPEC of `--fault` (DESIGN 3.2); empty without a fault."""
+    """The SPEC of `--fault` (docs/reference/command-line.md); empty without a fault."""
     if not form.fault:
         return ""
     words = [f"{form.scope}={form.place}"]

@@ -147,7 +147,7 @@ class Job:
                     return
                 self._stage = stage
             code = self._do((command, str(self._plan.out)), log)
-            # analyze speaks by codes 0 to 3 (DESIGN 3.2)
+            # analyze speaks by codes 0 to 3 (docs/reference/command-line.md)
             if not 0 <= code <= (3 if stage is Stage.ANALYZING else 0):
                 if not self._stopped:
                     self._trouble = f"lockstep {command} ended with code {code}; see the log."

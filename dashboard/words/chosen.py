@@ -22,7 +22,7 @@ def first(told: Verdict | None, place: Place, row: FindingRow | None) -> Verdict
     """A verdict whose first culprit is the one that the address is about, if it names one.
 
     Args:
-        told: DESIGN 3.4, or None.
+        told: docs/reference/verdict.md, or None.
         place: The address; its rank, GPU or node where there is no finding.
         row: Of `finding`.
     """

@@ -31,7 +31,7 @@ def headline(waits: Waits, verdict: Mapping[str, Any] | None, late: pd.DataFrame
 
     Args:
         waits: Shares of the step that ranks are in collectives.
-        verdict: DESIGN 3.4, or None.
+        verdict: docs/reference/verdict.md, or None.
         late: Of `latest`; None without operations.
     """
     culprits = records((verdict or {}).get("culprits"))

@@ -17,7 +17,7 @@ def headline(verdict: Verdict | None, row: RunRow, *, live: bool = False) -> Sai
     """Who is late and why, as the verdict says it; or that nobody analyzed the run.
 
     Args:
-        verdict: DESIGN 3.4; None = there is none.
+        verdict: docs/reference/verdict.md; None = there is none.
         row: Of the run.
         live: Whether the run is watched rather than read from an archive.
     """
@@ -85,7 +85,7 @@ def named(verdict: Verdict | None, ranks_of_node: Mapping[str, tuple[int, ...]])
     """Every rank that a verdict accuses, those of accused nodes included; for marks in charts.
 
     Args:
-        verdict: DESIGN 3.4, or None.
+        verdict: docs/reference/verdict.md, or None.
         ranks_of_node: Of the run.
     """
     found: set[int] = set()

@@ -1,4 +1,5 @@
-"""The verdict's JSON: the keys of DESIGN 3.4, their order, and only what JSON can say."""
+"""The verdict's JSON: the keys of docs/reference/verdict.md, their order, and only what JSON can
+say."""
 
 import json
 import math

@@ -25,7 +25,7 @@ XIDS = {
     "NVRM: Xid (PCI:000C:65:1F): 13, pid=1, name=a, Graphics SM Warp Exception on (GPC 0, TPC 1,"
     " SM 0)": ("000c:65:1f.0", 13, 1, "a"),
 }  # fmt: skip
-"""Lines of reference 6.4 and of NVIDIA's documents, and what they tell."""
+"""Lines of docs/method/collecting.md and of NVIDIA's documents, and what they tell."""
 
 FALLS = (
     "NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.",

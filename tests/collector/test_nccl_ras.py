@@ -63,7 +63,7 @@ class Server:
 
 
 class Ras(Server):
-    """RAS as reference 6.1 has it; `version` decides what it knows."""
+    """RAS as docs/method/collecting.md has it; `version` decides what it knows."""
 
     def __init__(
         self, version: tuple[int, int] = (2, 29), end: str = "\n", document: str = LOCAL_JSON

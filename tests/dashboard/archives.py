@@ -99,7 +99,7 @@ def write(folder: Path, made: Made | None = None) -> Path:
 
 
 def verdict(made: Made, began: float) -> dict[str, Any]:
-    """DESIGN 3.4: the slow rank is named, or nobody."""
+    """docs/reference/verdict.md: the slow rank is named, or nobody."""
     told: dict[str, Any] = {
         "schema_version": 1, "run": made.name, "status": "healthy",
         "sentence": "No rank holds this run back.", "slowdown": 1.01,

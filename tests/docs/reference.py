@@ -186,21 +186,28 @@ def _prose(text: str) -> str:
 
 
 def _parameters(parameters: Sequence[Any]) -> str:
-    rows = []
+    """A table for each group of the help, those without a group first."""
+    groups: dict[str, list[tuple[str, str, str]]] = {"": []}
     for each in parameters:
-        if getattr(each, "hidden", False):
-            continue
-        is_argument = each.param_type_name == "argument"
-        shown = (
-            code(each.metavar or each.name.upper())
-            if is_argument
-            else ", ".join(code(opt) for opt in each.opts)
-        )
-        if not is_argument and each.metavar:
-            shown += f" {code(each.metavar)}"
-        default = "required" if each.required else _shown_default(each.default)
-        rows.append((shown, default, _prose(" ".join((each.help or "").split()))))
-    return table(("option", "default", "what"), rows)
+        if not getattr(each, "hidden", False):
+            group = getattr(each, "rich_help_panel", None) or ""
+            groups.setdefault(group, []).append(_parameter(each))
+    head = ("option", "default", "what")
+    return "\n\n".join(
+        (f"**{group}**\n\n" if group else "") + table(head, rows)
+        for group, rows in groups.items()
+        if rows
+    )
+
+
+def _parameter(one: Any) -> tuple[str, str, str]:
+    is_argument = one.param_type_name == "argument"
+    names = [one.metavar or one.name.upper()] if is_argument else one.opts
+    shown = ", ".join(code(name) for name in names)
+    if not is_argument and one.metavar:
+        shown += f" {code(one.metavar)}"
+    default = "required" if one.required else _shown_default(one.default)
+    return shown, default, _prose(" ".join((one.help or "").split()))
 
 
 def _shown_default(value: Any) -> str:

@@ -1,8 +1,9 @@
 """The fault plan: SPEC strings to faults.
 
-Grammar (DESIGN 3.2): `KIND:rank=R|node=N[,factor=F][,from=STEP][,to=STEP][,shape=S]` or
-`random@SEED`; `shape=periodic` takes `period=STEPS` and `duty=RATIO`, xid `xid=NUMBER`, link kinds
-`peer=NODE` and what link.py says.
+Grammar (docs/reference/command-line.md):
+`KIND:rank=R|node=N[,factor=F][,from=STEP][,to=STEP][,shape=S]` or `random@SEED`; `shape=periodic`
+takes `period=STEPS` and `duty=RATIO`, xid `xid=NUMBER`, link kinds `peer=NODE` and what link.py
+says.
 """
 
 from dataclasses import dataclass

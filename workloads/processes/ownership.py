@@ -6,7 +6,7 @@ from pathlib import Path
 
 from collector.contract import bounded_json
 
-SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of DESIGN 3.6
+SHARED_MEMORY = Path("/dev/shm/lockstep")  # noqa: S108 - the place of docs/method/collecting.md
 """Where the folders are, one a run."""
 OWNER_FILE = "owner.json"
 """Says who made the folder: {"pid", "start_ticks"}, the second because pids are reused."""

@@ -1,4 +1,4 @@
-"""A run archive (DESIGN 3.3): its columns and windows, or all of it as a Run.
+"""A run archive (docs/reference/archive.md): its columns and windows, or all of it as a Run.
 
 What was injected (truth.json) is never opened.
 """

@@ -97,7 +97,7 @@ class Files:
         return tree
 
     def verdict(self) -> Mapping[str, Any] | None:
-        """verdict.json (DESIGN 3.4); None = nobody analyzed the run.
+        """verdict.json (docs/reference/verdict.md); None = nobody analyzed the run.
 
         Raises:
             ArchiveError: It is torn, of another schema, or of another shape.

@@ -141,7 +141,7 @@ def _ranks(rows: Rows, layout: Layout) -> Ints:
 
 
 def _check_time(trace: Trace, source: str) -> None:
-    """Operations of a type are numbered by their start (reference 4.1)."""
+    """Operations of a type are numbered by their start (docs/method/what-if.md)."""
     order = np.lexsort((trace.seq, trace.optype, trace.stage))
     same = (trace.stage[order][1:] == trace.stage[order][:-1]) & (
         trace.optype[order][1:] == trace.optype[order][:-1]

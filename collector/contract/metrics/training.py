@@ -97,4 +97,4 @@ RANK_THROTTLED = Metric(
 MAX_SERIES_PER_RANK = 45
 """Series of a rank with all six groups in use."""
 RANK_GONE_SECONDS = 600.0
-"""How long a rank that is gone keeps its last sequences on the page (DESIGN 3.5)."""
+"""How long a rank that is gone keeps its last sequences on the page (docs/method/collecting.md)."""

@@ -1,7 +1,8 @@
 """Which rings are read where there are more than may be: living ranks first, owners in turn.
 
-A pod that is killed leaves its ring on the node, where the collector may only read (DESIGN 3.6).
-When a file was changed does not tell: stores through a mapping are no writes. Its heartbeat does.
+A pod that is killed leaves its ring on the node, where the collector may only read
+(docs/method/collecting.md). When a file was changed does not tell: stores through a mapping are no
+writes. Its heartbeat does.
 """
 
 import heapq

@@ -50,7 +50,8 @@ class Writers:
 
     The pid in a ring is the writer's own. Taken for one of this node, that of a rank in a container
     is some other process: so a process has to have begun when the rank did, to be of the rank's pod
-    where the ring lies in that pod's folder (DESIGN 3.6), and to know itself by that pid.
+    where the ring lies in that pod's folder (docs/sre/kubernetes.md), and to know itself by that
+    pid.
     """
 
     def __init__(self, proc: Path, clock: Clock) -> None:

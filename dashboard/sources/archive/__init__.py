@@ -1,4 +1,4 @@
-"""One run archive (DESIGN 3.3) as a Source."""
+"""One run archive (docs/reference/archive.md) as a Source."""
 
 from dashboard.sources.archive.findings import newest_first
 from dashboard.sources.archive.row import unreadable

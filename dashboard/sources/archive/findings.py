@@ -17,7 +17,7 @@ def of_verdict(
 
     Args:
         run: Id of the run.
-        verdict: DESIGN 3.4.
+        verdict: docs/reference/verdict.md.
         ends: Step -> unix seconds at which it began.
         until: Unix seconds of the run's end.
         open_: Whether the run goes on.

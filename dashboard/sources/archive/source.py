@@ -48,7 +48,7 @@ WALL = SystemClock().wall
 
 
 class ArchiveSource:
-    """A folder with one run (DESIGN 3.3). `truth.json` in it is never opened."""
+    """A folder with one run (docs/reference/archive.md). `truth.json` in it is never opened."""
 
     def __init__(self, folder: Path, now: Callable[[], float] = WALL) -> None:
         """Looks at nothing yet.

@@ -22,7 +22,7 @@ ALL = "all operations"
 def collectives(
     asking: Asking, run: str, found: Sequence[Member], span: Span, scrape: float
 ) -> pd.DataFrame:
-    """protocol.Source.collectives; `late_rank` is who waits least (DESIGN 3.3)."""
+    """protocol.Source.collectives; `late_rank` is who waits least (docs/method/waits.md)."""
     back = lasting(min(LONGEST, max(span.seconds, 4 * scrape)))
     rows = _counted(asking, run, found, span.end, back) + _inspected(asking, run, span.end, back)
     frame = pd.DataFrame(rows, columns=COLUMNS).astype({"late_rank": "Int64"})

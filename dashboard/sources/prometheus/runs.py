@@ -194,6 +194,6 @@ def layout(ranks: tuple[Member, ...]) -> str:
 
 
 def workload(run: str) -> str:
-    """As far as the id says: local ids begin with it (DESIGN 3.2)."""
+    """As far as the id says: local ids begin with it."""
     first = run.partition("-")[0]
     return first if first in ("gpt", "resnet", "logreg", "allreduce") else ""

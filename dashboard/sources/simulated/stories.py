@@ -24,7 +24,7 @@ def row(plan: Plan, now: float) -> RunRow:
 
 
 def verdict(plan: Plan, now: float) -> dict[str, Any]:
-    """In the words of DESIGN 3.4, written by this program and not by the analyzer."""
+    """As docs/reference/verdict.md, written by this program and not by the analyzer."""
     slowdown = step(plan, now) / STEP_SECONDS
     first = plan.culprits[0]
     factor = float(plan.slowdown[first])

@@ -1,4 +1,4 @@
-"""The published results of a real trace (reference 5; artefact of OSDI'25)."""
+"""The published results of a real trace (docs/method/what-if.md; artefact of OSDI'25)."""
 
 import json
 

@@ -17,7 +17,7 @@ CULPRIT: dict[str, Any] = {
 
 
 def verdict(**changes: Any) -> dict[str, Any]:
-    """DESIGN 3.4: healthy, with some parts changed."""
+    """docs/reference/verdict.md: healthy, with some parts changed."""
     return {
         "schema_version": 1, "run": "gpt-a", "status": "healthy",
         "sentence": "Healthy: no rank holds the run back.", "slowdown": 1.0, "coverage": 1.0,

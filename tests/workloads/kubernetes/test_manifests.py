@@ -1,4 +1,5 @@
-"""What is created is valid on every Kubernetes that is checked, and says what DESIGN 3.6 asks."""
+"""What is created is valid on every Kubernetes that is checked, and says what
+docs/method/collecting.md asks."""
 
 import json
 import shlex

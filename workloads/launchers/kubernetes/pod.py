@@ -1,7 +1,7 @@
 """Pods of a run: what a worker of an MPIJob and a pod of an Indexed Job have in common.
 
-One pod a node: pods of a run refuse each other's node. Rings lie where DESIGN 3.6 puts them, on the
-node under the pod's own uid, and RAS of NCCL answers at the pod's address.
+One pod a node: pods of a run refuse each other's node. Rings lie where docs/method/collecting.md
+puts them, on the node under the pod's own uid, and RAS of NCCL answers at the pod's address.
 """
 
 from collections.abc import Mapping, Sequence

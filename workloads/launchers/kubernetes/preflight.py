@@ -27,7 +27,7 @@ Need = Mapping[str, Fraction]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why not, with the exit code of DESIGN 3.2."""
+    """Why not, with the exit code of docs/reference/command-line.md."""
 
     code: int
     sentence: str
