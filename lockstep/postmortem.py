@@ -56,9 +56,7 @@ def write_report(archive: Path) -> None:
         CommandError: It is no archive.
         OSError: The files cannot be written.
     """
-    diagnosed = recurrence.with_recurrence(
-        watched_diagnosis.upheld(diagnosis.diagnose_archive(archive), archive), archive
-    )
+    diagnosed = recurrence.with_recurrence(watched_diagnosis.diagnose_watched(archive), archive)
     diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
 
 

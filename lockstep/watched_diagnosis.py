@@ -6,11 +6,22 @@ from typing import TYPE_CHECKING
 
 from collector.contract import bounded_json
 from collector.contract.archive import VERDICT_FILE
+from lockstep.diagnosis import diagnose_archive
 
 if TYPE_CHECKING:
     from analyzer.attribute import Diagnosis
 
 MAX_BYTES = 16 << 20
+
+
+def diagnose_watched(
+    archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
+) -> "Diagnosis":
+    """The diagnosis of an archive, which agrees with the finding that it was written for.
+
+    Arguments and errors as `diagnosis.diagnose_archive`; an archive may be of no finding.
+    """
+    return upheld(diagnose_archive(archive, gpu_hour_price, topology), archive)
 
 
 def upheld(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":

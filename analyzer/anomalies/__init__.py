@@ -23,14 +23,14 @@ from analyzer.anomalies.to_verdict import anomalies_json, merge_deviations
 from analyzer.anomalies.trust import mark_untrusted
 from analyzer.run import Culprit, RankInfo
 
-__all__ = ["Deviation", "Judged", "anomalies", "judge"]
+__all__ = ["Deviation", "JudgedHardware", "anomalies", "judge"]
 
 ANSWERS = 0.75
 """Share of the GPUs that should be there below which it is said how many answered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedHardware:
     """Hardware, judged.
 
     Attributes:
@@ -44,7 +44,7 @@ class Judged:
     missing: tuple[str, ...]
 
 
-def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> Judged:
+def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> JudgedHardware:
     """Compare the hardware of all nodes in the samples.
 
     Args:
@@ -62,7 +62,7 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> Judged:
     believed, doubts = mark_untrusted(everything)
     found = (*events(believed), *vanished_gpus(believed), *levels(believed), *counters(believed))
     notes = (*renamed, *exchanged, *doubts, *contradictions(believed), *silent_nodes(believed))
-    return Judged(believed, merge_deviations(found), (*notes, *_absent(stages, believed)))
+    return JudgedHardware(believed, merge_deviations(found), (*notes, *_absent(stages, believed)))
 
 
 def anomalies(

@@ -1,6 +1,6 @@
 """A job that tells nothing of its training: what its hardware alone says of who holds it back.
 
-A GPU with a sign of trouble that slows GPUs, whose peers in the same job began to work less when
+A GPU with a symptom of trouble that slows GPUs, whose peers in the same job began to work less when
 it began, holds them back; so does one that works on while all others wait. That is less than step
 times say, and the confidence says so: 0.7 at the most.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzer.anomalies import Judged, judge
+from analyzer.anomalies import JudgedHardware, judge
 from analyzer.anomalies.activity import (
     NEAR_BINS,
     Activity,
@@ -32,9 +32,9 @@ from collector.contract import metrics
 from collector.contract.words import Cause
 
 CONFIDENT = 0.7
-"""A sign of trouble, peers that wait since, and the part itself working on: the most there is."""
-SIGN, WORKS_ON = 0.6, 0.5
-"""A sign and waiting peers; the contrast of work alone."""
+"""A symptom, peers that wait since, and the part itself working on: the most there is."""
+SYMPTOM, WORKS_ON = 0.6, 0.5
+"""A symptom and waiting peers; that only one works on, alone."""
 DOUBTED = 0.8
 """Factor where some of the job's series contradict each other or were not there."""
 CAUSES: Mapping[Subject, Cause] = {
@@ -119,20 +119,20 @@ def _coverage(seen: Activity | None, expected: int) -> float:
 
 
 def _suspects(
-    judged: Judged, seen: Activity, members: list[Place], coverage: float
+    judged: JudgedHardware, seen: Activity, members: list[Place], coverage: float
 ) -> tuple[_Suspect, ...]:
     """The GPUs that the hardware accuses, at most one of each kind of evidence."""
     if coverage < 0.5 or len(members) < 2:
         return ()
     works = sole_active_gpu(seen)
-    signs = _signs(judged, seen, members, works)
+    symptoms = _symptoms(judged, seen, members, works)
     trust = (0.5 + 0.5 * coverage) * (DOUBTED if judged.missing or len(members) < 3 else 1.0)
     found = []
-    for member, (at, first, facts) in signs.items():
+    for member, (at, first, facts) in symptoms.items():
         same = works is not None and works.column == member
         if same and works is not None:
             facts = (*facts, _works_on(works, members, seen))
-        confidence = (CONFIDENT if same else SIGN) * trust / len(signs) ** 0.5
+        confidence = (CONFIDENT if same else SYMPTOM) * trust / len(symptoms) ** 0.5
         found.append(_Suspect(member, at, CAUSES[first.subject], confidence, facts))
     if not found and works is not None:
         quiet = not any(each.node == members[works.column][0] for each in judged.found
@@ -144,10 +144,10 @@ def _suspects(
     return tuple(sorted(found, key=lambda one: (-one.confidence, one.bin, one.member)))
 
 
-def _signs(
-    judged: Judged, seen: Activity, members: list[Place], works: Contrast | None
+def _symptoms(
+    judged: JudgedHardware, seen: Activity, members: list[Place], works: Contrast | None
 ) -> dict[int, tuple[int, Deviation, tuple[Fact, ...]]]:
-    """Member -> (onset, the sign that explains most, facts) where its peers wait since."""
+    """Member -> (onset, the symptom that explains most, facts) where its peers wait since."""
     order = list(CAUSES)
     of_member: dict[int, list[Deviation]] = {}
     for each in judged.found:
@@ -155,31 +155,37 @@ def _signs(
         if each.slows and place in members and each.subject in CAUSES:
             of_member.setdefault(members.index(place), []).append(each)
     told = {}
-    for member, signs in of_member.items():
+    for member, symptoms in of_member.items():
         ratios = {
             each.subject: peers_activity_drop(seen, _bin(judged, each.since), member)
-            for each in signs
+            for each in symptoms
         }
         if works is not None and works.column == member:
             # Its own contrast says when its peers began to wait.
-            near = [each for each in signs if _with(_bin(judged, each.since), works.bin)]
+            near = [each for each in symptoms if _with(_bin(judged, each.since), works.bin)]
             ratios |= {each.subject: peers_activity_drop(seen, works.bin, member) for each in near}
         waited = [ratio for ratio in ratios.values() if ratio is not None]
         if not waited:
             continue
         # Heat comes before the clock falls: the first explains, the later is when it costs.
-        last = max(_bin(judged, each.since) for each in signs if ratios[each.subject] is not None)
-        signs = [each for each in signs if _with(_bin(judged, each.since), last)]
-        signs.sort(key=lambda each: order.index(each.subject))
-        facts = tuple(Fact(True, each.text, _query(each)) for each in signs)
+        last = max(
+            _bin(judged, each.since) for each in symptoms if ratios[each.subject] is not None
+        )
+        symptoms = [each for each in symptoms if _with(_bin(judged, each.since), last)]
+        symptoms.sort(key=lambda each: order.index(each.subject))
+        facts = tuple(Fact(True, each.text, _query(each)) for each in symptoms)
         waits = f"the job's other GPUs fell to {min(waited):.2f}x of their {seen.name} with it"
         fact = Fact(True, waits, f"{seen.name} by GPU")
-        told[member] = (last, signs[0], (*facts, fact))
+        told[member] = (last, symptoms[0], (*facts, fact))
     return told
 
 
 def _culprit(
-    judged: Judged, seen: Activity, one: _Suspect, members: list[Place], ranks: Sequence[RankInfo]
+    judged: JudgedHardware,
+    seen: Activity,
+    one: _Suspect,
+    members: list[Place],
+    ranks: Sequence[RankInfo],
 ) -> Culprit:
     node, gpu = members[one.member]
     info = next((each for each in ranks if (each.node, each.gpu) == (node, gpu)), None)
@@ -213,12 +219,12 @@ def _works_on(works: Contrast, members: list[Place], seen: Activity) -> Fact:
     return Fact(True, text, f"{seen.name} by GPU")
 
 
-def _with(sign: int, onset: int) -> bool:
-    """Whether a sign belongs to an onset: heat comes before it, and a late scrape after."""
-    return -LATE_BINS <= onset - sign <= NEAR_BINS
+def _with(symptom: int, onset: int) -> bool:
+    """Whether a symptom belongs to an onset: heat comes before it, and a late scrape after."""
+    return -LATE_BINS <= onset - symptom <= NEAR_BINS
 
 
-def _bin(judged: Judged, since: float) -> int:
+def _bin(judged: JudgedHardware, since: float) -> int:
     return int(np.searchsorted(judged.fleet.panel.times, since, side="right")) - 1
 
 

@@ -45,9 +45,9 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
     missing: list[str] = []
     odds = _phases(grid, finding, facts, missing)
     odds += _throttle(grid, finding, facts, missing)
-    for sign in symptoms.of_gpu(grid, finding):
+    for symptom in symptoms.of_gpu(grid, finding):
         odds -= TELLS
-        facts.append(Fact(False, sign.text, sign.query))
+        facts.append(Fact(False, symptom.text, symptom.query))
     held = signal_before_after(grid, finding, metrics.RANK_THROTTLED.series())
     if held is not None and held.during >= 0.02:
         odds -= 4.0

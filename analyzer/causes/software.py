@@ -38,11 +38,11 @@ def evidence(grid: Grid, finding: Finding) -> Evidence:
         return Evidence(Cause.SOFTWARE, -8.0)
     facts: list[Fact] = []
     missing: list[str] = []
-    sign = software(grid, finding)
-    odds = symptom_log_odds(sign, "versions of the driver and the kernel", facts, missing)
-    if sign is not None and sign.seen and sign.with_onset is None:
+    symptom = software(grid, finding)
+    odds = symptom_log_odds(symptom, "versions of the driver and the kernel", facts, missing)
+    if symptom is not None and symptom.seen and symptom.with_onset is None:
         odds += NO_ONSET
-    if sign is not None and sign.explains:
+    if symptom is not None and symptom.explains:
         odds += _others_explain(grid, finding, facts) + _mates(grid, finding, facts)
     return Evidence(Cause.SOFTWARE, odds, tuple(facts), tuple(missing))
 
@@ -85,7 +85,7 @@ def _others_explain(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
         facts.append(Fact(False, text, query(grid, finding, metrics.RANK_THROTTLED.series())))
         odds -= 3.0
     return odds + sum(
-        other_symptom_log_odds(sign, facts) for sign in symptoms.of_gpu(grid, finding)
+        other_symptom_log_odds(symptom, facts) for symptom in symptoms.of_gpu(grid, finding)
     )
 
 

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedLease:
     """The lease as it was last seen to change.
 
     Attributes:
@@ -46,11 +46,11 @@ class Term:
     body: Json | None
     breaker: Breaker
     paused: str
-    seen: Seen
+    seen: ObservedLease
 
 
 def term(
-    lease: Json | None, name: str, me: str, seen: Seen, breaker: Breaker, seconds: float,
+    lease: Json | None, name: str, me: str, seen: ObservedLease, breaker: Breaker, seconds: float,
     monotonic: float, now: float,
 ) -> Term:  # fmt: skip
     """What to do about the lease.
@@ -71,7 +71,7 @@ def term(
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec,
             "metadata": {"name": name, "annotations": {BREAKER: to_text(breaker)}},
         }  # fmt: skip
-        return Term(True, body, breaker, "", Seen(me, spec["renewTime"], monotonic))
+        return Term(True, body, breaker, "", ObservedLease(me, spec["renewTime"], monotonic))
     metadata, spec = lease["metadata"], lease.get("spec") or {}
     notes = metadata.get("annotations") or {}
     breaker = from_text(notes.get(BREAKER), breaker, now)
@@ -79,7 +79,7 @@ def term(
     paused = f"paused: {paused or 'no reason given'}" if PAUSE in notes else ""
     holder, renewed = spec.get("holderIdentity") or "", str(spec.get("renewTime") or "")
     if (holder, renewed) != (seen.holder, seen.renewed):
-        seen = Seen(holder, renewed, monotonic)
+        seen = ObservedLease(holder, renewed, monotonic)
     if holder not in ("", me) and monotonic - seen.at < seconds:
         return Term(False, None, breaker, paused, seen)
     body = {

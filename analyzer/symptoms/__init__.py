@@ -13,4 +13,4 @@ __all__ = ["Symptom", "ecc", "nvlink", "of_gpu", "pcie", "xid"]
 def of_gpu(grid: Grid, finding: Finding) -> tuple[Symptom, ...]:
     """The troubles that began with the finding, whichever part of the GPU tells of them."""
     told = (ecc(grid, finding), xid(grid, finding), pcie(grid, finding), nvlink(grid, finding))
-    return tuple(sign for sign in told if sign is not None and sign.explains)
+    return tuple(symptom for symptom in told if symptom is not None and symptom.explains)

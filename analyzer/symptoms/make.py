@@ -18,7 +18,7 @@ def symptom(
     seen: bool,
     grave: bool = True,
 ) -> Symptom:
-    """The sign of a series.
+    """The symptom that a series shows.
 
     Args:
         grid: The run's windows.

@@ -1,4 +1,4 @@
-"""One sign of trouble: whether it is there, and whether it began with the finding."""
+"""One symptom of trouble: whether it is there, and whether it began with the finding."""
 
 from dataclasses import dataclass
 

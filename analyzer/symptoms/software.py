@@ -102,11 +102,11 @@ def software(grid: Grid, finding: Finding) -> Symptom | None:
         words = f"{node} runs {what} {mine}, the other nodes run {theirs}"
         # Where it was so before the onset as well, it is not what began then.
         began = None if not has_onset else False
-        changed = any(sign.explains for sign in told)
+        changed = any(symptom.explains for symptom in told)
         if not changed:
             late = float(grid.start[0] - grid.start[finding.first]) if has_onset else float("nan")
             told.append(Symptom(True, words, query(what), late, began))
-    best = max(told, key=lambda sign: (sign.explains, sign.seen), default=None)
+    best = max(told, key=lambda symptom: (symptom.explains, symptom.seen), default=None)
     if best is not None:
         return best
     if not any((each.codes[:, column] >= 0).any() for each in grid.versions.values()):

@@ -1,4 +1,4 @@
-"""A sign as log odds for the cause that it is the mark of, with its facts."""
+"""A symptom as log odds for the cause that it is the mark of, with its facts."""
 
 from analyzer.run import Fact, Finding, Grid
 from analyzer.slowness.before_after import compute_share
@@ -16,41 +16,41 @@ MOSTLY_COMPUTE = 0.5
 
 
 def symptom_log_odds(
-    sign: Symptom | None, part: str, facts: list[Fact], missing: list[str]
+    symptom: Symptom | None, part: str, facts: list[Fact], missing: list[str]
 ) -> float:
-    """Log odds of a cause by the sign that it must show.
+    """Log odds of a cause by the symptom that it must show.
 
     Args:
-        sign: Of the finding's GPU; None = nobody answered.
+        symptom: Of the finding's GPU; None = nobody answered.
         part: What did not answer then, in words.
         facts: Gets what was seen.
         missing: Gets `part` if nobody answered.
     """
-    if sign is None:
+    if symptom is None:
         missing.append(part)
         return NOT_TOLD
-    facts.append(Fact(sign.explains, f"{sign.text}{_when(sign)}", sign.query))
-    if not sign.seen:
+    facts.append(Fact(symptom.explains, f"{symptom.text}{_when(symptom)}", symptom.query))
+    if not symptom.seen:
         return SILENT
-    odds = GRAVE if sign.grave else SLIGHT
-    if sign.with_onset is False:
+    odds = GRAVE if symptom.grave else SLIGHT
+    if symptom.with_onset is False:
         return odds + ANOTHER_TIME
-    if sign.follows >= ALIKE:
-        text = f"own time follows it (Spearman's rho {sign.follows:.2f} over the steps)"
-        facts.append(Fact(True, text, sign.query))
+    if symptom.follows >= ALIKE:
+        text = f"own time follows it (Spearman's rho {symptom.follows:.2f} over the steps)"
+        facts.append(Fact(True, text, symptom.query))
         odds += 1.0
-    elif sign.follows < UNLIKE:
-        text = f"own time does not follow it (Spearman's rho {sign.follows:.2f} over the steps)"
-        facts.append(Fact(False, text, sign.query))
+    elif symptom.follows < UNLIKE:
+        text = f"own time does not follow it (Spearman's rho {symptom.follows:.2f} over the steps)"
+        facts.append(Fact(False, text, symptom.query))
         odds -= 2.0
     return odds
 
 
-def other_symptom_log_odds(sign: Symptom | None, facts: list[Fact]) -> float:
-    """Log odds against a cause where the sign of another one explains the finding."""
-    if sign is None or not sign.explains:
+def other_symptom_log_odds(symptom: Symptom | None, facts: list[Fact]) -> float:
+    """Log odds against a cause where the symptom of another one explains the finding."""
+    if symptom is None or not symptom.explains:
         return 0.0
-    facts.append(Fact(False, sign.text, sign.query))
+    facts.append(Fact(False, symptom.text, symptom.query))
     return -3.0
 
 
@@ -64,10 +64,10 @@ def outside_compute(grid: Grid, finding: Finding, facts: list[Fact]) -> float:
     return -4.0
 
 
-def _when(sign: Symptom) -> str:
-    if not sign.seen or sign.with_onset is None:
+def _when(symptom: Symptom) -> str:
+    if not symptom.seen or symptom.with_onset is None:
         return ""
-    if sign.with_onset:
+    if symptom.with_onset:
         return ", since the slowdown began"
-    side = "after" if sign.began > 0 else "before"
-    return f", but that began {abs(sign.began):.0f} s {side} the slowdown"
+    side = "after" if symptom.began > 0 else "before"
+    return f", but that began {abs(symptom.began):.0f} s {side} the slowdown"

@@ -53,10 +53,10 @@ def parts(grid: Grid, finding: Finding) -> frozenset[Cause | None]:
 
 def xid_log_odds(grid: Grid, finding: Finding, cause: Cause, facts: list[Fact]) -> float:
     """Log odds of a cause by an XID about its part of the GPU at the finding's onset."""
-    sign = xid(grid, finding)
-    if sign is None or not sign.explains or cause not in parts(grid, finding):
+    symptom = xid(grid, finding)
+    if symptom is None or not symptom.explains or cause not in parts(grid, finding):
         return 0.0
-    facts.append(Fact(True, sign.text, sign.query))
+    facts.append(Fact(True, symptom.text, symptom.query))
     return 2.0
 
 

@@ -1,10 +1,10 @@
 """Which workers of an op trace are slow by their own doing: stage, work and noise taken out."""
 
-from analyzer.trace_outliers.accuse import Suspect
 from analyzer.trace_outliers.cells import Cells, cells
 from analyzer.trace_outliers.charge import Charge, cost_of_suspects, mended_own_times
 from analyzer.trace_outliers.judge import Judgement, judge
 from analyzer.trace_outliers.lateness import Lateness, lateness
+from analyzer.trace_outliers.suspects import Suspect
 
 __all__ = [
     "Cells", "Charge", "Judgement", "Lateness", "Suspect", "cells",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.operations import Floats, Trace
-from analyzer.trace_outliers.accuse import Suspect
+from analyzer.trace_outliers.suspects import Suspect
 from analyzer.whatif.dependencies import build
 from analyzer.whatif.intervals import of_ratio, weights
 from analyzer.whatif.kinds import COMPUTE

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analyzer.operations import Flags, Floats
-from analyzer.trace_outliers.accuse import Suspect, suspects
 from analyzer.trace_outliers.cells import Cells
 from analyzer.trace_outliers.limits import CHANCE, RECORD, highest_healthy
 from analyzer.trace_outliers.residuals import Series, comparisons, work
 from analyzer.trace_outliers.robust_stats import median, spread, trimmed
 from analyzer.trace_outliers.spans import search
+from analyzer.trace_outliers.suspects import Suspect, find_suspects
 
 CONFIRMED = 0.75 * RECORD
 """What one way of comparing shows, all that the worker computes must show as well, nearly."""
@@ -81,7 +81,7 @@ def _seen(chosen: list[Series], slow: Flags) -> dict[tuple[int, int], Suspect]:
     for way in chosen:
         # The first way of its kind compares all that a worker computes.
         whole = next(other for other in chosen if other.cancelled == way.cancelled)
-        for cell, one in suspects(way, slow, len(chosen)).items():
+        for cell, one in find_suspects(way, slow, len(chosen)).items():
             if one.excess * _confirmation(whole, one) < CONFIRMED:
                 continue
             if cell not in found or one.margin > found[cell].margin:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2s
 
+from analyzer.watch.closable import Closable
 from analyzer.watch.finding import Change, Detection, Tier, WatchFinding, Who
-from analyzer.watch.judged import Judged
 
 PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_SLUG = 48
@@ -42,7 +42,7 @@ class Course:
 
 
 def advance(
-    course: Course, sightings: Iterable[Detection], judged: Judged, pace: Pace
+    course: Course, sightings: Iterable[Detection], judged: Closable, pace: Pace
 ) -> tuple[Course, Change]:
     """One cycle.
 

@@ -141,9 +141,7 @@ def analyze(
             "give the archive DIR of a run, --trace FILE, or --prometheus URL --run ID"
         )
     else:
-        found = watched_diagnosis.upheld(
-            diagnosis.diagnose_archive(archive, gpu_hour_price, topology), archive
-        )
+        found = watched_diagnosis.diagnose_watched(archive, gpu_hour_price, topology)
         diagnosed = recurrence.with_recurrence(found, archive)
     verdict = diagnosed.verdict
     if write and archive is not None:

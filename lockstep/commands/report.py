@@ -37,7 +37,7 @@ def report(
     for each in wanted:
         if each not in diagnosis.FORMATS:
             raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
-    found = watched_diagnosis.upheld(diagnosis.diagnose_archive(archive, gpu_hour_price), archive)
+    found = watched_diagnosis.diagnose_watched(archive, gpu_hour_price)
     diagnosed = recurrence.with_recurrence(found, archive)
     compared = None if baseline is None else diagnosis.diagnose_archive(baseline)
     folder = archive if out is None else out

@@ -48,7 +48,7 @@ class Lead:
         self._me = me
         self._seconds = seconds
         self._clock = clock
-        self._seen = election.Seen()
+        self._seen = election.ObservedLease()
         self._lease: dict[str, Any] | None = None
 
     def renew(self) -> str:

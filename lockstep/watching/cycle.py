@@ -25,8 +25,7 @@ from analyzer.watch.ratios import Speed, over_peers, speed
 from analyzer.watch.streams import kept, rewound
 from lockstep.watching import detections
 from lockstep.watching.baselines import kind_of
-from lockstep.watching.diagnoses import Diagnoses
-from lockstep.watching.diagnoses import Judged as Diagnosis
+from lockstep.watching.diagnoses import Diagnoses, LastVerdict
 from lockstep.watching.jobs import Plan
 from lockstep.watching.judging import (
     Gauges,
@@ -223,7 +222,7 @@ class Cycles:
         steady = 0 <= pause <= stale_after(self._settings.interval)
         return min(since, now) if since is not None and steady else now
 
-    def _fresh_verdicts(self, now: float) -> dict[str, Diagnosis]:
+    def _fresh_verdicts(self, now: float) -> dict[str, LastVerdict]:
         last, window = self.diagnoses.last, self._settings.window
         return {run: one for run, one in last.items() if now - one.at <= window}
 

@@ -35,7 +35,7 @@ NEW_CYCLES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class LastVerdict:
     """The last verdict about a run, and unix seconds of the moment that it is about."""
 
     at: float
@@ -52,8 +52,8 @@ class Diagnoses:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.last: dict[str, Judged] = {}
-        self.before: dict[str, Judged] = {}
+        self.last: dict[str, LastVerdict] = {}
+        self.before: dict[str, LastVerdict] = {}
         self.failed_queries = 0
         self._settings = settings
         self._tried: dict[str, float] = {}
@@ -168,7 +168,7 @@ class Diagnoses:
             verdict = of_whole_run(found, Answered(told, world))
         if run in self.last:
             self.before[run] = self.last[run]
-        self.last[run] = Judged(look.now, verdict)
+        self.last[run] = LastVerdict(look.now, verdict)
 
 
 def _down(look: Look, run: str) -> list[int]:

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.watch.assessment import UNKNOWN
+from analyzer.watch.closable import Closable
 from analyzer.watch.hardware import Target
-from analyzer.watch.judged import Judged
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, KNOWN, OWN, POWER, STEPS, TEMPERATURE, stream_names
 from analyzer.watch.reporting import DIAGNOSED, of_targets
-from lockstep.watching.diagnoses import Judged as Diagnosis
+from lockstep.watching.diagnoses import LastVerdict
 from lockstep.watching.look import Look
 
 FRESH_CHECKS = 3
@@ -63,11 +63,11 @@ class Gauges:
 def closable(
     seen: Look,
     memory: Memory,
-    last: Mapping[str, Diagnosis],
+    last: Mapping[str, LastVerdict],
     missing: NDArray[np.bool_],
     interval: float,
     window: float,
-) -> Judged:
+) -> Closable:
     """What this cycle may close.
 
     Args:
@@ -99,7 +99,7 @@ def closable(
         if who.run and who.run not in seen.told and (answered or who.run not in memory.runs):
             runs.add(who.run)
             diagnosed[who.run] = seen.now
-    return Judged(
+    return Closable(
         seen.now, frozenset(runs | {""}) if answering else frozenset(runs), diagnosed,
         frozenset(silent), frozenset(dark.tolist()), frozenset(moving), seen.blind,
     )  # fmt: skip

@@ -86,7 +86,7 @@ class Collector:
             for sample in family.samples
         }
 
-    def until(self, holds: Callable[[dict[Any, float]], bool], seconds: float = 30.0) -> float:
+    def until(self, holds: Callable[[dict[Any, float]], bool], seconds: float = 120.0) -> float:
         """Seconds until the page is so."""
         began = time.monotonic()
         while not holds(self.page()):

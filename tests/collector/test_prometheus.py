@@ -81,7 +81,7 @@ def serve(machine):
         server.start()
         sampler.wait_ready()
         exporter.page()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while f"\n{whole}" not in (page := exporter.page()):
             assert time.monotonic() < deadline, f"no {whole} on the page"
             time.sleep(0.1)

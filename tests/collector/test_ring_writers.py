@@ -182,7 +182,7 @@ def test_a_real_rank_in_a_real_pid_namespace_is_found_and_its_end_is_seen(tmp_pa
             assert rank.up
             assert rank.pid not in (None, inside_as)
             os.kill(rank.pid, signal.SIGKILL)
-            until = time.monotonic() + 10
+            until = time.monotonic() + 60
             while source.read().ranks[0].up and time.monotonic() < until:
                 time.sleep(0.05)
             assert not source.read().ranks[0].up

@@ -45,7 +45,7 @@ class Fake:
 
 def soon(true: Callable[[], bool]) -> bool:
     """Whether it comes true within seconds."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not true() and time.monotonic() < end:
         time.sleep(0.005)
     return true()

@@ -382,6 +382,7 @@ def test_an_unknown_user_costs_as_much_as_the_dearest_known_one(monkeypatch):
     assert [(b"secret", dear.encode())] == words
 
 
+@pytest.mark.timed
 def test_a_flood_of_guesses_delays_nobody_who_was_let_in():
     guard = Guard({"bob": bcrypt.hashpw(b"secret", bcrypt.gensalt(9)).decode()})
     began = time.perf_counter()
@@ -408,5 +409,5 @@ def test_a_flood_of_guesses_delays_nobody_who_was_let_in():
     for thread in threads:
         thread.join()
 
-    # Behind the flood it would take up to twenty checks.
-    assert sorted(times)[10] < check
+    # Behind the flood it would take up to twenty checks, on a busy machine longer ones.
+    assert sorted(times)[10] < 5 * check

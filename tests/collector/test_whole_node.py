@@ -62,7 +62,7 @@ def page(node) -> str:
     try:
         sampler.wait_ready()
         exporter = Exporter(config, sampler, clock)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         # Activity is the difference of two readings; who holds a GPU, of two sources.
         late = (m.GPU_TENSOR_ACTIVE.name, m.GPU_ALLOCATION_INFO.name)
         while any(GPUS != (text := exporter.page()).count(f"\n{name}{{") for name in late):

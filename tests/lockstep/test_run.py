@@ -55,7 +55,7 @@ def left_behind(pids: set[int], run_name: str) -> list[str]:
 
 
 def wait_until_nothing_is_left(pids: set[int], run_name: str) -> list[str]:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while (left := left_behind(pids, run_name)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return left

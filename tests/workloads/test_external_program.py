@@ -47,7 +47,7 @@ def wait(programs):
 
 
 def eventually(happens: Callable[[], bool]) -> bool:
-    deadline = monotonic() + 20
+    deadline = monotonic() + 60
     while not happens() and monotonic() < deadline:
         sleep(0.05)
     return happens()

@@ -133,7 +133,7 @@ def launched(launcher: MpirunLauncher, one: RunSpec, workspace: Path, out: Path)
 
 
 def alive(pids: list[int]) -> list[int]:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]) and (
         time.monotonic() < deadline
     ):

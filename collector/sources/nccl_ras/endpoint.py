@@ -29,7 +29,7 @@ _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TimedPicture:
     """A picture, when it was taken (monotonic seconds), and until when it counts."""
 
     picture: Picture
@@ -49,7 +49,7 @@ class Answers:
 
     up: bool | None = None
     words: str = "not asked yet"
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[TimedPicture, ...] = ()
     events: tuple[tuple[tuple[str, str], int], ...] = ()
 
 
@@ -155,14 +155,14 @@ class Endpoint:
             return False
         return turn.elsewhere and frozenset(living) == turn.living
 
-    def _keep(self, picture: Picture, fresh: tuple[Seen, ...]) -> None:
+    def _keep(self, picture: Picture, fresh: tuple[TimedPicture, ...]) -> None:
         now = self._clock.monotonic()
         others = [seen for seen in fresh if not seen.picture.same_run(picture)]
         if picture.here is False:
             kept, words = others, "rank 0 of its run is on another node, whose collector asks"
         else:
             period = self._poll if picture.here else RARELY_SECONDS
-            kept = [*others, Seen(picture, now, now + period + LATE_POLLS * self._poll)]
+            kept = [*others, TimedPicture(picture, now, now + period + LATE_POLLS * self._poll)]
             words = f"{sum(picture.kinds.values())} communicators"
             if picture.here is None:
                 words += "; who holds rank 0 is not told, asked every 5 minutes"
@@ -182,10 +182,10 @@ class Endpoint:
         self._turn.elsewhere, self._turn.monitors = False, True
         self._publish(None, words, ())
 
-    def _fresh(self, now: float) -> tuple[Seen, ...]:
+    def _fresh(self, now: float) -> tuple[TimedPicture, ...]:
         return tuple(seen for seen in self.answers.seen if now <= seen.until)
 
-    def _publish(self, up: bool | None, words: str, seen: tuple[Seen, ...]) -> None:
+    def _publish(self, up: bool | None, words: str, seen: tuple[TimedPicture, ...]) -> None:
         self.answers = Answers(up, words, seen, tuple(self._turn.events.items()))
 
     def _fail(self, error: SourceError) -> None:

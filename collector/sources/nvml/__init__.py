@@ -13,9 +13,9 @@ from collector.clock import Clock
 from collector.gpu_reading import Gpu, GpuReading
 from collector.reading import Rejected, SourceError
 from collector.sources.nvml import library
+from collector.sources.nvml.last_reading import GpuSlot
 from collector.sources.nvml.process import Child
 from collector.sources.nvml.roster import Roster
-from collector.sources.nvml.seen import Seen
 from collector.sources.nvml.xid_inbox import XidInbox
 from collector.xid_event import XidEvent
 
@@ -77,7 +77,7 @@ class Nvml:
         self._signature: tuple[str, ...] | None = None
         self._driver = ""
         self._copies: list[Path] = []
-        self._gpus: dict[int, Seen] = {}
+        self._gpus: dict[int, GpuSlot] = {}
         self._roster = Roster()
         self._xids = XidInbox()
         self._present: int | None = None
@@ -223,7 +223,7 @@ class Nvml:
     def _attach(self, present: int, now: float) -> None:
         self._attached, self._attached_at = True, now
         if present != self._present:  # who is at which place is not known any more
-            self._gpus = {index: Seen(index) for index in range(present)}
+            self._gpus = {index: GpuSlot(index) for index in range(present)}
         self._present = present
         self._roster.counted(present)
         for seen in self._gpus.values():  # one that hung stays stalled until it answers

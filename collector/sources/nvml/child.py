@@ -111,7 +111,7 @@ class Session:
             from collector.sources.nvml import binding
         except ImportError:
             self.end({"failed": "no_binding", "message": "nvidia-ml-py is missing"}, NO_BINDING)
-        from collector.sources.nvml.turns import GpuTurns
+        from collector.sources.nvml.polling import GpuPolling
         from collector.sources.nvml.xid_watch import XidWatch
 
         try:
@@ -129,7 +129,7 @@ class Session:
                 self.end({"changed": f"{count} GPUs before, {now} now"}, CHANGED)
 
         watch = XidWatch(self.say)
-        turns = [GpuTurns(index, self, watch, self._slow_period).turn for index in range(count)]
+        turns = [GpuPolling(index, self, watch, self._slow_period).turn for index in range(count)]
         self._workers = [Worker(turn) for turn in (recount, *turns)]
         self.say({"present": count})
 

@@ -14,7 +14,7 @@ from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.directory import Directory, Member, directory, members
 from dashboard.sources.prometheus.extent import extent, latest, scrape_seconds
 from dashboard.sources.prometheus.fleet import Places, places
-from dashboard.sources.prometheus.runs import GOES_ON, Seen, refined, seen
+from dashboard.sources.prometheus.runs import GOES_ON, RunOnGrid, refined, seen
 from dashboard.trouble import Kind, TroubleError
 
 KEEP_SECONDS = 15.0
@@ -58,11 +58,11 @@ class Known:
         start, end = max(span.start, life.start), min(span.end, life.end)
         return Span(start, end) if end > start else Span(span.start, span.start)
 
-    def seen(self, run: str) -> Seen:
+    def seen(self, run: str) -> RunOnGrid:
         """A run wherever it is; an unknown id is trouble."""
         whole, scrape = self.extent(), self.scrape()
 
-        def look() -> Seen:
+        def look() -> RunOnGrid:
             found = seen(self._asking, whole, scrape, run) if run else []
             if found:
                 step = grid(whole, scrape, MOST_POINTS).step

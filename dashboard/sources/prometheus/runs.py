@@ -36,7 +36,7 @@ REFINED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RunOnGrid:
     """A run on a grid.
 
     Attributes:
@@ -47,7 +47,7 @@ class Seen:
     span: Span
 
 
-def seen(asking: Asking, span: Span, scrape: float, run: str = "") -> list[Seen]:
+def seen(asking: Asking, span: Span, scrape: float, run: str = "") -> list[RunOnGrid]:
     """The runs of a span, newest first; their ends are as exact as the grid."""
     within = grid(span, scrape, MOST_POINTS)
     step = lasting(within.step)
@@ -59,11 +59,11 @@ def seen(asking: Asking, span: Span, scrape: float, run: str = "") -> list[Seen]
         told = np.flatnonzero(np.isfinite(one.values))
         if told.size and one.labels.get("run"):
             first, last = within.times[told[0]] - within.step, within.times[told[-1]]
-            found.append(Seen(one.labels["run"], Span(float(first), float(last))))
+            found.append(RunOnGrid(one.labels["run"], Span(float(first), float(last))))
     return sorted(found, key=lambda one: (-one.span.start, one.run))
 
 
-def refined(asking: Asking, one: Seen, scrape: float, step: float) -> Seen:
+def refined(asking: Asking, one: RunOnGrid, scrape: float, step: float) -> RunOnGrid:
     """The same run with both ends looked at more finely."""
     for _ in range(2):
         if step <= 2 * scrape:
@@ -76,13 +76,13 @@ def refined(asking: Asking, one: Seen, scrape: float, step: float) -> Seen:
             finer = grid(within, scrape, MOST_POINTS).step
         start = max(one.span.start, ends[0].span.start)
         end = min(one.span.end, max(start, ends[1].span.end))
-        one = Seen(one.run, Span(start, end))
+        one = RunOnGrid(one.run, Span(start, end))
         step = finer
     return one
 
 
 def row(
-    asking: Asking, one: Seen, ranks: tuple[Member, ...], now: float, scrape: float,
+    asking: Asking, one: RunOnGrid, ranks: tuple[Member, ...], now: float, scrape: float,
     told: Mapping[str, object] | None, kept: Sequence[Kept] = (),
     of: frozenset[str] = frozenset(),
 ) -> RunRow:  # fmt: skip
@@ -122,7 +122,7 @@ def row(
     )  # fmt: skip
 
 
-def goes_on(one: Seen, now: float, scrape: float) -> bool:
+def goes_on(one: RunOnGrid, now: float, scrape: float) -> bool:
     """Whether a run was seen lately."""
     return now - one.span.end <= max(LEAST_SECONDS, GOES_ON * scrape)
 

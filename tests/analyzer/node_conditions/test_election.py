@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from analyzer.node_conditions.election import Seen, Term, term
+from analyzer.node_conditions.election import ObservedLease, Term, term
 from analyzer.node_conditions.shapes import Breaker
 from collector.contract.kubernetes import BREAKER
 
@@ -17,12 +17,12 @@ def _lease(holder: str, renewed: str, **annotations: str) -> dict[str, Any]:
     }
 
 
-def _look(lease: dict[str, Any] | None, seen: Seen, monotonic: float) -> Term:
+def _look(lease: dict[str, Any] | None, seen: ObservedLease, monotonic: float) -> Term:
     return term(lease, "lease", "me", seen, OPEN, SECONDS, monotonic, 1000.0 + monotonic)
 
 
 def test_without_a_lease_it_is_created_with_the_breaker_in_it() -> None:
-    found = _look(None, Seen(), 0.0)
+    found = _look(None, ObservedLease(), 0.0)
 
     assert found.leads
     assert found.body is not None
@@ -30,7 +30,7 @@ def test_without_a_lease_it_is_created_with_the_breaker_in_it() -> None:
 
 
 def test_a_lease_that_nobody_renews_is_taken_over_after_its_duration() -> None:
-    seen, leads = Seen(), []
+    seen, leads = ObservedLease(), []
     for monotonic in (100.0, 107.0, 114.9, 115.0):
         found = _look(_lease("dead", "long ago"), seen, monotonic)
         seen = found.seen
@@ -40,7 +40,7 @@ def test_a_lease_that_nobody_renews_is_taken_over_after_its_duration() -> None:
 
 
 def test_a_lease_that_is_renewed_is_never_taken_over() -> None:
-    seen = Seen()
+    seen = ObservedLease()
     for monotonic in range(100, 200, 10):
         found = _look(_lease("alive", f"moment {monotonic}"), seen, float(monotonic))
         seen = found.seen
@@ -48,11 +48,11 @@ def test_a_lease_that_is_renewed_is_never_taken_over() -> None:
 
 
 def test_one_that_was_released_is_free_at_once() -> None:
-    assert _look(_lease("", "now"), Seen(), 0.0).leads
+    assert _look(_lease("", "now"), ObservedLease(), 0.0).leads
 
 
 def test_what_is_written_rests_on_the_version_that_was_read() -> None:
-    body = _look(_lease("me", "now"), Seen(), 0.0).body
+    body = _look(_lease("me", "now"), ObservedLease(), 0.0).body
 
     assert body is not None
     assert "7" == body["metadata"]["resourceVersion"]

@@ -5,9 +5,9 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzer.watch.closable import Closable
 from analyzer.watch.finding import Detection, Kind, Tier, Who
 from analyzer.watch.finding_lifecycle import Course, Pace, advance, slug
-from analyzer.watch.judged import Judged
 
 PACE = Pace(confirm=600.0, close=300.0)
 RUN = frozenset({"gpt-1"})
@@ -17,7 +17,7 @@ EMPTY = Course({}, {})
 
 def of(runs, now, at=None, silent=()):
     """A cycle that knows of these runs, and diagnosed them now or at a moment."""
-    return Judged(now, runs, dict.fromkeys(runs, now if at is None else at), frozenset(silent))
+    return Closable(now, runs, dict.fromkeys(runs, now if at is None else at), frozenset(silent))
 
 
 def cycles(course, *steps, pace=PACE):

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from analyzer.run import Fact
+from analyzer.watch.closable import Closable
 from analyzer.watch.finding import Tier, Who
 from analyzer.watch.finding_lifecycle import Course, Pace, advance
 from analyzer.watch.hardware import Event
 from analyzer.watch.inventory import Inventory, seen
-from analyzer.watch.judged import Judged
 from analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
 from analyzer.watch.progress import Progress
 
@@ -18,7 +18,7 @@ from analyzer.watch.progress import Progress
 def memory(sighting) -> Memory:
     course, _ = advance(
         Course({}, {}), [sighting(2), sighting(3, sure=False)],
-        Judged(1000.0, frozenset({"gpt-1"}), {}), Pace(600.0, 300.0),
+        Closable(1000.0, frozenset({"gpt-1"}), {}), Pace(600.0, 300.0),
     )  # fmt: skip
     return Memory(
         course=course,

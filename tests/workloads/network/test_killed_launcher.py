@@ -17,7 +17,7 @@ from workloads.network.names import token, token_of
 
 pytestmark = pytest.mark.root
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
 LAUNCHER = """
 import json, os, sys
 from pathlib import Path

@@ -13,7 +13,7 @@ SURE = 2.0
 """Standard errors by which the others of three stages or more must have changed to acquit one."""
 
 
-def of_itself(way: Series, stage: int, dp: int, within: Flags, excess: float) -> bool:
+def changed_itself(way: Series, stage: int, dp: int, within: Flags, excess: float) -> bool:
     """Whether a worker's excess beside its peers is a change of its own; True with many peers.
 
     Of two, the other may have become faster. With one replica, a change that the other stages share

@@ -7,11 +7,11 @@ import numpy as np
 from analyzer.operations import Flags, Floats
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, refine
 from analyzer.slowness.temporal_shape import Shape, onset, rises, smooth
-from analyzer.trace_outliers.itself import of_itself
 from analyzer.trace_outliers.limits import CHANCE, RECORD, highest_healthy
 from analyzer.trace_outliers.periodicity import Beat, find_beats
 from analyzer.trace_outliers.residuals import Series
 from analyzer.trace_outliers.robust_stats import trimmed
+from analyzer.trace_outliers.self_change import changed_itself
 from analyzer.trace_outliers.spans import Spans, search
 
 NATURAL_SPREAD = float(np.log(1.15))
@@ -96,7 +96,7 @@ class _Row:
         )
 
 
-def suspects(way: Series, slow: Flags, count: int) -> dict[tuple[int, int], Suspect]:
+def find_suspects(way: Series, slow: Flags, count: int) -> dict[tuple[int, int], Suspect]:
     """(stage, dp) -> who is slow in this comparison."""
     replicas, steps = way.peers.shape[1:]
     flat = way.peers.reshape(-1, steps)
@@ -129,7 +129,7 @@ def _periodic(row: _Row, beat: Beat | None) -> Suspect | None:
     if beat is None or beat.high < (beat.high - beat.low) / 2:
         return None
     excess = beat.high - beat.low
-    if excess < RECORD or not of_itself(row.way, row.stage, row.dp, beat.on, excess):
+    if excess < RECORD or not changed_itself(row.way, row.stage, row.dp, beat.on, excess):
         return None
     when = np.flatnonzero(beat.on)
     first, last = int(when[0]), int(when[-1]) + 1
@@ -214,7 +214,7 @@ def _span(row: _Row, critical: float) -> Suspect | None:
     shape = Shape.CONSTANT if end == len(values) else Shape.TRANSIENT
     within = np.zeros(len(values), dtype=bool)
     within[begin:end] = True
-    if not of_itself(row.way, row.stage, row.dp, within, excess):
+    if not changed_itself(row.way, row.stage, row.dp, within, excess):
         return None
     size = end - begin
     rest = max(len(values) - size, 1)

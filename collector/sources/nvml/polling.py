@@ -11,7 +11,7 @@ from collector.sources.nvml.wire import CHANGED, FAILED
 from collector.sources.nvml.xid_watch import XidWatch
 
 
-class Mouth(Protocol):
+class MessageSink(Protocol):
     """Where messages go."""
 
     def say(self, message: Mapping[str, Any]) -> None:
@@ -23,10 +23,10 @@ class Mouth(Protocol):
         ...
 
 
-class GpuTurns:
+class GpuPolling:
     """Readings of one GPU."""
 
-    def __init__(self, index: int, mouth: Mouth, watch: XidWatch, slow_period: float) -> None:
+    def __init__(self, index: int, mouth: MessageSink, watch: XidWatch, slow_period: float) -> None:
         self._index = index
         self._mouth = mouth
         self._watch = watch

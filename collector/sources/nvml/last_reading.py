@@ -11,7 +11,7 @@ from collector.reading import Rejected
 
 
 @dataclass(slots=True)
-class Seen:
+class GpuSlot:
     """One place in the driver's count.
 
     Attributes:

@@ -9,7 +9,7 @@ NEVER = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Closable:
     """What one cycle has an answer about.
 
     Attributes:
