@@ -7,8 +7,9 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from collector.check import examined
 from collector.clock import SystemClock
@@ -26,8 +27,6 @@ from collector.state import StateFile
 
 LOG = logging.getLogger("collector")
 
-_KINDS = {"config": Path, "announce": Path, "capture": Path, "die_with_parent": int}
-"""What values of flags become here; those of settings are read by the configuration."""
 SWITCH_SECONDS = 0.001
 """A request waits so long at most for a thread that computes; Python's own default is 5 ms."""
 SAVE_SECONDS = 30.0
@@ -72,8 +71,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.UNREACHABLE
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as the settings do."""
+
+    def error(self, message: str) -> NoReturn:
+        LOG.error("%s (see %s --help)", message.removeprefix("argument "), self.prog)
+        raise SystemExit(ExitCode.USAGE)
+
+
+def _process_id(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no process id; it must be a whole number")
+    return int(text)
+
+
+_KINDS: dict[str, Callable[[str], Any]] = {
+    "config": Path,
+    "announce": Path,
+    "capture": Path,
+    "die_with_parent": _process_id,
+}
+"""What values of flags become here; those of settings are read by the configuration."""
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="lockstep collect",
         description="Serve what this node knows as a Prometheus page.",
         epilog=EPILOG,
@@ -94,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
 def _once(sampler: Sampler, exporter: Exporter) -> int:
     sampler.start()
     sampler.wait_ready()
-    sys.stdout.write(exporter.page())
+    _print(exporter.page().removesuffix("\n"))
     return ExitCode.OK
 
 
@@ -102,7 +124,7 @@ def _capture(folder: Path, config: Config, clock: SystemClock) -> int:
     from collector.capture import capture
 
     try:
-        print(capture(folder, config, clock))
+        _print(str(capture(folder, config, clock)))
     except (SourceError, OSError) as error:
         LOG.error("nothing was captured: %s", error)
         return ExitCode.UNREACHABLE
@@ -112,9 +134,18 @@ def _capture(folder: Path, config: Config, clock: SystemClock) -> int:
 def _check(sampler: Sampler) -> int:
     found = examined(sampler)
     width = max(len(one.name) for one in found)
-    for one in found:
-        print(visible_line(f"{one.name:{width}}  {one.state:7}  {one.found}"))
+    lines = (visible_line(f"{one.name:{width}}  {one.state:7}  {one.found}") for one in found)
+    _print("\n".join(lines))
     return ExitCode.OK
+
+
+def _print(text: str) -> None:
+    """To stdout; a reader that went away, as `head` does, is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at exit: give it a file that nobody closed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _serve(
@@ -134,12 +165,12 @@ def _serve(
     if announce is not None and not _announce(announce, str(server.address)):
         return ExitCode.USAGE
     LOG.info("serving %s", server.url)
-    while signal.sigtimedwait(ends, SAVE_SECONDS) is None:
+    while (came := signal.sigtimedwait(ends, SAVE_SECONDS)) is None:
         _save(sampler, state)
     server.stop()
     sampler.stop()
     _save(sampler, state, last_word=True)
-    return ExitCode.OK
+    return ExitCode.INTERRUPTED if came.si_signo == signal.SIGINT else ExitCode.OK
 
 
 def answer_quickly() -> None:
@@ -218,4 +249,7 @@ def _die_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)

@@ -1,5 +1,6 @@
 """The command line: one Typer app over the commands, and what happens when one fails."""
 
+import errno
 import os
 import sys
 import traceback
@@ -11,18 +12,19 @@ import typer
 
 from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
-from lockstep import output
+from lockstep import completion, interrupts, misuse, output
+from lockstep.command_line import SETTINGS, Command, Group
 from lockstep.commands import COMMANDS
 
 DISTRIBUTION = "lockstep-monitor"
 DEBUG_VARIABLE = output.DEBUG_VARIABLE
 
-EPILOG = """\b
+EPILOG = """
 Exit codes: 0 healthy or done; 1 warning; 2 a culprit was named; 3 unknown or too little data;
 64 usage; 65 bad input file; 69 source unreachable; 70 internal; 130 interrupted.
-1 to 3 come from `analyze` (and 1 from `doctor`). Data goes to stdout, progress to stderr.
+1 to 3 come from `analyze`, `cluster`, and `watch` and `nodes` with --once (and 1 from `doctor`).
+Data goes to stdout, progress to stderr.
 
-\b
 Start with: lockstep demo
 """
 
@@ -34,6 +36,7 @@ def _show_version(asked: bool) -> None:
 
 
 def _root(
+    context: typer.Context,
     show_version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
@@ -41,27 +44,50 @@ def _root(
     debug: Annotated[
         bool, typer.Option("--debug", envvar=DEBUG_VARIABLE, help="Show tracebacks.")
     ] = False,
+    install_completion: Annotated[
+        bool,
+        typer.Option(
+            "--install-completion",
+            callback=completion.install,
+            is_eager=True,
+            help="Let this shell complete commands and options: bash, zsh or fish.",
+        ),
+    ] = False,
+    show_completion: Annotated[
+        bool,
+        typer.Option(
+            "--show-completion",
+            callback=completion.show,
+            is_eager=True,
+            help="Print the script for that instead.",
+        ),
+    ] = False,
 ) -> None:
     """Finds the node that holds a distributed training run back, says why, and what it costs."""
     # Through the environment, so that the processes a command starts show theirs as well.
     os.environ.pop(DEBUG_VARIABLE, None)
     if debug:
         os.environ[DEBUG_VARIABLE] = "1"
+    if context.invoked_subcommand is None:
+        # Plain: stderr, where it goes, may be no terminal where stdout is one.
+        output.note(typer.core.TyperGroup.get_help(context.command, context))
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def build() -> typer.Typer:
     """The app with every command of `COMMANDS`, in that order."""
     app = typer.Typer(
         name="lockstep",
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,  # plain text: rich would cost a third of the start-up time
+        cls=Group,
+        invoke_without_command=True,
+        add_completion=False,  # completion.py
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=SETTINGS,
     )
     app.callback(epilog=EPILOG)(_root)
     for command in COMMANDS:
-        app.command(name=command.__name__)(command)
+        app.command(name=command.__name__, cls=Command, context_settings=SETTINGS)(command)
     return app
 
 
@@ -70,30 +96,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A command returns its exit code, or None for 0.
     """
-    try:
-        code = build()(args=arguments, prog_name="lockstep", standalone_mode=False)
-    except output.CommandError as failure:
-        output.note(f"lockstep: {visible_line(failure.sentence)}")
-        return failure.code
-    except typer.TyperException as error:
-        return _misused(error)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    except ModuleNotFoundError as error:
-        return _broken(error) if _ours(error) else _bare(error)
-    except Exception as error:  # noqa: BLE001 - the edge: a traceback is a bug, so say so
-        return _broken(error)
-    return ExitCode.OK if code is None else int(code)
-
-
-def _misused(error: typer.TyperException) -> int:
-    context = getattr(error, "ctx", None)
-    message = error.format_message()
-    if context is None or not message.startswith("Usage:"):
-        path = context.command_path if context else "lockstep"
-        message = f"lockstep: {message}\nTry '{path} --help'."
-    output.note(message)
-    return ExitCode.USAGE
+    output.speak_plainly()
+    completion.prepare(os.environ)
+    with interrupts.remembered() as interrupted:
+        try:
+            code = build()(args=arguments, prog_name="lockstep", standalone_mode=False)
+        except output.CommandError as failure:
+            output.note(f"lockstep: {visible_line(failure.sentence)}")
+            return failure.code
+        except typer.TyperException as error:
+            output.note(f"lockstep: {visible_line(misuse.sentence(error))}")
+            return ExitCode.USAGE
+        except KeyboardInterrupt:
+            return ExitCode.INTERRUPTED
+        except SystemExit as stop:
+            if not isinstance(stop.__context__, BrokenPipeError):
+                raise
+            output.forget_stdout()  # typer's way to say that its reader went away
+            return ExitCode.OK
+        except Exception as error:  # noqa: BLE001 - the edge: a traceback is a bug, so say so
+            if interrupted():
+                return ExitCode.INTERRUPTED
+            if isinstance(error, ModuleNotFoundError) and not _ours(error):
+                return _bare(error)
+            return _broken(error)
+        return ExitCode.OK if code is None else int(code)
 
 
 def _ours(error: ModuleNotFoundError) -> bool:
@@ -111,6 +138,10 @@ def _bare(error: ModuleNotFoundError) -> int:
 
 
 def _broken(error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        output.forget_stdout()  # it may be what is full
+        output.note(f"lockstep: {error.filename or 'stdout'} cannot be written: {error.strerror}")
+        return ExitCode.UNREACHABLE
     if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exception(error, file=sys.stderr)
     what = f"{type(error).__name__}: {error}".partition("\n")[0]

@@ -4,8 +4,9 @@ import math
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -16,47 +17,51 @@ from lockstep.output import fail
 if TYPE_CHECKING:
     from workloads.launchers.kubernetes.settings import Settings
 
-Image = Annotated[
-    str | None, typer.Option(metavar="IMAGE", help="On a cluster: what every pod runs.")
-]
-Namespace = Annotated[str, typer.Option(help="On a cluster: where the run is created.")]
-Kubeconfig = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="On a cluster: which; default as kubectl.")
-]
-KubeContext = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="One of the kubeconfig's.")
-]
-Kind = Annotated[
-    str, typer.Option(help="On a cluster: mpijob (MPI Operator), or job (Indexed Job, torchrun).")
-]
-Claim = Annotated[
-    str, typer.Option(help="On a cluster: the PersistentVolumeClaim that keeps the archive.")
-]
-Timeout = Annotated[
-    float, typer.Option(metavar="SECONDS", help="On a cluster: it ends the run by itself then.")
-]
-StartTimeout = Annotated[
-    float, typer.Option(metavar="SECONDS", help="On a cluster: within which all pods must run.")
-]
-AnalyzerImage = Annotated[
-    str | None,
-    typer.Option(metavar="IMAGE", help="For argo: of the steps after the run."),
-]
-Rings = Annotated[
-    str,
-    typer.Option(help="On a cluster: rings of ranks on their node, or pod = inside of their pods."),
-]
-RunId = Annotated[str | None, typer.Option(hidden=True, help="Of a launcher that chose it.")]
-Submission = Annotated[
-    str | None, typer.Option(hidden=True, metavar="MARK", help="Of the chain it is a step of.")
-]
-
 DEFAULT_NAMESPACE, DEFAULT_CLAIM, DEFAULT_KIND = RUNS_NAMESPACE, RUNS_ACCOUNT, "mpijob"
 RINGS = DEFAULT_RINGS, RINGS_IN_PODS = "node", "pod"
 DEFAULT_TIMEOUT, DEFAULT_START_TIMEOUT = 3600.0, 900.0
 """An image of some GB takes minutes to pull."""
-ONLY = ("image", "analyzer_image", "namespace", "kubeconfig", "kube_context", "kind", "claim",
-        "rings", "timeout", "start_timeout", "submission")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """What launchers on a cluster alone take, but for `launcher` itself."""
+
+    PANEL: ClassVar = "With --launcher kubernetes or argo"
+
+    image: Annotated[str | None, typer.Option(metavar="IMAGE", help="What every pod runs.")] = None
+    analyzer_image: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="For argo: of the steps after the run."),
+    ] = None
+    kind: Annotated[
+        str, typer.Option(help="mpijob (MPI Operator), or job (Indexed Job, torchrun).")
+    ] = DEFAULT_KIND
+    namespace: Annotated[str, typer.Option(help="Where the run is created.")] = DEFAULT_NAMESPACE
+    claim: Annotated[
+        str, typer.Option(help="The PersistentVolumeClaim that keeps the archive.")
+    ] = DEFAULT_CLAIM
+    rings: Annotated[
+        str, typer.Option(help="Rings of ranks on their node, or pod = inside of their pods.")
+    ] = DEFAULT_RINGS
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of which cluster; default as kubectl.")
+    ] = None
+    kube_context: Annotated[
+        str | None, typer.Option("--context", metavar="NAME", help="One of the kubeconfig's.")
+    ] = None
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="The cluster ends the run by itself then.")
+    ] = DEFAULT_TIMEOUT
+    start_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Within which all pods must run.")
+    ] = DEFAULT_START_TIMEOUT
+    submission: Annotated[
+        str | None, typer.Option(hidden=True, metavar="MARK", help="Of the chain it is a step of.")
+    ] = None
+
+
+ONLY = tuple(each.name for each in fields(ClusterOptions))
 """Parameters of `lockstep run` that launchers on a cluster alone take."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _IMAGE = re.compile(r"[\w][\w./:@-]{0,254}", re.ASCII)
@@ -85,10 +90,7 @@ def refuse_without_cluster(launcher: str, given: Mapping[str, str]) -> None:
         )
 
 
-def settings(
-    launcher: str, *, image: str | None, analyzer_image: str | None, namespace: str, kind: str,
-    claim: str, rings: str, timeout: float, start_timeout: float, submission: str | None,
-) -> "Settings":  # fmt: skip
+def settings(launcher: str, options: ClusterOptions) -> "Settings":
     """What a run on a cluster is asked to be.
 
     Raises:
@@ -97,45 +99,48 @@ def settings(
     from workloads.launchers.kubernetes import settings as cluster
     from workloads.spec import SpecError, one_of
 
-    if not image:
+    if not options.image:
         fail(
             ExitCode.USAGE,
             f"--launcher {launcher} needs --image: what every pod runs, as REGISTRY/{TRAINER}:TAG",
         )
-    for option, told in (("--image", image), ("--analyzer-image", analyzer_image)):
+    for option, told in (("--image", options.image), ("--analyzer-image", options.analyzer_image)):
         if told is not None and not _IMAGE.fullmatch(told):
             fail(ExitCode.USAGE, f"{option} {told!r} is no image; give REGISTRY/NAME:TAG")
-    for option, name in (("--namespace", namespace), ("--claim", claim)):
+    for option, name in (("--namespace", options.namespace), ("--claim", options.claim)):
         if not _NAME.fullmatch(name):
             fail(
                 ExitCode.USAGE,
                 f"{option} {name!r} is no name on a cluster; it has at most 63 small letters,"
                 " digits and dashes",
             )
-    for option, seconds in (("--timeout", timeout), ("--start-timeout", start_timeout)):
+    limits = {"--timeout": options.timeout, "--start-timeout": options.start_timeout}
+    for option, seconds in limits.items():
         if not (math.isfinite(seconds) and seconds >= 1.0):
             fail(ExitCode.USAGE, f"{option} {seconds:g} must be at least 1 second")
     try:
-        one_of("kind", kind, tuple(cluster.Kind))
-        one_of("rings", rings, RINGS)
+        one_of("kind", options.kind, tuple(cluster.Kind))
+        one_of("rings", options.rings, RINGS)
     except SpecError as error:
         fail(ExitCode.USAGE, str(error))
-    chosen, chain = cluster.Kind(kind), launcher == "argo"
+    chosen, chain = cluster.Kind(options.kind), launcher == "argo"
     if chain and chosen is cluster.Kind.JOB:
         fail(
             ExitCode.USAGE,
             "--launcher argo analyzes the archive, which only an MPIJob leaves; leave --kind job"
             " out",
         )
-    if not chain and analyzer_image is not None:
+    if not chain and options.analyzer_image is not None:
         fail(ExitCode.USAGE, "--analyzer-image is for --launcher argo; leave it out")
-    if submission is not None and not _MARK.fullmatch(submission):
-        fail(ExitCode.USAGE, f"--submission {submission!r} is no mark; letters and digits")
+    if options.submission is not None and not _MARK.fullmatch(options.submission):
+        fail(ExitCode.USAGE, f"--submission {options.submission!r} is no mark; letters and digits")
     return cluster.Settings(
-        image=image, analyzer_image=analyzer_image or (analyzer_beside(image) if chain else ""),
-        namespace=namespace, kind=chosen, claim=claim, chain=chain, timeout=timeout,
-        start_timeout=start_timeout, host_rings=rings != RINGS_IN_PODS,
-        submission=submission or secrets.token_hex(8), step=submission is not None,
+        image=options.image,
+        analyzer_image=options.analyzer_image or (analyzer_beside(options.image) if chain else ""),
+        namespace=options.namespace, kind=chosen, claim=options.claim, chain=chain,
+        timeout=options.timeout, start_timeout=options.start_timeout,
+        host_rings=options.rings != RINGS_IN_PODS,
+        submission=options.submission or secrets.token_hex(8), step=options.submission is not None,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from collector.config.values import Address, is_loopback
 from collector.contract import bounded_http
 from collector.contract.words import ExitCode
 from lockstep import dashboard_asked as words
+from lockstep import newest
 from lockstep.dashboard_asked import Asked
 from lockstep.output import fail, note
 
@@ -46,6 +48,8 @@ def serve(asked: Asked) -> int:
             "streamlit is not installed, and this command needs it; `pip install '.[dashboard]'`"
             " in the checkout brings it",
         )
+    if not os.path.isdir(os.curdir):
+        fail(ExitCode.UNREACHABLE, "the folder of this shell is gone; cd to one that is there")
     source, where = words.source(asked), words.place(asked)
     settings = words.settings(asked, where)
     where = free_address(where)
@@ -135,8 +139,23 @@ def _tell(where: Address, source: dict[str, object], announce: Path | None) -> N
             announce.write_text(f"{host}:{where.port}\n")
         except OSError as error:
             fail(ExitCode.UNREACHABLE, f"--announce {announce} is not writable: {error.strerror}")
+    if source.get("kind") == "folder":
+        _tell_newest(Path(str(source["path"])))
     shown = source.get("path") or source.get("url") or source.get("kind") or "no source"
     note(f"dashboard of {shown}: http://{host}:{where.port}  (Ctrl-C ends it)")
+
+
+def _tell_newest(folder: Path) -> None:
+    """All archives of a folder are shown; which one is looked for most often, and how alone."""
+    archives = newest.archives_in(folder)
+    last = newest.last_ended(archives)
+    if last is None:
+        note(f"{folder} holds no run that ended; runs are shown once their archives are there")
+    else:
+        note(
+            f"{newest.described(folder, archives, last)}; all are shown, it alone by: lockstep"
+            f" dashboard {shlex.quote(str(last))}"
+        )
 
 
 def _wait(child: "subprocess.Popen[bytes]", ended: threading.Event) -> None:

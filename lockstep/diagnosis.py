@@ -5,7 +5,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,8 +110,12 @@ def write_reports(
     return paths if beside.trace is None else [*paths, folder / beside.trace.name]
 
 
-def write_whole(path: Path, text: str | bytes) -> Path:
+def write_whole(path: Path, text: str | bytes | Iterable[str]) -> Path:
     """Writes a file whole or not at all: no reader, and no full disk, ever sees half of it.
+
+    Args:
+        path: The file.
+        text: All of it, or its parts.
 
     Raises:
         OSError: It cannot be written; what was there stays.
@@ -119,7 +123,11 @@ def write_whole(path: Path, text: str | bytes) -> Path:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(text.encode() if isinstance(text, str) else text)
+            if isinstance(text, bytes):
+                file.write(text)
+            else:
+                parts = (text,) if isinstance(text, str) else text
+                file.writelines(part.encode() for part in parts)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:

@@ -124,7 +124,7 @@ def _begin(setting: FaultSetting) -> int:
 
 def command(setting: FaultSetting, trial: FaultTrial, archive: Path) -> list[str]:
     """The words that run a trial in a process of its own."""
-    words = [sys.executable, "-m", "lockstep", "run", "gpt", "--out", str(archive)]
+    words = [sys.executable, "-m", "lockstep", "run", "gpt", "--no-verdict", "--out", str(archive)]
     words += ["--nodes", str(setting.nodes), "--steps", str(setting.steps)]
     words += ["--seed", str(setting.seed), "--pace", "on" if setting.pace else "off"]
     words += ["--device-noise", f"{setting.device_noise:g}", *trial.options]

@@ -1,7 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP while something runs: they end it, and none is lost."""
 
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -61,3 +62,30 @@ class Interrupts:
     def _raise(self) -> None:
         if self.came and self._heeded:
             raise KeyboardInterrupt
+
+
+@contextmanager
+def remembered() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C came, also where its KeyboardInterrupt became an error of somebody else.
+
+    A library may catch it while it is imported and raise its own: an extension module that was
+    interrupted in the middle is an ImportError. A handler that somebody set stays as it is.
+    """
+    came = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        raise KeyboardInterrupt
+
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if ours:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: came
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

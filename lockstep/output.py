@@ -3,16 +3,19 @@
 Whatever is written goes through `visible`: names, logs and errors from outside steer no terminal.
 """
 
+import io
 import json
 import os
 import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from collector.contract.visible import visible, visible_line
+from collector.contract.words import ExitCode
 
 JSON_SEPARATORS = (",", ":")
 MIN_REDRAW_SECONDS = 0.1
@@ -53,14 +56,36 @@ def data(text: str) -> None:
 
     Args:
         text: Nothing in it steers a terminal, but for an `emphasis` that it begins with.
+
+    Raises:
+        CommandError: 69, stdout cannot be written.
     """
-    lead = _LEAD.match(text) if _emphasizes() else None
+    lead = _LEAD.match(text) if is_colourful() else None
     begin, rest = ("", text) if lead is None else (emphasis(lead[1]), text[lead.end() :])
     try:
         print(begin + visible(rest), flush=True)
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at exit: give it a pipe that nobody closed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()
+    except OSError as error:  # a full disk
+        forget_stdout()
+        fail(ExitCode.UNREACHABLE, f"stdout cannot be written: {error.strerror}")
+
+
+def forget_stdout() -> None:
+    """Let stdout go nowhere: the interpreter flushes it once more at exit, and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def speak_plainly() -> None:
+    """Spell out what a stream cannot encode, as in the locale C, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is one; None = it was closed before we began."""
+    return stream is not None and stream.isatty()
 
 
 def document(tree: Mapping[str, Any], form: Format, table: str) -> None:
@@ -69,7 +94,8 @@ def document(tree: Mapping[str, Any], form: Format, table: str) -> None:
         case Format.TABLE:
             data(table)
         case Format.JSON:
-            data(json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False))
+            unicode = "utf" in str(getattr(sys.stdout, "encoding", None)).lower()
+            data(json.dumps(tree, indent=2, ensure_ascii=not unicode, allow_nan=False))
         case Format.JSONL:
             data(json.dumps(tree, separators=JSON_SEPARATORS, allow_nan=False))
 
@@ -86,18 +112,26 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def note(text: str) -> None:
     """Writes to stderr."""
-    print(visible(text), file=sys.stderr, flush=True)
+    _say(visible(text) + "\n")
+
+
+def _say(text: str) -> None:
+    """To stderr; nobody can be told where that was closed, or went away."""
+    if sys.stderr is not None:
+        with suppress(BrokenPipeError):
+            print(text, end="", file=sys.stderr, flush=True)
 
 
 def emphasis(text: str) -> str:
-    """One line in bold where stdout is a terminal that wants it (https://no-color.org)."""
+    """One line in bold where stdout is a terminal that wants it."""
     line = visible_line(text)
-    return f"{BOLD}{line}{PLAIN}" if _emphasizes() else line
+    return f"{BOLD}{line}{PLAIN}" if is_colourful() else line
 
 
-def _emphasizes() -> bool:
+def is_colourful() -> bool:
+    """Whether stdout is a terminal that wants colour (https://no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and sys.stdout.isatty()
+    return not plain and is_terminal(sys.stdout)
 
 
 class Progress:
@@ -111,7 +145,7 @@ class Progress:
     """
 
     def __init__(self, plain_seconds: float = 5.0) -> None:
-        self.terminal = sys.stderr.isatty()
+        self.terminal = is_terminal(sys.stderr)
         self._pause = MIN_REDRAW_SECONDS if self.terminal else plain_seconds
         self._stage: str | None = None
         self._shown_at = 0.0
@@ -127,7 +161,7 @@ class Progress:
         self._stage, self._shown_at = stage, now
         line = visible_line(f"{stage}: {text}" if text else stage)
         if self.terminal:
-            print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+            _say(f"\r\x1b[2K{line}")
             self._open = True
         else:
             note(line)
@@ -135,5 +169,5 @@ class Progress:
     def close(self) -> None:
         """Ends the line that is being updated; what follows starts on a fresh one."""
         if self._open:
-            print(file=sys.stderr, flush=True)
+            _say("\n")
             self._open = False

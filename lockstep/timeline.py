@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from collector.contract.words import ExitCode
 from lockstep import output
+from lockstep.diagnosis import write_whole
 from lockstep.output import fail
 
 if TYPE_CHECKING:
@@ -82,7 +83,10 @@ def _steps(numbers: "Ints", culprits: Iterable["Culprit"]) -> range:
 
 def _save(path: Path, timeline: "Timeline") -> None:
     try:
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(timeline.parts())
+        if path.exists() and not path.is_file():  # as /dev/stdout
+            with path.open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(timeline.parts())
+        else:
+            write_whole(path, timeline.parts())
     except OSError as error:
         fail(ExitCode.USAGE, f"--timeline {path} cannot be written: {error.strerror}")

@@ -88,7 +88,7 @@ def trials(count: int, seed: int) -> list[Trial]:
 
 def command(setting: Setting, trial: Trial, archive: Path) -> list[str]:
     """The words that run a trial in a process of its own."""
-    words = [sys.executable, "-m", "lockstep", "run", "gpt", "--out", str(archive)]
+    words = [sys.executable, "-m", "lockstep", "run", "gpt", "--no-verdict", "--out", str(archive)]
     words += ["--nodes", str(setting.nodes), "--steps", str(setting.steps)]
     layout = setting.layout(trial.seed)
     if (layout.tp, layout.pp) != (1, 1):

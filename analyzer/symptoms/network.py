@@ -17,8 +17,7 @@ BAD_LINK: tuple[str, ...] = tuple(
         metrics.NET_CARRIER_CHANGES, metrics.NET_PHY_ERRORS, metrics.IB_ERRORS,
     )
 )  # fmt: skip
-"""Packets that did not arrive, and a cable or NIC that says why (docs/method/causes.md: network
-link)."""
+"""Packets that did not arrive, and a cable or NIC that says why (docs/reference/verdict.md)."""
 FULL_LINK: tuple[str, ...] = tuple(
     each.name for each in (metrics.NET_PAUSE, metrics.NET_PAUSE_SECONDS, metrics.IB_XMIT_WAIT)
 )

@@ -1,8 +1,9 @@
 """`lockstep analyze`: who holds the run back, and why, as a verdict and an exit code."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -10,6 +11,7 @@ from collector.contract.visible import visible_line
 from lockstep import (
     diagnosis,
     hardware_only,
+    newest,
     output,
     prometheus_diagnosis,
     recurrence,
@@ -17,69 +19,91 @@ from lockstep import (
     watched_diagnosis,
 )
 from lockstep import timeline as timelines
+from lockstep.option_groups import grouped
 from lockstep.output import Format
 
 if TYPE_CHECKING:
     from analyzer.run import Culprit, Verdict
 
 
-def analyze(
-    archive: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Archive of the run.")
-    ] = None,
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """The run as a trace of its operations."""
+
+    PANEL: ClassVar = "Instead of an archive: a trace"
+
     trace: Annotated[
         Path | None,
         typer.Option(metavar="OPS.parquet", help="Operations of any run, in the public schema."),
-    ] = None,
+    ] = None
     layout: Annotated[
-        str | None, typer.Option(metavar="dp=D,pp=P,tp=T", help="With --trace: its layout.")
-    ] = None,
+        str | None, typer.Option(metavar="dp=D,pp=P,tp=T", help="The layout of its ranks.")
+    ] = None
     meta: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --trace: its meta file (dp_size: 4).")
-    ] = None,
+        Path | None,
+        typer.Option(metavar="FILE", help="Its meta file (dp_size: 4), for the layout."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusOptions:
+    """The run as a Prometheus recorded it."""
+
+    PANEL: ClassVar = "Instead of an archive: a Prometheus"
+
     prometheus: Annotated[
         str | None, typer.Option(metavar="URL", help="Prometheus that recorded the run.")
-    ] = None,
-    run: Annotated[
-        str | None, typer.Option(metavar="ID", help="With --prometheus: the run's id.")
-    ] = None,
+    ] = None
+    run: Annotated[str | None, typer.Option(metavar="ID", help="The run's id.")] = None
     gpus: Annotated[
         str | None,
-        typer.Option(
-            metavar="NODE:0-7,...", help="With --prometheus, instead of --run: a job's GPUs."
-        ),
-    ] = None,
+        typer.Option(metavar="NODE:0-7,...", help="Instead of --run: a job's GPUs."),
+    ] = None
     since: Annotated[
-        str | None,
-        typer.Option(metavar="T", help="With --prometheus: a date, or how long ago, as 90m."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="T", help="With --prometheus: likewise.")
-    ] = None,
-    topology: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="topology.toml, the leaf and rack of nodes."),
-    ] = None,
+        str | None, typer.Option(metavar="T", help="A date, or how long ago, as 90m.")
+    ] = None
+    until: Annotated[str | None, typer.Option(metavar="T", help="Likewise.")] = None
     node_label: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KIND=LABEL", help="With --prometheus: node label that is the leaf or the rack."
-        ),
-    ] = None,
+        typer.Option(metavar="KIND=LABEL", help="Node label that is the leaf or the rack."),
+    ] = None
     push_down: Annotated[
         bool | None,
         typer.Option(
             "--push-down/--no-push-down",
-            help="With --prometheus: read what its rules single out only; default for large runs.",
+            help="Read what its rules single out only; default for large runs.",
         ),
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineOptions:
+    """The operations as a file to look at."""
+
+    PANEL: ClassVar = "Timeline"
+
     timeline: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write the operations for ui.perfetto.dev."),
-    ] = None,
+    ] = None
     steps: Annotated[
         str | None,
         typer.Option(metavar="A:B", help="With --timeline: which steps, B exclusive."),
+    ] = None
+
+
+@grouped
+def analyze(
+    traced_run: TraceOptions,
+    recorded_run: PrometheusOptions,
+    shown: TimelineOptions,
+    archive: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="Archive of the run, or folder of archives."),
+    ] = None,
+    topology: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="topology.toml, the leaf and rack of nodes."),
     ] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
     write: Annotated[
@@ -94,53 +118,52 @@ def analyze(
     Exits 0 healthy, 1 a warning that names nobody (all ranks slower alike, or hardware that
     deviates), 2 a culprit was named, 3 unknown or too little data.
 
-    The run is an archive, a trace of its operations, or what a Prometheus recorded: its
-    credentials come from LOCKSTEP_PROMETHEUS_TOKEN, or LOCKSTEP_PROMETHEUS_USER and
-    LOCKSTEP_PROMETHEUS_PASSWORD.
+    The run is an archive (of a folder of archives the one that ended last), a trace of its
+    operations, or what a Prometheus recorded: its credentials come from LOCKSTEP_PROMETHEUS_TOKEN,
+    or LOCKSTEP_PROMETHEUS_USER and LOCKSTEP_PROMETHEUS_PASSWORD.
 
     Example: lockstep analyze runs/gpt-20261120T101500-3f2a -o json
     """
     from analyzer.verdict_json import verdict_json
 
-    if topology is not None and archive is None and prometheus is None:
+    where, given = recorded_run, _given(recorded_run)
+    if topology is not None and archive is None and where.prometheus is None:
         raise typer.BadParameter("--topology goes with the archive DIR of a run, or --prometheus")
-    chosen = timelines.parse(steps)
-    if chosen is not None and timeline is None:
+    chosen = timelines.parse(shown.steps)
+    if chosen is not None and shown.timeline is None:
         raise typer.BadParameter("--steps goes with --timeline FILE")
-    if trace is not None:
-        if any(each is not None for each in (archive, prometheus, run, gpus, since, until)):
+    if traced_run.trace is not None:
+        if archive is not None or given:
             raise typer.BadParameter("--trace goes without DIR and without --prometheus")
-        verdict = _traced(trace, layout, meta, form, gpu_hour_price)
-        if timeline is not None:
-            shown = trace_diagnosis.read_trace(trace, layout, meta)
-            timelines.write(timeline, shown, chosen, verdict.culprits)
-        return diagnosis.exit_code(verdict)
-    if layout is not None or meta is not None:
+        return _traced(traced_run, shown, chosen, form, gpu_hour_price)
+    if traced_run.layout is not None or traced_run.meta is not None:
         raise typer.BadParameter("--layout and --meta go with --trace OPS.parquet")
-    if prometheus is not None:
+    if where.prometheus is not None:
         if archive is not None:
             raise typer.BadParameter("give the archive DIR or --prometheus URL, not both")
-        if gpus is not None:
-            if run is not None or timeline is not None:
+        if where.gpus is not None:
+            if where.run is not None or shown.timeline is not None:
                 raise typer.BadParameter("--gpus goes without --run and without --timeline")
-            alone = hardware_only.diagnose_hardware(prometheus, gpus, since, until)
+            alone = hardware_only.diagnose_hardware(
+                where.prometheus, where.gpus, where.since, where.until
+            )
             output.document(verdict_json(alone), form, table(alone))
             return diagnosis.exit_code(alone)
-        if run is None:
+        if where.run is None:
             raise typer.BadParameter("--prometheus needs --run ID, or --gpus")
         diagnosed = prometheus_diagnosis.diagnose_prometheus(
-            prometheus, run, since, until, gpu_hour_price,
-            push_down=push_down, topology=topology, node_labels=node_label or (),
+            where.prometheus, where.run, where.since, where.until, gpu_hour_price,
+            push_down=where.push_down, topology=topology, node_labels=where.node_label or (),
         )  # fmt: skip
-    elif any(each is not None for each in (run, gpus, since, until)):
-        raise typer.BadParameter("--run, --gpus, --since and --until go with --prometheus URL")
-    elif push_down is not None or node_label:
-        raise typer.BadParameter("--push-down and --node-label go with --prometheus URL")
+    elif given:
+        are = "goes" if len(given) == 1 else "go"
+        raise typer.BadParameter(f"{' and '.join(given)} {are} with --prometheus URL")
     elif archive is None:
         raise typer.BadParameter(
             "give the archive DIR of a run, --trace FILE, or --prometheus URL --run ID"
         )
     else:
+        archive = newest.archive_in(archive, "analyze")
         found = watched_diagnosis.diagnose_watched(archive, gpu_hour_price, topology)
         diagnosed = recurrence.with_recurrence(found, archive)
     verdict = diagnosed.verdict
@@ -150,25 +173,35 @@ def analyze(
         except OSError as error:
             output.note(f"lockstep: verdict.json was not written: {error}")
     output.document(verdict_json(verdict), form, table(verdict))
-    if timeline is not None:
-        timelines.write(timeline, diagnosed.run, chosen, verdict.culprits)
+    if shown.timeline is not None:
+        timelines.write(shown.timeline, diagnosed.run, chosen, verdict.culprits)
     return diagnosis.exit_code(verdict)
 
 
+def _given(options: PrometheusOptions) -> list[str]:
+    """Those that somebody gave, as they are written."""
+    told = {each.name: getattr(options, each.name) for each in fields(options)}
+    return [f"--{name.replace('_', '-')}" for name, value in told.items() if value is not None]
+
+
 def _traced(
-    trace: Path,
-    layout: str | None,
-    meta: Path | None,
+    asked: TraceOptions,
+    shown: TimelineOptions,
+    steps: range | None,
     form: Format,
     gpu_hour_price: float | None,
-) -> "Verdict":
+) -> int:
     from analyzer.verdict_json import verdict_json
 
-    if layout is not None and meta is not None:
+    assert asked.trace is not None
+    if asked.layout is not None and asked.meta is not None:
         raise typer.BadParameter("give --layout or --meta, not both")
-    verdict = trace_diagnosis.diagnose_trace(trace, layout, meta, gpu_hour_price)
+    verdict = trace_diagnosis.diagnose_trace(asked.trace, asked.layout, asked.meta, gpu_hour_price)
     output.document(verdict_json(verdict), form, table(verdict))
-    return verdict
+    if shown.timeline is not None:
+        operations = trace_diagnosis.read_trace(asked.trace, asked.layout, asked.meta)
+        timelines.write(shown.timeline, operations, steps, verdict.culprits)
+    return diagnosis.exit_code(verdict)
 
 
 def table(verdict: "Verdict") -> str:

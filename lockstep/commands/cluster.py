@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def cluster(
     archives: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Archives of two or more runs.")
+        list[Path], typer.Argument(metavar="DIR", help="Archives of two or more runs.")
     ],
     topology: Annotated[
         Path | None,
@@ -55,7 +55,7 @@ def cluster(
     return EXIT[verdict.status]
 
 
-EXIT = {
+EXIT = {  # a culprit exits 2, as from `analyze`, also where each run has its own
     "quiet": ExitCode.OK,
     "separate": ExitCode.CULPRIT,
     "shared": ExitCode.CULPRIT,

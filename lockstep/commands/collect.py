@@ -9,7 +9,7 @@ from collector.flags import FLAGS, Flag
 
 
 def collect(**given: Any) -> int:
-    """Serve what this node knows as a Prometheus page until stopped.
+    """Serve what this node knows as a Prometheus page, until Ctrl-C (exit 130) or SIGTERM (0).
 
     Settings: flags over LOCKSTEP_<SECTION>_<KEY> over the configuration file.
 

@@ -9,7 +9,7 @@ import typer
 def dashboard(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[DIR]", help="Archive of a run, or folder of archives."),
+        typer.Argument(metavar="DIR", help="Archive of a run, or folder of archives."),
     ] = None,
     prometheus: Annotated[
         str | None, typer.Option(metavar="URL", help="Prometheus with the collectors.")
@@ -41,7 +41,8 @@ def dashboard(
 ) -> int:
     """Show runs and the cluster in a browser, until Ctrl-C (exit 130) or SIGTERM (0).
 
-    Without a source it shows the folder runs, if it is there. Credentials of Prometheus come from
+    Of a folder of archives it shows all, and says which run ended last. Without a source it shows
+    the folder runs, if it is there. Credentials of Prometheus come from
     LOCKSTEP_PROMETHEUS_TOKEN or _USER and _PASSWORD. Everybody who reaches the address can read,
     unless --login is given; without it, runs can be started on this machine's loopback only.
 

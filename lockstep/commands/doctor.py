@@ -61,7 +61,7 @@ def doctor(
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A line each, cut to the width of a terminal; `-o json` has everything."""
     text = output.grid(header, rows) if rows else ""
-    if not sys.stdout.isatty():
+    if not output.is_terminal(sys.stdout):
         return text
     width = shutil.get_terminal_size().columns
     lines = text.splitlines()

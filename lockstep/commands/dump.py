@@ -34,7 +34,7 @@ def dump(
     from collector.clock import SystemClock
     from lockstep.dumps import ranks_below, request_dumps
 
-    if "/" in run:
+    if "/" in run or not run:
         raise typer.BadParameter(f"{run!r} is no name of a run; `lockstep run` prints it")
     clock, proc = SystemClock(), Path("/proc")
     where = folder if folder is not None else _rings()

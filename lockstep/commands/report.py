@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from collector.contract.words import ExitCode
-from lockstep import diagnosis, output, recurrence, watched_diagnosis
+from lockstep import diagnosis, newest, output, recurrence, watched_diagnosis
 
 
 def report(
-    archive: Annotated[Path, typer.Argument(metavar="DIR", help="Archive of the run.")],
+    archive: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Archive of the run, or folder of archives.")
+    ],
     formats: Annotated[
         str, typer.Option("--format", help="Comma-separated, of html, md and json.")
     ] = ",".join(diagnosis.FORMATS),
@@ -27,9 +29,10 @@ def report(
 ) -> None:
     """Write the post-mortem of a run: what happened, why, at what cost, what to do.
 
-    Prints the path of each file. Beside the report stands a timeline of the operations for
-    ui.perfetto.dev. What people write into report.md, between its comments `human:begin` and
-    `human:end`, stays when the report is made again, and is in the page.
+    Of a folder of archives it is the run that ended last. Prints the path of each file. Beside the
+    report stands a timeline of the operations for ui.perfetto.dev. What people write into
+    report.md, between its comments `human:begin` and `human:end`, stays when the report is made
+    again, and is in the page.
 
     Example: lockstep report runs/gpt-20261120T101500-3f2a --format html
     """
@@ -37,6 +40,7 @@ def report(
     for each in wanted:
         if each not in diagnosis.FORMATS:
             raise typer.BadParameter(f"{each!r} is not one of {', '.join(diagnosis.FORMATS)}")
+    archive = newest.archive_in(archive, "report")
     found = watched_diagnosis.diagnose_watched(archive, gpu_hour_price)
     diagnosed = recurrence.with_recurrence(found, archive)
     compared = None if baseline is None else diagnosis.diagnose_archive(baseline)

@@ -1,203 +1,64 @@
 """`lockstep run`: a reference workload under observation."""
 
 import secrets
-from dataclasses import replace
-from enum import StrEnum
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
-from lockstep import cluster_options, output
+from lockstep import afterwards, cluster_options, output
+from lockstep.cluster_options import ClusterOptions
+from lockstep.option_groups import grouped
 from lockstep.output import Format, fail
+from lockstep.run_options import (
+    AllReduceOptions,
+    DeviceOptions,
+    FaultOptions,
+    GoalOptions,
+    LaunchOptions,
+    ModelOptions,
+    Pace,
+    ProgramOptions,
+    SizeOptions,
+    given_of,
+)
 
 if TYPE_CHECKING:
     from workloads.launchers import Outcome
-    from workloads.launchers.kubernetes.settings import Settings
     from workloads.spec import RunSpec
 
 
-class Device(StrEnum):
-    """What ranks compute on."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-class Pace(StrEnum):
-    """Whether devices are emulated."""
-
-    ON = "on"
-    OFF = "off"
-
-
+@grouped
 def run(
     context: typer.Context,
+    size: SizeOptions,
+    own: ProgramOptions,
+    training: ModelOptions,
+    ends: GoalOptions,
+    reduces: AllReduceOptions,
+    wrong: FaultOptions,
+    computing: DeviceOptions,
+    starting: LaunchOptions,
+    cluster: ClusterOptions,
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="WORKLOAD", help="gpt, resnet, logreg or allreduce."),
     ] = None,
-    program: Annotated[
-        bool,
-        typer.Option("--exec", help="Run a command of yours, given after --, once a rank."),
-    ] = False,
-    step_pattern: Annotated[
-        str | None,
-        typer.Option(metavar="REGEX", help=r"Steps in the log of --exec, as 'step (?P<step>\d+)'."),
-    ] = None,
-    nodes: Annotated[int, typer.Option(help="Emulated nodes.")] = 4,
-    ranks_per_node: Annotated[int, typer.Option(help="Ranks on each node.")] = 1,
-    dp: Annotated[int | None, typer.Option(help="Data-parallel size; default all ranks.")] = None,
-    tp: Annotated[int, typer.Option(help="Tensor-parallel size.")] = 1,
-    pp: Annotated[int, typer.Option(help="Pipeline stages.")] = 1,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="gpt: tiny, tiny-llama, small, deep, demo, gpt3-125m … llama3.1-405b;"
-            " resnet: resnet20, 32, 44, 56, 50."
-        ),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="gpt: markov, copy, or the path of .bin and .idx files without it;"
-            " resnet, logreg: synthetic, or a path."
-        ),
-    ] = None,
-    vocabulary: Annotated[
-        int | None, typer.Option(help="Another vocabulary than the model's.")
-    ] = None,
-    sequence: Annotated[
-        int | None, typer.Option(help="Another sequence length than the model's.")
-    ] = None,
-    micro_batch: Annotated[
-        int | None, typer.Option(help="Samples in a micro-batch: of a rank and step, without gpt.")
-    ] = None,
-    micro_batches: Annotated[
-        int | None,
-        typer.Option(help="Micro-batches of a replica in a step; 0 = as few as it needs."),
-    ] = None,
-    virtual_stages: Annotated[
-        int | None, typer.Option(help="Stages on each pipeline rank; 2 or more interleave.")
-    ] = None,
-    sequence_parallel: Annotated[
-        bool | None,
-        typer.Option("--sequence-parallel", help="Split norms along the sequence, too."),
-    ] = None,
-    recompute: Annotated[
-        bool | None,
-        typer.Option("--recompute", help="Make activations again instead of keeping them."),
-    ] = None,
-    sharded_optimizer: Annotated[
-        bool | None,
-        typer.Option("--sharded-optimizer", help="Divide AdamW's state over the replicas."),
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="After the warm-up.")] = None,
-    eval_every: Annotated[
-        int | None, typer.Option(help="Steps between evaluations; 0 = none.")
-    ] = None,
-    goal: Annotated[
-        str | None,
-        typer.Option(metavar="GOAL", help="full, light (MLBench's), or METRIC>=VALUE."),
-    ] = None,
-    stop_at_goal: Annotated[
-        bool | None, typer.Option("--stop-at-goal", help="End the run once the goal is reached.")
-    ] = None,
-    time_budget: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="End the run after it, with an evaluation."),
-    ] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(metavar="MIN:MAX:COUNT", help="Bytes of the all-reduces, as 1K:1M:6."),
-    ] = None,
-    repetitions: Annotated[
-        int | None, typer.Option(help="Timed all-reduces of a size in a step.")
-    ] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, float16 or bfloat16.")] = None,
-    probe: Annotated[
-        bool | None, typer.Option("--probe", help="Look for a slow link, node or rank.")
-    ] = None,
-    checkpoint_every: Annotated[
-        int | None, typer.Option(help="Steps between checkpoints; 0 = none.")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Go on from a checkpoint, in any layout.")
-    ] = None,
-    steps: Annotated[int, typer.Option(help="Optimizer steps.")] = 250,
-    seed: Annotated[int, typer.Option(help="Seed of weights, data and noise.")] = 0,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SPEC",
-            help="KIND:rank=R|node=N[,factor=F][,from=STEP][,to=STEP][,shape=SHAPE], links also"
-            " [,peer=N][,rate=R][,delay=D][,jitter=J][,loss=L]; or random@SEED.",
-        ),
-    ] = None,
-    disturb: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SPEC",
-            help="What slows a run by design: KIND[:factor=F][,every=N][,from=STEP][,to=STEP].",
-        ),
-    ] = None,
-    network: Annotated[
-        str,
-        typer.Option(help="namespaces = one for each emulated node; auto = if a fault needs it."),
-    ] = "auto",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Archive; default runs/<run>.")
     ] = None,
-    launcher: Annotated[
-        str, typer.Option(help="local, mpirun, kubernetes, or argo (run, analyze, report).")
-    ] = "local",
-    hostfile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Hosts for mpirun, one a line, as `host slots=8`."),
-    ] = None,
-    image: cluster_options.Image = None,
-    analyzer_image: cluster_options.AnalyzerImage = None,
-    kind: cluster_options.Kind = cluster_options.DEFAULT_KIND,
-    namespace: cluster_options.Namespace = cluster_options.DEFAULT_NAMESPACE,
-    claim: cluster_options.Claim = cluster_options.DEFAULT_CLAIM,
-    rings: cluster_options.Rings = cluster_options.DEFAULT_RINGS,
-    kubeconfig: cluster_options.Kubeconfig = None,
-    kube_context: cluster_options.KubeContext = None,
-    timeout: cluster_options.Timeout = cluster_options.DEFAULT_TIMEOUT,
-    start_timeout: cluster_options.StartTimeout = cluster_options.DEFAULT_START_TIMEOUT,
-    run_id: cluster_options.RunId = None,
-    submission: cluster_options.Submission = None,
-    job: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Start nothing: write what `torchrun -m workloads FILE` and srun need.",
-        ),
-    ] = None,
-    device: Annotated[
-        Device, typer.Option(help="Where ranks compute; auto = on GPUs if each rank has one.")
-    ] = Device.AUTO,
-    pace: Annotated[
-        Pace | None,
-        typer.Option(help="Emulated devices, by default on CPU; off = as fast as it goes."),
-    ] = None,
-    device_noise: Annotated[
-        float, typer.Option(help="Spread of an emulated device's time per step, as a ratio.")
-    ] = 0.02,
-    hang_timeout: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds without a step after which the run is ended; default 10, with a host"
-            " file or --exec 300; with --exec the time to the first step counts, too."
-        ),
-    ] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
+    verdict: Annotated[
+        bool, typer.Option("--verdict/--no-verdict", help="End with the verdict's sentence.")
+    ] = True,
 ) -> int:
     """Run a workload of real processes under observation, and leave an archive.
 
-    Exits 0 also when an injected fault ended the run, 70 when a rank failed by itself.
+    Ends with the verdict's sentence and the next command. Exits 0 whatever the verdict, also when
+    an injected fault ended the run; 70 when a rank failed by itself.
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
@@ -205,56 +66,56 @@ def run(
     from lockstep.planning import plan, planned_program, with_training_settings
     from workloads.spec import CLUSTER_LAUNCHERS
 
-    wanted = {
-        "model": model, "data": data, "vocabulary": vocabulary, "sequence": sequence,
-        "micro_batch": micro_batch, "micro_batches": micro_batches,
-        "virtual_stages": virtual_stages, "sequence_parallel": sequence_parallel,
-        "recompute": recompute, "sharded_optimizer": sharded_optimizer,
-        "learning_rate": learning_rate, "eval_every": eval_every, "goal": goal,
-        "stop_at_goal": stop_at_goal, "time_budget": time_budget,
-        "sizes": sizes, "repetitions": repetitions, "dtype": dtype, "probe": probe,
-        "checkpoint_every": checkpoint_every, "resume": None if resume is None else str(resume),
-    }  # fmt: skip
+    launcher, hostfile = starting.launcher, starting.hostfile
     on_cluster = launcher in CLUSTER_LAUNCHERS
-    token, elsewhere = secrets.token_hex(2), program or on_cluster or hostfile is not None
-    patience = (300.0 if elsewhere else 10.0) if hang_timeout is None else hang_timeout
-    words = words or []
-    if program:
+    token, elsewhere = secrets.token_hex(2), own.program or on_cluster or hostfile is not None
+    patience = starting.hang_timeout
+    if patience is None:
+        patience = 300.0 if elsewhere else 10.0
+    if own.program:
         external_program.refuse_others(given_options(context))
         external_program.check_hang_timeout(patience)
         spec = planned_program(
-            words, step_pattern, nodes=nodes, ranks_per_node=ranks_per_node,
+            words or [], own.step_pattern, nodes=size.nodes, ranks_per_node=size.ranks_per_node,
             hang_timeout=patience, token=token,
         )  # fmt: skip
     else:
-        workload = one_workload(words, step_pattern)
-        given = {name: value for name, value in wanted.items() if value is not None}
+        workload = one_workload(words or [], own.step_pattern)
         spec = plan(
-            workload, nodes=nodes, ranks_per_node=ranks_per_node, dp=dp, tp=tp, pp=pp, steps=steps,
-            seed=seed, faults=fault or [], disturbances=disturb or [], network=network,
-            training=with_training_settings(workload, given), launcher=launcher, hostfile=hostfile,
-            device=device, pace=None if pace is None else pace is Pace.ON,
-            device_noise=device_noise, hang_timeout=patience, token=token,
+            workload, **asdict(size), faults=wrong.fault or [], disturbances=wrong.disturb or [],
+            network=wrong.network,
+            training=with_training_settings(workload, given_of((training, ends, reduces))),
+            launcher=launcher, hostfile=hostfile, device=computing.device,
+            pace=None if computing.pace is None else computing.pace is Pace.ON,
+            device_noise=computing.device_noise, hang_timeout=patience, token=token,
         )  # fmt: skip
-    if run_id is not None:
-        spec = replace(spec, run=cluster_options.checked_run_id(run_id))
+    if starting.run_id is not None:
+        spec = replace(spec, run=cluster_options.checked_run_id(starting.run_id))
     archive = out if out is not None else Path("runs") / spec.run
     if not on_cluster:
         cluster_options.refuse_without_cluster(launcher, given_options(context))
-    elif job is not None:
+    elif starting.job is not None:
         fail(ExitCode.USAGE, f"--job starts nothing; leave --launcher {launcher} out")
-    if job is not None:
-        write_job(spec, archive, job)
+    if starting.job is not None:
+        write_job(spec, archive, starting.job)
         return ExitCode.OK
     if on_cluster:
-        settings = cluster_options.settings(
-            launcher, image=image, analyzer_image=analyzer_image, namespace=namespace, kind=kind,
-            claim=claim, rings=rings, timeout=timeout, start_timeout=start_timeout,
-            submission=submission,
-        )  # fmt: skip
-        return put_on_cluster(spec, settings, archive, form, kubeconfig, kube_context)
+        return put_on_cluster(spec, launcher, cluster, archive, form)
+    return observed(spec, archive, form, judged=verdict and starting.run_id is None)
+
+
+def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> int:
+    """Run it on this machine, or by mpirun, and say what became of it.
+
+    Args:
+        spec: What to run.
+        archive: Where it leaves its archive.
+        form: How its results are printed.
+        judged: Whether its verdict is said; a launcher on a cluster has an analyzer of its own.
+    """
     from lockstep import results
     from lockstep.observe import run_observed
+    from workloads.launchers import Ending
 
     show = output.Progress()
     try:
@@ -271,17 +132,35 @@ def run(
     found = results.read(archive)
     text = "\n".join(f"{name:8}{value}" for name, value in answer.items() if value not in ([], ""))
     output.document({**answer, "results": found}, form, "\n".join([text, *results.lines(found)]))
+    if judged:
+        conclude(archive, form, ended_early=outcome.ending is Ending.INTERRUPTED)
     return exit_code(spec, outcome, archive)
 
 
+def conclude(archive: Path, form: Format, *, ended_early: bool) -> None:
+    """The verdict's sentence and the next command: on stdout for people, else on stderr."""
+    sentence = ""
+    if not ended_early:  # by a user who does not want to wait
+        show = output.Progress()
+        show("analyzing", str(archive))
+        try:
+            sentence = afterwards.verdict_sentence(archive)
+        finally:
+            show.close()
+    say = output.data if form is Format.TABLE else output.note
+    if sentence:
+        say(f"{'verdict':8}{visible_line(sentence)}")
+    say(f"{'next':8}{afterwards.next_command(archive)}")
+
+
 def put_on_cluster(
-    spec: "RunSpec", settings: "Settings", out: Path, form: Format, kubeconfig: Path | None,
-    kube_context: str | None,
-) -> int:  # fmt: skip
+    spec: "RunSpec", launcher: str, options: ClusterOptions, out: Path, form: Format
+) -> int:
     """Launch it there, and say what became of it."""
     from lockstep import on_cluster
 
-    cluster = on_cluster.connect(kubeconfig, kube_context)
+    settings = cluster_options.settings(launcher, options)
+    cluster = on_cluster.connect(options.kubeconfig, options.kube_context)
     show = output.Progress()
     try:
         answer = on_cluster.run(cluster, spec, settings, out, show)

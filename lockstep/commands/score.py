@@ -41,7 +41,9 @@ class Pace(StrEnum):
 
 
 def score(
-    kind: Annotated[Kind, typer.Argument(help="What to score.")],
+    kind: Annotated[
+        Kind, typer.Argument(metavar="KIND", help="What to score: real, faults or synth.")
+    ],
     runs: Annotated[int, typer.Option(min=1, help="Injected runs, and as many healthy ones.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first run; then one higher.")] = 0,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Results and archives.")] = Path(

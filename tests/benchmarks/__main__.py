@@ -1,11 +1,16 @@
 """`python -m tests.benchmarks [NAME]...`: runs every benchmark, or those that are named.
 
-A table each: figure, goal (at most), measured, verdict; exits 1 when a goal was missed.
+A table each: figure, goal (at most), measured, verdict; exits 1 when a goal was missed, 130 on
+Ctrl-C, with what was measured until then where a benchmark can say it.
 """
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import import_module
+
+from collector.contract.words import ExitCode
+from tests.benchmarks.interrupted import InterruptedEarlyError
 
 BENCHMARKS: dict[str, str] = {
     "alert_delay": "from an XID, and from a straggler's first slow step, to the webhook",
@@ -53,18 +58,40 @@ def main(names: list[str]) -> int:
         return 64
     if len(names) == 1:
         return _run(names[0])
-    # A process each: what one benchmark imports or starts must not burden the next.
-    return max(
-        subprocess.call([sys.executable, "-m", __spec__.name, name]) for name in names or BENCHMARKS
-    )
+    worst = 0
+    for name in names or BENCHMARKS:
+        code = _apart(name)
+        if code == ExitCode.INTERRUPTED:
+            return code
+        worst = max(worst, code)
+    return worst
+
+
+def _apart(name: str) -> int:
+    """A process each: what one benchmark imports or starts must not burden the next."""
+    process = subprocess.Popen([sys.executable, "-m", __spec__.name, name])
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # it has it, too, and says what it measured until then
 
 
 def _run(name: str) -> int:
     print(f"{name}: {BENCHMARKS[name]}", flush=True)
     benchmark = import_module(f"tests.benchmarks.{name}")
     goals: dict[str, float] = getattr(benchmark, "GOALS", {})
-    figures: dict[str, float] = benchmark.main()
-    width = max(map(len, figures))
+    try:
+        return _told(benchmark.main(), goals)
+    except InterruptedEarlyError as interrupted:
+        print("  interrupted; until then:")
+        _told(interrupted.figures, goals)
+        return ExitCode.INTERRUPTED
+
+
+def _told(figures: Mapping[str, float], goals: Mapping[str, float]) -> int:
+    """Prints the figures beside their goals; 1 where one was missed."""
+    width = max(map(len, figures), default=0)
     missed = False
     print(f"  {'figure':{width}}  {'measured':>10}  {'goal':>10}  verdict")
     for figure, value in figures.items():
@@ -78,4 +105,7 @@ def _run(name: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from collector.contract import ring
+from collector.contract.words import ExitCode
 from workloads.processes.ownership import SHARED_MEMORY
 from workloads.processes.ring_state import read_ring_state
 
@@ -42,6 +43,10 @@ LAYOUTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 SIGNALS = (*[signal.SIGKILL] * 8, signal.SIGSEGV, signal.SIGTERM)
 """A kernel out of memory sends SIGKILL, a scheduler SIGTERM first."""
+
+
+class CaseInterruptedError(Exception):
+    """Ctrl-C ended a case: it says nothing, and is played again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +114,13 @@ def played(case: Case, folder: Path, targets: Path | None = None) -> Killed:
 
     Args:
         targets: File in which a Prometheus looks for what it is to scrape.
+
+    Raises:
+        CaseInterruptedError: Ctrl-C ended it.
     """
     archive = folder / "archive"
-    command = [sys.executable, "-m", "lockstep", "run", *case.words, "--out", str(archive)]
+    command = [sys.executable, "-m", "lockstep", "run", "--no-verdict", *case.words]
+    command += ["--out", str(archive)]
     if case.program:
         script = folder / "train.py"
         script.write_text(PROGRAM.replace("STEPS", str(case.steps)))
@@ -127,6 +136,8 @@ def played(case: Case, folder: Path, targets: Path | None = None) -> Killed:
         finally:
             if process.poll() is None:
                 process.terminate()
+    if code == ExitCode.INTERRUPTED:
+        raise CaseInterruptedError
     told = Killed(case, killed, run, step, code)
     (folder / "killed.json").write_text(json.dumps(asdict(told)))
     return told

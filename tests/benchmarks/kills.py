@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -26,12 +26,15 @@ from analyzer.readers.windows import from_samples
 from analyzer.run import Run, Verdict
 from collector.contract.words import ExitCode
 from lockstep.diagnosis import exit_code
-from tests.benchmarks.kill_cases import Killed, drawn, played, read
+from tests.benchmarks.interrupted import InterruptedEarlyError
+from tests.benchmarks.kill_cases import CaseInterruptedError, Killed, drawn, played, read
 
 GOALS = {f"{way}_{what}": 0.0 for way in ("archive", "pages", "prometheus")
          for what in ("healthy", "exit_0", "innocent_alone")} | {
     "archive_first_not_named_share": 0.05,
 }  # fmt: skip
+Case = tuple[Killed, dict[str, Verdict]]
+"""What became of a run, and its verdicts by where they come from."""
 EVERY = 3
 """One of so many is scraped by Prometheus as well."""
 
@@ -49,17 +52,32 @@ def main() -> dict[str, float]:
         server = stack.enter_context(prometheus(folder))
         busy = Lock()
 
-        def one(index: int) -> tuple[Killed, dict[str, Verdict]]:
+        def one(index: int) -> Case:
             return judged(index, seed, folder, server, busy)
 
-        with ThreadPoolExecutor(jobs) as pool:
-            told = list(pool.map(one, range(number)))
-    return figures(told)
+        return figures(_all(one, number, jobs))
+
+
+def _all(one: Callable[[int], Case], number: int, jobs: int) -> list[Case]:
+    """What `one` says of each case.
+
+    Raises:
+        InterruptedEarlyError: Ctrl-C; has the figures of the cases that were done.
+    """
+    told: list[Case] = []
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        told.extend(pool.map(one, range(number)))  # one by one: what is done is in it
+    except (KeyboardInterrupt, CaseInterruptedError):
+        raise InterruptedEarlyError(figures(told)) from None
+    finally:
+        pool.shutdown(cancel_futures=True)  # cases under way end their own processes
+    return told
 
 
 def judged(
     index: int, seed: int, folder: Path, server: tuple[str, Path] | None, busy: Lock
-) -> tuple[Killed, dict[str, Verdict]]:
+) -> Case:
     """One case, played unless it was, and its verdicts by where they come from."""
     here = folder / f"case-{index:03}"
     scraped = server is not None and index % EVERY == 0
@@ -100,7 +118,7 @@ def spoken(known: Killed, verdict: Verdict) -> str:
     return "one of " + str(ranks) if known.case.rank in ranks else f"{verdict.status} {ranks}"
 
 
-def figures(told: list[tuple[Killed, dict[str, Verdict]]]) -> dict[str, float]:
+def figures(told: list[Case]) -> dict[str, float]:
     """Counts over all cases that had a verdict."""
     found: dict[str, float] = {
         "cases": float(len(told)), "killed": float(sum(known.killed for known, _ in told)),

@@ -146,7 +146,8 @@ def command_line() -> str:
         "## Exit codes",
         table(("code", "meaning"), EXIT_CODES),
         (
-            "`analyze` speaks by 0 to 3. `run`, `demo`, `report` and `score` exit 0 when they did"
+            "`analyze` and `cluster` speak by 0 to 3, and so do `watch` and `nodes` with --once;"
+            " `doctor` by 0 and 1. `run`, `demo`, `report` and `score` exit 0 when they did"
             " their work, injected faults included. A traceback is a bug."
         ),
         "## Faults",
@@ -202,16 +203,17 @@ def _parameters(parameters: Sequence[Any]) -> str:
 
 def _parameter(one: Any) -> tuple[str, str, str]:
     is_argument = one.param_type_name == "argument"
-    names = [one.metavar or one.name.upper()] if is_argument else one.opts
+    names = [one.metavar or one.name.upper()] if is_argument else [*one.opts, *one.secondary_opts]
     shown = ", ".join(code(name) for name in names)
     if not is_argument and one.metavar:
         shown += f" {code(one.metavar)}"
-    default = "required" if one.required else _shown_default(one.default)
+    told = one.opts[0] if one.default is True else one.default
+    default = "required" if one.required else _shown_default(told)
     return shown, default, _prose(" ".join((one.help or "").split()))
 
 
 def _shown_default(value: Any) -> str:
-    if value is None or value is False or value == "" or value == () or callable(value):
+    if value is None or isinstance(value, bool) or value == "" or value == () or callable(value):
         return ""
     if isinstance(value, (list, tuple)):
         return ", ".join(code(str(each)) for each in value)

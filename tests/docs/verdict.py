@@ -16,7 +16,9 @@ VERDICT = {
     "culprits": "who holds the run back, below",
     "anomalies": "hardware that deviates from its peers, whether or not it costs time, below",
     "hang": "`group`, `sequence`, `op` and `missing_ranks` of the collective that hangs, or null",
-    "structure": "what is slow by the run's own design: `kind`, `share` of the step time, `text`",
+    "structure": "what is slow by the run's own design: `kind` (stage-imbalance,"
+    " sequence-length-imbalance, expert-imbalance, periodic, uniform), `share` of the step time,"
+    " `text`",
     "what_if": "what the run would take without stragglers, below",
     "rejected": "who looked slow and was let go: `rank`, `why`",
     "alternatives": "other causes of the first culprit: `cause`, `confidence`",

@@ -1,10 +1,13 @@
 """The command line as a whole: help, misuse, failures, and what they exit with."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +68,7 @@ def test_an_unknown_command_names_the_nearest(lockstep: Callable[..., Any]) -> N
 
     assert answer.code == ExitCode.USAGE
     assert "'analyse'" in answer.err
-    assert "Did you mean 'analyze'?" in answer.err
+    assert "did you mean 'analyze'?" in answer.err
 
 
 def test_an_unknown_option_names_the_nearest(lockstep: Callable[..., Any]) -> None:
@@ -116,6 +119,48 @@ def test_ctrl_c_exits_130(lockstep: Callable[..., Any], monkeypatch: pytest.Monk
 
     assert answer.code == ExitCode.INTERRUPTED
     assert "Traceback" not in answer.err
+
+
+def test_ctrl_c_exits_130_also_where_a_library_makes_an_error_of_it(
+    lockstep: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> int:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("multiarray failed to import") from None
+        return 0
+
+    monkeypatch.setattr(cli, "COMMANDS", (broken,))
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        answer = lockstep("broken")
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+    assert (answer.code, answer.err) == (ExitCode.INTERRUPTED, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.2, 0.4, 0.8])
+def test_ctrl_c_at_any_moment_is_no_traceback(tmp_path: Path, seconds: float) -> None:
+    (tmp_path / "run.json").write_text('{"schema_version": 1, "run": "r"}')
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "lockstep", "analyze", str(tmp_path)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell may ignore it
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    while "collector.contract" not in said and said:
+        said = process.stderr.readline()  # Python itself starts without us
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=100)
+
+    assert process.returncode in (ExitCode.INTERRUPTED, ExitCode.UNKNOWN)
+    assert "Traceback" not in errors
+    assert "bug" not in errors
 
 
 def test_a_library_that_is_not_installed_is_named_with_its_cure(

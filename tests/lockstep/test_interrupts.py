@@ -6,7 +6,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from lockstep.interrupts import INSIST_SECONDS, Interrupts
+from lockstep.interrupts import INSIST_SECONDS, Interrupts, remembered
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -88,3 +88,37 @@ def test_nothing_of_it_stays() -> None:
     assert before == [signal.getsignal(number) for number in numbers]
     assert 99 < left <= 100  # a test's own time limit, for instance
     assert not interrupts.came
+
+
+def test_ctrl_c_is_remembered_where_a_library_makes_an_error_of_it() -> None:
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with remembered() as interrupted:
+            before = interrupted()
+            with pytest.raises(ImportError):
+                _interrupted_import()
+            after = interrupted()
+    finally:
+        left = signal.signal(signal.SIGINT, handler)
+
+    assert (before, after) == (False, True)
+    assert left is signal.default_int_handler
+
+
+def _interrupted_import() -> None:
+    try:
+        _send(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise ImportError("multiarray failed to import") from None
+
+
+def test_a_handler_of_somebody_else_stays_while_it_is_remembered() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with remembered() as interrupted:
+            _send(signal.SIGINT)
+            came = interrupted()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert not came

@@ -276,10 +276,10 @@ def test_an_analyzers_image_that_cannot_be_told_is_asked_for(image: str) -> None
 
 def options(launcher: str = "argo", **given: Any) -> Settings:
     usual: dict[str, Any] = {
-        "analyzer_image": None, "namespace": "n", "kind": "mpijob", "claim": "c", "rings": "node",
-        "timeout": 60.0, "start_timeout": 60.0, "submission": None,
+        "namespace": "n", "claim": "c", "timeout": 60.0, "start_timeout": 60.0,
     }  # fmt: skip
-    return cluster_options.settings(launcher, **{**usual, **given})
+    chosen = cluster_options.ClusterOptions(**{**usual, **given})
+    return cluster_options.settings(launcher, chosen)
 
 
 def test_every_launch_has_a_mark_of_its_own_and_a_step_that_of_its_chain() -> None:

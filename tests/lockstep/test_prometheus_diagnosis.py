@@ -9,11 +9,8 @@ import pytest
     ("arguments", "expected"),
     [
         ([], "give the archive DIR of a run"),
-        (["--run", "x"], "--run, --gpus, --since and --until go with --prometheus URL"),
-        (
-            ["runs/x", "--since", "1h"],
-            "--run, --gpus, --since and --until go with --prometheus URL",
-        ),
+        (["--run", "x", "--gpus", "a:0"], "--run and --gpus go with --prometheus URL"),
+        (["runs/x", "--since", "1h"], "--since goes with --prometheus URL"),
         (["--prometheus", "http://h:1"], "--prometheus needs --run ID"),
         (["runs/x", "--prometheus", "http://h:1", "--run", "x"], "not both"),
         (["--prometheus", "h:1", "--run", "x"], "is no address"),

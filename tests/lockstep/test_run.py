@@ -158,6 +158,9 @@ def test_an_injected_crash_is_a_successful_run_that_names_its_rank(tmp_path: Pat
     assert ("crash", [1], "killed by SIGKILL") == tuple(
         answer[key] for key in ("ending", "ranks", "reason")
     )
+    *_, verdict, following = done.stderr.splitlines()
+    assert verdict.startswith("verdict Rank 1 ")
+    assert f"next    lockstep analyze {archive}" == following
 
 
 @pytest.mark.distributed

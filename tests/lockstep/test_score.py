@@ -176,7 +176,7 @@ def test_a_layout_that_is_no_split_of_the_nodes_is_refused(lockstep: Callable[..
     [
         ("dp=2,pp=2,vpp=2", "--layout dp=2,pp=2,vpp=2: the runs of a score have no dsp or vpp"),
         ("dp=4,dsp=3", "--layout dp=4,dsp=3: the runs of a score have no dsp or vpp"),
-        ("layers=4", "lockstep: Invalid value: --layout has no part 'layers'"),
+        ("layers=4", "lockstep: --layout has no part 'layers'"),
     ],
 )
 def test_a_layout_that_no_run_of_a_score_has_is_refused(
