@@ -29,7 +29,7 @@ print("ready", flush=True)
 while not go.exists():
     time.sleep(0.0005)
 try:
-    with claim.empty(out):
+    with claim.claim_new_folder(out):
         (out / "written").open("x").write(name)
         time.sleep(0.3)
         assert (out / "written").read_text() == name
@@ -42,7 +42,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from lockstep import claim
-with claim.empty(Path(sys.argv[1])):
+with claim.claim_new_folder(Path(sys.argv[1])):
     time.sleep(60)
 """
 

@@ -47,7 +47,7 @@ def test_all_rule_files_are_written_and_checked_by_folder(lockstep, tmp_path):
 
     assert (0, "") == (written.code, written.err)
     assert (0, "", "") == (checked.code, checked.out, checked.err)
-    assert {path.name for path in FOLDER.iterdir()} == {
+    assert {path.name for path in FOLDER.glob("*.yml")} == {
         path.name for path in (tmp_path / "new" / "rules").iterdir()
     }
 

@@ -1,6 +1,5 @@
 """What scrapes saw: series out of samples.parquet, and on common moments."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,20 +10,21 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
+from analyzer.readers.archive.parts import whole
+from analyzer.readers.archive.table import Table
+from analyzer.readers.topology import LABEL
+from analyzer.run import FloatGrid, Span
 from collector.contract.metrics import Metric
-from dashboard.shapes import Floats, Span
-from dashboard.sources.archive.table import Table
 
 COLUMNS = ("time", "node", "gpu", "rank", "metric", "labels", "value")
 NOBODY = -1
 MAX_AGE = 2.5
-"""A gauge is shown for so many scrape intervals. SOURCE: analyzer.telemetry.MAX_AGE."""
+"""A gauge is told up to this many scrape intervals away; beyond, it is absent."""
 MAX_RATE_GAP = 10.0
-"""SOURCE: analyzer.telemetry.MAX_RATE_GAP: a rate over a longer gap says nothing of its inside."""
+"""A counter's rate over a gap of more scrape intervals than this says nothing of its inside."""
 UP = "up"
 SOME_ROWS = 30_000
 """Enough for several scrapes of a few nodes."""
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Series:
     node: str
     gpu: int
     rank: int
-    times: Floats
-    values: Floats
+    times: FloatGrid
+    values: FloatGrid
 
     @cached_property
     def label(self) -> dict[str, str]:
         """Its labels by name."""
-        return dict(_LABEL.findall(self.labels))
+        return dict(LABEL.findall(self.labels))
 
     @property
     def interval(self) -> float:
@@ -60,7 +60,7 @@ class Series:
         return Series(self.metric, self.labels, self.node, self.gpu, self.rank, self.times,
                       np.concatenate([[np.nan], rates]))  # fmt: skip
 
-    def at(self, times: Floats, interval: float) -> Floats:
+    def at(self, times: FloatGrid, interval: float) -> FloatGrid:
         """Its last value at each of these moments; NaN where that is too old."""
         if not len(self.times):
             return np.full(len(times), np.nan)
@@ -68,12 +68,12 @@ class Series:
         place = np.searchsorted(self.times, times + interval / 2, side="right") - 1
         told = self.values[np.maximum(place, 0)]
         age = times - self.times[np.maximum(place, 0)]
-        fresh: Floats = np.where((place >= 0) & (age <= MAX_AGE * interval), told, np.nan)
+        fresh: FloatGrid = np.where((place >= 0) & (age <= MAX_AGE * interval), told, np.nan)
         return fresh
 
 
-class Samples:
-    """The series of an archive."""
+class ScrapedSeries:
+    """The series of an archive, out of samples.parquet."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -123,7 +123,7 @@ class Samples:
             only: Which rows of a batch, of these metrics; None = all of them.
 
         Raises:
-            TroubleError: The files went away.
+            ArchiveError: The files went away.
         """
         names = sorted({each if isinstance(each, str) else each.name for each in metrics})
         wanted = pa.array(names, pa.string())
@@ -143,7 +143,7 @@ class Samples:
         return tuple(grouped(self._table.read(COLUMNS, where, keep)))
 
 
-def moments(series: Sequence[Series]) -> tuple[Floats, float]:
+def moments(series: Sequence[Series]) -> tuple[FloatGrid, float]:
     """(T,) the scrapes of the node that was scraped most, and the seconds between two of them."""
     if not series:
         return np.zeros(0), float("nan")
@@ -152,7 +152,7 @@ def moments(series: Sequence[Series]) -> tuple[Floats, float]:
     return np.unique(longest.times), interval if np.isfinite(interval) else 1.0
 
 
-def panel(series: Sequence[Series], times: Floats, interval: float) -> Floats:
+def panel(series: Sequence[Series], times: FloatGrid, interval: float) -> FloatGrid:
     """(T, series) the values at these moments."""
     if not series:
         return np.full((len(times), 0), np.nan)
@@ -179,7 +179,7 @@ def grouped(table: pa.Table) -> Iterable[Series]:
     """The series that rows of COLUMNS make."""
     if not table.num_rows:
         return
-    table = table.unify_dictionaries().combine_chunks()
+    table = whole(table)
     codes, words = [], {}
     for name in ("metric", "labels", "node"):
         column = table[name].chunk(0)

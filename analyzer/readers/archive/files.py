@@ -1,33 +1,60 @@
 """The small files of an archive, read with bounds: what lies in a folder is not trusted."""
 
 import math
+import reprlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from analyzer.run import LoadError
 from collector.contract import archive, bounded_json
-from dashboard.trouble import Kind, TroubleError
 
 MOST_BYTES = 16 << 20
 """Of a JSON file; ours are far smaller."""
 LATEST = 32503680000.0
 """Unix seconds of the year 3000."""
 LONGEST_NAME = 128
-ANALYZE = "lockstep analyze"
 VERDICT_VERSION = 1
 STATUSES = ("healthy", "degraded", "unknown")
+
+
+class Problem(StrEnum):
+    """Why a file of an archive says nothing."""
+
+    ABSENT = "absent"
+    REFUSED = "refused"
+    DAMAGED = "damaged"
+
+
+class ArchiveError(LoadError):
+    """A file of an archive cannot be read.
+
+    Attributes:
+        problem: Why.
+        sentence: Which file, and what is wrong with it; without a full stop.
+        remedy: What would be right: a clause, or a command.
+    """
+
+    def __init__(self, problem: Problem, sentence: str, remedy: str) -> None:
+        super().__init__(f"{sentence}; {remedy}")
+        self.problem = problem
+        self.sentence = sentence
+        self.remedy = remedy
 
 
 class Files:
     """The folder of one archive.
 
-    Attributes:
+    Args:
         folder: Where it is.
+        links: Whether links that lead out of it are followed: only if its owner asks.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, links: bool = False) -> None:
         self.folder = folder
+        self.links = links
 
     def inside(self, name: str) -> Path | None:
         """A file of the archive; None where there is none, or a link that leads out of it."""
@@ -35,6 +62,8 @@ class Files:
         try:
             if not path.exists():
                 return None
+            if self.links:
+                return path
             home = self.folder.resolve()
             return path if path.resolve().is_relative_to(home) else None
         except (OSError, RuntimeError):
@@ -44,27 +73,26 @@ class Files:
         """run.json.
 
         Raises:
-            TroubleError: It is no archive, torn, of another schema, or may not be read.
+            ArchiveError: It is no archive, torn, of another schema, or may not be read.
         """
         if not self.folder.is_dir():
-            raise TroubleError(
-                Kind.NO_SOURCE, f"{self.folder} is not there, or is no folder.",
-                "Give the folder of a run archive, as runs/<run>.",
+            raise ArchiveError(
+                Problem.ABSENT, f"{self.folder} is not a folder",
+                "give the folder of a run archive, as runs/<run>",
             )  # fmt: skip
-        tree = self._json(archive.RUN_FILE)
+        tree = self.document(archive.RUN_FILE)
         if tree is None:
-            raise TroubleError(
-                Kind.NO_SOURCE,
-                f"{self.folder} holds no {archive.RUN_FILE}; it is no run archive.",
-                "Give the folder of a run archive, as runs/<run>, or a folder of such folders.",
-            )
+            raise ArchiveError(
+                Problem.ABSENT, f"{self.folder} holds no {archive.RUN_FILE}: it is no run archive",
+                "give the folder of a run archive, as runs/<run>, or a folder of such folders",
+            )  # fmt: skip
         version = tree.get("schema_version")
         if version != archive.SCHEMA_VERSION:
-            raise TroubleError(
-                Kind.UNREADABLE,
-                f"{self.folder / archive.RUN_FILE} has schema_version {str(version)[:40]};"
-                f" this version of Lockstep reads {archive.SCHEMA_VERSION}.",
-                "Read it with the version of Lockstep that wrote it.",
+            raise ArchiveError(
+                Problem.DAMAGED,
+                f"{self.folder / archive.RUN_FILE} has schema_version {reprlib.repr(version)};"
+                f" this version of Lockstep reads {archive.SCHEMA_VERSION}",
+                "read it with the version of Lockstep that wrote it",
             )
         return tree
 
@@ -72,9 +100,9 @@ class Files:
         """verdict.json (docs/reference/verdict.md); None = nobody analyzed the run.
 
         Raises:
-            TroubleError: It is torn, of another schema, or of another shape.
+            ArchiveError: It is torn, of another schema, or of another shape.
         """
-        tree = self._json(archive.VERDICT_FILE)
+        tree = self.document(archive.VERDICT_FILE)
         if tree is None:
             return None
         right = (
@@ -84,21 +112,30 @@ class Files:
             and all(_objects(tree.get(name)) for name in ("culprits", "anomalies"))
         )
         if not right:
-            raise TroubleError(
-                Kind.UNREADABLE,
-                f"{self.folder / archive.VERDICT_FILE} is no verdict that this version reads.",
-                f"{ANALYZE} {self.folder}",
+            raise ArchiveError(
+                Problem.DAMAGED,
+                f"{self.folder / archive.VERDICT_FILE} is no verdict that this version reads",
+                f"lockstep analyze {self.folder}",
             )
         return tree
 
     def finding(self) -> Mapping[str, Any] | None:
         """finding.json of `lockstep watch`; None where there is none that is whole."""
+        return self.told(archive.FINDING_FILE)
+
+    def told(self, name: str) -> Mapping[str, Any] | None:
+        """A JSON object of the archive; None where there is none that is whole."""
         try:
-            return self._json(archive.FINDING_FILE)
-        except TroubleError:
+            return self.document(name)
+        except ArchiveError:
             return None
 
-    def _json(self, name: str) -> Mapping[str, Any] | None:
+    def document(self, name: str) -> Mapping[str, Any] | None:
+        """A JSON object of the archive, NaN and infinities as null; None where there is none.
+
+        Raises:
+            ArchiveError: It is torn, too large, no object, or may not be read.
+        """
         path = self.inside(name)
         if path is None:
             return None
@@ -107,20 +144,18 @@ class Files:
         except FileNotFoundError:
             return None
         except PermissionError:
-            raise TroubleError(
-                Kind.REFUSED, f"{path} may not be read by this user.",
-                "Let the user of the dashboard read the archive.",
-            ) from None  # fmt: skip
+            raise ArchiveError(
+                Problem.REFUSED, f"{path} may not be read by this user", "let this user read it"
+            ) from None
         except (OSError, ValueError) as error:
-            raise TroubleError(
-                Kind.UNREADABLE, f"{path} is no whole JSON ({str(error)[:120]}).",
-                "It may be half written: wait for the run to end, or remove the archive.",
+            raise ArchiveError(
+                Problem.DAMAGED, f"{path} is no whole JSON ({str(error)[:120]})",
+                "it may be half written: wait for the run to end, or remove the archive",
             ) from None  # fmt: skip
         if not isinstance(tree, dict):
-            raise TroubleError(
-                Kind.UNREADABLE, f"{path} is no JSON object.",
-                "Remove it, or read another archive.",
-            )  # fmt: skip
+            raise ArchiveError(
+                Problem.DAMAGED, f"{path} is no JSON object", "remove it, or read another archive"
+            )
         return tree
 
 

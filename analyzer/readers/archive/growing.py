@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dashboard.sources.archive.parts import Listed, release
-from dashboard.sources.archive.table import Table
+from analyzer.readers.archive.parts import Listed, release, whole
+from analyzer.readers.archive.table import Table
 
 TOGETHER = 256
 """Small parts that are handed on as one: much is paid by the table, not by the row."""
@@ -69,8 +69,3 @@ class Growing:
 
     def _small(self, path: Path) -> list[pa.Table]:
         return list(self._table.pieces(path, self._schema))
-
-
-def whole(table: pa.Table) -> pa.Table:
-    """In one chunk, with one dictionary a column."""
-    return table.unify_dictionaries().combine_chunks()

@@ -1,8 +1,7 @@
-"""The steps of a run as arrays (step × rank): what charts and tables of training are made of."""
+"""The steps of a run as arrays (step × rank), of the columns and the window that are asked for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +9,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
+from analyzer.readers.archive.files import LATEST
+from analyzer.readers.archive.table import Table
+from analyzer.run import FloatGrid, Span
 from collector.contract.words import STEP_TAGS
-from dashboard.shapes import Floats, Lines, Span
-from dashboard.sources.archive.files import LATEST
-from dashboard.sources.archive.table import Table
 
 ALWAYS = ("step", "rank", "attempt", "start", "wall_seconds")
 MOST_STEPS = 1 << 44
@@ -39,10 +38,10 @@ class Steps:
 
     steps: NDArray[np.int64]
     attempts: NDArray[np.int64]
-    start: Floats
-    wall: Floats
+    start: FloatGrid
+    wall: FloatGrid
     ranks: NDArray[np.int64]
-    cells: Mapping[str, Floats]
+    cells: Mapping[str, FloatGrid]
     tags: Mapping[str, NDArray[np.bool_]]
 
     @property
@@ -50,18 +49,6 @@ class Steps:
         """(W,) steps that nobody is blamed for."""
         mask: NDArray[np.bool_] = np.any(np.stack(list(self.tags.values())), axis=0)
         return mask
-
-
-class Numbered(Protocol):
-    """Anything that knows when each step began."""
-
-    @property
-    def steps(self) -> NDArray[np.int64]:
-        """(W,) optimizer step."""
-
-    @property
-    def start(self) -> Floats:
-        """(W,) unix seconds, rising."""
 
 
 def read(table: Table, columns: Sequence[str], span: Span | None) -> Steps:
@@ -73,7 +60,7 @@ def read(table: Table, columns: Sequence[str], span: Span | None) -> Steps:
         span: None = all.
 
     Raises:
-        TroubleError: The files went away.
+        ArchiveError: The files went away.
     """
     wanted = list(dict.fromkeys((*ALWAYS, *columns)))
     where = ds.field("start").is_valid()
@@ -125,16 +112,7 @@ def possible(rows: pa.Table) -> pa.Table:
     return rows if right.all() else rows.filter(pa.array(right))
 
 
-def numbered(chart: Lines, told: Numbered) -> Lines:
-    """A chart with the step that ran at each moment; NaN before the first."""
-    if not len(told.start) or not len(chart.times):
-        return chart
-    place = np.searchsorted(told.start, chart.times, side="right") - 1
-    numbers = np.where(place >= 0, told.steps[np.maximum(place, 0)].astype(float), np.nan)
-    return replace(chart, steps=numbers)
-
-
-def quantiles(values: Floats, wanted: Sequence[float]) -> list[Floats]:
+def quantiles(values: FloatGrid, wanted: Sequence[float]) -> list[FloatGrid]:
     """Quantiles over the last axis, linearly between values, of those that are told.
 
     As numpy.nanquantile, which takes seconds for a day of steps.
@@ -154,7 +132,7 @@ def quantiles(values: Floats, wanted: Sequence[float]) -> list[Floats]:
     return found
 
 
-def middle(values: Floats) -> Floats:
+def middle(values: FloatGrid) -> FloatGrid:
     """Medians over the last axis; NaN where nobody told."""
     return quantiles(values, (0.5,))[0]
 
@@ -206,7 +184,7 @@ def _placed(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def _order(
-    numbers: tuple[NDArray[np.int64], NDArray[np.int64]], start: Floats
+    numbers: tuple[NDArray[np.int64], NDArray[np.int64]], start: FloatGrid
 ) -> NDArray[np.int64]:
     """By the time at which they began: axes of time rise, whatever a clock did."""
     return np.argsort(_least(start), kind="stable")
@@ -216,8 +194,8 @@ def _moved(order: NDArray[np.int64]) -> bool:
     return bool((np.diff(order) < 0).any())
 
 
-def _least(values: Floats) -> Floats:
-    least: Floats = np.fmin.reduce(values, axis=1) if values.shape[1] else values.sum(axis=1)
+def _least(values: FloatGrid) -> FloatGrid:
+    least: FloatGrid = np.fmin.reduce(values, axis=1) if values.shape[1] else values.sum(axis=1)
     return least
 
 

@@ -1,4 +1,7 @@
-"""A run archive (docs/reference/archive.md) as a Run; never reads what was injected."""
+"""A run archive (docs/reference/archive.md): its columns and windows, or all of it as a Run.
+
+What was injected (truth.json) is never opened.
+"""
 
 import math
 import reprlib
@@ -7,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from analyzer.readers.archive.files import LATEST, Files
+from analyzer.readers.archive.series import ScrapedSeries
+from analyzer.readers.archive.table import WORDS, Table
 from analyzer.readers.places import META_KEY, TOPOLOGY_FILE, read
 from analyzer.readers.topology import rank_infos, world_of
 from analyzer.readers.windows import from_samples, from_steps
 from analyzer.run import LoadError, Run
-from collector.contract import archive, bounded_json
-from collector.contract.archive import Column
+from collector.contract import archive
 
-LATEST = 32503680000.0
-"""Unix seconds of the year 3000."""
+__all__ = ["LATEST", "Archive", "load"]
+
 MOST_RANKS = 1_000_000
 LONGEST = 1e7
 """Seconds; no step takes four months."""
@@ -26,20 +29,53 @@ MOST_SHOWN = 40
 """Characters of a name from outside in a sentence."""
 
 
+class Archive:
+    """The files and tables of one archive, each read where it lies when it is asked for.
+
+    Args:
+        folder: Where it is.
+        strict: For its owner: links out of the folder are followed, and damage is a LoadError; else
+            what is torn or leads elsewhere is left out and told by `Table.missing`.
+
+    Attributes:
+        files: run.json, verdict.json, finding.json.
+        steps, samples, ops, ranks: The tables of the contract.
+        series: What scrapes saw, out of `samples`.
+    """
+
+    def __init__(self, folder: Path, *, strict: bool = False) -> None:
+        self.files = Files(folder, links=strict)
+
+        def table(name: str, columns: Sequence[archive.Column], words: Sequence[str]) -> Table:
+            return Table(self.files, name, columns, strict=strict, words=words)
+
+        # A frame of steps or operations has words as texts; of samples there are far more.
+        few = () if strict else WORDS
+        self.steps = table(archive.STEPS_FILE, archive.STEPS, few)
+        self.samples = table(archive.SAMPLES_FILE, archive.SAMPLES, WORDS)
+        self.ops = table(archive.OPS_FILE, archive.OPS, few)
+        self.ranks = table(archive.RANKS_FILE, archive.RANKS, few)
+        self.series = ScrapedSeries(self.samples)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All of them."""
+        return self.steps, self.samples, self.ops, self.ranks
+
+
 def load(path: Path) -> Run:
     """The archive in the folder `path`.
 
     A run that still goes on or was killed loads; what it lacks stands in `Run.missing`. Without
     steps.parquet the windows come from the scraped counters. A topology.toml in the folder tells
-    where the nodes stand (`load.places`).
+    where the nodes stand (`readers.places`). Words of `Run.samples` are categories.
 
     Raises:
         LoadError: The folder or run.json is missing, a file is damaged, lacks columns or has
             another schema version.
     """
-    if not path.is_dir():
-        raise LoadError(f"{path} is not a folder; give the folder of a run archive, as runs/<run>")
-    meta = _run_file(path / archive.RUN_FILE)
+    told = Archive(path, strict=True)
+    meta = told.files.meta()
     if (path / TOPOLOGY_FILE).is_file():
         meta = {**meta, META_KEY: read(path / TOPOLOGY_FILE)}
     missing: list[str] = []
@@ -49,10 +85,9 @@ def load(path: Path) -> Run:
     lost = _object(meta, "recording", path).get("lost_steps")
     if lost:
         missing.append(f"{lost} steps of ranks were overwritten before they were recorded")
-    samples = _frame(path / archive.SAMPLES_FILE, archive.SAMPLES, missing)
-    steps = _frame(path / archive.STEPS_FILE, archive.STEPS, missing)
-    ops = _frame(path / archive.OPS_FILE, archive.OPS, missing)
-    table = _frame(path / archive.RANKS_FILE, archive.RANKS, missing)
+    samples, steps, ops, table = (
+        _frame(each, missing) for each in (told.samples, told.steps, told.ops, told.ranks)
+    )
     _require(path / archive.RANKS_FILE, table, ("rank", "node", "local_rank", "dp", "pp", "tp"))
     _require(path / archive.STEPS_FILE, steps, ("step", "rank", "start"))
     _check(path / archive.STEPS_FILE, steps)
@@ -64,8 +99,8 @@ def load(path: Path) -> Run:
         # wall times. Where some are known, the steps say which.
         steps = steps.assign(own_seconds=math.nan)
     windows = from_samples(samples) if steps.empty else from_steps(steps)
-    told = {*range(world_of(samples)), *windows["rank"].astype(int).tolist()}
-    ranks = rank_infos(table, samples, _layout(meta, path), missing, others=told)
+    others = {*range(world_of(samples)), *windows["rank"].astype(int).tolist()}
+    ranks = rank_infos(table, samples, _layout(meta, path), missing, others=others)
     return Run(
         name=str(meta.get("run") or meta.get("id") or path.name),
         meta=meta,
@@ -75,23 +110,6 @@ def load(path: Path) -> Run:
         ops=None if ops.empty else ops,
         missing=tuple(missing),
     )
-
-
-def _run_file(path: Path) -> Mapping[str, Any]:
-    try:
-        meta = bounded_json.read(path)
-    except FileNotFoundError:
-        raise LoadError(f"{path.parent} holds no {path.name}; it is not a run archive") from None
-    except (OSError, ValueError) as error:
-        raise LoadError(f"{path} is not readable JSON ({error}); it may be truncated") from error
-    version = meta.get("schema_version") if isinstance(meta, dict) else None
-    if version != archive.SCHEMA_VERSION:
-        raise LoadError(
-            f"{path} has schema_version {reprlib.repr(version)}; this version of Lockstep reads"
-            f" {archive.SCHEMA_VERSION}"
-        )
-    assert isinstance(meta, dict)
-    return meta
 
 
 def _object(meta: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
@@ -168,35 +186,9 @@ def _check(path: Path, steps: pd.DataFrame) -> None:
             raise LoadError(f"{path}: row {row} has an impossible value for {name}")
 
 
-def _frame(path: Path, columns: Sequence[Column], missing: list[str]) -> pd.DataFrame:
-    """A Parquet file, or a folder of part files; absent is empty with a note in `missing`."""
-    schema = pa.schema([(column.name, column.dtype) for column in columns])
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] * path.exists()
-    tables = [_table(file, schema) for file in files]
-    table = pa.concat_tables(tables) if tables else schema.empty_table()
-    if table.num_rows == 0:
-        missing.append(f"no rows in {path.name}" if files else f"no {path.name}")
-    frame: pd.DataFrame = table.to_pandas()
-    # Nullable ids come as floats otherwise, and rank 0.0 is no rank.
-    return frame.astype({name: "Int32" for name in ("rank", "gpu") if name in frame})
-
-
-def _table(file: Path, schema: pa.Schema) -> pa.Table:
-    try:
-        table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise LoadError(
-            f"{file} is no whole Parquet file ({reason}); remove it to read the rest"
-        ) from error
-    absent = [name for name in schema.names if name not in table.column_names]
-    if absent:
-        raise LoadError(
-            f"{file} lacks the column {', '.join(absent)};"
-            f" schema version {archive.SCHEMA_VERSION} has it"
-        )
-    try:
-        return table.select(schema.names).cast(schema)
-    except (pa.ArrowException, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise LoadError(f"{file} has a column of another type ({reason})") from error
+def _frame(table: Table, missing: list[str]) -> pd.DataFrame:
+    """All of a table; absent is empty with a note in `missing`."""
+    frame = table.frame()
+    if frame.empty:
+        missing.append(f"no rows in {table.name}" if table.parts() else f"no {table.name}")
+    return frame

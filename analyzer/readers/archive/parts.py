@@ -8,6 +8,10 @@ import pyarrow as pa
 
 MOST_PARTS = 200_000
 """Eleven days of parts of 5 s."""
+MAGIC = b"PAR1"
+"""First and last four bytes. SOURCE: Parquet format, "File format"."""
+LEAST_BYTES = 12
+"""Both and the length of the footer."""
 
 State = tuple[str, int, int]
 """Name, size and time of change of a part."""
@@ -28,17 +32,21 @@ class Listed:
     stamp: tuple[object, ...]
 
 
-def names(path: Path) -> list[str]:
+def names(path: Path, *, links: bool = False) -> list[str]:
     """The parts in a folder; their names begin with a full stop while they are being written.
 
     Of a file one that is empty, so that the file is `path / name`.
+
+    Args:
+        path: Folder or file.
+        links: Whether symbolic links count as parts.
     """
     try:
         with os.scandir(path) as entries:
             found = sorted(
                 each.name for each in entries
                 if each.name.endswith(".parquet") and not each.name.startswith(".")
-                and not each.is_symlink()
+                and (links or not each.is_symlink())
             )  # fmt: skip
         return found[:MOST_PARTS]
     except NotADirectoryError:
@@ -56,6 +64,18 @@ def state(path: Path) -> State | None:
     return path.name, stat.st_size, stat.st_mtime_ns
 
 
+def is_cut(path: Path) -> bool:
+    """Whether a part was cut off while it was written; one that cannot be opened is not told."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            if file.seek(0, 2) < LEAST_BYTES:
+                return True
+            file.seek(-len(MAGIC), 2)
+            return file.read(len(MAGIC)) != MAGIC
+    except OSError:
+        return False
+
+
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """With the columns of a schema; one that is not there is null."""
     if table.schema.equals(schema):
@@ -66,6 +86,11 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]  # fmt: skip
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def whole(table: pa.Table) -> pa.Table:
+    """In one chunk, with one dictionary a column."""
+    return table.unify_dictionaries().combine_chunks()
 
 
 def release() -> None:
