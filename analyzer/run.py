@@ -16,6 +16,19 @@ class LoadError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time in unix seconds, `end` exclusive."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
 class RankInfo:
     """Who a rank is; ids that do not apply are None."""
 
@@ -41,7 +54,8 @@ class Run:
             `start, end` (unix seconds), `steps, wall_seconds, own_seconds, cpu_seconds,
             <phase>_seconds, collective_seconds, tags, loss, samples, tokens, flops`. A step is a
             window of length 1. Durations are sums over the window; NaN = not known.
-        samples: contract.archive.SAMPLES as a frame.
+        samples: contract.archive.SAMPLES as a frame; words are texts, or categories in the order
+            of their letters with the empty one among them.
         ops: contract.archive.OPS as a frame, or None without operations.
         missing: What was looked for and not found, in words.
     """

@@ -10,13 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analyzer.readers.archive.series import MAX_AGE, MAX_RATE_GAP
 from analyzer.run import FloatGrid, RankInfo
 from collector.contract.metrics import METRICS, RANK_UP, Kind
-
-MAX_AGE = 2.5
-"""A gauge is told for windows up to this many scrape intervals away; beyond, it is absent."""
-MAX_RATE_GAP = 10.0
-"""A counter's rate over a gap of more scrape intervals than this says nothing of its windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
     time, value = (samples[name].to_numpy(dtype=float) for name in ("time", "value"))
     rank, gpu = (_numbers(samples[name]) for name in ("rank", "gpu"))
     down = (samples["metric"] == "up").to_numpy(dtype=bool) & ~(value > 0)
-    for node, of_node in sorted(samples.groupby("node").indices.items()):
+    for node, of_node in sorted(samples.groupby("node", observed=True).indices.items()):
         rows = np.asarray(of_node, dtype=np.int64)
         columns = np.array([i for i, info in enumerate(ranks) if info.node == node], dtype=int)
         if columns.size == 0:

@@ -9,8 +9,9 @@ import streamlit as st
 from dashboard import source
 from dashboard.context import Settings
 from dashboard.page import Page
+from dashboard.shapes import Severity
 from dashboard.views import PAGES
-from dashboard.widgets import frame, links, login
+from dashboard.widgets import frame, links, shown
 
 # Comments and no docstrings below: Streamlit may draw a text that stands alone (its "magic").
 # The icon is a file of ours: for a Material symbol the browser would ask a server of Google's.
@@ -22,7 +23,7 @@ def main() -> None:
     """Draws the page of the address."""
     st.set_page_config(page_title="Lockstep", page_icon=str(ICON), layout="wide")
     settings = Settings.read(os.environ.get(SETTINGS_VARIABLE, ""))
-    if settings.login and not login.passed():
+    if settings.login and not passed():
         return
     home = next((page for page in PAGES if page.key == "now"), PAGES[0])
     pages = {
@@ -45,3 +46,15 @@ def _drawing(page: Page, settings: Settings) -> Callable[[], None]:
 
 
 main()
+
+
+def passed() -> bool:
+    """Whether the reader is logged in; draws the button, and nothing else, where not."""
+    if st.user.get("is_logged_in", False):
+        with st.sidebar:
+            st.button("Log out", on_click=st.logout, icon=":material/logout:", type="tertiary")
+        return True
+    st.title("Lockstep", anchor=False)
+    shown.sentence("This dashboard is for people who are logged in.", Severity.NOTE)
+    st.button("Log in", on_click=st.login, icon=":material/login:", type="primary")
+    return False

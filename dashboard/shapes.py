@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analyzer.run import Span as Span
+
 Floats = NDArray[np.float64]
 
 
@@ -20,19 +22,6 @@ class Severity(StrEnum):
     WARNING = "warning"
     CRITICAL = "critical"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A stretch of time, `end` exclusive."""
-
-    start: float
-    end: float
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from collector.contract import bounded_json
+from collector.contract.archive import RUN_FILE
 from collector.contract.words import ExitCode
-from lockstep import claim, fault_trials, output, score_leftovers, score_tables, trials
+from lockstep import claim, fault_trials, leftovers, output, score_tables, trials
 from lockstep.fault_trials import FaultSetting, FaultTrial
 from lockstep.output import Format
+from workloads.network.names import token
 
 
 def score_faults(setting: FaultSetting, out: Path, form: Format, *, reanalyze: bool) -> int:
@@ -22,7 +25,7 @@ def score_faults(setting: FaultSetting, out: Path, form: Format, *, reanalyze: b
         out.mkdir(parents=True, exist_ok=True)
         with claim.claim_folder(out, trials.WRITER_FILE):
             lines, failed = _lines(setting, wanted, out, reanalyze=reanalyze)
-        left = score_leftovers.left_by(out / setting.name)
+        left = left_by(out / setting.name)
     except OSError as error:
         output.fail(ExitCode.BAD_INPUT, f"the score cannot be kept in {out}: {error}")
     tree = {
@@ -137,3 +140,42 @@ def _counts(tree: Mapping[str, Any]) -> str:
     return "\n".join(
         f"{tree[key]['count']} of {tree[key]['of']} {text}" for key, text in words.items()
     )
+
+
+def left_by(folder: Path, proc: Path = Path("/proc")) -> list[str]:
+    """Traces of the runs whose archives are in a folder, each in a few words; best none."""
+    runs = {name for path in folder.glob(f"*/{RUN_FILE}") if (name := _run(path)) is not None}
+    ours = runs | {token(run) for run in runs}
+    dead = [_describe(left) for left in leftovers.find() if left.run in ours]
+    return [*_processes({f"{folder}/", *runs}, proc), *dead]
+
+
+def _describe(left: leftovers.Leftover) -> str:
+    places = [str(place) for place in (left.rings, left.group) if place is not None]
+    network = [f"network {left.network}"] if left.network is not None else []
+    return f"{left.run}: {', '.join([*places, *network])}"
+
+
+def _run(path: Path) -> str | None:
+    try:
+        run = bounded_json.read(path)["run"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # an archive that was being made when the score was killed
+    return run if isinstance(run, str) and run else None
+
+
+def _processes(marks: set[str], proc: Path) -> list[str]:
+    """Those whose command line has one of the marks: an archive in the folder, or a run's name."""
+    wanted = [mark.encode() for mark in marks]
+    left = []
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes()
+            gone = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            continue  # it ended meanwhile
+        if not gone and any(mark in words for mark in wanted):
+            left.append(f"process {entry.name}")
+    return sorted(left)

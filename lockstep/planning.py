@@ -11,18 +11,20 @@ from collector.contract.words import ExitCode
 from lockstep.external_program import check_command
 from lockstep.launching import hosts_of
 from lockstep.output import fail
-from lockstep.plan_checks import check_cluster, check_goal, check_launcher, check_onsets
 from workloads.data import DataError
 from workloads.faults.capabilities import available
 from workloads.faults.disturbances import Kind as Disturbing
 from workloads.faults.disturbances import parse_disturbance
 from workloads.faults.link import LinkError
-from workloads.faults.plan import FaultError, parse
+from workloads.faults.plan import Fault, FaultError, parse
 from workloads.faults.settings import DisturbanceError
 from workloads.gpus import torch_build, visible, why_not
 from workloads.models.configs import ConfigError
 from workloads.network.conflicts import check_links
+from workloads.network.emulated import needed
 from workloads.outcome.goals import GoalError
+from workloads.outcome.goals import parse as parse_goal
+from workloads.resume import about
 from workloads.spec import (
     CLUSTER_LAUNCHERS,
     LAUNCHERS,
@@ -37,6 +39,7 @@ from workloads.spec import (
     one_of,
 )
 from workloads.tasks import TASKS, find
+from workloads.warmup import FIRST_FAULTY_STEP
 
 MIN_STEPS = 10
 TOO_MANY = f"{{}} ranks are too many for one machine; at most {MAX_LOCAL_RANKS}"
@@ -242,3 +245,55 @@ def _check_numbers(training: Training) -> None:
     rate = training.learning_rate
     if not (math.isfinite(rate) and rate > 0.0):
         fail(ExitCode.USAGE, f"--learning-rate {rate:g} must be above 0")
+
+
+def check_launcher(
+    launcher: str, hostfile: Path | None, network: str, faults: Sequence[Fault]
+) -> None:
+    """Raises SpecError where the launcher cannot do what else was asked."""
+    if hostfile is not None and launcher != "mpirun":
+        raise SpecError("--hostfile is for mpirun; give --launcher mpirun, too")
+    if launcher != "local" and (network != "auto" or needed(faults)):
+        raise SpecError("link faults and --network need --launcher local")
+
+
+def check_cluster(training: Training) -> None:
+    """Raises SpecError where a run on a cluster would need files of this machine."""
+    if training.resume is not None:
+        raise SpecError("--resume reads files of this machine, which pods lack; leave it out")
+    if not training.is_synthetic:
+        raise SpecError(
+            f"--data {training.data} is a path of this machine, which pods do not have; on a"
+            " cluster data are synthetic"
+        )
+
+
+def check_onsets(spec: RunSpec) -> None:
+    """Raises SpecError for a fault before which a resumed run shows no healthy speed."""
+    if spec.training.resume is None:
+        return
+    first = about(Path(spec.training.resume)).step + FIRST_FAULTY_STEP
+    for fault in spec.faults:
+        if fault.from_step < first:
+            raise SpecError(
+                f"fault {fault.spec!r}: a run that goes on from step {first - FIRST_FAULTY_STEP}"
+                f" shows its healthy speed first; give from={first} or later"
+            )
+
+
+def check_goal(workload: str, training: Training) -> None:
+    """Raises SpecError for a goal that can never be reached, and GoalError for one that is none."""
+    if training.time_budget is not None and not training.eval_every:
+        raise SpecError("a run ends its --time-budget with an evaluation; give --eval-every, too")
+    if training.goal is None:
+        if training.stop_at_goal:
+            raise SpecError("--stop-at-goal needs a --goal")
+        return
+    task = find(workload)
+    goal = parse_goal(training.goal, task.goals)
+    if goal.metric not in task.metrics:
+        raise SpecError(
+            f"{workload} has no {goal.metric}; give a goal of {' or '.join(sorted(task.metrics))}"
+        )
+    if not training.eval_every:
+        raise SpecError("a goal is reached in an evaluation; give --eval-every STEPS, too")

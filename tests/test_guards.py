@@ -4,7 +4,6 @@ import ast
 import sys
 from importlib.metadata import metadata, packages_distributions
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -15,7 +14,6 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector")
 DISTRIBUTION = "lockstep-monitor"
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-MAX_LINES, MEDIAN_LINES = 400, 100
 GRAB_BAGS = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "base"}
 
 
@@ -30,13 +28,6 @@ def test_the_distribution_cannot_be_uploaded_by_accident() -> None:
 
 def test_no_metric_has_a_job_label() -> None:
     assert [] == [metric.name for metric in METRICS.values() if "job" in metric.labels]
-
-
-def test_no_file_is_long() -> None:
-    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in FILES}
-
-    assert {} == {str(path): count for path, count in lengths.items() if count > MAX_LINES}
-    assert median(lengths.values()) <= MEDIAN_LINES
 
 
 def test_no_file_hides_a_standard_module() -> None:

@@ -1,20 +1,28 @@
-"""Checkpoints that any layout can resume: every tensor is saved whole, in parts, by its name."""
+"""Checkpoints that any layout can resume: every tensor is saved whole, in parts, by its name.
 
+Reads torch's checkpoints without running what a foreign one may hold.
+
+Their metadata are a pickle, which torch 2.13 reads unrestricted; tensors it reads as weights only.
+"""
+
+import pickle
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
-from workloads.checkpoint_reader import Reader
 from workloads.comm import Comm
 from workloads.models.gpt import Gpt
 from workloads.optimizer import MOMENTS, Moments, Optimizer
@@ -157,3 +165,44 @@ def _placement(parameter: nn.Parameter, name: str) -> Placement:
     if dimension is None:
         return Replicate()
     return Shard(0 if name == "tokens.weight" else dimension)
+
+
+METADATA_FILE = ".metadata"
+_ALLOWED: dict[str, frozenset[str]] = {
+    "torch": frozenset({"Size", "float32"}),
+    "torch.serialization": frozenset({"_get_layout"}),
+    "torch.distributed.checkpoint.filesystem": frozenset({"_StorageInfo"}),
+    "torch.distributed.checkpoint.metadata": frozenset({
+        "Metadata", "MetadataIndex", "StorageMeta", "TensorProperties", "TensorStorageMetadata",
+        "ChunkStorageMetadata", "_MEM_FORMAT_ENCODING",
+    }),
+    "pathlib": frozenset({"PosixPath", "PurePosixPath"}),
+    "pathlib._local": frozenset({"PosixPath", "PurePosixPath"}),
+}  # fmt: skip
+"""What the metadata of fp32 tensors consist of, by module."""
+
+
+class Reader(FileSystemReader):
+    """torch's reader, whose metadata may be nothing but metadata."""
+
+    def read_metadata(self, *_arguments: Any, **_named: Any) -> Metadata:
+        """See FileSystemReader.
+
+        Raises:
+            UnpicklingError: They are damaged, or hold anything else.
+        """
+        with (Path(self.path) / METADATA_FILE).open("rb") as file:
+            metadata = _Unpickler(file).load()
+        if not isinstance(metadata, Metadata):
+            raise pickle.UnpicklingError(f"{METADATA_FILE} is not torch's")
+        if metadata.storage_meta is None:
+            metadata.storage_meta = StorageMeta()
+        metadata.storage_meta.load_id = self.load_id
+        return metadata
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if name not in _ALLOWED.get(module, ()):
+            raise pickle.UnpicklingError(f"{module}.{name} has no place in a checkpoint")
+        return super().find_class(module, name)

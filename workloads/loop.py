@@ -2,12 +2,13 @@
 
 import gc
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import thread_time
+from time import monotonic_ns, thread_time
 from typing import Any, SupportsFloat
 
 import torch
@@ -25,13 +26,13 @@ from workloads.faults.agreement import agree
 from workloads.faults.cgroup import CpuGroup
 from workloads.faults.disturbances import Disturber, Kind
 from workloads.faults.inject import Injector
-from workloads.garbage_watch import GarbageWatch
 from workloads.model_setup import ModelParts
 from workloads.outcome import peak
 from workloads.outcome.evaluation import Evaluation
 from workloads.outcome.telling import Teller
 from workloads.rank import RankJob, dice_seed
 from workloads.recording import StepRecorder
+from workloads.ring import OP_INDEX, RingWriter
 from workloads.simulated_gpu import SimulatedGpu
 from workloads.tasks import find
 from workloads.trainable import Context, Trainable, Update
@@ -218,3 +219,40 @@ class Loop:
             self._recorder.tag_step("checkpoint")
             with self._recorder.phase(Phase.CHECKPOINT):
                 self._checkpoints.save(step + 1)
+
+
+_GC = OP_INDEX["gc"]
+
+
+class GarbageWatch:
+    """Sums the collections of the thread that made it, and records them as one operation.
+
+    A storm of collections would fill the ring with operations of microseconds; how long they took
+    together is what tells of it. Those of other threads are not the training thread's own time.
+    """
+
+    def __init__(self, writer: RingWriter) -> None:
+        self._writer = writer
+        self._thread = threading.get_ident()
+        self._spent = self._began = 0
+        gc.callbacks.append(self._seen)
+
+    def write(self) -> None:
+        """Record the collections since the last call as one that ends now; nothing if none was."""
+        if self._spent:
+            end = monotonic_ns()
+            self._writer.local(_GC, end - self._spent, end)
+            self._spent = 0
+
+    def close(self) -> None:
+        """Watch no longer."""
+        gc.callbacks.remove(self._seen)
+
+    def _seen(self, phase: str, _info: dict[str, Any]) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            self._began = monotonic_ns()
+        elif self._began:
+            self._spent += monotonic_ns() - self._began
+            self._began = 0

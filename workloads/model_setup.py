@@ -19,8 +19,7 @@ from workloads.mesh import Mesh
 from workloads.models.gpt import Gpt, initialize
 from workloads.optimizer import CLIP, Optimizer, Rate
 from workloads.parallel import Segment
-from workloads.parallel.accumulation import Accumulation
-from workloads.parallel.gradients import Gradients
+from workloads.parallel.gradients import Accumulation, Gradients
 from workloads.parallel.pipeline import Pipeline, build
 from workloads.parallel.sharded import ShardedOptimizer
 from workloads.parallel.tensor import TensorParallel

@@ -12,9 +12,10 @@ import numpy as np
 from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.levels import best_split
 from analyzer.anomalies.peers import DEVIATES, LASTS_BINS
-from analyzer.anomalies.robust import MAD_TO_SIGMA, median, nan_median, smooth
+from analyzer.anomalies.robust import median, nan_median, smooth
 from analyzer.run import FloatGrid
 from collector.contract import metrics
+from collector.contract.robust import MAD_TO_SIGMA
 
 FELL = 0.95
 """Share of before to which the peers' activity must fall. On nine recorded healthy runs two

@@ -38,7 +38,7 @@ def one_name(samples: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     suspects = [nodes for nodes in of_boot.values() if len(set(nodes)) > 1]
     if not suspects:
         return samples, ()
-    times = samples.groupby("node")["time"].agg(["min", "max"])
+    times = samples.groupby("node", observed=True)["time"].agg(["min", "max"])
     begin, end = times["min"].to_dict(), times["max"].to_dict()
     names: dict[str, str] = {}
     for nodes in suspects:
@@ -54,7 +54,7 @@ def one_name(samples: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     if not names:
         return samples, ()
     words = tuple(f"{old} is called {new} since a restart" for old, new in names.items())
-    return samples.assign(node=samples["node"].replace(names)), words
+    return samples.assign(node=samples["node"].map(lambda node: names.get(node, node))), words
 
 
 def exchanged_parts(panel: Panel) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.peers import DEVIATES, LASTS_BINS, PEERS_AT_LEAST, peer_distances, spans
-from analyzer.anomalies.robust import MAD_TO_SIGMA, median, nan_median, smooth
+from analyzer.anomalies.robust import median, nan_median, smooth
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import LEVELS, Level, Subject
 from analyzer.run import FloatGrid
 from collector.contract import metrics
+from collector.contract.robust import MAD_TO_SIGMA
 
 MORE_POWER = 1.10
 """A GPU that draws a tenth more than its peers is warmer for that reason."""

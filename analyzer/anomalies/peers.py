@@ -9,8 +9,9 @@ nothing.
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.robust import MAD_TO_SIGMA, longest_stretch, median, smooth
+from analyzer.anomalies.robust import longest_stretch, median, smooth
 from analyzer.run import FloatGrid
+from collector.contract.robust import MAD_TO_SIGMA
 
 DEVIATES = 3.0
 """Spreads from which a part deviates (the recording rules' limit, docs/method/anomalies.md)."""

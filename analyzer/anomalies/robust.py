@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
 
-MAD_TO_SIGMA = 1.4826
-"""Of a normal distribution: 1 / the standard normal quantile at 3/4."""
 SMOOTHED_BINS = 5
 """A rolling median over so many scrapes ignores two bad ones in a row."""
 

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import (
-    MAD_TO_SIGMA,
     MEDIAN_EFFICIENCY,
     Blocks,
     Shift,
@@ -30,6 +29,7 @@ from analyzer.slowness.significance import (
     slow_finding,
     span_edges,
 )
+from collector.contract.robust import MAD_TO_SIGMA
 
 FLOOR = float(np.log(1.03))
 """The smallest slowdown of a node recorded: it is shared by several ranks, and a page needs 2 to

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import (
-    MAD_TO_SIGMA,
     MEDIAN_EFFICIENCY,
     NOISE_FLOOR,
     Blocks,
@@ -21,6 +20,7 @@ from analyzer.slowness.changepoint import (
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.significance import FLOOR, long_enough, slow_finding
 from analyzer.slowness.temporal_shape import Shape, ramp_start
+from collector.contract.robust import MAD_TO_SIGMA
 
 LEVEL_SHARE = 4
 """The level before a ramp is that of the first fourth of the blocks."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from analyzer.readers.topology import LABEL
+from analyzer.readers.windows import as_texts
 from collector.contract.metrics import GPU_ALLOCATION_INFO
 
 INDEX = re.compile(r"-\d+$")
@@ -23,11 +24,13 @@ def jobs(samples: pd.DataFrame) -> Mapping[str, tuple[tuple[str, int], ...]]:
     that several jobs held one after the other belongs to the last; one that is shared at the same
     time, to none: who of them works on it is not known.
     """
-    rows = samples[
-        (samples["metric"] == GPU_ALLOCATION_INFO.name)
-        & samples["gpu"].notna()
-        & (samples["value"] > 0)
-    ]
+    rows = as_texts(
+        samples[
+            (samples["metric"] == GPU_ALLOCATION_INFO.name)
+            & samples["gpu"].notna()
+            & (samples["value"] > 0)
+        ]
+    )
     told = rows.assign(job=rows["labels"].fillna("").map(_job))
     told = told[told["job"] != ""]
     last = told.groupby(["node", "gpu"])["time"].transform("max")

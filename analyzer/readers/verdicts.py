@@ -10,14 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from collector.contract import archive, bounded_json
+from analyzer.readers.archive.files import MOST_BYTES, Files
+from analyzer.run import LoadError
+from collector.contract import archive
 
 MOST_ARCHIVES = 1000
 """The newest are read; a few milliseconds each."""
 NEEDED = (archive.RUN_FILE, archive.VERDICT_FILE)
-MOST_BYTES = 16 << 20
-"""Of a JSON file or of ranks.parquet; ours are far smaller."""
 MOST_RANKS = 1_000_000
+BROKEN = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, LoadError, pa.ArrowException,
+)  # fmt: skip
+"""What an archive that is torn, or is none, ends in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def siblings(path: Path) -> Past:
             continue
         try:
             run = _read(here)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
+        except BROKEN:
             skipped += 1
             continue
         if run.run != mine:
@@ -105,13 +109,13 @@ def _folders(place: Path) -> list[tuple[float, str]]:
 
 def _name(path: Path) -> str | None:
     try:
-        return str(_object(path / archive.RUN_FILE)["run"])
-    except (OSError, ValueError, TypeError, KeyError):
+        return str(_object(path, archive.RUN_FILE)["run"])
+    except BROKEN:
         return None
 
 
 def _read(folder: Path) -> PastRun:
-    meta, verdict = (_object(folder / name) for name in (archive.RUN_FILE, archive.VERDICT_FILE))
+    meta, verdict = (_object(folder, name) for name in (archive.RUN_FILE, archive.VERDICT_FILE))
     nodes, uuids = _ranks(folder / archive.RANKS_FILE)
     culprits = tuple(
         PastCulprit(
@@ -149,11 +153,12 @@ def _ranks(path: Path) -> tuple[frozenset[str], frozenset[str]]:
     return nodes, uuids
 
 
-def _object(path: Path) -> Mapping[str, Any]:
-    _bounded(path)
-    found = bounded_json.read(path)
-    if not isinstance(found, dict):
-        raise TypeError(f"{path} is no JSON object")
+def _object(folder: Path, name: str) -> Mapping[str, Any]:
+    if (folder / name).is_symlink():
+        raise ValueError(f"{folder / name} is a link")
+    found = Files(folder).document(name)
+    if found is None:
+        raise FileNotFoundError(folder / name)
     return found
 
 

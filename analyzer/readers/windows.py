@@ -72,13 +72,21 @@ def from_samples(samples: pd.DataFrame) -> pd.DataFrame:
     return windows[windows["wall_seconds"].notna()].reset_index(drop=True)[list(COLUMNS)]
 
 
+def as_texts(samples: pd.DataFrame) -> pd.DataFrame:
+    """Some of `Run.samples` with their words as texts, which are mapped and joined like any."""
+    return samples.astype({
+        name: "str" for name in ("node", "metric", "labels")
+        if isinstance(samples[name].dtype, pd.CategoricalDtype)
+    })  # fmt: skip
+
+
 def _counters(samples: pd.DataFrame) -> pd.DataFrame:
     """One row a rank and scrape: `rank, time, attempt, step, <sums>, loss`."""
     names = dict(COUNTERS) | {
         metrics.TRAIN_STEPS.name: "step", metrics.TRAIN_LOSS.name: "loss",
     }  # fmt: skip
     wanted = samples["metric"].isin([*names, metrics.TRAIN_PHASE.name])
-    rows = samples[wanted & samples["rank"].notna()]
+    rows = as_texts(samples[wanted & samples["rank"].notna()])
     phase = rows["metric"] == metrics.TRAIN_PHASE.name
     texts = rows.loc[phase, "labels"].dropna().unique()
     phases = {text: f"{found[1]}_seconds" for text in texts if (found := PHASE.search(text))}

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 
 from analyzer.recording_rules.signals import PLACE, PLACE_LABELS, SIGNALS, STRATUM, Signal
 from collector.contract import metrics
+from collector.contract.robust import MAD_TO_SIGMA
 
 INTERVAL = "15s"
 """Between evaluations: that of the scrapes."""
-MAD_TO_SIGMA = 1.4826
-"""Of a Gaussian: 1 / quantile(0.75)."""
 RANKS = "lockstep:rank:count"
 HEAD = (
     "# Peer statistics of training runs, computed inside Prometheus, Thanos or Mimir.\n"

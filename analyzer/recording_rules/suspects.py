@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from analyzer.recording_rules.rules import MAD_TO_SIGMA
 from analyzer.recording_rules.signals import OWN, Signal
+from collector.contract.robust import MAD_TO_SIGMA
 
 Place = tuple[str, str, str]
 """(run, pp, tp): a stratum, its labels as they are."""

@@ -1,13 +1,13 @@
 """What to do about each cause: actions with commands to copy."""
 
 import shlex
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
-from analyzer.cause_spec import DRAIN, Action
-from analyzer.causes import CAUSES
+from analyzer.alert_rules.shape import PLACEHOLDERS
+from analyzer.cause_spec import DRAIN, STRAGGLER_RUNBOOK, Action
+from analyzer.causes import CAUSES, SPECS
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
-from analyzer.report.runbooks import runbooks
 from analyzer.run import Culprit, Verdict
 from analyzer.slowness.processor import off_processor
 from collector.contract.words import Cause
@@ -125,3 +125,18 @@ def _argument(name: str | None) -> str:
 def _line(text: str) -> str:
     # A line break would end the line that people copy, quoted or not.
     return "".join(each if each.isprintable() else " " for each in text)
+
+
+def runbooks(
+    culprits: Iterable[Culprit], without_gpu: Container[str | None] = ()
+) -> dict[str, str]:
+    """Words -> address, one a runbook; on nodes without a GPU none that is about GPUs."""
+    names = dict.fromkeys(_runbook(one, one.node in without_gpu) for one in culprits)
+    return {f"Runbook {name}": PLACEHOLDERS.runbook(name) for name in names}
+
+
+def _runbook(culprit: Culprit, without_gpu: bool) -> str:
+    spec = SPECS.get(culprit.cause)
+    if spec is None:
+        return STRAGGLER_RUNBOOK
+    return (spec.runbook_without_gpu if without_gpu else None) or spec.runbook

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analyzer.sequential_test.peers import middle
 from analyzer.sequential_test.streams import Streams
-from analyzer.slowness.changepoint import MAD_TO_SIGMA
+from collector.contract.robust import MAD_TO_SIGMA
 
 FloatArray = NDArray[np.float32]
 

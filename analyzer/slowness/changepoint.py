@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from analyzer.run import FloatGrid, Grid
+from collector.contract.robust import MAD_TO_SIGMA
 
 BLOCKS_AT_MOST = 40
 BLOCK_STEPS_AT_LEAST = 5
@@ -21,7 +22,6 @@ SPIKE = 4.0
 must not carry a whole block."""
 MEDIAN_EFFICIENCY = 1.2533
 """Standard error of a median over that of a mean, Gaussian: sqrt(pi / 2)."""
-MAD_TO_SIGMA = 1.4826
 FALSE_ALARM = 1e-2
 """Chance that a healthy run gives any finding, over all ranks and spans searched."""
 NOISE_FLOOR = 0.002

@@ -4,7 +4,6 @@ import numpy as np
 
 from analyzer.run import Grid
 from analyzer.slowness.changepoint import (
-    MAD_TO_SIGMA,
     MEDIAN_EFFICIENCY,
     NOISE_FLOOR,
     block_means,
@@ -14,6 +13,7 @@ from analyzer.slowness.changepoint import (
 )
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.significance import FLOOR
+from collector.contract.robust import MAD_TO_SIGMA
 
 SURELY = 3.0
 """Standard errors above what is asked for, so that nine in ten are noticed (see the tests): chance

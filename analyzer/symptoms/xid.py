@@ -1,7 +1,14 @@
-"""Errors that the driver logged of the rank's GPU at the finding's onset or during it."""
+"""Errors that the driver logged of the rank's GPU at the finding's onset or during it.
+
+Which part of a GPU an XID is about, where that part is a cause of its own.
+
+Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog", whose texts `collector.contract.xid`
+holds: memory errors and remapping; NVLink and its links' units; PCIe. XIDs that the application
+caused, or that tell only that it ended, are named so there and in NVIDIA's "XID Errors".
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -9,7 +16,6 @@ from analyzer.run import Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of, gpu_words, query
 from analyzer.symptoms.series import tolerance
 from analyzer.symptoms.shape import Symptom
-from analyzer.symptoms.xid_parts import APPLICATION, PART
 from collector.contract import metrics
 from collector.contract.words import Cause
 from collector.contract.xid import describe
@@ -100,3 +106,17 @@ def _end(grid: Grid, finding: Finding) -> float:
     if finding.last is None or finding.last >= len(grid.start):
         return float("inf")
     return float(grid.start[finding.last])
+
+
+MEMORY = (48, 63, 64, 92, 94, 95, 140, 160, 161, 168, 171, 172)
+NVLINK = (74, 108, 137, *range(144, 151), 155)
+PCIE = (167,)
+APPLICATION = frozenset({13, 31, 43, 45})
+"""docs/method/causes.md: 13, 31 and 43 are the application's; 45 cleans up after one that ended."""
+
+PART: Mapping[int, Cause] = {
+    **dict.fromkeys(MEMORY, Cause.ECC),
+    **dict.fromkeys(NVLINK, Cause.NVLINK),
+    **dict.fromkeys(PCIE, Cause.PCIE),
+}
+"""XID -> the cause that explains it better than the number alone."""

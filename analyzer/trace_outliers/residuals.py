@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.operations import Flags, Floats
-from analyzer.slowness.changepoint import MAD_TO_SIGMA
 from analyzer.trace_outliers.cells import Cells
 from analyzer.trace_outliers.others import others_median
 from analyzer.trace_outliers.robust_stats import mean, median
+from collector.contract.robust import MAD_TO_SIGMA
 
 LENGTHS = 0.04
 """Spread of the work inside a step from which its sequences count as uneven: a replica that is long

@@ -3,9 +3,7 @@
 import numpy as np
 
 from analyzer.operations import Floats
-
-MAD_TO_SIGMA = 1.4826
-"""A Gaussian's deviation over its median absolute deviation."""
+from collector.contract.robust import MAD_TO_SIGMA
 
 BIWEIGHT_EFFICIENCY = 0.86
 """Of the biweight scale beside the deviation of Gaussians; that of the MAD is 0.37."""

@@ -3,8 +3,9 @@
 import numpy as np
 
 from analyzer.operations import Flags, Floats
-from analyzer.slowness.changepoint import MAD_TO_SIGMA, MEDIAN_EFFICIENCY
+from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY
 from analyzer.trace_outliers.residuals import Series
+from collector.contract.robust import MAD_TO_SIGMA
 
 OWN_SHARE = 0.6
 """Of a change between two replicas this share must lie in the suspect's own past; with one replica

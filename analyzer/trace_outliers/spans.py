@@ -6,8 +6,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from analyzer.operations import Floats, Ints
-from analyzer.slowness.changepoint import MAD_TO_SIGMA, MEDIAN_EFFICIENCY
+from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY
 from analyzer.trace_outliers.robust_stats import median, spread
+from collector.contract.robust import MAD_TO_SIGMA
 
 MOST_BLOCKS = 48
 """Steps are averaged into at most this many blocks: spans grow with their square."""

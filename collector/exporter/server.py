@@ -1,16 +1,18 @@
 """The pages over HTTP and HTTPS: /metrics, /healthz, /readyz and /ops."""
 
+import contextlib
 import errno
 import gzip
-from collections.abc import Callable
+import re
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
 
 from collector.config import Address
 from collector.exporter.bounded import BoundedHandler, BoundedServer
-from collector.exporter.in_turn import InTurn
-from collector.exporter.negotiation import form_of, wants_gzip
 from collector.exporter.ops import OpsQuery, QueryError, UnreadableError
 from collector.exporter.page import Form
 from collector.exporter.web_auth import WebAuth
@@ -174,3 +176,127 @@ def _cannot_listen(address: Address, error: OSError) -> str:
         return f"port {address.port} on {address.host} is in use; choose another with --listen"
     reason = error.strerror or str(error)
     return f"cannot listen on {address}: {reason}; choose another with --listen"
+
+
+_QUALITY = re.compile(r"q=(0(\.[0-9]{0,3})?|1(\.0{0,3})?)")
+_TYPES = {"text/plain": Form.TEXT, "application/openmetrics-text": Form.OPENMETRICS}
+
+
+def form_of(accept: str) -> Form:
+    """The format of the page for an Accept header; text unless OpenMetrics is asked for by name."""
+    best: dict[Form, float] = {}
+    for name, quality in _choices(accept):
+        if name in _TYPES:
+            form = _TYPES[name]
+            best[form] = max(best.get(form, 0.0), quality)
+    openmetrics = best.get(Form.OPENMETRICS, 0.0)
+    return Form.OPENMETRICS if openmetrics > best.get(Form.TEXT, 0.0) else Form.TEXT
+
+
+def wants_gzip(accept_encoding: str) -> bool:
+    """Whether the answer may be packed with gzip."""
+    return any(name == "gzip" and quality > 0 for name, quality in _choices(accept_encoding))
+
+
+def _choices(header: str) -> list[tuple[str, float]]:
+    """(name, quality) of each entry; what has no readable quality has 1."""
+    found = []
+    for entry in header.split(","):
+        name, *parameters = (part.strip().lower() for part in entry.split(";"))
+        quality = next((m[1] for one in parameters if (m := _QUALITY.fullmatch(one))), "1")
+        found.append((name, float(quality)))
+    return found
+
+
+WAIT_SECONDS = 8.0
+"""Who has not had his turn by then is told to ask again: Prometheus waits for 10 s."""
+
+
+class InTurn:
+    """A queue in which a client that asks often waits behind its own requests; for many threads.
+
+    Who finds it full takes the last place of whom has most in it, if that is more than he would
+    have.
+
+    Args:
+        most: How many may be in it, with the one whose turn it is.
+        most_a_client: Likewise, of one client.
+        seconds: How long one waits at most.
+    """
+
+    def __init__(self, most: int, most_a_client: int, seconds: float = WAIT_SECONDS) -> None:
+        self.most = max(1, most)
+        self.most_a_client = max(1, min(most, most_a_client))
+        self._seconds = seconds
+        self._changed = threading.Condition()
+        self._waiting: dict[str, deque[object]] = {}
+        """By client; whose turn comes next is first."""
+        self._held: Counter[str] = Counter()
+        self._inside: object | None = None
+
+    @contextlib.contextmanager
+    def turn(self, client: str) -> Iterator[bool]:
+        """Wait for one's turn and have it in the block; False, and it is not to be begun, if not.
+
+        Args:
+            client: Whose request it is.
+        """
+        let_in = self._enter(client)
+        try:
+            yield let_in
+        finally:
+            if let_in:
+                self._leave(client)
+
+    def _enter(self, client: str) -> bool:
+        mine = object()
+        with self._changed:
+            if self._held[client] >= self.most_a_client or not self._room(client):
+                return False
+            self._held[client] += 1
+            self._waiting.setdefault(client, deque()).append(mine)
+            self._next()
+            self._changed.wait_for(lambda: not self._waits(client, mine), self._seconds)
+            if self._inside is mine:
+                return True
+            if self._waits(client, mine):
+                self._drop(client, mine)
+            return False
+
+    def _leave(self, client: str) -> None:
+        with self._changed:
+            self._inside = None
+            self._held[client] -= 1
+            self._held += Counter()  # forgets who has none
+            self._next()
+
+    def _waits(self, client: str, one: object) -> bool:
+        return one in self._waiting.get(client, ())
+
+    def _next(self) -> None:
+        """Let the next one in, if nobody is; his client goes to the end."""
+        if self._inside is None and self._waiting:
+            client = next(iter(self._waiting))
+            theirs = self._waiting.pop(client)
+            self._inside = theirs.popleft()
+            if theirs:
+                self._waiting[client] = theirs
+            self._changed.notify_all()
+
+    def _room(self, client: str) -> bool:
+        if self._held.total() < self.most:
+            return True
+        greedy = max(self._waiting, key=lambda one: self._held[one], default=client)
+        if self._held[greedy] < self._held[client] + 2:
+            return False
+        self._drop(greedy, self._waiting[greedy][-1])
+        return True
+
+    def _drop(self, client: str, one: object) -> None:
+        """Its thread finds out by itself."""
+        self._held[client] -= 1
+        self._held += Counter()
+        self._waiting[client].remove(one)
+        if not self._waiting[client]:
+            del self._waiting[client]
+        self._changed.notify_all()

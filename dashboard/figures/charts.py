@@ -1,17 +1,19 @@
 """Charts one below the other as one Plotly figure: one x axis, one cursor, one zoom."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dashboard.figures import lane, plot_layout, room
+from dashboard.figures import lane, room
 from dashboard.figures.axis import Axis
-from dashboard.figures.endlabels import LONGEST, labels
+from dashboard.figures.escape import text
+from dashboard.figures.room import LABEL
 from dashboard.figures.traces import beside, names, traces
-from dashboard.figures.units import titled
-from dashboard.figures.value_range import ends, last, reach
+from dashboard.figures.units import titled, unit
+from dashboard.figures.value_range import NOTHING_BUT_ZERO, ends, last, reach
 from dashboard.shapes import Event, Lines, Span
 
 LEAST_LETTERS = 6
@@ -56,23 +58,23 @@ def figure(
     place = room.Room((*lanes, *[height] * len(charts)))
     data: list[dict[str, Any]] = []
     words: list[dict[str, Any]] = []
-    layout = plot_layout.common(place.height)
+    layout = common(place.height)
     if rows:
-        layout["yaxis"] = plot_layout.lane_axis(rows, place.domain(0))
+        layout["yaxis"] = lane_axis(rows, place.domain(0))
         data += lane.markers(events, shown, "y")
-        words.append(plot_layout.heading("Events", place.domain(0)[1]))
+        words.append(heading("Events", place.domain(0)[1]))
     for index, chart in enumerate(charts, start=len(lanes)):
         number = "" if index == 0 else str(index + 1)
         domain = place.domain(index)
         own = traces(chart, shown, f"y{number}")
         far = _other(chart, other, shown, f"y{number}")
         scale = reach(own + far, chart)
-        layout[f"yaxis{number}"] = plot_layout.value_axis(chart, scale, domain)
+        layout[f"yaxis{number}"] = value_axis(chart, scale, domain)
         data += own + far
-        words.append(plot_layout.heading(titled(chart.title, chart.unit), domain[1]))
+        words.append(heading(titled(chart.title, chart.unit), domain[1]))
         words += labels(ends(chart) + _other_end(chart, far, other), scale, domain, height)
     count = len(place.heights)
-    layout["xaxis"] = plot_layout.shared_axis(shown, span, "y" if count == 1 else f"y{count}")
+    layout["xaxis"] = shared_axis(shown, span, "y" if count == 1 else f"y{count}")
     return {
         "data": data,
         "layout": layout | {"annotations": words, "shapes": lane.verticals(events, shown)},
@@ -106,3 +108,160 @@ def _other_end(
     # A few letters of a name tell nothing.
     named = f"{run}: {name}" if letters >= min(len(name), LEAST_LETTERS) else run
     return [(named, last(far[0]["y"]))]
+
+
+LONGEST = 16
+"""Letters that the margin has room for."""
+ALIKE = 3
+"""Lines that end in one place from which they have one name together."""
+
+
+def labels(
+    ends: Sequence[tuple[str, float]],
+    scale: tuple[float, float],
+    domain: tuple[float, float],
+    height: int,
+) -> list[dict[str, Any]]:
+    """A name beside the end of each line, pushed apart where they would overlap.
+
+    Args:
+        ends: Name and value at the end; a chart's lines.
+        scale: Ends of its y axis.
+        domain: Where the chart stands on the paper, from below.
+        height: Its pixels.
+    """
+    low, high = scale
+    ends = together(ends)
+    named = short([name for name, _ in ends])
+    ranked = sorted((value, place) for place, (_, value) in enumerate(ends))
+    wanted = [height * (value - low) / (high - low) for value, _ in ranked]
+    pixels = apart(wanted, LABEL, height)
+    share = (domain[1] - domain[0]) / height
+    return [
+        {
+            "xref": "paper",
+            "yref": "paper",
+            "x": 1.0,
+            "y": domain[0] + pixel * share,
+            "xanchor": "left",
+            "yanchor": "middle",
+            "xshift": 5,
+            "showarrow": False,
+            "text": text(named[place], LONGEST),
+            "font": {"size": 11},
+        }
+        for pixel, (_, place) in zip(pixels, ranked, strict=True)
+    ]
+
+
+def together(ends: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The same ends, those of many lines in one place as one: `5 lines at 0`."""
+    counts = Counter(value for _, value in ends)
+    kept = [(name, value) for name, value in ends if counts[value] < ALIKE]
+    return kept + [
+        (f"{count} lines at 0" if value == 0 else f"{count} lines alike", value)
+        for value, count in counts.items()
+        if count >= ALIKE
+    ]
+
+
+def short(names: Sequence[str]) -> list[str]:
+    """Names that the margin has room for; those that would look alike keep their last words."""
+    cut = Counter(name[: LONGEST - 1] for name in names)
+    return [
+        name if len(name) <= LONGEST or cut[name[: LONGEST - 1]] == 1 else _tail(name)
+        for name in names
+    ]
+
+
+def _tail(name: str) -> str:
+    words = name.split() or [name]
+    found = words[-1]
+    for word in words[-2::-1]:
+        if len(word) + len(found) + 2 > LONGEST:
+            break
+        found = f"{word} {found}"
+    return f"…{found[-(LONGEST - 1) :]}"
+
+
+def apart(wanted: Sequence[float], least: float, height: float) -> list[float]:
+    """Rising places at least so far apart, as near to the wanted ones as one pass finds.
+
+    Args:
+        wanted: Rising.
+        least: Between two.
+        height: Where there is room, they stay in 0 to it.
+    """
+    count = len(wanted)
+    step = np.arange(count) * least
+    free = np.maximum.accumulate(np.asarray(wanted, float) - step)
+    top = max(height - (count - 1) * least, 0.0)
+    return [float(each) for each in np.clip(free, 0.0, top) + step]
+
+
+_KIND_LETTERS = 12
+
+
+def common(height: int) -> dict[str, Any]:
+    """Size, one cursor through all charts, and a zoom that a live page keeps."""
+    return {
+        "height": height,
+        # Nothing may push the margins: asking whether something does costs a second drawing.
+        "margin": {"l": room.LEFT, "r": room.RIGHT, "t": room.TOP, "b": room.BOTTOM,
+                   "autoexpand": False},
+        "hovermode": "x unified",
+        # The cursor's line goes through all charts; the box tells of the one that is pointed at.
+        "hoversubplots": "single",
+        "dragmode": "zoom",
+        "showlegend": False,
+        "uirevision": "kept",
+    }  # fmt: skip
+
+
+def shared_axis(shown: Axis, span: Span | None, anchor: str) -> dict[str, Any]:
+    """The x axis of all charts, written below the lowest one, whose y axis is `anchor`."""
+    spikes = {"showspikes": True, "spikemode": "across", "spikesnap": "cursor",
+              "spikethickness": 1, "spikedash": "dot"}  # fmt: skip
+    layout = shown.layout() | spikes | {"anchor": anchor, "showgrid": True}
+    if span is not None and shown.kind != "step":
+        layout["range"] = [shown.place(span.start), shown.place(span.end)]
+    return layout
+
+
+def value_axis(
+    chart: Lines, ends: tuple[float, float], domain: tuple[float, float]
+) -> dict[str, Any]:
+    """The y axis of a chart."""
+    known = unit(chart.unit)
+    # Between 0 and nothing there are no ticks: half a millibyte would be none.
+    ticks = {"tickvals": [0.0]} if ends == NOTHING_BUT_ZERO else {"nticks": 5}
+    return ticks | {
+        "domain": list(domain),
+        "anchor": "x",
+        "range": list(ends),
+        "tickformat": known.ticks,
+        "ticksuffix": known.suffix,
+        "zeroline": False,
+    }
+
+
+def lane_axis(rows: Sequence[str], domain: tuple[float, float]) -> dict[str, Any]:
+    """The y axis of the lane of events: a word a row."""
+    return {
+        "domain": list(domain),
+        "anchor": "x",
+        "range": [-0.6, len(rows) - 0.4],
+        "tickvals": list(range(len(rows))),
+        "ticktext": [text(row, _KIND_LETTERS) for row in rows],
+        "fixedrange": True,
+        "zeroline": False,
+    }
+
+
+def heading(words: str, top: float) -> dict[str, Any]:
+    """The title of a chart, over its upper left corner."""
+    return {
+        "xref": "paper", "yref": "paper", "x": 0.0, "y": top, "xanchor": "left",
+        "yanchor": "bottom", "yshift": 2, "showarrow": False, "text": f"<b>{text(words)}</b>",
+        "font": {"size": 13},
+    }  # fmt: skip

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from collector.contract.robust import MAD_TO_SIGMA
 from dashboard.shapes import FleetMetric, FleetSnapshot
 
 DEVIATES = 3.0
@@ -11,8 +12,6 @@ DEVIATES = 3.0
 SPREAD = 0.05
 """Of the median: what healthy parts differ by, so that peers that are all alike do not make a
 deviation out of nothing. As `fleet` in the recording rules: a twentieth of the level."""
-MAD_TO_SIGMA = 1.4826
-"""Of a normal distribution: 1 / the standard normal quantile at 3/4."""
 HOLDS_BACK = 1.1
 """Own time over peers from which a rank holds its run back (docs/method/peers.md)."""
 

@@ -1,18 +1,20 @@
 """Pictures over time: one chart, or a stack of them with one shared axis and a lane of events."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
+import pandas as pd
+
+from dashboard.address import utc
 from dashboard.figures import lane, room
 from dashboard.figures.axis import axis
 from dashboard.figures.charts import Other, figure
-from dashboard.figures.line_tables import long, wide
-from dashboard.figures.line_words import NOTHING, described, summed
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
-from dashboard.figures.traces import left_out, names
-from dashboard.figures.units import titled
-from dashboard.figures.zeros import folded
-from dashboard.shapes import Event, Lines, Span
+from dashboard.figures.traces import LONGEST_NAME, left_out, names
+from dashboard.figures.units import said, titled
+from dashboard.shapes import Event, Floats, Lines, Span
 
 
 def single(
@@ -106,3 +108,137 @@ def _laid(other: Other | None) -> str:
 
 def _joined(*parts: str) -> str:
     return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
+
+
+def wide(lines: Lines) -> pd.DataFrame:
+    """One row a moment, one column a line."""
+    steps = {} if lines.steps is None else {"step": lines.steps}
+    return pd.DataFrame({"time (UTC)": _moments(lines.times), **steps, **dict(lines.values)})
+
+
+def long(charts: Sequence[Lines]) -> pd.DataFrame:
+    """One row a moment and line of every chart, as each chart has its own moments.
+
+    Returns:
+        Columns `chart, line, unit, time (UTC), step, value`; `step` is NaN where nobody told it.
+    """
+    pieces = [(chart, name) for chart in charts for name in chart.values]
+    if not pieces:
+        return pd.DataFrame(columns=["chart", "line", "unit", "time (UTC)", "step", "value"])
+    sizes = [len(chart.times) for chart, _ in pieces]
+    return pd.DataFrame(
+        {
+            "chart": _repeated([chart.title for chart, _ in pieces], sizes),
+            "line": _repeated([name for _, name in pieces], sizes),
+            "unit": _repeated([chart.unit for chart, _ in pieces], sizes),
+            "time (UTC)": _moments(np.concatenate([chart.times for chart, _ in pieces])),
+            "step": np.concatenate([_steps(chart) for chart, _ in pieces]),
+            "value": np.concatenate([chart.values[name] for chart, name in pieces]),
+        }
+    )
+
+
+def _steps(chart: Lines) -> Floats:
+    return np.full(len(chart.times), np.nan) if chart.steps is None else chart.steps
+
+
+def _moments(times: Floats) -> pd.DatetimeIndex:
+    return pd.to_datetime(np.round(times * 1e3), unit="ms", utc=True)
+
+
+def _repeated(words: Sequence[str], sizes: Sequence[int]) -> "pd.Categorical[str]":
+    known = list(dict.fromkeys(words))
+    places = {word: place for place, word in enumerate(known)}
+    codes = np.repeat(np.array([places[word] for word in words]), sizes)
+    return pd.Categorical.from_codes(codes, categories=pd.Index(known))
+
+
+NOTHING = "Nobody told any values for this range."
+
+
+def described(lines: Lines) -> str:
+    """One chart: the middle and the ends of each line, and when its largest value was."""
+    drawn = names(lines)
+    if not drawn:
+        return f"{lines.title}: {NOTHING}"
+    return (
+        f"{lines.title}. "
+        + "; ".join(_line(lines, name) + _most(lines, name) for name in drawn)
+        + "."
+    )
+
+
+def summed(charts: Sequence[Lines], events: Sequence[Event]) -> str:
+    """Several charts: what the first line of each did, and how many events there were."""
+    if not charts:
+        return NOTHING
+    told = [f"{chart.title}, {_line(chart, _main(chart))}" for chart in charts if names(chart)]
+    return "; ".join(told) + f". {_counted(events)}"
+
+
+def _main(chart: Lines) -> str:
+    drawn = names(chart)
+    return next((name for name in drawn if name not in (chart.band or ())), drawn[0])
+
+
+def _line(lines: Lines, name: str) -> str:
+    values = lines.values[name]
+    known = np.isfinite(values)
+    low, middle, high = (float(reduce(values[known])) for reduce in (np.min, np.median, np.max))
+    if low == high:
+        return f"{name}: {said(low, lines.unit)} throughout"
+    return (
+        f"{name}: median {said(middle, lines.unit)}, {said(low, lines.unit)} to "
+        f"{said(high, lines.unit)}"
+    )
+
+
+def _most(lines: Lines, name: str) -> str:
+    values = lines.values[name]
+    if np.nanmin(values) == np.nanmax(values):
+        return ""
+    return f", the largest at {utc(float(lines.times[int(np.nanargmax(values))]))}"
+
+
+def _counted(events: Sequence[Event]) -> str:
+    if not events:
+        return "No events."
+    kinds = sorted({event.kind for event in events})
+    counts = (f"{sum(event.kind == kind for event in events)} {kind}" for kind in kinds)
+    return f"Events: {', '.join(counts)}."
+
+
+QUIET = (
+    "disk", "network", "errors", "throttle", "ecc", "replays", "pcie_traffic", "nvlink",
+    "nvlink_errors", "nvlink_traffic",
+)  # fmt: skip
+"""Keys of charts whose 0 a word says as well as a line; that of a loss or a throughput is news."""
+
+
+def folded(charts: Sequence[Lines]) -> tuple[list[Lines], str]:
+    """Those that are drawn, and a sentence on what is left out because it is 0 throughout.
+
+    Args:
+        charts: With values; where every one of them would go, none does.
+    """
+    drawn: list[Lines] = []
+    said: list[str] = []
+    for chart in charts:
+        zeros = [name for name, values in chart.values.items() if _is_zero(values)]
+        told = [name for name, values in chart.values.items() if np.isfinite(values).any()]
+        if chart.key not in QUIET or not zeros or chart.band:
+            drawn.append(chart)
+        elif len(zeros) == len(told):
+            said.append(chart.title)
+        else:
+            kept = {name: line for name, line in chart.values.items() if name not in zeros}
+            drawn.append(replace(chart, values=kept))
+            said.append(f"of {chart.title} {', '.join(each[:LONGEST_NAME] for each in zeros)}")
+    if not drawn:
+        return list(charts), ""
+    return drawn, f"All 0: {'; '.join(said)}." if said else ""
+
+
+def _is_zero(values: Floats) -> bool:
+    told = values[np.isfinite(values)]
+    return bool(len(told)) and not told.any()

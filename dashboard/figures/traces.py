@@ -1,11 +1,17 @@
-"""The lines of one chart as Plotly's traces: SVG, gaps stay gaps, every value is kept."""
+"""The lines of one chart as Plotly's traces: SVG, gaps stay gaps, every value is kept.
 
-from collections.abc import Sequence
+A phase has one place in every figure, and with it one colour and one pattern.
+
+Whatever other phases are there, and in whatever order a source tells them.
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dashboard.figures import phase_order, strokes
+from collector.contract.words import PHASES
+from dashboard.figures import strokes
 from dashboard.figures.axis import Axis
 from dashboard.figures.escape import text
 from dashboard.figures.units import unit
@@ -33,7 +39,7 @@ def names(lines: Lines) -> tuple[str, ...]:
         flat = [name for name in rest if not np.nan_to_num(lines.values[name]).any()]
         kept = sorted(rest, key=flat.__contains__)[:AT_MOST]
         rest = [name for name in rest if name in kept]
-    return (*band, *(phase_order.ordered(rest) if lines.stacked else rest))
+    return (*band, *(ordered(rest) if lines.stacked else rest))
 
 
 def left_out(lines: Lines) -> str:
@@ -121,17 +127,19 @@ def _kind(lines: Lines, name: str, band: tuple[str, ...]) -> str:
     return "edge"
 
 
-def _trace(lines: Lines, name: str, place: int, x: Floats, yaxis: str, kind: str) -> dict[str, Any]:
+def _trace(
+    lines: Lines, name: str, number: int, x: Floats, yaxis: str, kind: str
+) -> dict[str, Any]:
     trace = _common(lines, x, lines.values[name], yaxis) | {"name": text(name, LONGEST_NAME)}
     if kind == "area":
-        place = phase_order.place(name, place)
+        standing = place(name, number)
         return trace | {
             "stackgroup": lines.key,
-            "line": {"color": strokes.colour(place), "width": 0.5},
-            "fillpattern": {"shape": strokes.pattern(place), "size": 6, "solidity": 0.25},
+            "line": {"color": strokes.colour(standing), "width": 0.5},
+            "fillpattern": {"shape": strokes.pattern(standing), "size": 6, "solidity": 0.25},
         }
     if kind == "line":
-        line = {"color": strokes.colour(place), "dash": strokes.dash(place), "width": 1.8}
+        line = {"color": strokes.colour(number), "dash": strokes.dash(number), "width": 1.8}
         return trace | {"line": line}
     edge = {"color": strokes.colour(0), "width": 1, "dash": "dot"}
     return trace | {"line": edge, "opacity": strokes.EDGE_OPACITY}
@@ -191,3 +199,16 @@ def _lonely(values: Floats) -> bool:
     """Whether a value stands between two gaps: a line would not show it."""
     told = np.concatenate(([False], np.isfinite(values), [False]))
     return bool((told[1:-1] & ~told[:-2] & ~told[2:]).any())
+
+
+_PLACES = {str(phase): place for place, phase in enumerate(PHASES)}
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Phases in the order in which they run; what is none comes last, as it was."""
+    return sorted(names, key=lambda name: _PLACES.get(name, len(_PLACES)))
+
+
+def place(name: str, otherwise: int) -> int:
+    """Of a phase among all of them; `otherwise` of what is none."""
+    return _PLACES.get(name, otherwise)

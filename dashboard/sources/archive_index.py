@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from analyzer.readers.verdicts import MOST_ARCHIVES
 from collector.contract import archive
 from dashboard.shapes import RunRow
 from dashboard.sources.archive import ArchiveSource, unreadable
 from dashboard.trouble import Kind, TroubleError
 
-MOST_ARCHIVES = 1000
-"""The newest. SOURCE: analyzer.readers.verdicts.MOST_ARCHIVES."""
 MOST_FOLDERS = 20_000
 """Looked through; a folder with more is not one of archives."""
 SEEN = (archive.RUN_FILE, archive.VERDICT_FILE, archive.FINDING_FILE, archive.REPORT_STEM + ".html")

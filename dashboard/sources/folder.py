@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzer.readers.verdicts import MOST_ARCHIVES
 from dashboard.shapes import (
     Answer,
     Event,
@@ -24,7 +25,7 @@ from dashboard.shapes import (
 )
 from dashboard.sources import folder_health
 from dashboard.sources.archive import WALL, ArchiveSource, newest_first
-from dashboard.sources.archive_index import MOST_ARCHIVES, Entry, Index
+from dashboard.sources.archive_index import Entry, Index
 from dashboard.trouble import Kind, TroubleError
 
 MOST_CHOICES = 50

@@ -11,9 +11,8 @@ from dashboard.shapes import Matrix, Severity
 from dashboard.starting.remaking import remake, why_not
 from dashboard.trouble import TroubleError
 from dashboard.widgets.shown import link_to, plain, sentence
-from dashboard.words.report_file import FILES, Files, beside, content, files, sealed
+from dashboard.words.report_file import FILES, Files, beside, content, files, sealed, windows
 from dashboard.words.report_file import sentence as answer
-from dashboard.words.windows import windows
 
 PAGE = FILES[0][0]
 PAGE_PIXELS = 900

@@ -13,7 +13,6 @@ from dashboard.starting.registry import BusyError, Registry
 from dashboard.starting.world import missing, unwritable
 from dashboard.widgets import run_form, run_state
 from dashboard.widgets.shown import sentence
-from dashboard.words.starting import OFF, OFF_COMMAND, idle
 
 REFRESH_SECONDS = 1.0
 PROBLEM = "start-problem"
@@ -83,3 +82,15 @@ def _start(runs: Registry, plan: Plan) -> None:
         st.session_state[PROBLEM] = f"The run was not started: {error.strerror}."
     else:
         st.session_state[run_form.NAME] = ""
+
+
+OFF = (
+    "Runs cannot be started here: the dashboard was started without a folder for them."
+    " Start it so, on a machine that you trust its readers with:"
+)
+OFF_COMMAND = "lockstep dashboard runs --runs runs"
+
+
+def idle() -> tuple[str, Severity]:
+    """Before the first run."""
+    return "Nothing runs. Choose an experiment below and start it.", Severity.NOTE

@@ -9,13 +9,15 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import address
-from dashboard.address import Place
+from dashboard.address import Place, link, utc
 from dashboard.context import Context, Settings
 from dashboard.page import Page
 from dashboard.protocol import Source
-from dashboard.shapes import Answer, Span
-from dashboard.trouble import TroubleError
-from dashboard.widgets import banners, chooser, crumbs, ranges, sidebar, troubles
+from dashboard.shapes import Answer, Severity, Span
+from dashboard.trouble import Kind, TroubleError
+from dashboard.widgets import banners, crumbs, ranges, shown, sidebar, troubles
+from dashboard.widgets.words import capital
+from dashboard.words.age import duration
 
 
 def draw(
@@ -65,7 +67,7 @@ def _page(page: Page, place: Place, source: Source, settings: Settings) -> None:
     try:
         if place.run:
             source.run(place.run)  # an unknown one is told before anything is asked
-        found = chooser.chosen(page.needs, page.key, source, place)
+        found = chosen(page.needs, page.key, source, place)
         if found is None:
             return
         context = look(source, found, settings)
@@ -141,3 +143,47 @@ class _Nothing:
             raise self._trouble
 
         return ask
+
+
+def chosen(needs: str, page: str, source: Source, place: Place) -> Place | None:
+    """The place with what the page needs; None = the reader was asked.
+
+    The only run or node that there is is taken without a question.
+
+    Raises:
+        TroubleError: There is none to choose.
+    """
+    if not needs or getattr(place, needs):
+        return place
+    known = source.nodes() if needs == "node" else tuple(row.run for row in source.runs())
+    if not known:
+        raise TroubleError(
+            Kind.EMPTY,
+            f"{capital(source.name)} knows no {needs}.",
+            "Start one, then look again: `lockstep run gpt`"
+            if needs == "run" else "See Data health for what answers.",
+        )  # fmt: skip
+    if len(known) == 1:
+        return place.but(**{needs: known[0]})
+    shown.sentence(f"Which {needs}? There are {len(known):,}; open one.", Severity.NOTE)
+    frame = _chooser_nodes(known) if needs == "node" else _runs(source)
+    frame.insert(0, "open", [link(page, place, **{needs: name}) for name in frame[needs]])
+    shown.table(frame, f"choose-{needs}", f"Every {needs}, with a link.", links=("open",))
+    return None
+
+
+def _chooser_nodes(names: tuple[str, ...]) -> pd.DataFrame:
+    return pd.DataFrame({"node": list(names)})
+
+
+def _runs(source: Source) -> pd.DataFrame:
+    rows = source.runs()
+    return pd.DataFrame({
+        "run": [row.run for row in rows],
+        "state": [row.state for row in rows],
+        "start": [utc(row.span.start) for row in rows],
+        "for": [duration(row.span.seconds) for row in rows],
+        "workload": [row.workload for row in rows],
+        "ranks": [row.ranks for row in rows],
+        "verdict": [row.status or "not analyzed" for row in rows],
+    })  # fmt: skip

@@ -7,9 +7,12 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from collector.contract.archive import REPORT_STEM, TRACE_FILE, VERDICT_FILE
 from dashboard.address import utc
-from dashboard.shapes import Severity
+from dashboard.shapes import Matrix, Severity
 
 MAX_BYTES = 8 << 20
 """Of a page that is shown; a report takes less than 1 MB (issue 9)."""
@@ -119,3 +122,22 @@ def sentence(name: str, found: Files) -> tuple[str, Severity]:
     if found.outdated:
         return f"{text}, before its newest analysis; make it again.", Severity.WARNING
     return f"{text}.", Severity.OK
+
+
+def windows(found: Matrix) -> pd.DataFrame:
+    """One row a rank and window.
+
+    Columns: `rank, start_seconds, first_step, value`; the last is the matrix' own, its unit in the
+    name. What is not known is left out.
+    """
+    rows, times = found.values.shape
+    steps = np.full(times, np.nan) if found.steps is None else found.steps
+    value = f"{found.title} ({found.unit})"
+    frame = pd.DataFrame({
+        "rank": np.repeat(np.asarray(found.rows, dtype=object), times),
+        "start_seconds": np.tile(found.times, rows),
+        "first_step": np.tile(steps, rows),
+        value: found.values.ravel(),
+    })  # fmt: skip
+    frame["first_step"] = frame["first_step"].astype("Int64")
+    return frame[frame[value].notna()]

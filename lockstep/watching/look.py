@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from analyzer.readers.places import Places
 from analyzer.readers.prometheus import SourceError
 from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.decoding import Series, decode
+from analyzer.readers.prometheus.decoding import Series
 from analyzer.readers.prometheus.labels import number
 from analyzer.readers.prometheus.node_labels import places
 from analyzer.watch import questions as ask
@@ -127,9 +127,7 @@ def look(
         return of_answer(instant(query), who)
 
     def over(query: str) -> list[Series]:
-        words = {"query": query, "start": f"{times[0]:.3f}", "end": f"{times[-1]:.3f}",
-                 "step": f"{interval:.3f}"}  # fmt: skip
-        return decode(connection.body("query_range", words), connection.url)
+        return connection.over(query, float(times[0]), float(times[-1]), interval)
 
     unanswered: list[str] = []
 

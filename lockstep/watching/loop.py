@@ -10,13 +10,15 @@ from time import monotonic, process_time
 from analyzer.readers.prometheus import SourceError
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.run import Verdict
+from analyzer.sequential_test.state import State
+from analyzer.sequential_test.state_file import restore, save
 from analyzer.watch import page
 from analyzer.watch.finding import Change, Kind, Tier, WatchFinding
+from analyzer.watch.memory import Memory, MemoryFileError, from_json, to_json
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.contract.words import ExitCode
-from lockstep.diagnosis import exit_code
-from lockstep.watching import memory_files
+from lockstep.diagnosis import exit_code, write_whole
 from lockstep.watching.archivist import Archivist
 from lockstep.watching.cycle import Cycles, Outcome
 from lockstep.watching.jobs import Plan
@@ -327,7 +329,7 @@ class Watch:
             return
         try:
             with self._saving:
-                memory_files.store(folder, self._cycles.state, self._cycles.memory)
+                store(folder, self._cycles.state, self._cycles.memory)
         except OSError as error:
             self._state_failures += 1
             if self._state_failures == 1:
@@ -348,7 +350,38 @@ def one_line(text: str) -> str:
 
 
 def _restored(settings: Settings) -> Cycles:
-    state, memory, words = memory_files.load(settings.state)
+    state, memory, words = load(settings.state)
     for each in words:
         LOG.warning("%s", each)
     return Cycles(settings, state, memory)
+
+
+STREAMS_FILE = "streams.npz"
+MEMORY_FILE = "memory.json"
+
+
+def load(folder: Path | None) -> tuple[State, Memory, list[str]]:
+    """What was remembered, and sentences on what was not; without a folder nothing is."""
+    if folder is None:
+        return State.new(), Memory(), []
+    state, why = restore(folder / STREAMS_FILE)
+    words = [why] if why else []
+    path = folder / MEMORY_FILE
+    try:
+        return state, from_json(path.read_text("utf-8")), words
+    except FileNotFoundError:
+        words.append(f"{path} is not there yet; no finding is open")
+    except (OSError, UnicodeError, MemoryFileError) as error:
+        words.append(f"{path} cannot be used ({error}); findings that were open open again")
+    return state, Memory(), words
+
+
+def store(folder: Path, state: State, memory: Memory) -> None:
+    """Write both; who is killed between them finds a stream reported and its finding not open yet.
+
+    Raises:
+        OSError: The disk is full or not writable; what was there stays.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    save(state, folder / STREAMS_FILE)
+    write_whole(folder / MEMORY_FILE, to_json(memory))

@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.attribute import accuses, diagnose
 from analyzer.causes import CAUSES
-from analyzer.symptoms.xid_parts import APPLICATION, PART
+from analyzer.symptoms.xid import APPLICATION, PART
 from collector.contract.xid import XIDS
 
 XID = "lockstep_gpu_xid_last_timestamp_seconds"

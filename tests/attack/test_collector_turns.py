@@ -12,7 +12,7 @@ import bcrypt
 import pytest
 
 from collector.contract import ring
-from collector.recorder.fetch import Target
+from collector.recorder import Target
 from tests.attack.collector_program import Collector, request, running
 from tests.collector.conftest import RingImage
 

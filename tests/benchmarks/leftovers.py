@@ -9,7 +9,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from time import monotonic, sleep
 
-from lockstep import leftovers, score_leftovers
+from lockstep import fault_score, leftovers
 from workloads.faults import capabilities
 from workloads.faults.kinds import BUILT
 from workloads.faults.link import LINK_KINDS
@@ -55,7 +55,7 @@ def main() -> dict[str, float]:
 def _left(folder: Path, before: set[str]) -> list[str]:
     """Also of runs that were killed before they had an archive."""
     dead = [each.run for each in leftovers.find() if each.run not in before]
-    return [*score_leftovers.left_by(folder), *dead]
+    return [*fault_score.left_by(folder), *dead]
 
 
 def _run(archive: Path, words: list[str], ending: signal.Signals | None, after: float) -> int:

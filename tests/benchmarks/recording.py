@@ -22,7 +22,7 @@ import torch.distributed as dist
 from collector.contract import ring
 from collector.contract.words import Phase
 from workloads.comm import Comm, _note_end
-from workloads.data.markov import MarkovSource
+from workloads.data.synthetic import MarkovSource
 from workloads.heartbeat import HEARTBEAT_SECONDS
 from workloads.models.configs import TINY
 from workloads.models.gpt import Gpt, initialize

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.dataset as ds
 
+from collector.contract.robust import MAD_TO_SIGMA
+
 WARM = 10
 """Steps left out at the begin."""
-MAD_TO_SIGMA = 1.4826
 STALL = 5.0
 """Deviations from which a step is a stall and no noise."""
 

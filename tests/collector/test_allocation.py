@@ -15,8 +15,7 @@ from collector.gpu_inventory import GpuInventory
 from collector.gpu_reading import PROCESSES, Gpu, GpuReading
 from collector.reading import SourceError
 from collector.sources.allocation import Allocation
-from collector.sources.allocation.devices import Device, device_named
-from collector.sources.allocation.join import joined, listed
+from collector.sources.allocation.join import Device, device_named, joined, listed
 from collector.sources.allocation.process import ProcessWords, environment_of, words_of
 from collector.sources.nvml import Nvml
 

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from collector.clock import SystemClock
-from collector.config import Address, Config, ConfigError, load
-from collector.config.settings import SETTINGS
+from collector.config import SETTINGS, Address, Config, ConfigError, load
 from collector.registry import NAMES, SOURCES, feeds
 
 

@@ -11,8 +11,15 @@ from collector.collectors.gpu import collect
 from collector.contract import metrics as m
 from collector.reading import SourceError
 from collector.sources.dcgm import INSTALLED, Dcgm
-from collector.sources.dcgm.entities import COMPUTE_INSTANCE, DETACHED, GPU, GPU_INSTANCE, LOST, OK
-from collector.sources.dcgm.session import STALE_SECONDS
+from collector.sources.dcgm.session import (
+    COMPUTE_INSTANCE,
+    DETACHED,
+    GPU,
+    GPU_INSTANCE,
+    LOST,
+    OK,
+    STALE_SECONDS,
+)
 
 VALUES = {
     54: "GPU-a", 50: "NVIDIA H100", 1: "550.54.15", 52: 3, 100: 1980, 150: 61, 155: 650.0,

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from collector.collectors import ethernet
 from collector.contract import metrics as m
 from collector.reading import SourceError
-from collector.sources.ethtool import MAX_STATISTICS, Ethtool
-from collector.sources.ethtool import kernel as kernel_module
-from collector.sources.ethtool.kernel import SIOCETHTOOL, Kernel
+from collector.sources import ethtool as kernel_module
+from collector.sources.ethtool import MAX_STATISTICS, SIOCETHTOOL, Ethtool, Kernel
 from collector.sources.ethtool.names import meaning
 
 PROPERTY = settings(
@@ -293,7 +292,7 @@ from pathlib import Path
 from collector.clock import SystemClock
 from collector.sources.ethtool import Ethtool, _count, _table, GSTRINGS, GSTATS, STATISTICS
 from collector.sources.ethtool import STATS_HEAD, STRINGS_HEAD
-from collector.sources.ethtool.kernel import Kernel
+from collector.sources.ethtool import Kernel
 from collector.sources.netdev import Netdev
 from collector.sources.netdev.devices import Devices
 

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from collector.__main__ import main
-from collector.config import Config
-from collector.config.settings import SETTINGS
+from collector.config import SETTINGS, Config
 from collector.flags import FLAGS
 
 OPTION = re.compile(r"^\s+(?:-h, )?(--[a-z-]+)", re.MULTILINE)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.kernel_event import Fall, SwitchError
-from collector.sources.kmsg.lines import parse, spelled_out
+from collector.sources.kmsg import parse, spelled_out
 from collector.xid_event import XidEvent
 
 XIDS = {

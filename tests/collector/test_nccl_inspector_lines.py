@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.contract.bandwidth import OPERATIONS
+from collector.sources.nccl_inspector import Sequences
 from collector.sources.nccl_inspector.lines import SHORTEST, Batch, batches
-from collector.sources.nccl_inspector.sequences import Sequences
 from collector.sources.nccl_inspector.tally import (
     IDLE_SECONDS,
     MAX_OPERATIONS,

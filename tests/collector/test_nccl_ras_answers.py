@@ -12,7 +12,7 @@ from collector.collectors.nccl_ras import MAX_SERIES, collect
 from collector.contract import metrics as m
 from collector.reading import RankProcess, SourceError
 from collector.sources.nccl_ras import EndpointReading, RasReading, document, text
-from collector.sources.nccl_ras.events import MAX_PENDING, EventStream
+from collector.sources.nccl_ras.endpoint import MAX_PENDING, EventStream
 from collector.sources.nccl_ras.picture import MAX_RANKS, pictured
 
 NCCL = Path(__file__).parents[1] / "fixtures" / "nccl"

@@ -11,8 +11,7 @@ from collector.clock import SystemClock
 from collector.collectors.gpu import collect
 from collector.contract import metrics as m
 from collector.reading import SourceError
-from collector.sources.nvml import Limits, Nvml
-from collector.sources.nvml.roster import MAX_KNOWN, Roster
+from collector.sources.nvml import MAX_KNOWN, Limits, Nvml, Roster
 
 pytestmark = pytest.mark.timed
 

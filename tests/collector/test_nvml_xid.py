@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from collector.clock import SystemClock
-from collector.sources.nvml import Limits, Nvml
-from collector.sources.nvml.xid_inbox import MAX_EVENTS, XidInbox
+from collector.sources.nvml import MAX_EVENTS, Limits, Nvml, XidInbox
 from tests.machine import slowness
 
 pytest.importorskip("pynvml")

@@ -74,7 +74,7 @@ RANK = """
 FETCH = """
     import sys
     from collector.clock import SystemClock
-    from collector.recorder.fetch import Target
+    from collector.recorder import Target
     for url in sys.argv[2:]:
         print(Target(url).get(sys.argv[1], 10).decode())
 """

@@ -15,8 +15,7 @@ from collector.contract.xid import (
     describe,
     detail,
 )
-from collector.contract.xid.advice import ADVICE, ADVICE_OF
-from collector.contract.xid.catalogue import ACTIONS, BUCKETS, TEXTS, UNUSED
+from collector.contract.xid.catalogue import ACTIONS, ADVICE, ADVICE_OF, BUCKETS, TEXTS, UNUSED
 
 
 def test_every_number_of_the_catalogue_has_a_row_and_no_number_two_buckets():

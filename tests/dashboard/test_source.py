@@ -6,9 +6,8 @@ from collections import Counter
 
 import pytest
 
-from dashboard.changes import newest_change
 from dashboard.shapes import FLEET_METRICS, Span
-from dashboard.source import LOOK_SECONDS, SOURCE, cached, opened
+from dashboard.source import LOOK_SECONDS, SOURCE, cached, newest_change, opened
 from dashboard.sources.simulated import SimulatedSource
 from dashboard.trouble import Kind, TroubleError
 

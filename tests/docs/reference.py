@@ -13,8 +13,7 @@ import typer
 
 from analyzer.alert_rules.groups import GROUPS
 from analyzer.alert_rules.shape import BY_TIER, Alert
-from collector.config import Address, Config
-from collector.config.settings import SETTINGS
+from collector.config import SETTINGS, Address, Config
 from collector.contract import archive
 from collector.contract.archive import Column
 from collector.contract.metrics import EXPORTERS, Metric

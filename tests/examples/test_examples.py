@@ -10,7 +10,7 @@ import pytest
 
 from collector.clock import SystemClock
 from collector.sources.rank_ring import read_records, scan
-from workloads.launchers.external_program.environment import environment_of
+from workloads.launchers.external_program import environment_of
 from workloads.sdk.holder import Means, holder
 from workloads.spec import Layout
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collector.contract.words import FAULT_CAUSES, ExitCode, FaultKind
-from lockstep import fault_score, fault_trials, score_leftovers, trials
+from lockstep import fault_score, fault_trials, trials
 from lockstep.fault_score import score_faults
 from lockstep.fault_trials import FaultSetting, FaultTrial
 from lockstep.output import CommandError, Format
@@ -142,7 +142,7 @@ def test_the_table_shows_each_run_what_is_refused_and_that_nothing_is_left(
 
 @pytest.mark.usefixtures("no_quota", "ran")
 def test_what_is_left_behind_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fault_score.score_leftovers, "left_by", lambda folder: ["process 12"])
+    monkeypatch.setattr(fault_score, "left_by", lambda folder: ["process 12"])
 
     with pytest.raises(CommandError, match="1 things were left behind: process 12"):
         score(tmp_path)
@@ -200,4 +200,4 @@ def test_processes_of_the_runs_are_found_by_their_archive(tmp_path: Path) -> Non
         (proc / pid / "cmdline").write_text(words)
         (proc / pid / "stat").write_text(f"{pid} (py (x) y) {state} 1")
 
-    assert ["process 10", "process 11"] == score_leftovers.left_by(tmp_path / "scores", proc)
+    assert ["process 10", "process 11"] == fault_score.left_by(tmp_path / "scores", proc)

@@ -22,7 +22,7 @@ from analyzer.run import Run
 from collector.clock import SystemClock
 from collector.contract import metrics as m
 from collector.contract.archive import RANKS, SAMPLES
-from collector.recorder.fetch import Target
+from collector.recorder import Target
 from collector.recorder.parts import Row
 from collector.recorder.rows import sample_rows
 from tests.machine import slowness

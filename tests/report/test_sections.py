@@ -16,10 +16,10 @@ from analyzer.causes import CAUSES
 from analyzer.report.advice import advice
 from analyzer.report.checks import FAILED, PASSED, SILENT, checks
 from analyzer.report.document import document
-from analyzer.report.heat import heat
 from analyzer.report.shown import MOST_ROWS, shown
 from analyzer.report.spans import Spans, spans
 from analyzer.report.summary import summary
+from analyzer.report.timing import heat
 from analyzer.run import Grid, RankInfo
 
 RUNBOOKS = Path(__file__).parents[2] / "deploy" / "runbooks"

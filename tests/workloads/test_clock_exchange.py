@@ -14,8 +14,7 @@ import torch.distributed as dist
 from collector.contract import ring
 from collector.contract.words import GROUPS
 from workloads import clock_exchange
-from workloads.clock_exchange import Clocks, best_of
-from workloads.clock_fit import MAX_DRIFT
+from workloads.clock_exchange import MAX_DRIFT, Clocks, best_of
 from workloads.clocksync import UNKNOWN_CLOCK, monotonic_clock, wall_minus_monotonic_ns
 from workloads.comm import Comm
 from workloads.recording import StepRecorder

@@ -16,7 +16,7 @@ from collector.sources.rank_ring import read_records, scan
 from workloads.exec.choice import Choice
 from workloads.exec.follow import MOST_STEPS, Follower
 from workloads.exec.patterns import PatternError, Said, compiled, known_forms
-from workloads.launchers.external_program.environment import HOOK, environment_of
+from workloads.launchers.external_program import HOOK, environment_of
 from workloads.sdk.holder import Means, holder
 from workloads.sdk.start import UnwritableError, started
 from workloads.spec import Layout

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workloads.garbage_watch import GarbageWatch
+from workloads.loop import GarbageWatch
 from workloads.ring import OP_INDEX
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.contract.words import Phase
-from workloads.outcome.goal_tracker import Tracker
+from workloads.outcome.evaluation import Tracker
 from workloads.outcome.goals import MLBENCH, Goal, GoalError, accuracy_after_time, parse
 
 SPENT = {

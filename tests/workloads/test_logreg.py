@@ -22,7 +22,7 @@ from workloads.data import DataError
 from workloads.data.epsilon import Epsilon
 from workloads.data.rows import Draws, Rows
 from workloads.models.logreg import PENALTY, LogisticRegression, flops
-from workloads.outcome.goal_tracker import Tracker
+from workloads.outcome.evaluation import Tracker
 from workloads.outcome.goals import parse
 from workloads.recording import StepRecorder
 from workloads.ring import Identity, RingWriter

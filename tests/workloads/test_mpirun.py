@@ -226,7 +226,7 @@ def test_ranks_that_land_on_one_host_are_refused(
     hosts.write_text("node-a\nnode-b\n")
     launcher = MpirunLauncher(hosts, search=search, rank=LIGHT)
     here = "localhost:2\n" if "mpich" in search else "localhost slots=2\n"
-    monkeypatch.setattr("workloads.launchers.mpirun.words.machines", lambda *_: here)
+    monkeypatch.setattr("workloads.launchers.mpirun.machines", lambda *_: here)
     monkeypatch.setenv("LOCKSTEP_DIR", str(tmp_path / "rings"))
     ranks = launched(launcher, spec(2), workspace, tmp_path)
 

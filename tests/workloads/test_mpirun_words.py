@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from workloads.launchers import LaunchError
+from workloads.launchers.mpirun import command, environment, machines
 from workloads.launchers.mpirun.program import Family, Program, find, parse_version
-from workloads.launchers.mpirun.words import command, environment, machines
 
 RANK = ["python", "-m", "workloads", "job.json"]
 VARIABLES = {"PATH": "/bin", "NCCL_DEBUG": "INFO", "SECRET": "x"}

@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.joining.rendezvous import Member, RendezvousError, Starter, identify
-from workloads.joining.slurm import first_host, port_of_job
+from workloads.joining.rendezvous import (
+    Member,
+    RendezvousError,
+    Starter,
+    first_host,
+    identify,
+    port_of_job,
+)
 
 TORCHRUN = {
     "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",

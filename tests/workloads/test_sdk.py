@@ -18,7 +18,7 @@ from collector.sources.rank_ring import Records, read_records, scan
 from workloads.sdk import Recorder, warning
 from workloads.sdk.holder import Holder, Means, holder, may_take
 from workloads.sdk.recording import RingRecorder
-from workloads.sdk.who import run_name, who_am_i
+from workloads.sdk.start import run_name, who_am_i
 from workloads.warmup import WARMUP_STEPS
 
 

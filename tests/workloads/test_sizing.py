@@ -8,9 +8,8 @@ import pytest
 
 from collector.contract.words import FaultKind
 from tests.machine import slowness
+from workloads.faults.inject import Garbage, Sizing
 from workloads.faults.plan import Fault
-from workloads.faults.sizing import Sizing
-from workloads.faults.storm import Garbage
 
 FAULT = Fault(FaultKind.DATA, 1, None, 1.5, 20, 120)
 RAMP = Fault(FaultKind.DATA, 1, None, 1.5, 20, 120, "ramp")

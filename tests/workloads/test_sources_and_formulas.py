@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.contract.words import FaultKind
-from workloads.data.markov import MOST_STATES, MarkovSource
+from workloads.data.synthetic import MOST_STATES, MarkovSource
 from workloads.faults.measure import factor_measured
 from workloads.faults.plan import Fault
 from workloads.faults.quota import StepModel, corrected

@@ -17,9 +17,8 @@ from collector.contract import ring
 from workloads import mesh
 from workloads.checkpoint import Checkpoints
 from workloads.comm import Comm
-from workloads.data.copying import CopySource
-from workloads.data.markov import MarkovSource
 from workloads.data.prepare import prepared
+from workloads.data.synthetic import CopySource, MarkovSource
 from workloads.model_setup import ModelParts, set_up
 from workloads.models.gpt import Gpt
 from workloads.optimizer import CLIP

@@ -1,5 +1,6 @@
 """Injects the planned faults into one rank, from inside the rank."""
 
+import gc
 import json
 import os
 import signal
@@ -7,19 +8,16 @@ import sys
 from collections import deque
 from pathlib import Path
 from statistics import median
-from time import sleep
+from time import monotonic, sleep
 
 from collector.contract.words import FaultKind
 from collector.contract.xid import describe
 from workloads.device import SHARES, EmulatedDevice
-from workloads.faults.cgroup import CpuGroup
+from workloads.faults.cgroup import CpuGroup, Quota
 from workloads.faults.disturbances import Disturber, Kind
 from workloads.faults.kinds import COPY_KINDS, DATA_KINDS, DEVICE_KINDS, GPU_KINDS
 from workloads.faults.plan import Fault
-from workloads.faults.quota import StepModel
-from workloads.faults.sizing import Sizing
-from workloads.faults.storm import Garbage
-from workloads.faults.throttle import Throttle
+from workloads.faults.quota import QuotaLoop, StepModel
 from workloads.heartbeat import HEARTBEAT_SECONDS
 from workloads.simulated_gpu import HEATING_LEAD_SECONDS, SimulatedGpu, Trouble
 
@@ -201,3 +199,152 @@ def _stop(fault: Fault) -> None:
         text = describe(fault.xid).text
         print(f"simulated GPU: XID {fault.xid}, {text}", file=sys.stderr, flush=True)  # noqa: T201
         os._exit(1)
+
+
+FIRST_RATE = 1e6
+"""Objects made and collected in a second, before it was measured."""
+ROUND_SECONDS = 0.0005
+"""Time that one round of making and collecting should take: the storm ends that exactly."""
+MOST_DEBT_SECONDS = 0.02
+"""A longer stop of the process is not made up for."""
+
+
+class Garbage:
+    """Makes and collects garbage; the size of a round is learnt from what the last one cost.
+
+    Attributes:
+        objects: Made and collected so far.
+        collections: Runs of the collector so far.
+        seconds: Time spent so far.
+    """
+
+    def __init__(self) -> None:
+        self.objects = 0
+        self.collections = 0
+        self.seconds = 0.0
+        self._rate = FIRST_RATE
+        self._debt = 0.0
+
+    def storm(self, seconds: float) -> None:
+        """Make and collect until the time is over; what it took too long, the next one is shorter.
+
+        The last round of each runs over by a part of itself, more where others use the processor.
+        """
+        began = now = monotonic()
+        until = began + seconds - self._debt
+        while now < until:
+            wanted = min(ROUND_SECONDS, until - now)
+            made = max(1, round(self._rate * wanted))
+            _make_cycles(made)
+            self.objects += gc.collect()
+            self.collections += 1
+            took, now = monotonic() - now, monotonic()
+            # In steps: a round that was descheduled says little of its cost.
+            seen = made / max(took, 1e-9)
+            self._rate = min(max(seen, self._rate / 2), self._rate * 2)
+        took = monotonic() - began
+        self.seconds += took
+        self._debt = min(self._debt + took - seconds, MOST_DEBT_SECONDS)
+
+
+def _make_cycles(count: int) -> None:
+    """Lists that hold themselves: reference counts alone never free them."""
+    for _ in range(count):
+        cycle: list[object] = []
+        cycle.append(cycle)
+
+
+class Throttle:
+    """Puts this process under the quota that a step needs, and out of it again."""
+
+    def __init__(self, group: CpuGroup, model: StepModel) -> None:
+        self._group = group
+        self._loop = QuotaLoop(model)
+        self._in_force = False
+        self._wanted = 0.0
+
+    def hold(self, wanted: float) -> None:
+        """The step that begins should take `wanted` own seconds."""
+        self._wanted = wanted
+        quota = Quota.of(self._loop.share(wanted))
+        if self._in_force:
+            self._group.limit(quota)
+        else:
+            self._group.enter(quota)
+            self._in_force = True
+
+    def observe(self, own_seconds: float) -> None:
+        """The step has ended."""
+        if self._in_force:
+            self._loop.observe(self._wanted, own_seconds)
+
+    def lift(self) -> None:
+        """No quota from here on."""
+        if self._in_force:
+            self._group.leave()
+            self._loop.pause()
+            self._in_force = False
+
+    def proof(self) -> dict[str, float]:
+        """What the kernel counted of it."""
+        return self._group.statistics()
+
+
+BASELINE_STEPS = 1000
+TRIM = 0.1
+"""Share of the slowest and fastest healthy steps left out, as measure.py does."""
+LEARNING = 0.1
+"""Share of a step's error that the next one makes up for."""
+MOST_LEARNT = 0.5
+"""By how much of itself a fault's size is corrected at most."""
+OUTLIER = 0.5
+"""A step that misses its aim by more of it (a checkpoint, an evaluation) teaches nothing."""
+
+
+class Sizing:
+    """Healthy own time, and the size of faults on it, corrected from what the steps really take."""
+
+    def __init__(self) -> None:
+        self._healthy: deque[float] = deque(maxlen=BASELINE_STEPS)
+        self._mean: float | None = None
+        self._learnt: dict[Fault, float] = {}
+
+    def learn_healthy(self, own_seconds: float) -> None:
+        """A step without a fault took so long."""
+        self._healthy.append(own_seconds)
+        self._mean = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a baseline yet."""
+        return bool(self._healthy)
+
+    @property
+    def baseline(self) -> float:
+        """Healthy own seconds of a step."""
+        if self._mean is None:
+            ordered = sorted(self._healthy)
+            cut = int(TRIM * len(ordered))
+            kept = ordered[cut : len(ordered) - cut]
+            self._mean = sum(kept) / len(kept)
+        return self._mean
+
+    def wanted(self, fault: Fault, step: int) -> float:
+        """Own seconds that a step should take."""
+        assert fault.factor is not None
+        return self.baseline * (1.0 + (fault.factor - 1.0) * fault.strength(step))
+
+    def added(self, fault: Fault, step: int) -> float:
+        """Seconds by which the fault should hold the step up."""
+        return (self.wanted(fault, step) - self.baseline) * (1.0 + self._learnt.get(fault, 0.0))
+
+    def learn(self, fault: Fault, step: int, own_seconds: float) -> None:
+        """The only fault in force made a step take so long."""
+        wanted = self.wanted(fault, step)
+        error = wanted - own_seconds
+        if wanted <= self.baseline or abs(error) > OUTLIER * wanted:
+            return
+        assert fault.factor is not None
+        whole = self.baseline * (fault.factor - 1.0)
+        learnt = self._learnt.get(fault, 0.0) + LEARNING * fault.strength(step) * error / whole
+        self._learnt[fault] = min(MOST_LEARNT, max(-MOST_LEARNT, learnt))

@@ -5,21 +5,72 @@ nothing for a link fault, and it works with whatever they train. A fault begins 
 POLL_SECONDS of its first step.
 """
 
+import os
+import re
+import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
+from statistics import median
 from time import monotonic, sleep
 
+from collector.contract import ring
 from collector.contract.ring import file_name
 from workloads.faults.link import LinkSetting
 from workloads.faults.plan import Fault
-from workloads.network.counters import NodeCounters, round_trip
+from workloads.network import netns
 from workloads.network.iproute import NetworkError
 from workloads.network.links import Links
-from workloads.network.names import Names
+from workloads.network.names import FABRIC, Names
 from workloads.network.observation import Observation, write
-from workloads.network.ring_steps import Place, RingSteps
 from workloads.network.steering import Steering
 from workloads.warmup import WARMUP_STEPS
+
+_BYTES = ring.GROUP_COUNTERS_OFFSET + ring.MAX_GROUPS * ring.GROUP_COUNTERS.size
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank is.
+
+    Attributes:
+        steps: Completed, so also the number of the step that it is in.
+        wall_seconds: Of all completed steps.
+        collectives: Completed by this rank.
+    """
+
+    steps: int
+    wall_seconds: float
+    collectives: int
+
+
+class RingSteps:
+    """Reads one rank's ring."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def read(self) -> Place | None:
+        """Where the rank is; None before it has a ring, and while it writes this very part."""
+        if self._descriptor is None:
+            try:
+                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+        page = os.pread(self._descriptor, _BYTES, 0)
+        guard = os.pread(self._descriptor, ring.GUARD.size, ring.GUARD_OFFSET)
+        if len(page) < _BYTES or page[: len(ring.MAGIC)] != ring.MAGIC:
+            return None
+        header = ring.Header(page)
+        if header.guard % 2 or ring.GUARD.pack(header.guard) != guard:
+            return None
+        done = header.counters
+        return Place(
+            done.steps, done.wall_ns / 1e9, sum(group.collectives for group in header.groups)
+        )
+
 
 POLL_SECONDS = 0.004
 PROBE_STEPS = 2
@@ -167,3 +218,61 @@ class _Steered:
                 state = self.seen.before if name == "before" else self.seen.during
                 namespace = self._names.namespace(self.node)
                 state.round_trip_seconds = round_trip(namespace, self._peer)
+
+
+CLOSED_PORT = 9
+"""Discard (RFC 863): nobody listens in our namespaces, so the peer's kernel refuses at once."""
+PROBES = 5
+PROBE_SECONDS = 1.0
+
+_TRAFFIC = re.compile(rf"^\s*{FABRIC}:\s*(\d+)(?:\s+\d+){{7}}\s+(\d+)\s", re.MULTILINE)
+_TCP = re.compile(r"^Tcp: (.+)\nTcp: (.+)$", re.MULTILINE)
+
+
+class NodeCounters:
+    """Counters of one node's namespace, held open."""
+
+    def __init__(self, namespace: str) -> None:
+        # An open file of /proc/net tells of the namespace that it was opened in.
+        with netns.inside(namespace):
+            self._devices = os.open("/proc/thread-self/net/dev", os.O_RDONLY | os.O_CLOEXEC)
+            self._protocols = os.open("/proc/thread-self/net/snmp", os.O_RDONLY | os.O_CLOEXEC)
+
+    def bits(self) -> int:
+        """What passed through the node's `eth0` so far, in the direction of more."""
+        found = _TRAFFIC.search(os.pread(self._devices, 16384, 0).decode())
+        return max(int(found[1]), int(found[2])) * 8 if found else 0
+
+    def retransmitted(self) -> int:
+        """TCP segments that were sent again so far (RFC 4022, tcpRetransSegs)."""
+        found = _TCP.search(os.pread(self._protocols, 16384, 0).decode())
+        if found is None:
+            return 0
+        return int(dict(zip(found[1].split(), found[2].split(), strict=True))["RetransSegs"])
+
+    def close(self) -> None:
+        """Close the files."""
+        os.close(self._devices)
+        os.close(self._protocols)
+
+
+def round_trip(namespace: str, address: IPv4Address) -> float | None:
+    """Median seconds from a node to an address and back; None where nothing came back.
+
+    A connection to a closed port is refused after one round trip: that needs neither a server nor
+    `ping`.
+    """
+    seconds = []
+    for _ in range(PROBES):
+        with netns.inside(namespace):
+            probe = socket.socket()
+        with probe:
+            probe.settimeout(PROBE_SECONDS)
+            began = monotonic()
+            try:
+                probe.connect((str(address), CLOSED_PORT))
+            except ConnectionRefusedError:
+                seconds.append(monotonic() - began)
+            except OSError:  # nothing in time, or no way there
+                continue
+    return median(seconds) if seconds else None

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from collector.contract.robust import MAD_TO_SIGMA
 from workloads.comm import Comm
 
 REPETITIONS = 7
@@ -22,8 +23,6 @@ SLOW = 1.2
 LEAST_DEVIATIONS = 5.0
 LEAST_SPREAD = 0.01
 """Of log seconds: healthy ranks are never more alike than that."""
-SIGMA = 1.4826
-"""Standard deviation over the median absolute deviation of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def slow_ranks(speeds: Sequence[Speed]) -> list[int]:
         return []
     usual = median(one.busy_seconds for one in speeds)
     off = [abs(one.busy_seconds / usual - 1.0) for one in speeds]
-    spread = max(LEAST_SPREAD, SIGMA * median(off))
+    spread = max(LEAST_SPREAD, MAD_TO_SIGMA * median(off))
     least = max(SLOW, 1.0 + LEAST_DEVIATIONS * spread)
     return [one.rank for one in speeds if one.busy_seconds > least * usual]
 

@@ -1,19 +1,21 @@
 """Opens the ring of a rank that somebody else's program is."""
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 
 from collector.contract import ring
 from collector.contract.words import RankState
 from workloads.clocksync import wall_minus_monotonic_ns
+from workloads.joining.rendezvous import identify
 from workloads.ring import RingWriter
 from workloads.ring_file import Identity
 from workloads.sdk.holder import Means, holder, may_take
-from workloads.sdk.who import who_am_i
 
 DIRECTORY_VARIABLE = "LOCKSTEP_DIR"
 NODE_VARIABLE = "LOCKSTEP_NODE"
@@ -77,3 +79,65 @@ def started(
     writer.tag(means)
     writer.state(RankState.RUNNING)
     return writer
+
+
+RUN_CHARACTERS = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """One rank of a run."""
+
+    run: str
+    rank: int
+    world: int
+    local_rank: int
+    attempt: int
+
+
+def who_am_i(
+    environment: Mapping[str, str], program: str, rank: int | None, world: int | None
+) -> Who:
+    """The rank that this process is.
+
+    Args:
+        program: What names the run where nobody else does.
+        rank: What the program says; None = what the launcher says.
+        world: Likewise; the program gives both or neither.
+
+    Raises:
+        ValueError: The environment contradicts itself, or the rank is not below the world's size.
+    """
+    if (rank is None) != (world is None):
+        raise ValueError("rank and world belong together; give both or neither")
+    local_rank: int | None
+    if rank is None or world is None:
+        member = identify(environment)
+        rank, world, local_rank = member.rank, member.world, member.local_rank
+    else:
+        text = environment.get("LOCAL_RANK", "")
+        local_rank = int(text) if text.isascii() and text.isdigit() else None
+    if not 0 <= rank < world:
+        raise ValueError(f"rank {rank} of {world} ranks does not exist; ranks count from 0")
+    restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "")
+    return Who(
+        run=run_name(environment, program),
+        rank=rank,
+        world=world,
+        local_rank=rank if local_rank is None else local_rank,
+        attempt=int(restarts) if restarts.isascii() and restarts.isdigit() else 0,
+    )
+
+
+def run_name(environment: Mapping[str, str], program: str) -> str:
+    """The same name on every rank: given, or of the launcher's job, or of the program."""
+    job = environment.get("TORCHELASTIC_RUN_ID", "")
+    slurm = environment.get("SLURM_JOB_ID", "")
+    name = (
+        environment.get("LOCKSTEP_RUN")
+        or ("" if job == "none" else job)
+        or (f"slurm-{slurm}" if slurm else "")
+        or program
+        or "run"
+    )
+    return re.sub(r"[^\w.-]", "-", name, flags=re.ASCII)[:RUN_CHARACTERS]

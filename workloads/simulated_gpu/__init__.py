@@ -2,29 +2,53 @@
 
 One file a subject, and each advances from step to step; nothing here slows the rank, which the
 injector does by as much as these files say.
+
+Heat, power and clocks of the simulated GPU.
+
+First-order physics, enough to be consistent in sign, order and size: temperature follows power
+with one time constant, a thermal limit or a power cap lowers the SM clock by the factor by which
+the emulated device really slows, and the matching clock-event counter runs for as long as that
+lasts.
+
+Memory errors of the simulated GPU, and the rows that are replaced for them.
+
+As NVIDIA's "GPU Memory Error Management" has it of A100 and later: single-bit errors are corrected
+and counted; an uncorrectable one is contained, its row is put down for replacement, which XID 63
+tells, and stays pending until the GPU is reset. Volatile counts begin with the driver, aggregate
+ones are the part's life; a simulated part begins its life with the run.
 """
 
 import json
+import math
 import os
 import random
 from pathlib import Path
 from time import monotonic_ns
 
-from collector.contract.device import DeviceState
+from collector.contract.device import (
+    ECC_COUNTS,
+    MOST_LINKS,
+    NVLINK_ERRORS,
+    REMAP_CAUSES,
+    DeviceState,
+)
+from collector.contract.words import CLOCK_EVENT_REASONS, FaultKind
 from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.simulated_gpu.clocks import Clocks
-from workloads.simulated_gpu.links import Links
-from workloads.simulated_gpu.memory import Memory
 from workloads.simulated_gpu.nominal import (
     CLOCK_MAX_HERTZ,
+    HEALTHY_CELSIUS,
     HEATING_LEAD_SECONDS,
     MEMORY_BYTES,
     MODEL,
+    OVERHEATED_CELSIUS,
     PCIE_GENERATION,
     PCIE_WIDTH,
+    POWER_CAPPED_WATTS,
+    POWER_IDLE_WATTS,
     POWER_LIMIT_WATTS,
     SHUTDOWN_CELSIUS,
     SLOWDOWN_CELSIUS,
+    THERMAL_SECONDS,
 )
 from workloads.simulated_gpu.trouble import NONE, Trouble
 
@@ -106,3 +130,144 @@ class SimulatedGpu:
         temporary = path.with_suffix(".new")
         temporary.write_text(json.dumps(self.state()))
         temporary.replace(path)
+
+
+_REASONS: dict[FaultKind, str] = {
+    FaultKind.THERMAL: "hw_thermal",
+    FaultKind.POWER: "sw_power_cap",
+}
+_UTILIZATION_SECONDS = 0.5
+
+
+class Clocks:
+    """What the GPU draws, how hot it is, and how fast it runs.
+
+    Args:
+        ambient: By how much this part is warmer than another.
+    """
+
+    def __init__(self, ambient: float) -> None:
+        self._healthy = HEALTHY_CELSIUS + ambient
+        self.temperature = self._healthy
+        self.clock = CLOCK_MAX_HERTZ
+        self.power = POWER_IDLE_WATTS
+        self.power_limit = POWER_LIMIT_WATTS
+        self.energy = 0.0
+        self.utilization = 0.0
+        self.throttled = dict.fromkeys(CLOCK_EVENT_REASONS, 0.0)
+        self.reasons: list[str] = []
+
+    def advance(self, seconds: float, busy: float, trouble: Trouble) -> None:
+        """Live through one step, of which the device computed a share."""
+        self.reasons = [reason for kind, reason in _REASONS.items() if kind in trouble.kinds]
+        capped = FaultKind.POWER in trouble.kinds
+        self.power_limit = POWER_CAPPED_WATTS if capped else POWER_LIMIT_WATTS
+        self.clock = CLOCK_MAX_HERTZ / (trouble.factor if self.reasons else 1.0)
+        self.utilization = _follow(self.utilization, busy, seconds, _UTILIZATION_SECONDS)
+        full = POWER_LIMIT_WATTS * 0.93 * (self.clock / CLOCK_MAX_HERTZ)
+        drawn = min(POWER_IDLE_WATTS + busy * (full - POWER_IDLE_WATTS), self.power_limit)
+        # A capped part stays at its cap: that is what makes it slow.
+        self.power = self.power_limit * 0.995 if capped else drawn
+        target = OVERHEATED_CELSIUS if trouble.heating else self._healthy
+        self.temperature = _follow(self.temperature, target, seconds, THERMAL_SECONDS)
+        if FaultKind.THERMAL in trouble.kinds:
+            self.temperature = max(self.temperature, SLOWDOWN_CELSIUS)
+        self.energy += self.power * seconds
+        for reason in self.reasons:
+            self.throttled[reason] += seconds * busy
+
+
+def _follow(value: float, target: float, seconds: float, constant: float) -> float:
+    """First-order lag."""
+    return target + (value - target) * math.exp(-seconds / constant)
+
+
+DEGRADED_WIDTH = 4.0
+DEGRADED_GENERATION = 4.0
+REPLAYS_PER_SECOND = 25.0
+DOWN_LINKS = (16, 17)
+"""What the other links cannot carry for them comes late."""
+NVLINK_ERRORS_PER_SECOND = {
+    "all/crc_flit": 200.0, "all/crc_data": 80.0, "all/replay": 120.0, "all/recovery": 1.5,
+}  # fmt: skip
+"""A flit with a wrong checksum is replayed; where that does not help, the link is recovered."""
+
+
+class Links:
+    """State of the links, and what they have counted."""
+
+    def __init__(self) -> None:
+        self.width = PCIE_WIDTH
+        self.generation = PCIE_GENERATION
+        self._replays = 0.0
+        self.up = {str(link): 1.0 for link in range(MOST_LINKS)}
+        self._errors = dict.fromkeys(NVLINK_ERRORS, 0.0)
+
+    @property
+    def replays(self) -> float:
+        """PCIe packets sent again."""
+        return float(int(self._replays))
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Errors of all NVLinks, by kind."""
+        return {kind: float(int(count)) for kind, count in self._errors.items()}
+
+    def advance(self, seconds: float, trouble: Trouble) -> None:
+        """Live through one step."""
+        slow = FaultKind.PCIE in trouble.kinds
+        self.width = DEGRADED_WIDTH if slow else PCIE_WIDTH
+        self.generation = DEGRADED_GENERATION if slow else PCIE_GENERATION
+        if slow:
+            self._replays += REPLAYS_PER_SECOND * seconds
+        broken = FaultKind.NVLINK in trouble.kinds
+        for link in DOWN_LINKS:
+            self.up[str(link)] = float(not broken)
+        if broken:
+            for kind, rate in NVLINK_ERRORS_PER_SECOND.items():
+                self._errors[kind] += rate * seconds
+
+
+CORRECTED_PER_SECOND = 40.0
+FIRST_UNCORRECTED_SECONDS = 1.0
+"""Corrected errors come first."""
+UNCORRECTED_SECONDS = 4.0
+"""Between two uncorrectable ones."""
+ROW_REMAPPED_XID = 63
+_BURST = 8
+"""Most corrected errors in one go: a bad row is read again and again."""
+
+
+class Memory:
+    """Counts of a memory that goes bad while an ecc fault is in force."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.errors = dict.fromkeys(ECC_COUNTS, 0.0)
+        self.rows = dict.fromkeys(REMAP_CAUSES, 0.0)
+        self.pending = 0.0
+        self._dice = dice
+        self._due = 0.0
+        self._bad_seconds = 0.0
+        self._next_uncorrected = FIRST_UNCORRECTED_SECONDS
+
+    def advance(self, seconds: float, trouble: Trouble) -> tuple[int, ...]:
+        """Live through one step; the XIDs that the driver logs."""
+        if FaultKind.ECC not in trouble.kinds:
+            return ()
+        self._bad_seconds += seconds
+        self._due += CORRECTED_PER_SECOND * seconds
+        while self._due >= 1.0:
+            burst = float(self._dice.randint(1, _BURST))
+            self._due -= burst
+            self._count("corrected", burst)
+        if self._bad_seconds < self._next_uncorrected:
+            return ()
+        self._next_uncorrected += UNCORRECTED_SECONDS
+        self._count("uncorrected", 1.0)
+        self.rows["uncorrectable"] += 1.0
+        self.pending = 1.0
+        return (ROW_REMAPPED_XID,)
+
+    def _count(self, kind: str, errors: float) -> None:
+        for counter in ("volatile", "aggregate"):
+            self.errors[f"{kind}/{counter}"] += errors

@@ -15,6 +15,7 @@ from urllib3.util import Retry
 from analyzer.readers.bounded_session import BoundedAdapter, session
 from analyzer.readers.prometheus.access import Access
 from analyzer.readers.prometheus.answers import refusal, shape
+from analyzer.readers.prometheus.decoding import Series, decode
 from analyzer.readers.prometheus.errors import SourceError, TooMuchError
 from analyzer.readers.prometheus.partial import warning
 from collector.contract import bounded_json
@@ -45,6 +46,7 @@ class Connection:
         pause: Seconds before the second try; each one after takes twice as long.
         whole: Refuse answers that the server itself calls incomplete (partial.warning).
         until: On the monotonic clock, when the last answer must be there.
+        warned: Is told where the server itself calls an answer incomplete.
 
     Every method raises SourceError, a TooMuchError where less might be had.
     """
@@ -56,9 +58,11 @@ class Connection:
         pause: float = 0.3,
         whole: bool = False,
         until: float = math.inf,
+        warned: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.url = access.url
         self._refuses_parts = whole
+        self._warned = warned
         self._seconds = seconds
         self._until = until
         self._auth = authentication(access)
@@ -112,8 +116,18 @@ class Connection:
 
         return self._small(ask)
 
+    def over(self, query: str, start: float, end: float, step: float) -> list[Series]:
+        """Each series of a query at `start`, a step later, and so on until `end`."""
+        words = {"query": query, "start": f"{start:.3f}", "end": f"{end:.3f}",
+                 "step": f"{step:.3f}"}  # fmt: skip
+        return decode(self.body("query_range", words), self.url)
+
+    def samples(self, ranged: str, time: float) -> list[Series]:
+        """Series as they were scraped, of a range selector (`up[5m]`) that ends at a moment."""
+        return decode(self.body("query", {"query": ranged, "time": f"{time:.3f}"}), self.url)
+
     def body(self, path: str, words: Mapping[str, str]) -> bytes:
-        """The bytes of an answer to `/api/v1/<path>`, for decoding.Series."""
+        """The bytes of an answer to `/api/v1/<path>`."""
         return self._asked(lambda: self._whole(path, words), MAX_BYTES)
 
     def _whole(self, path: str, words: Mapping[str, str], method: str = "POST") -> bytes:
@@ -171,8 +185,10 @@ class Connection:
         return self._small(ask)
 
     def _checked(self, body: bytes) -> bytes:
-        if self._refuses_parts and (said := warning(body)):
-            raise SourceError(f"{self.url} answers only in part: {said}")
+        if said := warning(body):
+            if self._refuses_parts:
+                raise SourceError(f"{self.url} answers only in part: {said}")
+            self._warned(said)
         return body
 
     def _countable(self, body: bytes) -> bytes:

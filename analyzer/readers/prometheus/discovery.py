@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.decoding import decode
 from analyzer.readers.prometheus.errors import RequestError
 from analyzer.readers.prometheus.moments import moment, utc
-from analyzer.readers.prometheus.promql import quoted
+from analyzer.readers.prometheus.promql import lasting, series
 from collector.contract.metrics import RANK_UP
 
 LOOK_BACK = 15 * 86400.0
@@ -70,15 +69,11 @@ def find(
     return Found(first, last, targets, min(end, now))
 
 
-def _selector(name: str, run: str) -> str:
-    return f"{name}{{run={quoted(run)}}}"
-
-
 def _targets(
     connection: Connection, name: str, run: str, start: float, end: float
 ) -> dict[str, tuple[str, ...]]:
-    span = round((end - start) * 1000)
-    query = f"count by (job, instance) (last_over_time({_selector(name, run)}[{span}ms]))"
+    ranged = f"{series(name, run=run)}[{lasting(end - start)}]"
+    query = f"count by (job, instance) (last_over_time({ranged}))"
     found: dict[str, list[str]] = {}
     for labels, _ in connection.instant(query, end):
         found.setdefault(labels.get("job", ""), []).append(labels.get("instance", ""))
@@ -97,14 +92,12 @@ def _parts(
 ) -> tuple[float, float]:
     """From the first part of the time that has samples to the last."""
     part = max(SHORTEST, math.ceil((end - start) / BUCKETS))
-    query = f"count(count_over_time({_selector(name, run)}[{round(part * 1000)}ms]))"
+    query = f"count(count_over_time({series(name, run=run)}[{lasting(part)}]))"
     # Each point tells of the part before it: the last one has to reach the end.
-    words = {"query": query, "start": f"{start:.3f}", "end": f"{end + part:.3f}",
-             "step": f"{part:.3f}"}  # fmt: skip
     times = [
         time / 1000
-        for series in decode(connection.body("query_range", words), connection.url)
-        for time in (series.times[0], series.times[-1])
+        for one in connection.over(query, start, end + part, part)
+        for time in (one.times[0], one.times[-1])
     ]
     if not times:
         return start, end

@@ -9,6 +9,7 @@ from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.errors import RequestError
 from analyzer.readers.prometheus.frames import samples_frame
 from analyzer.readers.prometheus.moments import moment
+from analyzer.readers.prometheus.promql import lasting
 from analyzer.readers.prometheus.ranges import fetch
 from collector.contract.metrics import GPU_UP
 
@@ -66,8 +67,8 @@ def hardware(
     if start >= end:
         raise RequestError("--since is not before --until; nothing lies between")
     wanted = list(dict.fromkeys(node for node, _ in gpus))
-    span = round((end - start) * 1000)
-    query = f"count by (job, instance, node) (last_over_time({GPU_UP.name}[{span}ms]))"
+    ranged = f"{GPU_UP.name}[{lasting(end - start)}]"
+    query = f"count by (job, instance, node) (last_over_time({ranged}))"
     targets: dict[str, list[str]] = {}
     others: list[str] = []
     for labels, _ in connection.instant(query, end):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from analyzer.readers.places import KINDS, Places
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.errors import RequestError
+from analyzer.readers.prometheus.promql import lasting
 
 METRIC = "kube_node_labels"
 NodeLabels = Mapping[str, Sequence[str]]
@@ -64,7 +65,7 @@ def places(connection: Connection, end: float, labels: NodeLabels = LABELS) -> P
     names = {kind: [series_label(one) for one in each] for kind, each in labels.items()}
     # A target's own label `node` makes the page's an `exported_node`.
     by = ", ".join(["node", "exported_node", *(one for each in names.values() for one in each)])
-    query = f"count by ({by}) (last_over_time({METRIC}[{round(LOOK_BACK * 1000)}ms]))"
+    query = f"count by ({by}) (last_over_time({METRIC}[{lasting(LOOK_BACK)}]))"
     found: dict[str, dict[str, str]] = {}
     for told, _ in connection.instant(query, end):
         node = told.get("exported_node") or told.get("node", "")

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.decoding import Series, decode
+from analyzer.readers.prometheus.decoding import Series
 from analyzer.readers.prometheus.errors import TooMuchError
 from analyzer.readers.prometheus.promql import one_of, quoted
 from collector.contract.metrics import BUILD_INFO
@@ -111,9 +111,8 @@ def _selector(where: str) -> str:
 
 def _samples(connection: Connection, where: str, low: int, high: int) -> Iterator[Series]:
     """Series with samples in (low, high], unix milliseconds; an answer too large is halved."""
-    words = {"query": f"{_selector(where)}[{high - low}ms]", "time": f"{high / 1000:.3f}"}
     try:
-        body = connection.body("query", words)
+        found = connection.samples(f"{_selector(where)}[{high - low}ms]", high / 1000)
     except TooMuchError:
         if high - low < 2 * LEAST_MS:
             raise
@@ -121,7 +120,7 @@ def _samples(connection: Connection, where: str, low: int, high: int) -> Iterato
         yield from _samples(connection, where, low, middle)
         yield from _samples(connection, where, middle, high)
         return
-    for series in decode(body, connection.url):
+    for series in found:
         # Prometheus 2 includes the left end of a range, and 3 does not.
         inside = series.times > low
         if inside.any():

@@ -3,8 +3,16 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from collector.contract.xid.advice import ADVICE, ADVICE_OF
-from collector.contract.xid.catalogue import ACTIONS, BUCKETS, LAST, SOURCE, TEXTS, UNUSED
+from collector.contract.xid.catalogue import (
+    ACTIONS,
+    ADVICE,
+    ADVICE_OF,
+    BUCKETS,
+    LAST,
+    SOURCE,
+    TEXTS,
+    UNUSED,
+)
 from collector.contract.xid.detail import Detail, detail
 from collector.contract.xid.policy import DCGM, DEFAULT, GPUD, POLICIES
 from collector.contract.xid.shape import Action, Bucket, Severity, Xid

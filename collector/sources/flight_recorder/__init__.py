@@ -1,6 +1,8 @@
 """The PyTorch flight recorder: dumps that the ranks of this node wrote, lately."""
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +12,6 @@ from collector.files import opened
 from collector.reading import RankProcess, Rejected, SourceError
 from collector.sources.flight_recorder.dump import MAX_BYTES, Dump, GroupState, parse
 from collector.sources.flight_recorder.missing import Missing, missing
-from collector.sources.flight_recorder.pipe import request_dump
 from collector.sources.flight_recorder.places import (
     PIPE_VARIABLE,
     Place,
@@ -229,3 +230,48 @@ def _missing(
         ranks = [rank for name, rank in here if name == run] if settled else []
         for one in missing(told, ranks):
             yield run, one
+
+
+SUFFIX = ".pipe"
+"""torch makes `<TORCH_NCCL_DEBUG_INFO_PIPE_FILE><rank>.pipe` and reads it about once a second."""
+
+
+def request_dump(prefix: str, rank: int) -> Path:
+    """Write to the pipe of a rank, without waiting for it; returns the pipe's path.
+
+    Raises:
+        SourceError: There is no such pipe, it is none, or nobody reads it.
+    """
+    path = Path(f"{prefix}{rank}{SUFFIX}")
+    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        # Asked first: opening a device may do something.
+        if not stat.S_ISFIFO(os.lstat(path).st_mode):
+            raise SourceError("not_pipe", f"{path} is no pipe; torch would have made one")
+        descriptor = os.open(path, flags)
+        try:
+            if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                raise SourceError("not_pipe", f"{path} is no pipe; torch would have made one")
+            os.write(descriptor, b"1\n")
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise SourceError(*_why(path, error)) from error
+    return path
+
+
+def _why(path: Path, error: OSError) -> tuple[str, str]:
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            return (
+                "missing",
+                f"{path} does not exist; the rank needs TORCH_NCCL_DEBUG_INFO_PIPE_FILE",
+            )
+        case errno.ENXIO:
+            return "refused", f"nobody reads {path}; the rank has ended"
+        case errno.EAGAIN:
+            return "full", f"{path} is full; the rank does not read it any more"
+        case errno.EACCES | errno.EPERM:
+            return "permission", f"{path}: {error.strerror}"
+        case _:
+            return "io", f"{path}: {error.strerror}"

@@ -4,7 +4,7 @@ import math
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,7 @@ from collector.reading import Rejected, SourceError
 from collector.sources.nvml import library
 from collector.sources.nvml.last_reading import GpuSlot
 from collector.sources.nvml.process import Child
-from collector.sources.nvml.roster import Roster
-from collector.sources.nvml.xid_inbox import XidInbox
-from collector.xid_event import XidEvent
+from collector.xid_event import XidEvent, pci_bus_id
 
 __all__ = ["Limits", "Nvml"]
 
@@ -301,3 +299,89 @@ class Nvml:
 
     def _reject(self, reason: str, message: str) -> None:
         self._rejected.append(Rejected(reason, message))
+
+
+MAX_KNOWN = 256
+"""GPUs remembered; the first ones seen are forgotten first."""
+
+
+class Roster:
+    """Remembers GPUs, so that one that falls off the PCI bus leaves a trace.
+
+    A GPU that was seen and is no more is told as down until it returns, until another version of
+    the driver is loaded, or until the collector starts anew. MIG devices are not remembered: they
+    come and go by design.
+    """
+
+    def __init__(self) -> None:
+        self._indices: dict[str, int] = {}
+        self._missing: dict[str, int] = {}
+        self._most = 0
+
+    def counted(self, present: int) -> None:
+        """So many GPUs were counted by the driver."""
+        self._most = max(self._most, present)
+
+    def saw(self, uuid: str, index: int) -> None:
+        """This GPU answered."""
+        self._indices[uuid] = index
+        while len(self._indices) > MAX_KNOWN:
+            del self._indices[next(iter(self._indices))]
+
+    def forget(self) -> None:
+        """The machine is another one now, by design."""
+        self._indices, self._missing, self._most = {}, {}, 0
+
+    def compare(self, here: Set[str]) -> None:
+        """These are here now, and no other is on its way."""
+        self._missing = {uuid: index for uuid, index in self._indices.items() if uuid not in here}
+
+    def missing(self, here: Set[str]) -> Iterator[Gpu]:
+        """Those that were missing at the last comparison and still are."""
+        for uuid, index in self._missing.items():
+            if uuid not in here:
+                yield Gpu(index, uuid, up=False)
+
+    def expected(self, on_the_bus: int | None) -> int | None:
+        """GPUs on the bus now, or the most that the driver ever counted: whichever is more."""
+        return max(on_the_bus or 0, self._most) if on_the_bus is not None or self._most else None
+
+
+MAX_EVENTS = 1000
+"""Kept at most: the first ones, because what comes first is the cause of what follows."""
+
+
+class XidInbox:
+    """One thread puts events in, another takes them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._events: list[XidEvent] = []
+
+    def put(self, message: Mapping[str, Any]) -> Iterator[Rejected]:
+        """Keep an event; if it was not kept, why."""
+        place = pci_bus_id(message["bus"])
+        if place is None:
+            yield Rejected("events_dropped", f"XID {message['xid']} of an unknown GPU")
+            return
+        event = XidEvent(
+            monotonic=message["at"],
+            pci_bus_id=place,
+            xid=message["xid"],
+            origin="nvml",
+            uuid=message["uuid"],
+            gpu_instance=message.get("gpu_instance"),
+            compute_instance=message.get("compute_instance"),
+        )
+        with self._lock:
+            if len(self._events) < MAX_EVENTS:
+                self._events.append(event)
+                return
+        text = f"XID {event.xid} of {place}: {MAX_EVENTS} events wait already"
+        yield Rejected("events_dropped", text)
+
+    def taken(self) -> tuple[XidEvent, ...]:
+        """All that came since the last call."""
+        with self._lock:
+            events, self._events = self._events, []
+        return tuple(events)

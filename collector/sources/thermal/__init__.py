@@ -1,6 +1,8 @@
 """How warm the host is: thermal zones (kernel Documentation/driver-api/thermal), chips' sensors."""
 
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -8,7 +10,6 @@ from typing import NamedTuple
 
 from collector.files import read_lines
 from collector.reading import Rejected, SourceError
-from collector.sources.thermal.hwmon import sensors
 
 LIMIT = 4096
 MAX_ZONES = 64
@@ -119,3 +120,31 @@ def _celsius(path: Path) -> float:
     if celsius is None or celsius < _ABSOLUTE_ZERO:
         raise SourceError("content", f"{path} is {text[:20]!r}, no temperature")
     return celsius
+
+
+_CHIP = re.compile(r"hwmon([0-9]{1,4})", re.ASCII)
+_INPUT = re.compile(r"temp([0-9]{1,3})_input", re.ASCII)
+_OF_A_ZONE = "/thermal_zone"
+"""In the real path of a chip that shows a thermal zone once more (thermal_hwmon.c)."""
+
+
+def sensors(folder: Path) -> Iterator[tuple[str, Path, Path, Path]]:
+    """(place, file of the value, of the chip's name, of the sensor's label), chip by chip.
+
+    Chips that show a thermal zone are left out: the zone is told already.
+    """
+    for chip in _numbered(folder, _CHIP):
+        if _OF_A_ZONE in os.path.realpath(chip):
+            continue
+        for value in _numbered(chip, _INPUT):
+            sensor = value.name.removesuffix("_input")
+            yield f"{chip.name}/{sensor}", value, chip / "name", chip / f"{sensor}_label"
+
+
+def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    try:
+        names = os.listdir(folder)
+    except OSError:  # no such class, or a chip that has just gone
+        return []
+    found = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    return [folder / name for _, name in sorted(found)]

@@ -6,12 +6,12 @@ from enum import StrEnum
 
 import numpy as np
 
+from analyzer.readers.archive.series import NOBODY, Series, moments, panel
+from analyzer.readers.archive.steps import quantiles
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import Floats, Lines
 from dashboard.sources.archive.hardware import busy, network, summed, used
-from dashboard.sources.archive.samples import NOBODY, Series, moments, panel
-from dashboard.sources.archive.steps import quantiles
 from dashboard.sources.downsample import thin
 from dashboard.sources.titles import BUSY, GPU_CHARTS, IN_USE, NODE_CHARTS, PEERS, Title
 from dashboard.sources.titles import lines as lines_of

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzer.readers.archive.series import UP, Series
 from analyzer.report.checks import CHECKS
 from analyzer.report.checks import Check as Limit
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import Check, Severity, Span
 from dashboard.sources.archive.health import answering
-from dashboard.sources.archive.samples import UP, Series
 
 NEXT = {
     metrics.GPU_XID_ERRORS.name: "Look the XID up in its event, and do what its advice says.",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from analyzer.readers.archive.series import NOBODY, Series
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import FleetMetric, FleetSnapshot
-from dashboard.sources.archive.samples import NOBODY, Series
 
 GAUGES: dict[str, tuple[Metric, str]] = {
     "utilization": (metrics.GPU_UTILIZATION, ""),

@@ -6,8 +6,15 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
+from analyzer.readers.archive.files import ArchiveError, Problem
 from dashboard.trouble import Kind, TroubleError
 
+KINDS = {
+    Problem.ABSENT: Kind.NO_SOURCE, Problem.REFUSED: Kind.REFUSED,
+    Problem.DAMAGED: Kind.UNREADABLE,
+}  # fmt: skip
+COMMAND = "lockstep "
+"""Begins a remedy that is to be copied as it is."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -31,6 +38,11 @@ def guarded(method: Method[S, P, T]) -> Method[S, P, T]:
     def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return method(self, *args, **kwargs)
+        except ArchiveError as error:
+            remedy = error.remedy
+            if not remedy.startswith(COMMAND):
+                remedy = f"{remedy[:1].upper()}{remedy[1:]}."
+            raise TroubleError(KINDS[error.problem], f"{error.sentence}.", remedy) from error
         except PermissionError as error:
             raise TroubleError(
                 Kind.REFUSED, f"{error.filename or self.name} may not be read by this user.",

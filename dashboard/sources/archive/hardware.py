@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from analyzer.readers.archive.series import Series, moments, panel
+from analyzer.readers.archive.steps import middle
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import Floats, Lines
-from dashboard.sources.archive.samples import Series, moments, panel
-from dashboard.sources.archive.steps import middle
 from dashboard.sources.downsample import thin
 from dashboard.sources.titles import BANDS, HIGHEST, LOWEST, MEDIAN, RUN_CHARTS
 from dashboard.sources.titles import lines as lines_of

@@ -6,19 +6,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzer.readers.archive.files import number, part
+from analyzer.readers.archive.series import UP, Series
+from analyzer.readers.windows import MAX_GAP
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import Check, Health, Severity, Span
-from dashboard.sources.archive.files import number, part
-from dashboard.sources.archive.samples import UP, Series
 
 WANTED: tuple[Metric | str, ...] = (
     UP, metrics.SCRAPE_SERIES, metrics.SCRAPE_DURATION, metrics.SOURCE_UP, metrics.SOURCE_AVAILABLE,
     metrics.BUILD_INFO,
     metrics.EVENTS_DROPPED,
 )  # fmt: skip
-OLD_SCRAPES = 3.5
-"""SOURCE: analyzer.readers.windows.MAX_GAP."""
 CLOCK_ERROR = 0.001
 """Seconds from which the order of arrivals at fast collectives is not certain."""
 
@@ -87,7 +86,7 @@ def _scrapes(pages: pd.DataFrame) -> Check:
 def _ages(pages: pd.DataFrame, interval: float) -> Check:
     if pages.empty:
         return Check("Age", Severity.UNKNOWN, "nobody was scraped")
-    old = pages[~(pages["age_seconds"] <= OLD_SCRAPES * interval)]
+    old = pages[~(pages["age_seconds"] <= MAX_GAP * interval)]
     if old.empty:
         return Check("Age", Severity.OK, f"every node was scraped to the end, every {interval:g} s")
     names = ", ".join(str(each) for each in old["node"].head(4))

@@ -9,11 +9,11 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from analyzer.perfetto.actual import MEMBERS, SENDER
+from analyzer.readers.archive.table import Table
 from collector.contract.bandwidth import bus_factor
 from collector.contract.words import COLLECTIVE_OPS
 from dashboard.shapes import Floats, Matrix, Span
 from dashboard.sources.archive.ranks import names
-from dashboard.sources.archive.table import Table
 from dashboard.trouble import Kind, TroubleError
 
 NANO = 1e9

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from analyzer.readers.archive import Archive
+from analyzer.readers.archive.series import Series
 from dashboard.shapes import Event, Lines, Span
-from dashboard.sources.archive import hardware, steps, training, training_events, trouble_events
+from dashboard.sources.archive import hardware, training, training_events, trouble_events
 from dashboard.sources.archive.sample_log import SampleLog
-from dashboard.sources.archive.samples import Samples, Series
 from dashboard.sources.archive.step_log import StepLog
 from dashboard.sources.archive.summary import Summary
-from dashboard.sources.archive.table import Table
 from workloads.outcome.peak import Peak
 
 T = TypeVar("T")
@@ -42,13 +42,12 @@ class Page:
 
     Args:
         log: Its steps.
-        table, samples: Both tables.
-        scraped: The series of the second.
+        archive: It.
     """
 
-    def __init__(self, log: StepLog, table: Table, samples: Table, scraped: Samples) -> None:
-        self._log, self._table, self._samples, self._scraped = log, table, samples, scraped
-        self._told = SampleLog(samples, scraped)
+    def __init__(self, log: StepLog, archive: Archive) -> None:
+        self._log, self._archive, self._scraped = log, archive, archive.series
+        self._told = SampleLog(archive)
         self._training: Kept[tuple[tuple[Lines, ...], Summary]] = Kept()
         self._series: Kept[tuple[Series, ...]] = Kept()
 
@@ -62,9 +61,9 @@ class Page:
         # Both tables at once: neither Arrow nor numpy keeps the other from running.
         with ThreadPoolExecutor(1) as pool:
             series = pool.submit(self._hardware, cut)
-            above, told = self._training.get((cut, self._table.state(), peak), make)
+            above, told = self._training.get((cut, self._archive.steps.state(), peak), make)
             below = hardware.lines(series.result())
-        return (*above, *(steps.numbered(each, told) for each in below))
+        return (*above, *(training.numbered(each, told) for each in below))
 
     def events(
         self, run: str, cut: Span | None, span: Span, node: str, ended: float | None
@@ -78,4 +77,6 @@ class Page:
         return found if node else [*training_events.events(self._log.summary(cut), run), *found]
 
     def _hardware(self, cut: Span | None) -> tuple[Series, ...]:
-        return self._series.get((cut, self._samples.state()), lambda: self._told.series(cut))
+        return self._series.get(
+            (cut, self._archive.samples.state()), lambda: self._told.series(cut)
+        )

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analyzer.readers.archive.steps import Steps, middle, quantiles
 from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from collector.contract.words import PHASES
 from dashboard.shapes import Floats, Matrix
-from dashboard.sources.archive.steps import Steps, middle, quantiles
 
 PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
 COLUMNS = ("own_seconds", "tags", *PHASE_COLUMNS)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from analyzer.readers.archive.files import ArchiveError, Files, moment, number, part, run_id, whole
 from collector.contract import archive
 from dashboard.shapes import RunRow, Span
-from dashboard.sources.archive.files import Files, moment, number, part, run_id, whole
 from dashboard.trouble import TroubleError
 
 STATES = {"finished": "ended", "crash": "failed", "hang": "hung", "interrupted": "stopped"}
@@ -26,7 +26,7 @@ def row(files: Files, meta: Mapping[str, Any], span: Span, now: float) -> RunRow
     """
     try:
         verdict = files.verdict() or {}
-    except TroubleError:
+    except ArchiveError:
         verdict = {}
     layout = part(meta, "layout")
     degrees = [f"{name}={whole(layout.get(name))}" for name in ("dp", "pp", "tp")

@@ -6,11 +6,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
+from analyzer.readers.archive import Archive
+from analyzer.readers.archive.growing import Growing
+from analyzer.readers.archive.parts import whole
+from analyzer.readers.archive.series import COLUMNS, Series, grouped
 from dashboard.shapes import Span
 from dashboard.sources.archive import hardware, trouble_events
-from dashboard.sources.archive.growing import Growing, whole
-from dashboard.sources.archive.samples import COLUMNS, Samples, Series, grouped
-from dashboard.sources.archive.table import Table
 
 PLAIN = frozenset(metric.name for metric in hardware.OF_A_RUN)
 KEPT_BYTES = 64 << 20
@@ -21,13 +22,12 @@ class SampleLog:
     """Series of PLAIN, and of trouble_events.NAMES what says that something is not well.
 
     Args:
-        table: samples.parquet.
-        scraped: Reads it where memory does not hold it.
+        archive: Of the run; its series are read anew where memory does not hold them.
     """
 
-    def __init__(self, table: Table, scraped: Samples) -> None:
-        self._table, self._scraped = table, scraped
-        self._growing = Growing(table, COLUMNS)
+    def __init__(self, archive: Archive) -> None:
+        self._table, self._scraped = archive.samples, archive.series
+        self._growing = Growing(archive.samples, COLUMNS)
         self._lock = threading.Lock()
         self._rows: list[pa.Table] = []
         self._too_many = False

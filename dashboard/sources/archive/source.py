@@ -7,9 +7,11 @@ from typing import Any
 import pandas as pd
 
 from analyzer.readers import places
+from analyzer.readers.archive import Archive
+from analyzer.readers.archive.files import ArchiveError, moment, number, part
 from analyzer.run import LoadError
 from collector.clock import SystemClock
-from collector.contract import archive, metrics
+from collector.contract import metrics
 from dashboard.shapes import (
     Answer,
     Event,
@@ -36,20 +38,11 @@ from dashboard.sources.archive import (
     timeline,
     who,
 )
-from dashboard.sources.archive.files import Files, moment, number, part
 from dashboard.sources.archive.guard import guarded
 from dashboard.sources.archive.page import Page
-from dashboard.sources.archive.samples import Samples
 from dashboard.sources.archive.step_log import StepLog
-from dashboard.sources.archive.table import Table
 from dashboard.trouble import Kind, TroubleError
 from workloads.outcome import peak
-
-TABLES = (
-    (archive.STEPS_FILE, archive.STEPS), (archive.SAMPLES_FILE, archive.SAMPLES),
-    (archive.OPS_FILE, archive.OPS), (archive.RANKS_FILE, archive.RANKS),
-)  # fmt: skip
-
 
 WALL = SystemClock().wall
 
@@ -65,21 +58,20 @@ class ArchiveSource:
             now: Unix seconds.
         """
         self.name = f"archive {folder}"
-        self._files = Files(folder)
+        self._archive = Archive(folder)
+        self._files, self._scraped = self._archive.files, self._archive.series
+        self._steps, self._samples = self._archive.steps, self._archive.samples
+        self._ops = self._archive.ops
         self._now = now
-        self._steps, self._samples, self._ops, self._ranks = (
-            Table(self._files, name, columns) for name, columns in TABLES
-        )
-        self._scraped = Samples(self._samples)
         self._log = StepLog(self._steps)
-        self._page = Page(self._log, self._steps, self._samples, self._scraped)
+        self._page = Page(self._log, self._archive)
 
     @property
     def live(self) -> bool:
         """Whether its run goes on."""
         try:
             return self._row().state == "running"
-        except TroubleError:
+        except ArchiveError:
             return False
 
     @guarded
@@ -283,7 +275,7 @@ class ArchiveSource:
             return {}
 
     def _who(self) -> pd.DataFrame:
-        return who.ranks(self._ranks, self._scraped, self._files.meta())
+        return who.ranks(self._archive.ranks, self._scraped, self._files.meta())
 
     def _checked(self, run: str) -> RunRow:
         mine = self._row()
@@ -322,7 +314,7 @@ class ArchiveSource:
             return (findings.of_watch(mine.run, self._files.folder.name, told),)
         try:
             verdict = self._files.verdict()
-        except TroubleError:  # the page of the run says that it cannot be read
+        except ArchiveError:  # the page of the run says that it cannot be read
             return ()
         if not verdict or not verdict["culprits"]:
             return ()
@@ -351,7 +343,7 @@ class ArchiveSource:
     def damage(self) -> tuple[str, ...]:
         """Which parts of its tables cannot be read, in words; no table is read for it."""
         words: list[str] = []
-        for table in (self._steps, self._samples, self._ops, self._ranks):
+        for table in self._archive.tables:
             table.look()
             words += table.missing()
         return tuple(words)
@@ -359,8 +351,7 @@ class ArchiveSource:
     @guarded
     def missing(self) -> tuple[str, ...]:
         """What was looked for and not found, in words; no table is read for it."""
-        tables = (self._steps, self._samples, self._ops, self._ranks)
-        words = [f"no {table.name}" for table in tables if not table.parts()]
+        words = [f"no {table.name}" for table in self._archive.tables if not table.parts()]
         words += self.damage()
         lost = number(part(self._files.meta(), "recording").get("lost_steps"))
         if lost:

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from analyzer.perfetto import TimelineError, of_run
+from analyzer.readers.archive.files import LATEST
+from analyzer.readers.archive.table import Table
 from analyzer.readers.windows import from_steps
 from analyzer.run import RankInfo, Run
 from collector.contract import archive
 from dashboard.shapes import Span
-from dashboard.sources.archive.files import LATEST
 from dashboard.sources.archive.operations import read
-from dashboard.sources.archive.table import Table
 from dashboard.trouble import Kind, TroubleError
 
 MOST_OPERATIONS = 100_000

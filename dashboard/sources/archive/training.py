@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from analyzer.readers.windows import MAX_GAP
 from collector.contract.words import PHASES
 from dashboard.shapes import Floats, Lines
 from dashboard.sources.archive.summary import PHASE_COLUMNS, QUANTILES, Summary
@@ -12,8 +13,6 @@ from dashboard.sources.downsample import thin
 from dashboard.sources.titles import ALL, BANDS, MEAN, RUN_CHARTS, SLOWEST, share_of_peak
 from workloads.outcome.peak import Peak
 
-GAP_STEPS = 3.5
-"""SOURCE: analyzer.readers.windows.MAX_GAP: longer than so many steps nothing is known."""
 GAP_SECONDS = 1.0
 """Shorter pauses are no gap: a run with steps of 20 ms often pauses for some of them."""
 
@@ -22,6 +21,15 @@ def lines(steps: Summary, peak: Peak | None) -> tuple[Lines, ...]:
     """loss, throughput, step, mfu and phases; one that nobody told of has no values."""
     charts = (_loss(steps), _throughput(steps), _step(steps), _flops(steps, peak), _phases(steps))
     return tuple(thin(_broken(each, steps)) for each in charts)
+
+
+def numbered(chart: Lines, told: Summary) -> Lines:
+    """A chart with the step that ran at each moment; NaN before the first."""
+    if not len(told.start) or not len(chart.times):
+        return chart
+    place = np.searchsorted(told.start, chart.times, side="right") - 1
+    numbers = np.where(place >= 0, told.steps[np.maximum(place, 0)].astype(float), np.nan)
+    return replace(chart, steps=numbers)
 
 
 def _chart(
@@ -96,7 +104,7 @@ def _broken(chart: Lines, steps: Summary) -> Lines:
     ends = steps.start[:-1] + np.nan_to_num(steps.wall[:-1])
     pause = steps.start[1:] - ends
     known = steps.wall[np.isfinite(steps.wall)]
-    limit = max(GAP_STEPS * float(np.median(known)), GAP_SECONDS) if known.size else GAP_SECONDS
+    limit = max(MAX_GAP * float(np.median(known)), GAP_SECONDS) if known.size else GAP_SECONDS
     gaps = np.flatnonzero(pause > limit)
     if not gaps.size:
         return chart

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from analyzer.readers.archive.series import NOBODY, UP, Series, codes
 from collector.contract import metrics, xid
 from collector.contract.metrics import Metric
 from dashboard.shapes import Event, Floats, Severity, Span
-from dashboard.sources.archive.samples import NOBODY, UP, Series, codes
 
 RISE: tuple[Metric, ...] = (
     metrics.GPU_XID_ERRORS, metrics.GPU_XID_LAST, metrics.GPU_ECC_ERRORS, metrics.GPU_FALLEN,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
+from analyzer.readers.archive.files import part, whole
+from analyzer.readers.archive.series import ScrapedSeries
+from analyzer.readers.archive.table import Table
 from analyzer.readers.topology import rank_infos
 from collector.contract import archive, metrics
-from dashboard.sources.archive.files import part, whole
-from dashboard.sources.archive.samples import Samples
-from dashboard.sources.archive.table import Table
 
 COLUMNS = ("rank", "node", "gpu", "uuid", "local_rank", "dp", "pp", "tp")
 MOST_RANKS = 20_000
@@ -17,7 +17,7 @@ MOST_RANKS = 20_000
 NEEDED = ("rank", "node", "local_rank", "dp", "pp", "tp")
 
 
-def ranks(table: Table, samples: Samples, meta: Mapping[str, Any]) -> pd.DataFrame:
+def ranks(table: Table, samples: ScrapedSeries, meta: Mapping[str, Any]) -> pd.DataFrame:
     """One row a rank, in rank order: COLUMNS; `gpu` is null on CPU, `uuid` empty."""
     rows = table.read([each.name for each in archive.RANKS]).to_pandas()
     rows = rows.dropna(subset=list(NEEDED)).astype({"node": str})
@@ -44,12 +44,12 @@ def with_unknown(who: pd.DataFrame, seen: "list[int]") -> pd.DataFrame:
     return pd.concat([who, extra], ignore_index=True) if len(who) else extra
 
 
-def nodes(who: pd.DataFrame, samples: Samples) -> tuple[str, ...]:
+def nodes(who: pd.DataFrame, samples: ScrapedSeries) -> tuple[str, ...]:
     """Names, those with ranks first, in rank order."""
     return tuple(dict.fromkeys([*(each for each in who["node"] if each), *samples.nodes()]))
 
 
-def _rank_info(samples: Samples) -> pd.DataFrame:
+def _rank_info(samples: ScrapedSeries) -> pd.DataFrame:
     """The ranks' info series as analyzer.readers.topology reads them."""
     return pd.DataFrame(
         [(each.metric, each.labels, each.node, None if each.gpu < 0 else each.gpu, each.rank)

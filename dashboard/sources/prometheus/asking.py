@@ -11,9 +11,7 @@ import numpy as np
 
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
-from analyzer.readers.prometheus.decoding import decode
 from analyzer.readers.prometheus.errors import RequestError, SourceError, TooMuchError
-from analyzer.readers.prometheus.partial import warning
 from collector.contract import bounded_json
 from dashboard.shapes import Floats
 from dashboard.sources.grid import Grid
@@ -69,7 +67,7 @@ class Asking:
     def connection(self) -> Connection:
         """Of this thread: a session of requests belongs to one."""
         if not hasattr(self._own, "connection"):
-            self._own.connection = Connection(self._access, ANSWER_SECONDS)
+            self._own.connection = Connection(self._access, ANSWER_SECONDS, warned=self._warned)
         found: Connection = self._own.connection
         return found
 
@@ -89,7 +87,8 @@ class Asking:
 
     def instant(self, query: str, at: float) -> list[Row]:
         """Labels and value of each series at one moment; NaN and infinities are left out."""
-        body = self._body("query", {"query": query, "time": f"{at:.3f}"})
+        words = {"query": query, "time": f"{at:.3f}"}
+        body = self.call(lambda: self.connection.body("query", words))
         try:
             tree = bounded_json.loads(body)
             rows = [(one["metric"], float(one["value"][1])) for one in tree["data"]["result"]]
@@ -99,12 +98,10 @@ class Asking:
 
     def over(self, query: str, grid: Grid) -> list[Course]:
         """Each series of a query at the moments of a grid."""
-        words = {"query": query, "start": f"{grid.start:.3f}", "end": f"{grid.end:.3f}",
-                 "step": f"{grid.step:.3f}"}  # fmt: skip
-        body = self._body("query_range", words)
+        told = self.call(lambda: self.connection.over(query, grid.start, grid.end, grid.step))
         count = len(grid.times)
         found = []
-        for series in self.call(lambda: decode(body, self.url)):
+        for series in told:
             values = np.full(count, np.nan)
             place = np.rint((series.times / 1000 - grid.start) / grid.step).astype(np.int64)
             inside = (place >= 0) & (place < count) & np.isfinite(series.values)
@@ -114,8 +111,7 @@ class Asking:
 
     def scrapes(self, selector: str, at: float) -> Floats:
         """(N,) unix seconds of the samples of one series in a range, as they were scraped."""
-        body = self._body("query", {"query": selector, "time": f"{at:.3f}"})
-        found = self.call(lambda: decode(body, self.url))
+        found = self.call(lambda: self.connection.samples(selector, at))
         return found[0].times / 1000 if found else np.empty(0)
 
     def call(self, ask: Callable[[], T]) -> T:
@@ -129,13 +125,10 @@ class Asking:
         except SourceError as error:
             raise _trouble(_sentence(error)) from error
 
-    def _body(self, path: str, words: Mapping[str, str]) -> bytes:
-        body = self.call(lambda: self.connection.body(path, words))
-        if said := warning(body):
-            self._warnings[f"Prometheus says: {said}"] = None
-            while len(self._warnings) > MOST_WARNINGS:
-                self._warnings.pop(next(iter(self._warnings)))
-        return body
+    def _warned(self, said: str) -> None:
+        self._warnings[f"Prometheus says: {said}"] = None
+        while len(self._warnings) > MOST_WARNINGS:
+            self._warnings.pop(next(iter(self._warnings)))
 
     def _foreign(self) -> TroubleError:
         return _trouble(f"{self.url}: an answer is no whole JSON of Prometheus' HTTP API.")

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.prometheus.promql import one_of
+from analyzer.readers.prometheus.labels import number
+from analyzer.readers.prometheus.promql import lasting, one_of, series
 from collector.contract import metrics as m
 from dashboard.shapes import Span
 from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.directory import Member, sample
-from dashboard.sources.prometheus.words import lasting, series, whole
 
 COLUMNS = ["op", "group", "count", "bytes", "median_seconds", "p95_seconds", "total_seconds",
            "busbw", "late_rank", "late_seconds"]  # fmt: skip
@@ -40,7 +40,7 @@ def _counted(
         told.append({
             (labels.get("group", ""), rank): value
             for labels, value in asking.instant(query, at)
-            if (rank := whole(labels.get("rank", ""))) is not None
+            if (rank := number(labels, "rank")) is not None
         })  # fmt: skip
     seconds, counts = told
     rows: list[tuple[object, ...]] = []

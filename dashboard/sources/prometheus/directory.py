@@ -4,25 +4,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from analyzer.readers.prometheus.labels import Target, number, page_label, target_of
 from analyzer.readers.prometheus.node_labels import places
-from analyzer.readers.prometheus.promql import one_of
+from analyzer.readers.prometheus.promql import lasting, of_targets, one_of, series
 from collector.contract.metrics import BUILD_INFO, RANK_INFO
 from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.words import (
-    MOST_SERIES,
-    Target,
-    label,
-    lasting,
-    of_targets,
-    series,
-    spread,
-    whole,
-)
 
 LOOK_BACK = 3600.0
 """Seconds in which a node that is known told last."""
 RANK_LOOK_BACK = 900.0
 """Seconds in which a rank told who it is."""
+MOST_SERIES = 64
+"""Raw series that a query over time reads: what it costs does not grow with the fleet."""
 DIGITS = re.compile(r"(\d+)")
 
 
@@ -46,7 +39,7 @@ class Directory:
         """The node of a series of a page."""
         return (
             self.node_of.get(target_of(labels))
-            or label(labels, "node")
+            or page_label(labels, "node")
             or labels.get("instance", "")
         )
 
@@ -66,11 +59,6 @@ class Member:
     target: Target
 
 
-def target_of(labels: Mapping[str, str]) -> Target:
-    """Whose page a series is on."""
-    return labels.get("job", ""), labels.get("instance", "")
-
-
 def directory(asking: Asking, at: float) -> Directory:
     """The nodes whose collectors were scraped in the last LOOK_BACK before a moment."""
     back = lasting(LOOK_BACK)
@@ -81,8 +69,8 @@ def directory(asking: Asking, at: float) -> Directory:
     # What ranks call their node goes before what Prometheus calls it, as in the analyzer.
     query = f"group by (job, instance, node, exported_node) ({RANK_INFO.name})"
     for labels, _ in asking.instant(query, at):
-        if label(labels, "node") and target_of(labels) in names:
-            names[target_of(labels)] = label(labels, "node")
+        if page_label(labels, "node") and target_of(labels) in names:
+            names[target_of(labels)] = page_label(labels, "node")
     rack = asking.call(lambda: places(asking.connection, at))
     targets: dict[str, list[Target]] = {}
     for target, name in sorted(names.items()):
@@ -108,14 +96,14 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 
 def members(asking: Asking, known: Directory, run: str, at: float) -> tuple[Member, ...]:
     """The ranks of a run that told who they are shortly before a moment, by rank."""
-    selector = series(RANK_INFO.name, run=run)
-    query = f"timestamp(last_over_time({selector}[{lasting(RANK_LOOK_BACK)}]))"
+    infos = series(RANK_INFO.name, run=run)
+    query = f"timestamp(last_over_time({infos}[{lasting(RANK_LOOK_BACK)}]))"
     found: dict[int, tuple[int, Member]] = {}
     for labels, _ in asking.instant(query, at):
-        rank = whole(label(labels, "rank"))
+        rank = number(labels, "rank")
         if rank is None:
             continue
-        attempt = whole(label(labels, "attempt")) or 0
+        attempt = number(labels, "attempt") or 0
         if rank not in found or attempt >= found[rank][0]:
             found[rank] = attempt, _member(rank, labels, known)
     return tuple(member for _, (_, member) in sorted(found.items()))
@@ -130,18 +118,24 @@ def hardware(chosen: Sequence[Member]) -> tuple[str, str]:
     return pages, f"uuid=~{one_of(uuids)}"
 
 
+def spread(found: Sequence[int], most: int) -> list[int]:
+    """At most so many of them, evenly."""
+    if len(found) <= most:
+        return list(found)
+    return [found[round(place * (len(found) - 1) / (most - 1))] for place in range(most)]
+
+
 def sample(found: Sequence[Member], most: int = MOST_SERIES) -> list[Member]:
     """At most so many ranks, evenly over the run."""
     return [found[place] for place in spread(range(len(found)), most)]
 
 
 def _member(rank: int, labels: Mapping[str, str], known: Directory) -> Member:
-    def number(name: str) -> int:
-        return whole(label(labels, name)) or 0
-
-    dp = whole(label(labels, "dp"))
+    dp = number(labels, "dp")
     return Member(
-        rank=rank, node=known.name(labels), gpu=whole(label(labels, "gpu")),
-        uuid=label(labels, "uuid"), dp=rank if dp is None else dp, pp=number("pp"),
-        tp=number("tp"), world=number("world_size"), target=target_of(labels),
+        rank=rank, node=known.name(labels), gpu=number(labels, "gpu"),
+        uuid=page_label(labels, "uuid"), dp=rank if dp is None else dp,
+        pp=number(labels, "pp") or 0,
+        tp=number(labels, "tp") or 0, world=number(labels, "world_size") or 0,
+        target=target_of(labels),
     )  # fmt: skip

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzer.readers.prometheus.labels import Target, number
+from analyzer.readers.prometheus.promql import lasting, of_targets, series
 from collector.contract import metrics as m
 from dashboard.shapes import Event, FindingRow, Severity
 from dashboard.sources.grid import Grid
 from dashboard.sources.prometheus.asking import Asking, Course
 from dashboard.sources.prometheus.directory import Directory
-from dashboard.sources.prometheus.words import Target, lasting, of_targets, series, whole
 
 MOST_EVENTS = 500
 """The newest."""
@@ -69,7 +70,7 @@ def of_hardware(
         for one in asking.over(told.query, grid):
             if (
                 known.name(one.labels),
-                whole(one.labels.get("gpu", "")),
+                number(one.labels, "gpu"),
                 told.text(one.labels),
             ) in dated:
                 continue
@@ -77,7 +78,7 @@ def of_hardware(
                 yield Event(
                     float(grid.times[first]) - grid.step, float(grid.times[last]), told.kind,
                     told.severity, told.text(one.labels), run, known.name(one.labels),
-                    whole(one.labels.get("gpu", "")),
+                    number(one.labels, "gpu"),
                 )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def of_run(asking: Asking, run: str, grid: Grid, scrape: float) -> Iterator[Even
     # Of a run that is over every rank is gone: that is no event of one of them.
     gone = f"topk(8, {up} == 0 and on (run) {up} == 1)"
     for labels, _ in asking.instant(gone, grid.end):
-        rank = whole(labels.get("rank", ""))
+        rank = number(labels, "rank")
         yield Event(grid.end, None, "gone", Severity.CRITICAL, f"rank {rank} is gone", run,
                     rank=rank)  # fmt: skip
 
@@ -139,7 +140,7 @@ def _xids(asking: Asking, known: Directory, pages: str, grid: Grid, run: str) ->
     for one in asking.over(query, grid):
         for at in np.unique(one.values[np.isfinite(one.values)]).tolist():
             yield Event(at, None, "xid", Severity.CRITICAL, _xid(one.labels), run,
-                        known.name(one.labels), whole(one.labels.get("gpu", "")))  # fmt: skip
+                        known.name(one.labels), number(one.labels, "gpu"))  # fmt: skip
 
 
 def of_all(asking: Asking, known: Directory, grid: Grid) -> Iterator[Event]:

@@ -3,11 +3,12 @@
 import numpy as np
 
 from analyzer.readers.prometheus.discovery import LOOK_BACK
+from analyzer.readers.prometheus.labels import Target
+from analyzer.readers.prometheus.promql import lasting, series
 from collector.contract.metrics import BUILD_INFO
 from dashboard.shapes import Span
 from dashboard.sources.grid import UNKNOWN_SCRAPE, Grid
 from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.words import Target, lasting, series
 from dashboard.trouble import Kind, TroubleError
 
 NOW_SECONDS = 300.0

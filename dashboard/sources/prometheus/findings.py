@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from analyzer.readers.archive import files
+from analyzer.readers.prometheus.labels import number, page_label
+from analyzer.readers.prometheus.promql import lasting, series
 from analyzer.watch.finding_lifecycle import moment_of, slug
 from collector.contract.metrics import FINDING_ACTIVE
 from dashboard.shapes import FindingRow, Floats, Severity, Span
 from dashboard.sources.grid import Grid, grid
 from dashboard.sources.prometheus import folders
 from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.words import label, lasting, series, whole
 
 SEVERITIES = {"page": Severity.CRITICAL, "record": Severity.WARNING}
 WORDS = ("run", "node", "rank", "gpu", "link", "cause", "tier")
@@ -62,8 +64,8 @@ def _exported(asking: Asking, within: Grid, run: str, now: float) -> Iterator[Fi
 
 
 def _row(labels: Mapping[str, str], since: float, until: float | None) -> FindingRow:
-    run, node = label(labels, "run"), label(labels, "node")
-    rank, gpu = whole(labels.get("rank", "")), whole(labels.get("gpu", ""))
+    run, node = page_label(labels, "run"), page_label(labels, "node")
+    rank, gpu = number(labels, "rank"), number(labels, "gpu")
     link, cause = labels.get("link", ""), labels.get("cause", "unknown")
     who = _who(run, node, rank, gpu, link)
     mark = slug("-".join(who.split()))
@@ -78,10 +80,10 @@ def _row(labels: Mapping[str, str], since: float, until: float | None) -> Findin
 
 def _archived(one: folders.Kept) -> FindingRow | None:
     key = one.told.get("key")
-    since = folders.number(one.told.get("onset")) or folders.number(one.told.get("opened"))
+    since = files.number(one.told.get("onset")) or files.number(one.told.get("opened"))
     if not isinstance(key, dict) or since is None:
         return None
-    until = folders.number(one.told.get("closed"))
+    until = files.number(one.told.get("closed"))
 
     def text(name: str) -> str:
         return str(key.get(name) or "")
@@ -90,8 +92,8 @@ def _archived(one: folders.Kept) -> FindingRow | None:
         finding=one.name, severity=SEVERITIES.get(text("tier"), Severity.WARNING),
         open=until is None, run=text("run"), node=text("node"), gpu=_whole(key.get("gpu")),
         rank=_whole(key.get("rank")), link=text("link"), cause=text("cause") or "unknown",
-        confidence=folders.number(one.told.get("confidence")),
-        slowdown=folders.number(one.told.get("slowdown")), since=since, until=until,
+        confidence=files.number(one.told.get("confidence")),
+        slowdown=files.number(one.told.get("slowdown")), since=since, until=until,
         sentence=str(one.told.get("sentence") or ""),
     )  # fmt: skip
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.known import own_per_step
+from analyzer.readers.prometheus.labels import number, page_label, target_of
+from analyzer.readers.prometheus.promql import window
 from collector.contract import metrics as m
 from dashboard.shapes import FleetMetric, FleetSnapshot
 from dashboard.sources.prometheus.asking import Asking, Row
-from dashboard.sources.prometheus.directory import Directory, target_of
-from dashboard.sources.prometheus.words import label, whole, window
+from dashboard.sources.prometheus.directory import Directory
 from dashboard.trouble import Kind, TroubleError
 
 OWN, MIDDLE = "lockstep:train_own_seconds:avg1m", "lockstep:train_own_seconds:med"
@@ -54,17 +55,17 @@ def places(asking: Asking, known: Directory, at: float) -> Places:
     gpus = {
         (known.name(labels), gpu)
         for labels, _ in asking.instant(f"group by ({BY}, gpu) ({m.GPU_INFO.name})", at)
-        if (gpu := whole(labels.get("gpu", ""))) is not None
+        if (gpu := number(labels, "gpu")) is not None
     }
     query = f"group by ({BY}, run, rank, gpu, pp) ({m.RANK_INFO.name})"
     ranks: dict[Place, tuple[str, int]] = {}
     stages: dict[tuple[str, int], str] = {}
     for labels, _ in asking.instant(query, at):
-        rank, gpu = whole(label(labels, "rank")), whole(label(labels, "gpu"))
+        rank, gpu = number(labels, "rank"), number(labels, "gpu")
         if rank is not None:
             place = known.name(labels), -1 - rank if gpu is None else gpu
-            ranks[place] = label(labels, "run"), rank
-            stages[ranks[place]] = label(labels, "pp")
+            ranks[place] = page_label(labels, "run"), rank
+            stages[ranks[place]] = page_label(labels, "pp")
     position = {name: place for place, name in enumerate(known.nodes)}
     every = sorted(
         gpus | ranks.keys(),
@@ -101,7 +102,7 @@ def fleet(
         slow = metric.key == "slowdown"
         rows = _slowdown(asking, at, scrape, all_places) if slow else _wait(asking, at, scrape)
         for labels, value in rows:
-            rank = whole(labels.get("rank", ""))
+            rank = number(labels, "rank")
             index = all_places.of_rank.get((labels.get("run", ""), -1 if rank is None else rank))
             if index is not None:
                 values[index] = value
@@ -116,7 +117,7 @@ def fleet(
 def _add(values: np.ndarray, rows: list[Row], known: Directory, where: Places) -> None:
     names = {target: known.node_of.get(target) for target in {target_of(one) for one, _ in rows}}
     for labels, value in rows:
-        gpu = whole(labels.get("gpu", ""))
+        gpu = number(labels, "gpu")
         node = names[target_of(labels)] or known.name(labels)
         index = where.order.get((node, -1 if gpu is None else gpu))
         if index is not None:
@@ -133,7 +134,7 @@ def _slowdown(asking: Asking, at: float, scrape: float, where: Places) -> list[R
     rows = asking.instant(own_per_step(rate), at)
     own: dict[tuple[str, str], list[float]] = {}
     stage = [
-        (one.get("run", ""), where.stages.get((one.get("run", ""), whole(one["rank"]) or 0), ""))
+        (one.get("run", ""), where.stages.get((one.get("run", ""), number(one, "rank") or 0), ""))
         for one, _ in rows
     ]
     for key, (_, value) in zip(stage, rows, strict=True):

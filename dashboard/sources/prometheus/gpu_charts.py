@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from analyzer.readers.prometheus.labels import Target
+from analyzer.readers.prometheus.promql import lasting, of_targets, series, window
 from collector.contract import metrics as m
 from dashboard.shapes import Lines
 from dashboard.sources.grid import Grid
 from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.lines import asked, since, stands_for
-from dashboard.sources.prometheus.words import Target, lasting, of_targets, series, window
 from dashboard.sources.titles import GPU_CHARTS, lines
 
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pandas as pd
 
+from analyzer.readers.prometheus.labels import target_of
+from analyzer.readers.prometheus.promql import lasting
 from collector.contract import metrics as m
 from dashboard.shapes import Check, Health, Severity
 from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Directory, target_of
-from dashboard.sources.prometheus.words import lasting
+from dashboard.sources.prometheus.directory import Directory
 
 STALE = 3.0
 """Scrapes without an answer after which a page is old."""

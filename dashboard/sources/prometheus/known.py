@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from analyzer.readers.prometheus.labels import Target
 from collector.contract.metrics import NODE_EXPECTED
 from dashboard.shapes import Span
 from dashboard.sources.grid import MOST_POINTS, UNKNOWN_SCRAPE, Grid, grid
@@ -14,7 +15,6 @@ from dashboard.sources.prometheus.directory import Directory, Member, directory,
 from dashboard.sources.prometheus.extent import extent, latest, scrape_seconds
 from dashboard.sources.prometheus.fleet import Places, places
 from dashboard.sources.prometheus.runs import GOES_ON, RunOnGrid, refined, seen
-from dashboard.sources.prometheus.words import Target
 from dashboard.trouble import Kind, TroubleError
 
 KEEP_SECONDS = 15.0

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from analyzer.readers.prometheus.labels import Target
+from analyzer.readers.prometheus.promql import lasting, of_targets, series, window
 from collector.contract import metrics as m
 from dashboard.shapes import Lines
 from dashboard.sources.grid import Grid
@@ -9,7 +11,6 @@ from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.directory import Member, hardware, sample
 from dashboard.sources.prometheus.lines import asked, since, stands_for
 from dashboard.sources.prometheus.run_charts import Told, nodes
-from dashboard.sources.prometheus.words import Target, lasting, of_targets, series, window
 from dashboard.sources.titles import BUSY, IN_USE, NODE_CHARTS, PEERS, lines
 
 GAUGES = {

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analyzer.readers.prometheus.labels import Target, number, page_label
+from analyzer.readers.prometheus.promql import lasting, of_targets, series
 from collector.contract import metrics as m
 from dashboard.shapes import Check, NodeFacts, Severity, Span
 from dashboard.sources.prometheus.asking import Asking, Row
-from dashboard.sources.prometheus.words import Target, label, lasting, of_targets, series, whole
 
 THROTTLED = 0.1
 """Share of the last minutes under thermal slowdown from which on it is critical; LockstepGpu
@@ -51,7 +52,7 @@ def facts(
     told |= {kind: name for kind, name in where.items() if name}
     for labels, _ in infos[:1]:
         told |= {
-            name: label(labels, name) for name in ("hostname", "kernel") if label(labels, name)
+            name: words for name in ("hostname", "kernel") if (words := page_label(labels, name))
         }
     for name in ("model", "driver", "vbios", "cuda"):
         values = sorted({labels[name] for labels, _ in gpus if labels.get(name)})
@@ -71,14 +72,14 @@ def facts(
 
 def _gpus(gpus: list[Row], ranks: list[Row]) -> pd.DataFrame:
     on = {
-        label(labels, "uuid"): (label(labels, "run"), whole(label(labels, "rank")))
+        page_label(labels, "uuid"): (page_label(labels, "run"), number(labels, "rank"))
         for labels, _ in ranks
     }
     rows = []
     for labels, _ in gpus:
-        uuid = label(labels, "uuid")
+        uuid = page_label(labels, "uuid")
         run, rank = on.get(uuid, ("", None))
-        rows.append((whole(labels.get("gpu", "")), uuid, labels.get("model", ""), run, rank))
+        rows.append((number(labels, "gpu"), uuid, labels.get("model", ""), run, rank))
     frame = pd.DataFrame(rows, columns=["gpu", "uuid", "model", "run", "rank"])
     frame = frame.astype({"gpu": "Int32", "rank": "Int32"})
     return frame.sort_values("gpu", ignore_index=True)

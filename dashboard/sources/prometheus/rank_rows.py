@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 
 from analyzer.known import all_known, own_per_step
-from analyzer.readers.prometheus.promql import one_of
+from analyzer.readers.prometheus.labels import number
+from analyzer.readers.prometheus.promql import lasting, one_of, series, window
 from analyzer.readers.windows import PHASE_COLUMNS
 from collector.contract import metrics as m
 from dashboard.shapes import Floats, Matrix, Span
 from dashboard.sources.grid import Grid
 from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Member, sample
-from dashboard.sources.prometheus.words import MOST_SERIES, lasting, series, whole, window
+from dashboard.sources.prometheus.directory import MOST_SERIES, Member, sample
 
 COLUMNS = (
     "rank", "node", "gpu", "uuid", "dp", "pp", "tp", "steps", "wall_seconds", "own_seconds",
@@ -47,7 +47,7 @@ def ranks(
         return asking.instant(query, span.end)
 
     def column(metric: m.Metric) -> pd.Series:
-        rows = {whole(labels.get("rank", "")): value for labels, value in of(metric)}
+        rows = {number(labels, "rank"): value for labels, value in of(metric)}
         return pd.Series({rank: rows.get(rank, np.nan) for rank in index}, dtype=float)
 
     index = [one.rank for one in found]
@@ -60,7 +60,7 @@ def ranks(
     seconds_of = np.full((len(index), len(PHASE_COLUMNS)), np.nan)
     if len(index) <= MOST_PHASES:
         for labels, value in of(m.TRAIN_PHASE, "rank, phase"):
-            rank, name = whole(labels.get("rank", "")), f"{labels.get('phase')}_seconds"
+            rank, name = number(labels, "rank"), f"{labels.get('phase')}_seconds"
             if name in PHASE_COLUMNS and rank in place:
                 seconds_of[place[rank], PHASE_COLUMNS.index(name)] = value
     phases = pd.DataFrame(seconds_of, index, list(PHASE_COLUMNS)).div(steps, axis=0)
@@ -117,7 +117,7 @@ def rank_times(
     mine = series("", "rank=~" + one_of([str(one.rank) for one in chosen]), run=run)
     rate = window(grid.step, scrape)
     query = own_per_step(rate, mine)
-    told = {whole(one.labels.get("rank", "")): one.values for one in asking.over(query, grid)}
+    told = {number(one.labels, "rank"): one.values for one in asking.over(query, grid)}
     nothing = np.full(len(grid.times), np.nan)
     values = np.stack([told.get(one.rank, nothing) for one in chosen]) if chosen else _none(grid)
     for stage in {one.pp for one in chosen}:

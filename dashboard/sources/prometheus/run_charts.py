@@ -4,21 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.readers.prometheus.promql import one_of
+from analyzer.readers.prometheus.labels import Target
+from analyzer.readers.prometheus.promql import lasting, of_targets, one_of, series
 from collector.contract import metrics as m
 from dashboard.shapes import Floats, Lines, Span
 from dashboard.sources.grid import Grid
 from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import Member, hardware, sample
+from dashboard.sources.prometheus.directory import MOST_SERIES, Member, hardware, sample, spread
 from dashboard.sources.prometheus.lines import asked, stands_for
-from dashboard.sources.prometheus.words import (
-    MOST_SERIES,
-    Target,
-    lasting,
-    of_targets,
-    series,
-    spread,
-)
 from dashboard.sources.titles import (
     ALL,
     BANDS,
@@ -39,7 +32,7 @@ INFO = "15m"
 FEW = 8
 """Ranks where a rank has several series."""
 SCRAPES = 4.0
-"""Of rate(): as dashboard.sources.prometheus.words.window."""
+"""Of rate(): as promql.window."""
 LEAST_SCRAPES = 2.5
 """In which two are for certain: of runs that are hardly longer than the other window."""
 MOST_LOOKS = 20_000

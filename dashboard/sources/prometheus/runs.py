@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzer.readers.prometheus.promql import lasting, of_targets, series
 from analyzer.watch.assessment import HEALTHY
 from collector.contract.metrics import (
     GPU_INFO,
@@ -20,7 +21,6 @@ from dashboard.sources.grid import MOST_POINTS, grid
 from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.directory import Member, sample
 from dashboard.sources.prometheus.folders import Kept
-from dashboard.sources.prometheus.words import lasting, of_targets, series
 
 GOES_ON = 4.0
 """Scrapes without a run's rank 0 after which it is over."""

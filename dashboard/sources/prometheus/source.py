@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from analyzer.readers.archive.files import Files
+from collector.contract.archive import RUN_FILE
 from dashboard.protocol import Source
 from dashboard.shapes import (
     Answer,
@@ -143,7 +145,7 @@ class PrometheusSource:
     def spec(self, run: str) -> Mapping[str, Any]:
         one = self._known.seen(run)
         for archived in folders.kept(self._findings, run):
-            told = folders.document(archived.folder / "run.json")
+            told = Files(archived.folder).told(RUN_FILE)
             if told is not None:
                 return told
         found = self._known.members(run, one.span.end)

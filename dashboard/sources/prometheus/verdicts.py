@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from analyzer.readers.prometheus.promql import series
 from analyzer.watch.assessment import DEGRADED, HEALTHY, UNKNOWN, WORDS
 from collector.contract.metrics import RUN_COVERAGE
 from dashboard.shapes import FindingRow, Severity
 from dashboard.sources.prometheus import folders
 from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.runs import RunStatus
-from dashboard.sources.prometheus.words import series
 
 LAST = 60.0
 """Seconds before the end of a run in which a finding was open that ended with it."""

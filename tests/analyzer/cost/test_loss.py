@@ -8,7 +8,7 @@ import pytest
 from analyzer.attribute import attribute, diagnose
 from analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss, lost_gpu_hours
 from analyzer.cost.step_time import Cost, cost
-from analyzer.report.losses import losses
+from analyzer.report.impact import losses
 from analyzer.report.what_if import gives_back
 from analyzer.verdict_json import verdict_json
 

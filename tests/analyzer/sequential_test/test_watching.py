@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from analyzer.sequential_test.arrays import FleetError
-from analyzer.sequential_test.block import Block
 from analyzer.sequential_test.budget import Budget
 from analyzer.sequential_test.state import State
 from analyzer.sequential_test.state_file import restore, save
-from analyzer.sequential_test.watching import watch
+from analyzer.sequential_test.watching import Block, watch
 
 BUDGET = Budget(0.01, 15.0, 16)
 ONSET = 250

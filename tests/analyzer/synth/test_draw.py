@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from analyzer.synth.draw import FORMS, TURNS, drawn
 from analyzer.synth.fleet import GPUS_PER_NODE, NETWORK, Benign
-from analyzer.synth.noise import noise, spread
+from analyzer.synth.times import noise, spread
 from analyzer.synth.variant import VARIANTS
 from collector.contract.words import Cause
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from analyzer.readers.archive.series import Series
 from collector.contract import metrics
 from dashboard.sources.archive import hardware
-from dashboard.sources.archive.samples import Series
 
 
 def scraped(times: list[float], metric: str = "a", labels: str = "") -> Series:

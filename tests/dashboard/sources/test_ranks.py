@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analyzer.readers.archive.steps import Steps
 from analyzer.slowness.coverage import KNOWN_AT_LEAST
 from dashboard.sources.archive.ranks import PHASE_COLUMNS, table
-from dashboard.sources.archive.steps import Steps
 
 COUNT = 100
 

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analyzer.readers.archive import steps
+from analyzer.readers.archive.files import Files
+from analyzer.readers.archive.table import Table
 from collector.contract import archive
 from collector.recorder.parts import arrow_schema
 from dashboard.shapes import Span
-from dashboard.sources.archive import step_log, steps
-from dashboard.sources.archive.files import Files
+from dashboard.sources.archive import step_log
 from dashboard.sources.archive.step_log import StepLog
 from dashboard.sources.archive.summary import COLUMNS, Summary, summed
-from dashboard.sources.archive.table import Table
 from tests.dashboard import archive_tables
 from tests.dashboard.archives import Made
 

@@ -14,11 +14,10 @@ import pytest
 
 from dashboard.shapes import Severity
 from dashboard.starting import process, registry
-from dashboard.starting.lock import FILE, PLACE
 from dashboard.starting.plan import Plan
 from dashboard.starting.process import Job, Stage
 from dashboard.starting.progress import lines, progress
-from dashboard.starting.registry import BusyError, Registry
+from dashboard.starting.registry import FILE, PLACE, BusyError, Registry
 from dashboard.starting.run_status import sentence
 from dashboard.starting.world import environment
 
@@ -93,7 +92,7 @@ def test_another_dashboard_is_told_who_runs(runs: Registry, tmp_path: Path) -> N
     runs.start(_plan(tmp_path, "wait-1"))
     code = (
         "import sys; from pathlib import Path\n"
-        "from dashboard.starting.lock import take, HeldError\n"
+        "from dashboard.starting.registry import take, HeldError\n"
         "try: take(Path(sys.argv[1]), 'b')\n"
         "except HeldError as error: print(error)"
     )

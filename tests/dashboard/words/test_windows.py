@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from dashboard.shapes import Matrix
-from dashboard.words.windows import windows
+from dashboard.words.report_file import windows
 
 
 def test_each_rank_and_window_is_a_row_and_what_is_not_known_is_none() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from analyzer.readers.prometheus.access import access
+from analyzer.readers.prometheus.connection import Connection
 from analyzer.sequential_test.state import State
 from analyzer.watch import page
 from analyzer.watch import questions as ask
@@ -55,6 +56,7 @@ class Direct:
     """A connection without a network: analyzer.readers.prometheus.connection.Connection."""
 
     url = "http://fake"
+    over, samples = Connection.over, Connection.samples
 
     def __init__(self, fake: FakePrometheus) -> None:
         self.fake = fake

@@ -21,8 +21,7 @@ from workloads.joining import job_file
 from workloads.launchers.kubernetes.names import object_name
 from workloads.launchers.kubernetes.settings import Kind, Settings
 from workloads.launchers.kubernetes.submission import Submission, submission
-from workloads.launchers.mpirun import hostfile
-from workloads.launchers.mpirun.words import PASSED, PASSED_PREFIXES
+from workloads.launchers.mpirun import PASSED, PASSED_PREFIXES, hostfile
 from workloads.spec import Layout, RunSpec
 
 VERSIONS = ("1.27", "1.30", "1.33", "1.37")

@@ -8,7 +8,7 @@ import pytest
 
 from workloads.faults.link import LinkSetting
 from workloads.network.capabilities import has_netem
-from workloads.network.counters import NodeCounters, round_trip
+from workloads.network.controller import NodeCounters, round_trip
 from workloads.network.iproute import NetworkError
 from workloads.network.kernel_links import KernelLinks
 from workloads.network.names import Names

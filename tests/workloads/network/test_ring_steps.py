@@ -4,7 +4,7 @@ from pathlib import Path
 
 from collector.contract.ring import file_name
 from collector.contract.words import GROUPS, OPS, PHASES
-from workloads.network.ring_steps import Place, RingSteps
+from workloads.network.controller import Place, RingSteps
 from workloads.ring import RingWriter
 from workloads.ring_file import Identity
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.faults.link import LinkSetting
-from workloads.network.schedule import Schedule
+from workloads.network.tunnel import Schedule
 
 packets = st.lists(
     st.tuples(st.floats(0.0, 0.01), st.integers(40, 65_000)), min_size=1, max_size=60

@@ -15,7 +15,7 @@ from collector.contract.words import OPS
 from workloads.comm import Comm
 from workloads.probe import links as links_file
 from workloads.probe.links import Links
-from workloads.probe.network import Probe, find
+from workloads.probe.sweep_passes import Probe, find
 from workloads.recording import StepRecorder
 from workloads.ring import Identity, RingWriter
 from workloads.spec import Layout

@@ -4,14 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from workloads.joining.job_file import Job
-from workloads.launchers.mpirun import hostfile, words
-from workloads.launchers.mpirun.program import find
+from workloads.launchers.mpirun import hostfile
+from workloads.launchers.mpirun.program import Family, Program, find
 from workloads.launchers.mpirun.ranks import MpirunRanks
 from workloads.outcome import peak
 from workloads.processes.death import die_with_parent
@@ -88,23 +88,23 @@ class MpirunLauncher:
             nodes=self.hosts,
             peak_flops=peak.measured() if spec.device == "cpu" else None,
         )
-        machines = None
+        listed = None
         if self.hosts:
-            machines = workspace / MACHINES_FILE
-            machines.write_text(words.machines(self._program, self.hosts, layout.ranks_per_node))
+            listed = workspace / MACHINES_FILE
+            listed.write_text(machines(self._program, self.hosts, layout.ranks_per_node))
             told = job.text()  # the hosts need not share a file system
         else:
             told = str(workspace / JOB_FILE)
             _on_this_host(job, workspace).write(Path(told))
-        variables = words.environment(self._program, os.environ)
+        variables = environment(self._program, os.environ)
         scratch = workspace / "tmp"
         scratch.mkdir(exist_ok=True)
-        arguments = words.command(
+        arguments = command(
             self._program,
             layout.world,
             variables,
             [*self._rank, told, "--keep"],
-            hosts=machines,
+            hosts=listed,
             root=os.geteuid() == 0,
         )
         log = logs / "mpirun.log"
@@ -126,3 +126,58 @@ def _on_this_host(job: Job, workspace: Path) -> Job:
         rendezvous=f"file://{workspace}/rendezvous",
         data=find_task(job.spec.workload).prepare(job.spec, workspace),
     )
+
+
+PASSED = ("LD_LIBRARY_PATH", "LOCKSTEP_DIR", "MASTER_ADDR", "MASTER_PORT", "PATH", "PYTHONPATH")
+PASSED_PREFIXES = ("GLOO_", "MPI4PY_", "NCCL_", "OMP_", "TORCH_")
+"""Variables that ranks on other hosts get; mpirun passes only its own by itself."""
+
+
+def environment(program: Program, variables: Mapping[str, str]) -> dict[str, str]:
+    """What mpirun is started with: our own variables, and its own library before any other."""
+    known = dict(variables)
+    if program.libraries is not None:
+        others = known.get("LD_LIBRARY_PATH")
+        known["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (str(program.libraries), others)))
+    return known
+
+
+def command(
+    program: Program,
+    ranks: int,
+    variables: Mapping[str, str],
+    rank: Sequence[str],
+    *,
+    hosts: Path | None = None,
+    root: bool,
+) -> list[str]:
+    """The words of one mpirun.
+
+    Args:
+        variables: What `environment` gave.
+        rank: The command of a rank.
+        hosts: A file that `machines` wrote; None = this host alone.
+        root: We are root, which Open MPI takes only when told so.
+    """
+    passed = sorted(
+        name for name in variables if name in PASSED or name.startswith(PASSED_PREFIXES)
+    )
+    if program.family is Family.MPICH:
+        where = [] if hosts is None else ["-f", str(hosts)]
+        told = [word for name in passed for word in ("-genv", name, variables[name])]
+        return [str(program.path), "-n", str(ranks), *where, *told, *rank]
+    return [
+        str(program.path),
+        *(["--allow-run-as-root"] if root else []),
+        # More ranks than cores is the rule on a workstation, and a core a rank the exception.
+        *("--oversubscribe", "--bind-to", "none", "-n", str(ranks)),
+        *([] if hosts is None else ["--hostfile", str(hosts)]),
+        *(word for name in passed for word in ("-x", name)),
+        *rank,
+    ]
+
+
+def machines(program: Program, hosts: Sequence[str], ranks_per_node: int) -> str:
+    """A host file that puts so many ranks in a row on every host."""
+    slots = ":{}" if program.family is Family.MPICH else " slots={}"
+    return "".join(f"{host}{slots.format(ranks_per_node)}\n" for host in hosts)

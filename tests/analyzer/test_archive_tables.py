@@ -1,0 +1,77 @@
+"""Columns and windows of an archive's tables: no more is read or held than was asked for."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from analyzer.readers.archive import Archive, load
+from analyzer.run import LoadError, Span
+
+
+@pytest.fixture
+def folder(synthetic, tmp_path):
+    return synthetic(steps=60).write(tmp_path / "a")
+
+
+def parts_of(table):
+    """Its parts, each opened as a file of its own."""
+    return [pq.read_table(path) for path in table.parts()]
+
+
+def test_batches_hold_the_columns_that_are_asked_for(folder):
+    steps = Archive(folder).steps
+
+    found = list(steps.batches(["step", "own_seconds"]))
+
+    assert all(["step", "own_seconds"] == each.column_names for each in found)
+    assert sum(each.num_rows for each in parts_of(steps)) == sum(each.num_rows for each in found)
+
+
+def test_a_window_gives_the_rows_that_began_in_it(folder):
+    steps = Archive(folder).steps
+    start = pa.concat_tables(parts_of(steps))["start"].to_numpy()
+    span = Span(float(start.min()) + 1.0, float(start.min()) + 3.0)
+
+    found = pa.concat_tables(steps.batches(["start"], span))["start"].to_numpy()
+
+    wanted = start[(start >= span.start) & (start < span.end)]
+    assert 0 < len(wanted) < len(start)
+    assert sorted(wanted.tolist()) == sorted(found.tolist())
+
+
+def test_parts_outside_the_window_are_not_read(folder, monkeypatch):
+    samples = Archive(folder).samples
+    last = max(part["time"].to_numpy().max() for part in parts_of(samples))
+    read = []
+    pieces = samples.pieces
+    monkeypatch.setattr(
+        samples, "pieces", lambda path, schema: read.append(path) or pieces(path, schema)
+    )
+
+    assert [] == list(samples.batches(["value"], Span(last + 60.0, last + 120.0)))
+    assert [] == read
+
+
+def test_words_of_samples_are_categories_in_the_order_of_their_letters(folder):
+    samples = load(folder).samples
+
+    for name in ("node", "metric", "labels"):
+        words = samples[name].cat.categories.tolist()
+        assert words == sorted(words)
+        assert "" in words
+
+
+def test_of_an_archive_that_is_not_ours_damage_is_told_and_links_are_not_followed(folder, tmp_path):
+    part = folder / "samples.parquet" / "part-1.parquet"
+    part.write_bytes(part.read_bytes()[:-20])
+    (folder / "steps.parquet").rename(tmp_path / "steps.parquet")
+    (folder / "steps.parquet").symlink_to(tmp_path / "steps.parquet")
+
+    foreign, ours = Archive(folder), Archive(folder, strict=True)
+
+    assert list(foreign.samples.batches(["value"]))
+    assert any("part-1.parquet" in each for each in foreign.samples.missing())
+    assert [] == foreign.steps.parts()
+    assert ours.steps.parts()
+    with pytest.raises(LoadError, match=r"part-1\.parquet is no whole Parquet file"):
+        list(ours.samples.batches(["value"]))
