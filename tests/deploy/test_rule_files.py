@@ -24,7 +24,9 @@ def groups(name: str) -> list[dict]:
 
 
 def test_the_committed_files_are_what_is_generated():
-    assert rule_files() == {path.name: path.read_text("utf-8") for path in FOLDER.glob("lockstep-*")}
+    assert rule_files() == {
+        path.name: path.read_text("utf-8") for path in FOLDER.glob("lockstep-*")
+    }
 
 
 def test_the_file_says_what_the_entries_say():
