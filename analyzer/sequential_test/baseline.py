@@ -56,7 +56,7 @@ class Noise:
 
 
 def noise(streams: Streams, floor: FloatArray) -> Noise:
-    """The noise of all streams; typical is what those that learned have (slowness.shift).
+    """The noise of all streams; typical is what those that learned have (slowness.changepoint).
 
     Args:
         streams: Of (M, G).

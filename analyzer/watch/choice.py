@@ -13,7 +13,7 @@ MOST_PAGES = 8
 SUSPECT_PAGES = 3
 SHARE = 5.0
 """A diagnosis looks back so many times the age of what it is about: it is then a fifth of the time,
-and slowness.worth names what lasts a seventh."""
+and slowness.significance names what lasts a seventh."""
 
 Targets = Mapping[str, Sequence[str]]
 """job -> instances."""

@@ -64,7 +64,7 @@ def of_gpus(series: Iterable[Series], times: Floats, members: Members) -> Floats
 
 
 def fleet(panel: Panel, metrics: Sequence[MonitoredMetric] = MONITORED_METRICS) -> TelemetryArrays:
-    """The panel for `fleet.watching.watch`; the first check only gives counters their start.
+    """The panel for the sequential test; the first check only gives counters their start.
 
     A stream belongs to a rank of a run: another run on the same GPU has other peers, and learns
     anew what is normal.
