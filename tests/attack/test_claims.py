@@ -121,13 +121,13 @@ def test_a_run_that_comes_late_leaves_the_first_as_it_is(tmp_path: Path) -> None
             assert first.poll() is None, first.communicate()
             assert monotonic() < until
             sleep(0.05)
-        before = (out / RUN_FILE).read_bytes()
+        of_first = json.loads((out / RUN_FILE).read_text())["run"]
         late = run(out)
         _, sentence = late.communicate(timeout=PATIENCE)
 
         assert ExitCode.USAGE == late.returncode
         assert "is not an empty folder" in sentence
-        assert before == (out / RUN_FILE).read_bytes()
+        assert of_first == json.loads((out / RUN_FILE).read_text())["run"]
         assert 0 == first.wait(PATIENCE), first.communicate()
         assert "finished" == json.loads((out / RUN_FILE).read_text())["outcome"]["ending"]
     finally:
