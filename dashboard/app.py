@@ -45,9 +45,6 @@ def _drawing(page: Page, settings: Settings) -> Callable[[], None]:
     return draw
 
 
-main()
-
-
 def passed() -> bool:
     """Whether the reader is logged in; draws the button, and nothing else, where not."""
     if st.user.get("is_logged_in", False):
@@ -58,3 +55,6 @@ def passed() -> bool:
     shown.sentence("This dashboard is for people who are logged in.", Severity.NOTE)
     st.button("Log in", on_click=st.login, icon=":material/login:", type="primary")
     return False
+
+
+main()
