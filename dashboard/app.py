@@ -23,7 +23,7 @@ def main() -> None:
     """Draws the page of the address."""
     st.set_page_config(page_title="Lockstep", page_icon=str(ICON), layout="wide")
     settings = Settings.read(os.environ.get(SETTINGS_VARIABLE, ""))
-    if settings.login and not passed():
+    if settings.login and not _logged_in():
         return
     home = next((page for page in PAGES if page.key == "now"), PAGES[0])
     pages = {
@@ -45,7 +45,7 @@ def _drawing(page: Page, settings: Settings) -> Callable[[], None]:
     return draw
 
 
-def passed() -> bool:
+def _logged_in() -> bool:
     """Whether the reader is logged in; draws the button, and nothing else, where not."""
     if st.user.get("is_logged_in", False):
         with st.sidebar:
