@@ -140,7 +140,9 @@ def _bare(error: ModuleNotFoundError) -> int:
 def _broken(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         output.forget_stdout()  # it may be what is full
-        output.note(f"lockstep: {error.filename or 'stdout'} cannot be written: {error.strerror}")
+        if os.environ.get(DEBUG_VARIABLE):
+            traceback.print_exception(error, file=sys.stderr)
+        output.note(f"lockstep: {error.filename or 'a file'} cannot be written: {error.strerror}")
         return ExitCode.UNREACHABLE
     if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exception(error, file=sys.stderr)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from collector.config.values import Address, is_loopback
 from collector.contract import bounded_http
+from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
 from lockstep import dashboard_asked as words
 from lockstep import newest
@@ -153,8 +154,10 @@ def _tell_newest(folder: Path) -> None:
         note(f"{folder} holds no run that ended; runs are shown once their archives are there")
     else:
         note(
-            f"{newest.described(folder, archives, last)}; all are shown, it alone by: lockstep"
-            f" dashboard {shlex.quote(str(last))}"
+            visible_line(
+                f"{newest.described(folder, archives, last)}; all are shown, it alone by: lockstep"
+                f" dashboard {shlex.quote(str(last))}"
+            )
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collector.contract import bounded_json
 from collector.contract.archive import RUN_FILE
+from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
 from lockstep.output import fail, note
 
@@ -39,7 +40,7 @@ def archive_in(folder: Path, command: str) -> Path:
         )
     others = [each for each in archives if each != newest]
     another = f"; another: lockstep {command} {shlex.quote(str(others[0]))}" if others else ""
-    note(f"lockstep: {described(folder, archives, newest)}{another}")
+    note(visible_line(f"lockstep: {described(folder, archives, newest)}{another}"))
     return newest
 
 

@@ -83,7 +83,8 @@ def _steps(numbers: "Ints", culprits: Iterable["Culprit"]) -> range:
 
 def _save(path: Path, timeline: "Timeline") -> None:
     try:
-        if path.exists() and not path.is_file():  # as /dev/stdout
+        # A link, as /dev/stdout, is written through; whatever it leads to is not replaced.
+        if path.is_symlink() or (path.exists() and not path.is_file()):
             with path.open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines(timeline.parts())
         else:

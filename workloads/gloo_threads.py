@@ -51,7 +51,7 @@ def _all_sleep(tasks: Path) -> bool:
     """Whether none of them runs, or is ready to; true where the kernel does not tell."""
     for stat in tasks.glob("*/stat"):
         try:
-            _, _, rest = stat.read_text().partition(f" ({NAME}) ")
+            _, _, rest = stat.read_text(errors="replace").partition(f" ({NAME}) ")
         except OSError:  # the thread has ended
             continue
         if rest and rest[0] != "S":

@@ -86,7 +86,8 @@ def _from_series(samples: pd.DataFrame) -> dict[int, RankInfo]:
     rows = samples[(samples["metric"] == RANK_INFO.name) & samples["rank"].notna()]
     ranks: dict[int, RankInfo] = {}
     for row in rows.drop_duplicates("rank", keep="last").to_dict("records"):
-        labels = dict(LABEL.findall(row["labels"] or ""))
+        told = row["labels"]
+        labels = dict(LABEL.findall(told)) if isinstance(told, str) else {}
         ranks[int(row["rank"])] = RankInfo(
             rank=int(row["rank"]),
             node=labels.get("node") or str(row["node"]),

@@ -145,6 +145,8 @@ def conclude(archive: Path, form: Format, *, ended_early: bool) -> None:
         show("analyzing", str(archive))
         try:
             sentence = afterwards.verdict_sentence(archive)
+        except KeyboardInterrupt:  # of the verdict: the run is over, and ends as it did
+            sentence = "none: you did not wait for it"
         finally:
             show.close()
     say = output.data if form is Format.TABLE else output.note

@@ -1,5 +1,8 @@
 """Columns and windows of an archive's tables: no more is read or held than was asked for."""
 
+import os
+import shutil
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -75,3 +78,30 @@ def test_of_an_archive_that_is_not_ours_damage_is_told_and_links_are_not_followe
     assert ours.steps.parts()
     with pytest.raises(LoadError, match=r"part-1\.parquet is no whole Parquet file"):
         list(ours.samples.batches(["value"]))
+
+
+@pytest.mark.parametrize("where", ["instead of a table", "among its parts"])
+def test_a_pipe_is_not_waited_for(folder, where):
+    samples = folder / "samples.parquet"
+    if where == "instead of a table":
+        shutil.rmtree(samples) if samples.is_dir() else samples.unlink()
+        os.mkfifo(samples)
+        with pytest.raises(LoadError, match="no regular file"):
+            load(folder)
+    else:
+        if samples.is_file():
+            samples.rename(folder / "part")
+            samples.mkdir()
+            (folder / "part").rename(samples / "part-000000.parquet")
+        os.mkfifo(samples / "part-000009.parquet")
+        assert len(load(folder).samples)
+    assert Archive(folder).samples.missing() is not None
+
+
+def test_a_table_with_a_column_twice_is_a_sentence(folder):
+    samples = folder / "samples.parquet"
+    part = samples if samples.is_file() else sorted(samples.glob("*.parquet"))[0]
+    rows = pq.read_table(part)
+    pq.write_table(rows.append_column("value", rows["value"]), part)
+    with pytest.raises(LoadError):
+        load(folder)

@@ -84,3 +84,14 @@ def test_a_timeline_that_is_interrupted_leaves_what_was_there(tmp_path, monkeypa
         timeline._save(path, Interrupted())
 
     assert ("before", [path]) == (path.read_text(), list(tmp_path.iterdir()))
+
+
+def test_a_link_is_written_through(trace, tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("before")
+    link.symlink_to(real)
+
+    timeline.write(link, trace, None)
+
+    assert link.is_symlink()
+    assert real.read_text().startswith("{")

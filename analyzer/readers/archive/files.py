@@ -66,6 +66,8 @@ class Files:
                 return path
             home = self.folder.resolve()
             return path if path.resolve().is_relative_to(home) else None
+        except PermissionError:
+            return path  # whoever reads it is told why not
         except (OSError, RuntimeError):
             return None
 

@@ -1,8 +1,11 @@
 """The parts of a table as files: which there are, whether they changed, what rows they have."""
 
+import errno
 import os
+import stat as modes
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -46,11 +49,11 @@ def names(path: Path, *, links: bool = False) -> list[str]:
             found = sorted(
                 each.name for each in entries
                 if each.name.endswith(".parquet") and not each.name.startswith(".")
-                and (links or not each.is_symlink())
+                and (links or not each.is_symlink()) and each.is_file()
             )  # fmt: skip
         return found[:MOST_PARTS]
     except NotADirectoryError:
-        return [""]
+        return [""] if path.is_file() else []  # a pipe would be waited for
     except OSError:
         return []
 
@@ -64,10 +67,23 @@ def state(path: Path) -> State | None:
     return path.name, stat.st_size, stat.st_mtime_ns
 
 
+def opened(path: Path) -> BinaryIO:
+    """A part, for reading; a pipe in its place is not waited for.
+
+    Raises:
+        OSError: It is no regular file, or cannot be opened.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not modes.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
 def is_cut(path: Path) -> bool:
     """Whether a part was cut off while it was written; one that cannot be opened is not told."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with opened(path) as file:
             if file.seek(0, 2) < LEAST_BYTES:
                 return True
             file.seek(-len(MAGIC), 2)

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from analyzer.readers.archive.files import ArchiveError, Files, Problem
-from analyzer.readers.archive.parts import Listed, State, fitted, is_cut, release
+from analyzer.readers.archive.parts import Listed, State, fitted, is_cut, opened, release
 from analyzer.readers.archive.parts import names as names_of
 from analyzer.readers.archive.parts import state as state_of
 from analyzer.run import LoadError, Span
@@ -27,7 +27,7 @@ READ_AHEAD = 2
 """Batches; a day of samples must not stand in memory at once."""
 WORDS = ("metric", "labels", "node", "tags", "optype", "group", "flags", "tag")
 """Columns with few distinct texts, read as dictionaries: they are compared once, not by row."""
-FAULTS = (pa.ArrowException, OSError, ValueError)
+FAULTS = (pa.ArrowException, OSError, ValueError, LookupError)
 WHEN: Mapping[str, tuple[str, float]] = {
     archive.SAMPLES_FILE: ("time", 1.0), archive.STEPS_FILE: ("start", 1.0),
     archive.OPS_FILE: ("start_ns", 1e9),
@@ -73,7 +73,11 @@ class Table:
     def parts(self) -> list[Path]:
         """Its files, in the order in which they were written; none where there are none."""
         path = self._files.inside(self.name)
-        return [] if path is None else [path / name for name in self._names(path)]
+        if path is None:
+            return []
+        if self._strict and not (path.is_dir() or path.is_file()):
+            raise LoadError(f"{path} is no regular file; remove it to read the rest")
+        return [path / name for name in self._names(path)]
 
     @property
     def grows(self) -> bool:
@@ -141,7 +145,7 @@ class Table:
         """
         words = [name for name in schema.names if name in self._words]
         try:
-            with path.open("rb", buffering=0) as raw:
+            with opened(path) as raw:
                 content = raw.read(SMALL_BYTES)
             if len(content) == SMALL_BYTES:
                 file = pq.ParquetFile(path, read_dictionary=words, memory_map=True)
