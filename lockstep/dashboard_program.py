@@ -46,8 +46,8 @@ def serve(asked: Asked) -> int:
     if find_spec("streamlit") is None:
         fail(
             ExitCode.UNREACHABLE,
-            "streamlit is not installed, and this command needs it; `pip install '.[dashboard]'`"
-            " in the checkout brings it",
+            "streamlit is not installed, and this command needs it; `make dashboard` in the"
+            " checkout, or `pip install '.[dashboard]'`, brings it",
         )
     if not os.path.isdir(os.curdir):
         fail(ExitCode.UNREACHABLE, "the folder of this shell is gone; cd to one that is there")

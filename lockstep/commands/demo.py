@@ -2,6 +2,7 @@
 
 import secrets
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -66,7 +67,8 @@ def _conclude(archive: Path, show: output.Progress) -> int:
     output.data(output.emphasis(diagnosed.verdict.sentence))
     output.data("\ninjected   " + "; ".join(truth.sentence(fault) for fault in faults))
     output.data(ORIGIN)
-    output.data(f"\nbrowse     lockstep dashboard {shlex.quote(str(archive))}")
+    needs = "" if find_spec("streamlit") else "  (make dashboard installs what it needs)"
+    output.data(f"\nbrowse     lockstep dashboard {shlex.quote(str(archive))}{needs}")
     output.data("\n".join(f"report     {path}" for path in paths))
     difference = truth.disagreement(diagnosed.verdict, faults)
     if difference is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -85,6 +86,10 @@ def api(cluster: ControlPlane) -> Api:
     return Api(cluster.url, cluster.tokens["admin"], cluster.kubeconfig(ACCOUNT))
 
 
+PATIENCE = 60.0
+"""Seconds."""
+
+
 @contextmanager
 def installed(api: Api, component: str, values: dict[str, Any]) -> Iterator[None]:
     """Roles, their bindings and the lease of a part, as the chart has them, and nothing else."""
@@ -136,7 +141,11 @@ def test_with_its_rights_every_call_succeeds_and_everything_else_is_forbidden(
         mine = Cluster(api.kubeconfig)
         scene = Scene(list(cluster.nodes), {"hollow-1": (XID,)})
         acting = scene.acting(mine)
-        assert acting.cycle()
+        # The API server judges by what it was told of roles lately, not at once.
+        until = monotonic() + PATIENCE
+        while not acting.cycle():
+            assert monotonic() < until, acting.trouble
+            sleep(0.5)
         assert "" == acting.trouble
         scene.now += 1000
         assert acting.cycle()

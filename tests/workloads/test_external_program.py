@@ -177,10 +177,11 @@ LAUNCHER = """
 import sys
 from pathlib import Path
 from tests.workloads.test_external_program import SPEC
-from workloads.launchers.external_program import ForeignLauncher
+from workloads.launchers.external_program import ExternalProgramLauncher
 place = Path(sys.argv[1])
 script = "setsid sleep 16180 & exec sleep 16181"
-programs = ForeignLauncher(("bash", "-c", script)).launch(SPEC, place / "rings", place / "logs")
+launcher = ExternalProgramLauncher(("bash", "-c", script))
+programs = launcher.launch(SPEC, place / "rings", place / "logs")
 programs.wait(print)
 """
 
