@@ -142,7 +142,7 @@ def _broken(error: Exception) -> int:
         output.forget_stdout()  # it may be what is full
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exception(error, file=sys.stderr)
-        output.note(f"lockstep: {error.filename or 'a file'} cannot be written: {error.strerror}")
+        output.note(f"lockstep: {error.filename or 'stdout'} cannot be written: {error.strerror}")
         return ExitCode.UNREACHABLE
     if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exception(error, file=sys.stderr)
