@@ -1,5 +1,6 @@
 """A real dashboard in a process of its own, and a real Chromium that looks at it."""
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,9 @@ def browser() -> Iterator[Browser]:
     """One Chromium for all tests."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: apt-get install chromium")
+    # A test before, cut short inside asyncio.run, may have left its loop as the one that runs here;
+    # no loop runs below a fixture that is no coroutine.
+    asyncio.events._set_running_loop(None)
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]  # root needs the one, CI the other
         shown = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
