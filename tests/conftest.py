@@ -1,17 +1,22 @@
 """What every test may use: golden files, the option that renews them, tiers, and who yields."""
 
+import asyncio
 import difflib
 import functools
 import os
+import signal
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
+from tests.chromium import browser, page, visitor
 from tests.tiers import SAMPLE, SWEEP_MARK, Tier, case_id, sample, tier, unstable
+
+__all__ = ["browser", "page", "visitor"]
 
 # A loaded machine is slow, not wrong: properties are judged by what holds, not by how fast.
 hypothesis.settings.register_profile("lockstep", deadline=None)
@@ -43,7 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A property is a sweep, too: without these, a quarter of its examples."""
+    """A property is a sweep, too: without these, a quarter of its examples.
+
+    Who was started in the background of a script ignores Ctrl-C, and so would all that it starts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if Tier.SWEEP not in wanted(config):
         hypothesis.settings.load_profile("sample")
 
@@ -118,6 +128,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
     if beside and Tier.REAL in wanted(item.config) and not is_timed(item.path):
         os.nice(YIELDING)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """A test that leaves or ends the thread's running event loop is the one that fails.
+
+    Otherwise a browser test does, much later: Playwright keeps a loop running between its calls.
+    """
+    before = asyncio._get_running_loop()
+    try:
+        return (yield)
+    finally:
+        after = asyncio._get_running_loop()
+        if after is not before:
+            pytest.fail(f"before the test the event loop {before} ran in this thread, now {after}")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from analyzer.slowness.ended import (
     unclean,
 )
 from analyzer.slowness.stopped import (
+    SCRAPE_SECONDS,
     STALL_SECONDS,
     alive_until,
     dead,
@@ -98,7 +99,8 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
     """Who began it, by what is most certain; None = nobody can be named.
 
     A signal that the launcher saw; then who is missing from a collective; then the first to fail;
-    then the ranks that were gone without a word, unless that is all of them.
+    then the ranks that were gone without a word, unless that is all of them; then the first that
+    was gone while all others stayed for a while.
     """
     crash, one = how.word == "crash", int(how.first.sum()) == 1
     if crash and how.struck:
@@ -113,6 +115,9 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
         return gone
     if roots is not None:
         return roots
+    left = died_first(grid) & unclean(grid)
+    if how.word is None and left.any() and _stayed(grid, left):
+        return _Roots(left, told=False)
     return _Roots(how.first, told=False) if how.first.any() else None
 
 
@@ -122,6 +127,18 @@ def _noticed(grid: Grid, how: Ended) -> bool:
     Else ranks may have been ended one after another, as by who deletes their pods.
     """
     return how.word is not None or bool(last_said(grid, NOTICED).any())
+
+
+def _stayed(grid: Grid, left: NDArray[np.bool_]) -> bool:
+    """Whether all others were seen alive once more, a scrape after these were seen gone.
+
+    Who deletes a run ends its ranks together: one of them may be seen gone first, but not for long.
+    """
+    since = grid.down_since
+    if since is None or (dead(grid) & ~left).any():
+        return False
+    later = float(np.nanmin(since)) + max(SCRAPE_SECONDS, float(np.nan_to_num(grid.scrape_seconds)))
+    return bool((alive_until(grid)[~left] >= later).all())
 
 
 def _ended_by(grid: Grid, moment: float) -> bool:

@@ -12,7 +12,7 @@ import bcrypt
 import pytest
 
 from collector.contract import ring
-from collector.recorder import Target
+from collector.recorder import BusyError, Target
 from tests.attack.collector_program import Collector, request, running
 from tests.collector.conftest import RingImage
 
@@ -80,6 +80,18 @@ def test_guesses_do_not_keep_a_scraper_out_that_has_not_logged_in_yet(tmp_path, 
     assert [200] * USERS == told
 
 
+def asked(target: Target) -> bytes:
+    """As the recorder does, which asks again where it is told to."""
+    until = time.monotonic() + 20.0
+    while True:
+        try:
+            return target.get(f"/ops?run={RUN}", 20.0)
+        except BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
 def test_who_asks_for_operations_and_takes_none_costs_the_recorder_none(tmp_path):
     rings = tmp_path / "rings"
     rings.mkdir()
@@ -90,7 +102,7 @@ def test_who_asks_for_operations_and_takes_none_costs_the_recorder_none(tmp_path
             one.sendall(request(f"/ops?run={RUN}") * 40)
         time.sleep(1)
         target = Target("http://{}:{}".format(*collector.address))
-        answers = [target.get(f"/ops?run={RUN}", 20.0) for _ in range(5)]
+        answers = [asked(target) for _ in range(5)]
         target.close()
 
     assert all(answers)
