@@ -68,7 +68,7 @@ def clocks(
     limit = np.full(shape, variant.power_limit)
     for fault, place, strong in active(fleet, times, seen, Cause.THERMAL, Cause.POWER):
         bound = dice.uniform(*variant.bound)
-        duty = dice.uniform(*variant.duty) * (strong > 0)
+        duty = fault.faint * dice.uniform(*variant.duty) * (strong > 0)
         for reason in _reasons(fault):
             throttled[reason][:, place] = np.maximum(throttled[reason][:, place], duty)
         if fault.telling is not Telling.CONTRADICTED:

@@ -81,12 +81,12 @@ def drawn(seed: int, *, injected: bool, variant: str = "usual") -> SyntheticFlee
         tp, pp = PARALLEL[int(dice.integers(len(PARALLEL)))]
     step_seconds = float(np.exp(dice.uniform(*np.log(STEP_SECONDS))))
     steps = int(RUN_SECONDS[world] / step_seconds)
-    defects = _defects(world // GPUS_PER_NODE, dice)
+    defects = defects_of(world // GPUS_PER_NODE, dice)
     return SyntheticFleet(
         dp=world // (tp * pp), pp=pp, tp=tp, steps=steps, step_seconds=step_seconds,
         resolution=Resolution.STEP if dice.random() < 0.5 else Resolution.SCRAPE,
         faults=_faults(turn, world, steps, dice) if injected else (),
-        benign=_benign(injected, dice),
+        benign=benign_of(injected, dice),
         defects=defects,
         variant=variant,
         seed=seed * 2 + injected,
@@ -128,14 +128,16 @@ def _fault(
     return Fault(cause, form, place, factor, begin, until, shape, telling)
 
 
-def _benign(injected: bool, dice: np.random.Generator) -> tuple[Benign, ...]:
+def benign_of(injected: bool, dice: np.random.Generator) -> tuple[Benign, ...]:
+    """What is normal of a run."""
     shares = dict.fromkeys(Benign, BENIGN_SHARE)
     # All ranks slower is a finding of its own; in an injected run it would be a second truth.
     shares[Benign.UNIFORM] = 0.0 if injected else UNIFORM_SHARE
     return tuple(each for each, share in shares.items() if dice.random() < share)
 
 
-def _defects(nodes: int, dice: np.random.Generator) -> tuple[Defect, ...]:
+def defects_of(nodes: int, dice: np.random.Generator) -> tuple[Defect, ...]:
+    """What the telemetry of a run lacks."""
     if dice.random() >= DEFECT_SHARE:
         return ()
     possible = [each for each in DRAWN if nodes > 1 or each not in (Defect.SOURCE, Defect.SILENT)]

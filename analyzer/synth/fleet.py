@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from analyzer.synth.difficulty import Difficulty
 from collector.contract.words import Cause
 
 GPUS_PER_NODE = 8
@@ -54,6 +55,29 @@ class Shape(StrEnum):
     CONSTANT = "constant"
     RAMP = "ramp"
     TRANSIENT = "transient"
+    BURSTS = "bursts"
+    PERIODIC = "periodic"
+
+
+class Source(StrEnum):
+    """Kinds of telemetry that a node may lack."""
+
+    GPU_STATE = "gpu-state"
+    GPU_ERRORS = "gpu-errors"
+    XID = "xid"
+    PCIE = "pcie"
+    NVLINK = "nvlink"
+    HOST = "host"
+    NETWORK = "network"
+
+
+TOLD_BY = {
+    Cause.THERMAL: Source.GPU_STATE, Cause.POWER: Source.GPU_STATE,
+    Cause.SLOW_GPU: Source.GPU_STATE, Cause.ECC: Source.GPU_ERRORS, Cause.XID: Source.XID,
+    Cause.PCIE: Source.PCIE, Cause.NVLINK: Source.NVLINK, Cause.HOST_CPU: Source.HOST,
+    Cause.LINK: Source.NETWORK, Cause.CONGESTION: Source.NETWORK,
+}  # fmt: skip
+"""Without which a cause is nobody's to know; the others are told by the ranks themselves."""
 
 
 class Telling(StrEnum):
@@ -64,6 +88,12 @@ class Telling(StrEnum):
     """Nothing of the culprit's node: only the ranks tell."""
     CONTRADICTED = "contradicted"
     """One series shouts, and the others that must agree do not."""
+    PARTLY = "partly"
+    """The culprit's node lacks the one source that would tell."""
+
+
+PAUSE, SLOW_WRITE = "pause", "slow-write"
+"""Forms: of a freeze that ends, and of a checkpoint that is slow while it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +110,10 @@ class Fault:
         to_step: The one after the last, None = to the end.
         shape: Its strength over these steps.
         telling: What the telemetry says.
+        whole_node: Whether all GPUs of the node have it.
+        lag_seconds: By which counters rise after the ranks are slow; negative = before.
+        ramp_seconds: Until they rise as fast as they will.
+        faint: Factor of their rates.
     """
 
     cause: Cause
@@ -90,6 +124,20 @@ class Fault:
     to_step: int | None = None
     shape: Shape = Shape.CONSTANT
     telling: Telling = Telling.TRUE
+    whole_node: bool = False
+    lag_seconds: float = 0.0
+    ramp_seconds: float = 0.0
+    faint: float = 1.0
+
+    @property
+    def stops(self) -> bool:
+        """Whether no step completes after it."""
+        return self.cause in STOPS and self.form != PAUSE
+
+    @property
+    def stops_for_a_while(self) -> bool:
+        """Whether its rank stands still and goes on."""
+        return self.form == PAUSE
 
     @property
     def label(self) -> Cause:
@@ -99,7 +147,7 @@ class Fault:
     @property
     def of_node(self) -> bool:
         """Whether it is a node's."""
-        return self.cause in (*NETWORK, Cause.SOFTWARE)
+        return self.whole_node or self.cause in (*NETWORK, Cause.SOFTWARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +167,9 @@ class SyntheticFleet:
         defects: What telemetry lacks.
         variant: Name in synth.variant VARIANTS.
         seed: Of all that is drawn.
+        difficulties: What is not tidy; none = the easy level.
+        decoys: Faults of telemetry alone: no rank is slow by them, and they are no truth.
+        lacking: (node, source) that tells nothing.
     """
 
     dp: int
@@ -133,6 +184,9 @@ class SyntheticFleet:
     defects: tuple[Defect, ...] = ()
     variant: str = "usual"
     seed: int = 0
+    difficulties: tuple[Difficulty, ...] = ()
+    decoys: tuple[Fault, ...] = ()
+    lacking: tuple[tuple[int, Source], ...] = ()
 
     def __post_init__(self) -> None:
         if self.world % GPUS_PER_NODE:
@@ -140,7 +194,7 @@ class SyntheticFleet:
                 f"dp {self.dp} x pp {self.pp} x tp {self.tp} is {self.world} ranks;"
                 f" it must be a multiple of {GPUS_PER_NODE}"
             )
-        for fault in self.faults:
+        for fault in (*self.faults, *self.decoys):
             if not 0 <= fault.place < self.world:
                 raise SynthError(
                     f"a {fault.cause} fault is at rank {fault.place}; ranks are 0 to"
@@ -151,6 +205,10 @@ class SyntheticFleet:
     def world(self) -> int:
         """Ranks."""
         return self.dp * self.pp * self.tp
+
+    def has(self, difficulty: Difficulty) -> bool:
+        """Whether it is not tidy in this way."""
+        return difficulty in self.difficulties
 
     @property
     def nodes(self) -> int:

@@ -6,7 +6,7 @@ from analyzer.run import FloatGrid
 from analyzer.synth.block import About, Block
 from analyzer.synth.fleet import Fault, SyntheticFleet
 from analyzer.synth.scrapes import Scrapes
-from analyzer.synth.strong import active, onset
+from analyzer.synth.strong import active, counted, onset
 from analyzer.synth.times import Times
 from analyzer.synth.variant import Variant
 from collector.contract import metrics
@@ -41,7 +41,7 @@ def error_blocks(
 
 
 def _soon(fault: Fault, seen: Scrapes, dice: np.random.Generator) -> float:
-    return onset(fault, seen) + float(dice.uniform(0.0, LATE_SECONDS))
+    return onset(fault, seen) + fault.lag_seconds + float(dice.uniform(0.0, LATE_SECONDS))
 
 
 def _counted(rate: FloatGrid, since: FloatGrid, dice: np.random.Generator) -> FloatGrid:
@@ -58,7 +58,8 @@ def _memory(
     rows = np.zeros(shape)
     past = np.where(dice.random(fleet.world) < OLD_ERRORS, dice.integers(1, 9, fleet.world), 0)
     since = seen.since(seen.rank_time)
-    for fault, place, strong in active(fleet, times, seen, Cause.ECC):
+    of_memory = fleet, times, seen, Cause.ECC
+    for (fault, place, _), strong in zip(active(*of_memory), counted(*of_memory), strict=True):
         rate = dice.uniform(*variant.corrected)
         counts["corrected"][:, place] += _counted(rate * strong, since[:, place], dice)
         if fault.form == "uncorrected":
@@ -90,10 +91,11 @@ def _pcie(
     width, generation = np.full(shape, WIDTH), np.full(shape, GENERATION)
     replays = np.zeros(shape)
     since = seen.since(seen.rank_time)
-    for fault, place, strong in active(fleet, times, seen, Cause.PCIE):
+    of_slot = fleet, times, seen, Cause.PCIE
+    for (fault, place, strong), rising in zip(active(*of_slot), counted(*of_slot), strict=True):
         lanes, age = NARROW[fault.form]
         width[strong > 0, place], generation[strong > 0, place] = lanes, age
-        rate = dice.uniform(*variant.replays) * strong
+        rate = dice.uniform(*variant.replays) * rising
         replays[:, place] += _counted(rate, since[:, place], dice)
     series = (
         (metrics.GPU_PCIE_WIDTH.name, width), (metrics.GPU_PCIE_GENERATION.name, generation),
@@ -112,12 +114,13 @@ def _nvlink(
     up = {link: np.ones(shape) for link in range(variant.nvlinks)}
     errors = {kind: np.zeros(shape) for kind in SHARES}
     since = seen.since(seen.rank_time)
-    for fault, place, strong in active(fleet, times, seen, Cause.NVLINK):
+    of_link = fleet, times, seen, Cause.NVLINK
+    for (fault, place, strong), rising in zip(active(*of_link), counted(*of_link), strict=True):
         if fault.form == "down":
             for link in dice.choice(variant.nvlinks, int(dice.integers(1, 5)), replace=False):
                 up[int(link)][strong > 0, place] = 0.0
             events.append((place, LINK_XID, _soon(fault, seen, dice)))
-        rate = dice.uniform(*variant.nvlink_errors) * strong
+        rate = dice.uniform(*variant.nvlink_errors) * rising
         for kind, share in SHARES.items():
             errors[kind][:, place] += _counted(rate * share, since[:, place], dice)
     blocks = [

@@ -6,7 +6,7 @@ from analyzer.run import FloatGrid
 from analyzer.synth.block import About, Block
 from analyzer.synth.fleet import GPUS_PER_NODE, SyntheticFleet
 from analyzer.synth.scrapes import Scrapes
-from analyzer.synth.strong import active
+from analyzer.synth.strong import active, counted
 from analyzer.synth.times import Times
 from analyzer.synth.variant import Variant
 from collector.contract import metrics
@@ -53,7 +53,7 @@ def _processors(
         excess = (fault.factor - 1.0) * strong
         share = excess / (1.0 + excess)
         target = held if fault.form == "quota" else queued
-        target[:, place] += share * dice.uniform(0.7, 1.0, len(strong))
+        target[:, place] += fault.faint * share * dice.uniform(0.7, 1.0, len(strong))
         if fault.form != "quota":
             pressed[:, place // GPUS_PER_NODE] += share * dice.uniform(0.5, 1.0)
     since, since_node = seen.since(seen.rank_time), seen.since(seen.time)
@@ -75,32 +75,35 @@ def _network(
     speed = np.full(shape, LINE_RATE)
     symbols, carrier = np.zeros(shape), np.zeros(shape)
     paused = PAUSED_USUALLY * dice.gamma(1.0, 1.0, shape)
-    for fault, place, strong in active(fleet, times, seen, Cause.LINK, Cause.CONGESTION):
+    of_network = fleet, times, seen, Cause.LINK, Cause.CONGESTION
+    for (fault, place, strong), rising in zip(
+        active(*of_network), counted(*of_network), strict=True
+    ):
         if place % GPUS_PER_NODE:
             continue
         node = place // GPUS_PER_NODE
         if fault.cause is Cause.CONGESTION:
-            paused[:, node] += dice.uniform(*PAUSED) * strong
+            paused[:, node] += dice.uniform(*PAUSED) * rising
             continue
         if fault.form == "rate":
             speed[strong > 0, node] *= SLOWER_RATE
         elif fault.form == "flap":
-            carrier[:, node] += CARRIER_CHANGES * strong
+            carrier[:, node] += CARRIER_CHANGES * rising
         else:
-            symbols[:, node] += dice.uniform(*SYMBOL_ERRORS) * strong
-        retransmitted[:, node] += dice.uniform(*RETRANSMITTED) * strong
+            symbols[:, node] += dice.uniform(*SYMBOL_ERRORS) * rising
+        retransmitted[:, node] += dice.uniform(*RETRANSMITTED) * rising
     infiniband = fleet.nodes > 1 and bool(dice.random() < 0.5)
     sent = seen.done.astype(float) * (BYTES_A_STEP if fleet.nodes > 1 else 0.0)
-    counted = _Counted(seen.since(seen.time), dice)
+    rising_by = _Counted(seen.since(seen.time), dice)
     device = 'device="eth0"'
     blocks = [
-        _node(metrics.NET_CARRIER_CHANGES.name, device, counted(carrier)),
+        _node(metrics.NET_CARRIER_CHANGES.name, device, rising_by(carrier)),
         _node(metrics.NET_SPEED.name, device, speed),
-        _node(metrics.NET_ERRORS.name, f'{device},direction="receive"', counted(symbols)),
+        _node(metrics.NET_ERRORS.name, f'{device},direction="receive"', rising_by(symbols)),
         _node(metrics.NET_DROPS.name, f'{device},direction="receive"', np.zeros(shape)),
-        _node(metrics.NET_PHY_ERRORS.name, f'{device},kind="rx_symbol_err_phy"', counted(symbols)),
-        _node(metrics.TCP_RETRANSMITTED.name, "", counted(retransmitted)),
-        _node(metrics.TCP_TIMEOUTS.name, "", counted(retransmitted * 0.002)),
+        _node(metrics.NET_PHY_ERRORS.name, f'{device},kind="rx_symbol_err_phy"', rising_by(symbols)),
+        _node(metrics.TCP_RETRANSMITTED.name, "", rising_by(retransmitted)),
+        _node(metrics.TCP_TIMEOUTS.name, "", rising_by(retransmitted * 0.002)),
         *(_node(metrics.NET_BYTES.name, f'{device},direction="{way}"', sent)
           for way in ("receive", "transmit")),
     ]  # fmt: skip
@@ -109,15 +112,15 @@ def _network(
         return [
             *blocks,
             _node(metrics.IB_RATE.name, port, speed),
-            _node(metrics.IB_XMIT_WAIT.name, port, counted(paused * CREDIT_TICKS)),
+            _node(metrics.IB_XMIT_WAIT.name, port, rising_by(paused * CREDIT_TICKS)),
             _node(metrics.IB_ERRORS.name, f'{port.split(",")[0]},kind="symbol_error",port="1"',
-                  counted(symbols)),
+                  rising_by(symbols)),
         ]  # fmt: skip
     lane = f'{device},direction="receive",priority="3"'
     return [
         *blocks,
-        _node(metrics.NET_PAUSE.name, lane, counted(paused * PAUSE_FRAMES)),
-        _node(metrics.NET_PAUSE_SECONDS.name, lane, np.cumsum(paused * counted.since, axis=0)),
+        _node(metrics.NET_PAUSE.name, lane, rising_by(paused * PAUSE_FRAMES)),
+        _node(metrics.NET_PAUSE_SECONDS.name, lane, np.cumsum(paused * rising_by.since, axis=0)),
     ]
 
 

@@ -6,14 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
-from analyzer.synth.fleet import GPUS_PER_NODE, STOPS, Defect, SyntheticFleet
+from analyzer.synth.difficulty import Difficulty
+from analyzer.synth.fleet import GPUS_PER_NODE, Defect, SyntheticFleet
 from analyzer.synth.times import Times
+from analyzer.synth.untidy import lateness
 
 BEGIN = 1.8e9
 """Unix seconds of the first step; a whole number that no recorded run has."""
 STILL_SECONDS = 240.0
 """How long a run that stopped is still scraped."""
 JITTER_SECONDS = 0.05
+LATEST = 0.8
+"""Of an interval, by which jitter makes a scrape late at most."""
 LATE_SHARE, LATE_SECONDS = 0.1, 8.0
 """Of scrapes that come late, where that is the defect, and by how much at most."""
 
@@ -64,14 +68,19 @@ class Scrapes:
 def scrapes(fleet: SyntheticFleet, times: Times, dice: np.random.Generator) -> Scrapes:
     """Every node at its own offset, as Prometheus spreads its targets."""
     end = BEGIN + np.cumsum(times.wall)
-    stops = any(fault.cause in STOPS for fault in fleet.faults)
+    stops = any(fault.stops for fault in fleet.faults)
     until = end[-1] + (STILL_SECONDS if stops else 0.0)
     count = max(int((until - BEGIN) / fleet.scrape_seconds), 2)
     offset = dice.uniform(0.0, fleet.scrape_seconds, fleet.nodes)
     time = BEGIN + offset + fleet.scrape_seconds * np.arange(count)[:, None]
     time = time + np.abs(JITTER_SECONDS * dice.standard_normal(time.shape))
+    late_by = np.minimum(lateness(fleet, time.shape), LATEST * fleet.scrape_seconds)
+    time = time + late_by
     if Defect.LATE in fleet.defects:
         late = dice.random(time.shape) < LATE_SHARE
         time = time + np.where(late, dice.uniform(1.0, LATE_SECONDS, time.shape), 0.0)
+    if fleet.has(Difficulty.SCRAPES):
+        time = np.maximum.accumulate(time, axis=0)  # one that is late keeps the next one waiting
+        time = time + 1e-3 * np.arange(count)[:, None]
     done = np.searchsorted(end, time, side="right")
     return Scrapes(time, done, end, np.arange(fleet.world) // GPUS_PER_NODE)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
 from analyzer.synth.block import About, Block
-from analyzer.synth.fleet import STOPS, Fault, SyntheticFleet
+from analyzer.synth.fleet import Fault, SyntheticFleet
 from analyzer.synth.scrapes import BEGIN, Scrapes
 from analyzer.synth.training_series import COLLECTIVES
 from collector.contract import metrics
@@ -29,10 +29,11 @@ KEPT = (
 
 
 def stop_blocks(
-    fleet: SyntheticFleet, groups: list[str], seen: Scrapes, dice: np.random.Generator
-) -> list[Block]:
+    fleet: SyntheticFleet, groups: list[str], strengths: tuple[FloatGrid, ...], seen: Scrapes,
+    dice: np.random.Generator,
+) -> list[Block]:  # fmt: skip
     """Sequences, heartbeats, progress, open operations and whether the process is there."""
-    fault = next((each for each in fleet.faults if each.cause in STOPS), None)
+    fault = next((each for each in fleet.faults if each.stops), None)
     time = seen.rank_time
     usual, moment = _usual(fleet, seen), _moment(fleet, seen)
     still = (time >= moment) & (fault is not None)
@@ -47,6 +48,9 @@ def stop_blocks(
             beat[gone, fault.place] = progress[gone, fault.place] = np.nan
         else:
             beat[gone, fault.place] = time[gone, fault.place] - moment
+    for paused, strong in zip(fleet.faults, strengths, strict=False):
+        if paused.stops_for_a_while:
+            _stand_still(paused, strong, seen, beat, progress)
     told: list[tuple[str, str, FloatGrid]] = [
         (metrics.RANK_UP.name, "", up),
         (
@@ -67,6 +71,19 @@ def stop_blocks(
              np.where(waits, time - moment, np.nan)),
         ]  # fmt: skip
     return [Block(metric, labels, About.RANK, values) for metric, labels, values in told]
+
+
+def _stand_still(
+    fault: Fault, strong: FloatGrid, seen: Scrapes, beat: FloatGrid, progress: FloatGrid
+) -> None:
+    """A process that is stopped does not beat, and nobody gets on until it goes on."""
+    for step in np.flatnonzero(strong > 0).tolist():
+        begun = float(seen.end[step - 1]) if step else BEGIN
+        inside = (seen.rank_time >= begun) & (seen.rank_time < seen.end[step])
+        age = seen.rank_time - begun
+        progress[inside] = age[inside]
+        mine = inside[:, fault.place]
+        beat[mine, fault.place] = age[mine, fault.place]
 
 
 def without_the_dead(fleet: SyntheticFleet, blocks: list[Block], seen: Scrapes) -> list[Block]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from analyzer.run import FloatGrid
-from analyzer.synth.fleet import STOPS, Fault, SyntheticFleet
+from analyzer.synth.fleet import Fault, SyntheticFleet
 from analyzer.synth.scrapes import Scrapes
 from analyzer.synth.times import Times, ranks_of
 from collector.contract.words import Cause
@@ -14,13 +14,28 @@ from collector.contract.words import Cause
 def active(
     fleet: SyntheticFleet, times: Times, seen: Scrapes, *causes: Cause
 ) -> Iterator[tuple[Fault, int, FloatGrid]]:
-    """(fault, rank, (T,) strength) of every rank with a fault of one of the causes."""
-    for fault, strong in zip(fleet.faults, times.strengths, strict=True):
-        if fault.cause not in causes or fault.cause in STOPS:
+    """(fault, rank, (T,) strength) of every rank with a fault, or a decoy, of one of the causes."""
+    for fault, strong in zip((*fleet.faults, *fleet.decoys), times.strengths, strict=True):
+        if fault.cause not in causes or fault.stops:
             continue
         for rank in ranks_of(fault):
             step = seen.rank_step[:, rank]
             yield fault, rank, np.where(seen.stopped[:, rank], 0.0, strong[step])
+
+
+def counted(
+    fleet: SyntheticFleet, times: Times, seen: Scrapes, *causes: Cause
+) -> Iterator[FloatGrid]:
+    """(T,) how strongly counters rise by each of `active`: later, slower and less than it is."""
+    strengths = dict(zip(map(id, (*fleet.faults, *fleet.decoys)), times.strengths, strict=True))
+    for fault, rank, strong in active(fleet, times, seen, *causes):
+        if fault.lag_seconds or fault.ramp_seconds:
+            moment = seen.rank_time[:, rank] - fault.lag_seconds
+            step = np.minimum(np.searchsorted(seen.end, moment, side="right"), len(seen.end) - 1)
+            risen = (moment - onset(fault, seen)) / max(fault.ramp_seconds, 1.0)
+            strong = np.where(seen.stopped[:, rank], 0.0, strengths[id(fault)][step])
+            strong = strong * np.clip(risen, 0.0, 1.0)
+        yield fault.faint * strong
 
 
 def onset(fault: Fault, seen: Scrapes) -> float:

@@ -3,15 +3,17 @@
 A synchronous step ends for all when the slowest is through: the latest rank waits least.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from analyzer.run import FloatGrid
-from analyzer.synth.benign import Normal, normal
-from analyzer.synth.fleet import GPUS_PER_NODE, NETWORK, STOPS, Fault, Shape, SyntheticFleet
+from analyzer.synth.benign import TAGS, Normal, normal
+from analyzer.synth.difficulty import Difficulty
+from analyzer.synth.fleet import GPUS_PER_NODE, NETWORK, SLOW_WRITE, Benign, Fault, Shape, SyntheticFleet
+from analyzer.synth.untidy import LENGTH_POWER, bursts, lengths, more_noise, rounds
 from analyzer.synth.variant import VARIANTS, Noise, Variant
 from analyzer.synth.where import phases, rhythm
 from collector.contract.words import PHASES, Cause, Phase
@@ -90,7 +92,7 @@ class Times:
         cpu: (S, R) of the training thread.
         work: (S, R) tokens over the usual.
         tags: (S,) words of contract STEP_TAGS.
-        strengths: (S,) of each fault.
+        strengths: (S,) of each fault, and then of each decoy.
         effects: Of each fault, the factor that it really had.
         spread: (R,) natural slowness of the part.
     """
@@ -110,32 +112,50 @@ class Times:
 
 def times(fleet: SyntheticFleet, dice: np.random.Generator) -> Times:
     """The steps that complete: after a rank stopped, none do."""
-    stops = [fault.from_step for fault in fleet.faults if fault.cause in STOPS]
+    stops = [fault.from_step for fault in fleet.faults if fault.stops]
     count = min([fleet.steps, *stops])
     variant = VARIANTS[fleet.variant]
     parts = spread(dice, variant, fleet.world)
-    usual = normal(fleet, count, dice)
+    usual = _with_lengths(fleet, normal(fleet, count, dice))
     own = _usual(fleet, usual, parts)
-    bump = np.exp(noise(dice, variant.noise, count, fleet.world))
+    bump = np.exp(noise(dice, variant.noise, count, fleet.world) + more_noise(fleet, count))
     bump[: len(WARMUP)] *= np.array(WARMUP[:count])[:, None]
-    strengths = tuple(strength(fault, count) for fault in fleet.faults)
+    strengths = tuple(strength(each, count, usual.tags) for each in (*fleet.faults, *fleet.decoys))
     base: FloatGrid = np.sum(list(own.values()), axis=0)
-    extra = np.zeros((count, fleet.world))
-    for fault, strong in zip(fleet.faults, strengths, strict=True):
-        if fault.cause in STOPS or fault.cause in NETWORK:
+    extra, exchanged = np.zeros((count, fleet.world)), np.zeros((count, fleet.world))
+    for fault, strong in zip(fleet.faults, strengths, strict=False):
+        if fault.stops or fault.cause in NETWORK:
             continue
         added = (fault.factor - 1.0) * strong * rhythm(fault, count, dice)
+        if in_tensor_group(fault, fleet):
+            first = fault.place // fleet.tp * fleet.tp
+            exchanged[:, first : first + fleet.tp] += (added * base[:, fault.place])[:, None]
+            extra[:, fault.place] += added * base[:, fault.place]
+            continue
         for phase, share in phases(fault, fleet).items():
             for rank in ranks_of(fault):
                 own[phase][:, rank] += share * added * base[:, rank]
         for rank in ranks_of(fault):
             extra[:, rank] += added * base[:, rank]
     effects = tuple(_effect(fault, base, extra, s)
-                    for fault, s in zip(fleet.faults, strengths, strict=True))  # fmt: skip
+                    for fault, s in zip(fleet.faults, strengths, strict=False))  # fmt: skip
     own = {phase: seconds * bump for phase, seconds in own.items()}
     for phase, seconds in usual.pauses.items():
         own[phase] = own[phase] + seconds
-    return _synchronous(fleet, dice, own, usual, strengths, effects, parts)
+    return _synchronous(fleet, dice, own, usual, strengths, effects, parts, exchanged * bump)
+
+
+def _with_lengths(fleet: SyntheticFleet, usual: Normal) -> Normal:
+    if not fleet.has(Difficulty.UNEVEN):
+        return usual
+    tokens = lengths(fleet, len(usual.work))
+    slower = usual.slower * tokens ** (LENGTH_POWER - 1.0)
+    return replace(usual, work=usual.work * tokens, slower=slower)
+
+
+def in_tensor_group(fault: Fault, fleet: SyntheticFleet) -> bool:
+    """Whether what it lengthens is an exchange of its tensor-parallel group, nobody's own time."""
+    return fault.cause is Cause.NVLINK and fleet.tp > 1 and fleet.has(Difficulty.TENSOR_GROUP)
 
 
 def ranks_of(fault: Fault) -> range:
@@ -169,7 +189,7 @@ def _bubble(fleet: SyntheticFleet) -> float:
 
 def _effect(fault: Fault, base: FloatGrid, extra: FloatGrid, strong: FloatGrid) -> float | None:
     inside = strong > 0
-    if fault.cause in STOPS or fault.cause in NETWORK or not inside.any():
+    if fault.stops or fault.cause in NETWORK or not inside.any():
         return None
     ranks = np.array(ranks_of(fault))
     return float(1.0 + extra[inside][:, ranks].sum() / base[inside][:, ranks].sum())
@@ -178,35 +198,59 @@ def _effect(fault: Fault, base: FloatGrid, extra: FloatGrid, strong: FloatGrid) 
 def _synchronous(
     fleet: SyntheticFleet, dice: np.random.Generator, own: dict[Phase, FloatGrid], usual: Normal,
     strengths: tuple[FloatGrid, ...], effects: tuple[float | None, ...], parts: FloatGrid,
+    exchanged: FloatGrid,
 ) -> Times:  # fmt: skip
     total: FloatGrid = np.sum(list(own.values()), axis=0)
     count = len(total)
-    slowest = total.max(axis=1)
+    busy = total + exchanged
+    slowest = busy.max(axis=1)
     transfer = fleet.step_seconds * (1.0 - OWN_SHARE)
     transfers = transfer * np.exp(TRANSFER_NOISE * dice.standard_normal(count))
-    for fault, strong in zip(fleet.faults, strengths, strict=True):
+    for fault, strong in zip(fleet.faults, strengths, strict=False):
         if fault.cause in NETWORK:
             transfers = transfers + (fault.factor - 1.0) * strong * fleet.step_seconds
     computing = np.sum([own[phase] for phase in COMPUTES], axis=0).max(axis=1)
     bubble = _bubble(fleet) * computing
     wall = slowest + bubble + transfers
     # The latest of a tensor-parallel group holds up its peers in every layer.
-    grouped = total.reshape(count, -1, fleet.tp)
-    tp_wait = (grouped.max(axis=2, keepdims=True) - grouped).reshape(total.shape)
+    grouped = busy.reshape(count, -1, fleet.tp)
+    latest = grouped.max(axis=2, keepdims=True)
+    tp_wait = (latest - grouped).reshape(total.shape) + exchanged
     pp_wait = np.broadcast_to(bubble[:, None], total.shape)
+    if fleet.has(Difficulty.PIPELINE_WAITS) or fleet.dp == 1:
+        pp_wait = pp_wait + _for_stages(fleet, latest, total.shape)
     rest = wall[:, None] - total - tp_wait - pp_wait
-    by_phase = dict(own)
     inner = tp_wait + pp_wait
-    by_phase[Phase.FORWARD] = own[Phase.FORWARD] + FORWARD_SHARE * inner
-    by_phase[Phase.BACKWARD] = own[Phase.BACKWARD] + (1.0 - FORWARD_SHARE) * inner
-    by_phase[Phase.GRAD_SYNC] = own[Phase.GRAD_SYNC] + rest
     by_group = {"dp": rest}
     if fleet.tp > 1:
         by_group["tp"] = tp_wait
     if fleet.pp > 1:
         by_group["pp"] = pp_wait
+    if fleet.dp == 1:
+        # Nobody to exchange gradients with: what is left is the pipeline's, or the layers'.
+        del by_group["dp"]
+        alone = "pp" if fleet.pp > 1 else "tp"
+        by_group[alone] = by_group[alone] + rest
+        if alone == "tp":
+            by_group["tp"] = by_group["tp"] + pp_wait
+        inner, rest = inner + rest, np.zeros_like(rest)
+    by_phase = dict(own)
+    by_phase[Phase.FORWARD] = own[Phase.FORWARD] + FORWARD_SHARE * inner
+    by_phase[Phase.BACKWARD] = own[Phase.BACKWARD] + (1.0 - FORWARD_SHARE) * inner
+    by_phase[Phase.GRAD_SYNC] = own[Phase.GRAD_SYNC] + rest
     return Times(wall, total, own, by_phase, by_group, _cpu(fleet, own, dice), usual.work,
                  usual.tags, strengths, effects, parts)  # fmt: skip
+
+
+def _for_stages(
+    fleet: SyntheticFleet, latest: FloatGrid, shape: tuple[int, ...]
+) -> FloatGrid:
+    """(S, R) waits for the slowest stage of one's replica, beside the bubble; (S, R / TP, 1) is
+    when each tensor-parallel group is through."""
+    stages = latest.reshape(len(latest), fleet.pp, fleet.dp)
+    waits = stages.max(axis=1, keepdims=True) - stages
+    made: FloatGrid = np.repeat(waits.reshape(len(latest), -1), fleet.tp, axis=1).reshape(shape)
+    return made
 
 
 def _cpu(
@@ -229,7 +273,7 @@ RAMP_SHARE = 0.25
 """Of the fault's steps, until a ramp is at its full height."""
 
 
-def strength(fault: Fault, steps: int) -> FloatGrid:
+def strength(fault: Fault, steps: int, tags: NDArray[np.str_]) -> FloatGrid:
     """(S,) 0 outside the fault's steps."""
     stop = steps if fault.to_step is None else min(fault.to_step, steps)
     made = np.zeros(steps)
@@ -239,4 +283,10 @@ def strength(fault: Fault, steps: int) -> FloatGrid:
     if fault.shape is Shape.RAMP:
         width = max(int(RAMP_SHARE * (stop - fault.from_step)), 1)
         made[fault.from_step : fault.from_step + width] = np.linspace(1 / width, 1.0, width)
+    elif fault.shape is Shape.BURSTS:
+        made *= bursts(fault, steps)
+    elif fault.shape is Shape.PERIODIC:
+        made *= rounds(fault, steps)
+    if fault.form == SLOW_WRITE:
+        made *= tags == TAGS[Benign.CHECKPOINT]
     return made

@@ -25,6 +25,7 @@ PHASES: Mapping[Cause, Mapping[Phase, float]] = {
     Cause.GC: {Phase.OTHER: 1.0},
     Cause.CHECKPOINT: {Phase.CHECKPOINT: 1.0},
     Cause.HOST_CPU: HOST,
+    Cause.FREEZE: {Phase.OTHER: 1.0},
 }
 FUSED: Mapping[Phase, float] = {Phase.FORWARD: 0.20, Phase.BACKWARD: 0.20, Phase.GRAD_SYNC: 0.60}
 COPIES: Mapping[Phase, float] = {Phase.GRAD_SYNC: 1.0}

@@ -1,5 +1,6 @@
 """A fleet -> the run that it would have left, and its truth."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,13 @@ from analyzer.readers.windows import from_samples, from_steps
 from analyzer.run import RankInfo, Run
 from analyzer.synth.block import About, Block, frame
 from analyzer.synth.clocks import clocks
+from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import (
     GPUS_PER_NODE,
-    STOPS,
     Defect,
     Fault,
     Resolution,
+    Source,
     SyntheticFleet,
     Telling,
 )
@@ -27,6 +29,7 @@ from analyzer.synth.scrapes import Scrapes, scrapes
 from analyzer.synth.stop_series import stop_blocks, without_the_dead
 from analyzer.synth.times import Times, stage_of, times
 from analyzer.synth.training_series import FLOPS_A_TOKEN, SAMPLES, TOKENS, training_blocks
+from analyzer.synth.untidy import clock_errors, driver_numbers, failed_scrapes
 from analyzer.synth.variant import VARIANTS
 from collector.contract import archive, metrics
 from collector.contract.metrics import METRICS, Kind
@@ -62,16 +65,16 @@ def labelled(fleet: SyntheticFleet) -> Labelled:
         *(Block(metrics.SOURCE_UP.name, f'source="{s}"', About.NODE, np.array([[1.0]]))
           for s in SOURCES),
         *training_blocks(fleet, made, seen, dice),
-        *stop_blocks(fleet, list(made.by_group), seen, dice),
+        *stop_blocks(fleet, list(made.by_group), made.strengths, seen, dice),
         *gpu_blocks(fleet, variant, made, seen, state, dice),
         *error_blocks(fleet, variant, made, seen, dice),
         *host_blocks(fleet, variant, made, seen, dice),
     ]  # fmt: skip
     told = frame(without_the_dead(fleet, blocks, seen), seen)
-    samples = with_defects(fleet, told, dice)
+    samples = untidied(fleet, with_defects(fleet, told, dice))
     by_step = fleet.resolution is Resolution.STEP
     windows = from_steps(_steps(fleet, made, seen)) if by_step else from_samples(samples)
-    stopped = any(fault.cause in STOPS for fault in fleet.faults)
+    stopped = any(fault.stops for fault in fleet.faults)
     run = Run(
         name=f"synthetic-{fleet.seed}",
         meta=_meta(fleet, stopped) if by_step else {},
@@ -93,7 +96,7 @@ def _ranks(fleet: SyntheticFleet) -> tuple[RankInfo, ...]:
     return tuple(
         RankInfo(
             rank=rank, node=f"node-{rank // GPUS_PER_NODE}", gpu=rank % GPUS_PER_NODE,
-            uuid=f"SYN-{fleet.seed}-{rank}", local_rank=rank % GPUS_PER_NODE,
+            uuid=uuid_of(fleet, rank), local_rank=rank % GPUS_PER_NODE,
             dp=rank // fleet.tp % fleet.dp, pp=int(stage[rank]), tp=rank % fleet.tp,
         )
         for rank in range(fleet.world)
@@ -113,7 +116,7 @@ def _steps(fleet: SyntheticFleet, made: Times, seen: Scrapes) -> pd.DataFrame:
         "step": flat(np.arange(count)[:, None]),
         "rank": flat(np.arange(world)),
         "attempt": flat(0),
-        "start": flat((seen.end - made.wall)[:, None]),
+        "start": flat((seen.end - made.wall)[:, None] + clock_errors(fleet)[seen.node_of]),
         "wall_seconds": flat(made.wall[:, None]),
         "cpu_seconds": flat(made.cpu),
         "own_seconds": flat(own),
@@ -141,7 +144,7 @@ def _meta(fleet: SyntheticFleet, stopped: bool) -> dict[str, Any]:
 
 
 def _fault_truth(fault: Fault, effect: float | None) -> dict[str, Any]:
-    stops = fault.cause in STOPS
+    stops = fault.stops
     return {
         "kind": fault.cause.value,
         "form": fault.form,
@@ -156,6 +159,64 @@ def _fault_truth(fault: Fault, effect: float | None) -> dict[str, Any]:
         "factor_intended": None if stops else fault.factor,
         "factor_measured": effect,
     }
+
+
+SOURCE_METRICS: Mapping[Source, tuple[str, ...]] = {
+    Source.GPU_STATE: (
+        "lockstep_gpu_temperature", "lockstep_gpu_power", "lockstep_gpu_clock",
+        "lockstep_gpu_energy", "lockstep_gpu_utilization", "lockstep_gpu_sm_active",
+    ),
+    Source.GPU_ERRORS: (
+        metrics.GPU_ECC_ERRORS.name, metrics.GPU_REMAPPED_ROWS.name,
+        metrics.GPU_ROW_REMAP_PENDING.name, metrics.GPU_ROW_REMAP_FAILED.name,
+    ),
+    Source.XID: ("lockstep_gpu_xid",),
+    Source.PCIE: ("lockstep_gpu_pcie",),
+    Source.NVLINK: ("lockstep_gpu_nvlink",),
+    Source.HOST: (
+        metrics.RANK_THROTTLED.name, metrics.RANK_RUN_QUEUE.name, metrics.PRESSURE.name,
+        metrics.HOST_CPUS.name,
+    ),
+    Source.NETWORK: ("lockstep_net_", "lockstep_ib_", "lockstep_tcp_"),
+}  # fmt: skip
+"""Beginnings of the names of what each tells."""
+
+
+def untidied(fleet: SyntheticFleet, told: pd.DataFrame) -> pd.DataFrame:
+    """The samples as a monitor has them whose scrapes fail, clocks are wrong and sources lack.
+
+    Where the driver numbers GPUs in its own way, there is a column `uuid` beside its number.
+    """
+    if not fleet.difficulties:
+        return told
+    node = told["node"].str.removeprefix("node-").to_numpy(dtype=np.int64)
+    time = told["time"].to_numpy(dtype=float)
+    metric = told["metric"]
+    lost = np.zeros(len(told), dtype=bool)
+    for where, source in fleet.lacking:
+        lost |= (node == where) & metric.str.startswith(SOURCE_METRICS[source]).to_numpy(dtype=bool)
+    failed = failed_scrapes(fleet, time, node)
+    answered = (metric == "up").to_numpy(dtype=bool)
+    value = told["value"].to_numpy(dtype=float).copy()
+    value[failed & answered] = 0.0
+    ahead = clock_errors(fleet)[node]
+    moments = (metric == metrics.GPU_XID_LAST.name).to_numpy(dtype=bool)
+    value[moments] += ahead[moments]
+    made = told.assign(value=value, time=time + ahead)
+    if fleet.has(Difficulty.GPU_NUMBERS):
+        gpu = told["gpu"].to_numpy(dtype=float, na_value=np.nan)
+        there = np.isfinite(gpu)
+        rank = node * GPUS_PER_NODE + np.where(there, gpu, 0.0).astype(np.int64)
+        index = pd.array(np.where(there, driver_numbers(fleet)[rank], -1), dtype="Int32")
+        uuid = np.array([uuid_of(fleet, each) for each in range(fleet.world)], dtype=object)
+        made = made.assign(gpu=index, uuid=np.where(there, uuid[rank], None))
+        made["gpu"] = made["gpu"].mask(made["gpu"] < 0)
+    return made[~lost & (~failed | answered)].reset_index(drop=True)
+
+
+def uuid_of(fleet: SyntheticFleet, rank: int) -> str:
+    """Of the rank's GPU."""
+    return f"SYN-{fleet.seed}-{rank}"
 
 
 GAP_SECONDS = (90.0, 300.0)
