@@ -60,6 +60,22 @@ def causes(by_cause: Mapping[str, Any], title: str) -> str:
     )
 
 
+def difficulties(by_difficulty: Mapping[str, Any], title: str) -> str:
+    """What was named of culprits at least 10 % slow, by what else was hard about their runs."""
+    names = ("precision", "recall", "cause_macro", "both_named", "healthy_named")
+    rows = [
+        (
+            difficulty,
+            str(row["runs"]),
+            *(words for name in names
+              for words in (number(row[name]["value"]), _counts(row[name]))),
+        )
+        for difficulty, row in by_difficulty.items()
+    ]  # fmt: skip
+    heads = ("precision", "recall", "cause, macro", "both of two", "healthy with a name")
+    return output.grid((title, "runs", *(each for head in heads for each in (head, ""))), rows)
+
+
 def _counted(rate: Mapping[str, Any]) -> tuple[str, str]:
     interval = " to ".join(number(bound) for bound in rate["interval"] or ())
     return f"{rate['count']} of {rate['of']}", interval

@@ -25,6 +25,7 @@ def score_synth(
     variant: str,
     anew: bool = False,
     uninstrumented: bool = False,
+    level: str = synth_trials.EASY,
 ) -> int:
     """N injected and N healthy simulated runs; lines that a file in `out` has are taken from there.
 
@@ -36,14 +37,16 @@ def score_synth(
         variant: Of the physics (analyzer.synth.variant).
         anew: Make and judge also the runs that have a line.
         uninstrumented: Judge them by their hardware alone: another score, with its own table.
+        level: Of difficulty (lockstep.synth_trials).
 
     Raises:
         CommandError: 65, the results cannot be kept; 70, a run could not be judged.
     """
     from analyzer.scoring.by_cause import score_causes
+    from analyzer.scoring.by_difficulty import score_difficulties
     from analyzer.scoring.score import score
 
-    wanted = synth_trials.trials(runs, seed, variant, uninstrumented=uninstrumented)
+    wanted = synth_trials.trials(runs, seed, variant, uninstrumented=uninstrumented, level=level)
     lines = _lines(wanted, out, anew=anew)
     failed = [line["failed"] for line in lines if "failed" in line]
     lines = [line for line in lines if "failed" not in line]
@@ -54,12 +57,17 @@ def score_synth(
         "simulated": True,
         "uninstrumented": uninstrumented,
         "variant": variant,
+        "level": level,
         "seed": seed,
         "runs": runs,
         "failed": failed,
         **score(cases),
         **score_causes(cases),
-    }
+        **score_difficulties(
+            [(case, line["fleet"]["difficulties"])
+             for case, line in zip(cases, lines, strict=True)]
+        ),
+    }  # fmt: skip
     output.document(tree, form, _table(tree, lines))
     if failed:
         # As in score real: figures without the runs that failed would flatter.
@@ -94,7 +102,8 @@ def _lines(wanted: list[synth_trials.SynthTrial], out: Path, *, anew: bool) -> l
 def _key(line: Mapping[str, Any]) -> tuple[Any, ...]:
     """What makes two lines the same trial's."""
     named = tuple(line.get(name) for name in ("seed", "injected", "variant", "delays"))
-    return (*named, bool(line.get("uninstrumented")))
+    level = line.get("level", synth_trials.EASY)
+    return (*named, bool(line.get("uninstrumented")), level)
 
 
 def _read(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -112,6 +121,8 @@ def _read(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 def _table(tree: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
     head = f"simulated fleets, variant {tree['variant']}, seeds from {tree['seed']}"
+    if tree["level"] != synth_trials.EASY:
+        head += f", difficulty: {tree['level']}"
     if tree["uninstrumented"]:
         head += "; without their training series: hardware and allocation only"
     parts = [
@@ -119,6 +130,9 @@ def _table(tree: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
         score_lines.figures(tree, "figure (simulated)"),
         score_lines.causes(tree["by_cause"], "cause (simulated)"),
     ]
+    if tree["by_difficulty"]:
+        rows = {"all": tree["slow"], **tree["by_difficulty"]}
+        parts.append(score_lines.difficulties(rows, "difficulty (simulated)"))
     wrong = [sentence for line in lines if (sentence := mistake(line))]
     if wrong:
         parts.append("\n".join(["wrong:", *(f"  {each}" for each in wrong[:MISTAKES_SHOWN])]))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analyzer.run import Run, Verdict
     from analyzer.scoring.score import Case
+    from analyzer.synth.fleet import SyntheticFleet
 
 PROCESSES = 2
 RUNS_PER_PROCESS = 25
@@ -26,6 +27,8 @@ BUGS = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 """What a mistake in a detector or a cause raises; one must not end the score of all others."""
 TRAINING = ("lockstep_train_", "lockstep_rank_")
 """Beginnings of the names of series that a job tells of its training."""
+EASY, HARD = "easy", "hard"
+"""Levels of difficulty; any other is the difficulties that all runs have, joined by commas."""
 KEPT = ("rank", "node", "scope", "link", "cause", "confidence", "tier", "slowdown", "from_step")
 """Of a culprit; its evidence stays behind."""
 
@@ -40,6 +43,7 @@ class SynthTrial:
         variant: Of the physics (analyzer.synth.variant).
         delays: Whether to replay it for its detection delay.
         uninstrumented: Whether its training series are taken away: hardware and allocation only.
+        level: EASY, HARD, or difficulties joined by commas.
     """
 
     seed: int
@@ -47,6 +51,7 @@ class SynthTrial:
     variant: str
     delays: bool
     uninstrumented: bool = False
+    level: str = EASY
 
     @property
     def name(self) -> str:
@@ -55,7 +60,7 @@ class SynthTrial:
 
 
 def trials(
-    count: int, seed: int, variant: str, *, uninstrumented: bool = False
+    count: int, seed: int, variant: str, *, uninstrumented: bool = False, level: str = EASY
 ) -> list[SynthTrial]:
     """`count` injected and as many healthy runs in turn, with seeds from `seed` on."""
     from analyzer.synth.draw import TURNS
@@ -67,6 +72,7 @@ def trials(
             variant=variant,
             delays=not uninstrumented and i // len(TURNS) % DELAY_EVERY == 0,
             uninstrumented=uninstrumented,
+            level=level,
         )
         for i in range(count)
         for injected in (True, False)
@@ -96,11 +102,10 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
     from analyzer.baselines import published_answers
     from analyzer.scoring.replay import detection_delay
     from analyzer.scoring.trivial_baselines import trivial_answers
-    from analyzer.synth.draw import drawn
     from analyzer.synth.whole import labelled
     from analyzer.verdict_json import verdict_json
 
-    fleet = drawn(trial.seed, injected=trial.injected, variant=trial.variant)
+    fleet = _fleet(trial)
     made = labelled(fleet)
     delay = None
     baselines: dict[str, Any] = {}
@@ -121,6 +126,7 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
             "resolution": fleet.resolution.value, "steps": fleet.steps,
             "benign": [each.value for each in fleet.benign],
             "defects": [each.value for each in fleet.defects],
+            "difficulties": [each.value for each in fleet.difficulties],
         },
         "truths": list(made.truth),
         "verdict": {
@@ -132,6 +138,17 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
         "node_hours": made.node_hours,
         "baselines": baselines,
     }  # fmt: skip
+
+
+def _fleet(trial: SynthTrial) -> "SyntheticFleet":
+    from analyzer.synth.difficulty import Difficulty
+    from analyzer.synth.draw import drawn
+    from analyzer.synth.hard_draw import hard
+
+    if trial.level == EASY:
+        return drawn(trial.seed, injected=trial.injected, variant=trial.variant)
+    only = None if trial.level == HARD else [Difficulty(name) for name in trial.level.split(",")]
+    return hard(trial.seed, injected=trial.injected, variant=trial.variant, only=only)
 
 
 def by_hardware(run: "Run") -> "Verdict":

@@ -94,16 +94,16 @@ def _network(
         retransmitted[:, node] += dice.uniform(*RETRANSMITTED) * rising
     infiniband = fleet.nodes > 1 and bool(dice.random() < 0.5)
     sent = seen.done.astype(float) * (BYTES_A_STEP if fleet.nodes > 1 else 0.0)
-    rising_by = _Counted(seen.since(seen.time), dice)
+    count = _Counted(seen.since(seen.time), dice)
     device = 'device="eth0"'
     blocks = [
-        _node(metrics.NET_CARRIER_CHANGES.name, device, rising_by(carrier)),
+        _node(metrics.NET_CARRIER_CHANGES.name, device, count(carrier)),
         _node(metrics.NET_SPEED.name, device, speed),
-        _node(metrics.NET_ERRORS.name, f'{device},direction="receive"', rising_by(symbols)),
+        _node(metrics.NET_ERRORS.name, f'{device},direction="receive"', count(symbols)),
         _node(metrics.NET_DROPS.name, f'{device},direction="receive"', np.zeros(shape)),
-        _node(metrics.NET_PHY_ERRORS.name, f'{device},kind="rx_symbol_err_phy"', rising_by(symbols)),
-        _node(metrics.TCP_RETRANSMITTED.name, "", rising_by(retransmitted)),
-        _node(metrics.TCP_TIMEOUTS.name, "", rising_by(retransmitted * 0.002)),
+        _node(metrics.NET_PHY_ERRORS.name, f'{device},kind="rx_symbol_err_phy"', count(symbols)),
+        _node(metrics.TCP_RETRANSMITTED.name, "", count(retransmitted)),
+        _node(metrics.TCP_TIMEOUTS.name, "", count(retransmitted * 0.002)),
         *(_node(metrics.NET_BYTES.name, f'{device},direction="{way}"', sent)
           for way in ("receive", "transmit")),
     ]  # fmt: skip
@@ -112,15 +112,15 @@ def _network(
         return [
             *blocks,
             _node(metrics.IB_RATE.name, port, speed),
-            _node(metrics.IB_XMIT_WAIT.name, port, rising_by(paused * CREDIT_TICKS)),
+            _node(metrics.IB_XMIT_WAIT.name, port, count(paused * CREDIT_TICKS)),
             _node(metrics.IB_ERRORS.name, f'{port.split(",")[0]},kind="symbol_error",port="1"',
-                  rising_by(symbols)),
+                  count(symbols)),
         ]  # fmt: skip
     lane = f'{device},direction="receive",priority="3"'
     return [
         *blocks,
-        _node(metrics.NET_PAUSE.name, lane, rising_by(paused * PAUSE_FRAMES)),
-        _node(metrics.NET_PAUSE_SECONDS.name, lane, np.cumsum(paused * rising_by.since, axis=0)),
+        _node(metrics.NET_PAUSE.name, lane, count(paused * PAUSE_FRAMES)),
+        _node(metrics.NET_PAUSE_SECONDS.name, lane, np.cumsum(paused * count.since, axis=0)),
     ]
 
 

@@ -12,7 +12,15 @@ from scipy.signal import lfilter
 from analyzer.run import FloatGrid
 from analyzer.synth.benign import TAGS, Normal, normal
 from analyzer.synth.difficulty import Difficulty
-from analyzer.synth.fleet import GPUS_PER_NODE, NETWORK, SLOW_WRITE, Benign, Fault, Shape, SyntheticFleet
+from analyzer.synth.fleet import (
+    GPUS_PER_NODE,
+    NETWORK,
+    SLOW_WRITE,
+    Benign,
+    Fault,
+    Shape,
+    SyntheticFleet,
+)
 from analyzer.synth.untidy import LENGTH_POWER, bursts, lengths, more_noise, rounds
 from analyzer.synth.variant import VARIANTS, Noise, Variant
 from analyzer.synth.where import phases, rhythm
@@ -242,11 +250,11 @@ def _synchronous(
                  usual.tags, strengths, effects, parts)  # fmt: skip
 
 
-def _for_stages(
-    fleet: SyntheticFleet, latest: FloatGrid, shape: tuple[int, ...]
-) -> FloatGrid:
-    """(S, R) waits for the slowest stage of one's replica, beside the bubble; (S, R / TP, 1) is
-    when each tensor-parallel group is through."""
+def _for_stages(fleet: SyntheticFleet, latest: FloatGrid, shape: tuple[int, ...]) -> FloatGrid:
+    """(S, R) waits for the slowest stage of one's replica, beside the bubble.
+
+    `latest` is (S, R / TP, 1): when each tensor-parallel group is through.
+    """
     stages = latest.reshape(len(latest), fleet.pp, fleet.dp)
     waits = stages.max(axis=1, keepdims=True) - stages
     made: FloatGrid = np.repeat(waits.reshape(len(latest), -1), fleet.tp, axis=1).reshape(shape)

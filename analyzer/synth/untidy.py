@@ -117,18 +117,20 @@ def lateness(fleet: SyntheticFleet, shape: tuple[int, ...]) -> FloatGrid:
 
 
 def failed_scrapes(
-    fleet: SyntheticFleet, time: FloatGrid, node: NDArray[np.int64]
+    fleet: SyntheticFleet, time: FloatGrid, node: NDArray[np.int64], span: tuple[float, float]
 ) -> NDArray[np.bool_]:
-    """(K,) whether the scrape of each sample failed; of a node all of one moment or none."""
+    """(K,) whether the scrape of each sample failed; of a node all of one moment or none.
+
+    Each node has dice of its own, so that a run that is made in parts is the same run.
+    """
     failed = np.zeros(len(time), dtype=bool)
-    if not fleet.has(Difficulty.SCRAPES) or not len(time):
+    if not fleet.has(Difficulty.SCRAPES):
         return failed
-    dice = dice_of(fleet, Difficulty.SCRAPES)
-    begun, ended = float(time.min()), float(time.max())
-    for each in range(fleet.nodes):
+    for each in np.unique(node).tolist():
+        dice = np.random.default_rng([fleet.seed, 1 + len(Difficulty), each])
         mine = node == each
         moments, which = np.unique(time[mine], return_inverse=True)
-        since = dice.uniform(begun, ended)
+        since = dice.uniform(*span)
         away = (moments >= since) & (moments < since + dice.uniform(*OUTAGE_SECONDS))
         failed[mine] = ((dice.random(len(moments)) < FAILED) | away)[which]
     return failed

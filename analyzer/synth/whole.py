@@ -1,6 +1,7 @@
 """A fleet -> the run that it would have left, and its truth."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,10 @@ from collector.contract.words import PHASES
 SOURCES = ("rank_ring", "nvml", "xid", "procfs")
 
 
+NODES_A_PART = 16
+"""Of a run that is made in parts: 128 ranks have some ten thousand samples a scrape."""
+
+
 @dataclass(frozen=True, slots=True)
 class Labelled:
     """A run with what was injected into it.
@@ -53,9 +58,60 @@ class Labelled:
     node_hours: float
 
 
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """The same run, its tables in parts: of 2,048 ranks the whole would not fit into memory.
+
+    Attributes:
+        meta: run.json.
+        ranks: As a loader gives them.
+        steps: Parts of steps.parquet (contract.archive.STEPS).
+        samples: Parts of samples.parquet (contract.archive.SAMPLES), each of some nodes.
+        truth: As in Labelled.
+    """
+
+    meta: dict[str, Any]
+    ranks: tuple[RankInfo, ...]
+    steps: Iterator[pd.DataFrame]
+    samples: Iterator[pd.DataFrame]
+    truth: tuple[dict[str, Any], ...]
+
+
 def labelled(fleet: SyntheticFleet) -> Labelled:
     """The run; the same fleet gives the same run."""
     dice = np.random.default_rng(fleet.seed)
+    made, seen, blocks = _made(fleet, dice)
+    samples = _samples(fleet, blocks, seen, dice)
+    by_step = fleet.resolution is Resolution.STEP
+    windows = from_steps(_steps(fleet, made, seen)) if by_step else from_samples(samples)
+    run = Run(
+        name=f"synthetic-{fleet.seed}",
+        meta=_meta(fleet) if by_step else {},
+        ranks=_ranks(fleet),
+        windows=windows,
+        samples=samples,
+        ops=None,
+    )
+    hours = float(seen.end[-1] - seen.end[0]) / 3600.0 if len(seen.end) else 0.0
+    return Labelled(run, _truth(fleet, made), hours * fleet.nodes)
+
+
+def streamed(fleet: SyntheticFleet) -> Streamed:
+    """The run of `labelled`, as an archive of its steps and samples."""
+    dice = np.random.default_rng(fleet.seed)
+    made, seen, blocks = _made(fleet, dice)
+    parts = [range(first, min(first + NODES_A_PART, fleet.nodes))
+             for first in range(0, fleet.nodes, NODES_A_PART)]  # fmt: skip
+    return Streamed(
+        meta=_meta(fleet),
+        ranks=_ranks(fleet),
+        steps=(_steps(fleet, made, seen, nodes) for nodes in parts),
+        samples=(_samples(fleet, blocks, seen, deepcopy(dice), nodes) for nodes in parts),
+        truth=_truth(fleet, made),
+    )
+
+
+def _made(fleet: SyntheticFleet, dice: np.random.Generator) -> tuple[Times, Scrapes, list[Block]]:
     variant = VARIANTS[fleet.variant]
     made = times(fleet, dice)
     seen = scrapes(fleet, made, dice)
@@ -70,25 +126,23 @@ def labelled(fleet: SyntheticFleet) -> Labelled:
         *error_blocks(fleet, variant, made, seen, dice),
         *host_blocks(fleet, variant, made, seen, dice),
     ]  # fmt: skip
-    told = frame(without_the_dead(fleet, blocks, seen), seen)
-    samples = untidied(fleet, with_defects(fleet, told, dice))
-    by_step = fleet.resolution is Resolution.STEP
-    windows = from_steps(_steps(fleet, made, seen)) if by_step else from_samples(samples)
-    stopped = any(fault.stops for fault in fleet.faults)
-    run = Run(
-        name=f"synthetic-{fleet.seed}",
-        meta=_meta(fleet, stopped) if by_step else {},
-        ranks=_ranks(fleet),
-        windows=windows,
-        samples=samples,
-        ops=None,
-    )
-    truth = tuple(
+    return made, seen, without_the_dead(fleet, blocks, seen)
+
+
+def _samples(
+    fleet: SyntheticFleet, blocks: list[Block], seen: Scrapes, dice: np.random.Generator,
+    nodes: range | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    span = float(seen.time.min()), float(seen.time.max())
+    told = frame(blocks, seen, nodes)
+    return untidied(fleet, with_defects(fleet, told, span, dice), span)
+
+
+def _truth(fleet: SyntheticFleet, made: Times) -> tuple[dict[str, Any], ...]:
+    return tuple(
         _fault_truth(fault, effect)
         for fault, effect in zip(fleet.faults, made.effects, strict=True)
     )
-    hours = float(seen.end[-1] - seen.end[0]) / 3600.0 if len(seen.end) else 0.0
-    return Labelled(run, truth, hours * fleet.nodes)
 
 
 def _ranks(fleet: SyntheticFleet) -> tuple[RankInfo, ...]:
@@ -103,14 +157,19 @@ def _ranks(fleet: SyntheticFleet) -> tuple[RankInfo, ...]:
     )  # fmt: skip
 
 
-def _steps(fleet: SyntheticFleet, made: Times, seen: Scrapes) -> pd.DataFrame:
-    """contract.archive.STEPS."""
+def _steps(
+    fleet: SyntheticFleet, made: Times, seen: Scrapes, nodes: range | None = None
+) -> pd.DataFrame:
+    """contract.archive.STEPS, of the ranks of some nodes or of all."""
     count, world = made.own.shape
     own = made.own.copy()
     own[:, list(fleet.untimed)] = np.nan
+    mine = np.arange(world)
+    if nodes is not None:
+        mine = np.flatnonzero(np.isin(seen.node_of, np.array(nodes)))
 
     def flat(cells: Any) -> Any:
-        return np.broadcast_to(cells, (count, world)).ravel()
+        return np.broadcast_to(cells, (count, world))[:, mine].ravel()
 
     columns = {
         "step": flat(np.arange(count)[:, None]),
@@ -130,7 +189,7 @@ def _steps(fleet: SyntheticFleet, made: Times, seen: Scrapes) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _meta(fleet: SyntheticFleet, stopped: bool) -> dict[str, Any]:
+def _meta(fleet: SyntheticFleet) -> dict[str, Any]:
     told: dict[str, Any] = {
         "schema_version": archive.SCHEMA_VERSION,
         "run": f"synthetic-{fleet.seed}",
@@ -140,7 +199,9 @@ def _meta(fleet: SyntheticFleet, stopped: bool) -> dict[str, Any]:
         },
         "simulated": ["everything"],
     }  # fmt: skip
-    return told if stopped else told | {"outcome": {"ending": "finished"}}
+    if any(fault.stops for fault in fleet.faults):
+        return told
+    return told | {"outcome": {"ending": "finished"}}
 
 
 def _fault_truth(fault: Fault, effect: float | None) -> dict[str, Any]:
@@ -182,7 +243,7 @@ SOURCE_METRICS: Mapping[Source, tuple[str, ...]] = {
 """Beginnings of the names of what each tells."""
 
 
-def untidied(fleet: SyntheticFleet, told: pd.DataFrame) -> pd.DataFrame:
+def untidied(fleet: SyntheticFleet, told: pd.DataFrame, span: tuple[float, float]) -> pd.DataFrame:
     """The samples as a monitor has them whose scrapes fail, clocks are wrong and sources lack.
 
     Where the driver numbers GPUs in its own way, there is a column `uuid` beside its number.
@@ -195,7 +256,7 @@ def untidied(fleet: SyntheticFleet, told: pd.DataFrame) -> pd.DataFrame:
     lost = np.zeros(len(told), dtype=bool)
     for where, source in fleet.lacking:
         lost |= (node == where) & metric.str.startswith(SOURCE_METRICS[source]).to_numpy(dtype=bool)
-    failed = failed_scrapes(fleet, time, node)
+    failed = failed_scrapes(fleet, time, node, span)
     answered = (metric == "up").to_numpy(dtype=bool)
     value = told["value"].to_numpy(dtype=float).copy()
     value[failed & answered] = 0.0
@@ -225,16 +286,15 @@ NETWORK = ("lockstep_net_", "lockstep_ib_", "lockstep_tcp_")
 
 
 def with_defects(
-    fleet: SyntheticFleet, told: pd.DataFrame, dice: np.random.Generator
+    fleet: SyntheticFleet, told: pd.DataFrame, span: tuple[float, float], dice: np.random.Generator
 ) -> pd.DataFrame:
-    """The samples that a monitor with these defects would have."""
+    """The samples that a monitor with these defects would have; `span` is of all scrapes."""
     node = told["node"].str.removeprefix("node-").to_numpy(dtype=np.int64)
     time = told["time"].to_numpy(dtype=float)
     metric = told["metric"]
     training = metric.str.startswith(TRAINING).to_numpy(dtype=bool)
     answered = (metric == "up").to_numpy(dtype=bool)
     hardware = ~training & ~answered
-    span = float(time.min()), float(time.max())
     lost = np.zeros(len(told), dtype=bool)
     failed = lost.copy()
     for fault in fleet.faults:

@@ -67,6 +67,13 @@ def score(
     variant: Annotated[
         Variant, typer.Option(help="Physics of simulated fleets; held-out is for evaluation only.")
     ] = Variant.USUAL,
+    level: Annotated[
+        str,
+        typer.Option(
+            metavar="easy|hard|NAMES",
+            help="With synth: tidy runs, difficulties drawn at random, or these (a,b) in each.",
+        ),
+    ] = "easy",
     uninstrumented: Annotated[
         bool, typer.Option("--uninstrumented", help="With synth: judge by hardware alone.")
     ] = False,
@@ -95,9 +102,11 @@ def score(
         return score_synth(
             runs, seed, out, form,
             variant=variant.value, anew=reanalyze, uninstrumented=uninstrumented,
+            level=_level(level),
         )  # fmt: skip
-    if uninstrumented:
-        output.fail(ExitCode.USAGE, "--uninstrumented goes with score synth")
+    if uninstrumented or level != "easy":
+        named = "--uninstrumented" if uninstrumented else "--level"
+        output.fail(ExitCode.USAGE, f"{named} goes with score synth")
     if kind is Kind.FAULTS:
         if layout is not None:
             output.fail(ExitCode.USAGE, "score faults has no --layout; score real splits its ranks")
@@ -134,6 +143,26 @@ def score(
         # Figures without the runs that failed would flatter: they are no score.
         output.fail(ExitCode.INTERNAL, f"{len(failed)} of {2 * runs} runs failed: {failed[0]}")
     return ExitCode.OK
+
+
+def _level(told: str) -> str:
+    """The level, its difficulties in the order of their list.
+
+    Raises:
+        BadParameter: It names what is no difficulty.
+    """
+    from analyzer.synth.difficulty import Difficulty
+
+    if told in ("easy", "hard"):
+        return told
+    names = [name.strip() for name in told.split(",")]
+    known = [each.value for each in Difficulty]
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(
+                f"--level: {name!r} is no difficulty; easy, hard, or of {', '.join(known)}"
+            )
+    return ",".join(name for name in known if name in names)
 
 
 def _layouts(told: str | None, nodes: int) -> "tuple[Layout, ...]":
