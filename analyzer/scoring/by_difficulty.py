@@ -63,5 +63,6 @@ def _found(faults: Sequence[tuple[Case, Mapping[str, Any]]]) -> dict[str, Any]:
 
 
 def _only_slow(case: Case) -> Case:
-    first, *more = [fault for fault in case.truths if is_slow(fault)] or [None]
-    return Case(first, case.verdict, None, case.node_hours, more=tuple(filter(None, more)))
+    slow = [fault for fault in case.truths if is_slow(fault)]
+    first = slow[0] if slow else None
+    return Case(first, case.verdict, None, case.node_hours, more=tuple(slow[1:]))

@@ -51,8 +51,8 @@ def frame(blocks: Sequence[Block], seen: Scrapes, nodes: range | None = None) ->
     parts: list[tuple[FloatGrid, NDArray[np.int64], NDArray[np.int64]]] = []
     here: list[Block] = []
     for each in blocks:
-        about = About.NODE if each.about is About.NODE else About.RANK
-        mine, time = columns[about], times[about]
+        column_of = About.NODE if each.about is About.NODE else About.RANK
+        mine, time = columns[column_of], times[column_of]
         values = each.values if each.values.shape[1] == 1 else each.values[:, mine]
         if not np.isfinite(values).any():
             continue

@@ -270,7 +270,8 @@ def untidied(fleet: SyntheticFleet, told: pd.DataFrame, span: tuple[float, float
         rank = node * GPUS_PER_NODE + np.where(there, gpu, 0.0).astype(np.int64)
         index = pd.array(np.where(there, driver_numbers(fleet)[rank], -1), dtype="Int32")
         uuid = np.array([uuid_of(fleet, each) for each in range(fleet.world)], dtype=object)
-        made = made.assign(gpu=index, uuid=np.where(there, uuid[rank], None))
+        named = np.where(there, uuid[rank], np.array([None], dtype=object))
+        made = made.assign(gpu=index, uuid=named)
         made["gpu"] = made["gpu"].mask(made["gpu"] < 0)
     return made[~lost & (~failed | answered)].reset_index(drop=True)
 

@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, str] = {
     "fleet_pass": "10,000 GPUs, 1 h at 15 s, 20 metrics: from values to alarms",
     "kills": "200 real runs with a rank killed: healthy ones, the first to die named",
     "help_speed": "wall time of `lockstep --help`",
+    "large_runs": "analyze of 512 and 2,048 ranks with all samples: seconds, memory",
     "leftovers": "what 100 runs leave, killed ones included",
     "nccl_inspector": "10,000 lines a second of NCCL Inspector",
     "own_scripts": "scripts of others with a slow rank and healthy: who is named, who is not",

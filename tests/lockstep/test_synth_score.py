@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+import typer
 
 from lockstep import synth_score, synth_trials
 from lockstep.commands.score import Kind, score
@@ -94,6 +95,33 @@ def test_a_mistake_is_told_with_what_was_injected_and_what_was_named():
         "injected-1 (8 GPUs, dp 8 pp 1 tp 1, step): injected ecc (corrected) on rank 3, 1.50x,"
         " constant, named nobody"
     ) == synth_score.mistake(line)
+
+
+def test_a_level_is_a_score_of_its_own_and_must_be_one(tmp_path, monkeypatch):
+    judged = []
+
+    def judge(trial):
+        judged.append(trial.level)
+        return {"trial": trial.name, **dataclasses.asdict(trial), "baselines": {}}
+
+    monkeypatch.setattr(synth_trials, "judged", lambda wanted: map(judge, wanted))
+    for level in ("easy", "hard", "drift,decoys"):
+        synth_score._lines(synth_trials.trials(1, 5, "usual", level=level), tmp_path, anew=False)
+
+    assert ["easy"] * 2 + ["hard"] * 2 + ["drift,decoys"] * 2 == judged
+    with pytest.raises(typer.BadParameter, match="'fog' is no difficulty; easy, hard, or of"):
+        score(Kind.SYNTH, level="drift,fog", out=tmp_path)
+    with pytest.raises(CommandError, match="--level goes with score synth"):
+        score(Kind.REAL, level="hard", out=tmp_path)
+
+
+@pytest.mark.slow
+def test_hard_runs_are_scored_by_difficulty_as_well(alone, tmp_path, capsys):
+    synth_score.score_synth(1, 5, tmp_path, Format.TABLE, variant="usual", level="drift,decoys")
+    told = capsys.readouterr().out
+
+    assert "difficulty: drift,decoys" in told
+    assert "difficulty (simulated)" in told
 
 
 def test_a_size_of_simulated_fleets_cannot_be_asked_for(tmp_path, capsys):

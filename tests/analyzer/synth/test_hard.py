@@ -1,6 +1,7 @@
 """Difficulties: each does what it says and nothing else, alone as well as together."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -217,3 +218,9 @@ def test_a_run_in_parts_is_the_same_run(only):
     pd.testing.assert_frame_equal(wanted, samples)
     assert whole.truth == parts.truth or "nan" in str(whole.truth)
     assert fleet.world == len(set(pd.concat(parts.steps)["rank"])) == len(parts.ranks)
+
+
+def test_every_difficulty_is_explained():
+    told = Path("docs/method/scoring.md").read_text("utf-8")
+
+    assert set() == {each for each in Difficulty if f"| `{each}` |" not in told}
