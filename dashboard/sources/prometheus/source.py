@@ -27,14 +27,13 @@ from dashboard.sources.archive import ArchiveSource
 from dashboard.sources.grid import MOST_POINTS, grid
 from dashboard.sources.prometheus import events, folders
 from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.charts import gpu_charts, node_charts
 from dashboard.sources.prometheus.collectives import collectives
 from dashboard.sources.prometheus.directory import Member, sample
 from dashboard.sources.prometheus.findings import findings
 from dashboard.sources.prometheus.fleet import fleet
-from dashboard.sources.prometheus.gpu_charts import gpu_charts
 from dashboard.sources.prometheus.health import health
 from dashboard.sources.prometheus.known import Known
-from dashboard.sources.prometheus.node_charts import node_charts
 from dashboard.sources.prometheus.node_facts import facts
 from dashboard.sources.prometheus.rank_rows import rank_times, ranks
 from dashboard.sources.prometheus.run_charts import run_charts
