@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analyzer.readers.prometheus.labels import Target
+from analyzer.readers.labels import Target
 from analyzer.readers.prometheus.promql import lasting, of_targets, series, window
 from dashboard.shapes import Lines
 from dashboard.sources.chart_table import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.known import own_per_step
-from analyzer.readers.prometheus.labels import number, page_label, target_of
+from analyzer.readers.labels import number, page_label, target_of
 from analyzer.readers.prometheus.promql import series, window
 from collector.contract import metrics as m
 from dashboard.shapes import FleetMetric, FleetSnapshot

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from analyzer.readers.prometheus.labels import Target, number, page_label
+from analyzer.readers.labels import Target, number, page_label
 from analyzer.readers.prometheus.promql import lasting, of_targets, series
 from collector.contract import metrics as m
 from dashboard.shapes import NodeFacts, Span

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.readers.prometheus.labels import Target
+from analyzer.readers.labels import Target
 from analyzer.readers.prometheus.promql import lasting, of_targets, one_of, series
 from collector.contract import metrics as m
 from dashboard.shapes import Floats, Lines, Span
