@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.readers.topology import LABEL
+from analyzer.readers.labels import parsed
 from analyzer.run import FloatGrid, RankInfo, Versions
 from collector.contract.metrics import GPU_INFO, IB_INFO, NODE_INFO
 
@@ -68,7 +68,7 @@ def _version_rows(
 ) -> tuple[Integers, FloatGrid, NDArray[np.object_]] | None:
     """(column, time, version), ordered so, one of a rank and scrape; None if no row has any."""
     code, texts = pd.factorize(rows["labels"])
-    words = [dict(LABEL.findall(text)).get(label, "")[:LONGEST] for text in texts]
+    words = [parsed(text).get(label, "")[:LONGEST] for text in texts]
     version = np.array([*words, ""], dtype=object)[code]
     node, nodes = pd.factorize(rows["node"])
     gpu = rows["gpu"].fillna(-1).to_numpy(dtype=np.int64)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from analyzer.readers.topology import LABEL
+from analyzer.readers.labels import parsed
 from analyzer.readers.windows import as_texts
 from collector.contract.metrics import GPU_ALLOCATION_INFO
 
@@ -45,7 +45,7 @@ def jobs(samples: pd.DataFrame) -> Mapping[str, tuple[tuple[str, int], ...]]:
 
 
 def _job(text: str) -> str:
-    labels = dict(LABEL.findall(text))
+    labels = parsed(text)
     if labels.get("slurm_job"):
         return f"slurm-{labels['slurm_job']}"
     pod = labels.get("pod", "")

@@ -1,12 +1,13 @@
 """Who the ranks are: from ranks.parquet, else from the ranks' info series, else from the layout."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
+from analyzer.readers.labels import number, parsed
 from analyzer.readers.layouts import place_of
+from analyzer.readers.rank_info import rank_labels
 from analyzer.run import RankInfo
 from collector.contract.metrics import RANK_INFO
 
@@ -14,8 +15,6 @@ SHOWN_RANKS = 16
 MOST_RANKS = 1_000_000
 """A label that says more is a page's mistake."""
 UNKNOWN_NODE = "unknown"
-WORLD = re.compile(r'(?:^|,)world_size="(\d{1,9})"')
-LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def rank_infos(
@@ -59,8 +58,7 @@ def rank_infos(
 def world_of(samples: pd.DataFrame) -> int:
     """How many ranks there are by what they tell themselves; 0 = nobody tells."""
     labels = samples.loc[samples["metric"] == RANK_INFO.name, "labels"].dropna().unique()
-    found = (WORLD.search(text) for text in labels)
-    world = max((int(match[1]) for match in found if match), default=0)
+    world = max((number(parsed(text), "world_size") or 0 for text in labels), default=0)
     return world if world <= MOST_RANKS else 0
 
 
@@ -86,18 +84,14 @@ def _from_series(samples: pd.DataFrame) -> dict[int, RankInfo]:
     rows = samples[(samples["metric"] == RANK_INFO.name) & samples["rank"].notna()]
     ranks: dict[int, RankInfo] = {}
     for row in rows.drop_duplicates("rank", keep="last").to_dict("records"):
-        told = row["labels"]
-        labels = dict(LABEL.findall(told)) if isinstance(told, str) else {}
-        ranks[int(row["rank"])] = RankInfo(
-            rank=int(row["rank"]),
-            node=labels.get("node") or str(row["node"]),
-            gpu=None if pd.isna(row["gpu"]) else int(row["gpu"]),
-            uuid=None,
-            local_rank=int(labels.get("local_rank", 0)),
-            dp=int(labels.get("dp", row["rank"])),
-            pp=int(labels.get("pp", 0)),
-            tp=int(labels.get("tp", 0)),
-        )
+        told = parsed(row["labels"]) if isinstance(row["labels"], str) else {}
+        who = rank_labels({**told, "rank": str(int(row["rank"]))})
+        if who is not None:
+            node = who.node or str(row["node"])
+            gpu = None if pd.isna(row["gpu"]) else int(row["gpu"])
+            ranks[who.rank] = RankInfo(
+                who.rank, node, gpu, None, who.local_rank, who.dp, who.pp, who.tp
+            )
     return ranks
 
 

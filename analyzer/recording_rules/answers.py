@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
-from analyzer.readers.prometheus.labels import number
+from analyzer.readers.labels import number
 from analyzer.recording_rules.signals import SIGNALS
 from analyzer.recording_rules.suspects import Answered, Level, Place, Suspect
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from analyzer.readers.labels import number
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.discovery import LOOK_BACK
-from analyzer.readers.prometheus.labels import number
 from analyzer.readers.prometheus.moments import moment
 from analyzer.recording_rules import queries
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from analyzer.readers.prometheus.labels import number, page_label
+from analyzer.readers.labels import number, page_label
 from analyzer.run import Fact
 from analyzer.watch.detections import clock, who_at
 from analyzer.watch.finding import Detection, Kind, Tier, Who

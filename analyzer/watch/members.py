@@ -8,14 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.readers.prometheus.labels import number, page_label
+from analyzer.readers.rank_info import Labels, last_attempts
 from analyzer.slowness.peer_groups import MAJORITY
 
-Labels = Mapping[str, str]
 Words = NDArray[np.str_]
 Numbers = NDArray[np.int64]
-
-NUMBERS = ("attempt", "world_size", "dp", "pp", "tp")
 
 
 @dataclass(frozen=True)
@@ -80,30 +77,21 @@ class Members:
 
 def members(infos: Iterable[tuple[Labels, float]]) -> Members:
     """From series of `lockstep_rank_info`; of several attempts of a rank the last counts."""
-    latest: dict[tuple[str, int], tuple[Labels, tuple[int, ...]]] = {}
-    for labels, _ in infos:
-        run, rank = labels.get("run", ""), number(labels, "rank")
-        if not run or rank is None:
-            continue
-        numbers = tuple(number(labels, name) or 0 for name in NUMBERS)
-        known = latest.get((run, rank))
-        if known is None or numbers[0] >= known[1][0]:
-            latest[run, rank] = labels, numbers
-    keys = sorted(latest)
-    rows = [latest[key] for key in keys]
-    table = np.array([numbers for _, numbers in rows], dtype=np.int64).reshape(-1, len(NUMBERS))
-    attempt, world, dp, pp, tp = table.T
-    gpus = [number(labels, "gpu") for labels, _ in rows]
-    runs = _words(name for name, _ in keys)
+    told = [(who, labels) for who, labels in last_attempts(infos) if who.run]
+    ranks = [who for who, _ in told]
+    names = ("rank", "attempt", "world", "dp", "pp", "tp")
+    table = np.array([[getattr(who, name) for name in names] for who in ranks], dtype=np.int64)
+    rank, attempt, world, dp, pp, tp = table.reshape(-1, len(names)).T
+    runs = _words(who.run for who in ranks)
     return Members(
         run=runs,
-        rank=np.array([rank for _, rank in keys], dtype=np.int64),
-        node=_words(page_label(labels, "node") or labels.get("instance", "") for labels, _ in rows),
-        gpu=np.array([-1 if gpu is None else gpu for gpu in gpus], dtype=np.int64),
-        uuid=_words(page_label(labels, "uuid") for labels, _ in rows),
+        rank=rank,
+        node=_words(who.node or labels.get("instance", "") for who, labels in told),
+        gpu=np.array([-1 if who.gpu is None else who.gpu for who in ranks], dtype=np.int64),
+        uuid=_words(who.uuid for who in ranks),
         attempt=attempt, world=world, dp=dp, pp=pp, tp=tp,
-        job=_words(labels.get("job", "") for labels, _ in rows),
-        instance=_words(labels.get("instance", "") for labels, _ in rows),
+        job=_words(labels.get("job", "") for _, labels in told),
+        instance=_words(labels.get("instance", "") for _, labels in told),
         stratum=_strata(runs.tolist(), pp.tolist(), tp.tolist()),
     )  # fmt: skip
 

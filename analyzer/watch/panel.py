@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.known import own_each
+from analyzer.readers.labels import number
 from analyzer.readers.prometheus.decoding import Series
-from analyzer.readers.prometheus.labels import number
 from analyzer.sequential_test.arrays import TelemetryArrays
 from analyzer.sequential_test.metrics import MONITORED_METRICS, MonitoredMetric
 from analyzer.watch.members import Members

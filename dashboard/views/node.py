@@ -7,13 +7,12 @@ import streamlit as st
 from dashboard.context import Context
 from dashboard.figures import lines
 from dashboard.shapes import Event, Lines, NodeFacts
+from dashboard.sources.chart_table import BESIDE_PEERS
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.words import findings, node_tables, places
 from dashboard.words.columns import worded
 
-OF_GPUS = ("utilization", "temperature", "power", "clock")
-"""Keys of the charts with a line a GPU; the others are of the host."""
 EVENTS_AT_MOST = 500
 FINDINGS_AT_MOST = 200
 
@@ -81,8 +80,8 @@ def _gpus(context: Context, facts: NodeFacts) -> None:
 def _charts(context: Context, charts: Sequence[Lines], told: Sequence[Event]) -> None:
     kind = context.place.axis or "time"
     for key, title, some in (
-        ("gpus", "Its GPUs beside their peers", [one for one in charts if one.key in OF_GPUS]),
-        ("host", "The host", [one for one in charts if one.key not in OF_GPUS]),
+        ("gpus", "Its GPUs beside their peers", [one for one in charts if one.key in BESIDE_PEERS]),
+        ("host", "The host", [one for one in charts if one.key not in BESIDE_PEERS]),
     ):
         if some:
             picture(lines.stack(some, told, context.span, kind, title=title), f"node-{key}")

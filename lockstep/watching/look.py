@@ -8,11 +8,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.readers.labels import number
 from analyzer.readers.places import Places
 from analyzer.readers.prometheus import SourceError
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.decoding import Series
-from analyzer.readers.prometheus.labels import number
 from analyzer.readers.prometheus.node_labels import places
 from analyzer.watch import questions as ask
 from analyzer.watch.finding import Kind

@@ -4,6 +4,9 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from collector.contract.flight_recorder import dump_name, of_dump
 from collector.reading import RankProcess, SourceError
 from collector.sources.flight_recorder import FlightRecorder, missing, pickled, request_dump
 from collector.sources.flight_recorder.dump import parse
-from collector.sources.flight_recorder.pickled import loads
+from collector.sources.flight_recorder.pickled import as_json
 
 WROTE = 1_800_000_000.0
 NCCL = "nccl:all_reduce"
@@ -55,9 +58,12 @@ def dump(rank, *status, run="gpt-1", at=WROTE, **more):
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_plain_data_is_read_as_python_reads_it(protocol):
-    value = tree([entry(n, frames=[]) for n in range(300)], (300, -1, 2**40))
+    value = tree([entry(n) for n in range(300)], (300, -1, 2**40)) | {"\ud800": None}
+    read = json.loads(as_json(pickle.dumps(value, protocol)))
+    for each in value["entries"]:
+        del each["frames"]  # which nobody reads
 
-    assert value == loads(pickle.dumps(value, protocol))
+    assert read == json.loads(json.dumps(value))
 
 
 class Trap:
@@ -74,28 +80,49 @@ def test_a_pickle_with_code_in_it_is_refused_and_nothing_runs(tmp_path, protocol
     with pytest.raises(SourceError) as error:
         parse(armed if protocol else b"\x80\x02" + armed, "", 0, WROTE)
 
-    assert ("unsafe" if protocol else "content") == error.value.reason
+    assert "unsafe" == error.value.reason
     assert not (tmp_path / "ran").exists()
     pickle.loads(armed)  # the trap is real
     assert (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
-    "code", [b"c", b"R", b"i", b"o", b"b", b"P", b"Q", b"\x81", b"\x92", b"\x93", b"\x82"]
+    ("code", "reason"),
+    [
+        (b"cos\nsystem\n", "unsafe"),
+        (b"(ios\nsystem\n", "unsafe"),
+        (b"X\x02\0\0\0osX\x06\0\0\0system\x93", "unsafe"),
+        (b"Pid\n", "unsafe"),
+        (b"K\x01Q", "unsafe"),
+        # These call or rebuild what was imported before; plain data cannot be called.
+        (b"})R", "content"),
+        (b"(}o", "content"),
+        (b"}}b", "content"),
+        (b"})\x81", "content"),
+        (b"})}\x92", "content"),
+        (b"\x82\x01", "content"),
+        (b"\x83\x01\x00", "content"),
+        (b"\x84\x01\x00\x00\x00", "content"),
+    ],
 )
-def test_every_instruction_that_could_run_code_is_refused(code):
+def test_every_instruction_that_could_run_code_is_refused(code, reason):
     with pytest.raises(SourceError) as error:
-        loads(b"\x80\x02" + code + b"os\nsystem\n.")
+        as_json(b"\x80\x02" + code + b".")
 
-    assert "unsafe" == error.value.reason
+    assert reason == error.value.reason
 
 
 @pytest.mark.parametrize(
     "bomb",
     [
         b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b".",  # a byte array of a terabyte
+        b"\x80\x02]r\xff\xff\xff\xff.",  # a memo of four billion places
         b"\x80\x02X" + struct.pack("<I", 0xFFFFFFFF) + b"abc.",
-        b"\x80\x02}K\x01K\x02s.",  # a number as key: its hash could be made to collide
+        b"\x80\x02}K\x01K\x02s.",
+        b"\x80\x02\x8b" + struct.pack("<I", 100_000) + b"\x7f" * 100_000 + b".",  # a huge number
+        b"\x80\x02L" + b"9" * 100_000 + b"L\n.",
+        b"\x80\x02]q\0h\0a.",  # a list that holds itself
+        b"\x80\x02)" + b"\x85" * 100_000 + b".",
         b"\x80\x02(((((((.",
         b"\x80\x02h\x01.",
         b"\x80\x02K",
@@ -105,18 +132,65 @@ def test_every_instruction_that_could_run_code_is_refused(code):
 )
 def test_a_broken_pickle_is_one_error(bomb):
     with pytest.raises(SourceError) as error:
-        loads(bomb)
+        parse(bomb, "", 0, WROTE)
 
-    assert "content" == error.value.reason
+    assert error.value.reason in ("content", "too_large")
+    assert len(str(error.value)) < 250
 
 
-def test_a_bomb_costs_what_it_weighs():
-    last_of_four_billion_places = b"\x80\x02]r\xff\xff\xff\xff."
-    deep = b"\x80\x02)" + b"\x85" * 100_000 + b"."
+def test_a_pickle_costs_no_more_than_it_may(monkeypatch, tmp_path):
+    """Keys of one hash take the square of their number; it is ended, and nothing of it stays."""
+    keys = b"".join(
+        b"\x8a\x0a" + (n * (2**61 - 1)).to_bytes(10, "little") + b"N" for n in range(1 << 17)
+    )
+    child = Path(pickled._CHILD).read_text().replace("CPU_SECONDS = 5", "CPU_SECONDS = 1")
+    (tmp_path / "unpickle.py").write_text(child)
+    monkeypatch.setattr(pickled, "_CHILD", str(tmp_path / "unpickle.py"))
+    with pytest.raises(SourceError) as error:
+        parse(b"\x80\x02}(" + keys + b"u.", "", 0, WROTE)
 
-    assert [] == loads(last_of_four_billion_places)
-    with pytest.raises(SourceError):
-        parse(deep, "", 0, WROTE)
+    assert "too_large" == error.value.reason
+    assert [] == children()
+
+
+def test_a_child_that_hangs_or_cannot_start_is_one_error(monkeypatch, tmp_path):
+    (tmp_path / "unpickle.py").write_text("import time\ntime.sleep(100)")
+    monkeypatch.setattr(pickled, "_CHILD", str(tmp_path / "unpickle.py"))
+    monkeypatch.setattr(pickled, "DEADLINE_SECONDS", 0.2)
+    with pytest.raises(SourceError) as hung:
+        as_json(b"\x80\x02N.")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "absent"))
+    with pytest.raises(SourceError) as absent:
+        as_json(b"\x80\x02N.")
+
+    assert ["timeout", "no_process"] == [hung.value.reason, absent.value.reason]
+    assert [] == children()
+
+
+def test_the_child_sees_no_secret_and_no_module_of_others(monkeypatch, tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("TOKEN", "secret")
+    asked = []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: asked.append(k) or run(*a, **k))
+
+    assert b"null" == as_json(b"\x80\x02N.")
+    assert asked[0]["env"].keys() <= {"LD_LIBRARY_PATH"}
+
+
+def test_threads_read_dumps_side_by_side():
+    with ThreadPoolExecutor(4) as pool:
+        read = list(pool.map(lambda n: dump(n, 7, 6, 5), range(8)))
+
+    assert [7] * 8 == [one.groups[0].enqueued for one in read]
+
+
+def children():
+    """Processes of this one."""
+    path = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    return path.read_text().split()
 
 
 def folded(value, times=200):
@@ -142,7 +216,7 @@ def nested(depth=5000):
     ],
 )
 def test_a_tree_that_takes_years_to_print_or_to_hash_is_one_error(data):
-    with pytest.raises(SourceError, match="does not hold together"):
+    with pytest.raises(SourceError, match=r"does not hold together|dump of over"):
         parse(data, "", 0, WROTE)
 
 
@@ -161,16 +235,15 @@ def test_json_of_more_values_than_a_dump_has_is_not_even_read():
     assert "too_large" == error.value.reason
 
 
-def test_too_many_instructions_are_given_up(monkeypatch):
-    monkeypatch.setattr(pickled, "MAX_INSTRUCTIONS", 1000)
+def test_a_pickle_of_more_values_than_a_dump_has_is_given_up():
     with pytest.raises(SourceError) as error:
-        loads(b"\x80\x02" + b"N" * 2000)
+        as_json(pickle.dumps([None] * 1_000_001, 2))
 
     assert "too_large" == error.value.reason
 
 
 @given(st.binary(max_size=120))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_noise_is_no_dump(noise):
     for data in (noise, b"\x80\x02" + noise, b"{" + noise):
         with pytest.raises(SourceError):
@@ -178,7 +251,7 @@ def test_noise_is_no_dump(noise):
 
 
 @given(st.integers(0, 400), st.integers(0, 255), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_dump_with_one_byte_changed_is_read_or_refused(at, byte, in_json):
     value = tree([entry(1)], (1, 0, 0))
     data = bytearray(json.dumps(value).encode() if in_json else pickle.dumps(value, 2))
@@ -577,6 +650,30 @@ def test_dumps_that_come_at_once_are_read_one_after_the_other(recorder, monkeypa
         counts.append(len(recorder.read().dumps))
 
     assert [1, 2, 3] == counts
+
+
+def test_a_dump_that_the_machine_was_too_busy_to_read_is_read_later(recorder, monkeypatch):
+    write(f"{recorder.prefix}0", tree([], (6, 6, 6)), WROTE - 60)
+    with monkeypatch.context() as busy:
+        busy.setattr("sys.executable", "/absent")
+        _, first = read(recorder)
+    values, second = read(recorder)
+
+    assert ["no_process"] == [each.reason for each in first.rejected]
+    assert () == second.rejected
+    assert 6 == values[m.NCCL_FR_ENQUEUED.name, ("", "world", "0")]
+
+
+def test_small_dumps_of_many_ranks_are_read_in_turns(recorder, monkeypatch):
+    monkeypatch.setattr("collector.sources.flight_recorder.BYTES_A_READING", 1 << 20)
+    for rank in range(6):
+        write(f"{recorder.prefix}{rank}", tree([], (6, 6, 6)))
+    counts = []
+    for _ in range(2):
+        recorder.available()
+        counts.append(len(recorder.read().dumps))
+
+    assert [4, 6] == counts
 
 
 def test_a_folder_without_rights_is_one_line(recorder, monkeypatch):

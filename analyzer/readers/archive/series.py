@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analyzer.readers.archive.parts import whole
 from analyzer.readers.archive.table import Table
-from analyzer.readers.topology import LABEL
+from analyzer.readers.labels import parsed
 from analyzer.run import FloatGrid, Span
 from collector.contract.metrics import Metric
 
@@ -42,7 +42,7 @@ class Series:
     @cached_property
     def label(self) -> dict[str, str]:
         """Its labels by name."""
-        return dict(LABEL.findall(self.labels))
+        return parsed(self.labels)
 
     @property
     def interval(self) -> float:

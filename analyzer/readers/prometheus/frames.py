@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.layouts import place_of
-from analyzer.readers.prometheus.decoding import Series
-from analyzer.readers.prometheus.labels import (
+from analyzer.readers.labels import (
     Target,
     name_of,
     number,
@@ -16,6 +14,8 @@ from analyzer.readers.prometheus.labels import (
     target_of,
     text_of,
 )
+from analyzer.readers.layouts import place_of
+from analyzer.readers.prometheus.decoding import Series
 from collector.contract import archive
 from collector.contract.metrics import RANK_INFO, SAMPLES
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from analyzer.readers.prometheus.labels import Target
+from analyzer.readers.labels import Target
 
 
 def quoted(text: str) -> str:

@@ -39,7 +39,11 @@ SILENT_SECONDS = 5.0
 MAX_DUMPS = 64
 MAX_PREFIXES = 16
 BYTES_A_READING = 4 << 20
-"""A dump of 3 MB takes half a second; a hang makes all ranks write theirs at once."""
+"""Of 3 MB are read in a tenth of a second; a hang makes all ranks write theirs at once."""
+BYTES_OF_A_START = 1 << 18
+"""What a dump counts at least: its process takes 20 ms to start, and 16 of them are a reading."""
+
+TOO_BUSY = frozenset(("timeout", "no_process"))
 
 Key = tuple[int, int, int]
 
@@ -129,7 +133,7 @@ class FlightRecorder:
             elif spent and spent + key[2] > BYTES_A_READING:
                 self._waiting = True
             else:
-                spent += key[2]
+                spent += max(key[2], BYTES_OF_A_START)
                 self._parse(place, key, now, known, rejected)
             dump = known[place.path][1] if place.path in known else None
             if dump is not None:
@@ -192,13 +196,17 @@ class FlightRecorder:
         known: dict[Path, tuple[Key, Dump | None]],
         rejected: list[Rejected],
     ) -> None:
-        """Torch writes in place: what is broken and was written just now is read again."""
+        """What is broken and was written just now is read again, for torch writes in place.
+
+        So is what this machine was too busy to read.
+        """
         try:
             dump = read_dump(place.path, place.run, place.rank)
         except SourceError as error:
             if error.reason == "content" and 0 <= now - key[1] / 1e9 < WRITING_SECONDS:
                 return
-            known[place.path] = key, None
+            if error.reason not in TOO_BUSY:
+                known[place.path] = key, None
             rejected.append(Rejected(error.reason, f"{place.path}: {error}"))
         else:
             known[place.path] = key, dump

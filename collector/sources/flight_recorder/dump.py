@@ -7,10 +7,12 @@ from typing import Any
 
 from collector.contract import bounded_json
 from collector.reading import Rejected, SourceError
-from collector.sources.flight_recorder.pickled import MAX_INSTRUCTIONS, loads
+from collector.sources.flight_recorder.pickled import as_json
 
 MAX_BYTES = 16 << 20
 """2,000 collectives with stack traces have 3 MB."""
+MAX_VALUES = 1_000_000
+"""2,000 collectives with stack traces have 300,000."""
 MAX_ENTRIES = 100_000
 MAX_GROUPS = 128
 MAX_MEMBERS = 1 << 16
@@ -81,7 +83,7 @@ def parse(data: bytes, run: str, rank: int, written_at: float) -> Dump:
     Raises:
         SourceError: Neither format, code in the pickle, or not what torch writes.
     """
-    tree = loads(data) if data[:1] == b"\x80" else _json(data)
+    tree = _json(as_json(data) if data[:1] == b"\x80" else data)
     rejected: tuple[Rejected, ...] = ()
     try:
         version = _text(tree["version"])[:20]
@@ -97,8 +99,8 @@ def parse(data: bytes, run: str, rank: int, written_at: float) -> Dump:
 
 def _json(data: bytes) -> Any:
     # An empty list weighs three bytes in the file and sixty in memory.
-    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_INSTRUCTIONS:
-        raise SourceError("too_large", f"a dump of over {MAX_INSTRUCTIONS} values")
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise SourceError("too_large", f"a dump of over {MAX_VALUES} values")
     try:
         return bounded_json.loads(data, parse_constant=_refused)
     except ValueError as error:

@@ -1,8 +1,7 @@
-"""Charts of one node and one GPU: which series make which line."""
+"""Charts of one node and one GPU: the chart table, read as samples of an archive."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,191 +11,117 @@ from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import Floats, Lines
 from dashboard.sources.archive.hardware import busy, network, summed, used
+from dashboard.sources.chart_table import (
+    BESIDE_PEERS,
+    BUSY,
+    GPU_CHARTS,
+    IN_USE,
+    NODE_CHARTS,
+    PEERS,
+    Chart,
+    Over,
+    Row,
+)
+from dashboard.sources.chart_table import lines as lines_of
 from dashboard.sources.downsample import thin
-from dashboard.sources.titles import BUSY, GPU_CHARTS, IN_USE, NODE_CHARTS, PEERS, Title
-from dashboard.sources.titles import lines as lines_of
 
 PEER_QUANTILES = (0.05, 0.95)
+_HOST = (metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL, metrics.HOST_MEMORY_AVAILABLE,
+         metrics.NET_BYTES, metrics.IB_DATA)  # fmt: skip
 
 
-class Shown(StrEnum):
-    """What of a series is drawn."""
-
-    VALUE = "value"
-    RATE = "rate"
-    GROWN = "grown"
+def metrics_of(rows: Iterable[Row]) -> tuple[Metric, ...]:
+    """The metrics of some rows of the table."""
+    return tuple(dict.fromkeys(row.metric for row in rows))
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Some series of a chart.
-
-    Attributes:
-        metric: Which.
-        line: Name of the line; `{label}` is replaced by the series' label. Series whose line has
-            one name are summed.
-        label: What must stand in the labels; empty = anything.
-        shown: Value, rate per second, or what it grew since the scrape before.
-    """
-
-    metric: Metric
-    line: str
-    label: str = ""
-    shown: Shown = Shown.VALUE
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A chart; its query is the names of its metrics.
-
-    Attributes:
-        titles: Where its title stands.
-    """
-
-    key: str
-    titles: Mapping[str, Title]
-    parts: tuple[Part, ...]
-
-
-OF_GPUS = (
-    Chart("utilization", NODE_CHARTS, (Part(metrics.GPU_UTILIZATION, "utilisation"),)),
-    Chart("temperature", NODE_CHARTS, (Part(metrics.GPU_TEMPERATURE, "GPU", 'sensor="gpu"'),)),
-    Chart("power", NODE_CHARTS, (Part(metrics.GPU_POWER, "draw"),)),
-    Chart("clock", NODE_CHARTS, (Part(metrics.GPU_CLOCK, "SM", 'domain="sm"'),)),
-)
-OF_A_NODE: tuple[Chart, ...] = (
-    Chart("disk", NODE_CHARTS, (Part(metrics.DISK_BYTES, "{direction}", "", Shown.RATE),)),
-    Chart("errors", NODE_CHARTS, (
-        Part(metrics.GPU_XID_ERRORS, "XIDs", "", Shown.GROWN),
-        Part(metrics.GPU_ECC_ERRORS, "memory errors, {type}", 'counter="volatile"', Shown.GROWN),
-        Part(metrics.GPU_PCIE_REPLAY, "PCIe replays", "", Shown.GROWN),
-        Part(metrics.GPU_NVLINK_ERRORS, "NVLink errors", "", Shown.GROWN),
-        Part(metrics.IB_ERRORS, "InfiniBand errors", "", Shown.GROWN),
-        Part(metrics.NET_ERRORS, "network errors", "", Shown.GROWN),
-        Part(metrics.NET_DROPS, "network drops", "", Shown.GROWN),
-        Part(metrics.NET_CARRIER_CHANGES, "link changes", "", Shown.GROWN),
-        Part(metrics.OOM_KILLS, "kills for memory", "", Shown.GROWN))),
-)  # fmt: skip
-OF_A_GPU: tuple[Chart, ...] = (
-    Chart("utilization", GPU_CHARTS, (Part(metrics.GPU_UTILIZATION, "utilisation"),)),
-    Chart("clock", GPU_CHARTS, (
-        Part(metrics.GPU_CLOCK, "{domain}"), Part(metrics.GPU_CLOCK_MAX, "{domain}, most"))),
-    Chart("throttle", GPU_CHARTS,
-          (Part(metrics.GPU_CLOCK_EVENT_SECONDS, "{reason}", "", Shown.RATE),)),
-    Chart("temperature", GPU_CHARTS, (
-        Part(metrics.GPU_TEMPERATURE, "{sensor}"),
-        Part(metrics.GPU_TEMPERATURE_LIMIT, "limit: {limit}"))),
-    Chart("margin", GPU_CHARTS, (Part(metrics.GPU_TEMPERATURE_MARGIN, "margin"),)),
-    Chart("power", GPU_CHARTS, (
-        Part(metrics.GPU_POWER, "draw"), Part(metrics.GPU_POWER_LIMIT, "limit: {kind}"))),
-    Chart("memory", GPU_CHARTS, (
-        Part(metrics.GPU_MEMORY_USED, "used"), Part(metrics.GPU_MEMORY_TOTAL, "total"))),
-    Chart("ecc", GPU_CHARTS, (
-        Part(metrics.GPU_ECC_ERRORS, "{type}", 'counter="volatile"', Shown.GROWN),
-        Part(metrics.GPU_XID_ERRORS, "XIDs", "", Shown.GROWN))),
-    Chart("pcie", GPU_CHARTS, (
-        Part(metrics.GPU_PCIE_WIDTH, "lanes"), Part(metrics.GPU_PCIE_WIDTH_MAX, "lanes, most"),
-        Part(metrics.GPU_PCIE_GENERATION, "generation"),
-        Part(metrics.GPU_PCIE_GENERATION_MAX, "generation, most"))),
-    Chart("replays", GPU_CHARTS, (Part(metrics.GPU_PCIE_REPLAY, "replays", "", Shown.GROWN),)),
-    Chart("nvlink", GPU_CHARTS, (Part(metrics.GPU_NVLINK_UP, "up"),)),
-    Chart("nvlink_errors", GPU_CHARTS,
-          (Part(metrics.GPU_NVLINK_ERRORS, "{kind}", "", Shown.GROWN),)),
-)  # fmt: skip
-
-_NODE_METRICS = (metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL, metrics.HOST_MEMORY_AVAILABLE,
-                 metrics.NET_BYTES, metrics.IB_DATA)  # fmt: skip
-
-
-def wanted(charts: Iterable[Chart]) -> tuple[Metric, ...]:
-    """The metrics of some charts."""
-    return tuple(dict.fromkeys(part.metric for chart in charts for part in chart.parts))
-
-
-NODE_METRICS: tuple[Metric, ...] = (*_NODE_METRICS, *wanted(OF_A_NODE))
+OF_PEERS = metrics_of(row for key in BESIDE_PEERS for row in NODE_CHARTS[key].rows)
+OF_A_NODE: tuple[Metric, ...] = (*_HOST, *metrics_of(
+    row for key, chart in NODE_CHARTS.items() if key not in BESIDE_PEERS for row in chart.rows
+))  # fmt: skip
+OF_A_GPU = metrics_of(row for chart in GPU_CHARTS.values() for row in chart.rows)
 
 
 def of_node(series: Sequence[Series], of_gpus: Sequence[Series], node: str) -> tuple[Lines, ...]:
     """The charts of a node.
 
     Args:
-        series: NODE_METRICS of the node.
-        of_gpus: Metrics of OF_GPUS of all nodes.
+        series: OF_A_NODE of the node.
+        of_gpus: OF_PEERS of all nodes.
         node: Its name.
     """
-    charts = [_beside_peers(chart, of_gpus, node) for chart in OF_GPUS]
-    by = {metric.name: [each for each in series if each.metric == metric.name]
-          for metric in _NODE_METRICS}  # fmt: skip
-    cpu = _lines("cpu", busy(by[metrics.HOST_CPU.name]), BUSY,
-                 f"rate({metrics.HOST_CPU.name}), without idle and iowait")  # fmt: skip
-    memory = _lines(
-        "memory", used(by[metrics.HOST_MEMORY_TOTAL.name], by[metrics.HOST_MEMORY_AVAILABLE.name]),
-        IN_USE, f"1 - {metrics.HOST_MEMORY_AVAILABLE.name} / {metrics.HOST_MEMORY_TOTAL.name}",
-    )  # fmt: skip
-    disk, errors = (drawn(chart, series) for chart in OF_A_NODE)
-    flow = replace(network(series), help=NODE_CHARTS["network"].help)
-    return tuple(thin(each) for each in (*charts, cpu, memory, disk, flow, errors))
+    by = {metric.name: [each for each in series if each.metric == metric.name] for metric in _HOST}
+    total, left = metrics.HOST_MEMORY_TOTAL.name, metrics.HOST_MEMORY_AVAILABLE.name
+    cpu, memory = busy(by[metrics.HOST_CPU.name]), used(by[total], by[left])
+    host = {
+        "cpu": _line("cpu", cpu, BUSY, f"rate({metrics.HOST_CPU.name}), without idle and iowait"),
+        "memory": _line("memory", memory, IN_USE, f"1 - {left} / {total}"),
+        "network": replace(network(series), help=NODE_CHARTS["network"].help),
+    }
+    peers = {key: _beside_peers(key, of_gpus, node) for key in BESIDE_PEERS}
+    others = {key: drawn(key, chart, series)
+              for key, chart in NODE_CHARTS.items() if key not in peers | host}  # fmt: skip
+    charts = peers | host | others
+    return tuple(thin(charts[key]) for key in NODE_CHARTS)
 
 
 def of_gpu(series: Sequence[Series]) -> tuple[Lines, ...]:
     """The charts of a GPU, of its own series only; those that nobody told are left out."""
-    found = (thin(drawn(chart, series)) for chart in OF_A_GPU)
+    found = (thin(drawn(key, chart, series)) for key, chart in GPU_CHARTS.items())
     return tuple(chart for chart in found if chart.values)
 
 
-def drawn(chart: Chart, series: Sequence[Series]) -> Lines:
-    """A chart of some series; lines of one name are summed."""
-    by_line: dict[str, list[Series]] = {}
-    for part in chart.parts:
+def drawn(key: str, chart: Chart, series: Sequence[Series]) -> Lines:
+    """A chart of the table, of all series that belong to its rows."""
+    by_line: dict[str, tuple[Row, list[Series]]] = {}
+    for row in chart.rows:
         for each in series:
-            if each.metric == part.metric.name and part.label in each.labels:
-                name = _named(part.line, each)
-                by_line.setdefault(name, []).append(_shown(part.shown)(each))
-    times, interval = moments([each for some in by_line.values() for each in some])
-    values = {name: summed(panel(some, times, interval)) for name, some in by_line.items()}
-    values = {name: line for name, line in values.items() if np.isfinite(line).any()}
-    query = ", ".join(dict.fromkeys(part.metric.name for part in chart.parts))
-    return lines_of(chart.titles[chart.key], chart.key, times if values else np.zeros(0), values,
-                    query=query)  # fmt: skip
-
-
-def _beside_peers(chart: Chart, series: Sequence[Series], node: str) -> Lines:
-    """A line a GPU of the node, and the band of the run's other GPUs."""
-    (part,) = chart.parts
-    mine: list[Series] = []
-    others: list[Series] = []
-    for each in series:
-        if each.metric == part.metric.name and part.label in each.labels and each.gpu != NOBODY:
-            (mine if each.node == node else others).append(each)
-    times, interval = moments(mine)
+            if belongs(each, row):
+                name = row.named({**each.label, "gpu": str(each.gpu)})
+                by_line.setdefault(name, (row, []))[1].append(_over(row.over, each))
+    times, interval = moments([each for _, some in by_line.values() for each in some])
     values: dict[str, Floats] = {}
-    for each in sorted(mine, key=lambda one: one.gpu):
-        values[f"GPU {each.gpu}"] = each.at(times, interval)
-    band = None
-    if others and values:
-        edges = quantiles(panel(others, times, interval), PEER_QUANTILES)
-        values |= dict(zip(PEERS, edges, strict=True))
-        band = PEERS
-    return lines_of(chart.titles[chart.key], chart.key, times, values, band=band,
-                    query=part.metric.name)  # fmt: skip
+    for name, (row, some) in by_line.items():
+        across = panel(some, times, interval)
+        values[name] = summed(across) if row.summed else np.fmax.reduce(across, axis=1)
+    told = any(np.isfinite(line).any() for line in values.values())
+    query = ", ".join(metric.name for metric in metrics_of(chart.rows))
+    return lines_of(chart, key, times if told else np.zeros(0), values, query=query)
 
 
-def _lines(key: str, series: Sequence[Series], line: str, query: str) -> Lines:
+def belongs(series: Series, row: Row) -> bool:
+    """Whether a row of the table is about a series."""
+    return series.metric == row.metric.name and all(
+        series.label.get(name) == value for name, value in row.equal.items()
+    )
+
+
+def _beside_peers(key: str, series: Sequence[Series], node: str) -> Lines:
+    """A line a GPU of the node, and the band of the run's other GPUs."""
+    chart = NODE_CHARTS[key]
+    (row,) = chart.rows
+    gpus = [each for each in series if belongs(each, row) and each.gpu != NOBODY]
+    mine = sorted((each for each in gpus if each.node == node), key=lambda each: each.gpu)
+    others = [each for each in gpus if each.node != node]
+    found = drawn(key, chart, mine)
+    if not (others and found.values):
+        return found
+    edges = quantiles(panel(others, *moments(mine)), PEER_QUANTILES)
+    values: Mapping[str, Floats] = {**found.values, **dict(zip(PEERS, edges, strict=True))}
+    return lines_of(chart, key, found.times, values, band=PEERS, query=found.query)
+
+
+def _line(key: str, series: Sequence[Series], line: str, query: str) -> Lines:
     times, interval = moments(series)
     values = {line: series[0].at(times, interval)} if series else {}
     return lines_of(NODE_CHARTS[key], key, times, values, query=query)
 
 
-def _named(line: str, series: Series) -> str:
-    for label, value in series.label.items():
-        line = line.replace(f"{{{label}}}", value[:40])
-    return line
-
-
-def _grown(series: Series) -> Series:
-    since = np.diff(series.values, prepend=np.nan)
-    return replace(series, values=np.where(since >= 0, since, np.nan))
-
-
-def _shown(shown: Shown) -> Callable[[Series], Series]:
-    return {Shown.VALUE: lambda each: each, Shown.RATE: Series.rate, Shown.GROWN: _grown}[shown]
+def _over(over: Over, series: Series) -> Series:
+    """Of a gauge all samples are kept: thinning a line loses none of its peaks."""
+    if over == Over.RATE:
+        return series.rate()
+    if over == Over.GROWN:
+        since = np.diff(series.values, prepend=np.nan)
+        return replace(series, values=np.where(since >= 0, since, np.nan))
+    return series

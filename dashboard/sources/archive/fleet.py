@@ -10,19 +10,9 @@ from analyzer.readers.archive.series import NOBODY, Series
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import FleetMetric, FleetSnapshot
+from dashboard.sources.archive.charts import belongs, metrics_of
+from dashboard.sources.chart_table import FLEET_ROWS
 
-GAUGES: dict[str, tuple[Metric, str]] = {
-    "utilization": (metrics.GPU_UTILIZATION, ""),
-    "temperature": (metrics.GPU_TEMPERATURE, 'sensor="gpu"'),
-    "power": (metrics.GPU_POWER, ""),
-    "clock": (metrics.GPU_CLOCK, 'domain="sm"'),
-}
-ERRORS: dict[str, str] = {
-    metrics.GPU_XID_ERRORS.name: "",
-    metrics.GPU_ECC_ERRORS.name: 'counter="volatile",type="uncorrected"',
-    metrics.GPU_FALLEN.name: "",
-}
-"""Counters that are summed, and what must stand in their labels."""
 OF_RANKS = {"slowdown": "slowdown", "wait": "wait_share"}
 """Metric of the fleet -> column of the ranks' table."""
 LOOK_BACK = 2.5
@@ -33,11 +23,7 @@ STEPS_BACK = 120.0
 
 def wanted(metric: FleetMetric) -> tuple[Metric, ...]:
     """What to read of samples; GPU_UP says which GPUs there are."""
-    if metric.key in GAUGES:
-        return (GAUGES[metric.key][0], metrics.GPU_UP)
-    if metric.key == "errors":
-        return (metrics.GPU_XID_ERRORS, metrics.GPU_ECC_ERRORS, metrics.GPU_FALLEN, metrics.GPU_UP)
-    return (metrics.GPU_UP,)
+    return (*metrics_of(FLEET_ROWS.get(metric.key, ())), metrics.GPU_UP)
 
 
 def fleet(
@@ -69,8 +55,10 @@ def fleet(
         by_rank = ranks().set_index("rank")[OF_RANKS[metric.key]].to_dict()
         values = {place: float(by_rank.get(rank, math.nan)) for place, rank in on.items()}
     else:
+        rows = FLEET_ROWS[metric.key]
         for each in series:
-            if each.gpu != NOBODY and len(each.values) and _counts(metric, each):
+            told = each.gpu != NOBODY and len(each.values)
+            if told and any(belongs(each, row) for row in rows):
                 place = (each.node, each.gpu)
                 values[place] = values.get(place, 0.0) + float(each.values[-1])
     order = {node: at for at, node in enumerate(nodes)}
@@ -86,13 +74,6 @@ def fleet(
         values=np.array([values.get(place, math.nan) for place in ordered], dtype=np.float32),
         silent=tuple(node for node in nodes if node not in heard), simulated=simulated,
     )  # fmt: skip
-
-
-def _counts(metric: FleetMetric, series: Series) -> bool:
-    if metric.key in GAUGES:
-        wanted, label = GAUGES[metric.key]
-        return series.metric == wanted.name and label in series.labels
-    return series.metric in ERRORS and ERRORS[series.metric] in series.labels
 
 
 def _of_ranks(

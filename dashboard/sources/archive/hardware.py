@@ -10,9 +10,9 @@ from analyzer.readers.archive.steps import middle
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import Floats, Lines
+from dashboard.sources.chart_table import BANDS, HIGHEST, LOWEST, MEDIAN, RUN_CHARTS
+from dashboard.sources.chart_table import lines as lines_of
 from dashboard.sources.downsample import thin
-from dashboard.sources.titles import BANDS, HIGHEST, LOWEST, MEDIAN, RUN_CHARTS
-from dashboard.sources.titles import lines as lines_of
 
 OF_A_RUN: tuple[Metric, ...] = (
     metrics.GPU_UTILIZATION, metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL,

@@ -226,17 +226,15 @@ class ArchiveSource:
         """Of its GPUs beside their peers, and of the host."""
         self._check_node(node, self._who())
         cut = self._cut(span)
-        of_gpus = self._scraped.series(charts.wanted(charts.OF_GPUS), cut)
-        of_host = self._scraped.series(charts.NODE_METRICS, cut, node=node)
+        of_gpus = self._scraped.series(charts.OF_PEERS, cut)
+        of_host = self._scraped.series(charts.OF_A_NODE, cut, node=node)
         return charts.of_node(of_host, of_gpus, node)
 
     @guarded
     def gpu_lines(self, node: str, gpu: int, span: Span) -> tuple[Lines, ...]:
         """Of one GPU."""
         self._check_node(node, self._who())
-        series = self._scraped.series(
-            charts.wanted(charts.OF_A_GPU), self._cut(span), node=node, gpu=gpu
-        )
+        series = self._scraped.series(charts.OF_A_GPU, self._cut(span), node=node, gpu=gpu)
         if not series:
             raise TroubleError(
                 Kind.NOT_TOLD, f"Nothing was recorded of GPU {gpu} of {node} in this range.",

@@ -9,8 +9,8 @@ from analyzer.readers.windows import MAX_GAP
 from collector.contract.words import PHASES
 from dashboard.shapes import Floats, Lines
 from dashboard.sources.archive.summary import PHASE_COLUMNS, QUANTILES, Summary
+from dashboard.sources.chart_table import ALL, BANDS, MEAN, RUN_CHARTS, SLOWEST, share_of_peak
 from dashboard.sources.downsample import thin
-from dashboard.sources.titles import ALL, BANDS, MEAN, RUN_CHARTS, SLOWEST, share_of_peak
 from workloads.outcome.peak import Peak
 
 GAP_SECONDS = 1.0

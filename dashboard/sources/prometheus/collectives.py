@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.prometheus.labels import number
+from analyzer.readers.labels import number
 from analyzer.readers.prometheus.promql import lasting, one_of, series
 from collector.contract import metrics as m
 from dashboard.shapes import Span

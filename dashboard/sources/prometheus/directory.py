@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analyzer.readers.prometheus.labels import Target, number, page_label, target_of
+from analyzer.readers.labels import Target, page_label, target_of
 from analyzer.readers.prometheus.node_labels import places
 from analyzer.readers.prometheus.promql import lasting, of_targets, one_of, series
+from analyzer.readers.rank_info import last_attempts
 from collector.contract.metrics import BUILD_INFO, RANK_INFO
 from dashboard.sources.prometheus.asking import Asking
 
@@ -98,15 +99,11 @@ def members(asking: Asking, known: Directory, run: str, at: float) -> tuple[Memb
     """The ranks of a run that told who they are shortly before a moment, by rank."""
     infos = series(RANK_INFO.name, run=run)
     query = f"timestamp(last_over_time({infos}[{lasting(RANK_LOOK_BACK)}]))"
-    found: dict[int, tuple[int, Member]] = {}
-    for labels, _ in asking.instant(query, at):
-        rank = number(labels, "rank")
-        if rank is None:
-            continue
-        attempt = number(labels, "attempt") or 0
-        if rank not in found or attempt >= found[rank][0]:
-            found[rank] = attempt, _member(rank, labels, known)
-    return tuple(member for _, (_, member) in sorted(found.items()))
+    return tuple(
+        Member(who.rank, known.name(labels), who.gpu, who.uuid, who.dp, who.pp, who.tp, who.world,
+               target_of(labels))
+        for who, labels in last_attempts(asking.instant(query, at))
+    )  # fmt: skip
 
 
 def hardware(chosen: Sequence[Member]) -> tuple[str, str]:
@@ -128,14 +125,3 @@ def spread(found: Sequence[int], most: int) -> list[int]:
 def sample(found: Sequence[Member], most: int = MOST_SERIES) -> list[Member]:
     """At most so many ranks, evenly over the run."""
     return [found[place] for place in spread(range(len(found)), most)]
-
-
-def _member(rank: int, labels: Mapping[str, str], known: Directory) -> Member:
-    dp = number(labels, "dp")
-    return Member(
-        rank=rank, node=known.name(labels), gpu=number(labels, "gpu"),
-        uuid=page_label(labels, "uuid"), dp=rank if dp is None else dp,
-        pp=number(labels, "pp") or 0,
-        tp=number(labels, "tp") or 0, world=number(labels, "world_size") or 0,
-        target=target_of(labels),
-    )  # fmt: skip

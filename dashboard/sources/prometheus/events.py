@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.readers.prometheus.labels import Target, number
+from analyzer.readers.labels import Target, number
 from analyzer.readers.prometheus.promql import lasting, of_targets, series
 from collector.contract import metrics as m
 from dashboard.shapes import Event, FindingRow, Severity

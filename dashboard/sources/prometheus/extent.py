@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from analyzer.readers.labels import Target
 from analyzer.readers.prometheus.discovery import LOOK_BACK
-from analyzer.readers.prometheus.labels import Target
 from analyzer.readers.prometheus.promql import lasting, series
 from collector.contract.metrics import BUILD_INFO
 from dashboard.shapes import Span

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from analyzer.readers.archive import files
-from analyzer.readers.prometheus.labels import number, page_label
+from analyzer.readers.labels import number, page_label
 from analyzer.readers.prometheus.promql import lasting, series
 from analyzer.watch.finding_lifecycle import moment_of, slug
 from collector.contract.metrics import FINDING_ACTIVE

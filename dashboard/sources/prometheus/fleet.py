@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.known import own_per_step
-from analyzer.readers.prometheus.labels import number, page_label, target_of
-from analyzer.readers.prometheus.promql import window
+from analyzer.readers.labels import number, page_label, target_of
+from analyzer.readers.prometheus.promql import series, window
 from collector.contract import metrics as m
 from dashboard.shapes import FleetMetric, FleetSnapshot
+from dashboard.sources.chart_table import FLEET_ROWS
 from dashboard.sources.prometheus.asking import Asking, Row
 from dashboard.sources.prometheus.directory import Directory
 from dashboard.trouble import Kind, TroubleError
@@ -19,17 +20,6 @@ OWN, MIDDLE = "lockstep:train_own_seconds:avg1m", "lockstep:train_own_seconds:me
 BY = "job, instance"
 Place = tuple[str, int]
 """(node, GPU on it); of a rank without GPU (node, -1 - rank)."""
-QUERIES: Mapping[str, tuple[str, ...]] = {
-    "utilization": (m.GPU_UTILIZATION.name,),
-    "temperature": (f'{m.GPU_TEMPERATURE.name}{{sensor="gpu"}}',),
-    "power": (m.GPU_POWER.name,),
-    "clock": (f'{m.GPU_CLOCK.name}{{domain="sm"}}',),
-    "errors": (
-        m.GPU_XID_ERRORS.name,
-        f'{m.GPU_ECC_ERRORS.name}{{type="uncorrected",counter="volatile"}}',
-        m.GPU_FALLEN.name,
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +85,10 @@ def fleet(
             "Start a run, or let Prometheus scrape the collectors of nodes with GPUs.",
         )  # fmt: skip
     values = np.full(len(all_places.order), np.nan, dtype=np.float32)
-    if metric.key in QUERIES:
-        for query in QUERIES[metric.key]:
-            _add(values, asking.instant(f"sum by ({BY}, gpu) ({query})", at), known, all_places)
+    if metric.key in FLEET_ROWS:
+        for row in FLEET_ROWS[metric.key]:
+            query = f"sum by ({BY}, gpu) ({series(row.metric.name, **row.equal)})"
+            _add(values, asking.instant(query, at), known, all_places)
     else:
         slow = metric.key == "slowdown"
         rows = _slowdown(asking, at, scrape, all_places) if slow else _wait(asking, at, scrape)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analyzer.readers.prometheus.labels import target_of
+from analyzer.readers.labels import target_of
 from analyzer.readers.prometheus.promql import lasting
 from collector.contract import metrics as m
 from dashboard.shapes import Check, Health, Severity

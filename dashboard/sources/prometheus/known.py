@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from analyzer.readers.prometheus.labels import Target
+from analyzer.readers.labels import Target
 from collector.contract.metrics import NODE_EXPECTED
 from dashboard.shapes import Span
 from dashboard.sources.grid import MOST_POINTS, UNKNOWN_SCRAPE, Grid, grid

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 
 from dashboard.shapes import Floats
+from dashboard.sources.chart_table import LONGEST
 from dashboard.sources.grid import Grid, duration
 from dashboard.sources.prometheus.asking import Asking
-
-LONGEST = 40
-"""Letters of a label in the name of a line."""
 
 
 def asked(
@@ -28,12 +26,6 @@ def asked(
             called = name.replace(f"{{{by}}}", one.labels.get(by, "")[:LONGEST]) if by else name
             found.setdefault(called, one.values)
     return found, "\n".join(queries.values())
-
-
-def since(selector: str, step: str, by: str = "") -> str:
-    """What counters counted since the moment before; nothing new = 0."""
-    new = f"clamp_min({selector} - {selector} offset {step}, 0)"
-    return f"sum by ({by}) ({new})" if by else f"sum({new})"
 
 
 def stands_for(grid: Grid, scrape: float) -> str:

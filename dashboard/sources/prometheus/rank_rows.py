@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analyzer.known import all_known, own_per_step
-from analyzer.readers.prometheus.labels import number
+from analyzer.readers.labels import number
 from analyzer.readers.prometheus.promql import lasting, one_of, series, window
 from analyzer.readers.windows import PHASE_COLUMNS
 from collector.contract import metrics as m

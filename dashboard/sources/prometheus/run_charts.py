@@ -4,15 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzer.readers.prometheus.labels import Target
+from analyzer.readers.labels import Target
 from analyzer.readers.prometheus.promql import lasting, of_targets, one_of, series
 from collector.contract import metrics as m
 from dashboard.shapes import Floats, Lines, Span
-from dashboard.sources.grid import Grid
-from dashboard.sources.prometheus.asking import Asking
-from dashboard.sources.prometheus.directory import MOST_SERIES, Member, hardware, sample, spread
-from dashboard.sources.prometheus.lines import asked, stands_for
-from dashboard.sources.titles import (
+from dashboard.sources.chart_table import (
     ALL,
     BANDS,
     HIGHEST,
@@ -25,6 +21,10 @@ from dashboard.sources.titles import (
     lines,
     share_of_peak,
 )
+from dashboard.sources.grid import Grid
+from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.directory import MOST_SERIES, Member, hardware, sample, spread
+from dashboard.sources.prometheus.lines import asked, stands_for
 from workloads.outcome.peak import Peak, of_gpu
 
 INFO = "15m"

@@ -25,17 +25,15 @@ from dashboard.shapes import (
 )
 from dashboard.sources.archive import ArchiveSource
 from dashboard.sources.grid import MOST_POINTS, grid
-from dashboard.sources.prometheus import events, folders
+from dashboard.sources.prometheus import events, folders, node_facts
 from dashboard.sources.prometheus.asking import Asking
+from dashboard.sources.prometheus.charts import gpu_charts, node_charts
 from dashboard.sources.prometheus.collectives import collectives
 from dashboard.sources.prometheus.directory import Member, sample
 from dashboard.sources.prometheus.findings import findings
 from dashboard.sources.prometheus.fleet import fleet
-from dashboard.sources.prometheus.gpu_charts import gpu_charts
 from dashboard.sources.prometheus.health import health
 from dashboard.sources.prometheus.known import Known
-from dashboard.sources.prometheus.node_charts import node_charts
-from dashboard.sources.prometheus.node_facts import facts
 from dashboard.sources.prometheus.rank_rows import rank_times, ranks
 from dashboard.sources.prometheus.run_charts import run_charts
 from dashboard.sources.prometheus.runs import (
@@ -254,14 +252,14 @@ class PrometheusSource:
         at = self._known.at(span)
         targets = self._known.targets(node, at)
         rack = self._known.directory(at).rack.get(node, {})
-        return facts(self._asking, node, targets, span, at, rack)
+        return node_facts.facts(self._asking, node, targets, span, at, rack)
 
     def node_lines(self, node: str, span: Span) -> tuple[Lines, ...]:
         at = self._known.at(span)
         targets = self._known.targets(node, at)
-        here = facts(self._asking, node, targets, span, at, {})
+        here = node_facts.runs(self._asking, targets, span, at)
         peers = [
-            one for run in here.runs[:1] for one in self._known.members(run, at) if one.node != node
+            one for run in here[:1] for one in self._known.members(run, at) if one.node != node
         ]
         return node_charts(
             self._asking, targets, peers, self._known.grid(span), self._known.scrape()
@@ -270,7 +268,7 @@ class PrometheusSource:
     def gpu_lines(self, node: str, gpu: int, span: Span) -> tuple[Lines, ...]:
         at = self._known.at(span)
         targets = self._known.targets(node, at)
-        known = facts(self._asking, node, targets, span, at, {}).gpus["gpu"].dropna().tolist()
+        known = node_facts.gpus(self._asking, targets, at)
         if gpu not in known:
             raise TroubleError(
                 Kind.UNKNOWN_ID, f"{node} has no GPU {gpu} that is known here.",

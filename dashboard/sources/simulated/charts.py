@@ -6,13 +6,10 @@ import numpy as np
 
 from collector.contract.words import PHASES
 from dashboard.shapes import Floats, Lines
-from dashboard.sources.grid import Grid
-from dashboard.sources.simulated.noise import noise
-from dashboard.sources.simulated.plan import Plan
-from dashboard.sources.simulated.vectors import STEP_SECONDS, step, vector
-from dashboard.sources.titles import (
+from dashboard.sources.chart_table import (
     ALL,
     BANDS,
+    BESIDE_PEERS,
     BUSY,
     GPU_CHARTS,
     HIGHEST,
@@ -25,6 +22,10 @@ from dashboard.sources.titles import (
     RUN_CHARTS,
     lines,
 )
+from dashboard.sources.grid import Grid
+from dashboard.sources.simulated.noise import noise
+from dashboard.sources.simulated.plan import Plan
+from dashboard.sources.simulated.vectors import STEP_SECONDS, step, vector
 
 TOKENS_A_STEP = 4096.0
 """Of a rank."""
@@ -79,7 +80,7 @@ def node_charts(plan: Plan, node: int, grid: Grid, seed: int) -> tuple[Lines, ..
     found = []
     for key, title in NODE_CHARTS.items():
         values: dict[str, Floats] = {}
-        if key in ("utilization", "temperature", "power", "clock"):
+        if key in BESIDE_PEERS:
             own = _over(plan, key, grid, seed, mine)
             values = {f"GPU {plan.gpu[g]}": own[:, at] for at, g in enumerate(mine)}
             if others.size:

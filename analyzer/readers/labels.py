@@ -1,5 +1,6 @@
 """Labels of a stored series, told apart: those of the page, and those of the target."""
 
+import re
 from collections.abc import Mapping
 
 from collector.contract.metrics import SAMPLES, label_text
@@ -7,6 +8,12 @@ from collector.contract.metrics import SAMPLES, label_text
 UP = "up"
 Target = tuple[str, str]
 """(job, instance) that is scraped."""
+_PAIR = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def parsed(text: str) -> dict[str, str]:
+    """The `labels` of contract.archive.SAMPLES by name; values stay escaped."""
+    return dict(_PAIR.findall(text))
 
 
 def name_of(labels: Mapping[str, str]) -> str | None:
