@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analyzer.one_clock import on_one_clock
 from analyzer.readers.garbage import garbage
 from analyzer.readers.windows import PHASE_COLUMNS
 from analyzer.run import FloatGrid, Grid, RankInfo, Run
@@ -59,7 +60,9 @@ def align(run: Run) -> Grid:
         time[name] = np.where(time[name] > 0, time[name], np.nan)
     time["gc"] = garbage(run.ops, run.ranks, keys[:, 1])
     start, end = _middle(grid_of("start")), _middle(grid_of("end"))
-    told = telemetry(run.samples, run.ranks, (start + end) / 2)
+    samples = on_one_clock(run.samples, to_step, end)
+    told = telemetry(samples, run.ranks, (start + end) / 2)
+    work = _work(*(grid_of(name) / steps for name in ("flops", "tokens") if name in windows))
     masked = _masked(windows, rows, keys[:, 1], to_step)
     answered = np.where(np.isfinite(time["own"]), (to_step - keys[:, 1])[:, None], 0)
     return Grid(
@@ -79,18 +82,24 @@ def align(run: Run) -> Grid:
         missing=(*run.missing, *_silent(time["own"], run.ranks, told)),
         meta=run.meta,
         down_since=told.down_since,
-        work=_work(*(grid_of(name) / steps for name in ("flops", "tokens") if name in windows)),
+        work=None if work is None else _row_medians(work),
+        work_by_rank=work,
         scrape_seconds=told.scrape_seconds,
-        versions=versions(run.samples, run.ranks, (start + end) / 2),
+        versions=versions(samples, run.ranks, (start + end) / 2),
     )
 
 
 def _work(*measures: FloatGrid) -> FloatGrid | None:
+    """(W, R) of the first measure that is told; NaN where it is not."""
     for told in measures:
         if np.nan_to_num(told).any():
-            each = [row[np.isfinite(row) & (row > 0)] for row in told]
-            return np.array([np.median(row) if row.size else np.nan for row in each])
+            return np.where(np.isfinite(told) & (told > 0), told, np.nan)
     return None
+
+
+def _row_medians(cells: FloatGrid) -> FloatGrid:
+    each = [row[np.isfinite(row)] for row in cells]
+    return np.array([np.median(row) if row.size else np.nan for row in each])
 
 
 def _middle(cells: FloatGrid) -> FloatGrid:

@@ -21,6 +21,7 @@ from analyzer.from_operations import Look, examine_operations, trace_evidence
 from analyzer.posterior import Posterior, posterior
 from analyzer.rejected import rejected
 from analyzer.run import Evidence, Finding, Grid, Rejected, Run, Verdict
+from analyzer.same_work import for_same_work
 from analyzer.sentence import sentence
 from analyzer.slowness.before_after import column_of, gpu_words
 from analyzer.slowness.changepoint import blocks, column_medians
@@ -57,7 +58,7 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
         run: The run.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
-    grid = drop_stuck_sensors(align(run))
+    grid = for_same_work(drop_stuck_sensors(align(run)))
     seen = examine_operations(run, grid)
     found = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
     findings = settled(grid, found)

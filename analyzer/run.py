@@ -107,6 +107,7 @@ class Grid:
             gone, NaN = it was there at the last scrape or nobody knows; None = not looked for.
         work: (W,) predicted work of a step, median over ranks: model FLOPs, or tokens where those
             are not told; NaN = not known, None = never told.
+        work_by_rank: (W, R) the same of each rank.
         scrape_seconds: Median time between two scrapes of a node; NaN = not known.
         versions: Software (analyzer.versions.SOURCES) -> its version on each rank; what nobody told
             is no key.
@@ -129,6 +130,7 @@ class Grid:
     meta: Mapping[str, Any] = field(default_factory=dict)
     down_since: FloatGrid | None = None
     work: FloatGrid | None = None
+    work_by_rank: FloatGrid | None = None
     scrape_seconds: float = float("nan")
     versions: Mapping[str, Versions] = field(default_factory=dict)
 

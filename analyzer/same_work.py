@@ -1,0 +1,75 @@
+"""Own times as they would be if all ranks of a step had the same work to do.
+
+log own[w, r] = window[w] + rank[r] + beta log work[w, r] + noise. The work is what ranks tell
+(FLOPs, or tokens). Compute grows with it by a power that is 1 for linear layers and 2 for attention
+(Vaswani et al., arXiv 1706.03762, table 1), less where a step has other parts; so beta has a normal
+prior around 1 and is learned from how a rank's own steps differ.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from analyzer.run import FloatGrid, Grid
+from collector.contract.robust import MAD_TO_SIGMA
+
+PRIOR, PRIOR_DEVIATION = 1.0, 0.5
+SAME = 1e-3
+"""Logarithms of work that differ by less are the same work."""
+TAILS = 3.0
+"""Robust deviations at which a residual is clipped (Huber, Robust Statistics, 1981)."""
+ROUNDS = 3
+
+
+def for_same_work(grid: Grid) -> Grid:
+    """The grid with each rank's own time as it would be at the window's median work.
+
+    Unchanged where ranks do not tell their work, or all have the same.
+    """
+    work = grid.work_by_rank
+    if work is None:
+        return grid
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = np.where(work > 0, np.log(work), np.nan)
+    more = told - _row_medians(told)
+    if not (np.abs(more) > SAME).any():
+        return grid
+    beta = exponent(grid, more)
+    own = grid.time["own"] * np.exp(-beta * np.where(np.isfinite(more), more, 0.0))
+    return replace(grid, time={**grid.time, "own": own})
+
+
+def exponent(grid: Grid, more: FloatGrid) -> float:
+    """Beta, the mean of its posterior; `more` is (W, R) log work over the window's median."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.log(grid.time["own"])
+    there = np.isfinite(own) & np.isfinite(more) & ~grid.masked[:, None]
+    own, more = (np.where(there, cells, np.nan) for cells in (own, more))
+    work = _within(more)
+    beta, weight = PRIOR, np.inf
+    for _ in range(ROUNDS):
+        left = _within(own - beta * more)
+        spread = MAD_TO_SIGMA * float(np.nanmedian(np.abs(left))) if there.any() else 0.0
+        if not spread > 0.0:
+            return beta
+        weight = (spread / PRIOR_DEVIATION) ** 2
+        clipped = np.clip(left, -TAILS * spread, TAILS * spread) + beta * work
+        slope = float(np.nansum(work * clipped) + weight * PRIOR)
+        beta = slope / float(np.nansum(work**2) + weight)
+    return beta
+
+
+def _within(cells: FloatGrid) -> FloatGrid:
+    """What is left of each cell when its window's and its rank's median are taken off."""
+    left = cells - _row_medians(cells)
+    found: FloatGrid = left - _row_medians(left.T).T
+    return found
+
+
+def _row_medians(cells: FloatGrid) -> FloatGrid:
+    """(rows, 1); NaN of a row without any."""
+    found = np.full((len(cells), 1), np.nan)
+    told = np.isfinite(cells).any(axis=1)
+    if told.any():
+        found[told, 0] = np.nanmedian(cells[told], axis=1)
+    return found

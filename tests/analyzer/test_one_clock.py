@@ -1,0 +1,59 @@
+"""Samples are put where their own node's steps are, and nowhere else without need."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analyzer.align import align
+from analyzer.attribute import diagnose
+from analyzer.one_clock import on_one_clock
+from analyzer.synth.difficulty import Difficulty
+from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
+from analyzer.synth.untidy import clock_errors
+from analyzer.synth.whole import labelled
+from collector.contract.words import Cause
+
+FLEET = SyntheticFleet(
+    dp=40, steps=400, resolution=Resolution.STEP, seed=3, difficulties=(Difficulty.CLOCKS,)
+)
+
+
+@pytest.fixture(scope="module")
+def apart():
+    return labelled(FLEET).run
+
+
+def test_the_clocks_of_nodes_that_are_apart_are_put_together(apart):
+    right = labelled(replace(FLEET, difficulties=())).run
+    grid = align(apart)
+    mended = on_one_clock(apart.samples, grid.to_step, grid.end)
+    error = (mended["time"] - right.samples["time"]).groupby(mended["node"]).mean()
+
+    assert np.ptp(clock_errors(FLEET)) > 60.0
+    assert np.ptp(error) < 2.0 * FLEET.step_seconds + 4.0
+
+
+def test_clocks_that_agree_are_left_alone():
+    run = labelled(replace(FLEET, difficulties=())).run
+    grid = align(run)
+
+    assert run.samples is on_one_clock(run.samples, grid.to_step, grid.end)
+
+
+def test_a_restart_or_a_run_without_steps_is_left_alone(apart):
+    grid = align(apart)
+    back = np.concatenate([grid.to_step, grid.to_step])
+
+    assert apart.samples is on_one_clock(apart.samples, back, np.tile(grid.end, 2))
+    assert apart.samples is on_one_clock(apart.samples, grid.to_step[:0], grid.end[:0])
+    silent = apart.samples[apart.samples["metric"] == "up"]
+    assert silent is on_one_clock(silent, grid.to_step, grid.end)
+
+
+@pytest.mark.parametrize("cause", [Cause.FREEZE, Cause.CRASH])
+def test_who_stopped_first_is_told_by_the_run_and_not_by_wrong_clocks(cause):
+    fleet = replace(FLEET, faults=(Fault(cause, "stop", 13, float("nan"), 200),))
+    verdict = diagnose(labelled(fleet).run).verdict
+
+    assert [(13, cause.value)] == [(one.rank, one.cause) for one in verdict.culprits]
