@@ -50,10 +50,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """A property is a sweep, too: without these, a quarter of its examples.
 
-    Who was started in the background of a script ignores Ctrl-C, and so would all that it starts.
+    Who was started in the background of a script ignores Ctrl-C, and with nohup a hangup as well;
+    so would all that it starts.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     if Tier.SWEEP not in wanted(config):
         hypothesis.settings.load_profile("sample")
 
