@@ -110,9 +110,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return ExitCode.INTERRUPTED
         except SystemExit as stop:
-            if not isinstance(stop.__context__, BrokenPipeError):
+            broken = stop.__context__  # typer takes each for a reader of stdout that went away
+            if not isinstance(broken, BrokenPipeError):
                 raise
-            output.forget_stdout()  # typer's way to say that its reader went away
+            if interrupted():
+                return ExitCode.INTERRUPTED
+            if not output.reader_left():  # it was some other pipe or socket
+                return _broken(broken)
+            output.forget_stdout()
             return ExitCode.OK
         except Exception as error:  # noqa: BLE001 - the edge: a traceback is a bug, so say so
             if interrupted():

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import select
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -74,6 +75,15 @@ def data(text: str) -> None:
 def forget_stdout() -> None:
     """Let stdout go nowhere: the interpreter flushes it once more at exit, and would complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def reader_left() -> bool:
+    """Whether who read stdout or stderr has gone: of a pipe, the other end is closed."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # it was closed, or is no file
+            poll.register(stream.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def speak_plainly() -> None:

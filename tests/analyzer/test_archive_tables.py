@@ -80,6 +80,19 @@ def test_of_an_archive_that_is_not_ours_damage_is_told_and_links_are_not_followe
         list(ours.samples.batches(["value"]))
 
 
+def test_parts_beyond_those_that_are_read_are_told(folder, monkeypatch):
+    monkeypatch.setattr("analyzer.readers.archive.table.MOST_PARTS", 1)
+    samples = folder / "samples.parquet"
+    beyond = len(list(samples.iterdir())) - 1
+
+    told = f"samples.parquet has over 1 parts: the last {beyond} are not read"
+    assert beyond
+    assert told in load(folder).missing
+    archive = Archive(folder)
+    archive.samples.look()
+    assert (told,) == archive.samples.missing()
+
+
 @pytest.mark.parametrize("where", ["instead of a table", "among its parts"])
 def test_a_pipe_is_not_waited_for(folder, where):
     samples = folder / "samples.parquet"

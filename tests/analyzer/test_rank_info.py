@@ -4,7 +4,7 @@ import pandas as pd
 
 from analyzer.readers.labels import parsed
 from analyzer.readers.rank_info import last_attempts, rank_labels
-from analyzer.readers.topology import rank_infos
+from analyzer.readers.topology import rank_infos, world_of
 from analyzer.watch.members import members
 from collector.contract import metrics
 
@@ -42,3 +42,14 @@ def test_of_several_attempts_the_last_counts_whatever_the_order() -> None:
     infos = [({"run": "r", "rank": "0", "attempt": each, "node": f"n{each}"}, 1.0)
              for each in ("1", "2", "0")]  # fmt: skip
     assert ["n2"] == [who.node for who, _ in last_attempts(infos)]
+
+
+def test_labels_that_are_no_numbers_are_as_if_they_were_not_there() -> None:
+    labels = 'world_size="many",local_rank="²",dp="1e9",pp="-1",tp="nan",node="node-1"'
+    row = {"metric": metrics.RANK_INFO.name, "node": "x", "gpu": None}
+    samples = pd.DataFrame([{**row, "labels": labels, "rank": 3}, {**row, "labels": 7, "rank": -4}])
+    (told,) = rank_infos(pd.DataFrame(), samples, None, [])
+
+    assert (3, "node-1", 0, 3, 0, 0) == (
+        told.rank, told.node, told.local_rank, told.dp, told.pp, told.tp)  # fmt: skip
+    assert 0 == world_of(samples[:1])

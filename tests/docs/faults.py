@@ -19,9 +19,8 @@ HAPPENS = {
     FaultKind.DATA: "the rank's batches arrive late",
     FaultKind.GC: "a storm of real garbage collections in the rank",
     FaultKind.CPU_QUOTA: "a cgroup quota holds the rank's CPU back (needs root)",
-    FaultKind.LINK_BANDWIDTH: "the kernel's tbf limits the node's link (needs root and iproute2)",
-    FaultKind.LINK_DELAY: "packets of the node are delayed, and lost if asked (needs root and"
-    " iproute2)",
+    FaultKind.LINK_BANDWIDTH: "the kernel's tbf limits the node's link (needs root)",
+    FaultKind.LINK_DELAY: "packets of the node are delayed, and lost if asked (needs root)",
     FaultKind.FREEZE: "the process is stopped; the others hang in their collective",
     FaultKind.CRASH: "the process is killed",
 }

@@ -198,5 +198,15 @@ def test_a_reader_that_went_away_is_no_error() -> None:
     assert answer.returncode == ExitCode.OK
 
 
+def test_a_socket_that_broke_is_not_taken_for_a_reader_that_went_away(
+    lockstep: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "COMMANDS", failing(BrokenPipeError(32, "Broken pipe")))
+    answer = lockstep("broken")
+
+    assert answer.code == ExitCode.INTERNAL
+    assert answer.err.startswith("lockstep: BrokenPipeError: [Errno 32] Broken pipe. This is a bug")
+
+
 def test_the_program_exits_with_the_commands_code() -> None:
     assert shell("-m", "lockstep", "nonsense").returncode == ExitCode.USAGE

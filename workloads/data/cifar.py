@@ -2,7 +2,8 @@
 
 Format: the data set's own page, "Binary version" (Krizhevsky, cs.toronto.edu/~kriz/cifar.html):
 five files of 10,000 records of 3,073 bytes to learn from, one to validate. A file may hold any
-whole number of records, and records of larger images: synthetic ones are written so.
+whole number of records, and records of larger images: synthetic ones are written so. torchvision's
+CIFAR10 reads neither: it unpickles the Python version, whole, and only those very files.
 """
 
 from collections.abc import Sequence

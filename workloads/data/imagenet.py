@@ -2,7 +2,8 @@
 
 The layout of torchvision's ImageFolder, and its sizes and crops for ResNet (references/
 classification): a random part of 8 to 100 % of the area, or the middle 224 of 256 pixels.
-Decoding takes Pillow, which is imported when the first image is.
+Decoding takes Pillow, which is imported when the first image is. torchvision's own draw from one
+generator of torch's: here (seed, epoch, image) decide, whichever ranks there are.
 """
 
 import math

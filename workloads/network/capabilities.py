@@ -1,15 +1,15 @@
 """What this machine can do to an emulated network, found out by doing it, and why it cannot."""
 
 import os
+from collections.abc import Callable
 from functools import cache
+from ipaddress import IPv4Address
 
 from collector.contract.words import FaultKind
-from workloads.network import iproute, netns
+from workloads.faults.link import LinkSetting
+from workloads.network import iproute, netns, shaping
 from workloads.network.iproute import NetworkError
 from workloads.network.tunnel import TUN, probe_device
-
-_VETH = ("link add probe0 type veth peer name probe1", "link set lo up")
-_BRIDGE = ("link add probe2 type bridge",)
 
 
 def why_not(kind: FaultKind) -> str:
@@ -29,25 +29,23 @@ def no_namespaces() -> str:
     """Empty if nodes can have network namespaces here, else what they need."""
     if os.geteuid() != 0:
         return "needs root, to make network namespaces: run as root, or choose another fault kind"
-    return iproute.why_not() or _probed("veth and bridge devices", (*_VETH, *_BRIDGE), ())
+    return iproute.why_not() or _probed("veth and bridge devices", _make_devices)
 
 
 @cache
 def has_netem() -> bool:
     """Whether the kernel delays and loses packets itself."""
-    return not _probed("netem", (), ("qdisc add dev lo root netem delay 1ms",))
+    return not _probed_shaping("netem", None, LinkSetting(delay=0.001))
 
 
 @cache
 def _no_tbf() -> str:
-    lines = "qdisc add dev lo root tbf rate 1mbit burst 3200 limit 10000"
-    per_peer = (
-        "qdisc add dev lo root handle 1: htb default 0",
-        "class add dev lo parent 1: classid 1:1 htb rate 1mbit",
-        "filter add dev lo parent 1: protocol ip prio 1 u32 match ip dst 10.0.0.1/32 flowid 1:1",
-    )
-    return _probed("tbf (CONFIG_NET_SCH_TBF)", (), (lines,)) or _probed(
-        "htb and u32 (CONFIG_NET_SCH_HTB, CONFIG_NET_CLS_U32)", (), per_peer
+    return _probed_shaping("tbf (CONFIG_NET_SCH_TBF)", None, LinkSetting(rate=1e6)) or (
+        _probed_shaping(
+            "htb and u32 (CONFIG_NET_SCH_HTB, CONFIG_NET_CLS_U32)",
+            IPv4Address("10.0.0.1"),
+            LinkSetting(rate=1e6),
+        )
     )
 
 
@@ -66,13 +64,22 @@ def _no_delay() -> str:
     return ""
 
 
-def _probed(what: str, ip_lines: tuple[str, ...], tc_lines: tuple[str, ...]) -> str:
+def _make_devices() -> None:
+    with iproute.kernel() as calls:
+        calls.link("add", kind="veth", ifname="probe0", peer={"ifname": "probe1"})
+        iproute.set_link(calls, "lo", state="up")
+        calls.link("add", kind="bridge", ifname="probe2")
+
+
+def _probed_shaping(what: str, peer: IPv4Address | None, setting: LinkSetting) -> str:
+    requests = shaping.requests({peer: setting}, "dst")
+    return _probed(what, lambda: iproute.shape("lo", requests))
+
+
+def _probed(what: str, attempt: Callable[[], None]) -> str:
     try:
         with netns.fresh():
-            if ip_lines:
-                iproute.ip(*ip_lines)
-            if tc_lines:
-                iproute.tc(tc_lines)
+            attempt()
     except NetworkError as error:
         return f"needs {what} of the kernel: {error}"
     except OSError as error:

@@ -1,78 +1,84 @@
-"""Calls of iproute2's `ip` and `tc`."""
+"""The kernel's links, addresses, routes and queues, by pyroute2 (rtnetlink(7))."""
 
-import shutil
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from ipaddress import IPv4Network
-from typing import Any
+from socket import AF_INET
+from typing import TYPE_CHECKING, Any
 
-from collector.contract import bounded_json
+from workloads.network import netns
 
-TIMEOUT_SECONDS = 20.0
+if TYPE_CHECKING:
+    from pyroute2 import IPRoute
+
+Queueing = tuple[str, dict[str, Any]]
+"""A command and the words of IPRoute.tc, but for the device."""
 
 
 class NetworkError(OSError):
     """The emulated network cannot be made or changed; the message says why."""
 
 
-def ip(*lines: str, namespace: str | None = None) -> None:
-    """Lines of `ip -batch`, in one process.
+@contextmanager
+def kernel(namespace: str | None = None) -> Iterator["IPRoute"]:
+    """pyroute2's calls in a namespace, or in the present one, for a block.
 
     Raises:
-        NetworkError: A line was refused.
+        NetworkError: One was refused.
     """
-    place = [] if namespace is None else ["-netns", namespace]
-    _run(["ip", *place, "-batch", "-"], "\n".join(lines))
+    # Here: to import it takes a fifth of a second, and few runs have a network of their own.
+    from pyroute2 import IPRoute, NetlinkError
+
+    try:
+        with nullcontext() if namespace is None else netns.inside(namespace), IPRoute() as calls:
+            yield calls
+    except NetlinkError as error:
+        raise NetworkError(f"a change of the network was refused: {error.args[1]}") from error
 
 
-def tc(lines: Sequence[str], namespace: str | None = None) -> None:
-    """Lines of `tc -batch` in a namespace, or in the present one, in one process.
+def set_link(calls: "IPRoute", name: str, address: str = "", **words: Any) -> None:
+    """Give a device, of which the name is known, other settings, and perhaps an address.
 
     Raises:
-        NetworkError: A line was refused.
+        NetworkError: There is no such device.
     """
-    place = [] if namespace is None else ["-netns", namespace]
-    _run(["tc", *place, "-batch", "-"], "\n".join(lines))
+    index = _index(calls, name)
+    if address:
+        calls.addr("add", index=index, address=address)
+    calls.link("set", index=index, **words)
+
+
+def shape(device: str, requests: Sequence[Queueing], namespace: str | None = None) -> None:
+    """Do what shaping.py asks of a device in a namespace, or in the present one.
+
+    Raises:
+        NetworkError: Something was refused, or there is no such device.
+    """
+    with kernel(namespace) as calls:
+        index = _index(calls, device)
+        for command, words in requests:
+            calls.tc(command, index=index, **words)
 
 
 def own_networks() -> list[IPv4Network]:
     """Every IPv4 network that this machine routes or has an address in."""
-    found = []
-    for words in (["route", "show", "table", "all"], ["address", "show"]):
-        for entry in bounded_json.loads(_run(["ip", "-4", "-j", *words], "") or "[]"):
-            found += _networks(entry)
-    return found
+    with kernel() as calls:
+        places = [(each.get("dst"), each["dst_len"]) for each in calls.get_routes(family=AF_INET)]
+        places += [
+            (each.get("local") or each.get("address"), each["prefixlen"])
+            for each in calls.get_addr(family=AF_INET)
+        ]
+    return [IPv4Network(place, strict=False) for place in places if place[0] is not None]
 
 
 def why_not() -> str:
-    """Empty if both programs are there, else what to install."""
-    for program in ("ip", "tc"):
-        if shutil.which(program) is None:
-            return f"needs {program} of iproute2: apt-get install iproute2"
-    return ""
+    """Empty if the library is there, else what to install."""
+    return "" if find_spec("pyroute2") else "needs pyroute2: pip install pyroute2"
 
 
-def _networks(entry: dict[str, Any]) -> list[IPv4Network]:
-    told = entry.get("dst", "default")
-    if told != "default":
-        return [IPv4Network(told, strict=False)]
-    return [
-        IPv4Network((each["local"], each["prefixlen"]), strict=False)
-        for each in entry.get("addr_info", [])
-        if "local" in each
-    ]
-
-
-def _run(words: list[str], lines: str) -> str:
-    try:
-        done = subprocess.run(
-            words, input=lines, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-        )
-    except FileNotFoundError as error:
-        raise NetworkError(f"{words[0]} is missing: apt-get install iproute2") from error
-    except subprocess.TimeoutExpired as error:
-        raise NetworkError(f"{' '.join(words)} did not end in {TIMEOUT_SECONDS:g} s") from error
-    if done.returncode != 0:
-        said = " ".join(done.stderr.split())[:300]
-        raise NetworkError(f"{' '.join(words)} was refused: {said}")
-    return done.stdout
+def _index(calls: "IPRoute", name: str) -> int:
+    found = calls.link_lookup(ifname=name)
+    if not found:
+        raise NetworkError(f"a change of the network was refused: there is no device {name}")
+    return int(found[0])

@@ -22,7 +22,7 @@ class KernelLinks:
         """From now on `rules`, and nothing else, hold for a node, in both directions.
 
         Raises:
-            NetworkError: tc refused them.
+            NetworkError: The kernel refused them.
         """
         wanted = {
             None if peer is None else self._names.address(peer): setting
@@ -35,10 +35,10 @@ class KernelLinks:
         for namespace, device, field in self._ends(node):
             if not change:
                 with suppress(NetworkError):  # there was nothing
-                    iproute.tc([shaping.clear(device)], namespace)
-            words = shaping.lines(device, wanted, field, change=change)
-            if words:
-                iproute.tc(words, namespace)
+                    iproute.shape(device, [shaping.CLEAR], namespace)
+            requests = shaping.requests(wanted, field, change=change)
+            if requests:
+                iproute.shape(device, requests, namespace)
         self._now[node] = wanted
 
     def close(self) -> None:

@@ -63,18 +63,19 @@ def create(run: str, nodes: int, *, with_fabric: bool = True) -> Names:
     try:
         # The device with the owner's name goes first: nobody takes what follows for a leftover.
         pid, ticks = os.getpid(), start_ticks(os.getpid())
-        iproute.ip(
-            f"link add {names.station} type veth peer name {names.station}p",
-            f'link set {names.station} alias "lockstep {run} {pid} {ticks}"',
-            *(f"netns add {name}" for name in names.namespaces),
-            f"link set {names.station}p netns {names.switch} name station",
-            f"address add {names.station_address}/{network.prefixlen} dev {names.station}",
-            f"link set {names.station} up",
-        )
-        iproute.ip(*_switch_lines(names, with_fabric=with_fabric), namespace=names.switch)
+        with iproute.kernel() as calls:
+            peer = f"{names.station}p"
+            calls.link("add", kind="veth", ifname=names.station, peer={"ifname": peer})
+            iproute.set_link(calls, names.station, ifalias=f"lockstep {run} {pid} {ticks}")
+            for name in names.namespaces:
+                netns.create(name)
+            switch = str(netns.FOLDER / names.switch)
+            iproute.set_link(calls, peer, net_ns_fd=switch, ifname="station")
+            place = f"{names.station_address}/{network.prefixlen}"
+            iproute.set_link(calls, names.station, address=place, state="up")
+        _make_switch(names, with_fabric=with_fabric)
         for node in range(nodes):
-            lines = _node_lines(names, node, with_fabric=with_fabric)
-            iproute.ip(*lines, namespace=names.namespace(node))
+            _make_node(names, node, with_fabric=with_fabric)
     except BaseException:
         remove(token)
         raise
@@ -93,7 +94,8 @@ def remove(token: str) -> None:
     for name in _folder_names(_DEVICES):
         if token_of(name.removesuffix("p")) == token and (_DEVICES / name).exists():
             try:
-                iproute.ip(f"link delete {name}")
+                with iproute.kernel() as calls:
+                    calls.link("del", ifname=name)
             except NetworkError:
                 if (_DEVICES / name).exists():  # else it went with its other end
                     raise
@@ -135,20 +137,21 @@ def _folder_names(folder: Path) -> list[str]:
         return []
 
 
-def _switch_lines(names: Names, *, with_fabric: bool) -> list[str]:
-    bridges = ("mgmt", "fabric") if with_fabric else ("mgmt",)
-    lines = []
-    for bridge in bridges:
-        lines += [f"link add {bridge} type bridge stp_state 0", f"link set {bridge} up"]
-    lines += ["link set station master mgmt", "link set station up"]
-    for node in range(names.nodes):
-        place = f"netns {names.namespace(node)}"
-        lines.append(f"link add {port('m', node)} type veth peer name {MANAGEMENT} {place}")
-        lines.append(f"link set {port('m', node)} master mgmt up")
-        if with_fabric:
-            lines.append(f"link add {port('f', node)} type veth peer name {FABRIC} {place}")
-            lines.append(f"link set {port('f', node)} master fabric up")
-    return lines
+def _make_switch(names: Names, *, with_fabric: bool) -> None:
+    with iproute.kernel(names.switch) as calls:
+        index = {}
+        for bridge in ("mgmt", "fabric") if with_fabric else ("mgmt",):
+            calls.link("add", kind="bridge", ifname=bridge, br_stp_state=0)
+            (index[bridge],) = calls.link_lookup(ifname=bridge)
+            iproute.set_link(calls, bridge, state="up")
+        iproute.set_link(calls, "station", master=index["mgmt"], state="up")
+        for node in range(names.nodes):
+            place = str(netns.FOLDER / names.namespace(node))
+            for bridge, device in zip(index, (MANAGEMENT, FABRIC), strict=False):
+                peer = {"ifname": device, "net_ns_fd": place}
+                here = port(bridge[0], node)
+                calls.link("add", kind="veth", ifname=here, peer=peer)
+                iproute.set_link(calls, here, master=index[bridge], state="up")
 
 
 def port(bridge: str, node: int) -> str:
@@ -156,14 +159,11 @@ def port(bridge: str, node: int) -> str:
     return f"{bridge}{node}"
 
 
-def _node_lines(names: Names, node: int, *, with_fabric: bool) -> list[str]:
-    length = names.management.prefixlen
-    lines = [
-        "link set lo up",
-        f"address add {names.management_address(node)}/{length} dev {MANAGEMENT}",
-        f"link set {MANAGEMENT} up",
-    ]
-    if with_fabric:
-        lines.append(f"address add {names.address(node)}/{fabric_prefix()} dev {FABRIC}")
-        lines.append(f"link set {FABRIC} up")
-    return lines
+def _make_node(names: Names, node: int, *, with_fabric: bool) -> None:
+    with iproute.kernel(names.namespace(node)) as calls:
+        iproute.set_link(calls, "lo", state="up")
+        place = f"{names.management_address(node)}/{names.management.prefixlen}"
+        iproute.set_link(calls, MANAGEMENT, address=place, state="up")
+        if with_fabric:
+            place = f"{names.address(node)}/{fabric_prefix()}"
+            iproute.set_link(calls, FABRIC, address=place, state="up")

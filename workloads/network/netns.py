@@ -1,4 +1,8 @@
-"""The kernel's calls for network namespaces, which Python 3.11 lacks (setns(2), mount(2))."""
+"""The kernel's calls for network namespaces, which Python 3.11 lacks (setns(2), mount(2)).
+
+pyroute2 has some of them, but for a whole process: it forks one a namespace, comes back to the main
+thread's, and makes what it should only enter. Here threads go in and out of them.
+"""
 
 import ctypes
 import os
@@ -12,8 +16,26 @@ FOLDER = Path("/run/netns")
 # Of <linux/sched.h> and <sys/mount.h>.
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWNET = 0x40000000
-_MS_BIND, _MS_MOVE, _MS_REC, _MS_SLAVE = 4096, 8192, 16384, 1 << 19
+_MS_BIND, _MS_MOVE, _MS_REC, _MS_SLAVE, _MS_SHARED = 4096, 8192, 16384, 1 << 19, 1 << 20
 _MNT_DETACH = 2
+
+
+def create(namespace: str) -> None:
+    """Make a namespace with a name, as `ip netns add` does.
+
+    Raises:
+        OSError: It is there already, or this process may not.
+    """
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    try:  # so that who lives in another mount namespace sees what comes and goes, as ip-netns(8)
+        _mount(None, str(FOLDER), None, _MS_SHARED | _MS_REC)
+    except OSError:  # it is no mount yet
+        _mount(str(FOLDER), str(FOLDER), None, _MS_BIND | _MS_REC)
+        _mount(None, str(FOLDER), None, _MS_SHARED | _MS_REC)
+    path = FOLDER / namespace
+    path.touch(mode=0, exist_ok=False)
+    with fresh():
+        _mount("/proc/thread-self/ns/net", str(path), None, _MS_BIND)
 
 
 def enter(namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""Words of tc(8) for what a link fault asks of one device; pure.
+"""What a link fault asks of the queues of one device, in words of tc(8); pure.
 
 All traffic of a node: `tbf` for the rate, `netem` for delay, jitter and loss, one inside the
 other. Traffic with one peer: an `htb` class for it, chosen by a `u32` filter on the peer's
@@ -7,8 +7,10 @@ address, that holds the same; what no filter matches passes `htb` at once.
 
 from collections.abc import Mapping
 from ipaddress import IPv4Address
+from typing import Any
 
 from workloads.faults.link import LinkSetting
+from workloads.network.iproute import Queueing
 
 UNLIMITED = 32e9
 """Bits a second of a class that only delays: the most of tc's 32-bit count of bytes."""
@@ -23,9 +25,12 @@ Rules = Mapping[IPv4Address | None, LinkSetting]
 """Setting by the peer's address; None = all traffic, then it is the only one."""
 
 
-def clear(device: str) -> str:
-    """The line that takes everything away; refused where there is nothing."""
-    return f"qdisc delete dev {device} root"
+CLEAR: Queueing = ("del", {"root": True})
+"""Takes everything away; refused where there is nothing."""
+
+_ADDRESS_AT = {"src": 12, "dst": 16}
+"""Bytes of an IPv4 header before the address (RFC 791)."""
+_IPV4 = 0x0800  # of <linux/if_ether.h>
 
 
 def structure(rules: Rules) -> list[tuple[IPv4Address | None, bool, bool]]:
@@ -33,36 +38,37 @@ def structure(rules: Rules) -> list[tuple[IPv4Address | None, bool, bool]]:
     return [(peer, one.rate is not None, needs_netem(one)) for peer, one in rules.items()]
 
 
-def lines(device: str, rules: Rules, field: str, *, change: bool = False) -> list[str]:
-    """Lines that put rules into force.
+def requests(rules: Rules, field: str, *, change: bool = False) -> list[Queueing]:
+    """What puts rules into force on a device.
 
     Args:
-        device: Its name; without any rules yet, unless they are changed.
         rules: What is to hold.
         field: `dst` where the device sends to the peer, `src` where it brings from there.
-        change: The device has rules of the same structure; what is queued there stays.
+        change: The device has rules of the same structure, and what is queued there stays; else it
+            is without any.
     """
     verb = "change" if change else "add"
     if None in rules:
-        return _chain(f"qdisc {verb} dev {device}", "root handle 1:", "parent 1:1", rules[None])
+        return _chain(verb, {"root": True, "handle": "1:0"}, {"parent": "1:1"}, rules[None])
     if not rules:
         return []
-    words = [] if change else [f"qdisc add dev {device} root handle 1: htb default 0"]
+    wanted: list[Queueing] = []
+    if not change:
+        wanted.append(("add", {"kind": "htb", "root": True, "handle": "1:0", "default": 0}))
     for index, (peer, setting) in enumerate(rules.items(), start=1):
+        assert peer is not None
+        place = f"1:{index:x}"
         rate = setting.rate or UNLIMITED
-        burst = _burst(rate)
-        words.append(
-            f"class {verb} dev {device} parent 1: classid 1:{index:x} htb rate {rate:.0f}bit"
-            f" burst {burst} cburst {burst} quantum 60000"
-        )
+        bounds = {"rate": _rate(rate), "burst": _burst(rate), "cburst": _burst(rate)}
+        words = {"kind": "htb", "parent": "1:0", "handle": place, **bounds, "quantum": 60_000}
+        wanted.append((f"{verb}-class", words))
         rest = LinkSetting(None, setting.delay, setting.jitter, setting.loss)
-        words += _chain(f"qdisc {verb} dev {device}", f"parent 1:{index:x}", "", rest)
+        wanted += _chain(verb, {"parent": place}, {}, rest)
         if not change:
-            words.append(
-                f"filter add dev {device} parent 1: protocol ip prio 1"
-                f" u32 match ip {field} {peer}/32 flowid 1:{index:x}"
-            )
-    return words
+            key = f"{int(peer):#x}/0xffffffff+{_ADDRESS_AT[field]}"
+            words = {"kind": "u32", "parent": "1:0", "protocol": _IPV4, "prio": 1, "target": place}
+            wanted.append(("add-filter", {**words, "keys": [key]}))
+    return wanted
 
 
 def needs_netem(setting: LinkSetting) -> bool:
@@ -70,20 +76,27 @@ def needs_netem(setting: LinkSetting) -> bool:
     return bool(setting.delay or setting.jitter or setting.loss)
 
 
-def _chain(start: str, place: str, inner: str, setting: LinkSetting) -> list[str]:
-    words = []
+def _chain(
+    verb: str, place: dict[str, Any], inner: dict[str, Any], setting: LinkSetting
+) -> list[Queueing]:
+    wanted: list[Queueing] = []
     if setting.rate is not None:
-        words.append(
-            f"{start} {place} tbf rate {setting.rate:.0f}bit"
-            f" burst {_burst(setting.rate)} limit {QUEUE_BYTES}"
-        )
+        bounds = {"rate": _rate(setting.rate), "burst": _burst(setting.rate), "limit": QUEUE_BYTES}
+        wanted.append((verb, {"kind": "tbf", **place, **bounds}))
         place = inner
     if needs_netem(setting):
-        jitter = f" {setting.jitter * 1e6:.0f}us" if setting.jitter else ""
-        delay = f" delay {setting.delay * 1e6:.0f}us{jitter}" if setting.delay else ""
-        loss = f" loss {setting.loss * 100:.4f}%" if setting.loss else ""
-        words.append(f"{start} {place} netem limit {QUEUE_PACKETS}{delay}{loss}")
-    return words
+        words = {
+            "limit": QUEUE_PACKETS,
+            "delay": round(setting.delay * 1e6),  # microseconds
+            "jitter": round(setting.jitter * 1e6),
+            "loss": setting.loss * 100,
+        }
+        wanted.append((verb, {"kind": "netem", **place, **words}))
+    return wanted
+
+
+def _rate(bits: float) -> str:
+    return f"{bits:.0f}bit"
 
 
 def _burst(rate: float) -> int:

@@ -59,11 +59,10 @@ class Tunnel:
         try:
             for node in range(names.nodes):
                 devices.append(open_device(names.namespace(node), FABRIC))
-                iproute.ip(
-                    f"address add {names.address(node)}/{fabric_prefix()} dev {FABRIC}",
-                    f"link set {FABRIC} mtu {MTU} txqueuelen 1000 up",
-                    namespace=names.namespace(node),
-                )
+                with iproute.kernel(names.namespace(node)) as calls:
+                    place = f"{names.address(node)}/{fabric_prefix()}"
+                    words = {"mtu": MTU, "txqlen": 1000, "state": "up"}
+                    iproute.set_link(calls, FABRIC, address=place, **words)
             self._told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             addresses = [names.address(node) for node in range(names.nodes)]
             self._helper = SideProcess(lambda: forward(devices, addresses, theirs, seed), log)

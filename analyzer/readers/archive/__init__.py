@@ -191,4 +191,5 @@ def _frame(table: Table, missing: list[str]) -> pd.DataFrame:
     frame = table.frame()
     if frame.empty:
         missing.append(f"no rows in {table.name}" if table.parts() else f"no {table.name}")
+    missing += table.missing()
     return frame

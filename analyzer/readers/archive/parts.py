@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 MOST_PARTS = 200_000
-"""Eleven days of parts of 5 s."""
+"""Eleven days of parts of 5 s; what comes after them is left out, and that is told."""
 MAGIC = b"PAR1"
 """First and last four bytes. SOURCE: Parquet format, "File format"."""
 LEAST_BYTES = 12
@@ -46,12 +46,11 @@ def names(path: Path, *, links: bool = False) -> list[str]:
     """
     try:
         with os.scandir(path) as entries:
-            found = sorted(
+            return sorted(
                 each.name for each in entries
                 if each.name.endswith(".parquet") and not each.name.startswith(".")
                 and (links or not each.is_symlink()) and each.is_file()
             )  # fmt: skip
-        return found[:MOST_PARTS]
     except NotADirectoryError:
         return [""] if path.is_file() else []  # a pipe would be waited for
     except OSError:

@@ -14,7 +14,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from analyzer.readers.archive.files import ArchiveError, Files, Problem
-from analyzer.readers.archive.parts import Listed, State, fitted, is_cut, opened, release
+from analyzer.readers.archive.parts import (
+    MOST_PARTS,
+    Listed,
+    State,
+    fitted,
+    is_cut,
+    opened,
+    release,
+)
 from analyzer.readers.archive.parts import names as names_of
 from analyzer.readers.archive.parts import state as state_of
 from analyzer.run import LoadError, Span
@@ -68,6 +76,7 @@ class Table:
         self._torn: dict[State, str] = {}
         self._absent: set[str] = set()
         self._looked: set[str] = set()
+        self._beyond = 0
         self._lock = threading.Lock()
 
     def parts(self) -> list[Path]:
@@ -129,6 +138,10 @@ class Table:
             count = f"{len(torn)} parts" if len(torn) > 1 else "a part"
             words.append(f"{count} of {self.name} cannot be read and is left out: {torn[0]}")
         words += [f"{self.name} has no column {name}" for name in absent]
+        if self._beyond:
+            words.append(
+                f"{self.name} has over {MOST_PARTS} parts: the last {self._beyond} are not read"
+            )
         return tuple(words)
 
     def pieces(self, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -350,7 +363,9 @@ class Table:
             raise LoadError(f"{path} has a column of another type ({_first(error)})") from error
 
     def _names(self, path: Path) -> list[str]:
-        return names_of(path, links=self._files.links)
+        names = names_of(path, links=self._files.links)
+        self._beyond = max(0, len(names) - MOST_PARTS)
+        return names[:MOST_PARTS]
 
     def _kind(self, column: Column) -> pa.DataType:
         if column.name in self._words:

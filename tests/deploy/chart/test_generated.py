@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helm_python import Chart
+from helm_python import Chart, HelmError
 
 from tests.deploy.chart.chart import CHART, DEPLOY, Manifest, key, objects
 from tests.deploy.chart.generated import LINKS, NO_SECRET, RELEASED, adopted, files, stale, write
@@ -23,6 +23,19 @@ def test_the_committed_files_are_what_is_generated():
 def test_the_chart_links_to_rules_and_dashboards(link: str, folder: str):
     assert (DEPLOY / link).is_symlink()
     assert (DEPLOY / folder).resolve() == (DEPLOY / link).resolve()
+
+
+@pytest.mark.parametrize("missing", ["rules", "dashboards"])
+def test_a_checkout_without_links_is_refused(missing: str, tmp_path: Path):
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    shutil.rmtree(chart / "files" / missing)
+    (chart / "files" / missing).write_text("../../elsewhere")  # what git writes in place of a link
+    with (
+        Chart.load(chart) as broken,
+        pytest.raises(HelmError, match=f"files/{missing} of the chart has no {missing}"),
+    ):
+        broken.render({}, name="lockstep", namespace="lockstep")
 
 
 def test_a_packed_chart_carries_rules_and_dashboards(tmp_path: Path):

@@ -1,6 +1,7 @@
 """What a machine cannot do is told with the reason and what would mend it."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -14,11 +15,11 @@ BANDWIDTH, DELAY = FaultKind.LINK_BANDWIDTH, FaultKind.LINK_DELAY
 
 @pytest.fixture(autouse=True)
 def unprobed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine of root's with iproute2, about which nothing is known yet."""
+    """A machine of root's, about which nothing is known yet."""
     monkeypatch.setattr(capabilities.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(iproute.shutil, "which", lambda program: f"/sbin/{program}")
+    monkeypatch.setattr(iproute, "find_spec", lambda name: name)
     monkeypatch.setattr(capabilities.netns, "fresh", lambda: _Nothing())
-    monkeypatch.setattr(iproute, "_run", lambda words, lines: "")
+    monkeypatch.setattr(iproute, "kernel", without())
     monkeypatch.setattr(capabilities, "probe_device", lambda: None)
     caches = [each for each in vars(capabilities).values() if hasattr(each, "cache_clear")]
     for each in caches:
@@ -34,16 +35,21 @@ class _Nothing:
     def __exit__(self, *error: object) -> None: ...
 
 
-def without(*words: str) -> Callable[[list[str], str], str]:
-    """A kernel that refuses lines with any of the words."""
+def without(*words: str) -> Callable[..., Any]:
+    """A kernel that refuses devices and queues of these kinds."""
 
-    def run(program: list[str], lines: str) -> str:
-        for word in words:
-            if word in lines:
-                raise NetworkError(f"{program[0]} was refused: unknown {word}")
-        return ""
+    class Calls:
+        def link(self, command: str, **words: Any) -> None:
+            self.tc(command, **words)
 
-    return run
+        def tc(self, command: str, **given: Any) -> None:
+            if given.get("kind") in words:
+                raise NetworkError(f"a change of the network was refused: {given['kind']}")
+
+        def link_lookup(self, ifname: str) -> list[int]:
+            return [1]
+
+    return lambda namespace=None: nullcontext(Calls())
 
 
 def test_a_machine_with_everything_can_do_both() -> None:
@@ -57,12 +63,10 @@ def test_without_root_there_is_no_link_fault(monkeypatch: pytest.MonkeyPatch) ->
     assert capabilities.why_not(BANDWIDTH).startswith("link-bandwidth needs root")
 
 
-def test_without_iproute_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iproute.shutil, "which", lambda program: None)
+def test_without_the_library_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iproute, "find_spec", lambda name: None)
 
-    assert "link-delay needs ip of iproute2: apt-get install iproute2" == capabilities.why_not(
-        DELAY
-    )
+    assert "link-delay needs pyroute2: pip install pyroute2" == capabilities.why_not(DELAY)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def test_without_iproute_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_each_part_of_the_kernel_is_missed_by_who_needs_it(
     monkeypatch: pytest.MonkeyPatch, lacks: str, kind: FaultKind, told: str
 ) -> None:
-    monkeypatch.setattr(iproute, "_run", without(lacks))
+    monkeypatch.setattr(iproute, "kernel", without(lacks))
 
     assert told in capabilities.why_not(kind)
     assert bool(told) == bool(capabilities.why_not(kind))
@@ -89,7 +93,7 @@ def test_without_netem_and_tun_there_is_no_delay(monkeypatch: pytest.MonkeyPatch
     def refuse() -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(iproute, "_run", without("netem"))
+    monkeypatch.setattr(iproute, "kernel", without("netem"))
     monkeypatch.setattr(capabilities, "probe_device", refuse)
 
     assert "needs netem (CONFIG_NET_SCH_NETEM) or /dev/net/tun" in capabilities.why_not(DELAY)

@@ -120,9 +120,14 @@ def test_a_node_too_many_is_refused() -> None:
 
 
 def test_what_the_kernel_refuses_is_told_in_one_sentence() -> None:
-    with pytest.raises(NetworkError, match="was refused: Cannot find device") as told:
-        iproute.ip("link set ls-none up")
+    with (
+        pytest.raises(NetworkError, match=r"was refused: there is no device ls-none") as told,
+        iproute.kernel() as calls,
+    ):
+        iproute.set_link(calls, "ls-none", state="up")
     assert "\n" not in str(told.value)
+    with pytest.raises(NetworkError, match=r"was refused: File exists"), iproute.kernel() as calls:
+        calls.link("add", kind="bridge", ifname="lo")
 
 
 def test_to_remove_what_is_not_there_is_no_error() -> None:

@@ -1,45 +1,49 @@
-"""The words for tc, which the kernel of another machine understands and this one may not."""
+"""What is asked of the queues, which the kernel of another machine understands and this may not."""
 
 from ipaddress import IPv4Address
 
+import pytest
+
 from workloads.faults.link import LinkSetting
-from workloads.network.shaping import lines, structure
+from workloads.network.shaping import QUEUE_BYTES, QUEUE_PACKETS, requests, structure
 
 PEER = IPv4Address("10.0.0.2")
+ROOT = {"root": True, "handle": "1:0"}
 
 
 def test_a_rate_for_all_traffic_is_one_tbf() -> None:
-    wanted = ["qdisc add dev eth0 root handle 1: tbf rate 200000000bit burst 25000 limit 33554432"]
+    bounds = {"rate": "200000000bit", "burst": 25000, "limit": QUEUE_BYTES}
 
-    assert wanted == lines("eth0", {None: LinkSetting(rate=2e8)}, "dst")
+    assert [("add", {"kind": "tbf", **ROOT, **bounds})] == requests(
+        {None: LinkSetting(rate=2e8)}, "dst"
+    )
 
 
 def test_delay_jitter_and_loss_are_one_netem() -> None:
     setting = LinkSetting(delay=0.005, jitter=0.001, loss=0.005)
-    wanted = [
-        "qdisc add dev eth0 root handle 1: netem limit 100000 delay 5000us 1000us loss 0.5000%"
-    ]
+    words = {"limit": QUEUE_PACKETS, "delay": 5000, "jitter": 1000, "loss": 0.5}
 
-    assert wanted == lines("eth0", {None: setting}, "dst")
+    assert [("add", {"kind": "netem", **ROOT, **words})] == requests({None: setting}, "dst")
 
 
 def test_both_at_once_are_a_netem_inside_the_tbf() -> None:
-    told = lines("eth0", {None: LinkSetting(rate=1e6, delay=0.001)}, "dst")
+    (_, tbf), (_, netem) = requests({None: LinkSetting(rate=1e6, delay=0.001)}, "dst")
 
-    assert ["root handle 1: tbf", "parent 1:1 netem"] == [
-        " ".join(line.split()[4:7] if "root" not in line else line.split()[4:8]) for line in told
-    ]
+    assert ("tbf", "1:0") == (tbf["kind"], tbf["handle"])
+    assert ("netem", "1:1") == (netem["kind"], netem["parent"])
 
 
 def test_a_peer_has_a_class_that_only_its_address_comes_into() -> None:
-    told = lines("f1", {PEER: LinkSetting(rate=1e8, delay=0.001)}, "src")
+    told = requests({PEER: LinkSetting(rate=1e8, delay=0.001)}, "src")
 
-    rate = "rate 100000000bit burst 12500 cburst 12500 quantum 60000"
+    bounds = {"rate": "100000000bit", "burst": 12500, "cburst": 12500, "quantum": 60000}
+    delay = {"limit": QUEUE_PACKETS, "delay": 1000, "jitter": 0, "loss": 0.0}
+    match = {"protocol": 0x0800, "prio": 1, "target": "1:1", "keys": ["0xa000002/0xffffffff+12"]}
     assert [
-        "qdisc add dev f1 root handle 1: htb default 0",
-        f"class add dev f1 parent 1: classid 1:1 htb {rate}",
-        "qdisc add dev f1 parent 1:1 netem limit 100000 delay 1000us",
-        "filter add dev f1 parent 1: protocol ip prio 1 u32 match ip src 10.0.0.2/32 flowid 1:1",
+        ("add", {"kind": "htb", **ROOT, "default": 0}),
+        ("add-class", {"kind": "htb", "parent": "1:0", "handle": "1:1", **bounds}),
+        ("add", {"kind": "netem", "parent": "1:1", **delay}),
+        ("add-filter", {"kind": "u32", "parent": "1:0", **match}),
     ] == told
 
 
@@ -47,10 +51,21 @@ def test_a_change_of_numbers_keeps_what_is_queued() -> None:
     slow, slower = ({PEER: LinkSetting(rate=rate)} for rate in (2e8, 1e8))
 
     assert structure(slow) == structure(slower)
-    assert ["class change dev eth0 parent 1:"] == [
-        " ".join(line.split()[:6]) for line in lines("eth0", slower, "dst", change=True)
-    ]
+    assert ["change-class"] == [command for command, _ in requests(slower, "dst", change=True)]
 
 
-def test_no_rules_are_no_words() -> None:
-    assert [] == lines("eth0", {}, "dst")
+def test_no_rules_ask_for_nothing() -> None:
+    assert [] == requests({}, "dst")
+
+
+def test_a_kernel_with_netem_is_sent_the_numbers_that_were_meant() -> None:
+    """Ticks of the packet scheduler and shares of 2^32, as tc(8) sends them."""
+    sched_netem = pytest.importorskip("pyroute2.netlink.rtnl.tcmsg.sched_netem")
+    common = pytest.importorskip("pyroute2.netlink.rtnl.tcmsg.common")
+    ((_, words),) = requests({None: LinkSetting(delay=0.005, jitter=0.001, loss=0.005)}, "dst")
+    sent = sched_netem.get_parameters(words)
+
+    assert pytest.approx(5000 * common.tick_in_usec) == sent["delay"]
+    assert pytest.approx(1000 * common.tick_in_usec) == sent["jitter"]
+    assert pytest.approx(0.005 * 2**32, rel=1e-6) == sent["loss"]
+    assert QUEUE_PACKETS == sent["limit"]
