@@ -1,6 +1,5 @@
 """Every source in one row: how it is made, what becomes of its readings, how often it is read."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -212,11 +211,6 @@ class SourceSpec:
     def name(self) -> str:
         """The `source` label."""
         return self.kind.name  # type: ignore[return-value]  # a constant in every class
-
-    @property
-    def summary(self) -> str:
-        """What it reads, in the words with which its module begins."""
-        return (sys.modules[self.kind.__module__].__doc__ or "").partition("\n")[0]
 
     def feed(self, node: Node) -> Feed:
         """The source of a node with its collector, period and thread."""

@@ -3,11 +3,13 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, cast
 
-from dashboard.sizes import size
+import numpy as np
+import pandas as pd
+
 from dashboard.trouble import TroubleError
 
 T = TypeVar("T")
@@ -15,6 +17,8 @@ T = TypeVar("T")
 MOST_ENTRIES = 512
 MOST_BYTES = 96 << 20
 """Of all answers: the dashboard's process shall stay below 400 MB with 10,000 GPUs (issue 10)."""
+SMALL = 64
+"""Bytes of an answer that holds nothing of size."""
 TROUBLE_SECONDS = 5.0
 """So long a source that is in trouble is left alone."""
 
@@ -95,3 +99,20 @@ class Cache:
             ):
                 _, oldest = self._entries.popitem(last=False)
                 self._bytes -= oldest.size
+
+
+def size(answer: Any) -> int:
+    """Bytes that an answer takes, about: those of arrays, frames and texts are counted."""
+    if isinstance(answer, np.ndarray):
+        return SMALL + answer.nbytes
+    if isinstance(answer, pd.DataFrame):
+        return SMALL + int(answer.memory_usage(index=True, deep=True).sum())
+    if isinstance(answer, str | bytes):
+        return SMALL + len(answer)
+    if isinstance(answer, Mapping):
+        return SMALL + sum(size(key) + size(value) for key, value in answer.items())
+    if isinstance(answer, tuple | list):
+        return SMALL + sum(map(size, answer))
+    if is_dataclass(answer):
+        return SMALL + sum(size(getattr(answer, each.name)) for each in fields(answer))
+    return SMALL

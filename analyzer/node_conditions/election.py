@@ -36,13 +36,11 @@ class Term:
     """What a look at the lease gives.
 
     Attributes:
-        leads: Whether we may act, once `body` was taken.
-        body: What to write for it; None = nothing, somebody else leads.
+        body: What to write for it, after which we may act; None = nothing, somebody else leads.
         breaker: As it is now.
         paused: A human's reason; empty = not paused.
     """
 
-    leads: bool
     body: Json | None
     breaker: Breaker
     paused: str
@@ -71,7 +69,7 @@ def term(
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec,
             "metadata": {"name": name, "annotations": {BREAKER: to_text(breaker)}},
         }  # fmt: skip
-        return Term(True, body, breaker, "", ObservedLease(me, spec["renewTime"], monotonic))
+        return Term(body, breaker, "", ObservedLease(me, spec["renewTime"], monotonic))
     metadata, spec = lease["metadata"], lease.get("spec") or {}
     notes = metadata.get("annotations") or {}
     breaker = from_text(notes.get(BREAKER), breaker, now)
@@ -81,7 +79,7 @@ def term(
     if (holder, renewed) != (seen.holder, seen.renewed):
         seen = ObservedLease(holder, renewed, monotonic)
     if holder not in ("", me) and monotonic - seen.at < seconds:
-        return Term(False, None, breaker, paused, seen)
+        return Term(None, breaker, paused, seen)
     body = {
         "metadata": {
             "resourceVersion": metadata["resourceVersion"],
@@ -89,7 +87,7 @@ def term(
         },
         "spec": _spec(me, seconds, now),
     }
-    return Term(True, body, breaker, paused, replace(seen, at=monotonic))
+    return Term(body, breaker, paused, replace(seen, at=monotonic))
 
 
 def released(lease: Json) -> Json:

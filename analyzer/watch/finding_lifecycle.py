@@ -1,7 +1,7 @@
 """How findings open and close, so that nobody is told twice, and nothing that flickers is told."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2s
@@ -174,8 +174,3 @@ def _culprit(who: Who) -> str:
 def moment_of(unix: float) -> str:
     """A moment as a folder's name begins with it."""
     return f"{datetime.fromtimestamp(unix, UTC):%Y%m%dT%H%M%SZ}"
-
-
-def resume(findings: Sequence[WatchFinding]) -> Course:
-    """A course with these findings open, as after a restart."""
-    return Course({(one.who, one.tier): one for one in findings}, {})

@@ -149,7 +149,6 @@ class WhatIf:
         s_interval: 95 % interval of S over steps; None with too few.
         s_strata_interval: The same of S_strata.
         m_w_interval: The same of M_W.
-        s_workers_interval: (D, P, 2) the same of every S_w; None with too few steps.
         notes: What the numbers leave out, in words.
     """
 
@@ -161,7 +160,6 @@ class WhatIf:
     s_interval: Interval | None
     s_strata_interval: Interval | None
     m_w_interval: Interval | None
-    s_workers_interval: Floats | None
     notes: tuple[str, ...] = ()
 
     @property
@@ -218,17 +216,5 @@ def _whatif(trace: Trace, graph: Graph, work: Work, trust: Trust, top: int) -> W
         s_interval=of_ratio(simulated, np.full_like(simulated, found.ideal), drawn),
         s_strata_interval=of_ratio(simulated, strata_steps, drawn),
         m_w_interval=of_ratio(simulated - found.worst.fixed, simulated - found.ideal, drawn),
-        s_workers_interval=_of_workers(found, drawn),
         notes=tuple(notes),
     )
-
-
-def _of_workers(found: Slowdown, drawn: Floats | None) -> Floats | None:
-    """(D, P, 2) the interval of every S_w."""
-    if drawn is None:
-        return None
-    steps = drawn.sum(axis=1)[0]
-    dp = found.by_dp @ drawn.T / steps / found.ideal
-    stage = found.by_stage @ drawn.T / steps / found.ideal
-    each = [np.quantile(np.minimum(one, stage), [0.025, 0.975], axis=1).T for one in dp]
-    return np.stack(each)

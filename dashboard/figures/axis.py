@@ -8,7 +8,6 @@ import numpy as np
 
 from dashboard.shapes import Floats, Lines
 
-KINDS = ("time", "step", "relative")
 WORDS = {"time": "time", "step": "step", "relative": "since start"}
 MILLISECONDS = 1000.0
 _RELATIVE = ((3 * 3600.0, 3600.0, "h"), (180.0, 60.0, "min"), (0.0, 1.0, "s"))
@@ -19,7 +18,7 @@ class Axis:
     """Where moments stand.
 
     Attributes:
-        kind: One of KINDS.
+        kind: One of WORDS.
         title: With the unit.
         start: Unix seconds that are 0 where the axis is relative.
         scale: Seconds in its unit, where it is relative.
@@ -72,7 +71,7 @@ def axis(kind: str, charts: Sequence[Lines], start: float, end: float) -> Axis:
     """The axis that was asked for, or time where steps are asked for and nobody told any.
 
     Args:
-        kind: One of KINDS; anything else is time.
+        kind: One of WORDS; anything else is time.
         charts: Those whose steps tell where a moment stands.
         start: Unix seconds that are 0 where it is relative.
         end: Unix seconds of the last moment.

@@ -1,4 +1,4 @@
-"""Pictures over time: one chart, or a stack of them with one shared axis and a lane of events."""
+"""Pictures over time: charts, one below the other, with one shared axis and a lane of events."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,42 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from dashboard.address import utc
 from dashboard.figures import lane, room
 from dashboard.figures.axis import axis
 from dashboard.figures.charts import Other, figure
 from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.traces import LONGEST_NAME, left_out, names
-from dashboard.figures.units import said, titled
+from dashboard.figures.units import said
 from dashboard.shapes import Event, Floats, Lines, Span
-
-
-def single(
-    lines: Lines, events: Sequence[Event] = (), span: Span | None = None, kind: str = "time"
-) -> Picture:
-    """One chart, and the lane of events over it where there are any.
-
-    Args:
-        lines: Its lines; at most traces.AT_MOST are drawn, beside the band.
-        events: At most lane.AT_MOST are drawn.
-        span: That the axis shows, and where relative time begins; None = as far as the lines go.
-        kind: Of the axis: one of axis.KINDS.
-    """
-    title = titled(lines.title, lines.unit)
-    if not names(lines):
-        return nothing(title, NOTHING, lines.help)
-    shown = axis(kind, [lines], *_ends([lines], span))
-    drawn = lane.worst(events)
-    return Picture(
-        title=title,
-        figure=figure([lines], drawn, shown, span, None, room.SINGLE),
-        table=wide(lines),
-        text=described(lines),
-        note=_joined(lines.sampling, left_out(lines), shown.note, lane.left_out(events, drawn)),
-        help=lines.help,
-        query=lines.query,
-    )
 
 
 def stack(
@@ -59,7 +31,7 @@ def stack(
             takes no room and is named in the note.
         events: The lane over all charts, and lines through them; at most lane.AT_MOST are drawn.
         span: That the axis shows, and where relative time begins; None = as far as the lines go.
-        kind: Of the axis: one of axis.KINDS.
+        kind: Of the axis: one of axis.WORDS.
         other: Another run, dashed; its start is laid on the start of this one.
         title: Of the picture.
     """
@@ -110,12 +82,6 @@ def _joined(*parts: str) -> str:
     return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
 
 
-def wide(lines: Lines) -> pd.DataFrame:
-    """One row a moment, one column a line."""
-    steps = {} if lines.steps is None else {"step": lines.steps}
-    return pd.DataFrame({"time (UTC)": _moments(lines.times), **steps, **dict(lines.values)})
-
-
 def long(charts: Sequence[Lines]) -> pd.DataFrame:
     """One row a moment and line of every chart, as each chart has its own moments.
 
@@ -156,18 +122,6 @@ def _repeated(words: Sequence[str], sizes: Sequence[int]) -> "pd.Categorical[str
 NOTHING = "Nobody told any values for this range."
 
 
-def described(lines: Lines) -> str:
-    """One chart: the middle and the ends of each line, and when its largest value was."""
-    drawn = names(lines)
-    if not drawn:
-        return f"{lines.title}: {NOTHING}"
-    return (
-        f"{lines.title}. "
-        + "; ".join(_line(lines, name) + _most(lines, name) for name in drawn)
-        + "."
-    )
-
-
 def summed(charts: Sequence[Lines], events: Sequence[Event]) -> str:
     """Several charts: what the first line of each did, and how many events there were."""
     if not charts:
@@ -191,13 +145,6 @@ def _line(lines: Lines, name: str) -> str:
         f"{name}: median {said(middle, lines.unit)}, {said(low, lines.unit)} to "
         f"{said(high, lines.unit)}"
     )
-
-
-def _most(lines: Lines, name: str) -> str:
-    values = lines.values[name]
-    if np.nanmin(values) == np.nanmax(values):
-        return ""
-    return f", the largest at {utc(float(lines.times[int(np.nanargmax(values))]))}"
 
 
 def _counted(events: Sequence[Event]) -> str:

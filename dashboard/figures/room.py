@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 CHART = 112
-SINGLE = 300
 GAP = 34
 """Between two charts; the title of the lower one stands in it."""
 LANE_ROW = 20

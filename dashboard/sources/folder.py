@@ -1,10 +1,11 @@
 """A folder of run archives as a Source: `runs/`, and what `lockstep watch` keeps of findings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,6 @@ from dashboard.shapes import (
     FleetSnapshot,
     Health,
     Lines,
-    Matrix,
     NodeFacts,
     RunRow,
     Span,
@@ -32,6 +32,22 @@ MOST_CHOICES = 50
 MOST_EVENTS_OF = 20
 """Runs whose samples are read for events of all; of more, the newest."""
 MOST_FINDINGS_OF = 200
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _of_its_archive(
+    question: Callable[Concatenate[ArchiveSource, P], T],
+) -> Callable[Concatenate["FolderSource", P], T]:
+    """The question, put to the archive of the run with whose id it begins."""
+
+    @wraps(question)
+    def ask(self: "FolderSource", /, *words: P.args, **named: P.kwargs) -> T:
+        return question(self.archive(str(words[0])), *words, **named)
+
+    return ask
 
 
 class FolderSource:
@@ -63,7 +79,7 @@ class FolderSource:
     def answer(self, span: Span | None = None, run: str = "") -> Answer:
         """How whole the archive of a run is; without one, which archives cannot be read."""
         if run:
-            return replace(self._of(run).answer(span), name=self.name)
+            return replace(self.archive(run).answer(span), name=self.name)
         entries = self._index.entries()
         going = any(each.row.state == "running" for each in entries)
         told = [each.row.span.end for each in entries if each.readable]
@@ -88,18 +104,6 @@ class FolderSource:
         found = [each.row for each in self._mains().values()]
         return tuple(each for each in found if span is None or _overlaps(each.span, span))
 
-    def run(self, run: str) -> RunRow:
-        """One of them."""
-        return self._of(run).run(run)
-
-    def spec(self, run: str) -> Mapping[str, Any]:
-        """run.json."""
-        return self._of(run).spec(run)
-
-    def verdict(self, run: str) -> Mapping[str, Any] | None:
-        """verdict.json."""
-        return self._of(run).verdict(run)
-
     def findings(self, span: Span, run: str = "") -> tuple[FindingRow, ...]:
         """Of verdicts, and of what `watch` wrote."""
         entries = [each for each in self._index.entries()
@@ -114,39 +118,11 @@ class FolderSource:
     def events(self, span: Span, run: str = "", node: str = "") -> tuple[Event, ...]:
         """Of one run, or of the newest runs in the span."""
         if run:
-            return self._of(run).events(span, run, node)
+            return self.archive(run).events(span, run, node)
         found: list[Event] = []
         for each in self._during(span)[:MOST_EVENTS_OF]:
             found += _or_nothing(lambda each=each: each.source.events(span, "", node))  # type: ignore[misc]
         return tuple(sorted(found, key=lambda each: each.at))
-
-    def run_lines(self, run: str, span: Span) -> tuple[Lines, ...]:
-        """The Run page."""
-        return self._of(run).run_lines(run, span)
-
-    def ranks(self, run: str, span: Span) -> pd.DataFrame:
-        """One row a rank."""
-        return self._of(run).ranks(run, span)
-
-    def rank_times(self, run: str, span: Span) -> Matrix:
-        """Own time of each rank over its stage's median."""
-        return self._of(run).rank_times(run, span)
-
-    def collectives(self, run: str, span: Span) -> pd.DataFrame:
-        """One row an operation, group and size."""
-        return self._of(run).collectives(run, span)
-
-    def arrivals(self, run: str, span: Span) -> Matrix:
-        """Who came late."""
-        return self._of(run).arrivals(run, span)
-
-    def operations(self, run: str, rank: int, span: Span) -> pd.DataFrame:
-        """Of one rank."""
-        return self._of(run).operations(run, rank, span)
-
-    def trace(self, run: str, span: Span) -> bytes:
-        """For ui.perfetto.dev."""
-        return self._of(run).trace(run, span)
 
     def fleet(self, metric: FleetMetric, at: float | None = None) -> FleetSnapshot:
         """Of the runs at that moment; of a GPU in two of them, the newer."""
@@ -178,7 +154,7 @@ class FolderSource:
     def health(self, run: str = "") -> Health:
         """Of a run; without one of the folder, and of the newest run in it."""
         if run:
-            return self._of(run).health()
+            return self.archive(run).health()
         entries = self._index.entries()
         mine = folder_health.checks(entries)
         newest = self._newest(entries)
@@ -188,9 +164,17 @@ class FolderSource:
         return Health((*mine, *told.checks), told.sources, about=folder_health.about(
             newest[0], sum(each.readable for each in entries)))  # fmt: skip
 
-    def folder(self, run: str) -> Path | None:
-        """Of the run's archive."""
-        return self._of(run).folder(run)
+    run = _of_its_archive(ArchiveSource.run)
+    spec = _of_its_archive(ArchiveSource.spec)
+    verdict = _of_its_archive(ArchiveSource.verdict)
+    run_lines = _of_its_archive(ArchiveSource.run_lines)
+    ranks = _of_its_archive(ArchiveSource.ranks)
+    rank_times = _of_its_archive(ArchiveSource.rank_times)
+    collectives = _of_its_archive(ArchiveSource.collectives)
+    arrivals = _of_its_archive(ArchiveSource.arrivals)
+    operations = _of_its_archive(ArchiveSource.operations)
+    trace = _of_its_archive(ArchiveSource.trace)
+    folder = _of_its_archive(ArchiveSource.folder)
 
     def _left_out(self, entries: Sequence[Entry]) -> tuple[str, ...]:
         """Which archives are not among the runs, and why."""
@@ -211,7 +195,8 @@ class FolderSource:
                 found[each.row.run] = each
         return found
 
-    def _of(self, run: str) -> ArchiveSource:
+    def archive(self, run: str) -> ArchiveSource:
+        """That answers for a run."""
         mains = self._mains()
         if run not in mains:
             if not mains:

@@ -44,7 +44,7 @@ class Plan:
 
     @property
     def command(self) -> str:
-        """The same as a line for a shell."""
+        """As a line that a person types; it ends with the verdict."""
         return shlex.join(("lockstep", *self.arguments))
 
 

@@ -25,6 +25,8 @@ PATIENCE: tuple[tuple[signal.Signals, float], ...] = (
 )
 """What Stop sends, and how long it waits before the next. Closing an archive takes a second or two;
 of SIGKILL the ranks die, too, and the run's janitor removes their traces."""
+WITHOUT_VERDICT = "--no-verdict"
+"""Of `lockstep run`: whoever starts it here and wants a verdict has analysis and report follow."""
 TAIL_BYTES = 64 * 1024
 
 
@@ -45,7 +47,7 @@ class Snapshot:
     Attributes:
         name: Of its folder.
         out: Its archive.
-        command: As a line for a shell.
+        command: What a person would type, and be told the verdict.
         stage: Where it is.
         seconds: Since it was started, until it was over.
         code: Exit code of `lockstep run`, negative by a signal; None = it goes on.
@@ -127,7 +129,7 @@ class Job:
     def _live(self) -> None:
         try:
             with self._log.open("wb") as log:
-                code = self._do(self._plan.arguments, log.fileno())
+                code = self._do((*self._plan.arguments, WITHOUT_VERDICT), log.fileno())
                 with self._guard:
                     self._code = code
                 if self._plan.follow and (self._plan.out / RUN_FILE).exists():

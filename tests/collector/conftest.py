@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from collector.config import Config
-from collector.contract import metrics as m
 from collector.contract import ring
 from collector.contract.words import GROUPS, OPS, PHASES, RANK_STATES
 
@@ -302,16 +300,6 @@ def nvml(nvml_mock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setenv(name, value)
     yield mock
     mock.close()
-
-
-@pytest.fixture(scope="session")
-def tested() -> frozenset[str]:
-    """Metrics that the test of a source names: no machine of another test has to have them."""
-    texts = [path.read_text() for path in Path(__file__).parent.glob("test_*.py")]
-    rows = {name for text in texts for name in re.findall(r"\bm\.([A-Z0-9_]+)\b", text)}
-    return frozenset(
-        row.name for name, row in vars(m).items() if name in rows and isinstance(row, m.Metric)
-    )
 
 
 @pytest.fixture

@@ -26,6 +26,14 @@ WROTE = 1_800_000_000.0
 NCCL = "nccl:all_reduce"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def patience():
+    """No dump is given up because this machine is busy."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pickled, "DEADLINE_SECONDS", 300.0)
+        yield
+
+
 def entry(sequence, state="scheduled", group=("0", "default_pg"), ago=4.0, **more):
     return {
         "record_id": sequence, "pg_id": int(group[0]), "process_group": group,
@@ -143,6 +151,7 @@ def test_a_pickle_costs_no_more_than_it_may(monkeypatch, tmp_path):
     keys = b"".join(
         b"\x8a\x0a" + (n * (2**61 - 1)).to_bytes(10, "little") + b"N" for n in range(1 << 17)
     )
+    before = readers()
     child = Path(pickled._CHILD).read_text().replace("CPU_SECONDS = 5", "CPU_SECONDS = 1")
     (tmp_path / "unpickle.py").write_text(child)
     monkeypatch.setattr(pickled, "_CHILD", str(tmp_path / "unpickle.py"))
@@ -150,10 +159,11 @@ def test_a_pickle_costs_no_more_than_it_may(monkeypatch, tmp_path):
         parse(b"\x80\x02}(" + keys + b"u.", "", 0, WROTE)
 
     assert "too_large" == error.value.reason
-    assert [] == children()
+    assert before == readers()
 
 
 def test_a_child_that_hangs_or_cannot_start_is_one_error(monkeypatch, tmp_path):
+    before = readers()
     (tmp_path / "unpickle.py").write_text("import time\ntime.sleep(100)")
     monkeypatch.setattr(pickled, "_CHILD", str(tmp_path / "unpickle.py"))
     monkeypatch.setattr(pickled, "DEADLINE_SECONDS", 0.2)
@@ -164,7 +174,7 @@ def test_a_child_that_hangs_or_cannot_start_is_one_error(monkeypatch, tmp_path):
         as_json(b"\x80\x02N.")
 
     assert ["timeout", "no_process"] == [hung.value.reason, absent.value.reason]
-    assert [] == children()
+    assert before == readers()
 
 
 def test_the_child_sees_no_secret_and_no_module_of_others(monkeypatch, tmp_path):
@@ -187,10 +197,11 @@ def test_threads_read_dumps_side_by_side():
     assert [7] * 8 == [one.groups[0].enqueued for one in read]
 
 
-def children():
-    """Processes of this one."""
+def readers():
+    """Processes of this one that read dumps, zombies too; others may be a session's fixtures."""
     path = Path(f"/proc/self/task/{threading.get_native_id()}/children")
-    return path.read_text().split()
+    found = [Path("/proc", pid, "cmdline").read_bytes() for pid in path.read_text().split()]
+    return [line for line in found if not line or b"unpickle.py" in line]
 
 
 def folded(value, times=200):

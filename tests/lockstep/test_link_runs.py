@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lockstep.leftovers import SHARED_MEMORY
-from workloads.faults.measure import factor_measured
+from workloads.faults.measure import effect
 from workloads.faults.plan import parse
 from workloads.network import netns
 from workloads.network.capabilities import no_namespaces
@@ -102,7 +102,7 @@ def test_a_link_fault_makes_steps_as_much_longer_as_asked(kind: str, tmp_path: P
     fault = parse(spec, nodes=NODES, ranks_per_node=1, steps=steps, available={kind: ""})
     mine = walls(tmp_path / "archive", 2)
 
-    assert pytest.approx(1.5, rel=0.15) == factor_measured(fault, np.arange(len(mine)), mine)
+    assert pytest.approx(1.5, rel=0.15) == effect(fault, np.arange(len(mine)), mine).factor
 
 
 def busy_if_above(load: float) -> None:

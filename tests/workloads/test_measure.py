@@ -40,8 +40,6 @@ def test_only_steps_in_force_count() -> None:
 
     assert 60 == found.steps
     assert 1.4 == pytest.approx(found.mean, rel=0.02)
-    assert found.against_pauses == pytest.approx(1.4, rel=0.02)
-    assert measured(fault("constant"), 1.4).against_pauses is None
 
 
 def test_a_ramp_has_a_mean_of_its_own() -> None:

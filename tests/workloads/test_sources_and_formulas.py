@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from collector.contract.words import FaultKind
 from workloads.data.synthetic import MOST_STATES, MarkovSource
-from workloads.faults.measure import factor_measured
+from workloads.faults.measure import effect
 from workloads.faults.plan import Fault
 from workloads.faults.quota import StepModel, corrected
 
@@ -77,8 +77,8 @@ def test_the_measured_factor_ignores_warm_up_and_outliers() -> None:
     own[60] = 3.0
     own[30] = 3.0
 
-    assert factor_measured(FAULT, np.arange(100), own) == pytest.approx(1.5)
+    assert effect(FAULT, np.arange(100), own).factor == pytest.approx(1.5)
 
 
 def test_a_run_that_ended_before_the_fault_has_no_measured_factor() -> None:
-    assert factor_measured(FAULT, np.arange(40), np.full(40, 0.04)) is None
+    assert effect(FAULT, np.arange(40), np.full(40, 0.04)) is None

@@ -30,8 +30,6 @@ class Effect:
         low: Lower end of the 95 % interval of `factor`.
         high: Upper end.
         mean: Own time per step over before, over all steps in which it was in force.
-        against_pauses: `factor` over the steps between its bursts in place of those before; None
-            where it has none.
         steps: Steps in force that were measured.
     """
 
@@ -39,14 +37,7 @@ class Effect:
     low: float
     high: float
     mean: float
-    against_pauses: float | None
     steps: int
-
-
-def factor_measured(fault: Fault, steps: Steps, own_seconds: Seconds) -> float | None:
-    """`effect`'s factor alone; None where there is none."""
-    found = effect(fault, steps, own_seconds)
-    return None if found is None else found.factor
 
 
 def effect(fault: Fault, steps: Steps, own_seconds: Seconds) -> Effect | None:
@@ -63,7 +54,6 @@ def effect(fault: Fault, steps: Steps, own_seconds: Seconds) -> Effect | None:
     order = np.argsort(steps, kind="stable")
     steps, own_seconds = steps[order], own_seconds[order]
     strengths = np.array([fault.strength(int(step)) for step in steps])
-    inside = (steps >= fault.from_step) & (steps < fault.to_step)
     before = own_seconds[(steps >= WARMUP_STEPS) & (steps < fault.from_step)]
     during, strength = own_seconds[strengths > 0.0], strengths[strengths > 0.0]
     if not before.size or not during.size:
@@ -77,15 +67,11 @@ def effect(fault: Fault, steps: Steps, own_seconds: Seconds) -> Effect | None:
     ratios = _trimmed_mean(during[drawn]) / _trimmed_mean(drawn_before)
     factors = _at_full(ratios, strength[drawn].mean(axis=-1))
     low, high = np.quantile(factors, INTERVAL)
-    pauses = own_seconds[inside & (strengths == 0.0)]
     return Effect(
         factor=float(_at_full(mean, strength.mean())),
         low=float(low),
         high=float(high),
         mean=mean,
-        against_pauses=float(_trimmed_mean(during) / _trimmed_mean(pauses))
-        if pauses.size
-        else None,
         steps=int(during.size),
     )
 

@@ -28,7 +28,6 @@ class Holder:
         pid: As it knows itself.
         steps: That it has recorded.
         means: The first tag: how it knows them.
-        inode: Of the file; another one after another writer took the place.
         lives: Its heart beat lately.
         waited: The own time of some of its steps is known.
     """
@@ -37,7 +36,6 @@ class Holder:
     pid: int
     steps: int
     means: str
-    inode: int
     lives: bool
     waited: bool
 
@@ -50,7 +48,6 @@ def holder(path: Path) -> Holder | None:
         return None
     try:
         page = os.pread(descriptor, ring.HEADER_BYTES, 0)
-        inode = os.fstat(descriptor).st_ino
     except OSError:
         return None
     finally:
@@ -63,7 +60,6 @@ def holder(path: Path) -> Holder | None:
         pid=header.identity.pid,
         steps=header.counters.steps,
         means=_text(header.tags[0]),
-        inode=inode,
         lives=0.0 <= monotonic() - header.heartbeat_ns / 1e9 < FRESH_SECONDS,
         waited=header.known_steps > 0,
     )

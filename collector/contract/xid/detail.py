@@ -35,20 +35,15 @@ class Detail:
         action: What to do, where the message decides that (XID 154, NVLink 5).
         place: GPC, TPC and SM of a graphics exception (XID 13).
         link: NVLink link.
-        registers: Of XID 74 the seven of the link; of NVLink 5 intrInfo, errorStatus and the
-            debug data.
         component: NVLink 5: the part of the link that complains.
         fatal: NVLink 5: what the message says.
-        sub_code: NVLink 5: bits 20 to 25 of intrInfo, as the reason why a link went down.
     """
 
     action: Action | None = None
     place: tuple[int, int, int] | None = None
     link: int | None = None
-    registers: tuple[int, ...] = ()
     component: str = ""
     fatal: bool | None = None
-    sub_code: int | None = None
 
 
 def detail(xid: int, text: str) -> Detail:
@@ -60,22 +55,15 @@ def detail(xid: int, text: str) -> Detail:
     if xid == 13 and (match := _PLACE.search(text)):
         return Detail(place=(int(match[1]), int(match[2]), int(match[3])))
     if xid == 74 and (match := _LINK.search(text)):
-        return Detail(link=int(match[1]), registers=_numbers(match[2].replace(",", " ")))
+        return Detail(link=int(match[1]))
     if xid == 154 and (match := _CHANGED.search(text)):
         return Detail(action=_RECOVERY.get(match[1].strip().lower(), Action.CONTACT_SUPPORT))
     if xid in NVLINK5 and (match := _NVLINK5.search(text)):
         fatal, link = match[2].lower() == "fatal", int(match[5])
-        registers = _numbers(f"{match[6]} {match[7]}{match[8]}")
         return Detail(
             action=Action.COMPONENT_RESET if fatal else None,
             link=link if link >= 0 else None,
-            registers=registers,
             component=match[1],
             fatal=fatal,
-            sub_code=registers[0] >> 20 & 0x3F,
         )
     return Detail()
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(word, 16) for word in text.split())

@@ -24,7 +24,7 @@ def _look(lease: dict[str, Any] | None, seen: ObservedLease, monotonic: float) -
 def test_without_a_lease_it_is_created_with_the_breaker_in_it() -> None:
     found = _look(None, ObservedLease(), 0.0)
 
-    assert found.leads
+    assert found.body is not None
     assert found.body is not None
     assert '"open": true' in found.body["metadata"]["annotations"][BREAKER]
 
@@ -34,7 +34,7 @@ def test_a_lease_that_nobody_renews_is_taken_over_after_its_duration() -> None:
     for monotonic in (100.0, 107.0, 114.9, 115.0):
         found = _look(_lease("dead", "long ago"), seen, monotonic)
         seen = found.seen
-        leads.append(found.leads)
+        leads.append(found.body is not None)
 
     assert [False, False, False, True] == leads
 
@@ -44,11 +44,11 @@ def test_a_lease_that_is_renewed_is_never_taken_over() -> None:
     for monotonic in range(100, 200, 10):
         found = _look(_lease("alive", f"moment {monotonic}"), seen, float(monotonic))
         seen = found.seen
-        assert not found.leads
+        assert found.body is None
 
 
 def test_one_that_was_released_is_free_at_once() -> None:
-    assert _look(_lease("", "now"), ObservedLease(), 0.0).leads
+    assert _look(_lease("", "now"), ObservedLease(), 0.0).body is not None
 
 
 def test_what_is_written_rests_on_the_version_that_was_read() -> None:

@@ -58,7 +58,6 @@ DRAWN: dict[Any, Callable[[], Picture]] = {
     histogram.histogram: lambda: histogram.histogram(SLOW),
     lateness.lateness: lambda: lateness.lateness(OWN, [1]),
     layout_map.layout_map: lambda: layout_map.layout_map({"S_w": [[1.0], [1.4]]}, [(1, 0)]),
-    lines.single: lambda: lines.single(CHARTS[2], EVENTS, SPAN),
     lines.stack: lambda: lines.stack(
         CHARTS, EVENTS, SPAN, "relative", Other(CHARTS, "b", SPAN.start)
     ),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from collector.contract.words import FaultKind
 from dashboard.starting.form import MODELS, MOST, PRESETS, SCOPES, WORKLOADS, Form
 from dashboard.starting.plan import Plan, PlanError, planned
+from dashboard.starting.process import WITHOUT_VERDICT
 from lockstep.commands.run import run as run_command
 from workloads.faults.kinds import BUILT
 from workloads.faults.plan import parse
@@ -116,6 +117,7 @@ def test_every_option_is_one_of_the_command() -> None:
     known = {name.replace("_", "-") for name in run_command.__annotations__}
 
     assert {option.removeprefix("--") for option in OPTIONS} <= known
+    assert WITHOUT_VERDICT.removeprefix("--no-") in known
 
 
 def test_a_plan_says_what_a_person_would_type() -> None:

@@ -53,6 +53,16 @@ def test_a_run_is_followed_by_its_analysis_and_its_report(runs: Registry, tmp_pa
     assert Severity.OK == sentence(shown, progress(lines(shown.log)))[1]
 
 
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_run_is_analyzed_once_or_not_at_all(runs: Registry, tmp_path: Path, follow: bool) -> None:
+    job = runs.start(_plan(tmp_path, "gpt-1", follow=follow))
+
+    assert job.wait(20)
+    said = [line.partition(" ")[0] for line in lines(job.snapshot().log)]
+    assert (["analyze", "report"] if follow else []) == said[2:]
+    assert "verdict" not in job.snapshot().command
+
+
 def test_a_failed_run_says_its_code_and_nothing_follows_it(runs: Registry, tmp_path: Path) -> None:
     job = runs.start(_plan(tmp_path, "fail-1", follow=True))
 
