@@ -90,11 +90,10 @@ def align(run: Run) -> Grid:
 
 
 def _work(*measures: FloatGrid) -> FloatGrid | None:
-    """(W, R) of the first measure that is told; NaN where it is not."""
-    for told in measures:
-        if np.nan_to_num(told).any():
-            return np.where(np.isfinite(told) & (told > 0), told, np.nan)
-    return None
+    """(W, R) of the measure that most ranks tell, the first of equals; NaN where it is not."""
+    told = [np.where(np.isfinite(each) & (each > 0), each, np.nan) for each in measures]
+    ranks = [int(np.isfinite(each).any(axis=0).sum()) for each in told]
+    return told[ranks.index(max(ranks))] if any(ranks) else None
 
 
 def _row_medians(cells: FloatGrid) -> FloatGrid:

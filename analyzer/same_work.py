@@ -3,7 +3,10 @@
 log own[w, r] = window[w] + rank[r] + beta log work[w, r] + noise. The work is what ranks tell
 (FLOPs, or tokens). Compute grows with it by a power that is 1 for linear layers and 2 for attention
 (Vaswani et al., arXiv 1706.03762, table 1), less where a step has other parts; so beta has a normal
-prior around 1 and is learned from how a rank's own steps differ.
+prior around 1, is learned from how a rank's own steps differ, and stays within 0 and 2.
+
+That a rank always has other work is believed only where beta is learned: what is told and costs
+nothing (padding, a counter that is wrong) never differs with the steps' own time.
 """
 
 from dataclasses import replace
@@ -13,7 +16,10 @@ import numpy as np
 from analyzer.run import FloatGrid, Grid
 from collector.contract.robust import MAD_TO_SIGMA
 
-PRIOR, PRIOR_DEVIATION = 1.0, 0.5
+PRIOR, PRIOR_DEVIATION, MOST = 1.0, 0.5, 2.0
+LEARNED = 0.15
+"""Deviation of beta up to which it counts as learned: a constant 1.3x of work is then known to cost
+within 4 %, below what a record needs."""
 SAME = 1e-3
 """Logarithms of work that differ by less are the same work."""
 TAILS = 3.0
@@ -34,29 +40,32 @@ def for_same_work(grid: Grid) -> Grid:
     more = told - _row_medians(told)
     if not (np.abs(more) > SAME).any():
         return grid
-    beta = exponent(grid, more)
+    beta, deviation = exponent(grid, more)
+    if deviation > LEARNED:
+        more = more - _row_medians(more.T).T
     own = grid.time["own"] * np.exp(-beta * np.where(np.isfinite(more), more, 0.0))
     return replace(grid, time={**grid.time, "own": own})
 
 
-def exponent(grid: Grid, more: FloatGrid) -> float:
-    """Beta, the mean of its posterior; `more` is (W, R) log work over the window's median."""
+def exponent(grid: Grid, more: FloatGrid) -> tuple[float, float]:
+    """(beta, its deviation); `more` is (W, R) log work over the window's median."""
     with np.errstate(divide="ignore", invalid="ignore"):
         own = np.log(grid.time["own"])
     there = np.isfinite(own) & np.isfinite(more) & ~grid.masked[:, None]
     own, more = (np.where(there, cells, np.nan) for cells in (own, more))
     work = _within(more)
-    beta, weight = PRIOR, np.inf
+    beta, deviation = PRIOR, PRIOR_DEVIATION
     for _ in range(ROUNDS):
         left = _within(own - beta * more)
         spread = MAD_TO_SIGMA * float(np.nanmedian(np.abs(left))) if there.any() else 0.0
         if not spread > 0.0:
-            return beta
+            break
         weight = (spread / PRIOR_DEVIATION) ** 2
         clipped = np.clip(left, -TAILS * spread, TAILS * spread) + beta * work
-        slope = float(np.nansum(work * clipped) + weight * PRIOR)
-        beta = slope / float(np.nansum(work**2) + weight)
-    return beta
+        squares = float(np.nansum(work**2) + weight)
+        beta = float(np.clip((np.nansum(work * clipped) + weight * PRIOR) / squares, 0.0, MOST))
+        deviation = spread / squares**0.5
+    return beta, deviation
 
 
 def _within(cells: FloatGrid) -> FloatGrid:

@@ -12,6 +12,7 @@ from analyzer.slowness.ended import (
     FINISHED,
     INTERRUPTED,
     NOTICED,
+    SILENT,
     Ended,
     all_told,
     died_silently,
@@ -21,6 +22,7 @@ from analyzer.slowness.ended import (
     unclean,
 )
 from analyzer.slowness.stopped import (
+    READ_SECONDS,
     SCRAPE_SECONDS,
     STALL_SECONDS,
     alive_until,
@@ -115,7 +117,7 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
         return gone
     if roots is not None:
         return roots
-    left = died_first(grid) & unclean(grid)
+    left = died_first(grid) & last_said(grid, SILENT)
     if how.word is None and left.any() and _stayed(grid, left):
         return _Roots(left, told=False)
     return _Roots(how.first, told=False) if how.first.any() else None
@@ -130,15 +132,21 @@ def _noticed(grid: Grid, how: Ended) -> bool:
 
 
 def _stayed(grid: Grid, left: NDArray[np.bool_]) -> bool:
-    """Whether all others were seen alive once more, a scrape after these were seen gone.
+    """Whether all others were seen alive a scrape after these were seen gone, and got no further.
 
     Who deletes a run ends its ranks together: one of them may be seen gone first, but not for long.
+    A run that goes on without a rank was not stopped by it.
     """
     since = grid.down_since
     if since is None or (dead(grid) & ~left).any():
         return False
     later = float(np.nanmin(since)) + max(SCRAPE_SECONDS, float(np.nan_to_num(grid.scrape_seconds)))
-    return bool((alive_until(grid)[~left] >= later).all())
+    age = grid.last.get(metrics.TRAIN_PROGRESS_AGE.name)
+    if age is None or not np.isfinite(age[~left]).all():
+        return False
+    went_on = grid.last_time[metrics.TRAIN_PROGRESS_AGE.name] - age
+    stand = bool((went_on[~left] <= float(np.nanmin(since)) + READ_SECONDS).all())
+    return stand and bool((alive_until(grid)[~left] >= later).all())
 
 
 def _ended_by(grid: Grid, moment: float) -> bool:

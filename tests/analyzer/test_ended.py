@@ -230,6 +230,19 @@ def test_the_first_to_go_is_named_where_another_one_met_an_error(one_gone, state
     assert [(1, "crash")] == _named(one_gone({1: "running", 2: state}))
 
 
+def test_one_that_left_while_the_others_go_on_stopped_nothing(one_gone):
+    """As an elastic run goes on with fewer ranks, or one that is needed no more ends early."""
+    run = one_gone({1: "running"})
+    others = run.samples[(run.samples["rank"] != 1) & run.samples["rank"].notna()]
+    last = others[others["time"] == others.groupby("node")["time"].transform("max")]
+    later = run.windows["end"].max() + 20.0
+    up = last[last["metric"] == UP].assign(time=later)
+    going = up.assign(metric="lockstep_train_progress_age_seconds", value=0.1)
+    seen = dataclasses.replace(run, samples=pd.concat([run.samples, up, going]))
+
+    assert ("unknown", ()) == (diagnose(seen).verdict.status, diagnose(seen).verdict.culprits)
+
+
 @pytest.mark.parametrize(("arrived", "said"), [(0.5, "may have stopped"), (20.0, "stopped")])
 def test_one_that_is_gone_is_named_once_the_others_were_seen_later(one_gone, arrived, said):
     """Surely, when they have waited for long."""
@@ -244,7 +257,8 @@ def test_one_that_is_gone_is_named_once_the_others_were_seen_later(one_gone, arr
         labels='group="dp",op="dp-all-reduce"',
     )  # fmt: skip
     more = last[begun].assign(value=last["value"] + 1, time=later)
-    seen = dataclasses.replace(run, samples=pd.concat([run.samples, more, inside]))
+    stood = up.assign(metric="lockstep_train_progress_age_seconds", time=later, value=arrived + 1.0)
+    seen = dataclasses.replace(run, samples=pd.concat([run.samples, more, inside, stood]))
 
     assert [(1, "crash")] == _named(seen)
     assert f"Rank 1 (node-1, GPU 0) {said}" in diagnose(seen).verdict.sentence

@@ -51,6 +51,37 @@ def test_a_restart_or_a_run_without_steps_is_left_alone(apart):
     assert silent is on_one_clock(silent, grid.to_step, grid.end)
 
 
+@pytest.mark.parametrize("broken", ["stuck", "origin", "restarted", "rare"])
+def test_a_counter_that_is_no_clock_moves_nothing(broken):
+    run = labelled(replace(FLEET, difficulties=())).run
+    grid = align(run)
+    samples = run.samples.copy()
+    mine = (samples["node"] == "node-1") & (samples["metric"] == "lockstep_train_steps_total")
+    if broken == "stuck":
+        samples.loc[mine, "value"] = samples.loc[mine, "value"].clip(upper=100)
+    elif broken == "origin":
+        samples.loc[mine, "value"] -= 350
+    elif broken == "restarted":
+        samples.loc[mine, "value"] %= 200
+    else:
+        samples = samples[~mine | (samples["time"] == samples[mine]["time"].min())]
+        samples.loc[mine, "value"] = 30.0
+
+    assert samples is on_one_clock(samples, grid.to_step, grid.end)
+
+
+def test_moments_that_gauges_tell_are_mended_as_well(apart):
+    fault = Fault(Cause.XID, "62", 13, 1.5, 150)
+    run = labelled(replace(FLEET, faults=(fault,))).run
+    grid = align(run)
+    told = run.samples["metric"] == "lockstep_gpu_xid_last_timestamp_seconds"
+    mended = on_one_clock(run.samples, grid.to_step, grid.end)[told]
+    onset = grid.end[grid.to_step == 150][0]
+
+    assert np.abs(mended["value"] - onset).max() < 10.0
+    assert ["xid"] == [culprit.cause for culprit in diagnose(run).verdict.culprits]
+
+
 @pytest.mark.parametrize("cause", [Cause.FREEZE, Cause.CRASH])
 def test_who_stopped_first_is_told_by_the_run_and_not_by_wrong_clocks(cause):
     fleet = replace(FLEET, faults=(Fault(cause, "stop", 13, float("nan"), 200),))

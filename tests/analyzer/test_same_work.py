@@ -29,7 +29,7 @@ def grid():
 
 
 def test_by_how_much_compute_grows_with_tokens_is_learned(grid):
-    assert pytest.approx(1.2, abs=0.1) == exponent(grid, _more(grid))
+    assert pytest.approx(1.2, abs=0.1) == exponent(grid, _more(grid))[0]
 
 
 @pytest.mark.parametrize("resolution", list(Resolution))
@@ -69,3 +69,44 @@ def test_where_own_time_is_not_known_it_stays_unknown(grid):
     assert np.array_equal(np.isnan(blind), np.isnan(after))
     nobody = replace(grid, time={**grid.time, "own": np.full_like(blind, np.nan)})
     assert np.isnan(for_same_work(nobody).time["own"]).all()
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8, 2.0])
+def test_work_that_is_told_wrongly_and_always_names_nobody(share):
+    even = labelled(SyntheticFleet(dp=8, steps=400, resolution=Resolution.STEP, seed=11)).run
+    told = even.windows.copy()
+    told.loc[told["rank"] == 3, ["tokens", "flops"]] *= share
+    hot = Fault(Cause.THERMAL, "hw", 3, 1.35, 150)
+    slow = labelled(
+        SyntheticFleet(dp=8, steps=400, resolution=Resolution.STEP, seed=11, faults=(hot,))
+    ).run
+    wrong = slow.windows.copy()
+    wrong.loc[wrong["rank"] == 3, ["tokens", "flops"]] *= share
+
+    assert () == diagnose(replace(even, windows=told)).verdict.culprits
+    named = diagnose(replace(slow, windows=wrong)).verdict.culprits
+    assert [3] == [culprit.rank for culprit in named]
+
+
+def test_padded_batches_cost_the_same_whatever_is_told():
+    even = labelled(SyntheticFleet(dp=8, steps=400, resolution=Resolution.STEP, seed=11)).run
+    share = np.exp(0.2 * np.random.default_rng(0).standard_normal(8))
+    told = even.windows.copy()
+    for name in ("tokens", "flops"):
+        told[name] *= share[told["rank"].to_numpy(dtype=int)]
+
+    assert () == diagnose(replace(even, windows=told)).verdict.culprits
+
+
+def test_the_exponent_stays_within_what_compute_can_do(grid):
+    backwards = replace(grid, time={**grid.time, "own": 1.0 / grid.work_by_rank})
+
+    assert 0.0 == exponent(backwards, _more(grid))[0]
+
+
+def test_the_measure_that_most_ranks_tell_is_taken():
+    run = labelled(UNEVEN).run
+    partly = run.windows.copy()
+    partly.loc[partly["rank"] != 0, "flops"] = 0.0
+
+    assert () == diagnose(replace(run, windows=partly)).verdict.culprits
