@@ -15,8 +15,8 @@ READ_SECONDS = 2.0
 """By which a sample may be older than its scrape (collector.config, fast_period) and a step's end
 may be told early or late: less than this, beside the step itself, is no wrong clock."""
 LEAST, AGREE = 5, 0.8
-"""Scrapes of a node, and the share of samples that must tell the same error: a counter that is stuck
-or began elsewhere is no clock."""
+"""Scrapes of a node, and the share of samples that must tell the same error: a counter that is
+stuck or began elsewhere is no clock."""
 MOST_SECONDS = 600.0
 """A clock that is wrong by more is no clock that drifted: the counter is another one."""
 MOMENTS = (GPU_XID_LAST.name,)

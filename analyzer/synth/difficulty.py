@@ -60,10 +60,12 @@ SHARE = 0.22
 OF_NETWORK = (Cause.LINK, Cause.CONGESTION)
 COUNTED = (Cause.ECC, Cause.XID, Cause.PCIE, Cause.NVLINK, *OF_NETWORK)
 """What is told by counters beside the slowness, not by what makes it slow."""
+GRADUAL = tuple(cause for cause in COUNTED if cause is not Cause.XID)
+"""Of these, what is more than one event."""
 SUITS: Mapping[Difficulty, tuple[Cause, ...]] = {
     Difficulty.LATE: COUNTED,
-    Difficulty.RAMPING: COUNTED,
-    Difficulty.FAINT: (*COUNTED, Cause.HOST_CPU, Cause.THERMAL, Cause.POWER),
+    Difficulty.RAMPING: GRADUAL,
+    Difficulty.FAINT: (*GRADUAL, Cause.HOST_CPU, Cause.THERMAL, Cause.POWER),
     Difficulty.BURSTS: (
         Cause.FREEZE, Cause.DATA, Cause.HOST_CPU, Cause.PCIE, Cause.ECC, *OF_NETWORK, Cause.THERMAL,
     ),

@@ -30,6 +30,8 @@ def gpu_blocks(
     shape = seen.rank_time.shape
     busy = dice.uniform(*BUSY, shape)
     for fault, place, strong in active(fleet, times, seen, *IDLES):
+        if fault in fleet.decoys:
+            continue  # its GPU has as much to do as ever
         excess = (fault.factor - 1.0) * strong
         busy[:, place] *= 1.0 - excess / (1.0 + excess)
     since = seen.since(seen.rank_time)

@@ -12,7 +12,6 @@ import numpy as np
 from analyzer.synth.difficulty import LAYOUTS, SHARE, SUITS, TEMPORAL, Difficulty
 from analyzer.synth.draw import (
     CONTRADICTED,
-    DEFECT_SHARE,
     FORMS,
     FROM,
     MISSING,
@@ -42,6 +41,7 @@ from analyzer.synth.fleet import (
     SyntheticFleet,
     Telling,
 )
+from analyzer.synth.times import in_tensor_group, ranks_of
 from collector.contract.words import Cause
 
 SIZES = {8: 0.08, 16: 0.22, 32: 0.32, 64: 0.25, 128: 0.10, 256: 0.03}
@@ -55,6 +55,12 @@ FACTOR = (1.03, 2.5)
 FROM_START = 0.12
 SHAPES = {Shape.CONSTANT: 0.6, Shape.RAMP: 0.2, Shape.TRANSIENT: 0.2}
 LAG_SECONDS, RAMP_SECONDS = (-240.0, 600.0), (120.0, 600.0)
+LAG_MOST, RAMP_MOST = 0.5, 0.3
+"""Of the time that a fault lasts: what comes after it is over is no symptom of it."""
+LOGGED = ("down", "uncorrected")
+"""Forms that an XID tells as well."""
+EVENTS = (*STOPS, Cause.XID, Cause.NVLINK)
+"""What has a moment, which a run that began with it does not show."""
 FAINT = (0.1, 0.5)
 PAUSE_SECONDS = (15.0, 90.0)
 WRITTEN = (2.0, 10.0)
@@ -63,6 +69,10 @@ DECOYS = ((Cause.ECC, "corrected"), (Cause.PCIE, "replays"), (Cause.NVLINK, "err
           (Cause.LINK, "errors"), (Cause.HOST_CPU, "contention"))  # fmt: skip
 DECOYS_MOST, BUSY = 3, 1.15
 """What a busy host that costs nothing pretends to cost."""
+OF_NODES = frozenset(
+    {Difficulty.WHOLE_NODE, Difficulty.CORRELATED, Difficulty.CLOCKS, Difficulty.SOURCES}
+)
+"""With one node they would be about all ranks alike, and nothing would tell."""
 LACKS = 0.35
 """Of nodes, one or two sources each."""
 
@@ -83,33 +93,54 @@ def hard(
     turn = turns[seed % len(turns)]
     causes = _causes(turn, dice) if injected else ()
     chosen = _drawn(causes, dice) if only is None else tuple(only)
-    dp, pp, tp = _layout(chosen, turn in (*NETWORK, Cause.SOFTWARE, PAIR), dice)
+    several = turn in (*NETWORK, Cause.SOFTWARE, PAIR) or bool(OF_NODES.intersection(chosen))
+    dp, pp, tp = _layout(chosen, several, dice)
     world = dp * pp * tp
     step_seconds = float(np.exp(dice.uniform(*np.log(STEP_SECONDS))))
     steps = int(RUN_SECONDS[min(each for each in RUN_SECONDS if each >= world)] / step_seconds)
     benign = set(benign_of(injected, dice))
     if Difficulty.WRITER in chosen:
         benign.add(Benign.CHECKPOINT)
-    places = dice.choice(world, len(causes), replace=False)
-    lacking = tuple(_lacking(world // GPUS_PER_NODE, dice)) if _in(chosen, "SOURCES") else ()
+    nodes = world // GPUS_PER_NODE
+    lacking = _lacking(nodes, dice) if Difficulty.SOURCES in chosen else ()
     fleet = SyntheticFleet(
         dp=dp, pp=pp, tp=tp, steps=steps, step_seconds=step_seconds,
         resolution=Resolution.STEP if dice.random() < 0.5 else Resolution.SCRAPE,
         benign=tuple(each for each in Benign if each in benign),
-        defects=defects_of(world // GPUS_PER_NODE, dice) if dice.random() < DEFECT_SHARE else (),
-        variant=variant, seed=seed * 2 + injected, difficulties=chosen, lacking=lacking,
+        defects=defects_of(nodes, dice), variant=variant, seed=seed * 2 + injected,
+        difficulties=chosen, lacking=lacking,
     )  # fmt: skip
+    places = _places(fleet, len(causes), dice)
     telling = Telling(turn) if turn in (MISSING, CONTRADICTED) and injected else Telling.TRUE
     faults = tuple(
-        _fault(cause, int(place), fleet, telling, dice)
+        _fault(cause, place, fleet, telling, dice)
         for cause, place in zip(causes, places, strict=True)
     )
-    decoys = tuple(_decoys(fleet, faults, dice)) if _in(chosen, "DECOYS") else ()
-    return replace(fleet, faults=faults, decoys=decoys)
+    decoys = tuple(_decoys(fleet, faults, dice)) if Difficulty.DECOYS in chosen else ()
+    return replace(fleet, faults=faults, decoys=decoys, lacking=_fair(fleet, faults))
 
 
-def _in(chosen: Sequence[Difficulty], name: str) -> bool:
-    return Difficulty[name] in chosen
+def _places(fleet: SyntheticFleet, count: int, dice: np.random.Generator) -> list[int]:
+    """Ranks, on nodes of their own where faults may be of whole nodes."""
+    if not fleet.has(Difficulty.WHOLE_NODE):
+        return [int(rank) for rank in dice.choice(fleet.world, count, replace=False)]
+    nodes = dice.choice(fleet.nodes, count, replace=False)
+    return [int(n) * GPUS_PER_NODE + int(dice.integers(GPUS_PER_NODE)) for n in nodes]
+
+
+def _fair(fleet: SyntheticFleet, faults: Sequence[Fault]) -> tuple[tuple[int, Source], ...]:
+    """What nodes lack, but never all that tells a place; where a cause is untold, its XID is, too.
+
+    Nobody's own time is longer by a fault of the network or of a tensor-parallel group.
+    """
+    lacking = set(fleet.lacking)
+    for fault in faults:
+        where = fault.place // GPUS_PER_NODE, TOLD_BY.get(fault.cause)
+        if fault.cause in NETWORK or in_tensor_group(fault, fleet):
+            lacking.discard(where)
+        elif where in lacking and fault.form in LOGGED:
+            lacking.add((where[0], Source.XID))
+    return tuple(sorted(lacking))
 
 
 def _turns(only: Sequence[Difficulty] | None) -> tuple[str, ...]:
@@ -137,10 +168,10 @@ def _drawn(causes: Sequence[Cause], dice: np.random.Generator) -> tuple[Difficul
             found.append(each)
     for rivals in (LAYOUTS, TEMPORAL):
         both = [each for each in found if each in rivals]
-        for each in both:
-            if len(both) > 1 and each is not both[int(dice.integers(len(both)))]:
-                found.remove(each)
-                break
+        if len(both) > 1:
+            found.remove(both[int(dice.integers(len(both)))])
+    if Difficulty.WHOLE_STAGE in found and Difficulty.UNEVEN in found:
+        found.remove(Difficulty.UNEVEN)  # one replica has nobody to be uneven with
     return tuple(found)
 
 
@@ -155,16 +186,19 @@ def _layout(
             (dp, pp, tp)
             for dp in (1, 2, 3) for tp in (2, 4, 8) for pp in (1, 2, 4)
             if dp * pp * tp % GPUS_PER_NODE == 0 and (not several or dp * pp * tp > GPUS_PER_NODE)
+            and (pp > 1 or Difficulty.PIPELINE_WAITS not in chosen)
+            and (dp > 1 or Difficulty.UNEVEN not in chosen)
         ]  # fmt: skip
         return made[int(dice.integers(len(made)))]
     sizes = [size for size in SIZES if size > GPUS_PER_NODE or not several]
     shares = np.array([SIZES[size] for size in sizes])
     world = int(dice.choice(sizes, p=shares / shares.sum()))
-    layered = Difficulty.TENSOR_GROUP in chosen
+    layered, piped = Difficulty.TENSOR_GROUP in chosen, Difficulty.PIPELINE_WAITS in chosen
     fit = [
         (tp, pp) for tp, pp in PARALLEL
-        if world // (tp * pp) >= 2 and world % (tp * pp) == 0 and (tp > 1 or not layered)
-    ]  # fmt: skip
+        if world // (tp * pp) >= 2 and world % (tp * pp) == 0
+        and (tp > 1 or not layered) and (pp > 1 or not piped)
+    ] or [(2, 2)]  # fmt: skip
     tp, pp = fit[int(dice.integers(len(fit)))]
     return world // (tp * pp), pp, tp
 
@@ -186,7 +220,7 @@ def _fault(
         form = PAUSE if cause is Cause.FREEZE else form
     elif about(Difficulty.PERIODIC):
         shape = Shape.PERIODIC
-    elif shape is Shape.CONSTANT and cause not in STOPS and dice.random() < FROM_START:
+    elif shape is Shape.CONSTANT and dice.random() < FROM_START and cause not in EVENTS:
         begin = 0
     if cause is Cause.SOFTWARE:
         begin, shape = 0, Shape.CONSTANT
@@ -197,18 +231,23 @@ def _fault(
         factor, shape = float("nan"), Shape.CONSTANT
     if about(Difficulty.WRITER):
         form, shape, factor = SLOW_WRITE, Shape.CONSTANT, 1.0 + dice.uniform(*WRITTEN)
+        begin = int(steps * dice.uniform(0.0, FROM[0]))
     if shape is Shape.TRANSIENT:
         until = begin + int(steps * dice.uniform(*TRANSIENT_SHARE))
-    source = TOLD_BY.get(cause)
-    if telling is Telling.TRUE and (place // GPUS_PER_NODE, source) in fleet.lacking:
-        telling = Telling.PARTLY
-    return Fault(
+    lasts = ((until or steps) - begin) * fleet.step_seconds
+    lag = min(float(dice.uniform(*LAG_SECONDS)), LAG_MOST * lasts)
+    ramp = min(float(dice.uniform(*RAMP_SECONDS)), RAMP_MOST * lasts)
+    fault = Fault(
         cause, form, place, factor, begin, until, shape, telling,
         whole_node=about(Difficulty.WHOLE_NODE),
-        lag_seconds=float(dice.uniform(*LAG_SECONDS)) if about(Difficulty.LATE) else 0.0,
-        ramp_seconds=float(dice.uniform(*RAMP_SECONDS)) if about(Difficulty.RAMPING) else 0.0,
+        lag_seconds=lag if about(Difficulty.LATE) else 0.0,
+        ramp_seconds=ramp if about(Difficulty.RAMPING) else 0.0,
         faint=float(dice.uniform(*FAINT)) if about(Difficulty.FAINT) else 1.0,
     )  # fmt: skip
+    untold = (place // GPUS_PER_NODE, TOLD_BY.get(cause)) in fleet.lacking
+    if untold and telling is Telling.TRUE and cause not in NETWORK:
+        return fault if in_tensor_group(fault, fleet) else replace(fault, telling=Telling.PARTLY)
+    return fault
 
 
 def _decoys(
@@ -216,7 +255,8 @@ def _decoys(
 ) -> Iterator[Fault]:
     """Each on a GPU that has no fault; a decoy of a node on a node that has none, if there is."""
     guilty = {fault.place // GPUS_PER_NODE for fault in faults}
-    places = [rank for rank in range(fleet.world) if rank not in {f.place for f in faults}]
+    ill = {rank for fault in faults for rank in ranks_of(fault)}
+    places = [rank for rank in range(fleet.world) if rank not in ill]
     elsewhere = [rank for rank in places if rank // GPUS_PER_NODE not in guilty]
     for _ in range(int(dice.integers(1, DECOYS_MOST + 1))):
         cause, form = DECOYS[int(dice.integers(len(DECOYS)))]
@@ -229,9 +269,11 @@ def _decoys(
         yield Fault(cause, form, place, factor, begin, faint=float(dice.uniform(*FAINT)))
 
 
-def _lacking(nodes: int, dice: np.random.Generator) -> Iterator[tuple[int, Source]]:
+def _lacking(nodes: int, dice: np.random.Generator) -> tuple[tuple[int, Source], ...]:
     sources = list(Source)
-    for node in range(nodes):
-        if dice.random() < LACKS:
-            for each in dice.choice(len(sources), int(dice.integers(1, 3)), replace=False):
-                yield node, sources[int(each)]
+    some = np.flatnonzero(dice.random(nodes) < LACKS).tolist() or [int(dice.integers(nodes))]
+    return tuple(
+        (node, sources[int(each)])
+        for node in some
+        for each in dice.choice(len(sources), int(dice.integers(1, 3)), replace=False)
+    )

@@ -56,6 +56,7 @@ def _processors(
         target[:, place] += fault.faint * share * dice.uniform(0.7, 1.0, len(strong))
         if fault.form != "quota":
             pressed[:, place // GPUS_PER_NODE] += share * dice.uniform(0.5, 1.0)
+    pressed = np.minimum(pressed, 1.0)
     since, since_node = seen.since(seen.rank_time), seen.since(seen.time)
     pressure = metrics.PRESSURE.name
     return [

@@ -33,10 +33,11 @@ def stop_blocks(
     dice: np.random.Generator,
 ) -> list[Block]:  # fmt: skip
     """Sequences, heartbeats, progress, open operations and whether the process is there."""
-    fault = next((each for each in fleet.faults if each.stops), None)
+    fault = waited_for = next((each for each in fleet.faults if each.stops), None)
     time = seen.rank_time
     usual, moment = _usual(fleet, seen), _moment(fleet, seen)
     still = (time >= moment) & (fault is not None)
+    since = np.full(time.shape, moment)
     up = np.ones(time.shape)
     beat = dice.uniform(0.0, BEAT_SECONDS, time.shape)
     progress = dice.uniform(0.0, usual, time.shape)
@@ -49,8 +50,13 @@ def stop_blocks(
         else:
             beat[gone, fault.place] = time[gone, fault.place] - moment
     for paused, strong in zip(fleet.faults, strengths, strict=False):
-        if paused.stops_for_a_while:
-            _stand_still(paused, strong, seen, beat, progress)
+        if paused.stops_for_a_while and fault is None:
+            stands = _stand_still(paused, strong, seen, since)
+            still |= stands
+            progress = np.where(stands, time - since, progress)
+            mine = stands[:, paused.place]
+            beat[mine, paused.place] = progress[mine, paused.place]
+            waited_for = paused
     told: list[tuple[str, str, FloatGrid]] = [
         (metrics.RANK_UP.name, "", up),
         (
@@ -63,27 +69,27 @@ def stop_blocks(
     ]
     for group in groups:
         sequence = COLLECTIVES[group] * seen.rank_done.astype(float)
-        waits = still & _waits(fleet, fault, group)
+        waits = still & _waits(fleet, waited_for, group)
         told += [
             (metrics.TRAIN_ENQUEUED.name, f'group="{group}"', sequence + waits),
             (metrics.TRAIN_COMPLETED.name, f'group="{group}"', sequence),
             (metrics.TRAIN_OPEN_OP_AGE.name, f'group="{group}",op="{WAITS[group]}"',
-             np.where(waits, time - moment, np.nan)),
+             np.where(waits, time - since, np.nan)),
         ]  # fmt: skip
     return [Block(metric, labels, About.RANK, values) for metric, labels, values in told]
 
 
 def _stand_still(
-    fault: Fault, strong: FloatGrid, seen: Scrapes, beat: FloatGrid, progress: FloatGrid
-) -> None:
-    """A process that is stopped does not beat, and nobody gets on until it goes on."""
+    fault: Fault, strong: FloatGrid, seen: Scrapes, since: FloatGrid
+) -> NDArray[np.bool_]:
+    """(T, R) whether the run stands, because a process is stopped; `since` gets the begin."""
+    stands = np.zeros(seen.rank_time.shape, dtype=bool)
     for step in np.flatnonzero(strong > 0).tolist():
         begun = float(seen.end[step - 1]) if step else BEGIN
         inside = (seen.rank_time >= begun) & (seen.rank_time < seen.end[step])
-        age = seen.rank_time - begun
-        progress[inside] = age[inside]
-        mine = inside[:, fault.place]
-        beat[mine, fault.place] = age[mine, fault.place]
+        since[inside] = begun
+        stands |= inside
+    return stands
 
 
 def without_the_dead(fleet: SyntheticFleet, blocks: list[Block], seen: Scrapes) -> list[Block]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from analyzer.run import FloatGrid
-from analyzer.synth.fleet import Fault, SyntheticFleet
-from analyzer.synth.scrapes import Scrapes
+from analyzer.synth.fleet import Fault, Shape, SyntheticFleet
+from analyzer.synth.scrapes import BEGIN, Scrapes
 from analyzer.synth.times import Times, ranks_of
 from collector.contract.words import Cause
 
@@ -35,7 +35,21 @@ def counted(
             risen = (moment - onset(fault, seen)) / max(fault.ramp_seconds, 1.0)
             strong = np.where(seen.stopped[:, rank], 0.0, strengths[id(fault)][step])
             strong = strong * np.clip(risen, 0.0, 1.0)
+        elif fault.shape in (Shape.BURSTS, Shape.PERIODIC):
+            strong = _mean_between(seen, rank, strengths[id(fault)])
         yield fault.faint * strong
+
+
+def _mean_between(seen: Scrapes, rank: int, strength: FloatGrid) -> FloatGrid:
+    """(T,) over the time since the scrape before: a counter counts what no scrape hits."""
+    edges = np.concatenate([[BEGIN], seen.end])
+    summed = np.concatenate([[0.0], np.cumsum(strength * np.diff(edges))])
+    time = seen.rank_time[:, rank]
+    since = seen.since(time[:, None])[:, 0]
+    risen: FloatGrid = np.diff(
+        np.interp(np.concatenate([[time[0] - since[0]], time]), edges, summed)
+    )
+    return risen / np.maximum(since, 1e-9)
 
 
 def onset(fault: Fault, seen: Scrapes) -> float:

@@ -1,6 +1,6 @@
 """What difficulties do to times, clocks, numbers and scrapes; each with dice of its own.
 
-So a difficulty that is taken away leaves all else as it was.
+So one of these that is taken away leaves the others as they were.
 """
 
 import numpy as np
@@ -62,8 +62,6 @@ def more_noise(fleet: SyntheticFleet, steps: int) -> FloatGrid:
 
 def lengths(fleet: SyntheticFleet, steps: int) -> FloatGrid:
     """(S, R) tokens over the usual, the same for all ranks of a replica."""
-    if not fleet.has(Difficulty.UNEVEN):
-        return np.ones((steps, fleet.world))
     dice = dice_of(fleet, Difficulty.UNEVEN)
     always = LENGTH_ALWAYS * dice.standard_normal(fleet.dp)
     drawn = np.exp(always + LENGTH_SCALE * dice.standard_normal((steps, fleet.dp)))
