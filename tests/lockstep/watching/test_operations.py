@@ -50,22 +50,28 @@ def collector() -> Iterator[Callable[..., str]]:
 
 def test_who_does_not_answer_is_named_and_waited_for_no_longer_than_told(collector):
     empty = b'{"schema_version": 1, "run": "a\\"b", "ranks": []}'
+    slow = collector(seconds=SLOW)
     pages = {
         collector(body=empty): None,
         collector(status=404): "it has no rank of this run any more",
         collector(status=401): "it answers 401",
         collector(body=b"<html>"): "its answer is not as agreed",
-        collector(seconds=SLOW): "it did not answer in time",
         "http://127.0.0.1:9/metrics": "it cannot be asked (ConnectionError)",
         "http://[::1/metrics": "it cannot be asked (ValueError)",
     }
     begin = time.monotonic()
 
-    given = fetch(list(pages), 'a"b', 7, seconds=1.0)
+    given = fetch([slow, *pages], 'a"b', 7, seconds=1.0)
 
     assert time.monotonic() - begin < SLOW
-    assert {page: why for page, why in pages.items() if why} == given.silent
-    assert len(pages) == given.asked
+    # Of its own time or of all answers' time: on a busy machine either may be over first.
+    assert dict(given.silent).pop(slow) in (
+        "it did not answer in time",
+        "its answer takes too long",
+    )
+    told = {page: why for page, why in given.silent.items() if page != slow}
+    assert {page: why for page, why in pages.items() if why} == told
+    assert 1 + len(pages) == given.asked
     assert ([], []) == (given.steps, given.ops)
 
 
