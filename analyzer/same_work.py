@@ -25,6 +25,7 @@ SAME = 1e-3
 TAILS = 3.0
 """Robust deviations at which a residual is clipped (Huber, Robust Statistics, 1981)."""
 ROUNDS = 3
+"""Of clipping and fitting: the exponent then moves by less than its deviation."""
 
 
 def for_same_work(grid: Grid) -> Grid:
