@@ -1,11 +1,12 @@
 """The kernel's links, addresses, routes and queues, by pyroute2 (rtnetlink(7))."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from ipaddress import IPv4Network
 from socket import AF_INET
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from workloads.network import netns
 
@@ -20,6 +21,21 @@ class NetworkError(OSError):
     """The emulated network cannot be made or changed; the message says why."""
 
 
+class _Calls:
+    """pyroute2's calls, made in a thread of their own.
+
+    Each runs an event loop, which asyncio refuses a thread that has one running, as those of a
+    notebook do.
+    """
+
+    def __init__(self, thread: Executor, calls: "IPRoute") -> None:
+        self._thread, self._calls = thread, calls
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._calls, name)
+        return lambda *given, **words: self._thread.submit(call, *given, **words).result()
+
+
 @contextmanager
 def kernel(namespace: str | None = None) -> Iterator["IPRoute"]:
     """pyroute2's calls in a namespace, or in the present one, for a block.
@@ -30,9 +46,17 @@ def kernel(namespace: str | None = None) -> Iterator["IPRoute"]:
     # Here: to import it takes a fifth of a second, and few runs have a network of their own.
     from pyroute2 import IPRoute, NetlinkError
 
+    def opened() -> "IPRoute":
+        with nullcontext() if namespace is None else netns.inside(namespace):
+            return IPRoute()
+
     try:
-        with nullcontext() if namespace is None else netns.inside(namespace), IPRoute() as calls:
-            yield calls
+        with ThreadPoolExecutor(1) as thread:
+            calls = thread.submit(opened).result()
+            try:
+                yield cast("IPRoute", _Calls(thread, calls))
+            finally:
+                thread.submit(calls.close).result()
     except NetlinkError as error:
         raise NetworkError(f"a change of the network was refused: {error.args[1]}") from error
 

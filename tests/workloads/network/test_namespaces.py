@@ -1,10 +1,12 @@
 """Namespaces of a run come and go, and nothing else of the machine's network changes."""
 
+import asyncio
 import json
 import os
 import socket
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +134,11 @@ def test_what_the_kernel_refuses_is_told_in_one_sentence() -> None:
 
 def test_to_remove_what_is_not_there_is_no_error() -> None:
     namespaces.remove("0123abcd")
+
+
+def test_the_kernel_is_asked_from_a_thread_with_an_event_loop_too() -> None:
+    async def asked() -> bool:
+        return bool(iproute.own_networks())
+
+    with ThreadPoolExecutor(1) as thread:  # this one may have a loop running, of a browser
+        assert thread.submit(lambda: asyncio.run(asked())).result()
