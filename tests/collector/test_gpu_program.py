@@ -124,7 +124,8 @@ def told(nvml_mock, tmp_path_factory) -> dict[str, Any]:
     """Three machines side by side, because most of it is waiting."""
 
     def played(scenario: Callable[[Collector], dict[str, Any]]) -> dict[str, Any]:
-        folder = tmp_path_factory.mktemp(scenario.__name__)
+        folder = base / scenario.__name__
+        folder.mkdir()
         mock = nvml_mock.NvmlMock(nvml_mock.folder, folder / "nvml-state")
         mock.plug(2)
         collector = Collector(folder, mock)
@@ -133,6 +134,8 @@ def told(nvml_mock, tmp_path_factory) -> dict[str, Any]:
         finally:
             collector.end()
 
+    # Here: whoever asks pytest first for a folder clears them all, so threads must not.
+    base = tmp_path_factory.mktemp("machines")
     with slowness() as machine, ThreadPoolExecutor() as pool:
         ended = pool.map(played, (comes_and_goes, hangs_alone, all_hang))
         return dict(chain(*(one.items() for one in ended))) | {"slower": machine.factor}
