@@ -103,5 +103,6 @@ def test_a_driver_process_that_crashes_again_and_again_is_counted_logged_and_hel
     assert all("signal 11 (SIGSEGV)" in line for line in lines)
     assert CRASHES == errors["crashed"]
     waits = [later - before for before, later in itertools.pairwise(times)]
-    assert waits[-1] > 2 * waits[0]  # 1 s, 2 s, 4 s
+    assert waits[0] > 1  # then 2 s, then 4 s, whatever else the machine does
+    assert waits[-1] > 4
     collector.until(lambda page: len(up(page)) == GPUS and all(up(page).values()), 60)

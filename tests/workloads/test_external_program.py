@@ -68,7 +68,7 @@ def alive(name: str) -> list[int]:
 
 
 def test_every_rank_is_started_with_its_own_environment_and_log(start, tmp_path):
-    outcome, _ = wait(start("echo rank $RANK of $WORLD_SIZE on $LOCKSTEP_NODE"))
+    outcome, _ = wait(start("echo rank $RANK of $WORLD_SIZE on $LOCKSTEP_NODE", patience=60.0))
 
     assert Ending.FINISHED is outcome.ending
     assert ["rank 0 of 2 on node-0\n", "rank 1 of 2 on node-1\n"] == [
