@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from analyzer.readers.gpu_numbers import as_ranks_number
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.errors import RequestError
 from analyzer.readers.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
@@ -82,12 +83,13 @@ def narrow(connection: Connection, run: str, found: Survey, start: float, end: f
     # Of all other ranks the survey tells: they are not silent, they were not asked.
     table = ranks_frame(fetched.series, [])
     table = table[table["node"] != UNKNOWN_NODE]
+    infos = rank_infos(table, samples, None, missing)
     return Run(
         name=run,
         meta={},
-        ranks=rank_infos(table, samples, None, missing),
+        ranks=infos,
         windows=windows,
-        samples=samples,
+        samples=as_ranks_number(samples, infos),
         ops=None,
         missing=(*missing, *gaps(samples)),
     )

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from analyzer.readers.gpu_numbers import as_ranks_number
 from analyzer.readers.places import META_KEY
 from analyzer.readers.prometheus.access import PASSWORD, TOKEN, USER, access
 from analyzer.readers.prometheus.connection import Connection
@@ -126,12 +127,13 @@ def read(
     table = ranks_frame(fetched.series, [] if part else missing)
     if part:
         table = table[table["node"] != UNKNOWN_NODE]
+    ranks = rank_infos(table, samples, None, missing)
     return Run(
         name=run,
         meta={},
-        ranks=rank_infos(table, samples, None, missing),
+        ranks=ranks,
         windows=windows,
-        samples=samples,
+        samples=as_ranks_number(samples, ranks),
         ops=None,
         missing=(*missing, *gaps(samples)),
     )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzer.readers.gpu_numbers import UUID
 from analyzer.readers.labels import (
     Target,
     name_of,
@@ -25,12 +26,15 @@ UNKNOWN_NODE = "unknown"
 
 
 def samples_frame(series: Sequence[Series]) -> pd.DataFrame:
-    """contract.archive.SAMPLES by time; a series' words are one object, not one a sample."""
+    """contract.archive.SAMPLES by time, and the `uuid` of each GPU.
+
+    A series' words are one object, not one a sample.
+    """
     nodes = node_names(series)
     kept = [(name, one) for one in series if (name := name_of(one.labels)) is not None]
     counts = np.array([len(one.times) for _, one in kept], dtype=np.int64)
 
-    def words(texts: list[str]) -> pd.Series:
+    def words(texts: Sequence[str | None]) -> pd.Series:
         return pd.Series(np.repeat(np.array(texts, dtype=object), counts), dtype=object)
 
     def ids(label: str) -> pd.Series:
@@ -48,9 +52,10 @@ def samples_frame(series: Sequence[Series]) -> pd.DataFrame:
             "metric": words([name for name, _ in kept]),
             "labels": words([text_of(one.labels, name) for name, one in kept]),
             "value": np.concatenate(values),
+            UUID: words([page_label(one.labels, UUID) or None for _, one in kept]),
         }
     )
-    columns = [column.name for column in archive.SAMPLES]
+    columns = [*(column.name for column in archive.SAMPLES), UUID]
     return frame[columns].sort_values("time", kind="stable", ignore_index=True)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from analyzer.readers.gpu_numbers import UUID
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.errors import RequestError
 from analyzer.readers.prometheus.frames import samples_frame
@@ -86,7 +87,7 @@ def hardware(
     unique = {job: sorted(set(instances)) for job, instances in targets.items()}
     samples = samples_frame(fetch(connection, "", unique, start, end).series)
     told = {str(name): _called(str(name), wanted) or str(name) for name in samples["node"].unique()}
-    return samples.assign(node=samples["node"].map(told))
+    return samples.assign(node=samples["node"].map(told)).drop(columns=UUID)
 
 
 def _called(name: str, wanted: list[str]) -> str | None:
