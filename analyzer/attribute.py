@@ -7,7 +7,8 @@ import numpy as np
 
 from analyzer.align import align
 from analyzer.anomalies.add import with_hardware
-from analyzer.causes import weigh_causes
+from analyzer.cause_weights import weigh_causes
+from analyzer.common_writes import without_common_writes
 from analyzer.cost.loss import loss, with_loss
 from analyzer.cost.step_time import Cost, cost, of_change
 from analyzer.culprits.link import link_culprit, modest
@@ -31,7 +32,7 @@ from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.processor import cpu_time_evidence
 from analyzer.slowness.significance import NATURAL_SPREAD
-from analyzer.telemetry_quality import doubted, drop_stuck_sensors
+from analyzer.telemetry_quality import drop_stuck_sensors
 
 BLOCKS_AT_LEAST = 6
 """Three before and three after a change are the fewest that a shift is found in."""
@@ -58,13 +59,13 @@ def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
         run: The run.
         gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
     """
-    grid = for_same_work(drop_stuck_sensors(align(run)))
+    grid = for_same_work(without_common_writes(drop_stuck_sensors(align(run))))
     seen = examine_operations(run, grid)
     found = tuple(finding for detector in DETECTORS for finding in detector.detect(grid))
     findings = settled(grid, found)
     findings = modest(settled(grid, (*findings, *trace_evidence.findings(seen, grid, findings))))
     evidences = tuple(
-        doubted(grid, finding, weigh_causes(grid, finding))
+        tuple(weigh_causes(grid, finding))
         if accuses(finding) or finding.kind == "structure"
         else ()
         for finding in findings

@@ -1,9 +1,9 @@
 """What is known of a cause: the shape of its row."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
-from analyzer.run import Evidence, Finding, Grid
 from collector.contract.words import Cause
 
 STRAGGLER_RUNBOOK = "LockstepStragglerNode"
@@ -24,14 +24,29 @@ QUERY = "ssh {node} nvidia-smi -i {gpu} -q -d "
 """What the driver tells of the rank's GPU; the topics go behind it."""
 
 
+class Expectation(StrEnum):
+    """What physics says of a symptom under a cause, before any run was looked at."""
+
+    MUST = "must"
+    """It is there in all cases in which it is told."""
+    MAY = "may"
+    """It is likelier than without."""
+    AGAINST = "against"
+    """It belongs to something else, which would explain the slowness."""
+
+
+MUST, MAY, AGAINST = Expectation
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseSpec:
     """Everything about one cause; sentences, report, dashboard and alerts take it from here.
 
     Attributes:
         cause: Its word, a row of `collector.contract.causes`.
-        evidence: What the telemetry says about it for one finding: log odds against "unknown",
-            with the facts for and against.
+        expects: Symptoms (analyzer.symptoms) by what is expected of them: where the fit of the
+            weights begins (analyzer.cause_weights).
+        kinds: Of findings that it can be the cause of.
         must_see: What is there if it is the cause.
         must_not_see: What speaks against it.
         words: What the sentence says of a rank, behind its name.
@@ -48,7 +63,8 @@ class CauseSpec:
     """
 
     cause: Cause
-    evidence: Callable[[Grid, Finding], Evidence]
+    expects: Mapping[Expectation, tuple[str, ...]]
+    kinds: tuple[str, ...] = ("slow",)
     must_see: str
     must_not_see: str = ""
     words: str

@@ -9,8 +9,6 @@ import numpy as np
 from analyzer.run import Evidence, Fact
 from collector.contract.words import Cause
 
-UNKNOWN_ODDS = 1.0
-"""A cause must beat silence (0) by this much before it is likelier than "we do not know"."""
 WORTH_NAMING = 0.01
 
 
@@ -31,7 +29,7 @@ def posterior(evidences: Sequence[Evidence], seen: Sequence[Fact] = ()) -> Poste
     of the two likeliest, because that is what a person will look at next.
     """
     names = [evidence.cause for evidence in evidences] + [Cause.UNKNOWN.value]
-    odds = np.array([evidence.log_odds for evidence in evidences] + [UNKNOWN_ODDS])
+    odds = np.array([evidence.log_odds for evidence in evidences] + [0.0])
     weights = np.exp(odds - odds.max())
     shares = weights / weights.sum()
     order = [int(place) for place in np.argsort(-shares, kind="stable")]

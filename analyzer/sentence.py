@@ -125,7 +125,8 @@ def _confidence(culprit: Culprit) -> str:
     """How certain the cause is, and apart from that the place, where it might be another."""
     place = culprit.place_confidence
     cause = culprit.confidence / place if place else culprit.confidence
-    what = "in the cause" if culprit.cause != Cause.UNKNOWN else "that no known cause explains it"
+    known = culprit.cause != Cause.UNKNOWN
+    what = "in the cause" if known else "that nothing told so far says why"
     told = f"{what} {_certainty(cause)} ({cause:.2f})"
     if place is None:
         return f"Confidence {told}."

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from analyzer.run import Run, Verdict
     from analyzer.scoring.score import Case
     from analyzer.synth.fleet import SyntheticFleet
+    from analyzer.synth.whole import Labelled
 
 PROCESSES = 2
 RUNS_PER_PROCESS = 25
@@ -106,18 +107,18 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
     from analyzer.verdict_json import verdict_json
 
     fleet = _fleet(trial)
-    made = labelled(fleet)
+    run = labelled(fleet)
     delay = None
     baselines: dict[str, Any] = {}
     if trial.uninstrumented:
-        verdict = verdict_json(by_hardware(made.run))
+        verdict = verdict_json(by_hardware(run.run))
     else:
-        diagnosed = diagnose(made.run)
+        diagnosed = diagnose(run.run)
         verdict = verdict_json(diagnosed.verdict)
         grid = diagnosed.grid
         baselines = trivial_answers(grid, trial.seed) | published_answers(grid)
-    if trial.delays and made.truth and fleet.world <= DELAY_RANKS:
-        delay = detection_delay(made.run, made.truth[0], LOOKS)
+    if trial.delays and run.truth and fleet.world <= DELAY_RANKS:
+        delay = detection_delay(run.run, run.truth[0], LOOKS)
     return {
         "trial": trial.name,
         **asdict(trial),
@@ -128,16 +129,23 @@ def _line(trial: SynthTrial) -> dict[str, Any]:
             "defects": [each.value for each in fleet.defects],
             "difficulties": [each.value for each in fleet.difficulties],
         },
-        "truths": list(made.truth),
+        "truths": list(run.truth),
         "verdict": {
             "status": verdict["status"],
             "culprits": [{key: each[key] for key in KEPT} for each in verdict["culprits"]],
             "alternatives": verdict["alternatives"],
         },
         "delay_seconds": delay,
-        "node_hours": made.node_hours,
+        "node_hours": run.node_hours,
         "baselines": baselines,
     }  # fmt: skip
+
+
+def made(trial: SynthTrial) -> "Labelled":
+    """The run of a trial, with its truth."""
+    from analyzer.synth.whole import labelled
+
+    return labelled(_fleet(trial))
 
 
 def _fleet(trial: SynthTrial) -> "SyntheticFleet":

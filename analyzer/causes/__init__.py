@@ -1,4 +1,4 @@
-"""(Grid, Finding) -> Evidence, one file a cause; `unknown` is what attribute says without them.
+"""What is known of each cause, one file a cause; `unknown` is what attribute says without them.
 
 Each module of this package holds one `SPEC`; its word is a row in `collector.contract.causes`.
 """
@@ -7,12 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from analyzer.cause_spec import CauseSpec
-from analyzer.run import Evidence, Finding, Grid
-from analyzer.slowness.before_after import has_gpu
 from collector.contract.words import Cause
-
-IMPOSSIBLE = -8.0
-"""Log odds: as each cause gives for findings of a kind that it cannot make."""
 
 
 def _specs() -> tuple[CauseSpec, ...]:
@@ -38,12 +33,3 @@ CAUSE_WORDS: dict[str, str] = _NOT_KNOWN | {spec.cause: spec.words for spec in C
 """Word -> what the sentence says of a rank."""
 NODE_CAUSE_WORDS: dict[str, str] = _NOT_KNOWN | {spec.cause: spec.node_words for spec in CAUSES}
 """Word -> what it says of a whole node."""
-
-
-def weigh_causes(grid: Grid, finding: Finding) -> list[Evidence]:
-    """The evidence of every cause, in the order of CAUSES."""
-    gpu = has_gpu(grid, finding.rank)
-    return [
-        spec.evidence(grid, finding) if gpu or not spec.of_gpu else Evidence(spec.cause, IMPOSSIBLE)
-        for spec in CAUSES
-    ]

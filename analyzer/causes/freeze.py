@@ -1,29 +1,15 @@
 """The rank's process is there and does not run."""
 
-from analyzer.cause_spec import Action, CauseSpec
-from analyzer.run import Evidence, Fact, Finding, Grid
-from analyzer.slowness.before_after import query
-from collector.contract import metrics
+from analyzer.cause_spec import AGAINST, MUST, Action, CauseSpec
 from collector.contract.words import Cause
-
-
-def evidence(grid: Grid, finding: Finding) -> Evidence:
-    """Speaks about hangs only; the detector's state of the missing rank decides."""
-    if finding.kind != "hang":
-        return Evidence(Cause.FREEZE, -8.0)
-    so = finding.details.get("state") == "frozen"
-    text = (
-        "its heartbeat stopped while its process was there"
-        if so
-        else "no stopped heartbeat was seen"
-    )
-    fact = Fact(so, text, query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name))
-    return Evidence(Cause.FREEZE, 6.0 if so else -6.0, (fact,))
-
 
 SPEC = CauseSpec(
     cause=Cause.FREEZE,
-    evidence=evidence,
+    kinds=("hang",),
+    expects={
+        MUST: ("process frozen",),
+        AGAINST: ("process gone", "XID",),
+    },
     must_see="A heartbeat that stopped (helper thread, every second) while the process exists.",
     words="its process stands still",
     node_words="its processes stand still",

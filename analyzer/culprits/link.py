@@ -32,7 +32,7 @@ def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
     Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`.
     """
     since = datetime.fromtimestamp(float(grid.start[finding.first]), UTC)
-    confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
+    confidence = min(causes.probability, CERTAIN)
     return Culprit(
         scope="rack" if finding.details.get("part_nodes") else "link",
         rank=None,

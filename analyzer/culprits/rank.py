@@ -13,14 +13,11 @@ from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of
 from analyzer.trace_verdict.verdict import PAGE_EFFECT
-from analyzer.trace_verdict.words import LATE_QUERY
 
 PAGE_SLOWDOWN = 1.10
 PAGE_BOUND = 0.03
 """Page only if the run's steps may be at least 3 % longer for it (docs/method/peers.md: 2 to 3 %;
 the simulation asks for 2, and a bound is the most that it can be)."""
-UNCONFIRMED = 0.88
-"""Confidence factor where no waiting confirms the slow rank (the peers should wait for it)."""
 CERTAIN = 0.99
 """Nothing is known better than this."""
 
@@ -48,13 +45,10 @@ def culprit(
     info = grid.ranks[column]
     hang = finding.kind == "hang"
     certainty = float(finding.details.get("certainty", 1.0)) if hang else 1.0
-    confidence = min(causes.probability, CERTAIN) * (0.5 + 0.5 * min(grid.coverage, 1.0))
+    confidence = min(causes.probability, CERTAIN)
     seconds = [other for other in findings if _confirms(grid, other, finding)]
     suspect = seen.of(grid, finding)
     told = _operation_facts(suspect, finding)
-    waited_for = any(fact.supports and fact.query == LATE_QUERY for fact in told)
-    if not hang and not waited_for and not any(other.kind == "wait" for other in seconds):
-        confidence *= UNCONFIRMED
     if suspect is not None and finding.detector == DETECTOR:
         confidence = min(confidence, suspect.culprit.confidence)
     query = str(finding.details.get("query", _FIRST_QUERY[finding.kind]))

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from analyzer.detectors.bursts import Bursts
 from analyzer.detectors.change import Change
+from analyzer.detectors.checkpoints import Checkpoints
 from analyzer.detectors.cpu import Cpu
 from analyzer.detectors.hang import Hang
 from analyzer.detectors.history import History
@@ -13,6 +15,7 @@ from analyzer.detectors.peers import Peers
 from analyzer.detectors.ramp import Ramp
 from analyzer.detectors.recent import Recent
 from analyzer.detectors.rhythm import Rhythm
+from analyzer.detectors.tensor_groups import TensorGroups
 from analyzer.detectors.waits import Waits
 from analyzer.run import Finding, Grid
 
@@ -46,6 +49,10 @@ DETECTORS: tuple[DetectorSpec, ...] = (
     DetectorSpec("recent", Recent().detect, 3),
     # ... and a rank for itself before its share of a node.
     DetectorSpec("nodes", Nodes().detect, 4),
+    # What is there all the time is told as that.
+    DetectorSpec("bursts", Bursts().detect, 5),
+    DetectorSpec("checkpoints", Checkpoints().detect, 6),
+    DetectorSpec("tensor_groups", TensorGroups().detect, 7),
     DetectorSpec("waits", Waits().detect),
     DetectorSpec("cpu", Cpu().detect),
     DetectorSpec("change", Change().detect),

@@ -12,8 +12,9 @@ from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.slowness.changepoint import Blocks, Shift, blocks, clearest_spans, refine, sustained
 from analyzer.slowness.coverage import unseen_ranks
-from analyzer.slowness.group_transfers import slow_groups
-from analyzer.slowness.transfers import by_block, median, transfers
+from analyzer.slowness.group_transfers import OWN, grown, slow_groups
+from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, ON_SIGMAS, blocks_of, on_and_off
+from analyzer.slowness.transfers import by_block, mean, median, transfers
 from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, movements
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
 
@@ -24,6 +25,8 @@ TIMES = 3.0
 of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to twenty processes
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
 STEPS_AT_LEAST = 20
+MEAN_FLOOR = 0.03
+"""Of a usual step, by the mean of what comes and goes; twice that with bubbles in collectives."""
 BY_GROUPS = "groups"
 """`details["by"]` of a link that nothing but slow and healthy groups tells of."""
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK)
@@ -83,7 +86,42 @@ class Links:
                 if clear:
                     return (told or found,)
                 by_groups = by_groups or told
-        return () if by_groups is None else (by_groups,)
+        if by_groups is not None:
+            return (by_groups,)
+        again = _again_and_again(grid, groups, transfer, usual)
+        return () if again is None else (again,)
+
+
+def _again_and_again(
+    grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float
+) -> Finding | None:
+    """A link that is slow on and off, of which one node's counters tell; None without.
+
+    Times alone would not do: whoever computes unevenly lets the others wait as well.
+    """
+    usable = np.concatenate(groups.members)
+    stages = len({info.pp for info in grid.ranks})
+    seen = on_and_off(transfer[usable] / usual, least=FLOOR / 2, most=1.0)
+    if (
+        seen is None
+        or seen.mean < ON_SIGMAS * seen.error
+        or seen.inside < (MEAN_FLOOR if stages == 1 else 2 * MEAN_FLOOR)
+        or seen.episodes < EPISODES_AT_LEAST
+        or not seen.begin
+    ):
+        return None
+    first = int(usable[seen.begin])
+    last = None if seen.stop is None else int(usable[seen.stop - 1]) + 1
+    inside, outside = usable[seen.begin : seen.stop], usable[: seen.begin]
+    score = seen.mean / seen.error
+    shift = Shift(0, *blocks_of(groups, first, last), seen.inside, seen.error, score, ON_SIGMAS,
+                  seen.inside)  # fmt: skip
+    then, now = (mean(transfer[some]) for some in (outside, inside))
+    if not now > then or grown(grid, inside, outside) >= OWN * (now - then):
+        return None  # the others wait for that rank
+    edges = first, last
+    found = _finding(grid, groups, shift, transfer, (then, now), inside, outside, edges)
+    return found if found.details["node"] or found.details["part_nodes"] else None
 
 
 def _in_most_steps(cells: FloatGrid) -> float:
@@ -95,9 +133,10 @@ def _in_most_steps(cells: FloatGrid) -> float:
 def _finding(
     grid: Grid, groups: Blocks, shift: Shift, transfer: FloatGrid, seconds: tuple[float, float],
     inside: NDArray[np.int64], outside: NDArray[np.int64],
+    edges: tuple[int, int | None] | None = None,
 ) -> Finding:  # fmt: skip
     then, now = seconds
-    first, last = _edges(groups, shift, transfer, seconds)
+    first, last = _edges(groups, shift, transfer, seconds) if edges is None else edges
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
     moved = movements(grid, inside, outside, COUNTERS)
     named = list(dict.fromkeys(each.node for each in moved))

@@ -52,9 +52,11 @@ class Nodes:
 
     A rank's residual is its log own time minus the median of its stratum on other nodes, which
     takes work, stage and role out; the node term is the median of the residuals of its ranks, which
-    a few slow ranks do not move (Tukey's median polish). A node whose ranks have no peers elsewhere
-    cannot be told from a stage. Of two nodes that begin to differ, their ranks' own past decides;
-    a node that always was slower must be so beyond what the parts of one node differ.
+    a few slow ranks do not move (Tukey's median polish). Ranks without peers elsewhere, as where a
+    node is a whole stage, are compared with those of all other strata, and only in how they change:
+    a node that always was slower may be a heavy stage. Of two nodes that begin to differ, their
+    ranks' own past decides; one that always was slower must be so beyond what the parts of one node
+    differ.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
@@ -64,25 +66,34 @@ class Nodes:
         """
         groups = blocks(grid)
         own = np.log(block_means(grid.time["own"], groups))
-        peers = _peers(grid)
+        peers, lone = _peers(grid)
         members = _members(grid, own, peers)
         if len(members) < 2:
             return ()
         rest = np.full_like(own, np.nan)
+        level = column_medians(own)
         for column, others in peers.items():
-            rest[:, column] = own[:, column] - column_medians(own[:, others].T)
+            # Of strata that work differently only the change is comparable.
+            normal = level if column in lone else np.zeros_like(level)
+            mine = own[:, column] - normal[column]
+            rest[:, column] = mine - column_medians((own - normal)[:, others].T)
         names = list(members)
         terms = np.column_stack([column_medians(rest[:, members[name]].T) for name in names])
         past = np.column_stack([column_medians(own[:, members[name]].T) for name in names])
         enough = len(members) >= MAJORITY
+        alone = [bool(lone.intersection(members[name].tolist())) for name in names]
         found: dict[str, Shift] = {}
         for shift in clearest_spans(terms):
-            moved = enough or own_change(past, shift, shift.column) >= OWN_SHARE * shift.effect
-            if moved and _became(groups, terms, shift, enough):
+            compared = enough and not alone[shift.column]
+            moved = compared or own_change(past, shift, shift.column) >= OWN_SHARE * shift.effect
+            if alone[shift.column] and not _alone_moved(past, shift):
+                continue
+            if moved and _became(groups, terms, shift, compared):
                 found[names[shift.column]] = shift
         spread = _spread(rest, [members[name] for name in names])
         for shift in whole_run_spans(terms):
-            if _always(groups, terms, shift, spread[shift.column]):
+            heavy = alone[shift.column]
+            if not heavy and _always(groups, terms, shift, spread[shift.column]):
                 found.setdefault(names[shift.column], shift)
         return [
             finding
@@ -91,16 +102,24 @@ class Nodes:
         ]
 
 
-def _peers(grid: Grid) -> dict[int, NDArray[np.int64]]:
-    """Column -> the columns of its stratum on other nodes, where it has some."""
+def _peers(grid: Grid) -> tuple[dict[int, NDArray[np.int64]], frozenset[int]]:
+    """(column -> the columns of its stratum on other nodes, those that have none there).
+
+    These have the ranks of all other strata: a node that is a whole stage.
+    """
     nodes = np.array([info.node for info in grid.ranks])
-    found = {}
-    for columns in peer_groups(grid).values():
+    strata = list(peer_groups(grid).values())
+    every = np.concatenate(strata) if strata else np.empty(0, dtype=np.int64)
+    found, lone = {}, set()
+    for columns in strata:
         for column in columns.tolist():
             others = columns[nodes[columns] != nodes[column]]
+            if not len(others):
+                lone.add(column)
+                others = every[nodes[every] != nodes[column]]
             if len(others):
                 found[column] = others
-    return found
+    return found, frozenset(lone)
 
 
 def _members(grid: Grid, own: FloatGrid, peers: dict[int, NDArray[np.int64]]) -> Members:
@@ -114,6 +133,14 @@ def _members(grid: Grid, own: FloatGrid, peers: dict[int, NDArray[np.int64]]) ->
         for node, columns in told.items()
         if len(columns) >= 2 and all(column in peers for column in columns)
     }
+
+
+def _alone_moved(past: FloatGrid, shift: Shift) -> bool:
+    """Whether the other nodes stayed as they were: else all work more, each by its own factor."""
+    inside = np.zeros(len(past), dtype=bool)
+    inside[shift.first : shift.last] = True
+    moves = column_medians(past[inside]) - column_medians(past[~inside])
+    return bool((np.abs(np.delete(moves, shift.column)) <= AT_ALL * shift.effect).all())
 
 
 def _became(groups: Blocks, terms: FloatGrid, shift: Shift, enough: bool) -> bool:

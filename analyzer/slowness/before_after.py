@@ -67,13 +67,6 @@ def _contrast(
     return None if np.isnan(told.during) else told
 
 
-def throttle_rate(grid: Grid, finding: Finding, reasons: tuple[str, ...]) -> BeforeAfter | None:
-    """Seconds per second throttled for any of the reasons; None if none of them answered."""
-    told = [signal_before_after(grid, finding, clock_event(reason)) for reason in reasons]
-    answered = [each for each in told if each is not None]
-    return max(answered, key=lambda each: each.risen) if answered else None
-
-
 def clock_event(reason: str) -> Series:
     """The signal of a clock-event (throttle) reason."""
     return metrics.GPU_CLOCK_EVENT_SECONDS.series(reason=reason)
@@ -81,18 +74,6 @@ def clock_event(reason: str) -> Series:
 
 SM_CLOCK = metrics.GPU_CLOCK.series(domain="sm")
 SM_CLOCK_MAX = metrics.GPU_CLOCK_MAX.series(domain="sm")
-
-
-def clock_ratio(grid: Grid, finding: Finding) -> tuple[float, float] | None:
-    """(reference, during) SM clock in hertz; the reference is before, else the maximum."""
-    clock = signal_before_after(grid, finding, SM_CLOCK)
-    if clock is None:
-        return None
-    top = signal_before_after(grid, finding, SM_CLOCK_MAX)
-    reference = clock.before
-    if not np.isfinite(reference):
-        reference = top.during if top is not None else clock.peers
-    return (reference, clock.during) if np.isfinite(reference) else None
 
 
 def compute_share(grid: Grid, finding: Finding) -> float | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Grid
 from analyzer.slowness.changepoint import column_medians
-from analyzer.slowness.transfers import least, median
+from analyzer.slowness.transfers import least, mean, median
 
 FLOOR = 0.10
 """Of a usual step, by which the transfers of a slow group take longer; as for a whole run's."""
@@ -83,6 +83,20 @@ def slow_groups(
     if not between or not all(_over_nodes(grid, columns) for columns in bad):
         return None
     return SlowGroups(tuple(bad), tuple(between), seconds)
+
+
+def grown(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64]) -> float:
+    """Seconds a step by which the own time of any rank is longer inside, at most; by means.
+
+    Infinite where a rank's is not known on either side: it may be the one that others wait for.
+    """
+    own = grid.time["own"]
+    now, then = (
+        np.array([mean(own[some, column]) for column in range(own.shape[1])])
+        for some in (inside, outside)
+    )
+    rises = now - then
+    return float(rises.max(initial=-np.inf)) if np.isfinite(rises).all() else float("inf")
 
 
 def _groups(grid: Grid) -> list[NDArray[np.int64]]:

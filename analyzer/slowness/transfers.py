@@ -38,3 +38,9 @@ def median(cells: FloatGrid) -> float:
     """The middle of what answered; NaN if nothing did."""
     there = cells[np.isfinite(cells)]
     return float(np.median(there)) if there.size else float("nan")
+
+
+def mean(cells: FloatGrid) -> float:
+    """The mean of what answered; NaN if nothing did."""
+    there = cells[np.isfinite(cells)]
+    return float(there.mean()) if there.size else float("nan")

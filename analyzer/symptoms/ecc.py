@@ -11,9 +11,9 @@ from analyzer.symptoms.series import Level, level, total
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 
-CORRECTED_PER_SECOND = 1.0
+CORRECTED_PER_SECOND = 0.05
 """A healthy part corrects a few errors a day; NVIDIA's XID 92 tells of a high rate without a
-number, and this is five orders above a few a day."""
+number, and this is three orders above a few a day."""
 ERRORS = metrics.GPU_ECC_ERRORS
 UNCORRECTED, CORRECTED = (
     f"{ERRORS.name}{{{','.join(ERRORS.selector(type=kind))}}}"

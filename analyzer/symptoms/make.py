@@ -1,9 +1,9 @@
-"""A series that moved -> a Sign with its begin and how own time follows it."""
+"""A series that moved -> a Symptom with its begin and how own time follows it."""
 
 import numpy as np
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.symptoms.series import Level, dose_response, onset_delay, tolerance
+from analyzer.symptoms.series import Level, dose_response, is_near, onset_delay, tolerance
 from analyzer.symptoms.shape import Symptom
 
 
@@ -28,7 +28,7 @@ def symptom(
         text: What is seen, or that nothing is.
         query: The PromQL that shows it.
         seen: Whether it is trouble.
-        grave: As `Sign.grave`.
+        grave: As `Symptom.grave`.
     """
     if not seen:
         return Symptom(False, text, query)
@@ -37,4 +37,4 @@ def symptom(
     rho = dose_response(grid, finding, cells)
     # A link that loses width is worse the lower it is.
     rho = rho if told.during > told.other else -rho
-    return Symptom(True, text, query, late, within, rho, grave)
+    return Symptom(True, text, query, late, within, is_near(grid, finding, late), rho, grave)

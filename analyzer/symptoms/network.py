@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Grid
-from analyzer.symptoms.series import total
+from analyzer.run import Finding, Grid
+from analyzer.symptoms.series import spans, total
+from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 
 BAD_LINK: tuple[str, ...] = tuple(
@@ -35,6 +36,10 @@ MOVED_PER_SECOND: dict[str, float] = {
 USUALLY_PER_SECOND = 1.0
 """The ratio decides; this only keeps single packets out."""
 SLOWER = 0.9
+BUSIER = 0.25
+MORE_BYTES = 1.5
+"""Scrapes of a second over noisy steps put it at 0.9 to 1.2 while nothing changed (measured)."""
+PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,63 @@ def movements(
             if _moved(metric, then[place], now[place], typical):
                 found.append(Movement(node, metric, float(then[place]), float(now[place])))
     return tuple(found)
+
+
+def longer_transfers(grid: Grid, finding: Finding) -> Symptom | None:
+    """What a finding about a link is."""
+    return Symptom(True, "", "")
+
+
+def losses(grid: Grid, finding: Finding) -> Symptom | None:
+    """A lower speed, errors, drops or packets sent again at one node; None where none is told."""
+    text = "no node counts more retransmissions, drops or errors than the others"
+    return _moving(grid, finding, (*SPEEDS, *BAD_LINK), BAD_LINK, text)
+
+
+def pauses(grid: Grid, finding: Finding) -> Symptom | None:
+    """Packets that were told to wait at one node; None where nobody tells."""
+    return _moving(grid, finding, FULL_LINK, FULL_LINK, "no node was told to wait more than before")
+
+
+def _moving(
+    grid: Grid, finding: Finding, wanted: Sequence[str], known_by: Sequence[str], silent: str
+) -> Symptom | None:
+    during, before = (np.flatnonzero(each) for each in spans(grid, finding))
+    found = movements(grid, during, before, wanted)
+    if not found:
+        query = f"rate({metrics.TCP_RETRANSMITTED.name}[30s])"
+        return Symptom(False, silent, query) if is_known(grid, known_by) else None
+    return Symptom(True, "; ".join(each.text for each in found), found[0].query)
+
+
+def more_bytes(grid: Grid, finding: Finding) -> Symptom | None:
+    """More bytes a step: a run that sends more than before has changed, not its links."""
+    rate = total(grid, metrics.NET_BYTES.name, direction="transmit")
+    if rate is None:
+        return None
+    now, then = (_mean((rate * grid.time["wall"])[span]) for span in spans(grid, finding))
+    if not (then > 0 and now > 0):
+        return None
+    text = f"a node sends {now / 1e6:.2f} MB a step, {then / 1e6:.2f} MB before"
+    query = f"rate({metrics.NET_BYTES.name}[30s])"
+    return Symptom(now / then >= MORE_BYTES, text, query)
+
+
+def busy_hosts(grid: Grid, finding: Finding) -> Symptom | None:
+    """More of the time in which tasks of the hosts wait for a processor: transfers do as well."""
+    pressure = grid.signals.get(PRESSURE)
+    if pressure is None:
+        return None
+    now, then = (_mean(pressure[span]) for span in spans(grid, finding))
+    if not np.isfinite(now - then):
+        return None
+    text = f"tasks of the hosts lack a processor {now:.0%} of the time, {then:.0%} before"
+    return Symptom(now - then >= BUSIER, text, f"rate({PRESSURE}[30s])")
+
+
+def _mean(cells: NDArray[np.float64]) -> float:
+    there = cells[np.isfinite(cells)]
+    return float(there.mean()) if there.size else float("nan")
 
 
 def is_known(grid: Grid, wanted: Sequence[str]) -> bool:

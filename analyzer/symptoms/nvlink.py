@@ -9,9 +9,9 @@ from analyzer.symptoms.series import Level, level, total
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 
-ERRORS_PER_SECOND = 1.0
+ERRORS_PER_SECOND = 0.5
 """DCGM's health check rates any replay or recovery error FAIL and CRC errors beyond 100 a second
-WARN; one a second beyond before and the peers is between."""
+WARN; one in two seconds beyond before and the peers is between."""
 UP, ERRORS = metrics.GPU_NVLINK_UP.name, metrics.GPU_NVLINK_ERRORS.name
 
 
@@ -36,4 +36,5 @@ def nvlink(grid: Grid, finding: Finding) -> Symptom | None:
         return Symptom(False, f"{gpu}'s NVLinks are up", query(grid, finding, UP))
     return symptom(grid, finding, errors, wrong,
                    text=f"{gpu} counts {counted}" if many else f"{gpu} counts no NVLink errors",
-                   query=f"sum({query(grid, finding, ERRORS)})", seen=many)  # fmt: skip
+                   query=f"sum({query(grid, finding, ERRORS)})",
+                   seen=many, grave=False)  # fmt: skip

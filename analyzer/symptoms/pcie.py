@@ -9,9 +9,9 @@ from analyzer.symptoms.series import Level, level, total
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 
-REPLAYS_PER_SECOND = 1.0
-"""A healthy link replays next to nothing (bit errors at 1e-12, PCIe base specification): one a
-second beyond before and the peers is a bad link."""
+REPLAYS_PER_SECOND = 0.2
+"""A healthy link replays next to nothing (bit errors at 1e-12, PCIe base specification): one in
+five seconds beyond before and the peers is a bad link."""
 NARROW = 0.9
 WIDTH, GENERATION = metrics.GPU_PCIE_WIDTH.series(), metrics.GPU_PCIE_GENERATION.series()
 REPLAY = metrics.GPU_PCIE_REPLAY.name
@@ -41,7 +41,7 @@ def pcie(grid: Grid, finding: Finding) -> Symptom | None:
     if replays is not None and cells is not None and _many(replays):
         words = f"{gpu}'s PCIe link sent {replays.during:.0f} packets a second again"
         return symptom(grid, finding, cells, replays, text=words,
-                       query=query(grid, finding, REPLAY), seen=True)  # fmt: skip
+                       query=query(grid, finding, REPLAY), seen=True, grave=False)  # fmt: skip
     return Symptom(False, f"{gpu}'s PCIe link kept its width and generation",
                    query(grid, finding, WIDTH))  # fmt: skip
 

@@ -14,6 +14,9 @@ SCRAPES = 2.0
 """Evidence is aligned to the onset within so many scrapes (docs/method/causes.md)."""
 STEPS = 6.0
 """And so many windows, by which a finding's onset can be off."""
+NEAR_SECONDS, NEAR_SHARE = 900.0, 0.5
+"""Counters may rise minutes before or after what they tell of costs time; but what is half of the
+slow time away is at another time."""
 SCRAPE_SECONDS = 15.0
 """Where nobody told how often a node was scraped: Prometheus' usual interval."""
 
@@ -66,7 +69,12 @@ def level(grid: Grid, finding: Finding, cells: FloatGrid | None) -> Level | None
     during, before = spans(grid, finding)
     if not np.isfinite(cells[during, column]).any():
         return None
-    peers = [c for c in range(len(grid.ranks)) if c != column]
+    node = finding.details.get("node")
+    peers = [
+        c
+        for c, info in enumerate(grid.ranks)
+        if c != column and (node is None or info.node != node)
+    ]
     return Level(
         _mean(cells[before, column]),
         _mean(cells[during, column]),
@@ -101,6 +109,15 @@ def tolerance(grid: Grid) -> float:
     scrape = grid.scrape_seconds if np.isfinite(grid.scrape_seconds) else SCRAPE_SECONDS
     window = float(np.median(grid.end - grid.start)) if len(grid.start) else 0.0
     return SCRAPES * scrape + STEPS * window
+
+
+def is_near(grid: Grid, finding: Finding, late: float) -> bool:
+    """Whether so many seconds from the onset are not far for this finding; NaN is not."""
+    if not 0 <= finding.first < len(grid.start):
+        return False
+    stop = len(grid.start) if finding.last is None else finding.last
+    length = float(grid.end[max(stop, finding.first + 1) - 1] - grid.start[finding.first])
+    return abs(late) <= min(NEAR_SECONDS, NEAR_SHARE * length)
 
 
 def dose_response(grid: Grid, finding: Finding, cells: FloatGrid) -> float:

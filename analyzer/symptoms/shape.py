@@ -1,4 +1,4 @@
-"""One symptom of trouble: whether it is there, and whether it began with the finding."""
+"""One symptom: whether it is there, how strong, and whether it began with the finding."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,17 @@ UNLIKE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """A trouble as the telemetry tells it.
+    """A symptom as the telemetry tells it.
 
     Attributes:
         seen: Whether it is there beyond before and beyond the peers.
-        text: That in one sentence part, with numbers.
+        text: That in one sentence part, with numbers; empty where there is nothing to show.
         query: The PromQL that shows it.
         began: Seconds from the finding's onset to its begin; NaN = no onset to compare with.
         with_onset: Whether it began with the finding; None = nobody can tell.
+        near: Whether it began at another time, and that is not far for the length of the run.
         follows: Spearman's rho of own time, over the peers', with it; NaN = too little moved.
-        grave: Whether it is the kind that slows a GPU for certain; corrected errors are not.
+        grave: Whether it is there in full, and not in part only.
     """
 
     seen: bool
@@ -28,6 +29,7 @@ class Symptom:
     query: str
     began: float = float("nan")
     with_onset: bool | None = None
+    near: bool = False
     follows: float = float("nan")
     grave: bool = True
 
@@ -35,3 +37,17 @@ class Symptom:
     def explains(self) -> bool:
         """Whether it can be why the rank is slow: there, and not from another time."""
         return self.seen and self.with_onset is not False
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """What is so of it, each a word that the table of weights knows (docs/method/causes.md)."""
+        if not self.seen:
+            return ("none",)
+        told = ["strong" if self.grave else "mild"]
+        if self.with_onset is False:
+            told.append("near" if self.near else "elsewhen")
+        if self.follows >= ALIKE:
+            told.append("follows")
+        elif self.follows < UNLIKE:
+            told.append("apart")
+        return tuple(told)

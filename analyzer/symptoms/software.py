@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Finding, Grid, Versions
+from analyzer.run import Finding, FloatGrid, Grid, Versions
 from analyzer.slowness.before_after import column_of
-from analyzer.symptoms.series import tolerance
+from analyzer.symptoms.series import is_near, spans, tolerance
 from analyzer.symptoms.shape import Symptom
 from analyzer.versions import SOURCES
 
@@ -95,7 +95,10 @@ def software(grid: Grid, finding: Finding) -> Symptom | None:
             if node in each.nodes:
                 only = len(each.nodes) < max(MOST * each.of, 2)
                 words = each.text + (", and on no other" if len(each.nodes) == 1 else "")
-                told.append(Symptom(only, words, query(each.what), each.late, each.with_onset))
+                near = is_near(grid, finding, each.late)
+                told.append(
+                    Symptom(only, words, query(each.what), each.late, each.with_onset, near)
+                )
     odd = _odd(grid, finding, column)
     if odd is not None:
         what, mine, theirs = odd
@@ -112,6 +115,51 @@ def software(grid: Grid, finding: Finding) -> Symptom | None:
     if not any((each.codes[:, column] >= 0).any() for each in grid.versions.values()):
         return None
     return Symptom(False, f"{node} runs the driver and the kernel of its peers", query("kernel"))
+
+
+AS_FAST = 0.5
+"""Ranks on the same software that are slower by less than this share of the rank's slowdown."""
+
+
+def mates_as_fast(grid: Grid, finding: Finding) -> Symptom | None:
+    """Ranks that run the same software, on the same node, are not slow; None without others."""
+    column, others = column_of(grid, finding.rank), ranks_of_node(grid, finding)
+    if column is None or not others.size:
+        return None
+    during, before = spans(grid, finding)
+    own, here = grid.time["own"], grid.ranks[column]
+    if finding.first > 0 and before.any():
+        normal = _median(own[np.ix_(before, others)])
+    else:
+        away = [c for c, i in enumerate(grid.ranks) if i.node != here.node and i.pp == here.pp]
+        normal = _median(own[np.ix_(during, np.array(away, dtype=int))])
+    grew = _median(own[np.ix_(during, others)]) / normal - 1.0
+    if not np.isfinite(grew):
+        return None
+    text = f"{len(others)} other ranks of {here.node} run the same software and are not slow"
+    as_fast = grew <= AS_FAST * (finding.slowdown - 1.0)
+    return Symptom(bool(as_fast), text if as_fast else "", "own_seconds of steps.parquet by rank")
+
+
+def everywhere(grid: Grid, finding: Finding) -> Symptom | None:
+    """All nodes got other software as the run became slower; None where nobody tells any."""
+    if not grid.versions:
+        return None
+    found = [each for each in changes(grid, finding) if each.everywhere]
+    if not found:
+        return Symptom(False, "", query("kernel"))
+    best = min(found, key=lambda each: abs(each.late))
+    when = " as the slowdown began"
+    if not best.with_onset:
+        side = "after" if best.late > 0 else "before"
+        when = f" {abs(best.late):.0f} s {side} it began"
+    near = is_near(grid, finding, best.late)
+    return Symptom(True, best.text + when, query(best.what), best.late, best.with_onset, near)
+
+
+def _median(cells: FloatGrid) -> float:
+    there = cells[np.isfinite(cells)]
+    return float(np.median(there)) if there.size else float("nan")
 
 
 def ranks_of_node(grid: Grid, finding: Finding) -> NDArray[np.int64]:

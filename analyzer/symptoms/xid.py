@@ -8,13 +8,13 @@ caused, or that tell only that it ended, are named so there and in NVIDIA's "XID
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from analyzer.run import Fact, Finding, Grid
+from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, gpu_words, query
-from analyzer.symptoms.series import tolerance
+from analyzer.symptoms.series import is_near, tolerance
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 from collector.contract.words import Cause
@@ -29,41 +29,41 @@ STOPPED_SECONDS = 30.0
 a driver's reset take tens of seconds."""
 
 
-def xid(grid: Grid, finding: Finding) -> Symptom | None:
-    """The XID nearest to the finding's onset that is not the application's own.
+def xid_of(part: Cause | None) -> Callable[[Grid, Finding], Symptom | None]:
+    """The symptom of an XID about a part of the GPU; None = about none that is a cause of its own.
 
-    The time of the last event is read, not the count: a first count is a new series, of which no
-    rate is known. None where nobody reads the driver's log.
+    Of a rank that stopped any XID counts: which part it was is no cause of its own there.
+
+    The XID nearest to the finding's onset that is not the application's own. The time of the last
+    event is read, not the count: a first count is a new series, of which no rate is known. There is
+    no symptom where nobody reads the driver's log.
     """
-    gpu = gpu_words(grid, finding.rank)
-    moments = [event for event in _events(grid, finding) if event[1] not in APPLICATION]
-    if not moments:
-        silent = Symptom(False, f"the driver logged no XID of {gpu}", query(grid, finding, COUNT))
-        return silent if _listened(grid, finding) else None
-    onset = _onset(grid, finding)
-    began, number, key = min(moments, key=lambda event: abs(event[0] - (onset or event[0])))
-    words = f"the driver logged XID {number} ({describe(number).text}) of {gpu}"
-    if onset is None:
-        return Symptom(True, words, query(grid, finding, key))
-    late, slack = began - onset, tolerance(grid)
-    first = STOPPED_SECONDS if finding.kind == "hang" else slack
-    return Symptom(True, words, query(grid, finding, key), late, -first <= late <= slack)
 
+    def measured(grid: Grid, finding: Finding) -> Symptom | None:
+        gpu = gpu_words(grid, finding.rank)
+        moments = [
+            event
+            for event in _events(grid, finding)
+            if event[1] not in APPLICATION
+            and (PART.get(event[1]) == part or finding.kind == "hang")
+        ]
+        if not moments:
+            nothing = part is None and not list(_events(grid, finding))
+            silent = f"the driver logged no XID of {gpu}" if nothing else ""
+            told = Symptom(False, silent, query(grid, finding, COUNT))
+            return told if _listened(grid, finding) else None
+        onset = _onset(grid, finding)
+        began, number, key = min(moments, key=lambda event: abs(event[0] - (onset or event[0])))
+        words = f"the driver logged XID {number} ({describe(number).text}) of {gpu}"
+        if onset is None:
+            return Symptom(True, words, query(grid, finding, key))
+        late, slack = began - onset, tolerance(grid)
+        first = STOPPED_SECONDS if finding.kind == "hang" else slack
+        with_onset = -first <= late <= slack
+        near = is_near(grid, finding, late)
+        return Symptom(True, words, query(grid, finding, key), late, with_onset, near)
 
-def parts(grid: Grid, finding: Finding) -> frozenset[Cause | None]:
-    """The parts that all XIDs of the finding are about; None = the XID is all that is known."""
-    return frozenset(
-        PART.get(number) for _, number, _ in _events(grid, finding) if number not in APPLICATION
-    )
-
-
-def xid_log_odds(grid: Grid, finding: Finding, cause: Cause, facts: list[Fact]) -> float:
-    """Log odds of a cause by an XID about its part of the GPU at the finding's onset."""
-    symptom = xid(grid, finding)
-    if symptom is None or not symptom.explains or cause not in parts(grid, finding):
-        return 0.0
-    facts.append(Fact(True, symptom.text, symptom.query))
-    return 2.0
+    return measured
 
 
 def _events(grid: Grid, finding: Finding) -> Iterator[tuple[float, int, str]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analyzer.readers.gpu_numbers import as_ranks_number
 from analyzer.readers.windows import from_samples, from_steps
 from analyzer.run import RankInfo, Run
 from analyzer.synth.block import About, Block, frame
@@ -135,7 +136,8 @@ def _samples(
 ) -> pd.DataFrame:  # fmt: skip
     span = float(seen.time.min()), float(seen.time.max())
     told = frame(blocks, seen, nodes)
-    return untidied(fleet, with_defects(fleet, told, span, dice), span)
+    untidy = untidied(fleet, with_defects(fleet, told, span, dice), span)
+    return as_ranks_number(untidy, _ranks(fleet))
 
 
 def _truth(fleet: SyntheticFleet, made: Times) -> tuple[dict[str, Any], ...]:

@@ -7,7 +7,7 @@ import pytest
 
 from analyzer.align import align
 from analyzer.attribute import attribute, diagnose
-from analyzer.causes import CAUSES
+from analyzer.cause_weights import weigh_causes
 from analyzer.detectors.hang import Hang
 from analyzer.slowness.stopped import died_first
 from analyzer.synth.draw import drawn
@@ -137,7 +137,7 @@ def pipeline(synthetic):
 
 def _verdict(grid):
     findings = Hang().detect(grid)
-    return attribute(grid, findings, [[c.evidence(grid, f) for c in CAUSES] for f in findings])
+    return attribute(grid, findings, [weigh_causes(grid, finding) for finding in findings])
 
 
 def _told(grid):
@@ -190,7 +190,7 @@ def test_of_ranks_that_may_all_wait_none_is_named_with_confidence(pipeline):
     assert "Rank 6 (node-6, GPU 0) may have stopped the run since step 240" in verdict.sentence
     assert (
         "and it cannot be told which of ranks 4, 6 began it. Confidence that it was rank 6 low"
-        " (0.50); if it was, that no known cause explains it"
+        " (0.50); if it was, that nothing told so far says why"
     ) in verdict.sentence
     assert [5] == [one.rank for one in verdict.rejected]
 

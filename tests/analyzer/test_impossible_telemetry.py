@@ -36,13 +36,11 @@ def _power_moves_but_on(rank):
 
 
 @pytest.mark.parametrize("kind", ["thermal", "compute"])
-def test_full_utilisation_at_idle_power_lowers_the_confidence(synthetic, fault, kind):
+def test_with_full_utilisation_at_idle_power_the_cause_is_unknown(synthetic, fault, kind):
     faults = [fault(kind, 2, 1.5, 80)]
-    sure = diagnose(synthetic(faults=faults).run()).verdict.culprits[0]
     (doubted,) = diagnose(synthetic(faults=faults, drop=_busy_and_idle(2)).run()).verdict.culprits
 
-    assert (2, True) == (doubted.rank, doubted.confidence < sure.confidence - 0.1)
-    assert "unknown" == doubted.cause
+    assert (2, "unknown") == (doubted.rank, doubted.cause)
     assert any("as if idle: one of the two is wrong" in f.text for f in doubted.evidence)
 
 
@@ -65,12 +63,11 @@ def test_the_same_on_a_peer_leaves_the_culprit_alone(synthetic, fault):
     assert (sure.cause, pytest.approx(sure.confidence, abs=0.02)) == (same.cause, same.confidence)
 
 
-def test_a_cause_that_does_not_rest_on_the_gpu_keeps_its_confidence(synthetic, fault):
+def test_a_cause_that_does_not_rest_on_the_gpu_stays(synthetic, fault):
     faults = [fault("cpu-quota", 2, 1.5, 80)]
-    sure = diagnose(synthetic(faults=faults).run()).verdict.culprits[0]
     same = diagnose(synthetic(faults=faults, drop=_busy_and_idle(2)).run()).verdict.culprits[0]
 
-    assert ("host-cpu", sure.confidence) == (same.cause, pytest.approx(same.confidence, abs=0.02))
+    assert ("host-cpu", True) == (same.cause, same.confidence > 0.8)
 
 
 def test_a_source_that_never_moves_is_no_evidence_and_is_told_as_missing(synthetic, fault):

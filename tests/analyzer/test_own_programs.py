@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from analyzer.attribute import diagnose
-from analyzer.causes import CAUSES, weigh_causes
+from analyzer.cause_weights import weigh_causes
+from analyzer.causes import CAUSES
 from analyzer.report.document import document
 from analyzer.run import Run
-from collector.contract.words import PHASES, Cause
+from collector.contract.words import PHASES
 
 PHASE_COLUMNS = [f"{phase}_seconds" for phase in PHASES]
 
@@ -81,7 +82,7 @@ def test_a_cause_has_words_only_for_what_is_there(own, seconds):
 
 
 def test_a_log_that_tells_no_cpu_time_says_nothing_of_the_processor(own):
-    assert "processor" not in told(diagnose(with_cpu(own, 0.0)).verdict)
+    assert "off the processor" not in told(diagnose(with_cpu(own, 0.0)).verdict)
 
 
 def test_what_peers_wait_in_the_same_phase_is_no_gain_of_theirs(own):
@@ -108,12 +109,9 @@ def test_with_a_gpu_its_vendor_s_diagnosis_is_the_advice(synthetic, fault):
     assert "dcgmi diag" in json.dumps(document(diagnose(run))["sections"])
 
 
-def test_what_a_gpu_can_have_is_weigh_causes_alike_for_every_rank(synthetic, fault):
+def test_a_rank_without_gpu_can_have_no_cause_of_a_gpu(synthetic, fault):
     diagnosis = diagnose(without_gpus(synthetic(faults=[fault("compute", 2, 1.5, 80)]).run()))
     (finding,) = (each for each in diagnosis.findings if each.kind == "slow")
-    causes = [str(one.cause) for one in weigh_causes(diagnosis.grid, finding)]
+    causes = [one.cause for one in weigh_causes(diagnosis.grid, finding)]
 
-    assert len(CAUSES) == len(causes)
-    assert {str(cause) for cause in Cause} - {"unknown"} == set(causes)
-    told = zip(CAUSES, weigh_causes(diagnosis.grid, finding), strict=True)
-    assert all(not one.facts and not one.missing for spec, one in told if spec.of_gpu)
+    assert [s.cause for s in CAUSES if "slow" in s.kinds and not s.of_gpu] == causes

@@ -6,7 +6,9 @@ import pytest
 
 import analyzer.causes
 import analyzer.detectors
+import analyzer.symptoms
 from analyzer.anomalies.watched import Subject
+from analyzer.cause_weights import fitted
 from analyzer.detectors import DETECTORS, PRECEDENCE
 from collector.contract.words import Cause
 
@@ -60,11 +62,17 @@ def test_a_cause_says_what_it_must_see_and_what_is_said_of_it(spec):
     assert set(spec.explains) <= set(Subject)
 
 
-def test_each_cause_answers_with_its_own_word_of_the_contract(synthetic, fault):
-    from analyzer.attribute import accuses, diagnose
+def test_what_a_cause_expects_are_symptoms_each_once():
+    for spec in analyzer.causes.CAUSES:
+        names = [name for some in spec.expects.values() for name in some]
 
-    diagnosis = diagnose(synthetic(faults=[fault("thermal", 2)]).run())
-    finding = next(f for f in diagnosis.findings if accuses(f))
-    words = [spec.evidence(diagnosis.grid, finding).cause for spec in analyzer.causes.CAUSES]
+        assert set(names) <= set(analyzer.symptoms.BY_NAME)
+        assert len(names) == len(set(names))
 
-    assert [spec.cause for spec in analyzer.causes.CAUSES] == words
+
+def test_the_fitted_table_has_a_row_a_cause_and_knows_no_other_symptoms():
+    table = fitted().of
+
+    assert {str(cause) for cause in Cause} == set(table)
+    told = {state.partition(": ")[0] for row in table.values() for state in row if ": " in state}
+    assert told <= set(analyzer.symptoms.BY_NAME)

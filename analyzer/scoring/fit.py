@@ -1,0 +1,297 @@
+"""Simulated fleets -> the table of weights (analyzer.cause_weights)."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar
+
+from analyzer import symptoms
+from analyzer.attribute import Diagnosis, accuses
+from analyzer.cause_spec import MAY, MUST, Expectation
+from analyzer.cause_weights import Weights, expected, possible
+from analyzer.causes import CAUSES, SPECS
+from analyzer.culprits.slow_nodes import node_of
+from analyzer.run import Finding, Grid
+from analyzer.scoring.score import LINK
+from analyzer.slowness.before_after import has_gpu
+from collector.contract.words import Cause
+
+UNKNOWN = Cause.UNKNOWN.value
+CLASSES: tuple[str, ...] = (*(spec.cause.value for spec in CAUSES), UNKNOWN)
+RIDGE = 0.1
+"""Pull to what physics expects, for each weight: 1 / variance of its prior."""
+PHASES = "phases"
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "GPU state": ("thermal throttling", "power throttling", "lower clock", "heat",
+                  "power at its cap", "idle GPU", "contradiction"),
+    "clock events": ("thermal throttling", "power throttling"),
+    "GPU errors": ("memory errors",),
+    "driver log": ("XID", "XID of memory", "XID of NVLink", "XID of PCIe"),
+    "PCIe": ("PCIe trouble",),
+    "NVLink": ("NVLink trouble",),
+    "host": ("no processor", "pressure"),
+    "CPU time": ("more CPU time", "excess on the CPU"),
+    "collector": ("garbage collection",),
+    PHASES: ("excess in compute", "excess in data", "excess in gradients",
+               "excess in checkpoints", "excess elsewhere"),
+    "versions": ("other software", "mates as fast", "software everywhere"),
+    "network": ("lossy link", "full link", "more bytes", "busy hosts"),
+}  # fmt: skip
+"""What a fleet may lack together -> the symptoms that are missing then."""
+GPU_ONLY = frozenset(spec.name for spec in symptoms.SYMPTOMS if spec.of_gpu)
+NO_GPU = "no GPU"
+CONTEXT = frozenset({NO_GPU, "whole node", "slow finding"})
+"""What is so of a finding beside its symptoms; every cause has weights for it."""
+COINCIDENCES = ("memory errors", "XID", "PCIe trouble", "NVLink trouble", "other software")
+COLLECTED, COINCIDENT, UNSHOWN, CONTRADICTED, GPULESS, ON_THE_CPU = 0.5, 0.3, 0.4, 0.2, 0.3, 0.5
+"""Shares of copies that differ from our fleets in one way; the last is of what has no GPU, where
+the processor is what computes."""
+XID_OF = {"memory errors": "XID of memory", "NVLink trouble": "XID of NVLink"}
+NOT_COLLECTED = 0.3
+"""Of what looks like garbage collection, where it is timed, and was something else."""
+LOGGED = 0.5
+"""Of coincidences that the driver logs as well."""
+LACKED, UNNAMED = 0.2, 0.4
+"""Of copies that lack a source, each for itself; programs of others seldom name their phases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A finding whose cause is known.
+
+    Attributes:
+        cause: Its word; "unknown" where the telemetry does not tell.
+        kind: Of the finding.
+        gpu: Whether the rank has one.
+        states: state -> share of the node's ranks, or 1, of which it is so.
+    """
+
+    cause: str
+    kind: str
+    gpu: bool
+    states: Mapping[str, float]
+
+
+def examples(diagnosis: Diagnosis, truths: Sequence[Mapping[str, Any]]) -> Iterator[Example]:
+    """One of each accused place that is a fault's; a whole node is one."""
+    grid = diagnosis.grid
+    places: dict[tuple[str, object], list[Finding]] = {}
+    for finding in diagnosis.findings:
+        if accuses(finding):
+            rank = finding.text if finding.rank is None else finding.rank
+            places.setdefault((finding.kind, node_of(finding) or rank), []).append(finding)
+    for (kind, _), found in places.items():
+        truth = next((each for each in truths if _is_of(grid, found[0], each)), None)
+        gpu = has_gpu(grid, found[0].rank)
+        if truth is None or not _can_be(truth["cause"], kind, gpu=gpu):
+            continue
+        told = [symptoms.states_of(grid, one, symptoms.measured(grid, one)) for one in found]
+        every = {state for states in told for state in states}
+        shares = {state: sum(state in one for one in told) / len(told) for state in sorted(every)}
+        yield Example(truth["cause"], kind, gpu, shares)
+
+
+def _can_be(cause: str, kind: str, *, gpu: bool) -> bool:
+    return cause == UNKNOWN or possible(SPECS[cause], kind, gpu=gpu)
+
+
+def _is_of(grid: Grid, finding: Finding, truth: Mapping[str, Any]) -> bool:
+    if finding.kind == "link":
+        ends = str(finding.details["link"] or "").split(LINK)
+        return truth["node"] in (finding.details["node"], *ends)
+    node = next(info.node for info in grid.ranks if info.rank == finding.rank)
+    return bool(truth["node"] == node if truth["rank"] is None else truth["rank"] == finding.rank)
+
+
+def elsewhere(example: Example, dice: np.random.Generator) -> Example:
+    """The finding as another fleet would tell it, with the cause that can be known there.
+
+    That fleet lacks sources, or GPUs; does not show all that it may; times its garbage collector;
+    has had other troubles at another time; or its GPU contradicts itself. Our simulated ones differ
+    too little in all this, and a fit would believe that every fleet is like them.
+    """
+    states, cause = dict(example.states), example.cause
+    if example.kind == "slow" and dice.random() < COLLECTED:
+        collects = cause == Cause.GC and dice.random() >= NOT_COLLECTED
+        states = _with(states, "garbage collection", "strong" if collects else "none")
+        cause = UNKNOWN if cause == Cause.GC and not collects else cause
+    if example.kind == "slow" and dice.random() < COINCIDENT:
+        name = COINCIDENCES[int(dice.integers(len(COINCIDENCES)))]
+        if f"{name}: none" in states and name not in _own(cause):
+            states = _with(states, name, "strong", "elsewhen")
+            if (logged := XID_OF.get(name)) and dice.random() < LOGGED:
+                states = _with(states, logged, "strong", "elsewhen")
+    for name in _own(cause, (MAY,)):
+        if dice.random() < UNSHOWN and any(_of(state) == name for state in states):
+            states = _with(states, name, "none")
+    if "contradiction: none" in states and dice.random() < CONTRADICTED:
+        states = _with(states, "contradiction", "strong")
+        cause = UNKNOWN if cause in (Cause.THERMAL, Cause.POWER, Cause.SLOW_GPU) else cause
+    of_host = cause != UNKNOWN and not SPECS[cause].of_gpu
+    gpu = example.gpu and not (of_host and example.kind == "slow" and dice.random() < GPULESS)
+    if example.gpu and not gpu:
+        states = _without(states, GPU_ONLY) | {NO_GPU: 1.0}
+        if cause == Cause.SLOW_GPU and dice.random() < ON_THE_CPU:
+            states = _with(states, "more CPU time", "strong")
+            states = _with(states, "excess on the CPU", "strong")
+    gone = {
+        name
+        for source, names in SOURCES.items()
+        if dice.random() < (UNNAMED if source == PHASES else LACKED)
+        for name in names
+    }
+    states = _without(states, gone)
+    return Example(_knowable(cause, states), example.kind, gpu, states)
+
+
+def _of(state: str) -> str:
+    return state.partition(":")[0]
+
+
+def _with(states: Mapping[str, float], name: str, *told: str) -> dict[str, float]:
+    return _without(states, {name}) | {f"{name}: {state}": 1.0 for state in told}
+
+
+def _without(states: Mapping[str, float], gone: Collection[str]) -> dict[str, float]:
+    return {state: share for state, share in states.items() if _of(state) not in gone}
+
+
+def _own(cause: str, wanted: Sequence[Expectation] = (MUST, MAY)) -> list[str]:
+    """Symptoms of a cause; of where the excess is only those that it must show."""
+    if cause == UNKNOWN:
+        return []
+    return [
+        name
+        for expectation, names in SPECS[cause].expects.items()
+        if expectation in wanted
+        for name in names
+        if expectation is MUST or not name.startswith("excess")
+    ]
+
+
+def _knowable(cause: str, states: Mapping[str, float]) -> str:
+    """The cause, if any symptom of its own is still told to be there."""
+    if cause in (UNKNOWN, Cause.LINK):
+        return cause
+
+    def there(name: str) -> bool:
+        return f"{name}: strong" in states or f"{name}: mild" in states
+
+    if cause == Cause.SLOW_GPU:  # it is what is left where all else answers, and tells of nothing
+        silent = any(f"{name}: none" in states for name in ("lower clock", "thermal throttling"))
+        told = there("excess in compute") and (silent or NO_GPU in states)
+    elif cause == Cause.GC:
+        by_phase = there("excess elsewhere") and there("excess on the CPU")
+        told = there("garbage collection") or (
+            by_phase and "garbage collection: none" not in states
+        )
+    else:
+        told = any(there(name) for name in _own(cause) if name != "longer transfers")
+    if not told and cause == Cause.CONGESTION:
+        return Cause.LINK.value  # a full link carries less as well
+    return cause if told else UNKNOWN
+
+
+def fit(learned: Sequence[Example], ridge: float = RIDGE) -> Weights:
+    """The table that makes the examples likeliest, each weight drawn to its prior."""
+    columns = sorted({state for one in learned for state in one.states})
+    prior = _table(expected(), ("bias", *columns))
+    shown, allowed, wanted = _arrays(learned, columns)
+    free = _free(columns)
+
+    def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights = flat.reshape(prior.shape)
+        shares, log_likelihood = _softmax(shown @ weights.T, allowed, wanted)
+        shares[np.arange(len(wanted)), wanted] -= 1.0
+        away = weights - prior
+        gradient = (shares.T @ shown + ridge * away) * free
+        return -log_likelihood + ridge * float((away**2).sum()) / 2, gradient.ravel()
+
+    best = minimize(loss, prior.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 2000})
+    found = best.x.reshape(prior.shape)
+    table = expected()
+    for place, cause in enumerate(CLASSES):
+        for column, state in enumerate(("bias", *columns)):
+            if column and abs(found[place, column]) >= 5e-4:
+                table[cause][state] = round(float(found[place, column]), 3)
+    return Weights(table)
+
+
+def _free(columns: Sequence[str]) -> NDArray[np.float64]:
+    """(classes, 1 + columns) 1 where a weight is fitted, 0 where it stays as expected.
+
+    Fitted is what a cause expects, for or against: of the rest the fit would learn what goes with
+    what in our simulator. The bias stays, for findings that are not of slow ranks, of which there
+    are few to learn from. Nor what may be there and is not: that is no evidence, or a fleet that
+    does not tell of it would be surer. Odds are against "unknown", for which nothing speaks.
+    """
+    free = np.zeros((len(CLASSES), len(columns) + 1))
+    for row, cause in enumerate(CLASSES[:-1]):
+        expects = SPECS[cause].expects
+        about = {name for names in expects.values() for name in names} | CONTEXT
+        allowed = {f"{name}: none" for name in expects.get(MAY, ())}
+        free[row, 1:] = [_of(state) in about and state not in allowed for state in columns]
+    return free
+
+
+def calibrated(weights: Weights, others: Sequence[Example]) -> Weights:
+    """With the temperature at which examples that it was not fitted on are likeliest."""
+
+    def loss(temperature: float) -> float:
+        return log_loss(replace(weights, temperature=float(temperature)), others)
+
+    best = minimize_scalar(loss, bounds=(0.3, 5.0), method="bounded")
+    return replace(weights, temperature=round(float(best.x), 3))
+
+
+def log_loss(weights: Weights, told: Sequence[Example]) -> float:
+    """Mean of -log of the probability of what was so."""
+    columns = sorted({state for one in told for state in one.states})
+    shown, allowed, wanted = _arrays(told, columns)
+    odds = shown @ _table(weights.of, ("bias", *columns)).T / weights.temperature
+    return -_softmax(odds, allowed, wanted)[1] / len(told)
+
+
+def guesses(weights: Weights, told: Sequence[Example]) -> list[tuple[str, float]]:
+    """The likeliest cause of each, and its probability."""
+    columns = sorted({state for one in told for state in one.states})
+    shown, allowed, wanted = _arrays(told, columns)
+    odds = shown @ _table(weights.of, ("bias", *columns)).T / weights.temperature
+    shares, _ = _softmax(odds, allowed, wanted)
+    best = shares.argmax(axis=1)
+    return [(CLASSES[place], float(shares[row, place])) for row, place in enumerate(best)]
+
+
+def _arrays(
+    told: Sequence[Example], columns: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
+    """(n, 1 + columns) what is so, (n, classes) which are possible, (n,) which it is."""
+    places = {state: place for place, state in enumerate(columns, start=1)}
+    shown = np.zeros((len(told), len(columns) + 1))
+    shown[:, 0] = 1.0
+    for row, one in enumerate(told):
+        for state, share in one.states.items():
+            shown[row, places[state]] = share
+    allowed = np.array(
+        [[*(possible(spec, one.kind, gpu=one.gpu) for spec in CAUSES), True] for one in told]
+    )
+    wanted = np.array([CLASSES.index(one.cause) for one in told])
+    return shown, allowed, wanted
+
+
+def _softmax(
+    odds: NDArray[np.float64], allowed: NDArray[np.bool_], wanted: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], float]:
+    odds = np.where(allowed, odds, -np.inf)
+    odds = odds - odds.max(axis=1, keepdims=True)
+    shares = np.exp(odds)
+    shares /= shares.sum(axis=1, keepdims=True)
+    likelihood = np.log(np.maximum(shares[np.arange(len(wanted)), wanted], 1e-12)).sum()
+    return shares, float(likelihood)
+
+
+def _table(table: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([[table[cause].get(state, 0.0) for state in columns] for cause in CLASSES])

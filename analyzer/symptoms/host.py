@@ -1,0 +1,98 @@
+"""What the kernel and the interpreter tell of a rank: processors it lacks, work it does."""
+
+from analyzer.run import Finding, Grid
+from analyzer.slowness.before_after import (
+    QUEUED,
+    has_gpu,
+    query,
+    share_of_excess,
+    time_before_after,
+)
+from analyzer.symptoms.make import symptom
+from analyzer.symptoms.series import level
+from analyzer.symptoms.shape import Symptom
+from collector.contract import metrics
+from collector.contract.metrics import Series
+
+HELD_BACK = 0.02
+"""Share of time stopped by the quota from which it can matter (5 % of a step, half seen)."""
+MORE_CPU, MUCH_MORE_CPU = 1.07, 1.15
+COLLECTING, MOSTLY_COLLECTING = 0.1, 0.35
+"""Share of the excess inside the collector: what is collected was made just before, which takes
+about as long (measured: 0.6 of a storm is collection)."""
+QUOTA, QUEUE = metrics.RANK_THROTTLED.series(), metrics.RANK_RUN_QUEUE.series()
+PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
+
+
+def processor(grid: Grid, finding: Finding) -> Symptom | None:
+    """The rank lacks a processor; None where nobody tells.
+
+    By its quota (cgroup cpu.stat), or because another process has it (/proc/PID/schedstat).
+    """
+    told = [
+        one
+        for one in (
+            _lack(grid, finding, QUOTA, HELD_BACK, "its CPU quota held the rank back"),
+            _lack(grid, finding, QUEUE, QUEUED, "it was ready to run and had no processor"),
+        )
+        if one is not None
+    ]
+    return max(told, key=lambda one: (one.explains, one.seen, one.grave), default=None)
+
+
+def _lack(grid: Grid, finding: Finding, key: Series, enough: float, words: str) -> Symptom | None:
+    cells = grid.signals.get(key)
+    known = level(grid, finding, cells)
+    if cells is None or known is None:
+        return None
+    risen = known.during - known.other
+    before = "" if known.before != known.before else f" (before: {known.before:.0%})"
+    return symptom(grid, finding, cells, known,
+                   text=f"{words} {known.during:.0%} of the time{before}",
+                   query=query(grid, finding, key), seen=2 * risen >= enough,
+                   grave=risen >= enough)  # fmt: skip
+
+
+def pressure(grid: Grid, finding: Finding) -> Symptom | None:
+    """Tasks of the node wait for a processor (PSI), more than before and than elsewhere."""
+    cells = grid.signals.get(PRESSURE)
+    known = level(grid, finding, cells)
+    if cells is None or known is None:
+        return None
+    risen = known.during - known.other
+    text = f"tasks of its node lack a processor {known.during:.0%} of the time"
+    return symptom(grid, finding, cells, known, text=text, query=query(grid, finding, PRESSURE),
+                   seen=2 * risen >= QUEUED, grave=risen >= QUEUED)  # fmt: skip
+
+
+def cpu_time(grid: Grid, finding: Finding) -> Symptom | None:
+    """The training thread uses more CPU time a step than before."""
+    used = time_before_after(grid, finding, "cpu")
+    if used is None or not used.before > 0:
+        return None
+    ratio = used.during / used.before
+    where = "" if has_gpu(grid, finding.rank) else "; the CPU is the device here"
+    text = f"its training thread used {ratio:.2f}x the CPU time per step{where}"
+    return Symptom(ratio >= MORE_CPU, text, "cpu_seconds of steps.parquet",
+                   grave=ratio >= MUCH_MORE_CPU)  # fmt: skip
+
+
+def collector(grid: Grid, finding: Finding) -> Symptom | None:
+    """Part of the excess is inside Python's garbage collector, timed by its callbacks."""
+    share = share_of_excess(grid, finding, "gc")
+    if share is None:
+        return None
+    text = f"{share:.0%} of the excess is in Python's garbage collector"
+    return Symptom(share >= COLLECTING, text, "operations gc of ops.parquet by rank",
+                   grave=share >= MOSTLY_COLLECTING)  # fmt: skip
+
+
+def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
+    """The excess is CPU time of the training thread: it does more, and does not wait."""
+    used = time_before_after(grid, finding, "cpu")
+    share = share_of_excess(grid, finding, "cpu")
+    if used is None or not used.during > 0 or share is None:  # a log tells no CPU time
+        return None
+    text = f"{min(share, 1.0):.0%} of the excess is CPU time of the training thread"
+    return Symptom(share >= MOSTLY_COLLECTING, text, "cpu_seconds of steps.parquet",
+                   grave=share >= 2 * MOSTLY_COLLECTING)  # fmt: skip

@@ -1,0 +1,36 @@
+"""In which phases of the step the excess is."""
+
+from collections.abc import Callable, Sequence
+
+from analyzer.run import Finding, Grid
+from analyzer.slowness.before_after import COMPUTE_PHASES, compute_share
+from analyzer.symptoms.shape import Symptom
+from collector.contract.words import Phase
+
+PARTLY, MOSTLY = 0.35, 0.6
+"""Share of the excess."""
+
+
+def excess_in(phases: Sequence[str], words: str) -> Callable[[Grid, Finding], Symptom | None]:
+    """The symptom that the excess is in these phases; `words` say where."""
+
+    def measured(grid: Grid, finding: Finding) -> Symptom | None:
+        if not finding.share or (_unnamed(phases) and compute_share(grid, finding) is None):
+            return None
+        share = sum(finding.share.get(phase, 0.0) for phase in phases)
+        text = f"{share:.0%} of the excess is {words}"
+        return Symptom(share >= PARTLY, text, "phase shares of the finding", grave=share >= MOSTLY)
+
+    return measured
+
+
+def _unnamed(phases: Sequence[str]) -> bool:
+    """Phases that a program which names none seems to have all or nothing of."""
+    return any(phase in (*COMPUTE_PHASES, Phase.OTHER) for phase in phases)
+
+
+compute = excess_in(COMPUTE_PHASES, "in forward, backward and optimizer")
+data = excess_in((Phase.DATA,), "in the data phase")
+gradients = excess_in((Phase.GRAD_SYNC,), "where gradients leave the GPU")
+checkpoint = excess_in((Phase.CHECKPOINT,), "in the checkpoint phase")
+other = excess_in((Phase.OTHER,), "in no named phase of the step")

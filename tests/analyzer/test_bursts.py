@@ -1,0 +1,139 @@
+"""Who is slow again and again is found, by the mean and not the median; stalls of all are not."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from analyzer.align import align
+from analyzer.attribute import diagnose
+from analyzer.detectors.bursts import Bursts
+from analyzer.detectors.links import Links
+from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
+from analyzer.synth.difficulty import Difficulty
+from analyzer.synth.fleet import Fault, Resolution, Shape, SyntheticFleet
+from analyzer.synth.whole import labelled
+from collector.contract.words import Cause
+
+
+def run_of(*faults, **words):
+    defaults = {"dp": 16, "steps": 300, "resolution": Resolution.STEP, "seed": 3}
+    return labelled(SyntheticFleet(**defaults | words, faults=faults)).run
+
+
+def fault(cause, form, place, factor=1.8, shape=Shape.BURSTS, **words):
+    return Fault(cause, form, place, factor, 60, shape=shape, **words)
+
+
+def found(run):
+    return {finding.rank: finding for finding in Bursts().detect(align(run))}
+
+
+@pytest.mark.parametrize("shape", [Shape.BURSTS, Shape.PERIODIC])
+@pytest.mark.parametrize("resolution", [Resolution.STEP, Resolution.SCRAPE])
+def test_a_rank_that_is_slow_again_and_again_is_found_since_it_began(shape, resolution):
+    steps, begin = (300, 60) if resolution is Resolution.STEP else (700, 250)
+    late = dataclasses.replace(fault(Cause.DATA, "loader", 5, shape=shape), from_step=begin)
+    (finding,) = found(run_of(late, resolution=resolution, steps=steps)).values()
+
+    assert 5 == finding.rank
+    assert 1.03 < finding.slowdown < 1.8
+    assert finding.first > 0
+    assert finding.share["data"] > 0.6
+
+
+def test_a_node_whose_ranks_are_slow_together_is_named_once():
+    burst = fault(Cause.HOST_CPU, "contention", 9, whole_node=True)
+    verdict = diagnose(run_of(burst)).verdict
+
+    (culprit,) = verdict.culprits
+    assert ("node", "node-1", "host-cpu") == (culprit.scope, culprit.node, culprit.cause)
+
+
+def test_a_link_is_named_by_the_counters_of_its_node_and_nobody_without_them():
+    burst = fault(Cause.LINK, "errors", 8, 1.5)
+    run = run_of(burst, dp=32)
+    (finding,) = Links().detect(align(run))
+    silent = run.samples[~run.samples["metric"].str.startswith(("lockstep_net", "lockstep_tcp",
+                                                                "lockstep_ib"))]  # fmt: skip
+
+    assert ("link", "node-1") == (finding.kind, finding.details["node"])
+    object.__setattr__(run, "samples", silent)
+    assert () == tuple(Links().detect(align(run)))
+
+
+@pytest.mark.parametrize(
+    "difficulties",
+    [(Difficulty.HEAVY_TAILS,), (Difficulty.CORRELATED, Difficulty.DRIFT), (Difficulty.UNEVEN,)],
+)
+def test_what_all_have_now_and_then_accuses_nobody(difficulties):
+    assert {} == found(run_of(difficulties=difficulties))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_is_no_row_of_bursts(seed):
+    noise = np.random.default_rng(seed).normal(0.0, 0.03, 400)
+    told = on_and_off(noise, least=0.08, most=0.9)
+
+    assert abs(told.mean) < 0.03
+    assert told.episodes < EPISODES_AT_LEAST
+
+
+def test_how_a_series_goes_on_and_off():
+    series = np.random.default_rng(0).normal(0.0, 0.01, 400)
+    series[100:300:20] += 0.5
+    told = on_and_off(series, least=0.08, most=0.4)
+
+    assert (100, 281, 10) == (told.begin, told.stop, told.episodes)
+    assert 0.4 * 10 / 400 == pytest.approx(told.mean, abs=0.01)
+
+
+def test_too_few_windows_say_nothing():
+    assert on_and_off(np.zeros(39), least=0.1, most=1.0) is None
+    assert on_and_off(np.full(100, np.nan), least=0.1, most=1.0) is None
+
+
+def test_a_rank_s_mates_are_not_accused_with_it():
+    """Of two ranks on a node the median is the mean: half of the node is slow, and not the node."""
+    run = run_of(fault(Cause.DATA, "loader", 5))
+    pairs = [dataclasses.replace(info, node=f"pair-{info.rank // 2}") for info in run.ranks]
+    run = dataclasses.replace(run, ranks=tuple(pairs))
+
+    assert {5} == set(found(run))
+    assert "node" not in found(run)[5].details
+
+
+def spiked(run, rank, columns, seconds, every):
+    """The run with so many seconds more of a rank in every so-manieth step, from the first on."""
+    windows = run.windows.copy()
+    mine = (windows["rank"] == rank) & (windows["from_step"] % every == every - 1)
+    windows.loc[mine, columns] += seconds
+    return dataclasses.replace(run, windows=windows)
+
+
+@pytest.mark.parametrize("phase", ["checkpoint_seconds", "other_seconds"])
+def test_who_writes_or_logs_for_all_since_the_first_turn_does_so_by_design(phase):
+    columns = ["own_seconds", "wall_seconds", phase]
+    run = spiked(run_of(), 0, columns, 3.0, 20)
+
+    assert {} == found(run)
+
+
+def test_windows_in_which_all_are_slow_but_not_alike_accuse_nobody():
+    run = run_of()
+    windows = run.windows.copy()
+    some = windows["from_step"].isin(np.random.default_rng(1).choice(np.arange(60, 300), 40))
+    windows.loc[some, "own_seconds"] *= 1.3
+    windows.loc[some & (windows["rank"] == 3), "own_seconds"] *= 1.15
+
+    assert {} == found(dataclasses.replace(run, windows=windows))
+
+
+def test_a_rank_of_which_little_is_known_makes_no_link_and_no_nan():
+    run = run_of(fault(Cause.LINK, "errors", 8, 1.5), dp=32)
+    windows = run.windows.copy()
+    early = (windows["rank"] == 3) & (windows["from_step"] < 60)
+    windows.loc[early, ["own_seconds", "collective_seconds"]] = np.nan
+    verdict = diagnose(dataclasses.replace(run, windows=windows)).verdict
+
+    assert "nan" not in verdict.sentence.lower()

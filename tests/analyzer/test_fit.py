@@ -1,0 +1,111 @@
+"""The table of weights: it starts from what is expected, follows examples, and is calibrated."""
+
+import json
+import math
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analyzer.cause_spec import Expectation
+from analyzer.cause_weights import FILE, PRIOR, Weights, expected, fitted, possible
+from analyzer.causes import CAUSES, SPECS
+from analyzer.scoring.fit import Example, calibrated, elsewhere, fit, guesses, log_loss
+from collector.contract.words import Cause
+
+NAMES = sorted({name for spec in CAUSES for some in spec.expects.values() for name in some})
+HEAT = {"thermal throttling: strong": 1.0, "excess in compute: strong": 1.0}
+
+
+def example(cause="thermal", kind="slow", gpu=True, **states):
+    return Example(cause, kind, gpu, states.get("states", HEAT))
+
+
+def test_without_examples_the_table_is_what_is_expected():
+    weights = fit([example()], ridge=1e9).of
+
+    assert all(
+        weights[cause].get(state, 0.0) == pytest.approx(odds, abs=1e-3)
+        for cause, row in expected().items()
+        for state, odds in row.items()
+    )
+
+
+def test_examples_move_the_weights_of_what_a_cause_expects_and_no_others():
+    odd = {"power at its cap: strong": 1.0, "heat: strong": 1.0}
+    learned = fit([example("power", states=odd)] * 50, ridge=0.1)
+
+    assert learned.log_odds("power", tuple(odd)) > Weights(expected()).log_odds("power", tuple(odd))
+    assert guesses(learned, [example("power", states=odd)])[0][0] == "power"
+    assert "heat: strong" not in learned.of["power"]
+    assert learned.of["unknown"] == expected()["unknown"]
+
+
+def test_the_same_examples_give_the_same_table():
+    some = [example(), example("unknown", states={"excess in compute: strong": 1.0})]
+
+    assert fit(some).of == fit(some).of
+
+
+def test_who_is_right_half_of_the_time_says_so():
+    """Equal symptoms, two causes in turn: the temperature cannot make either surer than a half."""
+    told = [example(cause) for cause in ("thermal", "power") * 50]
+    weights = calibrated(fit(told, ridge=0.01), told)
+
+    assert 0.5 == pytest.approx(guesses(weights, told)[0][1], abs=0.05)
+    assert log_loss(weights, told) == pytest.approx(math.log(2), abs=0.05)
+
+
+def test_what_a_kind_of_finding_cannot_have_is_never_guessed():
+    hang = Example("crash", "hang", False, {"process gone: strong": 1.0})
+
+    assert "crash" == guesses(fitted(), [hang])[0][0]
+    assert not possible(SPECS["thermal"], "hang", gpu=True)
+    assert not possible(SPECS["thermal"], "slow", gpu=False)
+
+
+@given(
+    st.sampled_from([spec.cause.value for spec in CAUSES if "slow" in spec.kinds]),
+    st.sets(st.sampled_from(NAMES)),
+    st.integers(0, 2**31),
+)
+@settings(max_examples=200)
+def test_another_fleet_never_knows_a_cause_of_which_it_tells_nothing(cause, strong, seed):
+    states = {f"{name}: {'strong' if name in strong else 'none'}": 1.0 for name in NAMES}
+    told = elsewhere(Example(cause, "slow", True, states), np.random.default_rng(seed))
+
+    assert told.cause in (cause, "unknown")
+    assert told.gpu or not any(state.startswith("lower clock") for state in told.states)
+    if told.cause == cause not in ("unknown", "slow-gpu"):
+        own = SPECS[cause].expects
+        names = [*own.get(Expectation.MUST, ()), *own.get(Expectation.MAY, ())]
+        assert any(f"{name}: strong" in told.states for name in names)
+
+
+def test_a_full_link_without_counters_is_one_that_carries_less():
+    states = {"full link: strong": 1.0, "longer transfers: strong": 1.0}
+    full = Example("congestion", "link", True, states)
+    told = {elsewhere(full, np.random.default_rng(seed)).cause for seed in range(40)}
+
+    assert {"congestion", "link"} == told
+
+
+def test_symptoms_that_nobody_tells_say_nothing():
+    weights = fitted()
+
+    assert 0 > max(weights.log_odds(spec.cause, ()) for spec in CAUSES)
+
+
+def test_the_committed_table_says_what_it_was_fitted_on():
+    told = json.loads(files("analyzer").joinpath(FILE).read_text())
+
+    assert told["seed"] >= 1_000_000, "seeds of scores are below"
+    assert 0.5 < told["temperature"] < 2.0
+    assert {str(cause) for cause in Cause} == set(told["weights"])
+
+
+def test_what_is_expected_speaks_for_its_cause():
+    assert set(PRIOR) == set(Expectation)
+    assert Weights(expected()).log_odds("thermal", ("thermal throttling: strong",)) > 0

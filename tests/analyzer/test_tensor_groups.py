@@ -1,0 +1,56 @@
+"""Exchanges inside a tensor-parallel group that take longer, while nobody's own time does."""
+
+import dataclasses
+
+from analyzer.align import align
+from analyzer.attribute import diagnose
+from analyzer.detectors.tensor_groups import TensorGroups
+from analyzer.synth.difficulty import Difficulty
+from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
+from analyzer.synth.whole import labelled
+from collector.contract.words import Cause
+
+BAD = Fault(Cause.NVLINK, "down", 14, 1.5, 100)
+
+
+def run_of(*faults):
+    return labelled(
+        SyntheticFleet(
+            dp=8, tp=4, steps=300, resolution=Resolution.STEP, faults=faults, seed=4,
+            difficulties=(Difficulty.TENSOR_GROUP,),
+        )
+    ).run  # fmt: skip
+
+
+def without_nvlink(run):
+    silent = run.samples[~run.samples["metric"].str.contains("nvlink")]
+    return dataclasses.replace(run, samples=silent)
+
+
+def test_the_member_whose_nvlinks_tell_is_named():
+    (culprit,) = diagnose(run_of(BAD)).verdict.culprits
+
+    assert (14, "nvlink") == (culprit.rank, culprit.cause)
+    assert "tensor-parallel group of ranks 12 to 15" in culprit.evidence[0].text
+
+
+def test_without_telemetry_of_nvlinks_nobody_is_and_the_run_is_not_healthy():
+    run = without_nvlink(run_of(BAD))
+    (finding,) = TensorGroups().detect(align(run))
+    verdict = diagnose(run).verdict
+
+    assert ("network", None) == (finding.kind, finding.rank)
+    assert ((), "unknown") == (verdict.culprits, verdict.status)
+    assert "tensor-parallel group of ranks 12 to 15" in verdict.sentence
+
+
+def test_groups_alike_are_nothing():
+    assert [] == list(TensorGroups().detect(align(run_of())))
+
+
+def test_a_slow_rank_lets_its_group_wait_and_is_no_link():
+    slow = Fault(Cause.SLOW_GPU, "plain", 14, 1.5, 100)
+    (culprit,) = diagnose(run_of(slow)).verdict.culprits
+
+    assert [] == list(TensorGroups().detect(align(run_of(slow))))
+    assert (14, "slow-gpu") == (culprit.rank, culprit.cause)
