@@ -41,7 +41,9 @@ def more_noise(fleet: SyntheticFleet, steps: int) -> FloatGrid:
     made = np.zeros((steps, fleet.world))
     if fleet.has(Difficulty.HEAVY_TAILS):
         dice = dice_of(fleet, Difficulty.HEAVY_TAILS)
-        made += TAIL_SCALE * dice.standard_t(TAIL_FREEDOM, made.shape)
+        # No further than a stall: the exponent of one draw in millions would be days.
+        tails = TAIL_SCALE * dice.standard_t(TAIL_FREEDOM, made.shape)
+        made += np.clip(tails, -STALL_MOST, STALL_MOST)
         stalled = dice.random(made.shape) < STALLS
         size = STALL_SCALE * dice.pareto(STALL_SHAPE, int(stalled.sum()))
         made[stalled] += np.minimum(size, STALL_MOST)
