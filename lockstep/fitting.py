@@ -30,9 +30,11 @@ def fitted(runs: int, seed: int, told: Callable[[int, int], None]) -> tuple[str,
     some = [*_wanted(runs, seed), *_wanted(runs // 3, seed + AFTER)]
     context = multiprocessing.get_context("spawn")
     found: list[list[Example]] = []
+    failed = 0
     with context.Pool(PROCESSES, maxtasksperchild=RUNS_PER_PROCESS) as pool:
         for done, each in enumerate(pool.imap(_examples, some), 1):
-            found.append(each)
+            found.append(each or [])
+            failed += each is None
             told(done, len(some))
     learned = list(_with_copies(found[:runs], seed))
     others = list(_with_copies(found[runs:], seed + AFTER))
@@ -43,6 +45,8 @@ def fitted(runs: int, seed: int, told: Callable[[int, int], None]) -> tuple[str,
         f"{len(learned)} examples; of {len(others)} others {right / len(others):.1%} right,"
         f" log loss {log_loss(weights, others):.3f}, temperature {weights.temperature:.2f}"
     )
+    if failed:
+        words += f"; {failed} of {len(some)} runs could not be judged and are left out"
     return _text(weights, runs, seed), words
 
 
@@ -56,7 +60,8 @@ def _wanted(runs: int, seed: int) -> list[SynthTrial]:
     ]  # fmt: skip
 
 
-def _examples(trial: SynthTrial) -> "list[Example]":
+def _examples(trial: SynthTrial) -> "list[Example] | None":
+    """None of a run that a mistake in a detector ended."""
     from analyzer.attribute import diagnose
     from analyzer.scoring.fit import examples
 
@@ -64,7 +69,7 @@ def _examples(trial: SynthTrial) -> "list[Example]":
     try:
         return list(examples(diagnose(run.run), run.truth))
     except BUGS:
-        return []
+        return None
 
 
 def _with_copies(found: "list[list[Example]]", seed: int) -> "Iterator[Example]":

@@ -32,6 +32,7 @@ from collector.contract.words import Phase
 FLOOR = float(np.log(1.03))
 """The smallest mean excess: as of a node, what is felt is the mean."""
 CAP = float(np.log(2.5))
+"""A window counts for at most so much: one pause of a minute is no row of bursts."""
 ON_AT_LEAST = float(np.log(1.08))
 """Parts differ by as much on average (SC22, arXiv 2208.11035 v3)."""
 FIRST_TURNS = 1.0

@@ -215,7 +215,7 @@ def fit(learned: Sequence[Example], ridge: float = RIDGE) -> Weights:
     table = expected()
     for place, cause in enumerate(CLASSES):
         for column, state in enumerate(("bias", *columns)):
-            if column and abs(found[place, column]) >= 5e-4:
+            if free[place, column]:
                 table[cause][state] = round(float(found[place, column]), 3)
     return Weights(table)
 

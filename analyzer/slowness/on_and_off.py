@@ -14,6 +14,8 @@ from analyzer.slowness.changepoint import NOISE_FLOOR, Blocks, autocorrelation_f
 
 WINDOWS_AT_LEAST = 40
 EPISODES_AT_LEAST = 4
+"""Chosen, as WINDOWS_AT_LEAST: fewer are single stalls, and healthy hard fleets (seeds 71000 to
+84000 of the simulator) then named nobody."""
 ON_SIGMAS = 4.0
 """From where a window is high: beyond the noise."""
 USUAL = 0.3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import has_gpu
-from analyzer.symptoms import gpu_state, host, network, phases, software, stopped
+from analyzer.symptoms import gpu_state, host, network, phases, software
 from analyzer.symptoms.ecc import ecc
 from analyzer.symptoms.nvlink import nvlink
 from analyzer.symptoms.pcie import pcie
@@ -86,8 +86,8 @@ SYMPTOMS: tuple[SymptomSpec, ...] = (
     SymptomSpec("full link", network.pauses, "pauses and credits of the links", (LINK,)),
     SymptomSpec("more bytes", network.more_bytes, "", (LINK,)),
     SymptomSpec("busy hosts", network.busy_hosts, "", (LINK,)),
-    SymptomSpec("process gone", stopped.gone, "", (STOP,)),
-    SymptomSpec("process frozen", stopped.frozen, "", (STOP,)),
+    SymptomSpec("process gone", host.gone, "", (STOP,)),
+    SymptomSpec("process frozen", host.frozen, "", (STOP,)),
 )
 BY_NAME: Mapping[str, SymptomSpec] = {spec.name: spec for spec in SYMPTOMS}
 

@@ -1,4 +1,4 @@
-"""What the kernel and the interpreter tell of a rank: processors it lacks, work it does."""
+"""What the kernel and the interpreter tell of a rank: processors it lacks, its work, its end."""
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import (
@@ -96,3 +96,21 @@ def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
     text = f"{min(share, 1.0):.0%} of the excess is CPU time of the training thread"
     return Symptom(share >= MOSTLY_COLLECTING, text, "cpu_seconds of steps.parquet",
                    grave=share >= 2 * MOSTLY_COLLECTING)  # fmt: skip
+
+
+def gone(grid: Grid, finding: Finding) -> Symptom | None:
+    """Its process is gone."""
+    so = finding.details.get("state") == "dead"
+    text = "its process is gone" if so else "its process was there"
+    return Symptom(so, text, query(grid, finding, metrics.RANK_UP.name))
+
+
+def frozen(grid: Grid, finding: Finding) -> Symptom | None:
+    """Its heartbeat stopped while its process was there."""
+    so = finding.details.get("state") == "frozen"
+    text = (
+        "its heartbeat stopped while its process was there"
+        if so
+        else "no stopped heartbeat was seen"
+    )
+    return Symptom(so, text, query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name))
