@@ -37,8 +37,9 @@ def align(run: Run) -> Grid:
     windows = run.windows
     column_of = {info.rank: column for column, info in enumerate(run.ranks)}
     columns = windows["rank"].map(column_of)
-    windows = windows[columns.notna()]
-    columns_index = columns[columns.notna()].to_numpy(dtype=np.int64)
+    if columns.isna().any():
+        windows, columns = windows[columns.notna()], columns[columns.notna()]
+    columns_index = columns.to_numpy(dtype=np.int64)
     # One number for (attempt, step): numpy sorts that ten times faster than pairs.
     numbers = windows["attempt"].to_numpy(dtype=np.int64) << STEP_BITS
     numbers = numbers | windows["from_step"].to_numpy(dtype=np.int64)

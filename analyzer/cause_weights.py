@@ -72,6 +72,20 @@ def expected() -> dict[str, dict[str, float]]:
     return told | {Cause.UNKNOWN.value: {"bias": UNKNOWN_BIAS}}
 
 
+def expected_signs() -> dict[str, dict[str, int]]:
+    """Cause -> state -> 1 or -1, where physics says for or against: no fit may say the opposite.
+
+    A simulator in which hot GPUs are seldom throttled by heat would teach that heat speaks against
+    it. What the prior leaves at 0, the biases and whom a finding is about may be of either sign.
+    """
+    return {
+        cause: {
+            state: 1 if odds > 0 else -1 for state, odds in row.items() if odds and state != "bias"
+        }
+        for cause, row in expected().items()
+    }
+
+
 @cache
 def fitted() -> Weights:
     """The table of the file beside this one; what it lacks is as expected."""

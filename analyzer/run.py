@@ -15,6 +15,10 @@ class LoadError(Exception):
     """The input cannot be read as a run; the message names the file and what would be right."""
 
 
+STEPS_CERTAINTY = "steps_certainty"
+"""Key of a run's meta: how sure it is that its windows are steps, where nobody told of steps."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A stretch of time in unix seconds, `end` exclusive."""
@@ -95,7 +99,8 @@ class Grid:
             name. `gc` is part of a phase, known only where ranks record their collections.
         signals: `metric{labels}` (labels as in contract.archive.SAMPLES) -> (W, R), the node's,
             GPU's or rank's telemetry as the window saw it: gauges as they were, counters as rate
-            per second. Metrics that never answered are not keys.
+            per second. Metrics that never answered are not keys. A grid is made when it is asked
+            for, and not kept (analyzer.telemetry).
         last: `metric{labels}` -> (R,), the last value of each gauge, NaN = never, with its time in
             `last_time` -> (R,) unix seconds.
         scraped_until: The last successful scrape of each rank's node, (R,) unix seconds.
@@ -135,6 +140,11 @@ class Grid:
     versions: Mapping[str, Versions] = field(default_factory=dict)
 
 
+UNIFORM, STAGE_SLOWDOWN = "uniform", "stage-slowdown"
+NO_NODES_FAULT = (UNIFORM, STAGE_SLOWDOWN)
+"""Kinds of structure by which a run is slower than it was: all ranks alike, or all of a stage."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something is off at a rank; not yet why.
@@ -144,8 +154,9 @@ class Finding:
         kind: `slow` (its own time grew), `hang` (it is missing from a collective), `structure`
             (slow, but not by a node's fault), `anomaly` (hardware deviates), `change` (the whole
             run became slower, not all ranks alike), `link` (transfers take longer, and it is known
-            between whom; accuses without a rank), `network` (the same, and it is not), or a second
-            signal that never accuses alone:
+            between whom; accuses without a rank), `network` (the same, and it is not), `heavy` (a
+            node that alone holds a stage always was slower), or a second signal that never accuses
+            alone:
             `wait` (it began to wait less than its peers), `cpu` (its thread used more CPU).
         rank: The suspect, or None for findings about the whole run.
         first, last: Windows of the Grid, `last` exclusive or None = to the end.
@@ -209,9 +220,8 @@ class Evidence:
 class Culprit:
     """A named culprit (docs/reference/verdict.md); ids that do not apply are None.
 
-    `confidence` is about the cause, at this place. `place_confidence` is how certain it is that it
-    was this one, where it cannot be told which of several stopped the run; None = nothing speaks
-    for another.
+    `confidence` is about the cause, if this is the place. `place_confidence` is that this is the
+    place, whatever the cause; None = nobody told it, as in a verdict of an earlier version.
     """
 
     scope: str
@@ -251,7 +261,8 @@ class Verdict:
     `missing` says what was not there, `provenance` what was emulated or simulated, `lost_money`
     the lost GPU-hours at the price given (None = no price); `lost_per_day` is as
     analyzer.cost.loss.PerDay tells it, and `recurrence` how often its culprits were culprits before
-    (analyzer.cost.recurrence).
+    (analyzer.cost.recurrence). `history` is what was told of the run before this verdict, beside it
+    (analyzer.watch.history).
     """
 
     run: str
@@ -275,3 +286,4 @@ class Verdict:
     lost_money_interval: tuple[float, float] | None = None
     lost_per_day: Mapping[str, Any] | None = None
     recurrence: tuple[Mapping[str, Any], ...] = ()
+    history: tuple[Mapping[str, Any], ...] = ()

@@ -6,7 +6,7 @@ from datetime import datetime
 import numpy as np
 
 from analyzer.causes import CAUSE_WORDS, NODE_CAUSE_WORDS, SPECS
-from analyzer.run import Culprit, Grid, Verdict
+from analyzer.run import NO_NODES_FAULT, Culprit, Grid, Verdict
 from analyzer.slowness.before_after import has_gpu
 from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.processor import OFF_QUERY, off_processor
@@ -19,7 +19,7 @@ PROJECTED_FROM_SECONDS = 300.0
 """Less than this of a slow span says little of a day; the JSON and the report tell it all the same,
 with its interval."""
 TOLD = 0.7
-"""Below this confidence in the place a rank only may have stopped the run."""
+"""Below this confidence in the place it only may be this one."""
 CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
 
 
@@ -68,7 +68,7 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
         hang = verdict.hang or {}
         op = hang.get("op") or "collective"
         began = f" since step {culprit.from_step}{since}" if culprit.from_step is not None else ""
-        doubted = (culprit.place_confidence or 1.0) < TOLD
+        doubted = _doubted(culprit)
         if doubted or culprit.rank not in hang.get("missing_ranks", ()):
             stopped = "may have stopped" if doubted else "stopped"
             # Who waits for whom, in the words of the finding; how the rank stands is told already.
@@ -122,20 +122,23 @@ def _clock(since: str) -> str:
 
 
 def _confidence(culprit: Culprit) -> str:
-    """How certain the cause is, and apart from that the place, where it might be another."""
-    place = culprit.place_confidence
-    cause = culprit.confidence / place if place else culprit.confidence
+    """How certain the place is, and apart from that the cause, if that is the place."""
     known = culprit.cause != Cause.UNKNOWN
     what = "in the cause" if known else "that nothing told so far says why"
-    told = f"{what} {_certainty(cause)} ({cause:.2f})"
-    if place is None:
-        return f"Confidence {told}."
-    where = f"that it was {culprit.who} {_certainty(place)} ({place:.2f})"
-    return f"Confidence {where}; if it was, {told}."
+    why = f"{what} {_certainty(culprit.confidence)}"
+    if culprit.place_confidence is None:
+        return f"Confidence {why}."
+    where = f"in the place {_certainty(culprit.place_confidence)}"
+    return f"Confidence {where}{'; if it is this one, ' if _doubted(culprit) else ', '}{why}."
+
+
+def _doubted(culprit: Culprit) -> bool:
+    return culprit.place_confidence is not None and culprit.place_confidence < TOLD
 
 
 def _certainty(confidence: float) -> str:
-    return next(word for least, word in CERTAINTY if confidence >= least)
+    word = next(word for least, word in CERTAINTY if confidence >= least)
+    return f"{word} ({confidence:.2f})"
 
 
 def _cost(verdict: Verdict, grid: Grid) -> str:
@@ -167,8 +170,8 @@ def _per_day(verdict: Verdict, unit: str) -> str:
 
 
 def _uniform(verdict: Verdict) -> str | None:
-    """What is told of a run whose ranks all slowed alike."""
-    texts = (str(one["text"]) for one in verdict.structure if one["kind"] == "uniform")
+    """What is told of a run whose ranks, or those of a stage, all slowed alike."""
+    texts = (str(one["text"]) for one in verdict.structure if one["kind"] in NO_NODES_FAULT)
     return next(texts, None)
 
 
@@ -177,7 +180,7 @@ def _by_design(verdict: Verdict) -> str:
     told = [
         f"{one['text']} ({one['share']:.0%} of the step)"
         for one in verdict.structure
-        if one["kind"] != "uniform"
+        if one["kind"] not in NO_NODES_FAULT
         and isinstance(one["share"], float)
         and one["share"] >= STRUCTURE_WORTH_A_WORD
     ]

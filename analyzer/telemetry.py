@@ -1,17 +1,22 @@
 """Scraped samples on the axes of a Grid: which rank a sample is about, gauges, rates, last words.
 
-One scrape of a node gives all its samples the same time, so times are looked up once a node.
+One scrape of a node gives all its samples the same time, so times are looked up once a node. Which
+sample is about which scrape and rank is kept, and told to windows when a series is asked for: a
+grid of each would be most of the memory, and few are asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analyzer.on_demand import OnDemand
 from analyzer.readers.archive.series import MAX_AGE, MAX_RATE_GAP
 from analyzer.run import FloatGrid, RankInfo
+from analyzer.sample_columns import Integers, SampleColumns, numbered
 from collector.contract.metrics import METRICS, RANK_UP, Kind
 
 
@@ -27,6 +32,31 @@ class Telemetry:
     scrape_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class NodeScrapes:
+    """What was scraped of one node, and which of it a window sees.
+
+    Attributes:
+        columns: (C,) of the Grid, the ranks on the node.
+        times: (T,) unix seconds of its scrapes, rising.
+        interval: Median seconds between them.
+        series: Number of a series -> its place in `cells`.
+        cells: (S, T + 1, C) rows of the samples; -1 = not told, as all of the last, which is no
+            scrape.
+        nearer, farther: (W,) the two scrapes around a window; T where it is too far.
+        pair: (W,) the scrape that begins the pair around a window; T - 1 where it is too far.
+    """
+
+    columns: Integers
+    times: FloatGrid
+    interval: float
+    series: Mapping[int, int]
+    cells: NDArray[np.int32]
+    nearer: Integers
+    farther: Integers
+    pair: Integers
+
+
 def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatGrid) -> Telemetry:
     """Samples of nodes, GPUs and ranks, told to each rank they are about.
 
@@ -34,67 +64,68 @@ def telemetry(samples: pd.DataFrame, ranks: tuple[RankInfo, ...], middle: FloatG
         samples: contract.archive.SAMPLES.
         middle: (W,) unix seconds of the middle of each window.
     """
-    signals: dict[str, FloatGrid] = {}
-    last: dict[str, FloatGrid] = {}
-    last_time: dict[str, FloatGrid] = {}
+    table = SampleColumns(samples)
     scraped_until = np.full(len(ranks), np.nan)
-    intervals: list[float] = []
-    codes, names = _keys(samples)
-    time, value = (samples[name].to_numpy(dtype=float) for name in ("time", "value"))
-    rank, gpu = (_numbers(samples[name]) for name in ("rank", "gpu"))
-    down = (samples["metric"] == "up").to_numpy(dtype=bool) & ~(value > 0)
-    for node, of_node in sorted(samples.groupby("node", observed=True).indices.items()):
-        rows = np.asarray(of_node, dtype=np.int64)
+    nodes = []
+    for node, rows in table.nodes():
         columns = np.array([i for i, info in enumerate(ranks) if info.node == node], dtype=int)
         if columns.size == 0:
             continue
-        scraped = time[rows[~down[rows]]]
+        down = table.is_up(rows) & ~(table.value[rows] > 0)
+        scraped = table.time[rows[~down]]
         scraped_until[columns] = scraped.max() if len(scraped) else np.nan
-        told, about = _rows_of_ranks(rank[rows], gpu[rows], [ranks[column] for column in columns])
-        if not len(told):
-            continue
-        told = rows[told]
-        times, place = np.unique(time[told], return_inverse=True)
-        intervals += [_interval(times)] * (len(times) > 1)
-        order = np.argsort(codes[told], kind="stable")
-        edges = np.flatnonzero(np.diff(codes[told][order])) + 1
-        for series in sorted(np.split(order, edges), key=lambda some: names[codes[told[some[0]]]]):
-            name = names[codes[told[series[0]]]]
-            cells = np.full((len(times), len(columns)), np.nan)
-            cells[place[series], about[series]] = value[told[series]]
-            _remember(last, last_time, name, cells, times, columns, len(ranks))
-            metric = name.partition("{")[0]
-            if metric == "up" or metric.endswith("_info"):
-                continue
-            seen = _rates if _is_counter(metric) else _gauges
-            target = signals.setdefault(name, np.full((len(middle), len(ranks)), np.nan))
-            target[:, columns] = seen(cells, times, middle)
+        seen = _of_node(table, rows, columns, [ranks[column] for column in columns], middle)
+        if seen is not None:
+            nodes.append(seen)
+    names = {_name(table, code): code for code in {code for node in nodes for code in node.series}}
+    last, last_time = _last(nodes, table.value, names, len(ranks))
+    shape = len(middle), len(ranks)
+    signals = OnDemand({
+        name: partial(_signal, nodes, table.value, names[name], shape, counts=_is_counter(metric))
+        for name in sorted(names)
+        if (metric := name.partition("{")[0]) != "up" and not metric.endswith("_info")
+    })  # fmt: skip
+    intervals = [node.interval for node in nodes if len(node.times) > 1]
     scrape = float(np.median(intervals)) if intervals else float("nan")
-    return Telemetry(signals, last, last_time, scraped_until, _down_since(samples, ranks), scrape)
+    return Telemetry(signals, last, last_time, scraped_until, _down_since(table, ranks), scrape)
 
 
-def _keys(samples: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
-    """(samples,) code of each; code -> `metric{labels}`, or the metric without other labels."""
-    # Words are joined once a series, not once a sample.
-    metric, metrics = pd.factorize(samples["metric"])
-    text, texts = pd.factorize(samples["labels"].fillna(""))
-    code, pairs = pd.factorize(metric * len(texts) + text)
-    names = [
-        f"{metrics[pair // len(texts)]}{{{label}}}" if (label := texts[pair % len(texts)]) else
-        str(metrics[pair // len(texts)])
-        for pair in pairs.tolist()
-    ]  # fmt: skip
-    return np.asarray(code, dtype=np.int64), names
+def _of_node(
+    table: SampleColumns,
+    rows: NDArray[np.int32],
+    columns: Integers,
+    ranks: Sequence[RankInfo],
+    middle: FloatGrid,
+) -> NodeScrapes | None:
+    """A node's samples; None where none is about a rank."""
+    rows = rows[(table.metric[rows] >= 0) & np.isfinite(table.time[rows])]
+    told, about = _rows_of_ranks(table.numbers("rank", rows), table.numbers("gpu", rows), ranks)
+    if not len(told):
+        return None
+    rows = rows[told]
+    place, times = numbered(table.time[rows])
+    series = table.metric[rows].astype(np.int64) * len(table.labels) + table.label(rows)
+    which, codes = pd.factorize(series)
+    cells = np.full((len(codes), len(times) + 1, len(columns)), -1, dtype=np.int32)
+    cells[which, place, about] = rows
+    interval = _interval(times)
+    return NodeScrapes(
+        columns, times, interval,
+        {code: number for number, code in enumerate(codes.tolist())}, cells,
+        *_neighbours(times, interval, middle), _pair(times, interval, middle),
+    )  # fmt: skip
 
 
-def _numbers(cells: pd.Series) -> FloatGrid:
-    """Whole numbers as floats; NaN where there is none."""
-    return np.asarray(cells.astype("Int64").to_numpy(dtype=np.float64, na_value=np.nan), float)
+def _name(table: SampleColumns, series: int) -> str:
+    """`metric{labels}`, or the metric without other labels."""
+    metric, label = divmod(series, len(table.labels))
+    text = table.labels[label]
+    return f"{table.metrics[metric]}{{{text}}}" if text else table.metrics[metric]
 
 
 def _rows_of_ranks(
-    rank: FloatGrid, gpu: FloatGrid, ranks: list[RankInfo]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    rank: FloatGrid, gpu: FloatGrid, ranks: Sequence[RankInfo]
+) -> tuple[Integers, Integers]:
     """Rows of a node and the place in `ranks` that each is about; a node's go to each of its ranks.
 
     A row with a rank is about that rank, one with a GPU alone about all ranks of the GPU.
@@ -115,68 +146,105 @@ def _is_counter(metric: str) -> bool:
     return metric.endswith("_total") if known is None else known.kind is Kind.COUNTER
 
 
-def _gauges(cells: FloatGrid, times: FloatGrid, middle: FloatGrid) -> FloatGrid:
-    """(W, columns) value of the nearer neighbouring scrape that had it; NaN beyond MAX_AGE."""
-    after = np.clip(np.searchsorted(times, middle), 0, len(times) - 1)
-    before = np.maximum(after - 1, 0)
-    early = np.abs(middle - times[before]) <= np.abs(times[after] - middle)
-    first = _fresh(cells, times, np.where(early, before, after), middle)
-    second = _fresh(cells, times, np.where(early, after, before), middle)
-    return np.where(np.isnan(first), second, first)
-
-
-def _fresh(
-    cells: FloatGrid, times: FloatGrid, place: NDArray[np.int64], middle: FloatGrid
-) -> FloatGrid:
-    near = np.abs(times[place] - middle) <= MAX_AGE * _interval(times)
-    return np.where(near[:, None], cells[place], np.nan)
-
-
-def _rates(cells: FloatGrid, times: FloatGrid, middle: FloatGrid) -> FloatGrid:
-    """(W, columns) increase per second between the scrapes around; NaN across a reset or gap."""
-    if len(times) < 2:
-        return np.full((len(middle), cells.shape[1]), np.nan)
-    length = np.diff(times)
-    rate = np.diff(cells, axis=0) / length[:, None]
-    rate[rate < 0] = np.nan
-    rate[length > MAX_RATE_GAP * _interval(times)] = np.nan
-    place = np.clip(np.searchsorted(times, middle) - 1, 0, len(times) - 2)
-    away = np.maximum(times[place] - middle, middle - times[place + 1])
-    return np.where((away <= MAX_AGE * _interval(times))[:, None], rate[place], np.nan)
-
-
 def _interval(times: FloatGrid) -> float:
     return float(np.median(np.diff(times))) if len(times) > 1 else 1.0
 
 
-def _remember(
-    last: dict[str, FloatGrid],
-    last_time: dict[str, FloatGrid],
-    name: str,
-    cells: FloatGrid,
-    times: FloatGrid,
-    columns: NDArray[np.int64],
-    world: int,
-) -> None:
-    values = last.setdefault(name, np.full(world, np.nan))
-    moments = last_time.setdefault(name, np.full(world, np.nan))
-    there = np.isfinite(cells)
-    seen = there.any(axis=0)
-    place = len(times) - 1 - np.argmax(there[::-1], axis=0)
-    values[columns[seen]] = cells[place, np.arange(len(columns))][seen]
-    moments[columns[seen]] = times[place][seen]
+def _neighbours(times: FloatGrid, interval: float, middle: FloatGrid) -> tuple[Integers, Integers]:
+    """(W,) the nearer and the farther of the two scrapes around; beyond MAX_AGE the last, none."""
+    after = np.clip(np.searchsorted(times, middle), 0, len(times) - 1)
+    before = np.maximum(after - 1, 0)
+    early = np.abs(middle - times[before]) <= np.abs(times[after] - middle)
+
+    def fresh(place: Integers) -> Integers:
+        near = np.abs(times[place] - middle) <= MAX_AGE * interval
+        return np.where(near, place, len(times))
+
+    return fresh(np.where(early, before, after)), fresh(np.where(early, after, before))
 
 
-def _down_since(samples: pd.DataFrame, ranks: tuple[RankInfo, ...]) -> FloatGrid:
+def _pair(times: FloatGrid, interval: float, middle: FloatGrid) -> Integers:
+    """(W,) the first of the two scrapes around; beyond MAX_AGE the last, which begins no pair."""
+    if len(times) < 2:
+        return np.zeros(len(middle), dtype=np.int64)
+    place = np.clip(np.searchsorted(times, middle) - 1, 0, len(times) - 2)
+    away = np.maximum(times[place] - middle, middle - times[place + 1])
+    return np.where(away <= MAX_AGE * interval, place, len(times) - 1)
+
+
+def _signal(
+    nodes: Sequence[NodeScrapes],
+    value: FloatGrid,
+    series: int,
+    shape: tuple[int, int],
+    *,
+    counts: bool,
+) -> FloatGrid:
+    """(W, R) a series as windows saw it."""
+    found = np.full(shape, np.nan)
+    for node in nodes:
+        row = node.series.get(series)
+        if row is not None:
+            cells = _told(value, node.cells[row])
+            found[:, node.columns] = _rates(node, cells) if counts else _gauges(node, cells)
+    return found
+
+
+def _told(value: FloatGrid, cells: NDArray[np.int32]) -> FloatGrid:
+    return np.where(cells < 0, np.nan, value[cells])
+
+
+def _gauges(node: NodeScrapes, cells: FloatGrid) -> FloatGrid:
+    """(W, C) value of the nearer neighbouring scrape that had it; NaN beyond MAX_AGE."""
+    first = cells[node.nearer]
+    return np.where(np.isnan(first), cells[node.farther], first)
+
+
+def _rates(node: NodeScrapes, cells: FloatGrid) -> FloatGrid:
+    """(W, C) increase per second between the scrapes around; NaN across a reset or gap."""
+    length = np.diff(node.times)
+    rate = np.full((len(node.times), cells.shape[1]), np.nan)
+    rate[:-1] = np.diff(cells[:-1], axis=0) / length[:, None]
+    rate[rate < 0] = np.nan
+    rate[:-1][length > MAX_RATE_GAP * node.interval] = np.nan
+    return rate[node.pair]
+
+
+def _last(
+    nodes: Sequence[NodeScrapes], value: FloatGrid, names: Mapping[str, int], world: int
+) -> tuple[dict[str, FloatGrid], dict[str, FloatGrid]]:
+    """Name of a series -> (R,) its last value, and when that was; NaN = never."""
+    values, moments = (np.full((len(names), world), np.nan) for _ in range(2))
+    of = {code: row for row, code in enumerate(names.values())}
+    for node in nodes:
+        cells = _told(value, node.cells)
+        there = np.isfinite(cells[:, ::-1])
+        place: Integers = len(node.times) - np.argmax(there, axis=1)
+        seen = there.any(axis=1)
+        here = np.array([of[code] for code in node.series])[:, None], node.columns
+        told = np.take_along_axis(cells, place[:, None], axis=1)[:, 0]
+        values[here] = np.where(seen, told, np.nan)
+        moments[here] = np.where(seen, np.append(node.times, np.nan)[place], np.nan)
+    return dict(zip(names, values, strict=True)), dict(zip(names, moments, strict=True))
+
+
+def _down_since(table: SampleColumns, ranks: tuple[RankInfo, ...]) -> FloatGrid:
     """(R,) first scrape of the last unbroken row of `lockstep_rank_up 0`."""
     down = np.full(len(ranks), np.nan)
-    rows = samples[samples["metric"] == RANK_UP.name].sort_values("time")
-    by_rank = dict(iter(rows.groupby("rank")))
-    for column, info in enumerate(ranks):
-        own = by_rank.get(info.rank)
-        if own is None or own["value"].iloc[-1] > 0:
+    if RANK_UP.name not in table.metrics:
+        return down
+    rows = np.flatnonzero(table.metric == table.metrics.index(RANK_UP.name))
+    rank = table.numbers("rank", rows)
+    rows, rank = rows[~np.isnan(rank)], rank[~np.isnan(rank)]
+    order = np.lexsort((table.time[rows], rank))
+    rank, time, value = rank[order], table.time[rows][order], table.value[rows][order]
+    whose, first = np.unique(rank, return_index=True)
+    column_of = {info.rank: column for column, info in enumerate(ranks)}
+    for who, *span in zip(whose, first, np.append(first[1:], len(rank)), strict=True):
+        mine = slice(*span)
+        if value[mine][-1] > 0 or (column := column_of.get(int(who))) is None:
             continue
-        alive = own.loc[own["value"] > 0, "time"]
-        gone = own.loc[own["value"] == 0, "time"]
-        down[column] = gone[gone > alive.max()].min() if len(alive) else gone.min()
+        alive = np.max(time[mine], initial=-np.inf, where=value[mine] > 0)
+        gone = (value[mine] == 0) & (time[mine] > alive)
+        down[column] = time[mine][gone][0] if gone.any() else np.nan
     return down

@@ -3,11 +3,14 @@
 It is left out, so that causes say it is not known. What contradicts itself stays, as a symptom.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.on_demand import OnDemand
 from analyzer.run import FloatGrid, Grid
 from analyzer.symptoms.series import SCRAPE_SECONDS
 from collector.contract import metrics
@@ -30,17 +33,20 @@ def drop_stuck_sensors(grid: Grid) -> Grid:
     stuck = _stuck(grid)
     if not stuck.any():
         return grid
-    signals = {
-        key: np.where(stuck[None, :], np.nan, cells) if key.startswith(SOURCE) else cells
-        for key, cells in grid.signals.items()
-    }
+    make = {key: partial(_without, grid.signals, key, stuck) for key in grid.signals}
     # What never answers is no key.
-    signals = {key: cells for key, cells in signals.items() if np.isfinite(cells).any()}
+    signals = OnDemand({key: told for key, told in make.items() if np.isfinite(told()).any()})
     ranks = ", ".join(str(grid.ranks[column].rank) for column in np.flatnonzero(stuck))
     words = (
         f"GPU telemetry of rank {ranks}: it never moves while the peers' does, so it is not used"
     )
     return replace(grid, signals=signals, missing=(*grid.missing, words))
+
+
+def _without(signals: Mapping[str, FloatGrid], key: str, stuck: NDArray[np.bool_]) -> FloatGrid:
+    """(W, R) a series, less what the source of GPUs tells of those whose telemetry is stuck."""
+    cells = signals[key]
+    return np.where(stuck[None, :], np.nan, cells) if key.startswith(SOURCE) else cells
 
 
 def _stuck(grid: Grid) -> NDArray[np.bool_]:

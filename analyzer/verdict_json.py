@@ -45,6 +45,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
         "lost_money_interval": _plain(verdict.lost_money_interval),
         "lost_per_day": _plain(verdict.lost_per_day),
         "recurrence": _plain(verdict.recurrence),
+        "history": _plain(verdict.history),
     }
 
 

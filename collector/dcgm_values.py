@@ -26,12 +26,14 @@ BLANK = 0x7FFFFFF0
 BLANK_64 = 0x7FFFFFFFFFFFFFF0
 BLANK_DOUBLE = 140737488355328.0
 
-_COUNTERS = frozenset(one.id for one in DCGM_FIELDS if one.counter)
+_OF_FIELD = {one.id: one for one in DCGM_FIELDS}
 _RAW = {
     CLOCK_EVENTS_FIELD[0]: CLOCK_EVENTS,
     FABRIC_HEALTH_FIELD[0]: FABRIC_HEALTH,
     FABRIC_SUMMARY_FIELD[0]: FABRIC_SUMMARY,
 }
+REQUESTED, ENFORCED = "requested", "enforced"
+"""Kinds of power limit: what was asked for, and the least of it and of what the board allows."""
 _NVML_UNKNOWN = 999
 _FABRIC: dict[float, tuple[int, int]] = {
     0: (0, 0),
@@ -53,25 +55,37 @@ def blank(value: float) -> bool:
     )
 
 
+class ImplausibleError(ValueError):
+    """A value outside the range of its metric."""
+
+
 def checked(field: int, value: float) -> float | None:
     """The value, or None if it is blank.
 
     Raises:
-        ValueError: It is no value that this field can have.
+        ImplausibleError: It is outside the range of the field's metric.
+        ValueError: It is no value.
     """
     if not math.isfinite(value):
         raise ValueError("not a finite number")
     if blank(value):
         return None
-    if value < 0 and (field in _COUNTERS or field in _RAW):
-        raise ValueError("a counter below zero")
+    if field in _RAW and not 0 <= value < 1 << 64:
+        raise ImplausibleError("no bits of a register")
+    one = _OF_FIELD.get(field)
+    if one is not None and not one.metric.within.holds(value / one.per):
+        low, high, reason = one.metric.within
+        raise ImplausibleError(
+            f"{one.legacy} is beyond {low * one.per:g} to {high * one.per:g} ({reason})"
+        )
     return value
 
 
 def values(told: Mapping[int, float]) -> Values:
     """Values in base units, from DCGM's by field id.
 
-    Where only the average of the power is told, it stands for the present one too.
+    Where only the average of the power is told, it stands for the present one too; where only the
+    requested limit is (dcgm-exporter's own list up to 3.3), for the enforced one.
     """
     said = Telling()
     for one in DCGM_FIELDS:
@@ -91,4 +105,7 @@ def values(told: Mapping[int, float]) -> Values:
         said.tell(word, code)
     if m.GPU_POWER.name not in said.values and m.GPU_POWER_AVERAGE.name in said.values:
         said.tell(m.GPU_POWER, said.values[m.GPU_POWER_AVERAGE.name][""])
+    limits = said.values.get(m.GPU_POWER_LIMIT.name, {})
+    if REQUESTED in limits:
+        said.tell(m.GPU_POWER_LIMIT, limits.get(ENFORCED, limits[REQUESTED]), ENFORCED)
     return said.values

@@ -38,6 +38,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("kmsg", "FILE", "the kernel's log (/dev/kmsg)"),
     Flag("pod_resources", "SOCKET", "where the kubelet says which pod has which GPU"),
     Flag("ras", "HOST:PORT,...", "where NCCL's RAS answers ($NCCL_RAS_ADDR, localhost:28028)"),
+    Flag("ras_polling", "WHEN", "when RAS is asked: guarded, always, never (guarded)"),
     Flag("inspector_dir", "DIR", "where NCCL Inspector writes ($NCCL_INSPECTOR_DUMP_DIR)"),
     Flag("flight_recorder", "PREFIX", "dumps of the flight recorder ($TORCH_FR_DUMP_TEMP_FILE)"),
     Flag("virtual_devices", "", "show network devices without hardware too"),

@@ -1,8 +1,9 @@
-"""What the kernel log tells of GPUs and NVSwitches beside XID events."""
+"""What the kernel log tells: XID events, and what has no XID."""
 
 from dataclasses import dataclass
 from typing import Literal
 
+from collector.contract.xid import Severity
 from collector.xid_event import XidEvent
 
 
@@ -31,7 +32,26 @@ class Fall:
     pci_bus_id: str
 
 
-KernelEvent = XidEvent | SwitchError | Fall
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A line of `collector.contract.kernel_log`: no XID, and yet it ends or slows down a run.
+
+    Attributes:
+        monotonic: As above.
+        kind: Of `collector.contract.kernel_log.KINDS`.
+        severity: By this line.
+        device: Its place on the PCI bus as `pci_bus_id` writes it, its name, or empty.
+        text: The kernel's line.
+    """
+
+    monotonic: float
+    kind: str
+    severity: Severity
+    device: str = ""
+    text: str = ""
+
+
+KernelEvent = XidEvent | SwitchError | Fall | Trouble
 
 
 @dataclass(frozen=True, slots=True)

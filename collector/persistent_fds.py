@@ -1,10 +1,12 @@
 """Small files of the kernel that are read each second, kept open between readings."""
 
+import errno
 import os
 from pathlib import Path
 
 from collector.descriptors import share
 from collector.files import opened
+from collector.reading import SourceError
 
 LIMIT = 256
 """Bytes that are looked at; a sysfs attribute of one value is shorter."""
@@ -60,8 +62,12 @@ class PersistentFds:
         try:
             if os.fstat(descriptor).st_nlink:
                 return os.pread(descriptor, LIMIT, 0)
-        except OSError:
-            pass  # opening it anew tells what is wrong, if it still is
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                # The driver refuses: to ask once more only writes another line into its log.
+                os.close(self._open.pop(path))
+                raise SourceError("io", f"{path}: {error.strerror}") from error
+            # Opening it anew tells what is wrong, if it still is.
         os.close(self._open.pop(path))
         return None
 

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+IMPLAUSIBLE = "implausible"
+"""The reason under which a value outside its metric's range is counted."""
+
 
 class SourceError(Exception):
     """A source, or one thing it reads, did not answer.

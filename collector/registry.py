@@ -54,6 +54,7 @@ from collector.sources.kernel_clock import KernelClock
 from collector.sources.kmsg import Kmsg
 from collector.sources.nccl_inspector import NcclInspector
 from collector.sources.nccl_ras import NcclRas
+from collector.sources.nccl_ras.guard import Polling
 from collector.sources.netdev import Netdev
 from collector.sources.netdev.devices import Devices
 from collector.sources.nvml import Nvml
@@ -124,6 +125,10 @@ class Node:
     def rank_processes(self) -> list[RankProcess]:
         """As our process table has them: a pid of a container's is another process here."""
         return [RankProcess(*rank.key, rank.pid) for rank in self._living() if rank.pid is not None]
+
+    def stepped_ranks(self) -> frozenset[tuple[str, int]]:
+        """(run, rank) of those that have made a step since they started."""
+        return frozenset(rank.key for rank in self._living() if _has_stepped(rank))
 
     def rank_devices(self) -> list[RankDevice]:
         """The GPU of every rank that lives."""
@@ -263,7 +268,8 @@ SOURCES: tuple[SourceSpec, ...] = (
         NcclRas,
         lambda one: NcclRas(
             one.config.ras, one.config.node, one.proc, one.clock, one.living_ranks,
-            processes=one.rank_processes,
+            processes=one.rank_processes, stepped=one.stepped_ranks,
+            polling=Polling(one.config.ras_polling),
         ),
         nccl_ras.collect, seldom=True,
     ),
@@ -294,19 +300,21 @@ SOURCES: tuple[SourceSpec, ...] = (
     SourceSpec(Procfs, lambda one: Procfs(one.proc), host.collect, _SHARED, falls=Falls.HOLD),
     SourceSpec(Diskstats, lambda one: Diskstats(one.proc), disk.collect, _SHARED),
     SourceSpec(
-        Infiniband, lambda one: Infiniband(one.sys), infiniband.collect,
+        Infiniband, lambda one: Infiniband(one.sys, one.clock.monotonic), infiniband.collect,
         falls=Falls.CARRY, seldom=True,
     ),
     SourceSpec(
-        InfinibandErrors, lambda one: InfinibandErrors(one.sys), infiniband.collect_errors,
-        _OWN, _SLOW, Falls.CARRY,
+        InfinibandErrors, lambda one: InfinibandErrors(one.sys, one.clock.monotonic),
+        infiniband.collect_errors, _OWN, _SLOW, Falls.CARRY,
     ),
     SourceSpec(
         Netdev, lambda one: Netdev(one.network_devices(), one.clock, one.config.slow_period),
         interfaces.collect, _SHARED, falls=Falls.HOLD,
     ),
     SourceSpec(
-        Ethtool, lambda one: Ethtool(one.network_devices().names), ethernet.collect,
+        Ethtool,
+        lambda one: Ethtool(one.network_devices().names, monotonic=one.clock.monotonic),
+        ethernet.collect,
         _OWN, _SLOW, Falls.CARRY, seldom=True,
     ),
     SourceSpec(
@@ -348,6 +356,12 @@ def feeds(config: Config, clock: Clock) -> tuple[Feed, ...]:
             raise ConfigError(f"collector.sources: unknown source {name}; {nearest(name, NAMES)}")
     node = Node(config, clock)
     return tuple(spec.feed(node) for spec in SOURCES if node.reads(spec.name))
+
+
+def _has_stepped(rank: Rank) -> bool:
+    """By its own records: the count of a run that was resumed begins where the run before ended."""
+    live = rank.header.live
+    return live is not None and live.step_cursor > 0
 
 
 def _rank_device(rank: Rank) -> RankDevice:

@@ -97,7 +97,9 @@ class FindingRow:
         severity: CRITICAL for tier page, WARNING for tier record.
         open: Whether it goes on.
         cause: A word of contract.words.Cause.
+        confidence: Probability of the cause, 0 to 1.
         slowdown: Own time over expected own time; None where it does not apply.
+        place_confidence: Probability that this is the place, 0 to 1.
     """
 
     finding: str
@@ -114,6 +116,7 @@ class FindingRow:
     since: float
     until: float | None
     sentence: str
+    place_confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

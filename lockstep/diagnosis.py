@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.contract.archive import REPORT_STEM, VERDICT_FILE
+from collector.contract.archive import REPORT_STEM, RUN_FILE, VERDICT_FILE
 from collector.contract.words import ExitCode
 from lockstep.output import fail
 
 if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
+    from analyzer.pipeline import Diagnosis
     from analyzer.run import Verdict
 
 FORMATS: tuple[str, ...] = ("html", "md", "json")
@@ -24,7 +24,7 @@ FORMATS: tuple[str, ...] = ("html", "md", "json")
 def diagnose_archive(
     archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
 ) -> "Diagnosis":
-    """Loads and diagnoses an archive.
+    """Loads and diagnoses an archive, or a folder in which NCCL Inspector alone wrote.
 
     Args:
         archive: The folder of the run.
@@ -38,18 +38,60 @@ def diagnose_archive(
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
     # pandas and numpy take most of a second: only those who diagnose pay for them.
-    from analyzer import attribute
-    from analyzer.readers.archive import load
+    from analyzer import pipeline
+    from analyzer.readers import archive as archives
+    from analyzer.readers import collectives
     from analyzer.readers.places import META_KEY, read
+    from analyzer.recording_rules.suspects import answered_of
+    from analyzer.recording_rules.whole import of_whole_run
     from analyzer.run import LoadError
 
     try:
-        run = load(archive)
+        alone = not (archive / RUN_FILE).exists() and collectives.has_files(archive)
+        run = collectives.load(archive, _unpickled) if alone else archives.load(archive)
+        if not alone and run.windows.empty and collectives.has_files(archive):
+            run = collectives.joined(run, collectives.load(archive, _unpickled))
         if topology is not None:
             run = dataclasses.replace(run, meta={**run.meta, META_KEY: read(topology)})
-        return attribute.diagnose(run, gpu_hour_price=gpu_hour_price)
+        found = pipeline.diagnose(run, gpu_hour_price=gpu_hour_price)
+        answered = answered_of(run.meta)
+        if answered is not None:
+            found = dataclasses.replace(found, verdict=of_whole_run(found, answered))
+        return found
     except LoadError as error:
         fail(ExitCode.BAD_INPUT, str(error))
+
+
+def write_transfers(folder: Path, path: Path) -> None:
+    """Who sent to whom, as CSV, of the files of NCCL Inspector or the flight recorder in a folder.
+
+    Raises:
+        CommandError: 65, there are none, or the file cannot be written.
+    """
+    from analyzer.readers import collectives
+    from analyzer.run import LoadError
+
+    try:
+        write_whole(path, collectives.transfers(folder, _unpickled).to_csv(index=False))
+    except LoadError as error:
+        fail(ExitCode.BAD_INPUT, str(error))
+    except OSError as error:
+        fail(ExitCode.BAD_INPUT, f"{path} cannot be written: {error.strerror}")
+
+
+def _unpickled(data: bytes) -> bytes:
+    """A flight recorder's pickle as JSON, by a bounded process that runs no code of it.
+
+    Raises:
+        ValueError: It is no pickle of plain data.
+    """
+    from collector.reading import SourceError
+    from collector.sources.flight_recorder.pickled import as_json
+
+    try:
+        return as_json(data)
+    except SourceError as error:
+        raise ValueError(str(error)) from error
 
 
 def exit_code(verdict: "Verdict") -> int:
@@ -65,8 +107,8 @@ def exit_code(verdict: "Verdict") -> int:
     return ExitCode.OK if verdict.status == "healthy" else ExitCode.UNKNOWN
 
 
-def write_verdict(verdict: "Verdict", folder: Path) -> Path:
-    """Writes verdict.json.
+def write_verdict(verdict: "Verdict", folder: Path, name: str = VERDICT_FILE) -> Path:
+    """Writes verdict.json, or the same under another name.
 
     Raises:
         OSError: The folder cannot be written.
@@ -74,7 +116,7 @@ def write_verdict(verdict: "Verdict", folder: Path) -> Path:
     from analyzer.verdict_json import verdict_json
 
     text = json.dumps(verdict_json(verdict), indent=2, ensure_ascii=False, allow_nan=False)
-    return write_whole(folder / VERDICT_FILE, text + "\n")
+    return write_whole(folder / name, text + "\n")
 
 
 def write_reports(

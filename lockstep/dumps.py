@@ -1,15 +1,17 @@
 """Asks the ranks of a run on this machine for their flight-recorder dumps, and reads them."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from collector.clock import Clock
-from collector.contract.flight_recorder import dump_name, request_name
-from collector.files import environment
+from collector.contract.flight_recorder import EVIDENCE_FILE, dump_name, request_name
+from collector.files import environment, read_bytes
 from collector.reading import SourceError
 from collector.sources.flight_recorder import (
+    MAX_BYTES,
     PIPE_VARIABLE,
     Dump,
     Missing,
@@ -27,11 +29,12 @@ FROZEN_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One rank and its dump, or why there is none."""
+    """One rank and its dump, or why there is none; `path` is where the dump lies."""
 
     rank: Rank
     dump: Dump | None
     why: str = ""
+    path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +65,19 @@ def request_dumps(ranks: Sequence[Rank], proc: Path, clock: Clock, seconds: floa
             places[number] = [rank.path.parent / dump_name(run, number)]
             if rank.pid is not None:
                 places[number] += _ask_torch(proc, rank.pid, number, whys)
-        dumps = _read(ranks, places, since, whys, clock, seconds)
+        dumps, found = _read(ranks, places, since, whys, clock, seconds)
     finally:
         for path in requests:
             path.unlink(missing_ok=True)
     folders = {rank.path.parent for rank in ranks}
     now = {rank.path: rank for each in folders for rank in scan(each, proc, clock)[0]}
     answers = tuple(
-        Answer(rank, dumps.get(rank.key[1]), _why(now.get(rank.path, rank), whys, clock))
+        Answer(
+            now.get(rank.path, rank),
+            dumps.get(rank.key[1]),
+            _why(now.get(rank.path, rank), whys, clock),
+            found.get(rank.key[1]),
+        )
         for rank in ranks
     )
     who = [rank.header.identity for rank in ranks]
@@ -111,24 +119,25 @@ def _read(
     whys: dict[int, str],
     clock: Clock,
     seconds: float,
-) -> dict[int, Dump]:
-    """The dump of each rank written since, once all that live have one or time is up.
+) -> tuple[dict[int, Dump], dict[int, Path]]:
+    """The dump of each rank written since, and its path, once all that live have one or time is up.
 
     torch writes its own dumps in place: one that is broken now may be whole a moment later.
     """
     until = clock.monotonic() + seconds
     found: dict[int, Dump] = {}
+    paths: dict[int, Path] = {}
     while True:
         for rank in ranks:
             run, number = rank.key
             for path in places[number]:
                 if number not in found and _written(path) >= since:
                     try:
-                        found[number] = read_dump(path, run, number)
+                        found[number], paths[number] = read_dump(path, run, number), path
                     except SourceError as error:
                         whys[number] = f"{path}: {error}"
         if all(rank.key[1] in found for rank in ranks if rank.up) or clock.monotonic() >= until:
-            return found
+            return found, paths
         clock.sleep(POLL_SECONDS)
 
 
@@ -137,6 +146,41 @@ def _written(path: Path) -> int:
         return path.lstat().st_mtime_ns
     except OSError:
         return -1
+
+
+def save(answers: Answers, folder: Path, proc: Path, clock: Clock) -> None:
+    """Write the dumps into a folder that may be sent, with what else is known of the ranks.
+
+    Raises:
+        OSError: It cannot be written.
+        SourceError: A dump cannot be read any more.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written, facts = {}, []
+    for one in answers.ranks:
+        number = one.rank.key[1]
+        if one.dump is not None and one.path is not None:
+            copy = folder / f"dump_{number}"
+            copy.write_bytes(read_bytes(one.path, MAX_BYTES))
+            os.utime(copy, (one.dump.written_at,) * 2)
+            written[str(number)] = one.dump.written_at
+        told = [("process-state", "gone" if one.rank.pid is None else _state(proc, one.rank.pid))]
+        if one.rank.up:
+            silence = clock.monotonic() - one.rank.header.heartbeat_ns / 1e9
+            told.append(("heartbeat-age", f"{max(0.0, silence):.1f}"))
+        facts += [{"rank": number, "kind": kind, "value": value} for kind, value in told if value]
+    tree = {"schema_version": 1, "written": written, "facts": facts}
+    (folder / EVIDENCE_FILE).write_text(json.dumps(tree, indent=1))
+
+
+def _state(proc: Path, pid: int) -> str:
+    """The letter of proc_pid_stat(5); "" = not told."""
+    try:
+        text = read_bytes(proc / str(pid) / "stat", 4096)
+    except SourceError as error:
+        return "gone" if error.reason == "missing" else ""
+    fields = text.rpartition(b")")[2].split()
+    return fields[0].decode("ascii", "replace") if fields else ""
 
 
 def _why(rank: Rank, whys: Mapping[int, str], clock: Clock) -> str:

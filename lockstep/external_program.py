@@ -1,7 +1,7 @@
 """What the roof does around a program of somebody else's (`lockstep run --exec`)."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from collector.contract import bounded_json
@@ -99,40 +99,23 @@ def missing_ranks(workspace: Path, run: str) -> Callable[[], Missing | None]:
             who,
             f"{verb.format(', '.join(map(str, who)))} missing from {first.op} {first.sequence}"
             f" of group {first.group} (PyTorch's flight recorder)",
+            first.waited_seconds,
         )
 
     return ask
 
 
-def require_steps(means: Mapping[int, str], world: int, logs: Path, hint: str = "") -> None:
-    """Refuse the result of a program of which no step was seen.
+def unseen_steps(out: Path, world: int) -> str:
+    """What is to be said of a program of which no step was seen; empty where one was.
 
     Args:
-        hint: What else would help.
-
-    Raises:
-        CommandError: 65, with what would help.
-    """
-    if not means:
-        fail(
-            ExitCode.BAD_INPUT,
-            f"no step was seen of the command on any of its {world} ranks: it neither uses"
-            " lockstep.recorder nor a torch optimizer, and no line of its log fits a known form;"
-            rf" give --step-pattern 'step (?P<step>\d+)' as its lines in {logs} have it{hint}",
-        )
-
-
-def require_steps_of_hang(ranks: Sequence[int], world: int, out: Path) -> None:
-    """Refuse a program that was ended because no step came, where none had come before.
-
-    Args:
-        ranks: Who hangs; a flight recorder can name them also before the first step.
         out: The archive.
-
-    Raises:
-        CommandError: 65, with what would help.
     """
-    if not ranks:
-        means = bounded_json.read(out / RUN_FILE).get("means", {})
-        longer = "; if it only takes longer to its first step, give a longer --hang-timeout"
-        require_steps(means, world, out / "logs", longer)
+    if bounded_json.read(out / RUN_FILE).get("means"):
+        return ""
+    return (
+        f"no step was seen of the command on any of its {world} ranks, so hardware and hangs alone"
+        " were watched: it neither uses lockstep.recorder nor a torch optimizer, and no number in"
+        rf" its log moves as steps do; --step-pattern 'step (?P<step>\d+)' says how its lines in"
+        f" {out / 'logs'} tell them"
+    )

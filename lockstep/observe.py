@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from collector.contract.words import ExitCode
-from lockstep import archive, claim, external_program
+from lockstep import archive, claim
 from lockstep.archive import LOGS, Recording
 from lockstep.interrupts import Interrupts
 from lockstep.launching import collector_addresses, exit_on_refusal, look_at_data, start_ranks
@@ -69,8 +69,6 @@ def execute(
         _written(out, lambda: archive.write_end(out, spec, started, outcome, recording))
         if interrupts.came and outcome.ending is not Ending.INTERRUPTED:
             raise KeyboardInterrupt  # too late for this run, and in time for what would follow it
-    if spec.program and outcome.ending is Ending.FINISHED:
-        external_program.require_steps(recording.means, spec.layout.world, out / LOGS)
     if recording.incomplete:
         fail(ExitCode.INTERNAL, f"the archive {out} is not whole: {recording.incomplete}")
     return outcome

@@ -18,6 +18,7 @@ from workloads.faults.disturbances import parse_disturbance
 from workloads.faults.link import LinkError
 from workloads.faults.plan import Fault, FaultError, parse
 from workloads.faults.settings import DisturbanceError
+from workloads.formats import FORMATS, SDK
 from workloads.gpus import torch_build, visible, why_not
 from workloads.models.configs import ConfigError
 from workloads.network.conflicts import check_links
@@ -44,6 +45,8 @@ from workloads.warmup import FIRST_FAULTY_STEP
 MIN_STEPS = 10
 TOO_MANY = f"{{}} ranks are too many for one machine; at most {MAX_LOCAL_RANKS}"
 DEFAULTS = Training()
+RECORDED = ("gpt", "resnet")
+"""Workloads that take `--record`."""
 
 
 def plan(
@@ -66,6 +69,7 @@ def plan(
     pace: bool | None = True,
     device_noise: float = 0.02,
     hang_timeout: float = 10.0,
+    record: Sequence[str] = (),
     token: str,
 ) -> RunSpec:
     """A checked spec.
@@ -143,6 +147,7 @@ def plan(
                 pace=pace,
                 device_noise=device_noise,
                 hang_timeout=hang_timeout,
+                record=_formats(record, workload, device),
             )
         )
         check_onsets(checked_spec)
@@ -205,6 +210,22 @@ def with_training_settings(workload: str, given: Mapping[str, Any]) -> Training:
                 f"--{option} is not for {workload}, only for {', '.join(takers)}; leave it out",
             )
     return replace(task.defaults, **given)
+
+
+def _formats(record: Sequence[str], workload: str, device: str) -> tuple[str, ...]:
+    """The formats of others that a run is to be recorded in, each once."""
+    for each in record:
+        one_of("format of --record", each, FORMATS)
+    wanted = tuple(each for each in dict.fromkeys(record) if each != SDK)
+    if wanted and workload not in RECORDED:
+        raise SpecError(
+            f"--record {wanted[0]} is for {' and '.join(RECORDED)}, not {workload}; leave it out"
+        )
+    if wanted and device != "cpu":
+        raise SpecError(
+            f"--record {wanted[0]} is for runs on CPU; on GPUs NCCL and torch write it themselves"
+        )
+    return wanted
 
 
 def _device(wish: str, world: int, *, emulated: bool, faults: bool, elsewhere: bool) -> str:

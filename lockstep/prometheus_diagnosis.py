@@ -10,7 +10,7 @@ from collector.contract.words import ExitCode
 from lockstep.output import fail, note
 
 if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
+    from analyzer.pipeline import Diagnosis
 
 
 def diagnose_prometheus(
@@ -43,7 +43,7 @@ def diagnose_prometheus(
     """
     if gpu_hour_price is not None and not math.isfinite(gpu_hour_price):
         fail(ExitCode.USAGE, f"--gpu-hour-price {gpu_hour_price} is not a price; give a number")
-    from analyzer import attribute
+    from analyzer import pipeline
     from analyzer.readers import places, prometheus
     from analyzer.readers.prometheus.node_labels import with_own
     from analyzer.recording_rules import diagnosis
@@ -68,7 +68,7 @@ def diagnose_prometheus(
         fail(ExitCode.UNREACHABLE, str(error))
     where = places.merged(places.places_of(recorded.meta), known)
     recorded = dataclasses.replace(recorded, meta={**recorded.meta, places.META_KEY: where})
-    return attribute.diagnose(recorded, gpu_hour_price=gpu_hour_price)
+    return pipeline.diagnose(recorded, gpu_hour_price=gpu_hour_price)
 
 
 def _chosen(url: str, run: str, since: str | None, until: str | None) -> bool:

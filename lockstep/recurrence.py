@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
+    from analyzer.pipeline import Diagnosis
 
 
 def with_recurrence(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":

@@ -13,11 +13,11 @@ from lockstep.output import fail
 from lockstep.report_trace import excerpt
 
 if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
+    from analyzer.pipeline import Diagnosis
     from analyzer.report.beside import Beside, DataFile
 
 READ = (names.RUN_FILE, names.RANKS_FILE, names.STEPS_FILE, names.OPS_FILE, names.SAMPLES_FILE,
-        names.FINDING_FILE)  # fmt: skip
+        names.FINDING_FILE, names.OPENED_FILE)  # fmt: skip
 """What the numbers of a report come from, in the order of its table."""
 MOST_WORDS = 4 << 20
 """Bytes of a report.md that is searched for what people wrote."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
+    from analyzer.pipeline import Diagnosis
     from analyzer.run import Run
 
 MOST_RANKS = 64

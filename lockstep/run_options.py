@@ -203,6 +203,22 @@ class DeviceOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """In which formats of others the run's collectives are written, too."""
+
+    PANEL: ClassVar = "Formats of others"
+
+    record: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="inspector, flight-recorder, or sdk (our own alone, which is always there); CPU"
+            " only. Several may be given.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """Who starts the ranks, and how long a step may take."""
 
@@ -229,7 +245,7 @@ class LaunchOptions:
         float | None,
         typer.Option(
             help="Seconds without a step after which the run is ended; default 10, with a host"
-            " file or --exec 300; with --exec the time to the first step counts, too."
+            " file or --exec 300; a program of --exec of which no step was seen is not ended."
         ),
     ] = None
 

@@ -99,8 +99,8 @@ def judge(trial: SynthTrial) -> dict[str, Any]:
 
 def _line(trial: SynthTrial) -> dict[str, Any]:
     """Makes and diagnoses one run."""
-    from analyzer.attribute import diagnose
     from analyzer.baselines import published_answers
+    from analyzer.pipeline import diagnose
     from analyzer.scoring.replay import detection_delay
     from analyzer.scoring.trivial_baselines import trivial_answers
     from analyzer.synth.whole import labelled

@@ -10,6 +10,10 @@ from workloads.spec import RunSpec
 from workloads.tasks import find
 
 BAR_CELLS = 20
+UNSEEN = (
+    "; the program goes on, and is watched by its hardware and for hangs alone: --step-pattern says"
+    " how its log tells steps"
+)
 
 
 class TrainingProgress:
@@ -24,6 +28,9 @@ class TrainingProgress:
 
     def __call__(self, progress: Progress) -> None:
         """Show it."""
+        if progress.unseen_seconds is not None:
+            self._show("watching", f"no step was seen for {progress.unseen_seconds:.0f} s{UNSEEN}")
+            return
         parts = [f"step {progress.step} of {progress.steps or '?'}"]
         if self._show.terminal and progress.steps:
             share = progress.step / progress.steps

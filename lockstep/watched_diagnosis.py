@@ -1,44 +1,31 @@
-"""The archive of a finding of `lockstep watch`: what is said of it later agrees with it."""
+"""The archive of a finding: the verdict about it, and beside it what people were told."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collector.contract import bounded_json
-from collector.contract.archive import VERDICT_FILE
 from lockstep.diagnosis import diagnose_archive
 
 if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
-
-MAX_BYTES = 16 << 20
+    from analyzer.pipeline import Diagnosis
+    from analyzer.run import Verdict
 
 
 def diagnose_watched(
     archive: Path, gpu_hour_price: float | None = None, topology: Path | None = None
 ) -> "Diagnosis":
-    """The diagnosis of an archive, which agrees with the finding that it was written for.
+    """The diagnosis of an archive, with what its finding.json says beside the verdict.
 
     Arguments and errors as `diagnosis.diagnose_archive`; an archive may be of no finding.
     """
-    return upheld(diagnose_archive(archive, gpu_hour_price, topology), archive)
+    diagnosed = diagnose_archive(archive, gpu_hour_price, topology)
+    return replace(diagnosed, verdict=with_history(diagnosed.verdict, archive))
 
 
-def upheld(diagnosed: "Diagnosis", archive: Path) -> "Diagnosis":
-    """The diagnosis with the culprits of the finding, if its own are others.
-
-    The archive of a finding may have no samples, or only those after the fault. One without a
-    finding stays as it is.
-    """
-    from analyzer.watch import upheld as verdicts
+def with_history(verdict: "Verdict", archive: Path) -> "Verdict":
+    """The verdict about an archive with the history of its finding; as it is without a finding."""
+    from analyzer.watch import history
     from lockstep import finding_folders
 
     finding = finding_folders.read(archive)
-    if finding is None:
-        return diagnosed
-    try:
-        told = bounded_json.read(archive / VERDICT_FILE, limit=MAX_BYTES)
-    except (OSError, ValueError):
-        told = None
-    told = told if isinstance(told, dict) else None
-    return replace(diagnosed, verdict=verdicts.upheld(diagnosed.verdict, finding, told))
+    return verdict if finding is None else history.with_history(verdict, finding)

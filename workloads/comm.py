@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from collector.contract.ring import FLAG_COMPLETION_IS_UPPER_BOUND, FLAG_OVERLAPPED
+from workloads.formats import Timer
 from workloads.gloo_threads import rest_at_exit
 from workloads.recording import StepRecorder
 from workloads.ring import GROUP_INDEX, OP_INDEX
@@ -32,12 +33,18 @@ class Collective:
     when the connection to a peer broke.
     """
 
-    __slots__ = ("_group_index", "_name", "_op", "_recorder", "_tag", "_writer", "group", "size")
+    __slots__ = (
+        "_group_index", "_name", "_op", "_recorder", "_tag", "_timers", "_writer", "group", "op",
+        "size",
+    )  # fmt: skip
 
     def __init__(
-        self, recorder: StepRecorder, group: dist.ProcessGroup, op: str, group_name: str, tag: str
-    ) -> None:
+        self, recorder: StepRecorder, group: dist.ProcessGroup, op: str, group_name: str, tag: str,
+        timers: tuple[Timer, ...] = (),
+    ) -> None:  # fmt: skip
         self.group = group
+        self.op = op
+        self._timers = timers
         self.size = group.size()
         self._recorder = recorder
         self._writer = recorder.writer
@@ -90,6 +97,7 @@ class Collective:
         tensor: torch.Tensor,
         *,
         tells_end: bool = False,
+        peer: int | None = None,
     ) -> "Pending":
         """Begin an operation that goes on while this rank computes; `wait` ends it.
 
@@ -98,7 +106,9 @@ class Collective:
             tensor: What it carries.
             tells_end: Whether the operation has a future that is done when it is
                 (docs/method/collecting.md).
+            peer: Of a transfer, the other's rank in the group.
         """
+        told = self._arrive(tensor, peer)
         sequence, arrival = self._writer.enqueue(self._group_index)
         try:
             work = begin()
@@ -109,18 +119,19 @@ class Collective:
         if tells_end:
             rest_at_exit()
             work.get_future().then(partial(_note_end, ended))
-        return Pending(self, work, sequence, arrival, tensor, ended)
+        return Pending(self, work, sequence, arrival, tensor, ended, told)
 
     def _timed(self, tensor: torch.Tensor, call: Callable[..., Any], *arguments: Any) -> None:
         writer = self._writer
+        told = self._arrive(tensor)
         arrival = writer.begin(self._op, self._group_index)
         try:
             call(*arguments)
         except RuntimeError as error:
             raise self._lost(error) from error
-        self._recorder.waited(
-            writer.end(self._op, self._group_index, arrival, tensor.nbytes, self._tag)
-        )
+        took = writer.end(self._op, self._group_index, arrival, tensor.nbytes, self._tag)
+        self._recorder.waited(took)
+        self._complete(told, arrival, arrival + took)
 
     def _wait(self, pending: "Pending") -> None:
         since = self._writer.await_(self._op, self._group_index, pending.sequence)
@@ -129,12 +140,22 @@ class Collective:
             pending.work.wait()
         except RuntimeError as error:
             raise self._lost(error) from error
-        self._recorder.waited(
-            self._writer.complete(
-                self._op, self._group_index, pending.sequence, pending.arrival, since,
-                pending.tensor.nbytes, self._tag, *_end_of(pending),
-            )
+        flags, ended = _end_of(pending)
+        took = self._writer.complete(
+            self._op, self._group_index, pending.sequence, pending.arrival, since,
+            pending.tensor.nbytes, self._tag, flags, ended,
         )  # fmt: skip
+        self._recorder.waited(took)
+        until = since + took if ended is None else min(since + took, ended)
+        self._complete(pending.told, pending.arrival, until)
+
+    def _arrive(self, tensor: torch.Tensor, peer: int | None = None) -> list[Any]:
+        """What each timer of others' formats makes of it."""
+        return [each.arrive(self.op, self.group, tensor.nbytes, peer) for each in self._timers]
+
+    def _complete(self, told: list[Any], begin_ns: int, end_ns: int) -> None:
+        for each, arrived in zip(self._timers, told, strict=True):
+            each.complete(arrived, begin_ns, end_ns)
 
     def _lost(self, error: RuntimeError) -> PeerLostError:
         return PeerLostError(f"{self._name}: {error}")
@@ -146,6 +167,7 @@ class Pending:
 
     Attributes:
         ended: When it ended, once somebody told; else the return of `wait` is an upper bound.
+        told: What each timer made of its arrival.
     """
 
     collective: Collective
@@ -154,6 +176,7 @@ class Pending:
     arrival: int
     tensor: torch.Tensor
     ended: list[int]
+    told: list[Any]
 
     def wait(self) -> None:
         """Return when the operation is complete on this rank.
@@ -180,9 +203,13 @@ def _end_of(pending: Pending) -> tuple[int, int | None]:
 class Comm:
     """The process groups of one rank, and the places that communicate in them."""
 
-    def __init__(self, recorder: StepRecorder, groups: Mapping[str, dist.ProcessGroup]) -> None:
+    def __init__(
+        self, recorder: StepRecorder, groups: Mapping[str, dist.ProcessGroup],
+        timers: tuple[Timer, ...] = (),
+    ) -> None:  # fmt: skip
         self._recorder = recorder
         self._groups = groups
+        self._timers = timers
 
     def size(self, group: str) -> int:
         """Number of ranks in a group."""
@@ -203,4 +230,4 @@ class Comm:
             tag: What it is for, as `grads.0`; shown in traces.
             group: Some of the ranks of the named group, where not all take part.
         """
-        return Collective(self._recorder, group or self._groups[name], op, name, tag)
+        return Collective(self._recorder, group or self._groups[name], op, name, tag, self._timers)

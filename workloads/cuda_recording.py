@@ -138,11 +138,12 @@ class StreamCollective(Collective):
         tensor: torch.Tensor,
         *,
         tells_end: bool = False,
+        peer: int | None = None,
     ) -> Pending:
         """See Collective; the end is an upper bound, where the stream goes on."""
         timeline = self._stream.timeline
         first = timeline.mark()
-        pending = StreamPending(self, None, 0, 0, tensor, [], first)
+        pending = StreamPending(self, None, 0, 0, tensor, [], [], first)
         timeline.then(partial(self._enqueued, pending), first)
         try:
             pending.work = begin()

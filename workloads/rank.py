@@ -39,6 +39,11 @@ class RankJob:
     node: str | None = None
     interface: str = "lo"
 
+    @property
+    def archive(self) -> Path:
+        """Folder of the run's archive, on this host."""
+        return self.checkpoints.parent
+
 
 def identity(job: RankJob, where: Accelerator) -> Identity:
     """What the rank's ring says of it, with its clocks as they are now."""

@@ -175,6 +175,7 @@ class RunSpec:
         device_noise: Standard deviation of the emulated device's time per step, as a ratio.
         device_seconds: Emulated device time per step at least.
         hang_timeout: Seconds without a completed step on any rank after which the run is ended.
+        record: In which formats of others its collectives are written, too (workloads.formats).
     """
 
     run: str
@@ -196,6 +197,7 @@ class RunSpec:
     device_noise: float = 0.02
     device_seconds: float = 0.040
     hang_timeout: float = 10.0
+    record: tuple[str, ...] = ()
 
     def node(self, rank: int) -> str:
         """Name of a rank's node: a host's, or of an emulated node."""
@@ -254,6 +256,7 @@ class RunSpec:
             *(() if self.launcher == "local" else (f"--launcher {self.launcher}",)),
             *(() if self.hostfile is None else (f"--hostfile {shlex.quote(self.hostfile)}",)),
             *(() if self.network == "auto" else (f"--network {self.network}",)),
+            *(f"--record {one}" for one in self.record),
             f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",
             f"--hang-timeout {self.hang_timeout:g}",
         ]

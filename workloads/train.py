@@ -20,6 +20,7 @@ from workloads.cuda_events import cuda_timeline
 from workloads.cuda_recording import StreamComm, StreamRecorder, ToldClock
 from workloads.data import DataError
 from workloads.flight_recorder import DumpOnRequest
+from workloads.formats import timers
 from workloads.heartbeat import Heartbeat
 from workloads.launchers import PEER_LOST_CODE
 from workloads.loop import Loop
@@ -87,6 +88,7 @@ def train(job: RankJob) -> None:
     Heartbeat(*beats).start()
     # gloo listens on this interface only: nothing of a local run is reachable from outside.
     os.environ["GLOO_SOCKET_IFNAME"] = job.interface
+    others = timers(spec, job.rank, who.node, job.archive)
     try:
         dist.init_process_group(
             where.backend, init_method=job.rendezvous, rank=job.rank,
@@ -96,7 +98,7 @@ def train(job: RankJob) -> None:
     except RuntimeError as error:
         raise JoinError(f"the ranks did not come together: {error}") from error
     recorder = StepRecorder(writer)
-    comm = Comm(recorder, groups.groups)
+    comm = Comm(recorder, groups.groups, others)
     if clock is not None:
         recorder = on_stream = StreamRecorder(writer, cuda_timeline(where.device), clock)
         comm = StreamComm(on_stream, groups.groups)
@@ -108,5 +110,7 @@ def train(job: RankJob) -> None:
     except BaseException:
         writer.state(RankState.FAILED)
         raise
+    for each in others:
+        each.close()
     writer.state(RankState.FINISHED)
     dist.destroy_process_group()

@@ -1,6 +1,7 @@
 """Alerts about GPUs: whether they answer, and how fast they may be."""
 
 from analyzer.alert_rules.shape import GPU, Alert, Severity
+from collector.contract.metrics.gpu import RECOVERY_ACTIONS
 
 STATE = (
     Alert(
@@ -23,6 +24,23 @@ max by (node, gpu, uuid) (lockstep_gpu_up) == 0""",
             " so that a driver that reloads is silent."
         ),
         wait="2m",
+    ),
+    # The state that an XID 154 tells as an event: it lasts until somebody has done it.
+    Alert(
+        "GpuRecoveryActionRequired",
+        "max by (node, gpu, uuid) (lockstep_gpu_recovery_action) > 0",
+        Severity.CRITICAL, "quarantine",
+        summary=GPU + ": its driver asks for recovery action {{ $value }}",
+        description=(
+            "The GPU does not get over an error by itself: "
+            + ", ".join(f"{value} = {words}" for value, words in RECOVERY_ACTIONS.items() if value)
+            + ". New work on it fails, or runs without its NVLinks."
+        ),
+        source=(
+            "NVML's recovery action (field 230; NV2080_CTRL_GPU_RECOVERY_ACTION of the driver, 1 to"
+            " 5 in R595); a minute is a choice of ours."
+        ),
+        wait="1m",
     ),
     Alert(
         "GpuThermalViolation",

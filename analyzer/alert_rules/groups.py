@@ -1,6 +1,6 @@
 """All groups of alert rules, in the order of the file."""
 
-from analyzer.alert_rules import gpu, links, memory, monitor, ports, training, xid
+from analyzer.alert_rules import gpu, kernel, links, memory, monitor, ports, training, xid
 from analyzer.alert_rules.shape import Alert, Group
 
 GROUPS = (
@@ -8,6 +8,7 @@ GROUPS = (
     Group("lockstep-links", (*links.NVLINK, *links.PCIE, *ports.PORT)),
     # They read half a day and more: once a minute is enough, and a fifteenth of the cost.
     Group("lockstep-day", (*xid.DAY, *ports.FLAPPING), interval="1m"),
+    Group("lockstep-kernel", kernel.KERNEL),
     Group("lockstep-training", training.TRAINING),
     Group("lockstep-monitor", monitor.MONITOR),
 )

@@ -9,6 +9,16 @@ _FATAL = (
     f'lockstep_ib_port_errors_total{{kind=~"{"|".join(PORT_ERRORS_FATAL)}"}}',
     f'lockstep_rdma_hw_counters_total{{kind="{"|".join(RDMA_ERRORS_FATAL)}"}}',
 )
+_KINDS = "|".join(PORT_ERRORS_FATAL)
+_FULL = f"""\
+max by (node, device, port, kind) (lockstep_ib_port_counter_saturated{{kind=~"{_KINDS}"}})
+and on (node, device, port, kind)
+(
+  max by (node, device, port, kind)
+  (last_over_time(lockstep_ib_port_errors_total{{kind=~"{_KINDS}"}}[10m]))
+  != 15 != 255
+)"""
+"""A register that counted ten minutes ago and stands at its maximum now."""
 
 PORT = (
     # A port passes down, init, armed on its way up: changes of the state itself count too many.
@@ -35,7 +45,9 @@ or
         wait="4m",
     ),
     # The second and fourth part see what was counted while nobody scraped. A first sight of an old
-    # count is no event: these registers count from the last reset of the port.
+    # count is no event: these registers count from the last reset of the port. The last part sees
+    # one that has reached its maximum and is told as that from now on; earlier collectors told the
+    # maximum itself as a count, which is no count of before.
     Alert(
         "IbLinkDownedCounter",
         "\nor\n".join(
@@ -44,7 +56,8 @@ or
             "> on (node, device, port, kind)\n"
             f"max by (node, device, port, kind) (last_over_time({series}[1h] offset 5m))"
             for series in _FATAL
-        ),
+        )
+        + f"\nor\n{_FULL}",
         Severity.CRITICAL, "quarantine",
         summary=_PORT + ": {{ $labels.kind }}",
         description=(

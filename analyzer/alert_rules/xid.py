@@ -1,14 +1,15 @@
-"""Alerts about what the driver logged of GPUs: XIDs."""
+"""Alerts about what the driver logged of GPUs: XIDs, as the catalogue rates them."""
 
 from analyzer.alert_rules.shape import GPU, Alert, Recording, Severity
-from collector.contract.alerted import XIDS_APPLICATION, XIDS_CONTAINED, XIDS_FATAL
+from collector.contract.xid import PAGED, REPEATED, Repeats, selector
 
 
 def _any(numbers: tuple[int, ...]) -> str:
-    return f'{{xid=~"{"|".join(map(str, numbers))}"}}'
+    return f"{{{selector(numbers)}}}"
 
 
-_FATAL = _any(XIDS_FATAL)
+_CONTAINED, _APPLICATION = REPEATED[Repeats.CONTAINED], REPEATED[Repeats.APPLICATION]
+_FATAL = f"{{{selector(PAGED, fatal=True)}}}"
 
 XID = (
     # Two independent ways: the count rose (the collector tells 0 before the first event), or the
@@ -32,28 +33,30 @@ or
         summary=f"{GPU}: fatal XID {{{{ $labels.xid }}}}",
         description=(
             "The driver logged an error after which the GPU does not work on until it is reset or"
-            " replaced. The rank on it is lost, and the whole run waits for it."
+            " replaced, or its links are. The rank on it is lost, and the whole run waits for it."
         ),
         source=(
-            "DCGM 4.6 fails health on XID 48, 74, 79, 95, 119, 120, 140, and on 64 as row-remap"
-            " failure; NVSentinel rates them fatal too (74 by its registers)."
+            "NVIDIA's Xid catalogue: the GPU, its VM or its node has to be reset or restarted; of"
+            " NVLink's XIDs and of the recovery action what the line says. The table is"
+            " docs/reference/xids.md."
         ),
     ),
 )  # fmt: skip
 
 DAY = (
     # One series a GPU and XID whatever replicas, pods and tellers there are: so two tellers of one
-    # event, or two replicas, are not two events, and a roll-out between two events hides none.
+    # event, or two replicas, are not two events, and a roll-out between two events hides none. Not
+    # by severity: no line of these rates them otherwise, and older collectors do not tell it.
     Recording(
         "node_gpu_uuid_xid:lockstep_gpu_xid_errors:sum",
         "sum by (node, gpu, uuid, xid) (max by (node, gpu, uuid, xid, source)"
-        f" (lockstep_gpu_xid_errors_total{_any(XIDS_CONTAINED + XIDS_APPLICATION)}))",
+        f" (lockstep_gpu_xid_errors_total{_any(_CONTAINED + _APPLICATION)}))",
     ),
     # `for`: of two or three samples `increase` extrapolates one event to two.
     Alert(
         "GpuXidContainedRepeated",
         "increase(node_gpu_uuid_xid:lockstep_gpu_xid_errors:sum"
-        f"{_any(XIDS_CONTAINED)}[24h]) >= 2",
+        f"{_any(_CONTAINED)}[24h]) >= 2",
         Severity.WARNING, "drain_when_idle",
         summary=f"{GPU}: XID {{{{ $labels.xid }}}} for the second time in a day",
         description=(
@@ -69,7 +72,7 @@ DAY = (
     Alert(
         "GpuXidAppRepeatedSameGpu",
         "increase(node_gpu_uuid_xid:lockstep_gpu_xid_errors:sum"
-        f"{_any(XIDS_APPLICATION)}[24h]) >= 2",
+        f"{_any(_APPLICATION)}[24h]) >= 2",
         Severity.INFO, "diag",
         summary=f"{GPU}: XID {{{{ $labels.xid }}}} for the second time in a day",
         description=(

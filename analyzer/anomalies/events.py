@@ -10,11 +10,13 @@ from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import EVENTS, HARD_XIDS, Event, Subject
 from analyzer.run import FloatGrid
 from collector.contract import metrics
-from collector.contract.xid import describe
+from collector.contract.xid import PAGED, describe
 
 OPEN_LINK = metrics.IB_STATE.name
 ACTIVE = 4.0
 """IB_STATE: the port carries data."""
+MILD = re.compile(r'(?:^|,)severity="(?:info|warning)"', re.ASCII)
+"""The driver's line said that it is not fatal."""
 XID = re.compile(r'(?:^|,)xid="(\d{1,9})"', re.ASCII)
 
 
@@ -56,6 +58,8 @@ def _xids(fleet: ComparablePanel) -> Iterator[Deviation]:
     begin, end = float(panel.times[0]), float(panel.times[-1]) + panel.seconds
     for told in panel.first_and_last(metrics.GPU_XID_LAST.name):
         number = _number(told.labels)
+        if number in PAGED and MILD.search(told.labels):
+            continue
         logged = told.first if begin <= told.first <= end else told.last
         if number not in HARD_XIDS or not begin <= logged <= end:
             continue

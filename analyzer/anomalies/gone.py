@@ -28,7 +28,7 @@ def vanished_gpus(fleet: ComparablePanel) -> Iterator[Deviation]:
     """GPUs that told of themselves and no longer do, though their nodes answer."""
     silent = _silent(fleet)
     alone = _source_stopped(fleet, silent)
-    series = fleet.panel.series_of_gpus()
+    series = fleet.panel.series_of_gpus
     tells = _tells(series)
     for column in np.flatnonzero(silent & ~alone & ~fleet.simulated).tolist():
         node, gpu = fleet.panel.places[column]
@@ -73,7 +73,7 @@ def _tells(count: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _silent(fleet: ComparablePanel) -> NDArray[np.bool_]:
     """(D,) GPUs that missed the last SCRAPES scrapes and more of their own node."""
     panel = fleet.panel
-    tells = _tells(panel.series_of_gpus())
+    tells = _tells(panel.series_of_gpus)
     bins = np.arange(len(panel.times))[:, None]
     last = np.where(tells.any(axis=0), np.max(np.where(tells, bins, -1), axis=0, initial=-1), -1)
     answered = panel.answered[:, panel.node_of] & (bins > last)

@@ -4,7 +4,7 @@ The time axis is the scrapes' own, not that of a run's windows: hardware is judg
 a run too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +23,10 @@ Place = tuple[str, int]
 class Rows:
     """The samples of one metric, as numbers of bin, node, GPU (-1 = not about one) and labels."""
 
-    time: NDArray[np.int64]
-    node: NDArray[np.int64]
-    gpu: NDArray[np.int64]
-    label: NDArray[np.int64]
+    time: NDArray[np.int32]
+    node: NDArray[np.int32]
+    gpu: NDArray[np.int32]
+    label: NDArray[np.int32]
     value: FloatGrid
 
 
@@ -55,6 +55,7 @@ class Panel:
         answered: (T, N) whether a scrape of the node succeeded in the bin.
         labels: The label sets that occur; samples hold their numbers.
         node_of: (D,) which of the nodes each GPU is on.
+        series_of_gpus: (T, D) how many series each GPU told.
         rows: The samples by metric.
     """
 
@@ -65,7 +66,8 @@ class Panel:
     answered: NDArray[np.bool_]
     labels: tuple[str, ...]
     node_of: NDArray[np.int64]
-    rows: dict[str, Rows]
+    series_of_gpus: NDArray[np.int64]
+    rows: Mapping[str, Rows]
 
     def gpus(self, metric: str, *selectors: str, without: str = "") -> FloatGrid | None:
         """(T, D) sum over the metric's series with all `selectors`, and not `without`, in labels.
@@ -87,15 +89,15 @@ class Panel:
         if rows is None or not (rows.gpu >= 0).any():
             return None
         keep, width = rows.gpu >= 0, len(self.places)
-        flat = rows.time[keep] * width + rows.gpu[keep]
-        return self._summed(flat, (rows.value[keep] == 0).astype(float), width)
+        down = (rows.value[keep] == 0).astype(float)
+        return self._summed(rows.time[keep], rows.gpu[keep], down, width)
 
     def first_and_last(self, metric: str) -> list["SeriesEnds"]:
         """Each series of the metric with its first and last value: for info series and events."""
         rows = self.rows.get(metric)
         if rows is None:
             return []
-        width = len(self.places) + 1
+        width = np.int64(len(self.places) + 1)
         key = (rows.node * width + rows.gpu + 1) * len(self.labels) + rows.label
         order = np.lexsort((rows.time, key))
         key = key[order]
@@ -107,16 +109,6 @@ class Panel:
             SeriesEnds(node, gpu, self.labels[label], *rest)
             for node, gpu, label, *rest in zip(*(each.tolist() for each in columns), strict=True)
         ]
-
-    def series_of_gpus(self) -> NDArray[np.int64]:
-        """(T, D) how many series each GPU told."""
-        shape = (len(self.times), len(self.places))
-        count = np.zeros(shape[0] * shape[1], dtype=np.int64)
-        for rows in self.rows.values():
-            of_gpu = rows.gpu >= 0
-            flat = rows.time[of_gpu] * shape[1] + rows.gpu[of_gpu]
-            count += np.bincount(flat, minlength=len(count))
-        return count.reshape(shape)
 
     def rises(
         self, metric: str, *selectors: str, without: str = "", of_node: bool = False,
@@ -138,7 +130,7 @@ class Panel:
             return None
         column = rows.node if of_node else rows.gpu
         keep = np.flatnonzero(self._wanted(selectors, without)[rows.label] & (column >= 0))
-        key = column[keep] * len(self.labels) + rows.label[keep]
+        key = column[keep] * np.int64(len(self.labels)) + rows.label[keep]
         keep = keep[np.lexsort((rows.time[keep], key))]
         if not keep.size:
             return None
@@ -149,7 +141,7 @@ class Panel:
         if fresh:
             first = np.argmax(self.answered, axis=0)[rows.node[keep]]
             rise = np.where(~same & (time > first), value, rise)
-        return self._summed(time * width + column, rise, width)
+        return self._summed(time, column, rise, width)
 
     def _cells(
         self, metric: str, selectors: Sequence[str], axis: str, width: int, without: str
@@ -162,7 +154,7 @@ class Panel:
         keep &= np.isfinite(rows.value)
         if not keep.any():
             return None
-        return self._summed(rows.time[keep] * width + column[keep], rows.value[keep], width)
+        return self._summed(rows.time[keep], column[keep], rows.value[keep], width)
 
     def _wanted(self, selectors: Sequence[str], without: str) -> NDArray[np.bool_]:
         """Of each label set, whether it holds all the selectors and not `without`."""
@@ -171,8 +163,11 @@ class Panel:
             for label in self.labels
         ], dtype=bool)  # fmt: skip
 
-    def _summed(self, flat: NDArray[np.int64], values: FloatGrid, width: int) -> FloatGrid:
-        """(T, width) sums at flat places; NaN where there is no value."""
+    def _summed(
+        self, time: NDArray[np.int32], column: NDArray[np.int32], values: FloatGrid, width: int
+    ) -> FloatGrid:
+        """(T, width) sums of the values at their places; NaN where there is none."""
+        flat = time * np.int64(width) + column
         size = len(self.times) * width
         count = np.bincount(flat, minlength=size)
         total = np.bincount(flat, weights=values, minlength=size)

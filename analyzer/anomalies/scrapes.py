@@ -1,12 +1,18 @@
 """Samples -> a Panel: one scrape a bin and node."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.anomalies.panel import Panel, Place, Rows
+from analyzer.anomalies.panel import Panel, Rows
+from analyzer.on_demand import OnDemand
 from analyzer.readers.archive import LATEST
 from analyzer.run import FloatGrid
+from analyzer.sample_columns import Integers, SampleColumns, numbered
 
 SCRAPE_SECONDS = 15.0
 """Where no node was scraped twice: Prometheus' usual interval."""
@@ -19,75 +25,116 @@ LARGEST = 1e30
 """No metric of the contract comes near; below it, sums and differences stay finite too."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeScrapes:
+    """The scrapes of one node.
+
+    Attributes:
+        node: Its name.
+        times: (T,) unix seconds, rising.
+        answered: (T,) whether the scrape succeeded.
+        gpus: (G,) indexes of the GPUs that told of themselves, rising.
+        told: (T, G) how many series each of them told.
+        metrics: (T, metrics) whether anything was told of each.
+    """
+
+    node: str
+    times: FloatGrid
+    answered: NDArray[np.bool_]
+    gpus: Integers
+    told: Integers
+    metrics: NDArray[np.bool_]
+
+
 def panel(samples: pd.DataFrame) -> Panel:
     """The panel of contract.archive.SAMPLES; of several scrapes in a bin the last one counts.
 
     Values that no hardware has are dropped: NaN, infinite and beyond LARGEST.
     """
-    time = samples["time"].to_numpy(dtype=float)
-    keep = (time >= 0) & (time <= LATEST)
-    samples, time = samples[keep], time[keep]
-    node, names = pd.factorize(samples["node"], sort=True)
-    moment, moments = pd.factorize(time, sort=True)
-    scrape = node * max(len(moments), 1) + moment
-    scrapes = np.unique(scrape)
-    of_node, at = np.divmod(scrapes, max(len(moments), 1))
-    when = np.asarray(moments, dtype=float)[at]
+    table = SampleColumns(samples)
+    scrape = np.full(len(table.time), -1, dtype=np.int32)
+    nodes = list(_nodes(table, scrape))
+    of_node = np.repeat(np.arange(len(nodes), dtype=np.int32), [len(each.times) for each in nodes])
+    when = np.concatenate([np.empty(0), *(each.times for each in nodes)])
     width = _width(of_node, when)
     begin = float(when.min()) if len(when) else 0.0
-    bins = ((when - begin) / width).astype(np.int64)
-    last = np.ones(len(scrapes), dtype=bool)
+    bins = ((when - begin) / width).astype(np.int32)
+    last = np.ones(len(when), dtype=bool)
     last[:-1] = (of_node[1:] != of_node[:-1]) | (bins[1:] != bins[:-1])
-    place = np.searchsorted(scrapes, scrape)
-    gpu = samples["gpu"].to_numpy(dtype=float, na_value=np.nan)
-    text, labels = pd.factorize(samples["labels"].fillna(""))
-    name, words = pd.factorize(samples["metric"])
-    value = samples["value"].to_numpy(dtype=float)
-    failed = (words[name] == "up") & (value == 0) if len(words) else np.zeros(0, dtype=bool)
     count = int(bins.max()) + 1 if len(bins) else 0
-    answered = np.zeros((count, len(names)), dtype=bool)
-    answered[bins[place[~failed]], node[~failed]] = True
-    number, places = _places(node, gpu, names)
-    kept = np.flatnonzero(last[place] & ~failed & (np.abs(value) <= LARGEST))
-    kept = kept[np.argsort(name[kept], kind="stable")]
-    edges = np.searchsorted(name[kept], np.arange(len(words) + 1))
-    rows = {
-        str(word): Rows(bins[place[mine]], node[mine], number[mine], text[mine], value[mine])
-        for code, word in enumerate(words)
-        if len(mine := kept[edges[code] : edges[code + 1]])
-    }
+    places = [(each.node, gpu) for each in nodes for gpu in each.gpus.tolist()]
+    node_of = np.repeat(np.arange(len(nodes)), [len(each.gpus) for each in nodes])
+    answered = np.zeros((count, len(nodes)), dtype=bool)
+    series_of_gpus = np.zeros((count, len(places)), dtype=np.int64)
+    told = np.zeros(len(table.metrics), dtype=bool)
+    for number, each in enumerate(nodes):
+        mine = of_node == number
+        answered[bins[mine][each.answered], number] = True
+        kept = last[mine]
+        series_of_gpus[np.ix_(bins[mine][kept], node_of == number)] = each.told[kept]
+        told |= each.metrics[kept].any(axis=0)
+    index = np.array([gpu for _, gpu in places], dtype=np.int64)
+    stride = int(index.max(initial=0)) + 1
+
+    def rows(metric: int) -> Rows:
+        mine = np.flatnonzero(table.metric == metric)
+        mine = mine[(scrape[mine] >= 0) & last[scrape[mine]]]
+        node = of_node[scrape[mine]]
+        gpu = table.numbers("gpu", mine)
+        known = np.isfinite(gpu) & (gpu >= 0)
+        number = np.full(len(mine), -1, dtype=np.int32)
+        number[known] = np.searchsorted(
+            node_of * stride + index, node[known] * np.int64(stride) + gpu[known].astype(np.int64)
+        )
+        return Rows(bins[scrape[mine]], node, number, table.label(mine), table.value[mine])
+
     return Panel(
         times=begin + width * np.arange(count, dtype=np.float64),
         seconds=width,
-        nodes=tuple(str(each) for each in names),
-        places=places,
+        nodes=tuple(each.node for each in nodes),
+        places=tuple(places),
         answered=answered,
-        labels=tuple(str(each) for each in labels),
-        node_of=pd.Index(names).get_indexer([each for each, _ in places]).astype(np.int64),
-        rows=rows,
-    )
+        labels=tuple(table.labels),
+        node_of=node_of,
+        series_of_gpus=series_of_gpus,
+        rows=OnDemand({
+            table.metrics[metric]: partial(rows, metric) for metric in np.flatnonzero(told).tolist()
+        }),
+    )  # fmt: skip
 
 
-def _width(of_node: NDArray[np.int64], when: FloatGrid) -> float:
+def _nodes(table: SampleColumns, scrape: NDArray[np.int32]) -> Iterator[NodeScrapes]:
+    """The nodes; `scrape` gets the number of each row's scrape, -1 = its value does not count."""
+    first = 0
+    for name, rows in table.nodes():
+        time = table.time[rows]
+        right = (time >= 0) & (time <= LATEST) & (table.metric[rows] >= 0)
+        rows = rows[right]
+        if not len(rows):
+            continue
+        place, times = numbered(time[right])
+        value, metric = table.value[rows], table.metric[rows]
+        failed = table.is_up(rows) & (value == 0)
+        fine = ~failed & (np.abs(value) <= LARGEST)
+        scrape[rows] = np.where(fine, first + place, -1)
+        answered = np.zeros(len(times), dtype=bool)
+        answered[place[~failed]] = True
+        metrics = np.zeros((len(times), len(table.metrics)), dtype=bool)
+        metrics[place[fine], metric[fine]] = True
+        gpu = table.numbers("gpu", rows)
+        known = np.isfinite(gpu) & (gpu >= 0)
+        number, gpus = numbered(gpu[known])
+        flat = (place[known] * len(gpus) + number)[fine[known]]
+        told = np.bincount(flat, minlength=len(times) * len(gpus))
+        yield NodeScrapes(name, times, answered, gpus.astype(np.int64),
+                          told.reshape(len(times), len(gpus)), metrics)  # fmt: skip
+        first += len(times)
+
+
+def _width(of_node: NDArray[np.int32], when: FloatGrid) -> float:
     same = of_node[1:] == of_node[:-1]
     steps = np.diff(when)[same]
     steps = steps[steps > 0]
     usual = float(np.quantile(steps, LATE_SCRAPES)) if steps.size else SCRAPE_SECONDS
     span = float(when.max() - when.min()) if len(when) else 0.0
     return max(usual, span / MOST_BINS)
-
-
-def _places(
-    node: NDArray[np.int64], gpu: FloatGrid, names: pd.Index
-) -> tuple[NDArray[np.int64], tuple[Place, ...]]:
-    """(number of the GPU each sample is about or -1, the GPUs)."""
-    known = np.isfinite(gpu) & (gpu >= 0)
-    number = np.full(len(gpu), -1, dtype=np.int64)
-    if not known.any():
-        return number, ()
-    stride = int(gpu[known].max()) + 1
-    found, number[known] = np.unique(
-        node[known] * stride + gpu[known].astype(np.int64), return_inverse=True
-    )
-    pairs = zip(*(each.tolist() for each in np.divmod(found, stride)), strict=True)
-    return number, tuple((str(names[each]), index) for each, index in pairs)

@@ -32,12 +32,13 @@ from analyzer.run import Culprit, Fact, RankInfo, Verdict
 from collector.contract import metrics
 from collector.contract.words import Cause
 
-CONFIDENT = 0.7
-"""A symptom, peers that wait since, and the part itself working on: the most there is."""
-SYMPTOM, WORKS_ON = 0.6, 0.5
-"""A symptom and waiting peers; that only one works on, alone."""
-DOUBTED = 0.8
-"""Factor where some of the job's series contradict each other or were not there."""
+CERTAIN = (0.4, 0.5, 0.6, 0.7)
+"""That it is this one, by what there is of three things: a symptom of it since which its peers wait
+counts two, that it works on while they wait one; and one less where some of the job's series
+contradict each other or were not there, or so few GPUs that two are no majority."""
+CONFIDENT = CERTAIN[-1]
+SYMPTOM, WORKS_ON = 2, 1
+MAJORITY = 3
 CAUSES: Mapping[Subject, Cause] = {
     Subject.HEAT: Cause.THERMAL,
     Subject.POWER: Cause.POWER,
@@ -127,21 +128,27 @@ def _suspects(
         return ()
     works = sole_active_gpu(seen)
     symptoms = _symptoms(judged, seen, members, works)
-    trust = (0.5 + 0.5 * coverage) * (DOUBTED if judged.missing or len(members) < 3 else 1.0)
+    doubted = bool(judged.missing) or len(members) < MAJORITY
+
+    def certain(seen_of_it: int) -> float:
+        """At most what told of itself; and of several that may be it each as likely."""
+        step = CERTAIN[seen_of_it - doubted]
+        return min(step, coverage, 1.0 / max(len(symptoms), 1))
+
     found = []
     for member, (at, first, facts) in symptoms.items():
         same = works is not None and works.column == member
         if same and works is not None:
             facts = (*facts, _works_on(works, members, seen))
-        confidence = (CONFIDENT if same else SYMPTOM) * trust / len(symptoms) ** 0.5
-        found.append(_Suspect(member, at, CAUSES[first.subject], confidence, facts))
+        place = certain(SYMPTOM + WORKS_ON if same else SYMPTOM)
+        found.append(_Suspect(member, at, CAUSES[first.subject], place, facts))
     if not found and works is not None:
         quiet = not any(each.node == members[works.column][0] for each in judged.found
                         if each.gpu in (None, members[works.column][1])
                         and each.metric != metrics.GPU_POWER.name)  # fmt: skip
         cause = Cause.SLOW_GPU if quiet else Cause.UNKNOWN
         fact = _works_on(works, members, seen)
-        found = [_Suspect(works.column, works.bin, cause, WORKS_ON * trust, (fact,))]
+        found = [_Suspect(works.column, works.bin, cause, certain(WORKS_ON), (fact,))]
     return tuple(sorted(found, key=lambda one: (-one.confidence, one.bin, one.member)))
 
 
@@ -209,6 +216,8 @@ def _culprit(
         confidence=one.confidence,
         tier="record",
         evidence=one.facts,
+        # The same signs tell who it is and why.
+        place_confidence=one.confidence,
     )
 
 
@@ -252,8 +261,8 @@ def culprit_sentence(culprits: Sequence[Culprit], seen: Activity, ratio: float |
         rank = "" if culprit.rank is None else f", rank {culprit.rank},"
         parts.append(
             f"{who(str(culprit.node), culprit.gpu)}{rank} probably holds the job back since"
-            f" {_clock(culprit.since)} UTC: {why} ({first}). Confidence"
-            f" {culprit.confidence:.2f}."
+            f" {_clock(culprit.since)} UTC: {why} ({first}). Confidence in"
+            f" place and cause {culprit.confidence:.2f}."
         )
     if ratio is not None:
         parts.append(f"Since then the other GPUs have {ratio:.2f}x their {seen.name} of before.")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from collector.contract import metrics
-from collector.contract.xid import XIDS, Action
+from collector.contract.kernel_log import KINDS, TOLD
+from collector.contract.xid import PAGED, REPEATED, Repeats, Severity
 
 
 class Subject(StrEnum):
@@ -117,11 +118,11 @@ class Counter:
 
 _EVENTS = metrics.GPU_CLOCK_EVENT_SECONDS.name
 THROTTLE_SHARE = 0.1
-"""As analyzer.slowness.before_after.THROTTLED: a tenth of the time."""
+"""A tenth of the time: healthy parts touch their cap now and then."""
 ERRORS_PER_SECOND = 1.0
 """A healthy link has a bit error rate of 1e-12 and less (PCIe base specification; the same for
 Ethernet after correction), and a healthy memory corrects a few errors a day: one a second is far
-from either. As analyzer.symptoms has it."""
+from either."""
 DROPS_PER_SECOND = 10.0
 """Healthy hosts drop some broadcast frames a second that they have no protocol for."""
 COUNTERS: tuple[Counter, ...] = (
@@ -183,6 +184,11 @@ class Event:
         metrics.METRICS[self.metric].check_labels(self.label)
 
 
+KERNEL_SUBJECTS = {
+    "gpu_init": Subject.GONE, "pcie_aer": Subject.PCIE, "pcie_link": Subject.PCIE,
+    **dict.fromkeys(("nic_health", "nic_command", "efa"), Subject.NETWORK),
+}  # fmt: skip
+"""What fatal lines of the kernel log are about; the others are about the host."""
 EVENTS: tuple[Event, ...] = (
     Event(Subject.MEMORY, metrics.GPU_ECC_ERRORS.name, 'counter="volatile",type="uncorrected"',
           "uncorrectable memory error", "uncorrectable memory errors"),
@@ -208,12 +214,13 @@ EVENTS: tuple[Event, ...] = (
     Event(Subject.DRIVER, metrics.NVSWITCH_SXID_ERRORS.name, 'severity="fatal"',
           "fatal error of its NVSwitches", "fatal errors of its NVSwitches",
           of_node=True, fresh=True),
+    *(
+        Event(KERNEL_SUBJECTS.get(kind, Subject.HOST), metrics.KERNEL_EVENTS.name,
+              f'kind="{kind}",severity="{severity}"', KINDS[kind].text,
+              f"times: {KINDS[kind].text}", of_node=True)
+        for kind, severity in TOLD if severity is Severity.FATAL
+    ),
 )  # fmt: skip
-HARD_XIDS = frozenset({48, 63, 64, 74, 79, 94, 95}) | frozenset(
-    number
-    for number, row in XIDS.items()
-    if row.action in (Action.COMPONENT_RESET, Action.RESTART_BM)
-)
-"""Errors of the hardware, not of the application: of memory (48, 63, 64, 94, 95), of NVLink (74),
-of the bus (79), and those after which NVIDIA's catalogue wants the GPU or the machine reset (119,
-the GPU's system processor, is one of them)."""
+HARD_XIDS = frozenset(PAGED).union(REPEATED[Repeats.CONTAINED])
+"""Errors of the hardware, not of the application: those that page, and memory errors that were
+contained."""

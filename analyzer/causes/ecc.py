@@ -11,8 +11,8 @@ SPEC = CauseSpec(
         AGAINST: ("excess in data", "excess in gradients", "excess in checkpoints"),
     },
     must_see=(
-        "Memory errors or replaced rows (NVML F3 to F6, F142 to F145) that began with it. XID"
-        " 48, 63, 64, 94 or 95 with it say the same."
+        "Memory errors or replaced rows (NVML F3 to F6, F142 to F145) that began with it. XIDs"
+        " about memory (docs/reference/xids.md) with it say the same."
     ),
     must_not_see="The excess outside the compute phases.",
     words="its GPU's memory makes errors",

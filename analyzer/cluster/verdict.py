@@ -17,7 +17,7 @@ WIDER = 0.8
 """Factor of the confidence for each wider part that remains possible too: the narrower one explains
 less that was not seen."""
 NAMED = 0.5
-"""Confidence from which a run's own culprit stands for its nodes."""
+"""Confidence in the place from which a run's own culprit stands for its nodes."""
 OF_PLACE = frozenset({"rank", "gpu", "node", "rack"})
 ORDER = (NODE, *KINDS)
 
@@ -107,7 +107,12 @@ def _well(view: RunView, when: Span) -> bool:
 def _culprits(view: RunView) -> list[Culprit]:
     """Whom the run itself blames, where that is a place and certain enough."""
     named = [each for each in view.culprits if each.scope in OF_PLACE and each.node is not None]
-    return [each for each in named if each.confidence >= NAMED]
+    return [each for each in named if _sure(each) >= NAMED]
+
+
+def _sure(culprit: Culprit) -> float:
+    place = culprit.place_confidence
+    return culprit.confidence if place is None else place
 
 
 def _blamed(view: RunView) -> frozenset[str]:

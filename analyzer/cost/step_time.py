@@ -91,6 +91,23 @@ def of_change(grid: Grid, finding: Finding, *, since: int = 0) -> Cost | None:
     return Cost(finding.slowdown, finding.interval, lost * len(grid.ranks) / 3600.0)
 
 
+def bill(grid: Grid, slow: Sequence[Finding], whole: Finding | None) -> Cost | None:
+    """What slow ranks cost, or else the whole run's change; None where no step time is known.
+
+    Args:
+        grid: The run's windows.
+        slow: Findings of slow ranks.
+        whole: The finding about the whole run, or a link.
+    """
+    if slow:
+        return cost(grid, slow)
+    if whole is not None:
+        return of_change(grid, whole)
+    if (~grid.masked).any() and np.isfinite(grid.time["wall"]).any():
+        return Cost(1.0, (1.0, 1.0), 0.0)
+    return None
+
+
 def ideal_step_seconds(
     grid: Grid, findings: Sequence[Finding], slowdowns: Sequence[float]
 ) -> FloatGrid:

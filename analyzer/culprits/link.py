@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from analyzer.culprits.place import place_confidence
 from analyzer.detectors.links import BY_GROUPS
+from analyzer.model.candidate import CERTAIN
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
 
 PAGE_SLOWDOWN = 1.10
-CERTAIN = 0.99
 
 
 def modest(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -32,7 +33,6 @@ def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
     Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`.
     """
     since = datetime.fromtimestamp(float(grid.start[finding.first]), UTC)
-    confidence = min(causes.probability, CERTAIN)
     return Culprit(
         scope="rack" if finding.details.get("part_nodes") else "link",
         rank=None,
@@ -49,10 +49,11 @@ def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
         slowdown=finding.slowdown,
         slowdown_interval=finding.interval,
         cause=causes.cause,
-        confidence=confidence,
+        confidence=min(causes.probability, CERTAIN),
         tier="page" if finding.slowdown >= PAGE_SLOWDOWN else "record",
         evidence=(
             Fact(True, finding.text, "wall_seconds - own_seconds of steps.parquet, least by step"),
             *causes.facts,
         ),
+        place_confidence=place_confidence(finding, len(grid.ranks)),
     )

@@ -50,6 +50,8 @@ def _node(ranks: Sequence[Culprit]) -> Culprit:
         slowdown=float(np.median(slowdowns)) if slowdowns else None,
         slowdown_interval=interval,
         confidence=float(np.median([one.confidence for one in ranks])),
+        # That it is the node is as sure as that it is any of its ranks.
+        place_confidence=max(one.place_confidence or 0.0 for one in ranks),
         tier="page" if any(one.tier == "page" for one in ranks) else "record",
         evidence=(_all(ranks), *said_once({int(one.rank or 0): one.evidence for one in ranks})),
     )  # fmt: skip

@@ -82,6 +82,7 @@ def _rack(alike: Sequence[Culprit], part: Part, slow: set[str], nodes: int) -> C
         slowdown_interval=interval,
         # No surer than the least sure of those it is made of.
         confidence=min(each.confidence for each in alike),
+        place_confidence=min(each.place_confidence or 0.0 for each in alike),
         tier="page" if any(each.tier == "page" for each in alike) else "record",
         evidence=(
             Fact(True, text, "topology.toml"),

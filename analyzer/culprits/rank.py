@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 import numpy as np
 
 from analyzer.cost.step_time import cost
+from analyzer.culprits.place import place_confidence
 from analyzer.from_operations import Look
 from analyzer.from_operations.placed import Placed
 from analyzer.from_operations.trace_evidence import DETECTOR
+from analyzer.model.candidate import CERTAIN
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of
@@ -18,8 +20,6 @@ PAGE_SLOWDOWN = 1.10
 PAGE_BOUND = 0.03
 """Page only if the run's steps may be at least 3 % longer for it (docs/method/peers.md: 2 to 3 %;
 the simulation asks for 2, and a bound is the most that it can be)."""
-CERTAIN = 0.99
-"""Nothing is known better than this."""
 
 
 def culprit(
@@ -44,13 +44,12 @@ def culprit(
     assert column is not None
     info = grid.ranks[column]
     hang = finding.kind == "hang"
-    certainty = float(finding.details.get("certainty", 1.0)) if hang else 1.0
-    confidence = min(causes.probability, CERTAIN)
+    place = place_confidence(finding, len(grid.ranks))
     seconds = [other for other in findings if _confirms(grid, other, finding)]
     suspect = seen.of(grid, finding)
     told = _operation_facts(suspect, finding)
     if suspect is not None and finding.detector == DETECTOR:
-        confidence = min(confidence, suspect.culprit.confidence)
+        place = min(place, suspect.culprit.place_confidence or place)
     query = str(finding.details.get("query", _FIRST_QUERY[finding.kind]))
     facts = (
         Fact(True, finding.text, query),
@@ -79,10 +78,10 @@ def culprit(
         slowdown=None if hang else finding.slowdown,
         slowdown_interval=None if hang else finding.interval,
         cause=causes.cause,
-        confidence=confidence,
+        confidence=min(causes.probability, CERTAIN),
         tier="page" if page else "record",
         evidence=facts,
-        place_confidence=None if certainty >= 1.0 else certainty,
+        place_confidence=place,
     )
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.detectors import LONE, PRECEDENCE
 from analyzer.run import Evidence, Finding, Grid
 
 TOGETHER = 0.5
@@ -20,22 +19,18 @@ Group = tuple[int, ...]
 def settled(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Each rank slow once at a time; findings of all ranks of a node say so in `details["node"]`.
 
-    A rank that is slow only by its share of a node is not accused where the node is not.
+    Args:
+        grid: The run's windows.
+        findings: In the order of the detectors: of two about the same windows the first stays.
     """
     kept = _once(grid, findings)
     of_node = dict(_nodes(grid, kept))
-    told: list[Finding] = []
-    for place, finding in enumerate(kept):
-        details = {key: value for key, value in finding.details.items() if key != "node"}
-        node = of_node.get(place)
-        if node is not None:
-            sure = [kept[other] for other, where in of_node.items() if where == node]
-            told.append(replace(finding, details={**details, "node": node, **_certainty(sure)}))
-        elif finding.kind not in ("slow", "hang"):
-            told.append(finding)
-        elif finding.detector != "nodes":
-            told.append(replace(finding, details=details))
-    return tuple(told)
+    for place, node in of_node.items():
+        alike = [kept[other] for other, where in of_node.items() if where == node]
+        kept[place] = replace(
+            kept[place], details={**kept[place].details, "node": node, **_certainty(alike)}
+        )
+    return tuple(kept)
 
 
 def _certainty(findings: Sequence[Finding]) -> dict[str, float]:
@@ -65,33 +60,29 @@ def pooled(
         if node is not None:
             by_node.setdefault((node, finding.kind), []).append(place)
     for places in by_node.values():
-        causes = zip(*(told[place] for place in places), strict=True)
-        means = [float(np.mean([each.log_odds for each in ranks])) for ranks in causes]
+        odds: dict[str, list[float]] = {}
+        for place in places:
+            for one in told[place]:  # a rank without GPU can have fewer causes than its mates
+                odds.setdefault(one.cause, []).append(one.log_odds)
         for place in places:
             told[place] = tuple(
-                replace(one, log_odds=odds) for one, odds in zip(told[place], means, strict=True)
+                replace(one, log_odds=float(np.mean(odds[one.cause]))) for one in told[place]
             )
     return tuple(told)
 
 
 def _once(grid: Grid, findings: Sequence[Finding]) -> list[Finding]:
     kept: list[Finding] = []
-    slow = [finding for finding in findings if finding.kind == "slow"]
     for finding in findings:
         if finding.kind == "slow" and any(
-            other is not finding
+            other.kind == "slow"
             and other.rank == finding.rank
             and _together(grid, [other, finding], of_longest=False)
-            and _precedence(other) < _precedence(finding)
-            for other in slow
+            for other in kept
         ):
             continue
         kept.append(finding)
     return kept
-
-
-def _precedence(finding: Finding) -> int:
-    return PRECEDENCE.get(finding.detector, LONE)
 
 
 def _nodes(grid: Grid, findings: Sequence[Finding]) -> Iterator[tuple[int, str]]:

@@ -1,19 +1,18 @@
-"""A slowdown of all ranks alike as structure: nobody is blamed, and its cause where one is seen."""
+"""A slowdown of all ranks alike, or of a stage's, as structure: nobody is blamed."""
 
 from collections.abc import Mapping, Sequence
 
 from analyzer.posterior import Posterior
-from analyzer.run import Finding
+from analyzer.run import STAGE_SLOWDOWN, UNIFORM, Finding
 from collector.contract.words import Cause
 
-KIND = "uniform"
 ADVICE = "; look at "
 
 
-def uniform_structures(
+def slower_structures(
     findings: Sequence[Finding], why: Posterior | None
 ) -> tuple[Mapping[str, object], ...]:
-    """Structures of docs/reference/verdict.md of the findings that all ranks slowed alike.
+    """Structures of docs/reference/verdict.md of the findings that all of them slowed alike.
 
     Args:
         findings: Of the run; those of another kind than `structure` are no business here.
@@ -25,7 +24,7 @@ def uniform_structures(
         if finding.kind != "structure":
             continue
         one: dict[str, object] = {
-            "kind": KIND,
+            "kind": UNIFORM if finding.details.get("stage") is None else STAGE_SLOWDOWN,
             "share": 1.0 - 1.0 / finding.slowdown,
             "text": finding.text,
         }

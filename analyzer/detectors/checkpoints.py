@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians, critical_t
+from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 from collector.contract.words import Phase
 
@@ -31,7 +33,8 @@ NOISE_FLOOR = 0.02
 class Checkpoints:
     """log of the seconds of each write over the middle writer's of the stratum, rank by rank.
 
-    The first replica may write more by design, what all replicas have in common, and is not judged.
+    The first replica may write more by design, what all replicas have in common: of its ranks only
+    what one takes beyond the others of them counts.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
@@ -42,40 +45,59 @@ class Checkpoints:
             return ()
         most = np.nanmax(np.where(np.isfinite(seconds), seconds, 0.0), axis=1, keepdims=True)
         seconds = np.where(seconds >= WRITER * np.maximum(most, 1e-9), seconds, np.nan)
+        over, middle = np.full_like(seconds, np.nan), np.full_like(seconds, np.nan)
+        strata = [_writers(seconds, columns) for columns in peer_groups(grid).values()]
+        strata = [writers for writers in strata if len(writers) >= MAJORITY]
+        for writers in strata:
+            middle[:, writers] = column_medians(seconds[:, writers].T)[:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            over = np.log(seconds / middle)
+        over -= _by_design(grid, over)
         return [
             finding
-            for columns in peer_groups(grid).values()
-            for finding in _of_stratum(grid, writes, seconds, columns)
+            for writers in strata
+            for finding in _of_stratum(grid, writes, seconds, over, middle, writers)
         ]
 
 
+def _writers(seconds: FloatGrid, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    told: NDArray[np.int64] = columns[
+        np.isfinite(seconds[:, columns]).sum(axis=0) >= WRITES_AT_LEAST
+    ]
+    return told
+
+
+def _by_design(grid: Grid, over: FloatGrid) -> FloatGrid:
+    """(n, R) how much longer the other ranks of the first replica write; NaN where it has none."""
+    first = np.array([info.dp == 0 for info in grid.ranks])
+    design = np.zeros_like(over)
+    design[:, first] = others_median(over[:, first], axis=1)
+    return design
+
+
 def _of_stratum(
-    grid: Grid, writes: Sequence[NDArray[np.int64]], seconds: FloatGrid, columns: NDArray[np.int64]
-) -> list[Finding]:
+    grid: Grid, writes: Sequence[NDArray[np.int64]], seconds: FloatGrid, over: FloatGrid,
+    middle: FloatGrid, writers: NDArray[np.int64],
+) -> list[Finding]:  # fmt: skip
     found: list[Finding] = []
-    writers = columns[np.isfinite(seconds[:, columns]).sum(axis=0) >= WRITES_AT_LEAST]
-    if len(writers) < MAJORITY:
-        return found
-    with np.errstate(invalid="ignore"):
-        middle = column_medians(seconds[:, writers].T)
-        over = np.log(seconds[:, writers] / middle[:, None])
-    sigma = MAD_TO_SIGMA * float(np.nanmedian(np.abs(over)))
+    sigma = MAD_TO_SIGMA * median(np.abs(over[:, writers]))
     steps = grid.to_step - grid.from_step
     total = float(np.nansum(column_medians(grid.time["wall"].T) * steps))
-    asked = critical_t(over.size, 1, len(writers))
-    for place, column in enumerate(writers.tolist()):
-        mine = over[np.isfinite(over[:, place]), place]
+    asked = critical_t(over[:, writers].size, 1, len(writers))
+    for column in writers.tolist():
+        mine = over[np.isfinite(over[:, column]), column]
+        if len(mine) < WRITES_AT_LEAST:
+            continue
         effect = float(np.median(mine))
         error = MEDIAN_EFFICIENCY * max(sigma, NOISE_FLOOR) / float(np.sqrt(len(mine)))
-        longer = np.nansum(seconds[:, column] - middle)
+        longer = np.nansum(seconds[:, column] - middle[:, column])
         if (
             effect >= max(LONGER, asked * error)
             and np.mean(mine >= effect / 2) >= MOSTLY
             and COSTS * total <= longer < total
-            and grid.ranks[column].dp > 0
         ):
             cost = float(longer) / (total - float(longer))
-            found.append(_finding(grid, column, writes, effect, error, middle, cost))
+            found.append(_finding(grid, column, writes, effect, error, middle[:, column], cost))
     return found
 
 

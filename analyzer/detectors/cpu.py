@@ -9,9 +9,9 @@ from analyzer.slowness.changepoint import (
     block_means,
     blocks,
     clearest_spans,
-    others_median,
     sustained,
 )
+from analyzer.slowness.others import others_median
 
 FLOOR = float(np.log(1.10))
 
@@ -27,8 +27,8 @@ class Cpu:
         there = np.flatnonzero(np.isfinite(used).any(axis=0))
         if len(there) < 2:
             return ()
-        series = used - others_median(used, {int(c): there[there != c] for c in there})
-        series[~np.isfinite(series)] = np.nan
+        used = np.where(np.isfinite(used), used, np.nan)
+        series = used - others_median(used, axis=1)
         found = []
         for shift in clearest_spans(series):
             if (

@@ -15,7 +15,7 @@ from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.group_transfers import OWN, grown, slow_groups
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, ON_SIGMAS, blocks_of, on_and_off
 from analyzer.slowness.transfers import by_block, mean, median, transfers
-from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, movements
+from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, movements, standing
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
 
 FLOOR = 0.10
@@ -26,7 +26,7 @@ of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to tw
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
 STEPS_AT_LEAST = 20
 MEAN_FLOOR = 0.03
-"""Of a usual step, by the mean of what comes and goes; twice that with bubbles in collectives."""
+"""Of a usual step, by the mean of what comes and goes."""
 BY_GROUPS = "groups"
 """`details["by"]` of a link that nothing but slow and healthy groups tells of."""
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK)
@@ -100,12 +100,11 @@ def _again_and_again(
     Times alone would not do: whoever computes unevenly lets the others wait as well.
     """
     usable = np.concatenate(groups.members)
-    stages = len({info.pp for info in grid.ranks})
     seen = on_and_off(transfer[usable] / usual, least=FLOOR / 2, most=1.0)
     if (
         seen is None
         or seen.mean < ON_SIGMAS * seen.error
-        or seen.inside < (MEAN_FLOOR if stages == 1 else 2 * MEAN_FLOOR)
+        or seen.inside < MEAN_FLOOR
         or seen.episodes < EPISODES_AT_LEAST
         or not seen.begin
     ):
@@ -157,6 +156,7 @@ def _finding(
     elif not two and node is None:
         text += f", and {_whose(grid, inside, outside, len(nodes))}"
     details: dict[str, Any] = {
+        "critical_score": shift.critical,
         "nodes": nodes,
         "node": node,
         "link": part if part else f"{nodes[0]} -- {nodes[1]}" if two else node,
@@ -216,12 +216,14 @@ def _whose(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], no
         {each.node for each in movements(grid, inside, outside, wanted, beyond_others=False)}
         for wanted in ((*SPEEDS, *BAD_LINK), FULL_LINK)
     )
-    if 2 * len(full) >= nodes and not bad:
+    if 2 * len(full) >= nodes and not bad and not standing(grid, BAD_LINK):
         return (
             f"packets wait on {len(full)} of {nodes} nodes while no link counts errors: the fabric"
             " is full, not one link bad"
         )
-    return "no node counts what would tell whose link it is"
+    stand = "; ".join(text for texts in standing(grid, COUNTERS).values() for text in texts)
+    unknown = f" (at their maximum, and so unknown: {stand})" if stand else ""
+    return f"no node counts what would tell whose link it is{unknown}"
 
 
 def _edges(

@@ -12,10 +12,10 @@ from analyzer.slowness.changepoint import (
     block_means,
     blocks,
     clearest_spans,
-    others_median,
     sustained,
 )
 from analyzer.slowness.group_transfers import OWN, grown
+from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.transfers import least
 from analyzer.symptoms.nvlink import nvlink
@@ -32,8 +32,8 @@ class TensorGroups:
     """Least seconds a step in the group's collectives: the last to come waits for nobody.
 
     Inside a layer all members wait for the slowest link, so nobody's own time grows and the group
-    is all that times can tell. Its member is the one whose NVLinks are down or count errors since
-    then; with none, or several, the finding accuses nobody.
+    is all that times can tell. Its member is the one whose NVLinks are down or count errors,
+    of several the one of which they do since then; with none the finding accuses nobody.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
@@ -47,9 +47,7 @@ class TensorGroups:
         a_step = cells * grid.time["wall"]
         series = np.column_stack([least(a_step[:, columns]) for columns in members])
         means = block_means(series / usual, groups, spike=np.inf)
-        places = np.arange(len(members))
-        others = {place: places[places != place] for place in places.tolist()}
-        rest = means - others_median(means, others)
+        rest = means - others_median(means, axis=1)
         found = []
         for shift in clearest_spans(rest):
             alone = len(members) < MAJORITY and not _own_rise(means, shift)
@@ -108,7 +106,11 @@ def _finding(
             score=shift.score,
             share={Phase.GRAD_SYNC: 1.0},
             text=text,
-            details={"query": f"rate({SECONDS}[30s])", "ranks": ranks},
+            details={
+                "critical_score": shift.critical,
+                "query": f"rate({SECONDS}[30s])",
+                "ranks": ranks,
+            },
         )
 
     words = (
@@ -116,12 +118,13 @@ def _finding(
         f" {shift.effect * usual * 1e3:.1f} ms a step longer than in the other groups from step"
         f" {int(grid.from_step[first])}, and nobody's own time does"
     )
-    troubled = [
-        rank
-        for rank in ranks
-        if (seen := nvlink(grid, told("slow", rank, ""))) is not None and seen.explains
-    ]
+    links = {rank: nvlink(grid, told("slow", rank, "")) for rank in ranks}
+    seen = {rank: symptom for rank, symptom in links.items() if symptom and symptom.seen}
+    # One that began at another time is late, or another's; the only one of all that tell, is it.
+    at_once = [rank for rank, symptom in seen.items() if symptom.explains]
+    troubled = list(seen) if len(seen) == 1 and None not in links.values() else at_once
     if len(troubled) != 1:
-        return told("network", None, f"{words}; no NVLink of theirs tells whose it is")
+        nodes = ", ".join(dict.fromkeys(grid.ranks[column].node for column in columns.tolist()))
+        return told("network", None, f"{words} ({nodes}); no NVLink of theirs tells whose it is")
     (rank,) = troubled
     return told("slow", rank, f"{words}; of its ranks only rank {rank}'s NVLinks tell of trouble")

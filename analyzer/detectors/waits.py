@@ -11,10 +11,10 @@ from analyzer.slowness.changepoint import (
     block_means,
     blocks,
     clearest_spans,
-    others_median,
     sustained,
     whole_run_spans,
 )
+from analyzer.slowness.others import others_median
 
 FLOOR = 0.02
 """Share of the step by which a rank must wait less than its peers."""
@@ -37,8 +37,7 @@ class Waits:
             return ()
         wait = block_means(waits, groups, spike=np.inf)
         wall = block_means(grid.time["wall"], groups)
-        others = {int(column): there[there != column] for column in there}
-        series = (others_median(wait, others) - wait) / wall
+        series = (others_median(wait, axis=1) - wait) / wall
         began = [
             _finding(grid, groups, shift)
             for shift in clearest_spans(series)

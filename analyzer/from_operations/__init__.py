@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from analyzer import trace_verdict
 from analyzer.from_operations.placed import Own, Placed, place_suspects
+from analyzer.model.precision import WINDOWS
 from analyzer.readers import optrace
 from analyzer.run import Finding, Grid, LoadError, Run, Verdict
 from analyzer.slowness.coverage import unseen_words
-from analyzer.slowness.significance import long_enough
 
 MOST_OPERATIONS = 2_000_000
 """Rows that are taken apart in some ten seconds; windows judge all steps in any case."""
@@ -108,6 +108,6 @@ def _latest(run: Run) -> tuple[Run, tuple[str, ...]]:
 def _lasts(grid: Grid, one: Placed) -> bool:
     steps = grid.to_step - grid.from_step
     ended = one.culprit.to_step is not None
-    return long_enough(
+    return WINDOWS.long_enough(
         float(steps[one.inside].sum()), float(steps[~grid.masked].sum()), ended=ended
     )

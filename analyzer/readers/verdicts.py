@@ -44,7 +44,7 @@ class PastRun:
         emulated: Whether its nodes were emulated: their names are the same on every machine.
         nodes: Who took part.
         uuids: Their GPUs.
-        culprits: Whom its verdict named.
+        culprits: Whom its verdict named, or `lockstep watch` when the archive was written.
     """
 
     run: str
@@ -125,7 +125,7 @@ def _read(folder: Path) -> PastRun:
             # Without a hang nobody stopped: one named from hardware alone has no slowdown either.
             each["slowdown"] is None and verdict.get("hang") is not None,
         )
-        for each in verdict["culprits"]
+        for each in (*verdict["culprits"], *_only_told(verdict))
         if each["node"] is not None
     )
     return PastRun(
@@ -136,6 +136,11 @@ def _read(folder: Path) -> PastRun:
         uuids,
         culprits,
     )
+
+
+def _only_told(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Who was a culprit when the archive was written, and is none by what the archive holds."""
+    return [each for each in verdict.get("history") or () if not each["place_agrees"]]
 
 
 def _ranks(path: Path) -> tuple[frozenset[str], frozenset[str]]:

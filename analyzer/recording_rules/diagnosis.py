@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
-from analyzer.attribute import Diagnosis
-from analyzer.attribute import diagnose as diagnose_run
+from analyzer.pipeline import Diagnosis
+from analyzer.pipeline import diagnose as diagnose_run
 from analyzer.readers.places import META_KEY, Places, merged
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection

@@ -10,13 +10,22 @@ written by hand and in order: the same for every version of every YAML library, 
 
 from collections.abc import Iterator
 
-from analyzer.recording_rules.signals import PLACE, PLACE_LABELS, SIGNALS, STRATUM, Signal
+from analyzer.recording_rules.signals import (
+    PLACE,
+    PLACE_LABELS,
+    SIGNALS,
+    STRATUM,
+    WINDOW,
+    Signal,
+)
 from collector.contract import metrics
 from collector.contract.robust import MAD_TO_SIGMA
 
 INTERVAL = "15s"
 """Between evaluations: that of the scrapes."""
 RANKS = "lockstep:rank:count"
+AS_MANY = 0.9
+"""Share of the collectives of the rank that told most, which every other must have told."""
 HEAD = (
     "# Peer statistics of training runs, computed inside Prometheus, Thanos or Mimir.\n"
     "# Load it where all ranks of a run are seen together: in the Prometheus that scrapes them,\n"
@@ -35,12 +44,14 @@ def rules() -> str:
     parts += _group("lockstep-place", _place_rules())
     for signal in SIGNALS:
         parts += _group(f"lockstep-{signal.name.replace('_', '-')}", _peer_rules(signal))
+    parts += _group("lockstep-nccl-rank-wait", _nccl_wait_rules())
     return "".join(parts)
 
 
 def recorded_series() -> tuple[str, ...]:
     """Every name that the rules record."""
     names = [name for name, _ in _place_rules()]
+    names += [name for name, _ in _nccl_wait_rules()]
     return (*names, *(name for signal in SIGNALS for name, _ in _peer_rules(signal)))
 
 
@@ -61,6 +72,28 @@ def _place_rules() -> Iterator[tuple[str, str]]:
         ),
     )
     yield RANKS, f"count by (run, world_size) ({PLACE})"
+
+
+def _nccl_wait_rules() -> Iterator[tuple[str, str]]:
+    """What each rank of a communicator waits more than the one that waits least, by NCCL Inspector.
+
+    Of a minute: per collective the least is not in counters, but who waits least is, and by how
+    much less. Only where all ranks told, and of as many collectives (docs/method/durations.md).
+    """
+    by = "run, group, communicator"
+    seconds, counts = "lockstep:nccl_rank_seconds:rate1m", "lockstep:nccl_rank_collectives:rate1m"
+    for recorded, metric in (
+        (seconds, metrics.NCCL_RANK_SECONDS), (counts, metrics.NCCL_RANK_COLLECTIVES),
+    ):  # fmt: skip
+        yield recorded, f"sum by ({by}, rank) (rate({metric.name}[{WINDOW}]))"
+    more = f"{seconds}\n- on ({by}) group_left ()\nmin by ({by}) ({seconds})"
+    told = f"count by ({by}) ({seconds})\n== on ({by})"
+    told += f"\nmax by ({by}) ({metrics.NCCL_INSPECTOR_RANKS.name})"
+    alike = f"min by ({by}) ({counts})\n> on ({by})\n{AS_MANY} * max by ({by}) ({counts})"
+    yield (
+        "lockstep:nccl_rank_wait:rate1m",
+        f"(\n{more}\n)\nand on ({by})\n(\n{told}\n)\nand on ({by})\n(\n{alike}\n)",
+    )
 
 
 def _peer_rules(signal: Signal) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from analyzer.readers.archive.files import number, part, whole
+from analyzer.readers.archive.judged import ANSWERED_KEY
 from analyzer.recording_rules.signals import OWN, Signal
 from collector.contract.robust import MAD_TO_SIGMA
 
@@ -67,6 +70,13 @@ class Answered:
     def coverage(self) -> float:
         """A share, 0 to 1."""
         return min(1.0, self.told / self.expected) if self.expected else 0.0
+
+
+def answered_of(meta: Mapping[str, Any]) -> Answered | None:
+    """What run.json says of a run that was read in part; None where all of it was read."""
+    told = part(meta, ANSWERED_KEY)
+    known, expected = number(told.get("told")), whole(told.get("expected"))
+    return None if known is None or known < 0 or not expected else Answered(known, expected)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from analyzer.attribute import Diagnosis
-from analyzer.culprits.uniform import KIND as UNIFORM
+from analyzer.pipeline import Diagnosis
 from analyzer.recording_rules.suspects import Answered
-from analyzer.run import Verdict
+from analyzer.run import NO_NODES_FAULT, Verdict
 from analyzer.sentence import sentence
 
 PER_DAY = ("gpu_hours", "interval", "money", "money_interval")
@@ -44,7 +43,7 @@ def of_whole_run(diagnosis: Diagnosis, answered: Answered) -> Verdict:
         " all along: they were not scraped, or nobody timed how long they wait"
         " (docs/timed-waits.md)"
     )
-    structure = tuple(one for one in verdict.structure if one["kind"] != UNIFORM)
+    structure = tuple(one for one in verdict.structure if one["kind"] not in NO_NODES_FAULT)
     return sentence(dataclasses.replace(scaled, status="unknown", structure=structure), grid, why)
 
 

@@ -8,6 +8,7 @@ from analyzer.report import blocks, figures
 from analyzer.report.blocks import Block
 from analyzer.report.queries import samples
 from analyzer.run import FloatGrid, Grid
+from analyzer.symptoms.network import standing
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 
@@ -85,6 +86,9 @@ def _row(grid: Grid, check: Check) -> list[str]:
     limit = check.limit * _lasted(grid) if check.share else check.limit
     bad = np.flatnonzero(np.nan_to_num(told) > limit)
     highest = figures.cell(float(np.nanmax(told)), check.unit)
+    if not bad.size and (stand := standing(grid, (check.metric.name,))):
+        unknown = "; ".join(stand[check.metric.name])
+        return [check.what, SILENT, highest, f"at their maximum: {unknown}", source]
     if not bad.size:
         return [check.what, PASSED, highest, "", source]
     worst = bad[np.argsort(-told[bad], kind="stable")]

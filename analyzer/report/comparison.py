@@ -16,7 +16,7 @@ from analyzer.run import FloatGrid, Grid, Run
 from collector.contract.words import PHASES
 
 if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
+    from analyzer.pipeline import Diagnosis
 
 MOST_KEYS = 40
 HOW = (

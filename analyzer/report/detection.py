@@ -37,7 +37,7 @@ THRESHOLDS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "it always was slow",
-        f"{_percent(significance.NATURAL_SPREAD)} slower: identical parts differ by less",
+        f"{_percent(significance.PARTS_AT_MOST)} slower: identical parts differ by less",
         "SC22, arXiv 2208.11035",
     ),
     ("long enough", f"at least {significance.STEPS_AT_LEAST} steps", "GREYHOUND, ATC'25"),
@@ -73,6 +73,7 @@ def detection(
             blocks.text(f"The finding as it was told when it opened: {seen.sentence}")
             if seen is not None and seen.sentence
             else None,
+            *_then(verdict),
             blocks.text(NOT_WATCHED) if seen is None else _delays(grid, verdict, seen),
             blocks.table("What the detectors found", columns, rows,
                          source="lockstep analyze DIR -o json; score in standard errors"),
@@ -82,6 +83,23 @@ def detection(
                          collapsed=True),
         ],
     )  # fmt: skip
+
+
+def _then(verdict: Verdict) -> list[Block | None]:
+    """What was told when the archive was written, and what was known by then."""
+    found: list[Block | None] = []
+    for told in verdict.history:
+        text = str(told["text"])
+        rows = [
+            ["for" if fact["for"] else "against", fact["text"], fact["query"]]
+            for fact in told["evidence"]
+        ]
+        found.append(blocks.text(f"{text[0].upper()}{text[1:]}."))
+        found.append(blocks.table(
+            "What was known then", {"": "", "observation": "", "query": ""}, rows,
+            collapsed=bool(told["agrees"]), source="finding.json",
+        ))  # fmt: skip
+    return found
 
 
 def _delays(grid: Grid, verdict: Verdict, seen: FindingTimes) -> Block | None:

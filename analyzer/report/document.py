@@ -25,7 +25,7 @@ from analyzer.run import Grid, Verdict
 from analyzer.verdict_json import verdict_json
 
 if TYPE_CHECKING:
-    from analyzer.attribute import Diagnosis
+    from analyzer.pipeline import Diagnosis
 
 SCHEMA_VERSION = 1
 

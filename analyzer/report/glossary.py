@@ -11,7 +11,8 @@ GLOSSARY: dict[str, str] = {
     " over the step time without the culprits.",
     "onset": "The first step at which the trouble shows.",
     "tier": "page: certain and costly enough to wake someone; record: worth a note.",
-    "confidence": "Probability of the cause, given the telemetry that answered.",
+    "confidence": "Probability, given the telemetry that answered: in the place, that it is this"
+    " rank, node or link; in the cause, that it is why, if that is the place.",
     "coverage": "Share of the expected windows and ranks that answered.",
     "entropy rate": "The lowest loss that any honest model can reach on this data.",
 }

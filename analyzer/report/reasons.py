@@ -1,9 +1,9 @@
 """Why: the evidence for and against each cause, the alternatives, and who was let go."""
 
-from analyzer.report import blocks
+from analyzer.report import blocks, figures
 from analyzer.report.blocks import Block
 from analyzer.report.shown import MOST_CULPRITS, MOST_ROWS
-from analyzer.run import Verdict
+from analyzer.run import Culprit, Verdict
 
 
 def reasons(verdict: Verdict) -> Block:
@@ -17,8 +17,7 @@ def reasons(verdict: Verdict) -> Block:
         ]
         tables.append(
             blocks.text(
-                f"{place}: {culprit.cause}, confidence in the cause"
-                f" {culprit.confidence * 100:.0f} %, {culprit.tier} tier."
+                f"{place}: {culprit.cause}, confidence {sureness(culprit)}, {culprit.tier} tier."
             )
         )
         columns = {"": "", "observation": "", "query": ""}
@@ -47,6 +46,14 @@ def reasons(verdict: Verdict) -> Block:
                 ],
             ),
         ],
+    )
+
+
+def sureness(culprit: Culprit) -> str:
+    """In the place, where it is told, and in the cause."""
+    told = [("place", culprit.place_confidence), ("cause", culprit.confidence)]
+    return ", ".join(
+        f"in the {what} {figures.cell(share, 'share')}" for what, share in told if share is not None
     )
 
 

@@ -1,5 +1,8 @@
 """The verdict in at most three sentences: who and why, how much, how sure."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from analyzer.causes import CAUSE_WORDS
 from analyzer.report import figures
 from analyzer.run import Culprit, Verdict
@@ -15,27 +18,44 @@ NOBODY = {
 
 def title(verdict: Verdict) -> str:
     """The verdict as a heading: who and why, without figures that need a unit."""
+    then = "".join(
+        f"; {told['by']} told of {told['who']}: {told['cause']}" for told in _disputed(verdict)
+    )
     if not verdict.culprits:
-        return NOBODY[verdict.status]
+        return NOBODY[verdict.status] + then
     stopped = _stopped(verdict)
     named = verdict.culprits[:NAMED_AT_MOST]
     words = "; ".join(_charge(culprit, stopped=stopped) for culprit in named)
-    return words + _more(verdict)
+    return words + _more(verdict) + then
 
 
 def summary(verdict: Verdict) -> list[str]:
-    """One to three sentences, each with its full stop."""
+    """One to three sentences, each with its full stop, and what was told before if it differs."""
     if not verdict.culprits and verdict.status == "unknown":
         # Why nobody can be named is the verdict's own sentence.
         return [verdict.sentence]
     sure = [f"coverage {figures.cell(verdict.coverage, 'share')}"]
     if verdict.culprits:
-        lowest = min(culprit.confidence for culprit in verdict.culprits)
-        each = "at least " if len(verdict.culprits) > 1 else ""
-        sure.insert(0, f"confidence in the cause {each}{figures.cell(lowest, 'share')}")
+        sure = [*_sure(verdict.culprits), *sure]
     sure += verdict.provenance
     told = ", ".join(sure)
-    return [f"{_who(verdict)}.", f"{_how_much(verdict)}.", f"{told[0].upper()}{told[1:]}."]
+    texts = [str(told["text"]) for told in _disputed(verdict)]
+    then = [f"{text[0].upper()}{text[1:]}." for text in texts]
+    return [f"{_who(verdict)}.", f"{_how_much(verdict)}.", f"{told[0].upper()}{told[1:]}.", *then]
+
+
+def _disputed(verdict: Verdict) -> list[Mapping[str, Any]]:
+    """What was told of the run before and the verdict does not say."""
+    return [told for told in verdict.history if not told["agrees"]]
+
+
+def _sure(culprits: Sequence[Culprit]) -> list[str]:
+    """Of the least sure: in the place, where it is told, and in the cause."""
+    places = [one.place_confidence for one in culprits if one.place_confidence is not None]
+    told = [("confidence in the place", places), ("in the cause", [c.confidence for c in culprits])]
+    each = "at least " if len(culprits) > 1 else ""
+    words = [f"{what} {each}{figures.cell(min(some), 'share')}" for what, some in told if some]
+    return words if places else [f"confidence {word}" for word in words]
 
 
 def _stopped(verdict: Verdict) -> bool:

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
 from analyzer import symptoms
-from analyzer.attribute import Diagnosis, accuses
+from analyzer.case import accuses
 from analyzer.cause_spec import MAY, MUST, Expectation
-from analyzer.cause_weights import Weights, expected, possible
+from analyzer.cause_weights import Weights, expected, expected_signs, possible
 from analyzer.causes import CAUSES, SPECS
 from analyzer.culprits.slow_nodes import node_of
+from analyzer.pipeline import Diagnosis
 from analyzer.run import Finding, Grid
 from analyzer.scoring.score import LINK
 from analyzer.slowness.before_after import has_gpu
@@ -210,7 +211,10 @@ def fit(learned: Sequence[Example], ridge: float = RIDGE) -> Weights:
         gradient = (shares.T @ shown + ridge * away) * free
         return -log_likelihood + ridge * float((away**2).sum()) / 2, gradient.ravel()
 
-    best = minimize(loss, prior.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 2000})
+    best = minimize(
+        loss, prior.ravel(), jac=True, method="L-BFGS-B", bounds=_bounds(columns),
+        options={"maxiter": 2000},
+    )  # fmt: skip
     found = best.x.reshape(prior.shape)
     table = expected()
     for place, cause in enumerate(CLASSES):
@@ -237,11 +241,29 @@ def _free(columns: Sequence[str]) -> NDArray[np.float64]:
     return free
 
 
-def calibrated(weights: Weights, others: Sequence[Example]) -> Weights:
-    """With the temperature at which examples that it was not fitted on are likeliest."""
+def _bounds(columns: Sequence[str]) -> list[tuple[float | None, float | None]]:
+    """Least and most of each weight, as `_table(...).ravel()` has them: no sign against physics."""
+    limits = {-1: (None, 0.0), 0: (None, None), 1: (0.0, None)}
+    told = expected_signs()
+    return [
+        limits[told.get(cause, {}).get(state, 0)]
+        for cause in CLASSES
+        for state in ("bias", *columns)
+    ]
+
+
+def calibrated(weights: Weights, *settings: Sequence[Example]) -> Weights:
+    """With the temperature at which examples that it was not fitted on are likeliest.
+
+    Args:
+        weights: The table.
+        settings: The examples of each (simulated; real processes; …): all weigh the same, however
+            many they have, so that none pays for another.
+    """
 
     def loss(temperature: float) -> float:
-        return log_loss(replace(weights, temperature=float(temperature)), others)
+        now = replace(weights, temperature=float(temperature))
+        return float(np.mean([log_loss(now, others) for others in settings if others]))
 
     best = minimize_scalar(loss, bounds=(0.3, 5.0), method="bounded")
     return replace(weights, temperature=round(float(best.x), 3))

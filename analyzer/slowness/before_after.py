@@ -15,9 +15,6 @@ from collector.contract.words import Phase
 Middle = Callable[[NDArray[np.float64]], Any]
 
 COMPUTE_PHASES: tuple[str, ...] = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-THROTTLED = 0.1
-"""A clock-event rate (seconds per second) that counts as throttled."""
-
 QUEUED = 0.10
 """Share of time ready to run without a processor, above before and above the peers, that matters:
 twice the smallest slowdown that is recorded, since half of it falls into waiting for peers."""

@@ -5,8 +5,8 @@ every second step) and its outliers are heavy; spans of blocks are compared by t
 because whole blocks can be outliers too.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,14 @@ FALSE_ALARM = 1e-2
 """Chance that a healthy run gives any finding, over all ranks and spans searched."""
 NOISE_FLOOR = 0.002
 """Block noise is never taken as smaller than this: no clock or scheduler is better."""
+TAILS = 3.0
+"""Robust deviations at which a block is cut while spans are searched (Huber, Robust Statistics,
+1981)."""
+COLUMNS_AT_ONCE = 512
+SCORES_AT_LEAST = 8
+"""From which their spread is known at all; among fewer a culprit moves those of its victims."""
+GUMBEL_MAD = 0.767049
+"""Median absolute deviation of Gumbel's distribution over its scale."""
 OUTSIDE_AT_LEAST = 6
 """Blocks outside a span from which their spread alone is taken as the healthy noise."""
 SAME_ABOVE = 0.8
@@ -73,20 +81,21 @@ class Shift:
     inside: float
 
 
-def blocks(grid: Grid, by: str = "own") -> Blocks:
+def blocks(grid: Grid, by: str = "own", least: float = BLOCK_STEPS_AT_LEAST) -> Blocks:
     """The unmasked windows of a Grid in at most BLOCKS_AT_MOST groups of about equal steps.
 
-    Each holds at least BLOCK_STEPS_AT_LEAST steps; a short last window joins the one before.
+    Each holds at least `least` steps; a short last window joins the one before.
 
     Args:
         grid: The run's windows.
         by: The time (of Grid.time) that some rank must have told in a window.
+        least: Steps of a block.
     """
     usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time[by]).any(axis=1))
     if usable.size == 0:
         return Blocks((), 0.0)
     steps = (grid.to_step - grid.from_step)[usable]
-    least = max(float(BLOCK_STEPS_AT_LEAST), float(steps.sum()) / BLOCKS_AT_MOST)
+    least = max(float(least), float(steps.sum()) / BLOCKS_AT_MOST)
     members: list[list[int]] = [[]]
     held = 0.0
     for window, count in zip(usable.tolist(), steps.tolist(), strict=True):
@@ -124,61 +133,109 @@ def column_medians(cells: FloatGrid) -> FloatGrid:
     return _medians(cells.T, np.isfinite(cells.T))
 
 
-def others_median(cells: FloatGrid, groups: Mapping[int, NDArray[np.int64]]) -> FloatGrid:
-    """(B, R) median over `groups[column]`, the columns that `column` is compared with."""
-    reference = np.full_like(cells, np.nan)
-    for column, peers in groups.items():
-        if len(peers):
-            reference[:, column] = column_medians(cells[:, peers].T)
-    return reference
-
-
-def clearest_spans(series: FloatGrid, *, shortest: int = 3, baseline: int = 3) -> list[Shift]:
+def clearest_spans(
+    series: FloatGrid,
+    *,
+    shortest: int = 3,
+    baseline: int = 3,
+    peers: int = 0,
+    noise: float = NOISE_FLOOR,
+) -> list[Shift]:
     """The clearest upward span of each column of (B, R), for columns with enough blocks.
 
     Every span of at least `shortest` blocks that leaves `baseline` blocks outside is tried. What
     chance can do is told by the healthy blocks, those outside each column's best span: their MAD,
     at least the median column's, widened by lag-1 autocorrelation. The blocks inside do not count,
     because a fault need not be steady (a corrected CPU quota fades by half, measured). The
-    threshold is Student's with Bonferroni over columns and spans.
+    threshold is Student's with Bonferroni over columns and spans, and no less than the highest of
+    so many columns usually is, where each has enough `peers` that a culprit does not lift the
+    scores of those who are compared with it.
+
+    Args:
+        series: (B, R).
+        shortest: Blocks of a span.
+        baseline: Blocks outside it.
+        peers: How many others each is compared with.
+        noise: Log noise of a block at least.
     """
-    count, width = series.shape
+    count = len(series)
     first, last = np.triu_indices(count + 1, shortest)
-    place = np.arange(count)
-    within = (place >= first[:, None]) & (place < last[:, None])
-    within = within[within.sum(axis=1) <= count - baseline]
-    if not len(within):
+    left = count - (last - first)
+    first, last = first[left >= baseline], last[left >= baseline]
+    if not len(first):
         return []
     known = np.isfinite(series)
-    columns = [c for c in range(width) if known[:, c].sum() >= shortest + baseline]
-    spans = {c: _clearest(series[:, c], known[:, c], within, shortest, baseline) for c in columns}
-    spans = {c: best for c, best in spans.items() if best is not None}
+    spans = {
+        column: _between_levels(
+            series[:, column], int(first[best]), int(last[best]), shortest, baseline
+        )
+        for column, best in _likeliest(series, first, last, shortest, baseline, noise).items()
+    }
     if not spans:
         return []
-    healthy = {c: _healthy(series[:, c], known[:, c], within[best]) for c, best in spans.items()}
+    healthy = {c: _healthy(series[:, c], known[:, c], span) for c, span in spans.items()}
     sigmas = {c: MAD_TO_SIGMA * float(np.median(np.abs(rest))) for c, rest in healthy.items()}
     widenings = {c: autocorrelation_factor(rest) for c, rest in healthy.items()}
     typical = float(np.median(list(sigmas.values())))
     wide = float(np.median(list(widenings.values())))
-    asked = critical_t(count, len(spans), len(spans) * len(within))
+    if len(spans) < SCORES_AT_LEAST:
+        typical = min(typical, _by_neighbours(series[:, list(spans)], wide))
+    asked = critical_t(count, len(spans), len(spans) * len(first))
     found = []
-    for column, best in spans.items():
-        inside, outside = within[best] & known[:, column], ~within[best] & known[:, column]
+    for column, within in spans.items():
+        inside, outside = within & known[:, column], ~within & known[:, column]
         level = float(np.median(series[inside, column]))
         effect = level - float(np.median(series[outside, column]))
-        sigma = max(sigmas[column], typical, NOISE_FLOOR) * max(widenings[column], wide)
+        sigma = max(sigmas[column], typical, noise) * max(widenings[column], wide)
         spread = MAD_TO_SIGMA * float(np.median(np.abs(series[inside, column] - level)))
         chance = _error(sigma, inside.sum()), _error(sigma, outside.sum())
         error = float(np.hypot(max(chance[0], _error(spread, inside.sum())), chance[1]))
         score = effect / float(np.hypot(*chance))
-        span = np.flatnonzero(within[best])
-        found.append(
-            Shift(column, int(span[0]), int(span[-1]) + 1, effect, error, score, asked, level)
-        )
-    return found
+        span = np.flatnonzero(within)
+        stop = int(span[-1]) + 1
+        if not known[stop:, column].any():
+            stop = count  # what nobody knows is no end
+        found.append(Shift(column, int(span[0]), stop, effect, error, score, asked, level))
+    if peers + 1 >= SCORES_AT_LEAST:
+        asked = max(asked, usual_highest([shift.score for shift in found]))
+    return [replace(shift, critical=asked) for shift in found]
 
 
-def whole_run_spans(series: FloatGrid) -> list[Shift]:
+def _by_neighbours(series: FloatGrid, wide: float) -> float:
+    """The middle column's noise by how neighbouring blocks differ, in which no level shows.
+
+    Among few, the levels of those who are compared with a culprit move as well. Neighbours that are
+    alike differ by less: of an AR(1) with the factor rho by sqrt(2 (1 - rho)) deviations.
+
+    Args:
+        series: (B, R).
+        wide: sqrt((1 + rho) / (1 - rho)), as of `autocorrelation_factor`.
+    """
+    apart = column_medians(np.abs(np.diff(series, axis=0)))
+    apart = apart[np.isfinite(apart)]
+    if not apart.size:
+        return float("inf")
+    rho = (wide**2 - 1) / (wide**2 + 1)
+    return MAD_TO_SIGMA * float(np.median(apart)) / float(np.sqrt(2 * (1 - rho)))
+
+
+def usual_highest(scores: Sequence[float]) -> float:
+    """What the highest of some scores reaches with the chance FALSE_ALARM, by how they lie.
+
+    The best score of a column over all spans is a maximum, so it has Gumbel's distribution. Where
+    levels wander (noise with a long memory) all columns' best are high, and one that is higher says
+    little. Its two parameters by median and median absolute deviation: a few culprits move neither.
+    -inf where too few scores tell of it.
+    """
+    if len(scores) < SCORES_AT_LEAST:
+        return -np.inf
+    middle = float(np.median(scores))
+    scale = float(np.median(np.abs(np.array(scores) - middle))) / GUMBEL_MAD
+    mode = middle + scale * float(np.log(np.log(2.0)))
+    return mode - scale * float(np.log(-np.log1p(-FALSE_ALARM / len(scores))))
+
+
+def whole_run_spans(series: FloatGrid, noise: float = NOISE_FLOOR) -> list[Shift]:
     """Each column of (B, R) as one span against zero: for ranks that were high from the start."""
     count, width = series.shape
     found = []
@@ -193,7 +250,7 @@ def whole_run_spans(series: FloatGrid) -> list[Shift]:
     typical = float(np.median([sigma for _, sigma in sigmas.values()])) if sigmas else 0.0
     for column, (values, own) in sigmas.items():
         level = float(np.median(values))
-        sigma = max(own, typical, NOISE_FLOOR) * autocorrelation_factor(values - level)
+        sigma = max(own, typical, noise) * autocorrelation_factor(values - level)
         error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(len(values)))
         found.append(
             Shift(
@@ -234,30 +291,65 @@ def refine(steps: FloatGrid, low: float, high: float) -> tuple[int, int]:
     return begin, max(stop, begin)
 
 
-def _clearest(
-    values: FloatGrid,
-    known: NDArray[np.bool_],
-    within: NDArray[np.bool_],
+def _between_levels(
+    values: FloatGrid, first: int, last: int, shortest: int, baseline: int
+) -> NDArray[np.bool_]:
+    """(B,) a span moved to where the values cross the middle of its two levels.
+
+    As it was where that leaves less than half of it or of the rest, or too few blocks.
+    """
+    place = np.arange(len(values))
+    span: NDArray[np.bool_] = (place >= first) & (place < last)
+    there = np.isfinite(values)
+    low, high = (float(np.median(values[side & there])) for side in (~span, span))
+    if not high > low:
+        return span
+    begin, stop = refine(values, low, high)
+    moved: NDArray[np.bool_] = (place >= begin) & (place < stop)
+    sides = ((moved, span, shortest), (~moved, ~span, baseline))
+    fair = all(
+        2 * (now & then).sum() >= then.sum() and (now & there).sum() >= least
+        for now, then, least in sides
+    )
+    return moved if fair else span
+
+
+def _likeliest(
+    series: FloatGrid,
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
     shortest: int,
     baseline: int,
-) -> int | None:
-    """Index of the upward span that leaves the least absolute deviation from the two medians.
+    noise: float,
+) -> dict[int, int]:
+    """Column -> index of the upward span that explains most of it, by cumulative sums.
 
-    The largest effect in standard errors would not do: medians forgive a span that is cut short,
-    and balanced spans have the smallest errors.
+    That is the largest difference of the two means over sqrt(1/n + 1/m), as in CUSUM, of values
+    that count for TAILS deviations at most: Huber's scores, by which a few wild blocks count for
+    what they are (Fearnhead and Rigaill, JASA 2019).
     """
-    inside, outside = within & known, ~within & known
-    fair = (inside.sum(axis=1) >= shortest) & (outside.sum(axis=1) >= baseline)
-    if not fair.any():
-        return None
-    inside, outside = inside[fair], outside[fair]
-    tiled = np.broadcast_to(values, inside.shape)
-    high, low = _medians(tiled, inside), _medians(tiled, outside)
-    left = np.where(inside, np.abs(tiled - high[:, None]), 0.0)
-    left += np.where(outside, np.abs(tiled - low[:, None]), 0.0)
-    rest = np.where(high > low, left.sum(axis=1), np.inf)
-    best = int(np.argmin(rest))
-    return int(np.flatnonzero(fair)[best]) if np.isfinite(rest[best]) else None
+    known = np.isfinite(series)
+    middle = column_medians(series)
+    steps = np.abs(np.diff(series, axis=0))
+    sigma = MAD_TO_SIGMA * column_medians(steps) / np.sqrt(2.0)
+    reach = TAILS * np.maximum(np.nan_to_num(sigma), noise)
+    found: dict[int, int] = {}
+    for begin in range(0, series.shape[1], COLUMNS_AT_ONCE):
+        columns = slice(begin, begin + COLUMNS_AT_ONCE)
+        cut = np.clip(series[:, columns] - middle[columns], -reach[columns], reach[columns])
+        total, count = (
+            np.concatenate([np.zeros((1, cut.shape[1])), np.cumsum(each, axis=0)])
+            for each in (np.nan_to_num(cut), known[:, columns])
+        )
+        high, n = total[last] - total[first], count[last] - count[first]
+        low, m = total[-1] - high, count[-1] - n
+        fair = (n >= shortest) & (m >= baseline)
+        n, m = np.maximum(n, 1), np.maximum(m, 1)
+        gain = np.where(fair, (high / n - low / m) / np.sqrt(1 / n + 1 / m), -np.inf)
+        best = gain.argmax(axis=0)
+        most = gain[best, np.arange(gain.shape[1])]
+        found |= {begin + int(c): int(best[c]) for c in np.flatnonzero(most > 0)}
+    return found
 
 
 def _medians(cells: FloatGrid, chosen: NDArray[np.bool_]) -> FloatGrid:
@@ -299,10 +391,14 @@ def autocorrelation_factor(rest: FloatGrid) -> float:
 
 
 def critical_t(count: int, columns: int, tests: int) -> float:
-    """Student's quantile at FALSE_ALARM over all tests.
+    """Student's quantile at FALSE_ALARM over all tests."""
+    return float(-stdtrit(freedom_of(count, columns), FALSE_ALARM / tests))
+
+
+def freedom_of(count: int, columns: int) -> float:
+    """Degrees of freedom of a score of n blocks beside other columns.
 
     The MAD of n blocks is as good as a deviation of about n / 2 (efficiency 0.37), and the median
     of several columns' as one of n; of two columns both hold the same difference.
     """
-    freedom = max(count * min(columns, 4) / 4, 3.0)
-    return float(-stdtrit(freedom, FALSE_ALARM / tests))
+    return max(count * min(columns, 4) / 4, 3.0)

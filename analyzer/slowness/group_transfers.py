@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Grid
-from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.changepoint import SPIKE, column_medians
 from analyzer.slowness.transfers import least, mean, median
 
 FLOOR = 0.10
@@ -88,9 +88,12 @@ def slow_groups(
 def grown(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64]) -> float:
     """Seconds a step by which the own time of any rank is longer inside, at most; by means.
 
-    Infinite where a rank's is not known on either side: it may be the one that others wait for.
+    A window counts for SPIKE medians at most: one long pause is not what others waited for all the
+    time. Infinite where a rank's is not known on either side: it may be the one that they wait for.
     """
     own = grid.time["own"]
+    with np.errstate(invalid="ignore"):
+        own = np.minimum(own, SPIKE * column_medians(own))
     now, then = (
         np.array([mean(own[some, column]) for column in range(own.shape[1])])
         for some in (inside, outside)

@@ -9,8 +9,8 @@ from analyzer.slowness.changepoint import (
     block_means,
     blocks,
     critical_t,
-    others_median,
 )
+from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.significance import FLOOR
 from collector.contract.robust import MAD_TO_SIGMA
@@ -28,22 +28,21 @@ def smallest_noticed(grid: Grid) -> float | None:
     """
     groups = blocks(grid)
     own = np.log(block_means(grid.time["own"], groups))
-    compared = {
-        int(column): columns[columns != column] if len(columns) > 1 else everybody
-        for columns in peer_groups(grid).values()
-        for column in columns
-        for everybody in [np.setdiff1d(np.arange(own.shape[1]), columns)]
-    }
-    compared = {column: others for column, others in compared.items() if len(others)}
+    series = np.full_like(own, np.nan)
+    everybody = own - others_median(own, axis=1)
+    for columns in peer_groups(grid).values():
+        mine = own[:, columns]
+        series[:, columns] = (
+            mine - others_median(mine, axis=1) if len(columns) > 1 else everybody[:, columns]
+        )
+    compared = np.flatnonzero(np.isfinite(series).any(axis=0))
     count = len(groups)
-    if not compared or count < 2:
+    if not len(compared) or count < 2:
         return None
-    series = own - others_median(own, compared)
     noise = [
         MAD_TO_SIGMA * float(np.nanmedian(np.abs(values - np.nanmedian(values))))
         for column in compared
         for values in [series[:, column]]
-        if np.isfinite(values).any()
     ]
     if not noise:
         return None

@@ -33,6 +33,7 @@ class OnAndOff:
         on: (n,) whether it is high.
         mean: Of the gain, over all.
         error: Standard error of `mean` by the noise below the usual level.
+        widening: By how much that is larger for the likeness of neighbours, its own turns included.
         begin, stop: Where most of the gain is; `stop` is None where the next is not overdue.
         inside: Mean gain there.
         episodes: How often it becomes high there.
@@ -43,6 +44,7 @@ class OnAndOff:
     on: NDArray[np.bool_]
     mean: float
     error: float
+    widening: float
     begin: int
     stop: int | None
     inside: float
@@ -76,6 +78,7 @@ def on_and_off(series: FloatGrid, *, least: float, most: float) -> OnAndOff | No
         on=on,
         mean=mean,
         error=sigma * widening / float(np.sqrt(len(gain))),
+        widening=widening,
         begin=begin,
         stop=None if len(gain) - stop <= 2 * longest else stop,
         inside=float(np.mean(gain[span])),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding as Found
 from analyzer.run import FloatGrid, Grid, RankInfo
-from analyzer.slowness.changepoint import Blocks, Shift, column_medians, refine, sustained
+from analyzer.slowness.changepoint import Blocks, Shift, refine
 from analyzer.slowness.excess import Excess, excess
 from analyzer.slowness.temporal_shape import words
 from collector.contract.words import Phase
@@ -38,87 +38,26 @@ LOCATED_AT_LEAST = 0.5
 larger part, since the largest share is what a cause is told from."""
 
 
-def is_slow(
-    grid: Grid,
-    groups: Blocks,
-    series: FloatGrid,
-    shift: Shift,
-    peers: NDArray[np.int64],
-    *,
-    above_peers: bool = True,
-) -> bool:
-    """Whether a rank that rose against its `peers` (log ratio `series`, (B, R)) is slow.
-
-    It must be beyond chance, large and long enough, stay so, and lie above its reference in the
-    span itself: a rank that only lost an advantage is not slow.
-    """
-    steps = (shift.last - shift.first) * groups.steps
-    ended = shift.last < len(groups)
-    return (
-        shift.score >= shift.critical
-        and shift.effect >= (TRANSIENT_FLOOR if ended else FLOOR)
-        and long_enough(steps, len(groups) * groups.steps, ended=ended)
-        and (not above_peers or shift.inside >= shift.effect / 2)
-        and sustained(series, shift)
-        and steps_above(grid, groups, shift, peers) >= STEPS_ABOVE
-    )
-
-
-def long_enough(steps: float, total: float, *, ended: bool) -> bool:
-    """Whether a rank was slow for long enough to be named; what came and went needs more steps."""
-    if ended:
-        return steps >= max(TRANSIENT_STEPS, TRANSIENT_SHARE * total)
-    return steps >= STEPS_AT_LEAST
-
-
-def is_slow_throughout(groups: Blocks, series: FloatGrid, shift: Shift) -> bool:
-    """Whether a rank above its peers from the start is beyond the natural spread of parts."""
-    return (
-        shift.score >= shift.critical
-        and shift.effect >= PARTS_AT_MOST
-        and len(groups) * groups.steps >= STEPS_AT_LEAST
-        and sustained(series, shift)
-    )
-
-
-def steps_above(grid: Grid, groups: Blocks, shift: Shift, peers: NDArray[np.int64]) -> float:
-    """Share of the span's windows above the middle of the two levels."""
-    inside = np.concatenate(groups.members[shift.first : shift.last])
-    ratio = log_ratio(grid, inside, shift.column, peers)
-    ratio = ratio[np.isfinite(ratio)]
-    return float(np.mean(ratio > shift.inside - shift.effect / 2)) if ratio.size else 0.0
-
-
-def log_ratio(
-    grid: Grid, windows: NDArray[np.int64], column: int, peers: NDArray[np.int64]
-) -> FloatGrid:
-    """(n,) log own time of a rank over the median of its peers, window by window."""
-    own = np.log(grid.time["own"][windows])
-    ratio: FloatGrid = own[:, column] - column_medians(own[:, peers].T)
-    return ratio
-
-
 def slow_finding(
     grid: Grid,
     groups: Blocks,
     shift: Shift,
     peers: NDArray[np.int64],
     detector: str,
-    edges: tuple[int, int | None] | None = None,
+    edges: tuple[int, int | None],
+    ratio: FloatGrid,
 ) -> Found:
     """The Finding of a slow rank: exact onset, slowdown with interval, phases of the excess.
 
     Args:
         peers: Columns of the ranks it was compared with.
         detector: Name of the detector, for `Finding.detector`.
-        edges: First window and the one after the last (None = to the end), where it is known
-            better than by this rank alone.
+        edges: First window and the one after the last, None = to the end.
+        ratio: (n,) log own time over the peers' in the windows of the blocks.
     """
     usable = np.concatenate(groups.members)
-    ratio = log_ratio(grid, usable, shift.column, peers)
-    first, last = span_edges(groups, shift, ratio) if edges is None else edges
     throughout = shift.first == 0 and shift.last == len(groups)
-    goes = excess(grid, groups, shift, ratio, (first, last))
+    goes = excess(grid, groups, shift, ratio, edges)
     first, last = goes.first, goes.last
     shift = dataclasses.replace(shift, effect=goes.effect)
     stop = len(grid.start) if last is None else last

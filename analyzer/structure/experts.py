@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analyzer.slowness.robust_stats import median, spread
 from analyzer.structure.facts import Facts, Structure
 from analyzer.structure.lengths import ALIKE, correlation
 from analyzer.trace_outliers.residuals import LENGTHS, work
-from analyzer.trace_outliers.robust_stats import median, spread
 
 
 def find(facts: Facts) -> Sequence[Structure]:

@@ -6,10 +6,10 @@ import numpy as np
 
 from analyzer.operations import Floats
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY
+from analyzer.slowness.robust_stats import mean
+from analyzer.slowness.robust_stats import spread as spread_of
 from analyzer.structure.facts import Facts, Structure
 from analyzer.trace_outliers.residuals import LENGTHS, uneven, work
-from analyzer.trace_outliers.robust_stats import mean
-from analyzer.trace_outliers.robust_stats import spread as spread_of
 from analyzer.whatif.kinds import COMPUTE
 
 SHARED = 2.0

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analyzer.model.precision import OPERATIONS
+from analyzer.slowness.changepoint import clearest_spans
+from analyzer.slowness.robust_stats import median
 from analyzer.structure.facts import Facts, Structure
-from analyzer.trace_outliers.robust_stats import median
-from analyzer.trace_outliers.spans import search
 
-CHANCE = 1e-3
 LEAST = float(np.log(1.05))
 """The smallest one told: as of a single rank."""
 ALIKE = 0.9
@@ -22,20 +22,20 @@ def find(facts: Facts) -> Sequence[Structure]:
     common = median(each, (0, 1))
     if not np.isfinite(common).all():
         return ()
-    spans = search(common[None, :], CHANCE)
-    more = float(spans.inside[0] - spans.outside[0])
-    if spans.score[0] < spans.critical or more < LEAST:
+    (shift,) = clearest_spans(common[:, None], noise=OPERATIONS.noise) or (None,)
+    if shift is None or shift.score < shift.critical or shift.effect < LEAST:
         return ()
+    more = shift.effect
     steps = np.arange(len(common))
-    inside = (steps >= spans.first[0]) & (steps < spans.last[0])
+    inside = (steps >= shift.first) & (steps < shift.last)
     change = median(each[..., inside], 2) - median(each[..., ~inside], 2)
     known = np.isfinite(change)
     # A worker of which it is not known may be the one that holds all others back.
     if not (known | facts.slow).all() or (change[known] > more / 2).mean() < ALIKE:
         return ()
     factor = float(np.exp(more))
-    begin = facts.trace.steps[int(spans.first[0])]
-    end = "" if inside[-1] else f" to step {facts.trace.steps[int(spans.last[0])]}"
+    begin = facts.trace.steps[shift.first]
+    end = "" if inside[-1] else f" to step {facts.trace.steps[shift.last]}"
     text = (
         f"all workers compute {factor:.2f}x as long from step {begin}{end}: more work or other"
         " code, not a node"

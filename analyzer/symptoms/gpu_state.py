@@ -1,41 +1,42 @@
 """What a GPU tells of its state: clock, heat, power, and what it holds itself back by."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import (
     SM_CLOCK,
     SM_CLOCK_MAX,
-    THROTTLED,
     clock_event,
     gpu_words,
     query,
-    signal_before_after,
 )
 from analyzer.symptoms.idle import BUSY, IDLE
-from analyzer.symptoms.make import symptom
-from analyzer.symptoms.series import Level, level
+from analyzer.symptoms.make import SECONDS, STRONG, Sensor, deviations, symptom
+from analyzer.symptoms.series import level
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 
 THERMAL = ("hw_thermal", "sw_thermal")
 POWER = ("sw_power_cap", "hw_power_brake")
-HARDLY = 0.2
-"""Share of THROTTLED below which nothing is throttled."""
-LOWER, MUCH_LOWER = 0.98, 0.95
-"""Share of the reference clock: NVML tells whole steps of 15 MHz, some 1 % of 1.5 GHz."""
-WARMER, HOTTER = 3.0, 5.0
-"""Celsius beyond before and beyond the peers."""
-AT_CAP = 0.95
-"""Power at this share of the limit in force is at the cap."""
-LOWERED = 0.97
+CELSIUS = Sensor(1.0)
+"""NVML tells whole degrees."""
+CLOCK = Sensor(15e6, lower=True)
+"""NVIDIA's clocks move in steps of 15 MHz."""
+BUSY_SHARE = Sensor(0.01, lower=True)
+"""NVML tells whole percents of the time."""
+METER = 0.05
+"""NVML tells power within 5 % (nvidia-smi(1), "Power Draw"): this near to the limit is at it."""
+HEADROOM = Sensor(0.01, lower=True)
+"""Share of the limit that is not drawn; the meter's own error is the same all along."""
+LIMITED = Sensor(1.0, lower=True)
+"""Watts: limits are set in whole ones."""
 TEMPERATURE = metrics.GPU_TEMPERATURE.series(sensor="gpu")
 DRAWN, LIMIT = metrics.GPU_POWER.series(), metrics.GPU_POWER_LIMIT.series(kind="enforced")
 UTILIZATION = metrics.GPU_UTILIZATION.series()
 PEERS_DRAW = 2.0
 """Times as much, at least: where all draw little, the work is light."""
-IDLER = 0.05
-"""Of the time, beyond before and beyond the peers."""
 
 
 def thermal_throttling(grid: Grid, finding: Finding) -> Symptom | None:
@@ -59,58 +60,57 @@ def _throttling(
     ]
     if not found:
         return None
-    reason, cells, known = max(found, key=lambda one: one[2].during - one[2].other)
-    risen = known.during - known.other
+    reason, cells, known = max(found, key=lambda one: deviations(one[2], SECONDS))
     before = "" if np.isnan(known.before) else f" (before: {known.before:.0%})"
     text = f"{gpu_words(grid, finding.rank)} {words} {known.during:.0%} of the time{before}"
-    return symptom(grid, finding, cells, known, text=text,
-                   query=query(grid, finding, clock_event(reason)),
-                   seen=risen >= HARDLY * THROTTLED, grave=risen >= THROTTLED)  # fmt: skip
+    return symptom(grid, finding, cells, known, SECONDS, text=text,
+                   query=query(grid, finding, clock_event(reason)))  # fmt: skip
 
 
 def clock(grid: Grid, finding: Finding) -> Symptom | None:
-    """The SM clock below what it was, or, from the start, below its maximum."""
+    """The SM clock below what it was and what the peers' is; alone and from the start, its top."""
     cells = grid.signals.get(SM_CLOCK)
     known = level(grid, finding, cells)
     if cells is None or known is None:
         return None
-    reference = known.before
-    if np.isnan(reference):
-        top = signal_before_after(grid, finding, SM_CLOCK_MAX)
-        reference = top.during if top is not None else known.peers
-    if np.isnan(reference):
-        return None
-    text = f"SM clock {known.during / 1e6:.0f} MHz against {reference / 1e6:.0f} MHz before"
-    return symptom(grid, finding, cells, Level(reference, known.during, known.peers), text=text,
-                   query=query(grid, finding, SM_CLOCK),
-                   seen=known.during <= LOWER * reference,
-                   grave=known.during <= MUCH_LOWER * reference)  # fmt: skip
+    top = level(grid, finding, grid.signals.get(SM_CLOCK_MAX))
+    sensor = CLOCK if top is None else CLOCK._replace(healthy=top.during)
+    usual = known.usual(sensor.healthy, lower=True)
+    text = f"SM clock {known.during / 1e6:.0f} MHz against {usual / 1e6:.0f} MHz before"
+    return symptom(grid, finding, cells, known, sensor, text=text,
+                   query=query(grid, finding, SM_CLOCK))  # fmt: skip
 
 
 def temperature(grid: Grid, finding: Finding) -> Symptom | None:
     """Hotter than before and than the peers."""
-    told = signal_before_after(grid, finding, TEMPERATURE)
-    if told is None or np.isnan(np.fmax(told.before, told.peers)):
+    cells = grid.signals.get(TEMPERATURE)
+    known = level(grid, finding, cells)
+    if cells is None or known is None:
         return None
-    text = f"temperature {told.during:.0f} °C"
-    if not np.isnan(told.peers):
-        text += f", peers {told.peers:.0f} °C"
-    return Symptom(told.risen >= WARMER, text, query(grid, finding, TEMPERATURE),
-                   grave=told.risen >= HOTTER)  # fmt: skip
+    text = f"temperature {known.during:.0f} °C"
+    if not np.isnan(known.peers):
+        text += f", peers {known.peers:.0f} °C"
+    return symptom(grid, finding, cells, known, CELSIUS, text=text,
+                   query=query(grid, finding, TEMPERATURE))  # fmt: skip
 
 
 def power_cap(grid: Grid, finding: Finding) -> Symptom | None:
-    """Power at its limit; grave where the limit is lower than before, or than the peers'."""
-    drawn = signal_before_after(grid, finding, DRAWN)
-    limit = signal_before_after(grid, finding, LIMIT)
-    if drawn is None or limit is None:
+    """Power at its limit, as it was not before; mild where the limit itself was not lowered."""
+    drawn, limits = grid.signals.get(DRAWN), grid.signals.get(LIMIT)
+    watts, limit = level(grid, finding, drawn), level(grid, finding, limits)
+    if drawn is None or limits is None or watts is None or limit is None:
         return None
-    usual = np.fmax(limit.before, limit.peers)
-    lowered = bool(limit.during < LOWERED * usual)
-    text = f"power {drawn.during:.0f} W at a limit of {limit.during:.0f} W"
+    headroom = 1.0 - drawn / np.where(limits > 0, limits, np.nan)
+    known = level(grid, finding, headroom)
+    if known is None:
+        return None
+    lowered = deviations(limit, LIMITED) >= STRONG
+    usual = limit.usual(lower=True)
+    text = f"power {watts.during:.0f} W at a limit of {limit.during:.0f} W"
     text += f", lowered from {usual:.0f} W" if lowered else ""
-    return Symptom(drawn.during >= AT_CAP * limit.during, text, query(grid, finding, DRAWN),
-                   grave=lowered)  # fmt: skip
+    return symptom(grid, finding, headroom, known, HEADROOM, text=text,
+                   query=query(grid, finding, DRAWN), so=known.during <= METER,
+                   mild=not lowered)  # fmt: skip
 
 
 def idle(grid: Grid, finding: Finding) -> Symptom | None:
@@ -119,22 +119,26 @@ def idle(grid: Grid, finding: Finding) -> Symptom | None:
     known = level(grid, finding, cells)
     if cells is None or known is None:
         return None
-    usual = float(np.fmin(known.before, known.peers))
-    if np.isnan(usual):
-        return None
-    less = usual - known.during
     text = f"{gpu_words(grid, finding.rank)} has kernels running {known.during:.0%} of the time"
-    return Symptom(less >= IDLER, f"{text}, {usual:.0%} before", query(grid, finding, UTILIZATION),
-                   grave=less >= 2 * IDLER)  # fmt: skip
+    text += f", {known.usual(lower=True):.0%} before"
+    return symptom(grid, finding, cells, known, BUSY_SHARE, text=text,
+                   query=query(grid, finding, UTILIZATION))  # fmt: skip
 
 
 def contradiction(grid: Grid, finding: Finding) -> Symptom | None:
-    """Busy, at the power of one that is idle; of which one of the two is wrong.
+    """The GPU's own numbers exclude each other: one is wrong, and nobody knows which.
 
-    A GPU that has kernels running most of the time does not draw idle power.
+    Busy at idle power: a GPU that has kernels running most of the time does not draw idle power.
+    Throttled at its highest clock: what holds a GPU back does so by lowering its clock.
+    None where neither pair is told.
     """
+    told = [each for each in (_busy_at_rest(grid, finding), _held_at_top(grid, finding)) if each]
+    return next((each for each in told if each.seen), told[0] if told else None)
+
+
+def _busy_at_rest(grid: Grid, finding: Finding) -> Symptom | None:
     busy, drawn, limit = (
-        signal_before_after(grid, finding, key) for key in (UTILIZATION, DRAWN, LIMIT)
+        level(grid, finding, grid.signals.get(key)) for key in (UTILIZATION, DRAWN, LIMIT)
     )
     if busy is None or drawn is None or limit is None:
         return None
@@ -146,3 +150,31 @@ def contradiction(grid: Grid, finding: Finding) -> Symptom | None:
         f" {drawn.during:.0f} W of {limit.during:.0f} W, as if idle: one of the two is wrong"
     )
     return Symptom(True, text, query(grid, finding, UTILIZATION))
+
+
+def _held_at_top(grid: Grid, finding: Finding) -> Symptom | None:
+    """Throttled beyond any doubt, and the clock less than half as much lower as the rank is slow.
+
+    Of a GPU at `1 / slowdown` of its clock the rank is at most so slow. None where so little lower
+    a clock would not be seen.
+    """
+    held = [
+        each
+        for each in (thermal_throttling(grid, finding), power_throttling(grid, finding))
+        if each is not None
+    ]
+    known = level(grid, finding, grid.signals.get(SM_CLOCK))
+    if not held or known is None:
+        return None
+    usual = known.usual(lower=True)
+    lower = usual * (1.0 - 1.0 / finding.slowdown)
+    if not deviations(replace(known, during=usual - lower), CLOCK) >= STRONG:
+        return None
+    found = next((each for each in held if each.seen and each.grave), None)
+    if found is None or usual - known.during >= lower / 2:
+        return Symptom(False, "", "")
+    text = (
+        f"{found.text}, at an SM clock of {known.during / 1e6:.0f} MHz against"
+        f" {usual / 1e6:.0f} MHz before: one of the two is wrong"
+    )
+    return Symptom(True, text, found.query)

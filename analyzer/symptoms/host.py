@@ -1,23 +1,19 @@
 """What the kernel and the interpreter tell of a rank: processors it lacks, its work, its end."""
 
+import numpy as np
+
 from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import (
-    QUEUED,
-    has_gpu,
-    query,
-    share_of_excess,
-    time_before_after,
-)
-from analyzer.symptoms.make import symptom
+from analyzer.slowness.before_after import has_gpu, query, share_of_excess
+from analyzer.symptoms.make import SECONDS, Sensor, symptom
+from analyzer.symptoms.phases import MOSTLY, PARTLY
 from analyzer.symptoms.series import level
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 from collector.contract.metrics import Series
 
-HELD_BACK = 0.02
-"""Share of time stopped by the quota from which it can matter (5 % of a step, half seen)."""
-MORE_CPU, MUCH_MORE_CPU = 1.07, 1.15
-COLLECTING, MOSTLY_COLLECTING = 0.1, 0.35
+RATIO = Sensor(0.01)
+"""Natural logarithm of CPU seconds a step: kernels that count by ticks tell 10 ms of a second."""
+COLLECTING = 0.1
 """Share of the excess inside the collector: what is collected was made just before, which takes
 about as long (measured: 0.6 of a storm is collection)."""
 QUOTA, QUEUE = metrics.RANK_THROTTLED.series(), metrics.RANK_RUN_QUEUE.series()
@@ -32,25 +28,23 @@ def processor(grid: Grid, finding: Finding) -> Symptom | None:
     told = [
         one
         for one in (
-            _lack(grid, finding, QUOTA, HELD_BACK, "its CPU quota held the rank back"),
-            _lack(grid, finding, QUEUE, QUEUED, "it was ready to run and had no processor"),
+            _lack(grid, finding, QUOTA, "its CPU quota held the rank back"),
+            _lack(grid, finding, QUEUE, "it was ready to run and had no processor"),
         )
         if one is not None
     ]
     return max(told, key=lambda one: (one.explains, one.seen, one.grave), default=None)
 
 
-def _lack(grid: Grid, finding: Finding, key: Series, enough: float, words: str) -> Symptom | None:
+def _lack(grid: Grid, finding: Finding, key: Series, words: str) -> Symptom | None:
     cells = grid.signals.get(key)
     known = level(grid, finding, cells)
     if cells is None or known is None:
         return None
-    risen = known.during - known.other
-    before = "" if known.before != known.before else f" (before: {known.before:.0%})"
-    return symptom(grid, finding, cells, known,
+    before = "" if np.isnan(known.before) else f" (before: {known.before:.0%})"
+    return symptom(grid, finding, cells, known, SECONDS,
                    text=f"{words} {known.during:.0%} of the time{before}",
-                   query=query(grid, finding, key), seen=2 * risen >= enough,
-                   grave=risen >= enough)  # fmt: skip
+                   query=query(grid, finding, key))  # fmt: skip
 
 
 def pressure(grid: Grid, finding: Finding) -> Symptom | None:
@@ -59,22 +53,23 @@ def pressure(grid: Grid, finding: Finding) -> Symptom | None:
     known = level(grid, finding, cells)
     if cells is None or known is None:
         return None
-    risen = known.during - known.other
     text = f"tasks of its node lack a processor {known.during:.0%} of the time"
-    return symptom(grid, finding, cells, known, text=text, query=query(grid, finding, PRESSURE),
-                   seen=2 * risen >= QUEUED, grave=risen >= QUEUED)  # fmt: skip
+    return symptom(grid, finding, cells, known, SECONDS, text=text,
+                   query=query(grid, finding, PRESSURE))  # fmt: skip
 
 
 def cpu_time(grid: Grid, finding: Finding) -> Symptom | None:
-    """The training thread uses more CPU time a step than before."""
-    used = time_before_after(grid, finding, "cpu")
-    if used is None or not used.before > 0:
+    """The training thread uses more CPU time a step than before and than the peers'."""
+    used = grid.time["cpu"]
+    cells = np.log(np.where(used > 0, used, np.nan))  # a log tells no CPU time
+    known = level(grid, finding, cells)
+    if known is None:
         return None
-    ratio = used.during / used.before
     where = "" if has_gpu(grid, finding.rank) else "; the CPU is the device here"
+    ratio = np.exp(known.during - known.usual())
     text = f"its training thread used {ratio:.2f}x the CPU time per step{where}"
-    return Symptom(ratio >= MORE_CPU, text, "cpu_seconds of steps.parquet",
-                   grave=ratio >= MUCH_MORE_CPU)  # fmt: skip
+    return symptom(grid, finding, cells, known, RATIO, text=text,
+                   query="cpu_seconds of steps.parquet")  # fmt: skip
 
 
 def collector(grid: Grid, finding: Finding) -> Symptom | None:
@@ -84,18 +79,18 @@ def collector(grid: Grid, finding: Finding) -> Symptom | None:
         return None
     text = f"{share:.0%} of the excess is in Python's garbage collector"
     return Symptom(share >= COLLECTING, text, "operations gc of ops.parquet by rank",
-                   grave=share >= MOSTLY_COLLECTING)  # fmt: skip
+                   grave=share >= PARTLY)  # fmt: skip
 
 
 def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
     """The excess is CPU time of the training thread: it does more, and does not wait."""
-    used = time_before_after(grid, finding, "cpu")
+    used = level(grid, finding, grid.time["cpu"])
     share = share_of_excess(grid, finding, "cpu")
     if used is None or not used.during > 0 or share is None:  # a log tells no CPU time
         return None
     text = f"{min(share, 1.0):.0%} of the excess is CPU time of the training thread"
-    return Symptom(share >= MOSTLY_COLLECTING, text, "cpu_seconds of steps.parquet",
-                   grave=share >= 2 * MOSTLY_COLLECTING)  # fmt: skip
+    return Symptom(share >= PARTLY, text, "cpu_seconds of steps.parquet",
+                   grave=share >= MOSTLY)  # fmt: skip
 
 
 def gone(grid: Grid, finding: Finding) -> Symptom | None:

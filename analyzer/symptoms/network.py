@@ -1,6 +1,6 @@
 """What a node counts of its network, and which of it moved in a span of windows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from analyzer.run import Finding, Grid
 from analyzer.symptoms.series import spans, total
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
+from collector.contract.words import PORT_ERRORS, XMIT_WAIT
 
 BAD_LINK: tuple[str, ...] = tuple(
     each.name
@@ -23,6 +24,11 @@ FULL_LINK: tuple[str, ...] = tuple(
     each.name for each in (metrics.NET_PAUSE, metrics.NET_PAUSE_SECONDS, metrics.IB_XMIT_WAIT)
 )
 """Packets that were told to wait: congestion (the same)."""
+REGISTERS: dict[str, frozenset[str]] = {
+    metrics.IB_ERRORS.name: frozenset(PORT_ERRORS),
+    metrics.IB_XMIT_WAIT.name: frozenset((XMIT_WAIT,)),
+}
+"""Of which registers a metric is made that stop at their maximum."""
 SPEEDS: tuple[str, ...] = (metrics.NET_SPEED.name, metrics.IB_RATE.name)
 MOVED = 3.0
 """Times of before, and of the other nodes, from which a counter has moved."""
@@ -117,8 +123,12 @@ def _moving(
     during, before = (np.flatnonzero(each) for each in spans(grid, finding))
     found = movements(grid, during, before, wanted)
     if not found:
-        query = f"rate({metrics.TCP_RETRANSMITTED.name}[30s])"
-        return Symptom(False, silent, query) if is_known(grid, known_by) else None
+        stand = standing(grid, known_by)
+        if not any(total(grid, each) is not None for each in known_by if each not in stand):
+            return None
+        unknown = "; ".join(each for texts in stand.values() for each in texts)
+        text = f"{silent}; unknown, at their maximum: {unknown}" if stand else silent
+        return Symptom(False, text, f"rate({metrics.TCP_RETRANSMITTED.name}[30s])")
     return Symptom(True, "; ".join(each.text for each in found), found[0].query)
 
 
@@ -152,9 +162,28 @@ def _mean(cells: NDArray[np.float64]) -> float:
     return float(there.mean()) if there.size else float("nan")
 
 
-def is_known(grid: Grid, wanted: Sequence[str]) -> bool:
-    """Whether any of the metrics answered."""
-    return any(total(grid, metric) is not None for metric in wanted)
+def standing(grid: Grid, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Which of the metrics lack a register that stands at its maximum, and where.
+
+    Nobody knows what such a register would count: that the metric did not move says nothing.
+
+    Returns:
+        By metric, a text for each kind of register, as `link_downed of node-3`.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for metric in wanted:
+        texts = []
+        for kind in sorted(REGISTERS.get(metric, ())):
+            cells = total(grid, metrics.IB_SATURATED.name, kind=kind)
+            if cells is not None:
+                told = np.nan_to_num(cells).max(axis=0, initial=0.0) > 0
+                nodes = dict.fromkeys(
+                    info.node for info, here in zip(grid.ranks, told, strict=True) if here
+                )
+                texts += [f"{kind} of {', '.join(nodes)}"] if nodes else []
+        if texts:
+            found[metric] = tuple(texts)
+    return found
 
 
 def _moved(metric: str, before: float, now: float, others: float) -> bool:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of
 from collector.contract.metrics import METRICS
+from collector.contract.robust import MAD_TO_SIGMA
 
 SCRAPES = 2.0
 """Evidence is aligned to the onset within so many scrapes (docs/method/causes.md)."""
@@ -23,20 +24,44 @@ SCRAPE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Means over windows, in the series' unit (counters: per second); NaN = did not answer.
+    """How high a series is, in its own unit (counters: per second); NaN = did not answer.
 
-    Means, not medians: an error every few seconds is in few windows.
+    Means over windows, not medians: an error every few seconds is in few windows.
+
+    Attributes:
+        before: Of the rank, before the finding (after it, where it was there from the start).
+        during: Of the rank, while it is slow.
+        peers: The median of the other ranks', in the same windows.
+        common: By how much these changed from before, their median; NaN = no past.
+        noise: By what the difference is off, as a Gaussian's sigma: the larger of the standard
+            error of the rank's own means and the robust deviation of the same difference among
+            its peers, which drift and differ as it does.
+        seconds: The shorter of the two spans that are compared: what is counted in it is all that
+            a rate is known by.
     """
 
     before: float
     during: float
     peers: float
+    common: float = float("nan")
+    noise: float = 0.0
+    seconds: float = float("nan")
 
-    @property
-    def other(self) -> float:
-        """What is normal: before, or the peers where they are higher or before is not known."""
-        known = [value for value in (self.before, self.peers) if np.isfinite(value)]
-        return max(known) if known else 0.0
+    def usual(self, healthy: float = float("nan"), *, lower: bool = False) -> float:
+        """What it would be without the trouble.
+
+        As before, and moved as the peers did where they moved into trouble as well: what happens to
+        all of them is nobody's own. That the others are better off is no trouble of this one's.
+        Without past what the peers are.
+
+        Args:
+            healthy: What it is where neither is known.
+            lower: Whether trouble is a fall.
+        """
+        if not np.isfinite(self.before):
+            return self.peers if np.isfinite(self.peers) else healthy
+        common = float(np.nan_to_num(self.common))
+        return self.before + (min(common, 0.0) if lower else max(common, 0.0))
 
 
 def total(grid: Grid, metric: str, **labels: str) -> FloatGrid | None:
@@ -67,7 +92,8 @@ def level(grid: Grid, finding: Finding, cells: FloatGrid | None) -> Level | None
     if cells is None or column is None:
         return None
     during, before = spans(grid, finding)
-    if not np.isfinite(cells[during, column]).any():
+    there = np.isfinite(cells[:, column])
+    if not (there & during).any():
         return None
     node = finding.details.get("node")
     peers = [
@@ -75,10 +101,23 @@ def level(grid: Grid, finding: Finding, cells: FloatGrid | None) -> Level | None
         for c, info in enumerate(grid.ranks)
         if c != column and (node is None or info.node != node)
     ]
+    others = cells[:, peers]
+    now, then = _means(others[during]), _means(others[before])
+    known = bool((there & before).any())
+    length, past = (
+        float(np.nansum((grid.end - grid.start)[there & span])) for span in (during, before)
+    )
+    scrape = scrape_seconds(grid)
+    error = _deviation(cells[before if known else during, column]) * np.sqrt(
+        sum(1.0 / max(seconds / scrape, 1.0) for seconds in (length, past) if seconds > 0)
+    )
     return Level(
         _mean(cells[before, column]),
         _mean(cells[during, column]),
-        _mean(cells[np.ix_(during, np.array(peers, dtype=int))]),
+        _median(now),
+        _median(now - then),
+        max(float(error), _deviation(now - then if known else now)),
+        min(length, past) if known else length,
     )
 
 
@@ -92,23 +131,35 @@ def spans(grid: Grid, finding: Finding) -> tuple[NDArray[np.bool_], NDArray[np.b
 
 
 def onset_delay(grid: Grid, finding: Finding, cells: FloatGrid, normal: float, now: float) -> float:
-    """Seconds from the finding's onset to the first window beyond the middle of two levels.
+    """Seconds from the finding's onset to where the series goes from one level to the other.
 
-    NaN where the finding has no onset in the run, or the series never crosses.
+    The likeliest change point between two known levels: where the cumulative sum of the distance
+    to their middle turns (Page, "Continuous inspection schemes", Biometrika 1954). One window that
+    crosses the middle by chance is none. NaN where the finding has no onset in the run, or the
+    series never crosses.
     """
     column = column_of(grid, finding.rank)
     if column is None or not 0 < finding.first < len(grid.start) or now == normal:
         return float("nan")
-    beyond = (cells[:, column] - (normal + now) / 2) * np.sign(now - normal) > 0
-    hits = np.flatnonzero(beyond & ~grid.masked)
-    return float(grid.start[hits[0]] - grid.start[finding.first]) if hits.size else float("nan")
+    stop = len(grid.start) if finding.last is None else finding.last
+    beyond = (cells[:, column] - (normal + now) / 2) * np.sign(now - normal)
+    known = np.flatnonzero(np.isfinite(beyond) & ~grid.masked & (np.arange(len(beyond)) < stop))
+    if not (beyond[known] > 0).any():
+        return float("nan")
+    below = np.concatenate([[0.0], np.cumsum(beyond[known])])
+    turn = int(known[np.argmin(below[:-1])])
+    return float(grid.start[turn] - grid.start[finding.first])
 
 
 def tolerance(grid: Grid) -> float:
     """Seconds between a finding's onset and what began with it."""
-    scrape = grid.scrape_seconds if np.isfinite(grid.scrape_seconds) else SCRAPE_SECONDS
     window = float(np.median(grid.end - grid.start)) if len(grid.start) else 0.0
-    return SCRAPES * scrape + STEPS * window
+    return SCRAPES * scrape_seconds(grid) + STEPS * window
+
+
+def scrape_seconds(grid: Grid) -> float:
+    """Between two scrapes of a node: what is read in between is the same reading."""
+    return grid.scrape_seconds if np.isfinite(grid.scrape_seconds) else SCRAPE_SECONDS
 
 
 def is_near(grid: Grid, finding: Finding, late: float) -> bool:
@@ -144,3 +195,24 @@ def dose_response(grid: Grid, finding: Finding, cells: FloatGrid) -> float:
 def _mean(cells: FloatGrid) -> float:
     there = cells[np.isfinite(cells)]
     return float(there.mean()) if there.size else float("nan")
+
+
+def _means(cells: FloatGrid) -> FloatGrid:
+    """(W, R) -> (R,) mean over the windows that answered; NaN without one."""
+    there = np.isfinite(cells)
+    count = there.sum(axis=0)
+    summed = np.where(there, cells, 0.0).sum(axis=0)
+    return np.where(count > 0, summed / np.maximum(count, 1), np.nan)
+
+
+def _median(values: FloatGrid) -> float:
+    there = values[np.isfinite(values)]
+    return float(np.median(there)) if there.size else float("nan")
+
+
+def _deviation(values: FloatGrid) -> float:
+    """(n,) -> robust standard deviation of what is there; 0 of none."""
+    there = values[np.isfinite(values)]
+    if not there.size:
+        return 0.0
+    return MAD_TO_SIGMA * float(np.median(np.abs(there - np.median(there))))

@@ -2,9 +2,8 @@
 
 Which part of a GPU an XID is about, where that part is a cause of its own.
 
-Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog", whose texts `collector.contract.xid`
-holds: memory errors and remapping; NVLink and its links' units; PCIe. XIDs that the application
-caused, or that tell only that it ended, are named so there and in NVIDIA's "XID Errors".
+The catalogue (`collector.contract.xid`) says which part of the GPU an XID is about, and whose fault
+it is; XIDs that the application caused, or that follow another one, tell nothing of the hardware.
 """
 
 import re
@@ -18,12 +17,14 @@ from analyzer.symptoms.series import is_near, tolerance
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 from collector.contract.words import Cause
-from collector.contract.xid import describe
+from collector.contract.xid import BY_LINE, NOT_OF_HARDWARE, XIDS, Part, describe
 
 LAST = metrics.GPU_XID_LAST.name
 COUNT = metrics.GPU_XID_ERRORS.name
 LISTENER = metrics.SOURCE_UP.series(source="xid")
 NUMBER = re.compile(r'xid="(\d+)"')
+NEWS = re.compile(r'severity="info"')
+"""Of a number that only its line rates: no trouble, as a recovery action that is None again."""
 STOPPED_SECONDS = 30.0
 """How long before a rank stops the error may be logged that stops it: NCCL's heartbeat monitor and
 a driver's reset take tens of seconds."""
@@ -44,7 +45,8 @@ def xid_of(part: Cause | None) -> Callable[[Grid, Finding], Symptom | None]:
         moments = [
             event
             for event in _events(grid, finding)
-            if event[1] not in APPLICATION
+            if event[1] not in NOT_OF_HARDWARE
+            and not (event[1] in BY_LINE and NEWS.search(event[2]))
             and (PART.get(event[1]) == part or finding.kind == "hang")
         ]
         if not moments:
@@ -108,15 +110,8 @@ def _end(grid: Grid, finding: Finding) -> float:
     return float(grid.start[finding.last])
 
 
-MEMORY = (48, 63, 64, 92, 94, 95, 140, 160, 161, 168, 171, 172)
-NVLINK = (74, 108, 137, *range(144, 151), 155)
-PCIE = (167,)
-APPLICATION = frozenset({13, 31, 43, 45})
-"""docs/method/causes.md: 13, 31 and 43 are the application's; 45 cleans up after one that ended."""
-
+_CAUSE = {Part.MEMORY: Cause.ECC, Part.NVLINK: Cause.NVLINK, Part.PCIE: Cause.PCIE}
 PART: Mapping[int, Cause] = {
-    **dict.fromkeys(MEMORY, Cause.ECC),
-    **dict.fromkeys(NVLINK, Cause.NVLINK),
-    **dict.fromkeys(PCIE, Cause.PCIE),
+    number: _CAUSE[row.part] for number, row in XIDS.items() if row.part in _CAUSE
 }
 """XID -> the cause that explains it better than the number alone."""

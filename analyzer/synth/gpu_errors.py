@@ -11,6 +11,7 @@ from analyzer.synth.times import Times
 from analyzer.synth.variant import Variant
 from collector.contract import metrics
 from collector.contract.words import Cause
+from collector.contract.xid import describe
 
 OLD_ERRORS = 0.02
 """Share of healthy parts with corrected errors in their past."""
@@ -144,9 +145,10 @@ def _xids(
         last = count.copy()
         count[there, place], last[there, place] = 1.0, moment
         bus = f'pci_bus_id="0000:{place % 8:02x}:00.0"'
+        rated = f'severity="{describe(xid).severity}"'
         blocks += [
-            Block(metrics.GPU_XID_ERRORS.name, f'{bus},source="kmsg",xid="{xid}"', About.GPU,
-                  count),
-            Block(metrics.GPU_XID_LAST.name, f'{bus},xid="{xid}"', About.GPU, last),
+            Block(metrics.GPU_XID_ERRORS.name, f'{bus},{rated},source="kmsg",xid="{xid}"',
+                  About.GPU, count),
+            Block(metrics.GPU_XID_LAST.name, f'{bus},{rated},xid="{xid}"', About.GPU, last),
         ]  # fmt: skip
     return blocks

@@ -261,9 +261,10 @@ def _decoys(
     for _ in range(int(dice.integers(1, DECOYS_MOST + 1))):
         cause, form = DECOYS[int(dice.integers(len(DECOYS)))]
         of_node = cause in (*NETWORK, Cause.HOST_CPU)
-        if of_node and not elsewhere:
+        where = elsewhere if of_node else places
+        if not where:
             continue
-        place = int(dice.choice(elsewhere if of_node else places))
+        place = int(dice.choice(where))
         begin = int(fleet.steps * dice.uniform(0.0, 0.7))
         factor = BUSY if cause is Cause.HOST_CPU else 1.0
         yield Fault(cause, form, place, factor, begin, faint=float(dice.uniform(*FAINT)))

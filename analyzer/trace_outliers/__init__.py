@@ -2,9 +2,8 @@
 
 from analyzer.trace_outliers.cells import Cells, cells
 from analyzer.trace_outliers.charge import Charge, cost_of_suspects, mended_own_times
-from analyzer.trace_outliers.judge import Judgement, judge
 from analyzer.trace_outliers.lateness import Lateness, lateness
-from analyzer.trace_outliers.suspects import Suspect
+from analyzer.trace_outliers.suspects import Judgement, Suspect, judge
 
 __all__ = [
     "Cells", "Charge", "Judgement", "Lateness", "Suspect", "cells",

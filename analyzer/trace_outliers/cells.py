@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.operations import Floats, Ints, Trace
-from analyzer.trace_outliers.robust_stats import mean, median
+from analyzer.slowness.robust_stats import mean, median
 from analyzer.whatif.kinds import COMPUTE
 
 

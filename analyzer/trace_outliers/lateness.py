@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzer.operations import Flags, Floats, Trace
-from analyzer.trace_outliers.others import others_median
-from analyzer.trace_outliers.robust_stats import mean
+from analyzer.slowness.others import others_median
+from analyzer.slowness.robust_stats import mean
 from analyzer.whatif.kinds import CLIP, OVERLAPPED, SCATTER
 
 LEAST = 0.005

@@ -1,13 +1,11 @@
 """What is left of a worker's own time when stage and work are taken out (docs/method/peers.md)."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from analyzer.operations import Flags, Floats
+from analyzer.slowness.others import others_median
+from analyzer.slowness.robust_stats import mean, median
 from analyzer.trace_outliers.cells import Cells
-from analyzer.trace_outliers.others import others_median
-from analyzer.trace_outliers.robust_stats import mean, median
 from collector.contract.robust import MAD_TO_SIGMA
 
 LENGTHS = 0.04
@@ -15,62 +13,42 @@ LENGTHS = 0.04
 on all stages may then just have more to do. Trace AR's healthy workers show 1.5 to 2.5 %."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """The log ratio of each worker's own time to what it should be, step by step.
+def own_times(found: Cells, slow: Flags) -> tuple[Floats, bool]:
+    """(P, D, S) log own time of each worker at the same work, and whether that is by other stages.
 
-    Attributes:
-        own: (P, D, S) beside the other stages, or as it is; its own past can be seen here. With
-            one replica as it is: beside the other stages it moves when those do.
-        peers: (P, D, S) beside the other replicas of its stage; with one replica, beside its other
-            stages, so that what all stages do alike is no one's.
-        cancelled: Whether the work of micro-batches is taken out.
-    """
-
-    own: Floats
-    peers: Floats
-    cancelled: bool
-
-
-def comparisons(found: Cells, slow: Flags) -> list[Series]:
-    """The fair ways to compare workers, the first of them on all that they compute.
-
-    Across stages where micro-batches are known, because long sequences are long everywhere; plainly
-    between replicas where nothing cancels or sequences are even. Where they are even, also by the
-    fastest pass of a step, which a fault slows too and background traffic does not reach: trace
-    AR's healthy workers differ by 0.5 % in their means and by 0.2 % in their fastest forward
-    passes (measured).
+    Where sequences are uneven, long ones are long on all stages of a replica: the same
+    micro-batches there say how much work they were. With one replica there is nobody to compare the
+    rest with, so that steps stay as they are.
 
     Args:
         found: The computations.
         slow: (P, D) workers known to be slow; they are nobody's reference.
     """
-    trusted = ~slow[:, :, None]
-    chosen = []
-    if found.cancels:
-        across = mean(found.ratio - others_median(found.ratio, 2, trusted), (0, 1))
-        chosen.append(
-            Series(mean(found.ratio, (0, 1)), across, cancelled=True)
-            if across.shape[1] == 1
-            else _against(across, trusted, cancelled=True)
-        )
-    even = uneven(found, slow) < LENGTHS
-    if even or not found.cancels:
-        chosen.append(_against(mean(found.ratio, (0, 1)), trusted, cancelled=False))
-    if even:
-        fastest = np.where(np.isnan(found.ratio), np.inf, found.ratio).min(axis=1)
-        known = np.where(np.isfinite(fastest), fastest, np.nan)
-        chosen += [_against(own, trusted, cancelled=False) for own in known]
-    return chosen
+    cancelled = found.cancels and slow.shape[1] > 1 and uneven(found, slow) >= LENGTHS
+    ratio = found.ratio
+    if cancelled:
+        ratio = ratio - others_median(ratio, 2, ~slow[:, :, None])
+    return mean(ratio, (0, 1)), cancelled
 
 
-def _against(own: Floats, trusted: Flags, *, cancelled: bool) -> Series:
-    """Beside the other replicas: what a stage does in a step everywhere is nobody's fault.
+def fastest_passes(found: Cells, slow: Flags) -> list[Floats]:
+    """The same of the fastest forward and of the fastest backward pass of a step; [] if uneven.
 
-    With one replica beside its other stages, each of them beside its own usual time.
+    A fault slows these too and background traffic does not reach them: healthy workers of a public
+    trace differ by 0.5 % in their means and by 0.2 % in their fastest forward passes (measured).
     """
-    axis = 0 if own.shape[1] == 1 else 1
-    return Series(own, own - others_median(own, axis, trusted), cancelled)
+    if uneven(found, slow) >= LENGTHS:
+        return []
+    fastest = np.where(np.isnan(found.ratio), np.inf, found.ratio).min(axis=1)
+    return [np.where(np.isfinite(each), each, np.nan) for each in fastest]
+
+
+def replica_levels(found: Cells, slow: Flags) -> Floats:
+    """(D,) log of how much longer a replica takes on all stages alike; 0 with one stage."""
+    if not found.cancels or slow.shape[1] < 2:
+        return np.zeros(slow.shape[1])
+    long = median(work(found, slow), (0, 1))
+    return median(long - median(long, 0, keepdims=True), 1)
 
 
 def work(found: Cells, slow: Flags) -> Floats:

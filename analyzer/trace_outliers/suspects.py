@@ -1,26 +1,29 @@
-"""Who is slow by one way of comparing workers."""
+"""Which workers are slow by their operations: the search of the windows, on computations alone.
+
+Operations are another observation of the same own time: without what the host does between them,
+and with the work of every micro-batch known. So they are laid out as windows of a step each, and
+analyzer.detectors.effects looks for the same scopes and shapes, with the precision of operations.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from analyzer.detectors.effects import effects
+from analyzer.model.precision import OPERATIONS
+from analyzer.model.spans import natural_level
 from analyzer.operations import Flags, Floats
-from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, refine
-from analyzer.slowness.temporal_shape import Shape, onset, rises, smooth
-from analyzer.trace_outliers.limits import CHANCE, RECORD, highest_healthy
-from analyzer.trace_outliers.periodicity import Beat, find_beats
-from analyzer.trace_outliers.residuals import Series
-from analyzer.trace_outliers.robust_stats import trimmed
-from analyzer.trace_outliers.self_change import changed_itself
-from analyzer.trace_outliers.spans import Spans, search
+from analyzer.run import Finding, Grid, RankInfo
+from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.others import others_median
+from analyzer.slowness.temporal_shape import Shape, smooth
+from analyzer.slowness.transfers import mean, median
+from analyzer.trace_outliers.cells import Cells
+from analyzer.trace_outliers.residuals import fastest_passes, own_times, replica_levels
+from collector.contract.words import Phase
 
-NATURAL_SPREAD = float(np.log(1.15))
-"""Of two replicas nobody knows which is normal; identical parts differ by 8 % on average and 22 %
-at most (SC22, arXiv 2208.11035 v3), so that less than this, and no change, accuses nobody."""
-DESCRIBED = 4.0
-"""Standard errors from which a span tells when somebody was slow who surely was."""
-FEWEST_SLOW = 3
-"""Slow steps in a row; one stall of a scheduler or a collector of garbage is no slow worker."""
+CONFIRMED = 0.75
+"""What the fastest passes show, all that a worker computes must show as well, nearly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,9 +37,8 @@ class Suspect:
         last: The place after the last; None = to the end.
         excess: Log of its own time over what it should be, while it is slow.
         error: Standard error of `excess`.
-        margin: The excess over what chance alone may do; above 1 it is a finding.
-        basis: `peers`, `past` (too few peers: its own past decided) or `sign` (of two, the slower).
-        cancelled: Whether it was compared with the same micro-batches on other stages.
+        by_peers: Whether replicas enough do the same work; else its own past decided.
+        place_confidence: Probability that it is this worker.
         shape: How it goes in time.
         by_step: (S,) log excess of each step, 0 outside its span.
     """
@@ -47,183 +49,132 @@ class Suspect:
     last: int | None
     excess: float
     error: float
-    margin: float
-    basis: str
-    cancelled: bool
+    by_peers: bool
+    place_confidence: float
     shape: Shape
     by_step: Floats
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """A worker in one comparison."""
+class Judgement:
+    """All suspects of a trace, the clearest first, and who was near.
 
-    way: Series
-    dp: int
-    stage: int
-    level: float
-    least: float
-    error: float
-    spans: Spans
-    place: int
+    Attributes:
+        suspects: Slow workers.
+        cancelled: Whether workers were compared with the same micro-batches on other stages.
+        level: (P, D) log of each worker's own time over what it should be, all steps.
+        limit: The level that identical parts reach by themselves.
+        replica: (D,) log of how much longer a replica takes on all stages alike; 0 with one stage.
+    """
 
-    @property
-    def values(self) -> Floats:
-        series: Floats = self.way.peers[self.stage, self.dp]
-        return series
+    suspects: tuple[Suspect, ...]
+    cancelled: bool
+    level: Floats
+    limit: float
+    replica: Floats
 
-    @property
-    def replicas(self) -> int:
-        return int(self.way.peers.shape[1])
-
-    def suspect(
-        self, first: int, last: int, by_step: Floats, error: float, margin: float, basis: str,
-        shape: Shape,
-    ) -> Suspect:  # fmt: skip
-        inside = by_step[first:last]
-        return Suspect(
-            dp=self.dp,
-            stage=self.stage,
-            first=first,
-            last=None if last == len(by_step) else last,
-            excess=float(np.median(inside[inside > 0])) if (inside > 0).any() else 0.0,
-            error=error,
-            margin=margin,
-            basis=basis,
-            cancelled=self.way.cancelled,
-            shape=shape,
-            by_step=by_step,
-        )
+    def flags(self) -> Flags:
+        """(P, D) whether a worker is a suspect."""
+        found = np.zeros(self.level.shape, dtype=bool)
+        for one in self.suspects:
+            found[one.stage, one.dp] = True
+        return found
 
 
-def find_suspects(way: Series, slow: Flags, count: int) -> dict[tuple[int, int], Suspect]:
-    """(stage, dp) -> who is slow in this comparison."""
-    replicas, steps = way.peers.shape[1:]
-    flat = way.peers.reshape(-1, steps)
-    spans = search(flat, CHANCE / count)
-    turns = find_beats(flat, spans.noise)
-    level = trimmed(flat)
-    limit, error = highest_healthy(level, spans, slow, steps, count)
-    least = limit if replicas > 2 else np.maximum(limit, NATURAL_SPREAD)
-    some = (level >= least) | (spans.score >= spans.critical)
-    some[list(turns)] = True
-    found = {}
-    for place in np.flatnonzero(some & np.isfinite(level)).tolist():
-        stage, dp = divmod(place, replicas)
-        row = _Row(way, dp, stage, float(level[place]), float(least[place]), float(error[place]),
-                   spans, place)  # fmt: skip
-        one = (
-            _periodic(row, turns.get(place))
-            or _ramp(row)
-            or _described(row)
-            or _throughout(row)
-            or _span(row, spans.critical)
-        )
-        if one is not None:
-            found[stage, dp] = one
-    return found
+def judge(found: Cells) -> Judgement:
+    """Who is slow by the computations of a trace."""
+    flags = np.zeros(found.usual.shape, dtype=bool)
+    replicas = found.usual.shape[1]
+    slow: list[Finding] = []
+    for own in (own_times(found, flags)[0], *fastest_passes(found, flags)):
+        for one in effects(_grid(own), OPERATIONS):
+            if one.kind == "slow" and not flags[_place(one, replicas)]:
+                flags[_place(one, replicas)] = True
+                slow.append(one)
+    # Measured by all that they compute, against references without the slow ones.
+    own, cancelled = own_times(found, flags)
+    rest = own - _reference(own, flags)
+    measured = [(one, _rise(one, rest[_place(one, replicas)])) for one in slow]
+    # NaN: so many are slow that nobody is left to measure it by.
+    sure = [one for one, rise in measured if not rise < CONFIRMED * OPERATIONS.floor]
+    level = np.nan_to_num(column_medians(rest.reshape(-1, rest.shape[2]).T)).reshape(flags.shape)
+    return Judgement(
+        tuple(_suspect(one, rest) for one in sure), cancelled, level,
+        natural_level(level[~flags], OPERATIONS), replica_levels(found, flags),
+    )  # fmt: skip
 
 
-def _periodic(row: _Row, beat: Beat | None) -> Suspect | None:
-    """Slow on and off; of two replicas, the one whose own past shows it."""
-    if beat is None or beat.high < (beat.high - beat.low) / 2:
-        return None
-    excess = beat.high - beat.low
-    if excess < RECORD or not changed_itself(row.way, row.stage, row.dp, beat.on, excess):
-        return None
-    when = np.flatnonzero(beat.on)
-    first, last = int(when[0]), int(when[-1]) + 1
-    rises_at = when[np.diff(when, prepend=-2) > 1]
-    again = rises_at[-1] + np.diff(rises_at).mean()
-    return row.suspect(
-        first=first,
-        # It goes on where the next turn is not overdue.
-        last=last if again < len(beat.on) else len(beat.on),
-        by_step=np.where(beat.on, excess, 0.0),
-        error=float(beat.noise * np.sqrt(1 / beat.on.sum() + 1 / (~beat.on).sum())),
-        margin=excess / (8 * beat.noise),
-        basis="peers" if row.replicas > 2 else "past",
-        shape=Shape.PERIODIC,
-    )
+def _place(one: Finding, replicas: int) -> tuple[int, int]:
+    """(stage, replica) of a rank of `_grid`."""
+    assert one.rank is not None
+    stage, replica = divmod(one.rank, replicas)
+    return stage, replica
 
 
-def _ramp(row: _Row) -> Suspect | None:
-    """Ever slower beside its peers; of two, nobody knows who is the ruler."""
-    if row.replicas <= 2 or not row.level >= row.least:
-        return None
-    values = row.values
-    begin = onset(values, row.level / 8)
-    if not rises(values[begin:]):
-        return None
-    steps = np.arange(len(values))
-    return row.suspect(
-        first=begin,
-        last=len(values),
-        by_step=np.where(steps >= begin, np.maximum(smooth(values), 0.0), 0.0),
-        error=row.error,
-        margin=row.level / row.least,
-        basis="peers",
-        shape=Shape.RAMP,
-    )
+def _rise(one: Finding, mine: Floats) -> float:
+    """Log own time in its span over the rest of the steps, or over the others in all steps."""
+    inside = np.zeros(len(mine), dtype=bool)
+    inside[one.first : one.last] = True
+    return mean(mine[inside]) - (0.0 if inside.all() else median(mine[~inside]))
 
 
-def _described(row: _Row) -> Suspect | None:
-    """Slow beyond doubt, and a span holds most of it: that it is slow needs no proof again."""
-    spans, place = row.spans, row.place
-    if row.replicas <= 2 or not row.level >= row.least:
-        return None
-    rise = spans.inside[place] - spans.outside[place]
-    if rise < max(RECORD, row.level / 2, spans.inside[place] / 2):
-        return None
-    return _span(row, DESCRIBED)
-
-
-def _throughout(row: _Row) -> Suspect | None:
-    """Slow in all steps."""
-    if row.replicas == 1 or not row.level >= row.least:
-        return None
-    steps = len(row.values)
-    return row.suspect(
-        first=0,
-        last=steps,
-        by_step=np.full(steps, row.level),
-        error=row.error,
-        margin=row.level / row.least,
-        basis="peers" if row.replicas > 2 else "sign",
-        shape=Shape.CONSTANT,
-    )
-
-
-def _span(row: _Row, critical: float) -> Suspect | None:
-    """Slow for a while, or from a step on, where the span's score is critical."""
-    spans, place, values = row.spans, row.place, row.values
-    inside, outside = float(spans.inside[place]), float(spans.outside[place])
-    excess = inside - outside
-    if not spans.score[place] >= critical or excess < RECORD:
-        return None
-    # Of two replicas, both hold the same difference; a rank that lost an advantage is not slow.
-    if row.replicas > 2 and inside < excess / 2:
-        return None
-    begin, end = refine(values, outside, inside)
-    if min(end, spans.last[place]) - max(begin, spans.first[place]) < 1:
-        begin, end = int(spans.first[place]), int(spans.last[place])
-    if end - begin < FEWEST_SLOW:
-        return None
-    if row.replicas <= 2 and begin == 0:
-        return None  # Nobody knows whether it was slow then, or its only peer is now.
-    shape = Shape.CONSTANT if end == len(values) else Shape.TRANSIENT
-    within = np.zeros(len(values), dtype=bool)
-    within[begin:end] = True
-    if not changed_itself(row.way, row.stage, row.dp, within, excess):
-        return None
-    size = end - begin
-    rest = max(len(values) - size, 1)
-    return row.suspect(
-        first=begin,
-        last=end,
-        by_step=np.where(within, excess, 0.0),
-        error=float(MEDIAN_EFFICIENCY * spans.noise[place] * np.sqrt(1 / size + 1 / rest)),
-        margin=max(float(spans.score[place] / spans.critical), row.level / row.least),
-        basis="peers" if row.replicas > 2 else "past",
+def _suspect(one: Finding, rest: Floats) -> Suspect:
+    stage, dp = _place(one, rest.shape[1])
+    steps = rest.shape[2]
+    stop = steps if one.last is None else one.last
+    inside = np.zeros(steps, dtype=bool)
+    inside[one.first : stop] = True
+    shape, excess = Shape(one.details["shape"]), float(np.log(one.slowdown))
+    mine = rest[stage, dp]
+    if shape is Shape.PERIODIC:
+        low, high = (float(np.nanquantile(mine[inside], share)) for share in (0.1, 0.9))
+        by_step = np.where(inside & (mine > (low + high) / 2), high - low, 0.0)
+        excess = high - low
+    elif shape is Shape.RAMP:
+        level = float(np.nan_to_num(median(mine[: one.first])))
+        by_step = np.where(inside, np.maximum(smooth(np.nan_to_num(mine - level)), 0.0), 0.0)
+    else:
+        by_step = np.where(inside, excess, 0.0)
+    low, high = one.interval
+    return Suspect(
+        dp=dp,
+        stage=stage,
+        first=one.first,
+        last=one.last,
+        excess=excess,
+        error=float(np.log(high / low)) / (2 * 1.96),
+        by_peers=rest.shape[1] > 2,
+        place_confidence=float(one.details["place_confidence"]),
         shape=shape,
+        by_step=by_step,
     )
+
+
+def _grid(own: Floats) -> Grid:
+    """(P, D, S) log own times as a run of one window a step; worker (p, d) is rank p * D + d.
+
+    Each stands on a node of its own: a trace does not tell where its workers are.
+    """
+    stages, replicas, steps = own.shape
+    ranks = tuple(
+        RankInfo(place, f"worker {place}", None, None, 0, place % replicas, place // replicas, 0)
+        for place in range(stages * replicas)
+    )
+    seconds = np.exp(own.reshape(len(ranks), steps).T)
+    nothing = np.zeros_like(seconds)
+    phases = {str(phase): nothing for phase in Phase} | {str(Phase.FORWARD): seconds}
+    times = {"own": seconds, "wall": seconds, "collective": nothing, "gc": nothing}
+    numbers, moments = np.arange(steps), np.arange(steps + 1, dtype=np.float64)
+    unknown = np.full(len(ranks), np.nan)
+    return Grid(
+        run="", ranks=ranks, from_step=numbers, to_step=numbers + 1, start=moments[:-1],
+        end=moments[1:], time=phases | times | {"cpu": np.full_like(seconds, np.nan)},
+        signals={}, last={}, last_time={}, scraped_until=unknown,
+        masked=np.zeros(steps, dtype=bool), coverage=1.0,
+    )  # fmt: skip
+
+
+def _reference(own: Floats, slow: Flags) -> Floats:
+    """What the trusted workers of a stage have in common; with one replica, of the other stages."""
+    axis = 0 if own.shape[1] == 1 else 1
+    return others_median(own, axis, ~slow[:, :, None])

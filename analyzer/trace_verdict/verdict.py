@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from analyzer.model.candidate import CERTAIN
+from analyzer.model.precision import OPERATIONS
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Rejected, Verdict
 from analyzer.slowness.coverage import KNOWN_AT_LEAST
@@ -23,18 +25,16 @@ from analyzer.trace_outliers import (
     lateness,
     mended_own_times,
 )
-from analyzer.trace_outliers.judge import FEWEST_STEPS
-from analyzer.trace_outliers.limits import RECORD
 from analyzer.trace_verdict.words import evidence, healthy_sentence, sentence
 from analyzer.whatif import Unexplained, WhatIf, analyze, document
 from analyzer.whatif.dependencies import build
 
 PAGE_EFFECT = 0.02
 """Page only if the steps are at least this share longer for it (docs/method/peers.md: 2 to 3 %)."""
-CONFIDENCE: Mapping[str, float] = {"peers": 0.95, "past": 0.7, "sign": 0.5}
-"""By what a suspect was judged: many peers, its own past, or the sign of one difference."""
 UNCONFIRMED = 0.88
-"""Factor where the other replicas do not wait for the suspect's; as of windows."""
+"""The most where the other replicas do not wait for the suspect's: its excess hides in slack."""
+FEWEST_STEPS = 5
+"""Fewer steps say nothing about the noise between steps."""
 TIMED_AT_LEAST = 0.5
 """Share of the computations that must have a duration."""
 NO_TELEMETRY = "an op trace has no telemetry of nodes: causes are not known"
@@ -171,9 +171,9 @@ def _dark(case: _Case) -> str | None:
 def _culprit(case: _Case, number: int) -> Culprit:
     trace, one = case.trace, case.judgement.suspects[number]
     agrees = case.late is not None and case.late.last(during=one.by_step > 0) == one.dp
-    confidence = CONFIDENCE[one.basis] * (1.0 if agrees else UNCONFIRMED)
-    confidence *= 0.5 + 0.5 * min(trace.coverage, 1.0)
-    page = case.charge.effects[number] >= PAGE_EFFECT and one.basis != "sign"
+    # Of a trace nobody knows the cause for certain, so that what is doubtful is the place.
+    place = min(one.place_confidence, CERTAIN if agrees else UNCONFIRMED)
+    page = case.charge.effects[number] >= PAGE_EFFECT
     return Culprit(
         scope="rank",
         rank=trace.worker(one.dp, one.stage),
@@ -190,11 +190,18 @@ def _culprit(case: _Case, number: int) -> Culprit:
         slowdown=float(np.exp(one.excess)),
         slowdown_interval=_interval(one),
         cause="unknown",
-        confidence=confidence,
+        confidence=place,
         tier="page" if page else "record",
         evidence=evidence(
-            trace, one, case.late, case.charge.gains[number], case.charge.intervals[number]
+            trace,
+            one,
+            case.late,
+            case.charge.gains[number],
+            case.charge.intervals[number],
+            cancelled=case.judgement.cancelled,
         ),
+        # Operations tell of no cause: the one confidence is in the place.
+        place_confidence=place,
     )
 
 
@@ -338,15 +345,15 @@ def _near(trace: Trace, judgement: Judgement) -> Iterator[Rejected]:
     level = np.where(np.isfinite(judgement.level), judgement.level, -np.inf)
     for row in np.argsort(-level, axis=None):
         stage, dp = divmod(int(row), trace.layout.dp)
-        if level[stage, dp] < RECORD:
+        if level[stage, dp] < OPERATIONS.floor:
             return
         ratio = np.exp(level[stage, dp])
         if trace.layout.dp <= 2:
-            if level[stage, dp] < judgement.limit[stage, dp]:
+            if level[stage, dp] < judgement.limit:
                 continue
             why = f"differs from its only peer by {ratio - 1:.1%}, and nobody knows which is normal"
         else:
-            limit = np.exp(judgement.limit[stage, dp])
+            limit = np.exp(judgement.limit)
             why = (
                 f"its own time is {ratio:.3f}x its peers', within what healthy workers differ by"
                 f" (up to {limit:.3f}x)"

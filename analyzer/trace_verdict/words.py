@@ -18,16 +18,16 @@ SHARE_WORTH_A_WORD = 0.005
 
 def evidence(
     trace: Trace, one: Suspect, late: Lateness | None, gain: float,
-    interval: tuple[float, float] | None,
+    interval: tuple[float, float] | None, *, cancelled: bool,
 ) -> tuple[Fact, ...]:  # fmt: skip
     """What speaks for a suspect, and against it."""
     ratio, low, high = _times(*np.exp(one.excess + one.error * np.array([0.0, -1.96, 1.96])))
-    compared = {
-        "peers": "the same stage of the other replicas",
-        "past": "its own past, because it has too few peers",
-        "sign": "its only peer from the first step, of which it is the slower",
-    }[one.basis]
-    same = ", the length of micro-batches taken out by the other stages" if one.cancelled else ""
+    compared = (
+        "the same stage of the other replicas"
+        if one.by_peers
+        else "its own past, because it has too few peers"
+    )
+    same = ", the length of micro-batches taken out by the other stages" if cancelled else ""
     facts = [
         Fact(
             True,
@@ -104,11 +104,12 @@ def healthy_sentence(verdict: Verdict, trace: Trace) -> str:
 def _accusation(one: Culprit, trace: Trace) -> str:
     peers = trace.layout.tp - 1
     fold = f", with its {peers} tensor-parallel peer{'s' if peers > 1 else ''}" if peers else ""
-    word = next(word for least, word in CERTAINTY if one.confidence >= least)
+    place = one.confidence if one.place_confidence is None else one.place_confidence
+    word = next(word for least, word in CERTAINTY if place >= least)
     how = one.evidence[0].text.removeprefix("it ")
     return (
         f"Rank {one.rank} (dp {one.dp}, stage {one.pp}{fold}) {how}: the cause is not known."
-        f" Confidence in the rank {word} ({one.confidence:.2f})."
+        f" Confidence in the place {word} ({place:.2f})."
     )
 
 

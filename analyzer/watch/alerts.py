@@ -12,7 +12,7 @@ from analyzer.alertmanager.alert import Alert
 from analyzer.alertmanager.matching import FINDING_ALERT
 from analyzer.alertmanager.webhook import ReceivedAlert
 from analyzer.run import Fact
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding import ALERT_SCOPE, Kind, Tier, WatchFinding, Who
 from analyzer.watch.finding_lifecycle import folder_of
 from collector.contract.words import Cause
 
@@ -67,7 +67,7 @@ def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:
             run, alert.labels.get("node"), _number(alert.labels.get("rank")),
             _number(alert.labels.get("gpu")), None,
         ),
-        kind=Kind.EVENT, scope="alert", attempt=None, cause=Cause.UNKNOWN, tier=Tier.PAGE,
+        kind=Kind.EVENT, scope=ALERT_SCOPE, attempt=None, cause=Cause.UNKNOWN, tier=Tier.PAGE,
         confidence=0.0, slowdown=None, onset=alert.starts_at, first_seen=received,
         opened=received, seen=received, closed=received,
         sentence=alert.annotations.get("summary") or f"The alert {name} fires.", facts=(),

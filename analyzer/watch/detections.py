@@ -55,6 +55,7 @@ def of_verdict(
             attempt=_attempt(verdict.run, members),
             uuid=culprit.uuid,
             from_step=culprit.from_step,
+            place_confidence=culprit.place_confidence,
         )
 
 

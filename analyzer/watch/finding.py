@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from analyzer.run import Culprit, Fact
+from analyzer.run import Culprit, Fact, Verdict
 
 FINDING_SCHEMA_VERSION = 1
+ALERT_SCOPE = "alert"
+"""Of what a rule told of, and watch itself did not find."""
 
 
 class Kind(StrEnum):
@@ -73,7 +75,7 @@ class WatchFinding:
         attempt: Restart count of the run, None = not known.
         cause: A word of contract.words.Cause, as it was when it opened.
         tier: Likewise.
-        confidence: 0 to 1.
+        confidence: Probability of the cause, 0 to 1.
         slowdown: Own time over expected own time; None where it does not apply.
         onset: Unix seconds at which it began, as far as is known.
         first_seen: Unix seconds of the first cycle that saw it.
@@ -85,6 +87,7 @@ class WatchFinding:
         folder: Of its archive, below the folder of all archives: `<run>/<moment>-<culprit>`.
         uuid: Of the GPU.
         from_step: First slow step; None = not known.
+        place_confidence: Probability that this is the place, 0 to 1; None = nobody told it apart.
     """
 
     who: Who
@@ -105,6 +108,7 @@ class WatchFinding:
     folder: str
     uuid: str | None = None
     from_step: int | None = None
+    place_confidence: float | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -163,11 +167,18 @@ class Detection:
     attempt: int | None = None
     uuid: str | None = None
     from_step: int | None = None
+    place_confidence: float | None = None
 
 
 def who_of(run: str, culprit: Culprit) -> Who:
     """Whom a verdict names."""
     return Who(run, culprit.node, culprit.rank, culprit.gpu, culprit.link)
+
+
+def is_named(verdict: Verdict, who: Who) -> bool:
+    """Whether a verdict names somebody, more or less exactly."""
+    named = (who_of(verdict.run, each) for each in verdict.culprits)
+    return any(each.covers(who) or who.covers(each) for each in named)
 
 
 def finding_json(finding: WatchFinding) -> dict[str, Any]:
@@ -193,6 +204,11 @@ def finding_json(finding: WatchFinding) -> dict[str, Any]:
         "slowdown": finding.slowdown,
         "uuid": finding.uuid,
         "from_step": finding.from_step,
+        "place_confidence": finding.place_confidence,
+        "evidence": [
+            {"for": fact.supports, "text": fact.text, "query": fact.query}
+            for fact in finding.facts
+        ],
     }  # fmt: skip
 
 

@@ -164,6 +164,7 @@ def _opened(sighting: Detection, first: float, now: float) -> WatchFinding:
         folder=folder_of(who.run, now, _culprit(who)),
         uuid=sighting.uuid,
         from_step=sighting.from_step,
+        place_confidence=sighting.place_confidence,
     )
 
 

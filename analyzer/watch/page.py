@@ -109,6 +109,9 @@ def of_findings(findings: Sequence[WatchFinding], nodes: Iterable[str]) -> Itera
         node = finding.who.node
         if node is not None:
             weight = 1.0 if finding.tier is Tier.PAGE else 0.5
-            score[node] = score.get(node, 1.0) * (1.0 - weight * finding.confidence)
+            # Whatever the cause: it is about the node if this is the place.
+            place = finding.place_confidence
+            sure = finding.confidence if place is None else place
+            score[node] = score.get(node, 1.0) * (1.0 - weight * sure)
     for node, value in score.items():
         yield m.NODE_HEALTH(value, node)

@@ -1,8 +1,8 @@
 """What is asked of Prometheus in every cycle: answers of one number a rank, a GPU or a node."""
 
-from analyzer.anomalies.watched import HARD_XIDS
 from analyzer.known import own_per_step
 from collector.contract import metrics as m
+from collector.contract.xid import PAGED, selector
 
 FROZEN_SECONDS = 3.0
 """contract.metrics.TRAIN_HEARTBEAT_AGE."""
@@ -38,13 +38,13 @@ LOST = (
     f" - on (job, instance, node) max by (job, instance, node) ({m.GPU_PRESENT.name})"
 )
 """Of each page that tells it: 0 says that somebody looked and none is missing."""
-_HARD = "|".join(map(str, sorted(HARD_XIDS)))
+_PAGED = selector(PAGED, fatal=True)
 XIDS = (
-    f'{m.GPU_XID_LAST.name}{{xid=~"{_HARD}"}}\nor\nmax by (job, instance, node)'
-    f' ({m.GPU_XID_ERRORS.name}{{xid=~"{_HARD}"}} or 0 * {m.GPU_XID_ERRORS.name}) > bool 0'
+    f"{m.GPU_XID_LAST.name}{{{_PAGED}}}\nor\nmax by (job, instance, node)"
+    f" ({m.GPU_XID_ERRORS.name}{{{_PAGED}}} or 0 * {m.GPU_XID_ERRORS.name}) > bool 0"
 )
-"""Each hard error; and for each page that tells of such errors, without `xid`, whether it counted
-any. So an empty answer, or a count without its errors, says that nobody looked."""
+"""Each error that pages; and for each page that tells of such errors, without `xid`, whether it
+counted any. So an empty answer, or a count without its errors, says that nobody looked."""
 LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
 PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 """4 = active (contract.metrics.IB_STATE)."""

@@ -13,6 +13,7 @@ from collector.gpu_reading import (
     FABRIC_STATE,
     FABRIC_STATUS,
     FABRIC_SUMMARY,
+    RAW,
     Gpu,
     GpuReading,
 )
@@ -56,7 +57,7 @@ POWER = (
 )
 """Watts and joules."""
 
-HEALTH = (m.GPU_RECOVERY_ACTION, m.GPU_PROCESSES, m.GPU_SAMPLE_INTERVAL)
+HEALTH = (m.GPU_RECOVERY_ACTION, m.GPU_LAST_XID, m.GPU_PROCESSES, m.GPU_SAMPLE_INTERVAL)
 
 
 def collect_up(gpu: Gpu) -> Iterator[Sample]:
@@ -223,7 +224,15 @@ MADE: tuple[Callable[[Gpu], Iterator[Sample]], ...] = (
     collect_reasons,
     collect_fabric,
 )
-"""What else is said of a GPU that answers."""
+"""What else is said of a GPU that answers: of its info and of RAW alone."""
+
+
+class Made(NamedTuple):
+    """What MADE says of a GPU, and of what."""
+
+    info: Mapping[str, str]
+    raw: tuple[float | None, ...]
+    samples: tuple[Sample, ...]
 
 
 class Collect:
@@ -235,11 +244,13 @@ class Collect:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, str], dict[str, Row]] = {}
+        self._made: dict[tuple[int, str], Made] = {}
         self._folding = ZeroSeriesFolding()
 
     def __call__(self, reading: GpuReading) -> Iterator[Sample]:
         """Everything that was told; of a GPU that does not answer, only that."""
         before, self._rows = self._rows, {}
+        made, self._made = self._made, {}
         if reading.expected is not None:
             yield m.GPU_EXPECTED(reading.expected)
         if reading.present is not None:
@@ -251,8 +262,8 @@ class Collect:
                 said = self._rows[who] = rows(gpu, TOLD, before.get(who, {}), self._folded)
                 for row in said.values():
                     yield from row.samples
-                for collect_more in MADE:
-                    yield from collect_more(gpu)
+                self._made[who] = one = _made(gpu, made.get(who))
+                yield from one.samples
 
     def resume(self, counted: Iterable[Key]) -> None:
         """These counters had counted before a restart, their driver may have begun anew."""
@@ -265,6 +276,14 @@ class Collect:
         if together is None:
             return told
         return self._folding.fold((str(gpu.index), gpu.uuid, name), told, lambda _: False, together)
+
+
+def _made(gpu: Gpu, before: Made | None) -> Made:
+    raw = tuple(gpu.value(word) for word in RAW)
+    if before is not None and before.raw == raw and before.info == gpu.info:
+        return before
+    samples = tuple(sample for collect_more in MADE for sample in collect_more(gpu))
+    return Made(dict(gpu.info), raw, samples)
 
 
 def collect(reading: GpuReading) -> Iterator[Sample]:

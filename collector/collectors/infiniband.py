@@ -25,6 +25,12 @@ def collect_errors(reading: ErrorsOfPorts) -> Iterator[Sample]:
             yield m.IB_ERRORS(count, *key, kind)
         for kind, count in port.hardware.items():
             yield m.RDMA_HW_COUNTER(count, *key, kind)
+        yield from _saturated(key, port.saturated)
+
+
+def _saturated(port: tuple[str, str], kinds: frozenset[str]) -> Iterator[Sample]:
+    for kind in sorted(kinds):
+        yield m.IB_SATURATED(1, *port, kind)
 
 
 def _port(port: Port) -> Iterator[Sample]:
@@ -42,3 +48,4 @@ def _port(port: Port) -> Iterator[Sample]:
             yield metric(count, *key, direction)
     for kind, count in port.hardware.items():
         yield m.RDMA_HW_COUNTER(count, *key, kind)
+    yield from _saturated(key, port.saturated)

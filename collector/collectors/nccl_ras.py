@@ -68,7 +68,8 @@ def _group(run: str, group: Group) -> Iterator[Sample]:
         yield m.NCCL_COMMUNICATOR_SIZE(group.size, *key)
     if group.missing is not None:
         yield m.NCCL_COMMUNICATOR_MISSING(group.missing, *key)
-    yield m.NCCL_COMMUNICATOR_STUCK(int(group.stuck), *key)
+    if group.stuck is not None:
+        yield m.NCCL_COMMUNICATOR_STUCK(int(group.stuck), *key)
     for op, (fewest, most) in sorted(group.launched.items()):
         yield m.NCCL_COMMUNICATOR_LAUNCHED(fewest, *key, op, "min")
         yield m.NCCL_COMMUNICATOR_LAUNCHED(most, *key, op, "max")
@@ -78,6 +79,7 @@ def _rank(run: str, name: str, rank: ShownRank) -> Iterator[Sample]:
     key = (run, name, str(rank.rank))
     for op, count in sorted(rank.launched.items()):
         yield m.NCCL_RANK_LAUNCHED(count, *key, op)
-        yield m.NCCL_RANK_LAG(rank.lag[op], *key, op)
+        if op in rank.lag:
+            yield m.NCCL_RANK_LAG(rank.lag[op], *key, op)
     for state in rank.states:
         yield m.NCCL_RANK_STATE(1, *key, state)

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from collector.contract import metrics as m
-from collector.contract.alerted import XIDS
+from collector.contract.alerted import XID_ZEROS
 from collector.contract.device import DeviceState
 from collector.contract.metrics import Sample
 from collector.contract.words import CLOCK_EVENT_REASONS
+from collector.contract.xid import describe
 from collector.sources.simulated import SimulatedReading
 
 SOURCE = "simulated"
@@ -21,9 +22,9 @@ def collect(reading: SimulatedReading) -> Iterator[Sample]:
         yield from _gpu(state)
         yield from _memory_and_links(state)
         who = (str(state["gpu"]), state["uuid"], "")
-        for xid in XIDS:
+        for xid, severity in XID_ZEROS:
             if xid not in state["xid_errors"]:
-                yield m.GPU_XID_ERRORS(0, *who, xid, SOURCE)
+                yield m.GPU_XID_ERRORS(0, *who, xid, SOURCE, severity)
     for state in reading.logged:
         yield from _xids(state)
 
@@ -73,5 +74,6 @@ def _xids(state: DeviceState) -> Iterator[Sample]:
     """As of a real driver, but from its own mouth and without a place on the bus."""
     who = (str(state["gpu"]), state["uuid"], "")
     for xid, count in state["xid_errors"].items():
-        yield m.GPU_XID_ERRORS(count, *who, xid, SOURCE)
-        yield m.GPU_XID_LAST(state["xid_last"][xid], *who, xid)
+        severity = str(describe(int(xid)).severity)
+        yield m.GPU_XID_ERRORS(count, *who, xid, SOURCE, severity)
+        yield m.GPU_XID_LAST(state["xid_last"][xid], *who, xid, severity)

@@ -1,10 +1,12 @@
-"""XIDs, SXIDs and GPUs that fell off the bus; and what of the kernel log was lost."""
+"""XIDs, SXIDs, GPUs that fell off the bus, other trouble; what of the kernel log was lost."""
 
 from collections.abc import Iterator
 
 from collector.contract import metrics as m
-from collector.contract.alerted import XIDS
+from collector.contract.alerted import XID_ZEROS
+from collector.contract.kernel_log import TOLD
 from collector.contract.metrics import Sample
+from collector.contract.xid import Severity
 from collector.sources.kmsg import KernelLog
 from collector.sources.xid import Errors, Name
 
@@ -19,15 +21,16 @@ def collect(errors: Errors) -> Iterator[Sample]:
         gpu, uuid = errors.names.get(place, Name())
         return gpu, uuid, place
 
-    for (place, xid, source), count in errors.xids.items():
-        yield m.GPU_XID_ERRORS(count, *who(place), xid, source)
+    for (place, xid, source, severity), count in errors.xids.items():
+        yield m.GPU_XID_ERRORS(count, *who(place), xid, source, severity)
     yield from _zeros(errors)
-    for (place, xid), unix in errors.last.items():
-        yield m.GPU_XID_LAST(unix, *who(place), xid)
+    for (place, xid, severity), unix in errors.last.items():
+        yield m.GPU_XID_LAST(unix, *who(place), xid, severity)
     for place, count in errors.falls.items():
         yield m.GPU_FALLEN(count, *who(place))
     for (place, sxid, severity), count in errors.switches.items():
         yield m.NVSWITCH_SXID_ERRORS(count, place, sxid, severity)
+    yield from _troubles(errors)
     yield m.EVENTS_DROPPED(errors.dropped, "xid")
 
 
@@ -39,11 +42,25 @@ def _zeros(errors: Errors) -> Iterator[Sample]:
     if not errors.whole:
         return
     for place, name in errors.names.items():
-        for xid in XIDS if name.gpu else ():
-            if (place, xid, ZERO_FROM) not in errors.xids:
-                yield m.GPU_XID_ERRORS(0, *name, place, xid, ZERO_FROM)
+        for xid, severity in XID_ZEROS if name.gpu else ():
+            if (place, xid, ZERO_FROM, severity) not in errors.xids:
+                yield m.GPU_XID_ERRORS(0, *name, place, xid, ZERO_FROM, severity)
+
+
+def _troubles(errors: Errors) -> Iterator[Sample]:
+    """Each that an alert counts, so that its first one is a rise; not before the log was heard."""
+    if not errors.heard:
+        return
+    for kind, rated in TOLD:
+        counted = [times for key, (times, _) in errors.troubles.items() if key[:2] == (kind, rated)]
+        if counted or rated is not Severity.INFO:
+            yield m.KERNEL_EVENTS(sum(counted), kind, str(rated))
+    for (kind, severity, device), (_, unix) in errors.troubles.items():
+        yield m.KERNEL_EVENT_LAST(unix, kind, severity, device)
 
 
 def collect_log(log: KernelLog) -> Iterator[Sample]:
     """Records that were lost."""
     yield m.EVENTS_DROPPED(log.dropped, "kmsg")
+    for driver, lines in log.unread.items():
+        yield m.KERNEL_LINES_UNREAD(lines, driver)

@@ -17,6 +17,9 @@ DEFAULT_LISTEN = Address("127.0.0.1", 9410)
 DEFAULT_RAS = Address("localhost", 28028)
 """Where NCCL's RAS answers unless NCCL_RAS_ADDR says otherwise (NCCL documentation)."""
 
+RAS_POLLING = ("guarded", "always", "never")
+"""When RAS is asked; the first is the default."""
+
 # Kubernetes puts these into every pod for a Service named lockstep-collector.
 _SERVICE_LINK = re.compile(r"SERVICE_(HOST|PORT)(_.*)?|PORT(_.*)?")
 
@@ -39,6 +42,8 @@ class Config:
         kmsg: The kernel's log, read for the driver's XIDs.
         pod_resources: The kubelet's socket that tells which pod has which GPU.
         ras: Where NCCL's RAS is asked.
+        ras_polling: guarded: once a run has made a step, where asking is not known to crash NCCL;
+            always; never.
         inspector_dir: Folder of NCCL Inspector's files, besides those that the ranks name.
         flight_recorder: What stands before the rank in the names of the flight recorder's dumps,
             besides those that the ranks name.
@@ -63,6 +68,7 @@ class Config:
     kmsg: Path = Path("/dev/kmsg")
     pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
     ras: tuple[Address, ...] = (DEFAULT_RAS,)
+    ras_polling: str = RAS_POLLING[0]
     inspector_dir: Path | None = None
     flight_recorder: str | None = None
     virtual_devices: bool = False
@@ -199,6 +205,7 @@ SETTINGS: dict[str, Setting] = {
     "kmsg": Setting("paths", "kmsg", values.path),
     "pod_resources": Setting("paths", "pod_resources", values.path),
     "ras": Setting("nccl", "ras", values.addresses, ("NCCL_RAS_ADDR",)),
+    "ras_polling": Setting("nccl", "ras_polling", values.one_of(RAS_POLLING)),
     "inspector_dir": Setting("nccl", "inspector_dir", values.path, ("NCCL_INSPECTOR_DUMP_DIR",)),
     "flight_recorder": Setting(
         "nccl",

@@ -1,6 +1,7 @@
 """How one setting's text, number or list becomes its value; a wrong one is named."""
 
 import re
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,6 +101,17 @@ def switch(name: str, value: Any) -> bool:
     if text in ("true", "false"):
         return text == "true"
     raise ConfigError(f"{name} is {value!r}; it must be true or false")
+
+
+def one_of(words: Sequence[str]) -> Callable[[str, Any], str]:
+    """One of these words."""
+
+    def word(name: str, value: Any) -> str:
+        if value in words:
+            return str(value)
+        raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(words)}")
+
+    return word
 
 
 def is_loopback(host: str) -> bool:

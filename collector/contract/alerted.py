@@ -4,16 +4,16 @@ A series that is born at 1 shows no increase. Rules and collector read these lis
 them.
 """
 
-from collector.contract.xid.policy import DCGM
+from collector.contract import xid
 
-XIDS_FATAL = tuple(sorted(number for number, word in DCGM.items() if word == "FAIL"))
-"""The GPU has to leave work: DCGM 4.6's always-fail list and its row-remapping failure (64)."""
-XIDS_CONTAINED = (63, 94)
-"""Memory errors that were contained: the second within a day matters."""
-XIDS_APPLICATION = (13, 31)
-"""Mostly the application's own; twice within a day on one GPU they may not be."""
-XIDS = tuple(str(number) for number in (*XIDS_FATAL, *XIDS_CONTAINED, *XIDS_APPLICATION))
-"""All of them, as the label says them."""
+XID_ZEROS = tuple(
+    (str(number), str(row.severity))
+    for number, row in xid.XIDS.items()
+    if (number in xid.PAGED and row.dcgm == "FAIL") or row.repeats
+)
+"""XIDs that are told as 0, as the labels xid and severity say them: those that are counted over a
+day, and of those that page the ones that DCGM's health check knows. The others are seen by the time
+of their last event, so that a node of eight GPUs does not tell 200 zeros for what no GPU had."""
 
 PORT_ERRORS = (
     "link_downed", "excessive_buffer_overrun_errors", "local_link_integrity_errors",

@@ -20,6 +20,7 @@ RESULTS_FILE = "results.json"
 VERDICT_FILE = "verdict.json"
 REPORT_STEM = "report"
 FINDING_FILE = "finding.json"
+OPENED_FILE = "opened.json"
 TRACE_FILE = "trace.perfetto.json.gz"
 PART_SECONDS = 5.0
 """A writer closes one part file this often."""

@@ -36,6 +36,7 @@ def loads(
     limit: int | None = MAX_BYTES,
     depth: int = MAX_DEPTH,
     parse_constant: Callable[[str], Any] | None = None,
+    members: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
     """The document as Python objects.
 
@@ -44,6 +45,7 @@ def loads(
         limit: Most bytes, or characters; None = its reader has counted them.
         depth: Most objects and lists within each other.
         parse_constant: As of json.loads: what to make of NaN and the infinities.
+        members: As object_pairs_hook of json.loads: what to make of the members of an object.
 
     Raises:
         BoundError: It is larger or deeper, or a number in it is out of bounds.
@@ -55,11 +57,12 @@ def loads(
         text = text.decode("utf-8-sig")
     try:
         if _LONG.search(text) is None:
-            tree = json.loads(text, parse_constant=parse_constant)
+            tree = json.loads(text, parse_constant=parse_constant, object_pairs_hook=members)
         else:  # slower, as every number is looked at
             tree = json.loads(
-                text, parse_constant=parse_constant, parse_int=_whole, parse_float=_real
-            )
+                text, parse_constant=parse_constant, parse_int=_whole, parse_float=_real,
+                object_pairs_hook=members,
+            )  # fmt: skip
     except RecursionError:
         raise BoundError(f"it is nested deeper than {depth} levels") from None
     if _brackets(text) > depth and _is_deeper(tree, depth):

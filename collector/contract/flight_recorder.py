@@ -6,6 +6,8 @@ Both lie beside the ring. A dump is what `torch._C._distributed_c10d._dump_fr_tr
 import re
 
 PREFIX = "flight-recorder-"
+EVIDENCE_FILE = "evidence.json"
+"""Beside dumps that are sent: when each was written, and what else is known of the ranks."""
 
 _DUMP = re.compile(rf"{PREFIX}([\w.-]{{1,64}})-(\d{{1,9}})", re.ASCII)
 

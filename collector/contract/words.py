@@ -136,6 +136,17 @@ class RankState(StrEnum):
     FAILED = "failed"
 
 
+PORT_ERRORS: tuple[str, ...] = (
+    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
+    "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_discards",
+    "port_xmit_constraint_errors", "port_rcv_constraint_errors", "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors", "VL15_dropped",
+)  # fmt: skip
+"""Error registers of an InfiniBand port under `counters/` (InfiniBand architecture 16.1.3.5,
+PortCounters): kinds of `lockstep_ib_port_errors_total`."""
+XMIT_WAIT = "port_xmit_wait"
+"""The register behind `lockstep_ib_port_xmit_wait_total`."""
+
 RANK_STATES: tuple[RankState, ...] = tuple(RankState)
 
 

@@ -9,7 +9,7 @@ from collector.clock import Clock
 from collector.config import Config
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
-from collector.exporter.cap import capped
+from collector.exporter.cap import Cap
 from collector.exporter.legacy import render_legacy
 from collector.exporter.ops import OpsQuery, answer
 from collector.exporter.page import Form, Renderer
@@ -40,6 +40,7 @@ class Exporter:
         self._clock = clock
         self._lock = threading.Lock()
         self._renderer = Renderer()
+        self._cap = Cap()
         self._ahead = PageCache(self.body, clock)
         self._dropped: Counter[str] = Counter()
         self._duration: float | None = None
@@ -106,9 +107,8 @@ class Exporter:
         room = self._config.series_cap - OWN_SERIES - len(self._dropped)
         if sum(map(len, parts)) <= room:
             return parts
-        samples = [sample for part in parts for sample in part]
         # Each family that loses a series needs one to say so.
-        room -= len({sample.metric.family for sample in samples} - self._dropped.keys())
-        kept, dropped = capped(samples, max(0, room))
+        room -= len(self._cap.families(parts) - self._dropped.keys())
+        kept, dropped = self._cap.kept(parts, max(0, room))
         self._dropped += dropped
-        return [kept]
+        return kept

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 from collector.contract.metrics import Sample
 
@@ -27,6 +28,7 @@ FIRST_TO_GO: tuple[str, ...] = (
     "lockstep_oom_",
     "lockstep_collector_",
     "lockstep_kubelet_",
+    "lockstep_kernel_lines_",
     "lockstep_net_",
     "lockstep_rdma_",
     "lockstep_ib_",
@@ -41,6 +43,7 @@ FIRST_TO_GO: tuple[str, ...] = (
     "lockstep_clock_",
     "lockstep_gpu_xid_",
     "lockstep_gpu_fallen_",
+    "lockstep_kernel_event",
     "lockstep_gpu_allocation_",
     "lockstep_train_model_flops_",
     "lockstep_train_samples_",
@@ -52,25 +55,114 @@ FIRST_TO_GO: tuple[str, ...] = (
 
 
 def capped(samples: Sequence[Sample], cap: int) -> tuple[list[Sample], Counter[str]]:
-    """At most `cap` samples, and how many of each family were dropped.
+    """At most `cap` of one page's samples, and how many of each family were dropped, as `Cap`."""
+    kept, dropped = Cap().kept([samples], cap)
+    return [sample for part in kept for sample in part], dropped
+
+
+_Histogram = tuple[str, tuple[str, ...]]
+"""A family and the labels of one of its histograms."""
+
+
+class Cap:
+    """Keeps pages to a number of series.
 
     Families go in the order of FIRST_TO_GO; inside one step of that order, later samples first.
-    A histogram goes whole: without one of its buckets it would tell something else.
+    A histogram goes whole: without one of its buckets it would tell something else. Of a reading
+    that is on the page before, too, nothing is worked out again, and what is kept of it is the very
+    same as before.
     """
-    excess = len(samples) - cap
-    if excess <= 0:
-        return list(samples), Counter()
-    place = {sample.metric.name: _place(sample.metric.name) for sample in samples}
-    by_need = sorted(range(len(samples)), key=lambda i: (place[samples[i].metric.name], -i))
-    gone = set(by_need[:excess])
-    broken = {_histogram(samples[index]) for index in gone} - {None}
-    if broken:
-        gone |= {index for index, sample in enumerate(samples) if _histogram(sample) in broken}
-    dropped = Counter(samples[index].metric.family for index in gone)
-    return [sample for index, sample in enumerate(samples) if index not in gone], dropped
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Part] = {}
+
+    def families(self, readings: Sequence[Sequence[Sample]]) -> set[str]:
+        """The families that the readings tell of."""
+        return {family for part in self._parts(readings) for family in part.families}
+
+    def kept(
+        self, readings: Sequence[Sequence[Sample]], cap: int
+    ) -> tuple[list[Sequence[Sample]], Counter[str]]:
+        """At most `cap` samples, reading by reading, and how many of each family were dropped."""
+        excess = sum(map(len, readings)) - cap
+        if excess <= 0:
+            return list(readings), Counter()
+        parts = self._parts(readings)
+        threshold = 0
+        while (those := sum(part.number(threshold) for part in parts)) <= excess:
+            excess -= those
+            threshold += 1
+            if threshold == len(FIRST_TO_GO):
+                break
+        for part in reversed(parts):
+            last = min(excess, part.number(threshold))
+            part.cut(threshold, last)
+            excess -= last
+        broken = frozenset().union(*(part.broken for part in parts))
+        dropped: Counter[str] = Counter()
+        kept: list[Sequence[Sample]] = []
+        for part in parts:
+            samples, gone = part.without(broken)
+            kept.append(samples)
+            dropped += gone
+        return kept, dropped
+
+    def _parts(self, readings: Sequence[Sequence[Sample]]) -> list["_Part"]:
+        known = self._known
+        parts = [known.get(id(samples)) or _Part(samples) for samples in readings]
+        # The old ones are forgotten; those of this page are alive, so that no id is used twice.
+        self._known = {id(part.samples): part for part in parts}
+        return parts
 
 
-def _histogram(sample: Sample) -> tuple[str, tuple[str, ...]] | None:
+class _Part:
+    """One reading: its samples by their place in FIRST_TO_GO, and what was cut of it last."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self.samples = samples
+        self._by_place: dict[int, list[int]] = {}
+        for at, sample in enumerate(samples):
+            self._by_place.setdefault(_place(sample.metric.name), []).append(at)
+        self.families = {sample.metric.family for sample in samples}
+        self.broken: frozenset[_Histogram] = frozenset()
+        self._cut = (0, 0)
+        self._gone: set[int] = set()
+        self._kept: tuple[frozenset[_Histogram], Sequence[Sample], Counter[str]] | None = None
+
+    def number(self, place: int) -> int:
+        """Of samples at that place."""
+        return len(self._by_place.get(place, ()))
+
+    def cut(self, threshold: int, last: int) -> None:
+        """Without the places before the threshold, and so many of the last ones at it."""
+        if self._cut == (threshold, last):
+            return
+        self._cut, self._kept = (threshold, last), None
+        self._gone = {
+            at for place, those in self._by_place.items() if place < threshold for at in those
+        }
+        if last:
+            self._gone.update(self._by_place[threshold][-last:])
+        told = {_histogram(self.samples[at]) for at in self._gone}
+        self.broken = frozenset(one for one in told if one is not None)
+
+    def without(self, broken: frozenset[_Histogram]) -> tuple[Sequence[Sample], Counter[str]]:
+        """What the cut and the broken histograms leave, and how many of each family are gone."""
+        if self._kept is None or self._kept[0] != broken:
+            gone = self._gone
+            if broken:
+                gone = gone | {
+                    at for at, sample in enumerate(self.samples) if _histogram(sample) in broken
+                }
+            dropped = Counter(self.samples[at].metric.family for at in gone)
+            kept = self.samples
+            if gone:
+                kept = tuple(one for at, one in enumerate(self.samples) if at not in gone)
+            self._kept = (broken, kept, dropped)
+        return self._kept[1:]
+
+
+def _histogram(sample: Sample) -> _Histogram | None:
     """Family and labels of the histogram that the sample is a part of."""
     metric, labels, _ = sample
     if metric.family == metric.name:
@@ -78,7 +170,8 @@ def _histogram(sample: Sample) -> tuple[str, tuple[str, ...]] | None:
     return metric.family, labels[:-1] if metric.labels[-1] == "le" else labels
 
 
+@cache
 def _place(name: str) -> int:
-    """The place of the longest prefix that fits."""
+    """The place of the longest prefix that fits; the contract has a few hundred names."""
     fitting = [prefix for prefix in FIRST_TO_GO if name.startswith(prefix)]
     return FIRST_TO_GO.index(max(fitting, key=len))

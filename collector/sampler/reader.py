@@ -13,6 +13,7 @@ from collector.collectors.monitor import SourceHealth
 from collector.contract.metrics import Sample
 from collector.counters import Counter as Kept
 from collector.counters import Counters, Key
+from collector.plausible import plausible
 from collector.reading import Rejected, SourceError
 
 LOG = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class FeedReader:
                 reading = self.feed.source.read()
                 failures += getattr(reading, "rejected", ())
                 halted = getattr(reading, "stalled", False)
-                samples = self._samples_of(reading)
+                samples = self._samples_of(reading, failures)
                 up = True
         except SourceError as error:
             failures.append(Rejected.of(error))
@@ -137,11 +138,13 @@ class FeedReader:
         if close is not None:
             close()
 
-    def _samples_of(self, reading: object) -> tuple[Sample, ...]:
+    def _samples_of(self, reading: object, failures: list[Rejected]) -> tuple[Sample, ...]:
         """The very same for the very same reading, so that no page renders them anew."""
         known, samples = self._collected
         if known is None or known is not reading:
-            samples = self._counters.through(self.feed.collect(reading))
+            kept, refused = plausible(self.feed.collect(reading))
+            failures += refused
+            samples = self._counters.through(kept)
             self._collected = (reading, samples)
         return samples
 

@@ -1,7 +1,7 @@
 """How long the CPU quota held the ranks back, from their cgroups (version 1 and 2)."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -46,6 +46,7 @@ class Cgroups:
         self._root = sys / "fs" / "cgroup"
         self._ranks = ranks
         self._counters: dict[RankProcess, _Counter] = {}
+        self._folders: dict[tuple[str, ...], Path | None] = {}
 
     def available(self) -> bool:
         """Whether cgroups are mounted."""
@@ -56,9 +57,10 @@ class Cgroups:
         seconds: list[tuple[RankProcess, float]] = []
         rejected: list[Rejected] = []
         ranks = self._ranks()
+        known_folders, self._folders = self._folders, {}
         for rank in ranks:
             try:
-                found = self._throttled(rank.pid)
+                found = self._throttled(rank.pid, known_folders)
             except SourceError as error:
                 if error.reason != "missing":  # ended, or no CPU controller here
                     rejected.append(Rejected.of(error))
@@ -72,9 +74,14 @@ class Cgroups:
         self._counters = {rank: one for rank, one in self._counters.items() if rank in ranks}
         return Throttled(tuple(seconds), tuple(rejected))
 
-    def _throttled(self, pid: int) -> tuple[Path, float] | None:
+    def _throttled(
+        self, pid: int, known: Mapping[tuple[str, ...], Path | None]
+    ) -> tuple[Path, float] | None:
         """(cgroup folder, seconds throttled), or None where the kernel keeps no such count."""
-        group = self._folder(read_lines(self._proc / str(pid) / "cgroup", LIMIT))
+        lines = tuple(read_lines(self._proc / str(pid) / "cgroup", LIMIT))
+        # A process hardly ever moves, and ranks of one pod share a folder.
+        group = known[lines] if lines in known else self._folder(lines)
+        self._folders[lines] = group
         if group is None:
             return None
         for line in read_lines(group / "cpu.stat", LIMIT):
@@ -82,7 +89,7 @@ class Cgroups:
                 return group, int(match[2]) * _SECONDS[match[1]]
         return None  # the root of version 2 has no quota
 
-    def _folder(self, lines: list[str]) -> Path | None:
+    def _folder(self, lines: Iterable[str]) -> Path | None:
         """Folder of the cpu controller: version 1 if it is mounted there, else version 2."""
         unified: Path | None = None
         for line in lines:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from collector.clock import Clock
 from collector.contract import bounded_http
+from collector.contract import metrics as m
 from collector.contract.dcgm import FIELD_IDS, PREFIX
-from collector.dcgm_values import checked, values
+from collector.dcgm_values import ImplausibleError, checked, values
 from collector.gpu_reading import Gpu, GpuReading
-from collector.reading import Rejected, SourceError
+from collector.reading import IMPLAUSIBLE, Rejected, SourceError
 
 LIMIT = 8 << 20
 TIMEOUT_SECONDS = 1.5
@@ -19,8 +20,19 @@ MAX_GPUS = 64
 LOST_SECONDS = 600.0
 """How long a GPU that left the page is told as not up: as long as a rank that is gone."""
 
-_SAMPLE = re.compile(rf"({PREFIX}[A-Z0-9_]{{1,80}})\{{(.*)\}} (\S+)(?: -?[0-9]+)?", re.ASCII)
-_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\.)*)"(?:,|$)')
+_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|[iI]nf|[nN]a[nN])"
+_SAMPLE = re.compile(
+    rf"[ \t]*({PREFIX}[A-Z0-9_]{{1,80}})[ \t]*\{{(.*)\}}[ \t]*({_NUMBER})(?:[ \t]+-?[0-9]+)?[ \t]*",
+    re.ASCII,
+)
+"""Blanks may stand between any two tokens of Prometheus' text format; exporters up to 2.0 write one
+after the comma between labels."""
+_OTHERS = frozenset(("nvswitch", "nvlink", "cpu", "cpucore"))
+"""Labels of lines about what is no GPU, in dcgm-exporter's templates; none has `gpu`."""
+_INDEX = re.compile(r"[0-9]{1,4}", re.ASCII)
+_LABEL = re.compile(
+    r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\\n]|\\.)*)"[ \t]*(?:,[ \t]*|$)'
+)
 
 
 @dataclass(slots=True)
@@ -69,7 +81,9 @@ class DcgmExporter:
         now = self._clock.monotonic()
         parents = {gpu.info["parent"] for gpu in page.gpus if gpu.is_mig}
         for gpu in page.gpus:
-            if (gpu.values or gpu.uuid in parents) and not gpu.is_mig:
+            # dcgm-exporter goes on telling the last XID of a GPU that is gone.
+            lives = gpu.values.keys() - {m.GPU_LAST_XID.name}
+            if (lives or gpu.uuid in parents) and not gpu.is_mig:
                 self._seen.pop(gpu.uuid, None)
                 self._seen[gpu.uuid] = (gpu, now)
         self._seen = {
@@ -90,21 +104,31 @@ class DcgmExporter:
 def parse(text: str) -> GpuReading:
     """Every GPU on a page. A line that is not understood is counted and left out alone.
 
+    Of two lines of the same series the first stands, as on our page.
+
     Raises:
         SourceError: No line is a field of DCGM.
     """
     gpus: dict[tuple[int, str], _Told] = {}
-    bad: Counter[str] = Counter()
-    for line in text.split("\n"):
-        if not line.startswith(PREFIX):
+    bad: Counter[tuple[str, str]] = Counter()
+    *lines, rest = text.split("\n")
+    if rest.strip():
+        bad["content", "without its end, as of a page that was cut"] += 1
+    for line in lines:
+        if not line.lstrip(" \t").startswith(PREFIX):
             continue
         try:
             _take(line, gpus)
+        except ImplausibleError as error:
+            bad[IMPLAUSIBLE, str(error)] += 1
         except ValueError as error:
-            bad[str(error)] += 1
+            bad["content", str(error)] += 1
     if not gpus:
         raise SourceError("content", f"no line of the page is a {PREFIX} sample of a GPU")
-    rejected = [Rejected("content", f"{count} lines: {why}") for why, count in bad.items()]
+    rejected = [
+        Rejected(reason, f"{count} {'line' if count == 1 else 'lines'}: {why}")
+        for (reason, why), count in bad.items()
+    ]
     return GpuReading(
         tuple(
             Gpu(index, uuid, info=told.info, values=values(told.fields))
@@ -120,13 +144,16 @@ def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> None:
         raise ValueError("not a sample")
     name, rest, number = match.groups()
     labels = _labels(rest)
+    if "gpu" not in labels and not _OTHERS.isdisjoint(labels):
+        return
     index, uuid = labels.get("gpu", ""), labels.get("UUID", labels.get("uuid", ""))
-    if not re.fullmatch(r"[0-9]{1,4}", index, re.ASCII) or not _printable(uuid):
+    if not _INDEX.fullmatch(index) or not _identity(uuid):
         raise ValueError("no gpu or no UUID")
-    value = checked(FIELD_IDS.get(name, 0), float(number))
     part = labels.get("GPU_I_ID", "")
     profile = labels.get("GPU_I_PROFILE", "")
-    mig = bool(part) and _printable(part) and _printable(profile)
+    mig = _identity(part) and _printable(profile)
+    if part and not mig:  # whose it is, nobody knows; it is not the whole GPU's
+        raise ValueError("a MIG device without a number or a profile")
     key = (int(index), f"{uuid}/gi{part}" if mig else uuid)
     if key not in gpus and len(gpus) >= MAX_GPUS:
         raise ValueError(f"more than {MAX_GPUS} GPUs")
@@ -140,8 +167,10 @@ def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> None:
             "driver": labels.get("DCGM_FI_DRIVER_VERSION", labels.get("driver_version", "")),
         }
         told.info |= {word: text for word, text in words.items() if text and _printable(text)}
-    if name in FIELD_IDS and value is not None:
-        told.fields[FIELD_IDS[name]] = value
+    field = FIELD_IDS.get(name, 0)
+    value = checked(field, float(number))
+    if field and value is not None:
+        told.fields.setdefault(field, value)
 
 
 def _labels(text: str) -> dict[str, str]:
@@ -158,6 +187,11 @@ def _labels(text: str) -> dict[str, str]:
 
 def _unescaped(match: re.Match[str]) -> str:
     return "\n" if match[1] == "n" else match[1]
+
+
+def _identity(text: str) -> bool:
+    """Whether it may tell a device from others: DCGM's uuids and numbers are ASCII."""
+    return _printable(text) and text.isascii()
 
 
 def _printable(text: str) -> bool:

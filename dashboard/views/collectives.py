@@ -106,7 +106,7 @@ def _links(told: Mapping[str, Any] | None) -> None:
     links = collectives.slow_links(told)
     if len(links):
         table(links, "links", "Links and nodes whose network the verdict names.",
-              columns={"confidence": PERCENT})  # fmt: skip
+              columns=dict.fromkeys(collectives.SURE, PERCENT))  # fmt: skip
     elif told is None:
         st.caption("The run was not analyzed, so no link is judged.")
     else:

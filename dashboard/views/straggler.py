@@ -86,11 +86,13 @@ def _numbers(told: Mapping[str, Any]) -> None:
          f"Step time over ideal step time{', 95 % interval ' + ends if ends else ''}."),
         (*lost(number(told.get("lost_gpu_hours"))),
          "What the culprits cost so far: GPUs times the time they waited."),
+        ("Confidence in the place", cell(verdict.place_confidence(told), "share"),
+         "Of the culprit whose place is least sure; a dash where nobody is named."),
         ("Confidence in the cause", cell(verdict.confidence(told), "share"),
          "Of the culprit whose cause is least sure; a dash where nobody is named."),
         ("Coverage", cell(number(told.get("coverage")), "share"), verdict_details.how_sure(told)),
     )  # fmt: skip
-    for column, (label, value, words) in zip(st.columns(4), shown, strict=True):
+    for column, (label, value, words) in zip(st.columns(len(shown)), shown, strict=True):
         column.metric(label, value, help=plain(words))
 
 

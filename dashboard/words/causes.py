@@ -21,7 +21,8 @@ def causes(verdict: Mapping[str, Any]) -> pd.DataFrame:
     """One row a cause: those of the culprits, then those that the telemetry leaves possible.
 
     Returns:
-        Columns `CAUSES`; `confidence` is a probability, `for` and `against` count observations.
+        Columns `CAUSES`; `confidence` is the probability of the cause, `for` and `against`
+        count observations.
     """
     rows: list[tuple[Any, ...]] = []
     for culprit in records(verdict.get("culprits")):

@@ -22,7 +22,8 @@ communication bound from about a third on."""
 WAITS_LITTLE = 0.1
 OFTEN = 2.0
 """Times its even share of the windows from which a rank that arrives last is worth a word."""
-LINKS = ("where", "cause", "slowdown", "confidence", "since", "what was seen")
+LINKS = ("where", "sure of place", "cause", "sure of cause", "slowdown", "since", "what was seen")
+SURE = ("sure of place", "sure of cause")
 LATE = ("rank", "windows in which it came last", "share", "late by (s)")
 
 
@@ -81,11 +82,12 @@ def slow_links(verdict: Mapping[str, Any] | None) -> pd.DataFrame:
                 text(fact.get("text")) for fact in records(culprit.get("evidence"))[:2]
             )
             rows.append((
-                who(culprit), text(culprit.get("cause")), number(culprit.get("slowdown")),
-                number(culprit.get("confidence")), text(culprit.get("since")), facts,
+                who(culprit), number(culprit.get("place_confidence")), text(culprit.get("cause")),
+                number(culprit.get("confidence")), number(culprit.get("slowdown")),
+                text(culprit.get("since")), facts,
             ))  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(LINKS))
-    return frame.astype({"slowdown": "float64", "confidence": "float64"})
+    return frame.astype(dict.fromkeys((*SURE, "slowdown"), "float64"))
 
 
 def latest(arrivals: Matrix) -> pd.DataFrame:

@@ -13,8 +13,9 @@ from dashboard.shapes import Event, FindingRow, RunRow, Span
 from dashboard.words.said import BADNESS
 
 FINDING_LINKS = ("why", "node page", "run page")
+SURE = ("sure of place", "sure of cause")
 FINDINGS = (*FINDING_LINKS, "severity", "state", "run", "node", "GPU", "rank", "cause", "slowdown",
-            "confidence", "since (UTC)", "what")  # fmt: skip
+            *SURE, "since (UTC)", "what")  # fmt: skip
 """Links first: the right end of a table is seen by few."""
 EVENTS = ("time (UTC)", "severity", "what", "where", "kind")
 BEFORE_SECONDS, AFTER_SECONDS = 600.0, 1800.0
@@ -22,12 +23,12 @@ BEFORE_SECONDS, AFTER_SECONDS = 600.0, 1800.0
 
 
 def worst_first(findings: Sequence[FindingRow]) -> list[FindingRow]:
-    """Open ones first, then by severity, slowdown and confidence, then the newest."""
+    """Open ones first, then by severity, slowdown and how sure the place is, then the newest."""
     return sorted(
         findings,
         key=lambda one: (
             not one.open, -BADNESS.index(one.severity), -_cost(one),
-            -(one.confidence or 0.0), -one.since,
+            -(one.place_confidence or one.confidence or 0.0), -one.since,
         ),
     )  # fmt: skip
 
@@ -52,12 +53,13 @@ def findings(found: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.Data
             link("run", place, rank=None) if one.run else "",
             severity_word(one.severity), "open" if one.open else "ended", one.run,
             one.node or one.link, one.gpu, one.rank, one.cause, one.slowdown,
-            None if one.confidence is None else round(one.confidence, 2),
+            *(None if sure is None else round(sure, 2)
+              for sure in (one.place_confidence, one.confidence)),
             _moment(one.since), one.sentence,
         ))  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(FINDINGS))
     return frame.astype(
-        {"GPU": "Int64", "rank": "Int64", "slowdown": "float64", "confidence": "float64"}
+        {"GPU": "Int64", "rank": "Int64"} | dict.fromkeys(("slowdown", *SURE), "float64")
     )
 
 

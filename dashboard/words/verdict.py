@@ -37,7 +37,11 @@ def severity(verdict: Verdict) -> Severity:
     status = verdict.get("status")
     if culprits or status == "degraded":
         return Severity.WARNING
-    return Severity.OK if status == "healthy" else Severity.UNKNOWN
+    if status == "healthy":
+        # Whom somebody was told of, and this archive does not show, is not all well.
+        told = any(each.get("agrees") is False for each in records(verdict.get("history")))
+        return Severity.WARNING if told else Severity.OK
+    return Severity.UNKNOWN
 
 
 def who(culprit: Verdict) -> str:
@@ -99,10 +103,18 @@ def named(verdict: Verdict | None, ranks_of_node: Mapping[str, tuple[int, ...]])
 
 
 def confidence(verdict: Verdict) -> float | None:
-    """The lowest of its culprits', as the report says it; None without culprits."""
-    told = [number(each.get("confidence")) for each in records(verdict.get("culprits"))]
-    known = [each for each in told if each is not None]
-    return min(known) if known else None
+    """In the cause: the lowest of its culprits', as the report says it; None without culprits."""
+    return _lowest(verdict, "confidence")
+
+
+def place_confidence(verdict: Verdict) -> float | None:
+    """In the place: likewise; None where nobody told it."""
+    return _lowest(verdict, "place_confidence")
+
+
+def _lowest(verdict: Verdict, key: str) -> float | None:
+    told = [number(each.get(key)) for each in records(verdict.get("culprits"))]
+    return min((each for each in told if each is not None), default=None)
 
 
 def _not_analyzed(row: RunRow, *, live: bool) -> Said:

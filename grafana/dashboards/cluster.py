@@ -1,5 +1,6 @@
 """All nodes and GPUs: which one is unlike the others?"""
 
+from collector.contract.xid import NOT_OF_HARDWARE, PAGED, listed
 from grafana.annotations import BOOTS, XIDS, findings
 from grafana.board import board
 from grafana.links import lead, of_row
@@ -101,7 +102,7 @@ def _health() -> Json:
     return rows(
         "Least healthy nodes", "percentunit",
         [row('bottomk(20, min by (node) (lockstep_node_health_score{node=~"$node"}) < 1)')],
-        tell("1 is healthy; open findings lower it by their confidence. A node that is not here "
+        tell("1 is healthy; open findings lower it by how sure they are. A node that is not here "
              "was found well, or nobody could look at all of it.", "no row.",
              "click the node."),
         _ROW_TO_NODE, names=("health",), nothing="None is told to be unhealthy",
@@ -174,13 +175,13 @@ def _network() -> Json:
 def _xids() -> Json:
     return rows(
         "XIDs in the range", "none",
-        [row('sum by (node, gpu, uuid, xid) (increase(lockstep_gpu_xid_errors_total{node=~"$node"}'
-             "[$__range])) > 0"),
-         row('max by (node, gpu, uuid, xid) (lockstep_gpu_xid_last_timestamp_seconds'
+        [row('sum by (node, gpu, uuid, xid, severity)'
+             ' (increase(lockstep_gpu_xid_errors_total{node=~"$node"}[$__range])) > 0'),
+         row('max by (node, gpu, uuid, xid, severity) (lockstep_gpu_xid_last_timestamp_seconds'
              '{node=~"$node"}) * 1000')],
         tell("Errors that the driver logged, by GPU and number, and when the last one came.",
-             "none. 13, 31, 43 and 45 come from programs.",
-             "runbook LockstepGpuXidFatal for 48, 64, 74, 79, 95, 119, 120, 140."),
+             f"none. {listed(NOT_OF_HARDWARE)} come from programs.",
+             f"runbook LockstepGpuXidFatal for severity fatal: {listed(PAGED)}."),
         _ROW_TO_GPU, names=("events", "last"), units=("none", "dateTimeAsIso"),
         nothing="No XID was logged in the range",
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """One machine and its GPUs."""
 
+from collector.contract.xid import NOT_OF_HARDWARE, listed
 from grafana.annotations import BOOTS, XIDS, findings
 from grafana.board import board
 from grafana.links import lead, of_row
@@ -63,7 +64,7 @@ def _numbers() -> list[Json]:
         number(
             "Health", "percentunit",
             [instant(f"min by (node) (lockstep_node_health_score{{{_NODE}}})", "{{node}}")],
-            tell("1 is healthy; open findings lower it by their confidence. Grey: not everything "
+            tell("1 is healthy; open findings lower it by how sure they are. Grey: not everything "
                  "could be looked at.", "100 %.",
                  "see the findings that are drawn across the panels."),
             lead("straggler", "node", "node"),
@@ -156,7 +157,7 @@ def _nvlink() -> Json:
 
 def _errors() -> Json:
     columns = (
-        ("lockstep_gpu_xid_errors_total", f"{_BY}, xid"),
+        ("lockstep_gpu_xid_errors_total", f"{_BY}, xid, severity"),
         ("lockstep_gpu_ecc_errors_total", f"{_BY}, type, counter"),
         ("lockstep_gpu_nvlink_errors_total", f"{_BY}, link, kind"),
         ("lockstep_gpu_pcie_errors_total", f"{_BY}, kind"),
@@ -165,15 +166,17 @@ def _errors() -> Json:
     return rows(
         "Errors in the range", "none",
         [*(row(grown(f"{metric}{{{_GPU}}}", by)) for metric, by in columns),
-         row(grown(f"lockstep_oom_kills_total{{{_NODE}}}", "node"))],
+         row(grown(f"lockstep_oom_kills_total{{{_NODE}}}", "node")),
+         row(grown(f"lockstep_kernel_events_total{{{_NODE}}}", "node, kind, severity"))],
         tell("XIDs that the driver logged; memory errors, corrected or not; errors of NVLink and "
-             "PCIe; GPUs that fell off the bus; processes killed for lack of memory.",
-             "none. XID 13, 31, 43 and 45 come from programs.",
-             "runbooks LockstepGpuXidFatal, LockstepGpuEccUncorrectable and "
-             "LockstepNvlinkReplayOrRecovery."),
+             "PCIe; GPUs that fell off the bus; processes killed for lack of memory; other trouble "
+             "in the kernel log.",
+             f"none. XID {listed(NOT_OF_HARDWARE)} come from programs.",
+             "runbooks LockstepGpuXidFatal, LockstepGpuEccUncorrectable, "
+             "LockstepNvlinkReplayOrRecovery and LockstepKernelEventFatal."),
         lead("straggler", "gpu", "node", "gpu", value=of_row),
         names=("XIDs", "memory errors", "NVLink errors", "PCIe errors", "off the bus",
-               "killed for memory"),
+               "killed for memory", "kernel log"),
         nothing="None was counted in the range",
     )  # fmt: skip
 

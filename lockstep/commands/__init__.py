@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from lockstep.commands import (
     analyze,
+    capture,
     cluster,
     collect,
     dashboard,
@@ -15,6 +16,7 @@ from lockstep.commands import (
     doctor,
     dump,
     fit,
+    hang,
     nodes,
     report,
     rules,
@@ -36,6 +38,8 @@ COMMANDS: tuple[Callable[..., int | None], ...] = (
     score.score,
     fit.fit,
     dump.dump,
+    hang.hang,
     rules.rules,
     doctor.doctor,
+    capture.capture,
 )

@@ -1,9 +1,9 @@
 """`lockstep analyze`: who holds the run back, and why, as a verdict and an exit code."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -92,11 +92,24 @@ class TimelineOptions:
     ] = None
 
 
+@dataclass(frozen=True, slots=True)
+class CollectiveOptions:
+    """Of a folder that NCCL Inspector or the flight recorder wrote."""
+
+    PANEL: ClassVar = "Files of NCCL Inspector or the flight recorder"
+
+    transfers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write who sent to whom, as CSV."),
+    ] = None
+
+
 @grouped
 def analyze(
     traced_run: TraceOptions,
     recorded_run: PrometheusOptions,
     shown: TimelineOptions,
+    told: CollectiveOptions,
     archive: Annotated[
         Path | None,
         typer.Argument(metavar="DIR", help="Archive of the run, or folder of archives."),
@@ -127,6 +140,8 @@ def analyze(
     from analyzer.verdict_json import verdict_json
 
     where, given = recorded_run, _given(recorded_run)
+    if told.transfers is not None and (archive is None or where.prometheus is not None):
+        raise typer.BadParameter("--transfers goes with the folder that NCCL Inspector wrote into")
     if topology is not None and archive is None and where.prometheus is None:
         raise typer.BadParameter("--topology goes with the archive DIR of a run, or --prometheus")
     chosen = timelines.parse(shown.steps)
@@ -175,6 +190,9 @@ def analyze(
     output.document(verdict_json(verdict), form, table(verdict))
     if shown.timeline is not None:
         timelines.write(shown.timeline, diagnosed.run, chosen, verdict.culprits)
+    if told.transfers is not None:
+        assert archive is not None
+        diagnosis.write_transfers(archive, told.transfers)
     return diagnosis.exit_code(verdict)
 
 
@@ -209,8 +227,10 @@ def table(verdict: "Verdict") -> str:
     from analyzer.report.what_if import gives_back
 
     parts = [output.emphasis(verdict.sentence)]
+    parts += [_told_before(told) for told in verdict.history]
     if verdict.culprits:
-        header = ("rank", "node", "gpu", "from step", "slowdown", "cause", "confidence", "tier")
+        header = ("rank", "node", "gpu", "from step", "slowdown", "sure of place", "cause",
+                  "sure of cause", "tier")  # fmt: skip
         parts.append(output.grid(header, [_row(culprit) for culprit in verdict.culprits]))
     for culprit in verdict.culprits:
         facts = [f"{'+' if fact.supports else '-'} {fact.text}" for fact in culprit.evidence]
@@ -242,6 +262,15 @@ def table(verdict: "Verdict") -> str:
     return "\n\n".join(parts)
 
 
+def _told_before(told: Mapping[str, Any]) -> str:
+    """In a line; with what it was told by where the verdict, whose sentence says so, disagrees."""
+    if told["agrees"]:
+        return visible_line(told["text"])
+    facts = [f"{'+' if fact['for'] else '-'} {fact['text']}" for fact in told["evidence"]]
+    who = "the alert" if told["by"] == "alert" else "watch"
+    return _listed(f"what {who} told then:", [f'"{told["sentence"]}"', *facts])
+
+
 def _listed(title: str, lines: Sequence[str]) -> str:
     """Each text on one line of its own, whatever is in it."""
     return "\n".join([title, *(f"  {visible_line(line)}" for line in lines)])
@@ -257,6 +286,7 @@ def _row(culprit: "Culprit") -> tuple[str, ...]:
     return (
         *("-" if each is None else str(each) for each in ids),
         slowdown,
+        "-" if culprit.place_confidence is None else f"{culprit.place_confidence:.0%}",
         culprit.cause,
         f"{culprit.confidence:.0%}",
         culprit.tier,

@@ -10,6 +10,8 @@ from lockstep import output
 from lockstep.output import Format
 
 if TYPE_CHECKING:
+    from collector.clock import Clock
+    from collector.sources.flight_recorder import Dump
     from lockstep.dumps import Answer, Answers
 
 HEADER = ("rank", "node", "group", "enqueued", "started", "completed", "inside")
@@ -23,6 +25,12 @@ def dump(
     timeout: Annotated[
         float, typer.Option(min=0.1, max=60, help="Seconds to wait for the ranks.")
     ] = 5.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Also keep the dumps, to send or for `lockstep hang FOLDER`."
+        ),
+    ] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
     """Ask the ranks of a run that hangs what each is inside, and name who is missing.
@@ -53,8 +61,32 @@ def dump(
     if all(one.dump is None for one in answers.ranks):
         why = "; ".join(f"rank {one.rank.key[1]}: {one.why}" for one in answers.ranks)
         output.fail(ExitCode.UNREACHABLE, f"no rank of {run} wrote a dump: {why}")
-    output.document(_tree(run, answers), form, _table(answers))
+    tree, text = _tree(run, answers), _table(answers)
+    if out is not None:
+        tree["verdict"], told = _judged(answers, out, proc, clock)
+        text = f"{text}\n\n{told}"
+    output.document(tree, form, text)
     return ExitCode.OK
+
+
+def _judged(
+    answers: "Answers", out: Path, proc: Path, clock: "Clock"
+) -> tuple[dict[str, Any], str]:  # fmt: skip
+    """Keep the dumps, and say what they tell together."""
+    from analyzer.hang.document import document, table
+    from analyzer.hang.verdict import judge
+    from collector.reading import SourceError
+    from lockstep.dumps import save
+    from lockstep.hang_dumps import NoDumpsError, read_folder
+
+    try:
+        save(answers, out, proc, clock)
+        verdict = judge(read_folder(out)[0][1])
+    except OSError as error:
+        output.fail(ExitCode.UNREACHABLE, f"{out} cannot be written: {error.strerror}")
+    except (SourceError, NoDumpsError) as error:
+        output.fail(ExitCode.UNREACHABLE, f"the dumps cannot be read again: {error}")
+    return document(verdict), table(verdict)
 
 
 def _rings() -> Path:
@@ -91,6 +123,8 @@ def _rank(one: "Answer") -> dict[str, Any]:
         "rank": one.rank.key[1],
         "node": one.rank.header.identity.node,
         "why": "" if one.dump is not None else one.why,
+        "format": one.dump.version if one.dump is not None else "",
+        "library": one.dump.library if one.dump is not None else "",
         "groups": [
             {
                 "group": state.group,
@@ -123,7 +157,14 @@ def _table(answers: "Answers") -> str:
         if one.held_up
     ]
     sentence = "\n".join(lines) or "Nobody is missing from a collective."
-    return f"{output.grid(HEADER, rows)}\n\n{sentence}"
+    formats = {_format(one.dump) for one in answers.ranks if one.dump is not None}
+    told = "".join(f"\nDumps of {each}." for each in sorted(formats))
+    return f"{output.grid(HEADER, rows)}\n\n{sentence}{told}"
+
+
+def _format(dump: "Dump") -> str:
+    library = f", library {dump.library}" if dump.library else ""
+    return f"torch's format {dump.version}{library}"
 
 
 def _ranks(*ranks: int) -> str:

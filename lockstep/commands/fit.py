@@ -19,18 +19,28 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first run; then one higher.")] = (
         1_000_000
     ),
+    calibrate_on: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="Archives with truth.json, as `score real` and `score faults` leave: these, too,"
+            " set how sure a verdict may be. Again for another setting; all weigh the same.",
+        ),
+    ] = None,
 ) -> int:
     """Fit the weights by which a cause is named; for those who change symptoms or causes.
 
     A third more runs, which the weights do not see, set how sure the verdict may be. Minutes; the
-    same seed gives the same file on one machine.
+    same seed (and archives) give the same file on one machine.
 
     Example: lockstep fit --out analyzer/cause_weights.json
     """
     from lockstep.fitting import fitted
 
     progress = output.Progress(plain_seconds=30.0)
-    table, words = fitted(runs, seed, lambda done, of: progress("fitting", f"run {done} of {of}"))
+    table, words = fitted(
+        runs, seed, lambda done, of: progress("fitting", f"run {done} of {of}"), calibrate_on or ()
+    )
     progress.close()
     try:
         out.write_text(table)

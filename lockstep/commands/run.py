@@ -22,6 +22,7 @@ from lockstep.run_options import (
     ModelOptions,
     Pace,
     ProgramOptions,
+    RecordOptions,
     SizeOptions,
     given_of,
 )
@@ -41,6 +42,7 @@ def run(
     reduces: AllReduceOptions,
     wrong: FaultOptions,
     computing: DeviceOptions,
+    recording: RecordOptions,
     starting: LaunchOptions,
     cluster: ClusterOptions,
     words: Annotated[
@@ -87,7 +89,8 @@ def run(
             training=with_training_settings(workload, given_of((training, ends, reduces))),
             launcher=launcher, hostfile=hostfile, device=computing.device,
             pace=None if computing.pace is None else computing.pace is Pace.ON,
-            device_noise=computing.device_noise, hang_timeout=patience, token=token,
+            device_noise=computing.device_noise, hang_timeout=patience,
+            record=tuple(recording.record or ()), token=token,
         )  # fmt: skip
     if starting.run_id is not None:
         spec = replace(spec, run=cluster_options.checked_run_id(starting.run_id))
@@ -113,7 +116,7 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
         form: How its results are printed.
         judged: Whether its verdict is said; a launcher on a cluster has an analyzer of its own.
     """
-    from lockstep import results
+    from lockstep import external_program, results
     from lockstep.observe import run_observed
     from workloads.launchers import Ending
 
@@ -134,6 +137,8 @@ def observed(spec: "RunSpec", archive: Path, form: Format, *, judged: bool) -> i
     output.document({**answer, "results": found}, form, "\n".join([text, *results.lines(found)]))
     if judged:
         conclude(archive, form, ended_early=outcome.ending is Ending.INTERRUPTED)
+    if spec.program and (unseen := external_program.unseen_steps(archive, spec.layout.world)):
+        (output.data if form is Format.TABLE else output.note)(f"{'steps':8}{unseen}")
     return exit_code(spec, outcome, archive)
 
 
@@ -220,13 +225,10 @@ def write_job(spec: "RunSpec", archive: Path, path: Path) -> None:
 
 def exit_code(spec: "RunSpec", outcome: "Outcome", archive: Path) -> int:
     """0 if the run ended as its faults said it would."""
-    from lockstep import external_program
     from workloads.launchers import Ending, as_injected
 
     if outcome.ending is Ending.INTERRUPTED:
         return ExitCode.INTERRUPTED
-    if spec.program and outcome.ending is Ending.HANG:
-        external_program.require_steps_of_hang(outcome.ranks, spec.layout.world, archive)
     if not as_injected(spec, outcome):
         places = [f"rank {rank} on {spec.node(rank)}" for rank in outcome.ranks]
         fail(

@@ -9,15 +9,16 @@ from pathlib import Path
 from analyzer.readers.prometheus import SourceError, read
 from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
 from analyzer.run import Run, Verdict
-from analyzer.watch.concluded import concluded
 from analyzer.watch.finding import WatchFinding
 from collector.contract import metrics as m
 from collector.contract.archive import SAMPLES_FILE
 from collector.contract.metrics import Sample
 from lockstep import diagnosis, finding_folders
 from lockstep.output import CommandError
+from lockstep.watched_diagnosis import with_history
 from lockstep.watching import folder, operations
 from lockstep.watching.jobs import Closing, Job, Jobs, Opening, Plan
+from lockstep.watching.judged import Judged
 from lockstep.watching.memory_of_process import ONE_DIAGNOSIS
 from lockstep.watching.operations import Operations
 from lockstep.watching.settings import Settings
@@ -36,11 +37,12 @@ SAME_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Recent:
-    """An archive with samples: who was written when, and what its diagnosis says."""
+    """An archive with samples: when it opened and by what, and what its diagnosis says."""
 
     opened: float
+    judged: Judged | None
     place: Path
-    verdict: Verdict | None
+    verdict: Verdict
 
 
 class Archivist:
@@ -107,43 +109,41 @@ class Archivist:
         out = self._settings.out
         assert out is not None
         with folder.unfinished(out, finding) as unfinished:
-            recent = self._same(finding)
+            recent = self._same(finding, plan)
             if recent is None:
-                archived, missing = self._fill(unfinished, finding, plan)
+                archived = self._fill(unfinished, finding, plan)
             else:
-                folder.link(recent.place, unfinished, finding)
+                folder.link(recent.place, unfinished, finding, plan.judged)
                 archived = recent.verdict
-                missing = [f"the record is that of {recent.place.name}, of the same minute"]
-            verdict = concluded(finding, archived, plan.verdict, [*missing, *plan.lacks])
-            diagnosis.write_verdict(verdict, unfinished)
+            diagnosis.write_verdict(with_history(archived, unfinished), unfinished)
             place = folder.publish(unfinished, out, finding)
         if recent is None and (place / SAMPLES_FILE).exists():
-            self._remember(finding, _Recent(finding.opened, place, archived))
+            self._remember(finding, _Recent(finding.opened, plan.judged, place, archived))
         return place
 
-    def _fill(
-        self, unfinished: Path, finding: WatchFinding, plan: Plan
-    ) -> tuple[Verdict | None, list[str]]:
-        """Everything but the verdict: what a diagnosis of it says, and what it lacks, in words."""
+    def _fill(self, unfinished: Path, finding: WatchFinding, plan: Plan) -> Verdict:
+        """Everything but the verdict; what a diagnosis of it says."""
         connection = Connection(self._settings.access, whole=True)
         with connection:
             given = self._fetch(connection, finding, plan)
             run, why = self._read(connection, finding, plan)
-        missing = [f"no operations of {page}: {words}" for page, words in given.silent.items()]
+        missing = list(plan.lacks)
+        missing += [f"no operations of {page}: {words}" for page, words in given.silent.items()]
         missing += [f"no samples: {why}"] if why else []
         if plan.pages.part:
             missing.append("only the pages of the culprit and of some of its peers were read")
-        folder.fill(unfinished, finding, run, given, plan.start)
+        folder.fill(unfinished, finding, run, given, plan.start, plan.judged, missing)
         del run, given  # the diagnosis reads its own from the archive
         with ONE_DIAGNOSIS:
-            return _diagnosed(unfinished), missing
+            return _diagnosed(unfinished, finding.who.run)
 
-    def _same(self, finding: WatchFinding) -> _Recent | None:
+    def _same(self, finding: WatchFinding, plan: Plan) -> _Recent | None:
+        """The archive whose record is this one's too: of the same minute, about the same span."""
         with self._lock:
             recent = self._recent.get(_about(finding))
         if recent is None or abs(finding.opened - recent.opened) >= SAME_SECONDS:
             return None
-        return recent if recent.place.is_dir() else None
+        return recent if recent.judged is plan.judged and recent.place.is_dir() else None
 
     def _remember(self, finding: WatchFinding, recent: _Recent) -> None:
         with self._lock:
@@ -251,9 +251,10 @@ def addresses(connection: Connection, plan: Plan) -> list[str]:
     return [known.get(target, f"http://{target[1]}/metrics") for target in order]
 
 
-def _diagnosed(archive: Path) -> Verdict | None:
+def _diagnosed(archive: Path, run: str) -> Verdict:
     try:
         return diagnosis.diagnose_archive(archive).verdict
     except CommandError as error:
         LOG.warning("the archive %s cannot be diagnosed: %s", archive, error.sentence)
-        return None
+        why = f"This archive cannot be diagnosed: {error.sentence.rstrip('.')}."
+        return Verdict(run, "unknown", why, None, None, None, coverage=0.0)

@@ -15,7 +15,7 @@ from analyzer.watch import hardware, inventory, page, reporting
 from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.choice import Pages, pages
 from analyzer.watch.detections import alarmed_ranks
-from analyzer.watch.finding import Change, Kind, WatchFinding
+from analyzer.watch.finding import Change, Kind, WatchFinding, is_named
 from analyzer.watch.finding_lifecycle import Course, advance
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, fleet
@@ -25,8 +25,9 @@ from analyzer.watch.ratios import Speed, over_peers, speed
 from analyzer.watch.streams import kept, rewound
 from lockstep.watching import detections
 from lockstep.watching.baselines import kind_of
-from lockstep.watching.diagnoses import Diagnoses, LastVerdict
+from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.jobs import Plan
+from lockstep.watching.judged import Judged
 from lockstep.watching.judging import (
     Gauges,
     closable,
@@ -181,7 +182,9 @@ class Cycles:
     def plan(self, finding: WatchFinding, seen: Look, own: np.ndarray) -> Plan:
         """What belongs into the archive of a finding."""
         run, members = finding.who.run, seen.members
-        judged = self.diagnoses.last.get(run)
+        judged = self._fresh_verdicts(seen.now).get(run)
+        if judged is not None and not is_named(judged.verdict, finding.who):
+            judged = None
         begin = min(finding.onset, seen.now) - self._settings.window
         columns = members.columns_of_run.get(run)
         if columns is None:
@@ -189,20 +192,22 @@ class Cycles:
             chosen = Pages({job: (instance,) for job, instance in here}, part=True)
             return Plan(chosen, {}, begin, seen.now, 0, None)
         suspects = [] if finding.who.rank is None else [finding.who.rank]
-        chosen = pages(members, run, suspects, own)
+        # What the verdict was reached by is read again: it is then the archive's own.
+        chosen = pages(members, run, suspects, own) if judged is None else judged.pages
         every = _targets(seen, columns)
         collectors: dict[str, tuple[str, ...]] = {}
         for job, instance in sorted(every):
             collectors[job] = (*collectors.get(job, ()), instance)
+        begin = max(begin, seen.now - 6 * self._settings.window)
         first = 0 if finding.from_step is None else finding.from_step
         done = self.memory.runs[run].steps
         return Plan(
             pages=chosen,
             collectors=collectors if len(every) <= OPERATION_PAGES else chosen.targets,
-            start=max(begin, seen.now - 6 * self._settings.window),
+            start=begin if judged is None else min(begin, judged.span.start),
             end=seen.now,
             from_step=max(0, first - STEPS_BEFORE - int(max(0.0, done - first))),
-            verdict=None if judged is None else judged.verdict,
+            judged=judged,
         )
 
     def _lacking(self, seen: Look) -> None:
@@ -222,7 +227,7 @@ class Cycles:
         steady = 0 <= pause <= stale_after(self._settings.interval)
         return min(since, now) if since is not None and steady else now
 
-    def _fresh_verdicts(self, now: float) -> dict[str, LastVerdict]:
+    def _fresh_verdicts(self, now: float) -> dict[str, Judged]:
         last, window = self.diagnoses.last, self._settings.window
         return {run: one for run, one in last.items() if now - one.at <= window}
 

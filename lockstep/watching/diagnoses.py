@@ -2,23 +2,24 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.readers.places import META_KEY, Places
 from analyzer.readers.prometheus import SourceError, read
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.recording_rules.suspects import Answered
 from analyzer.recording_rules.whole import of_whole_run
-from analyzer.run import Verdict
+from analyzer.run import Span
 from analyzer.watch.choice import Wish, due_diagnoses, pages, reach
 from analyzer.watch.progress import STALL_STEPS, Progress
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
+from lockstep.watching.judged import Judged
 from lockstep.watching.look import Look
 from lockstep.watching.memory_of_process import ONE_DIAGNOSIS
 from lockstep.watching.settings import Settings
@@ -34,14 +35,6 @@ OPEN_SECONDS = 3.0
 NEW_CYCLES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class LastVerdict:
-    """The last verdict about a run, and unix seconds of the moment that it is about."""
-
-    at: float
-    verdict: Verdict
-
-
 class Diagnoses:
     """The last verdict of each run.
 
@@ -52,8 +45,8 @@ class Diagnoses:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.last: dict[str, LastVerdict] = {}
-        self.before: dict[str, LastVerdict] = {}
+        self.last: dict[str, Judged] = {}
+        self.before: dict[str, Judged] = {}
         self.failed_queries = 0
         self._settings = settings
         self._tried: dict[str, float] = {}
@@ -141,9 +134,10 @@ class Diagnoses:
         run, members = wish.run, look.members
         chosen = pages(members, run, suspects, ratio)
         back = reach(wish.onset, look.now, self._settings.interval, self._settings.window)
+        span = Span(look.now - back, look.now)
         try:
             recorded = read(
-                connection, run, chosen.targets, look.now - back, look.now, MOST_SAMPLES,
+                connection, run, chosen.targets, span.start, span.end, MOST_SAMPLES,
                 part=chosen.part,
             )  # fmt: skip
             if self._places:
@@ -160,15 +154,16 @@ class Diagnoses:
         self._made += 1
         living = bool(look.living[members.columns_of_run[run]].any())
         (self._concluded.discard if living else self._concluded.add)(run)
-        verdict = found.verdict
+        verdict, answered = found.verdict, None
         if chosen.part:
             columns = members.columns_of_run[run]
             told = int(np.isfinite(look.step_rate[columns]).sum())
             world = max(len(columns), int(members.world[columns].max()))
-            verdict = of_whole_run(found, Answered(told, world))
+            answered = Answered(told, world)
+            verdict = of_whole_run(found, answered)
         if run in self.last:
             self.before[run] = self.last[run]
-        self.last[run] = LastVerdict(look.now, verdict)
+        self.last[run] = Judged(verdict, chosen, span, answered, self._places)
 
 
 def _down(look: Look, run: str) -> list[int]:

@@ -6,7 +6,7 @@ It appears whole, under a temporary name until it is.
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -16,12 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analyzer.readers.archive.judged import MISSING_KEY
 from analyzer.run import Run
 from analyzer.watch.finding import WatchFinding, finding_json
 from collector.contract import archive as contract
 from collector.recorder.parts import Row, arrow_schema
 from lockstep import finding_folders
-from lockstep.diagnosis import write_whole
+from lockstep.diagnosis import write_verdict, write_whole
+from lockstep.watching.judged import Judged, judged_json
 from lockstep.watching.operations import Operations
 
 UNDER_WAY = ".under-way-"
@@ -51,8 +53,9 @@ def unfinished(out: Path, finding: WatchFinding) -> Iterator[Path]:
 
 
 def fill(
-    folder: Path, finding: WatchFinding, run: Run | None, operations: Operations, begin: float
-) -> None:
+    folder: Path, finding: WatchFinding, run: Run | None, operations: Operations, begin: float,
+    judged: Judged | None, missing: Sequence[str],
+) -> None:  # fmt: skip
     """Write everything but the verdict.
 
     Args:
@@ -61,6 +64,8 @@ def fill(
         run: As Prometheus recorded it; None = nothing of it could be read.
         operations: What the collectors gave.
         begin: Unix seconds at which the record begins.
+        judged: The verdict by which it opened; None = by no verdict.
+        missing: What the record lacks, in words.
 
     Raises:
         OSError: The disk is full or not writable.
@@ -79,18 +84,23 @@ def fill(
     ):
         if rows:
             pq.write_table(_table(rows, columns), folder / name, compression="zstd")
-    about = json.dumps(_about(finding, operations, begin), indent=2, ensure_ascii=False)
+    told = {
+        **_about(finding, operations, begin), MISSING_KEY: list(missing),
+        **({} if judged is None else judged_json(judged)),
+    }  # fmt: skip
+    about = json.dumps(told, indent=2, ensure_ascii=False)
     write_whole(folder / contract.RUN_FILE, about + "\n")
-    finding_folders.write(folder, finding_json(finding))
+    _tell(folder, finding, judged, {})
 
 
-def link(first: Path, folder: Path, finding: WatchFinding) -> None:
+def link(first: Path, folder: Path, finding: WatchFinding, judged: Judged | None) -> None:
     """Write everything but the verdict, with the record of another archive.
 
     Args:
         first: That archive; it may be removed later, since the files are linked.
         folder: Of `unfinished`.
         finding: What it is about; its `finding.json` names the other archive.
+        judged: The verdict by which both opened; None = by no verdict.
 
     Raises:
         OSError: The disk is full or not writable.
@@ -101,7 +111,7 @@ def link(first: Path, folder: Path, finding: WatchFinding) -> None:
                 (folder / name).hardlink_to(first / name)
             except OSError:  # not every filesystem has links
                 shutil.copyfile(first / name, folder / name)
-    finding_folders.write(folder, {**finding_json(finding), "record_of": first.name})
+    _tell(folder, finding, judged, {"record_of": first.name})
 
 
 def publish(folder: Path, out: Path, finding: WatchFinding) -> Path:
@@ -122,6 +132,15 @@ def clean(out: Path) -> None:
     """Remove what an earlier process left unfinished."""
     for folder in out.glob(f"*/{UNDER_WAY}*"):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tell(
+    folder: Path, finding: WatchFinding, judged: Judged | None, more: Mapping[str, str]
+) -> None:
+    """Write what is thought of it: the finding, and the verdict by which it opened."""
+    finding_folders.write(folder, {**finding_json(finding), **more})
+    if judged is not None:
+        write_verdict(judged.verdict, folder, contract.OPENED_FILE)
 
 
 def _about(finding: WatchFinding, operations: Operations, begin: float) -> dict[str, Any]:

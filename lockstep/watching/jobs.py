@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from analyzer.run import Verdict
 from analyzer.watch.choice import Pages, Targets
 from analyzer.watch.finding import WatchFinding
+from lockstep.watching.judged import Judged
 
 MOST_JOBS = 1000
 FIRST_PAUSE_SECONDS = 30.0
@@ -25,7 +25,7 @@ class Plan:
         collectors: Who is asked for operations.
         start, end: Unix seconds of the samples.
         from_step: First step of the operations.
-        verdict: By which the finding opened; None = by no verdict.
+        judged: By which the finding opened; None = by no verdict.
         lacks: What is left out on purpose, in words.
     """
 
@@ -34,7 +34,7 @@ class Plan:
     start: float
     end: float
     from_step: int
-    verdict: Verdict | None
+    judged: Judged | None
     lacks: Sequence[str] = ()
 
 

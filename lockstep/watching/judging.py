@@ -11,7 +11,7 @@ from analyzer.watch.hardware import Target
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, KNOWN, OWN, POWER, STEPS, TEMPERATURE, stream_names
 from analyzer.watch.reporting import DIAGNOSED, of_targets
-from lockstep.watching.diagnoses import LastVerdict
+from lockstep.watching.judged import Judged
 from lockstep.watching.look import Look
 
 FRESH_CHECKS = 3
@@ -63,7 +63,7 @@ class Gauges:
 def closable(
     seen: Look,
     memory: Memory,
-    last: Mapping[str, LastVerdict],
+    last: Mapping[str, Judged],
     missing: NDArray[np.bool_],
     interval: float,
     window: float,

@@ -7,7 +7,7 @@ It may not name anybody else, be more certain, or clear somebody.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from analyzer.culprits.uniform import KIND as UNIFORM
+from analyzer.run import UNIFORM as UNIFORM
 from analyzer.run import Verdict
 
 HEALTHY, CLEARED, UNKNOWN, ACCUSED = "healthy", "cleared", "unknown", "accused"
@@ -18,11 +18,15 @@ TIERS = ("record", "page")
 
 @dataclass(frozen=True)
 class Charge:
-    """How certainly somebody is named; `cause` is a word of the contract."""
+    """How certainly somebody is named.
+
+    `cause` is a word of the contract, `confidence` is in it, `place` in that it is this one.
+    """
 
     cause: str
     confidence: float
     tier: str
+    place: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,8 @@ def claim(verdict: Verdict, ranks_of: Mapping[str, tuple[int, ...]]) -> Claim:
     """The claim of a verdict; `ranks_of` gives the ranks of each node."""
     named: dict[str, Charge] = {}
     for one in verdict.culprits:
-        charge = Charge(one.cause, one.confidence, one.tier)
+        place = 1.0 if one.place_confidence is None else one.place_confidence
+        charge = Charge(one.cause, one.confidence, one.tier, place)
         whole = one.scope == "node" and one.node is not None
         ranks = ranks_of.get(str(one.node), ()) if whole else (one.rank,)
         named |= {one.who: charge} | {f"rank {rank}": charge for rank in ranks if rank is not None}
@@ -79,6 +84,8 @@ def bolder(more: Claim, less: Claim, *, later: bool = False) -> tuple[str, ...]:
             continue
         if TIERS.index(now.tier) > TIERS.index(then.tier):
             words.append(f"{who} is paged")
+        if now.place > then.place + SAME:
+            words.append(f"{who} is the place more surely: {then.place:.2f} became {now.place:.2f}")
         if now.cause == "unknown":
             continue
         if now.cause != then.cause:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analyzer import telemetry
 from analyzer.align import align
 from analyzer.readers.windows import from_samples
 from analyzer.run import RankInfo, Run
@@ -46,6 +47,29 @@ def test_gauges_go_to_the_rank_of_their_gpu_and_counters_become_rates(synthetic,
     assert 0.9 == pytest.approx(np.median(rate[120:200, 2]))
     assert [0.0, 0.0, 0.0] == np.nanmax(rate[:, [0, 1, 3]], axis=0).tolist()
     assert [1.98e9, 1.32e9] == [clock[40, 2], clock[200, 2]]
+
+
+def test_series_do_not_depend_on_the_order_of_the_samples(synthetic, fault):
+    run = synthetic(faults=[fault("thermal", 2)]).run()
+    mixed = dataclasses.replace(run, samples=run.samples.sample(frac=1.0, random_state=1))
+    one, other = align(run), align(mixed)
+
+    assert list(one.signals) == list(other.signals)
+    for name, cells in one.signals.items():
+        np.testing.assert_array_equal(cells, other.signals[name], err_msg=name)
+        np.testing.assert_array_equal(one.last[name], other.last[name], err_msg=name)
+
+
+def test_a_series_that_nobody_asks_for_becomes_no_grid(synthetic, monkeypatch):
+    grid = align(synthetic().run())
+    asked = []
+    seen = telemetry._gauges
+    monkeypatch.setattr(telemetry, "_gauges", lambda *args: asked.append(1) or seen(*args))
+
+    assert 'lockstep_gpu_clock_hertz{domain="sm"}' in grid.signals
+    assert [] == asked
+    assert np.isfinite(grid.signals['lockstep_gpu_clock_hertz{domain="sm"}']).any()
+    assert asked
 
 
 def test_a_counter_that_fell_gives_no_rate(synthetic):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analyzer.readers.archive import Archive, load
+from analyzer.readers.archive import Archive, load, table
 from analyzer.run import LoadError, Span
 
 
@@ -118,3 +118,29 @@ def test_a_table_with_a_column_twice_is_a_sentence(folder):
     pq.write_table(rows.append_column("value", rows["value"]), part)
     with pytest.raises(LoadError):
         load(folder)
+
+
+def test_parts_with_other_words_give_the_frame_of_one_file(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder, tmp_path / "b")
+    rows = pa.concat_tables(parts_of(Archive(folder).samples)).sort_by("metric")
+    for path in Archive(tmp_path / "b").samples.parts():
+        path.unlink()
+    (tmp_path / "b" / "samples.parquet").mkdir(exist_ok=True)
+    for number, begin in enumerate(range(0, len(rows), 50)):
+        part = tmp_path / "b" / "samples.parquet" / f"part-{number:04}.parquet"
+        pq.write_table(rows.slice(begin, 50), part)
+    pq.write_table(rows, tmp_path / "one.parquet")
+    monkeypatch.setattr(table, "BATCH_ROWS", 120)
+
+    found = load(tmp_path / "b").samples
+
+    wanted = pq.read_table(tmp_path / "one.parquet").to_pandas()
+    assert len(found) == len(wanted) > 500
+    for name in ("time", "value"):
+        assert wanted[name].tolist() == found[name].tolist()
+    for name in ("node", "metric", "labels"):
+        assert list(wanted[name].fillna("-")) == list(found[name].astype(object).fillna("-"))
+        assert sorted({"", *wanted[name].dropna()}) == found[name].cat.categories.tolist()
+    for name in ("rank", "gpu"):
+        assert "Int32" == found[name].dtype
+        assert list(wanted[name].fillna(-1)) == list(found[name].fillna(-1))

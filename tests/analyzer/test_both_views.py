@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analyzer import synth
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.run import Run, Verdict
 from tests.analyzer.test_from_operations import SCENE, SLOW, run
 

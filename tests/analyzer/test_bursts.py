@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
-from analyzer.detectors.bursts import Bursts
+from analyzer.detectors.effects import effects
 from analyzer.detectors.links import Links
+from analyzer.pipeline import diagnose
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Fault, Resolution, Shape, SyntheticFleet
@@ -26,7 +26,7 @@ def fault(cause, form, place, factor=1.8, shape=Shape.BURSTS, **words):
 
 
 def found(run):
-    return {finding.rank: finding for finding in Bursts().detect(align(run))}
+    return {finding.rank: finding for finding in effects(align(run))}
 
 
 @pytest.mark.parametrize("shape", [Shape.BURSTS, Shape.PERIODIC])

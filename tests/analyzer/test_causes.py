@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.attribute import accuses, diagnose
+from analyzer.case import accuses
 from analyzer.cause_weights import weigh_causes
-from analyzer.symptoms.xid import APPLICATION, PART
-from collector.contract.xid import XIDS
+from analyzer.pipeline import diagnose
+from analyzer.symptoms.xid import PART
+from collector.contract.xid import NOT_OF_HARDWARE, XIDS
 
 XID = "lockstep_gpu_xid_last_timestamp_seconds"
 
@@ -105,9 +106,23 @@ def test_an_xid_of_a_part_leaves_the_word_to_the_part(synthetic, fault, number, 
     assert odds["xid"].log_odds < odds[cause].log_odds
 
 
-@pytest.mark.parametrize("number", sorted(APPLICATION))
+@pytest.mark.parametrize("number", NOT_OF_HARDWARE)
 def test_an_xid_that_the_application_caused_accuses_no_gpu(synthetic, fault, number):
     run = synthetic(faults=[fault("xid", 2)], drop=_renumbered(number)).run()
+
+    assert "slow-gpu" == diagnose(run).verdict.culprits[0].cause
+
+
+def test_an_xid_whose_line_tells_no_trouble_accuses_no_gpu(synthetic, fault):
+    """As 154 with the recovery action None."""
+
+    def harmless(samples):
+        rows = samples["metric"].str.startswith("lockstep_gpu_xid")
+        labels = samples["labels"].str.replace(r'severity="\w+",?', "", regex=True)
+        told = 'severity="info",' + labels.str.replace('xid="121"', 'xid="154"')
+        return samples.assign(labels=samples["labels"].where(~rows, told))
+
+    run = synthetic(faults=[fault("xid", 2)], drop=harmless).run()
 
     assert "slow-gpu" == diagnose(run).verdict.culprits[0].cause
 
@@ -142,7 +157,7 @@ def test_seconds_in_the_garbage_collector_decide(synthetic, fault):
 
 
 def test_xids_of_parts_are_in_the_catalogue():
-    assert set(PART) | APPLICATION <= set(XIDS)
+    assert set(PART) | set(NOT_OF_HARDWARE) <= set(XIDS)
 
 
 @pytest.mark.parametrize("number", [48, 63, 74, 79, 94])

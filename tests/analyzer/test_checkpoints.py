@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
 from analyzer.detectors.checkpoints import Checkpoints
+from analyzer.pipeline import diagnose
 from analyzer.synth.fleet import SLOW_WRITE, Benign, Fault, Resolution, SyntheticFleet
 from analyzer.synth.whole import labelled
 from collector.contract.words import Cause
@@ -55,15 +55,23 @@ def test_writers_are_compared_with_writers():
     assert 5 == finding.rank
 
 
-@pytest.mark.parametrize("kept", [0, 1])
-def test_one_long_write_is_a_busy_file_system(kept):
-    grid = align(run_of(SLOW))
+def longer(grid, kept, long):
+    """Of the first `kept` writes and no others, those in `long` take rank 5 six times as long."""
     told = grid.time["checkpoint"].copy()
     writes = np.flatnonzero((np.nan_to_num(told) > 0).any(axis=1))
-    told[[window for place, window in enumerate(writes) if place != kept]] = 0.0
+    told[writes[kept:]] = 0.0
+    told[np.ix_(writes[list(long)], [5])] *= 6.0
+    return dataclasses.replace(grid, time={**grid.time, "checkpoint": told})
 
-    time = {**grid.time, "checkpoint": told}
-    assert () == tuple(Checkpoints().detect(dataclasses.replace(grid, time=time)))
+
+@pytest.mark.parametrize("kept", [1, 2, 5])
+def test_one_long_write_is_a_busy_file_system_and_all_of_them_are_the_writers(kept):
+    grid = align(run_of())
+    once = Checkpoints().detect(longer(grid, kept, [0]))
+    always = Checkpoints().detect(longer(grid, kept, range(kept)))
+
+    assert [] == list(once)
+    assert ([5] if kept > 1 else []) == [finding.rank for finding in always]
 
 
 def test_the_first_replica_may_write_more_by_design():
@@ -73,3 +81,17 @@ def test_the_first_replica_may_write_more_by_design():
 
     time = {**grid.time, "checkpoint": told}
     assert [] == list(Checkpoints().detect(dataclasses.replace(grid, time=time)))
+
+
+def test_of_the_first_replica_only_what_one_takes_beyond_the_others_of_it_counts():
+    grid = align(run_of(pp=2, tp=2))
+    first = [column for column, info in enumerate(grid.ranks) if info.dp == 0]
+    told = grid.time["checkpoint"].copy()
+    told[:, first] *= 2.0
+    design = dataclasses.replace(grid, time={**grid.time, "checkpoint": told})
+    more = told.copy()
+    more[:, first[1]] *= 2.5
+    slow = dataclasses.replace(grid, time={**grid.time, "checkpoint": more})
+
+    assert [] == Checkpoints().detect(design)
+    assert [grid.ranks[first[1]].rank] == [each.rank for each in Checkpoints().detect(slow)]

@@ -10,8 +10,8 @@ TWO = Claim(ACCUSED, {"rank 1": THERMAL, "rank 2": THERMAL})
 SAYS = [Claim(HEALTHY), Claim(CLEARED), Claim(UNKNOWN), ONE, TWO]
 
 
-def one(cause="thermal", confidence=0.9, tier="page"):
-    return Claim(ACCUSED, {"rank 1": Charge(cause, confidence, tier)})
+def one(cause="thermal", confidence=0.9, tier="page", place=0.9):
+    return Claim(ACCUSED, {"rank 1": Charge(cause, confidence, tier, place)})
 
 
 @pytest.mark.parametrize("claim", SAYS)
@@ -41,6 +41,8 @@ def test_to_name_fewer_is_not():
         (one(confidence=0.8), one(confidence=0.9), True),
         (one(confidence=0.9), one(confidence=0.8), False),
         (one(confidence=0.9), one(confidence=0.91), False),
+        (one(place=0.5), one(place=0.9), True),
+        (one(place=0.9), one(place=0.5), False),
         (one(tier="record"), one(tier="page"), True),
         (one(tier="page"), one(tier="record"), False),
         (one("thermal"), one("power"), True),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.slowness.ended import died_silently, unexplained
 from lockstep.diagnosis import exit_code
 
@@ -78,7 +78,7 @@ def test_of_several_that_were_struck_at_once_none_is_named_with_confidence(ended
     verdict = diagnose(ended(outcome={**KILLED, "ranks": [1, 2], "exits": at_once})).verdict
 
     assert {1, 2} == {one.rank for one in verdict.culprits}
-    assert all(one.confidence < 0.7 for one in verdict.culprits)
+    assert all(one.place_confidence < 0.7 for one in verdict.culprits)
     assert "it cannot be told which of ranks 1, 2 began it" in verdict.sentence
 
 
@@ -184,7 +184,7 @@ def test_whatever_of_its_end_is_not_known_a_killed_run_is_never_healthy(ended, s
     verdict = diagnose(ended(tuple(states), outcome)).verdict
 
     assert "healthy" != verdict.status
-    assert all(one.rank == 1 or one.confidence < 0.7 for one in verdict.culprits)
+    assert all(one.rank == 1 or one.place_confidence < 0.7 for one in verdict.culprits)
 
 
 def test_ranks_that_the_launcher_ended_later_did_not_die_silently_with_the_first(ended):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 
 CAUSES = {
     "compute": "slow-gpu",

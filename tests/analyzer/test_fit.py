@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.cause_spec import Expectation
-from analyzer.cause_weights import FILE, PRIOR, Weights, expected, fitted, possible
+from analyzer.cause_weights import (
+    FILE,
+    PRIOR,
+    Weights,
+    expected,
+    expected_signs,
+    fitted,
+    possible,
+)
 from analyzer.causes import CAUSES, SPECS
 from analyzer.scoring.fit import Example, calibrated, elsewhere, fit, guesses, log_loss
 from collector.contract.words import Cause
@@ -92,10 +100,56 @@ def test_a_full_link_without_counters_is_one_that_carries_less():
     assert {"congestion", "link"} == told
 
 
-def test_symptoms_that_nobody_tells_say_nothing():
+@pytest.mark.parametrize("cause", [spec.cause.value for spec in CAUSES])
+def test_symptoms_that_nobody_tells_say_nothing(cause):
+    """Only what is told moves the odds: each state by its own weight, what is not told by none."""
     weights = fitted()
+    silent = weights.log_odds(cause, ())
 
-    assert 0 > max(weights.log_odds(spec.cause, ()) for spec in CAUSES)
+    assert 0 > silent, "of what nobody tells, nobody knows"
+    assert silent == weights.log_odds(cause, ("a symptom that no cause knows: strong",))
+    for state, odds in weights.of[cause].items():
+        if state != "bias":
+            told = weights.log_odds(cause, (state,))
+            assert odds / weights.temperature == pytest.approx(told - silent, abs=1e-9)
+
+
+def test_no_weight_says_the_opposite_of_physics():
+    committed = json.loads(files("analyzer").joinpath(FILE).read_text())["weights"]
+    against = [
+        (cause, state, odds)
+        for cause, row in committed.items()
+        for state, odds in row.items()
+        if odds * expected_signs()[cause].get(state, 0) < 0
+    ]
+
+    assert [] == against
+    assert 1 == expected_signs()["thermal"]["thermal throttling: mild"]
+    assert -1 == expected_signs()["thermal"]["power throttling: strong"]
+
+
+def test_a_simulator_that_is_wrong_teaches_nothing_against_physics():
+    """Whose hot GPUs are throttled by power, and whose power throttles are of hot GPUs."""
+    wrong = [
+        example("power", states={"thermal throttling: strong": 1.0}),
+        example("thermal", states={"power throttling: strong": 1.0}),
+    ]
+    learned = fit(wrong * 200, ridge=0.01).of
+
+    for cause, row in expected_signs().items():
+        assert all(learned[cause].get(state, 0.0) * sign >= 0 for state, sign in row.items())
+    assert 0.0 == learned["thermal"]["thermal throttling: strong"]
+
+
+def test_no_setting_pays_for_another_however_many_examples_it_has():
+    """In one setting the cause is always right, in the other half of the time."""
+    sure, doubtful = [example()] * 100, [example(cause) for cause in ("thermal", "power")]
+    weights = fit(sure, ridge=1.0)
+    alone, both = calibrated(weights, sure), calibrated(weights, sure, doubtful)
+
+    assert both.temperature > alone.temperature
+    assert both.temperature == calibrated(weights, sure[:1], doubtful * 100).temperature
+    assert both.temperature == calibrated(weights, sure, doubtful, []).temperature
 
 
 def test_the_committed_table_says_what_it_was_fitted_on():

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import attribute, diagnose
-from analyzer.cause_weights import weigh_causes
 from analyzer.detectors.hang import Hang
+from analyzer.pipeline import diagnose
 from analyzer.slowness.stopped import died_first
 from analyzer.synth.draw import drawn
 from analyzer.synth.fleet import Fault, SyntheticFleet
 from analyzer.synth.whole import labelled
 from collector.contract.words import Cause
+from tests.analyzer.stages import verdict_of
 
 NAN = float("nan")
 
@@ -136,8 +136,7 @@ def pipeline(synthetic):
 
 
 def _verdict(grid):
-    findings = Hang().detect(grid)
-    return attribute(grid, findings, [weigh_causes(grid, finding) for finding in findings])
+    return verdict_of(grid, Hang().detect(grid))
 
 
 def _told(grid):
@@ -161,7 +160,8 @@ def test_a_culprit_that_is_missing_from_nothing_is_told_with_the_chain_to_it(pip
 
     assert (
         "its process is gone. Rank 4 waits for rank 6, and for that in turn rank 5 waits in"
-        " dp-all-reduce number 124 of group dp. Confidence in the cause high (0.99)."
+        " dp-all-reduce number 124 of group dp. Confidence in the place"
+        " high (0.99), in the cause high (0.99)."
     ) in verdict.sentence
     assert [
         (4, "waits for rank 6, and is missing from dp-all-reduce number 124 of group dp therefore"),
@@ -186,11 +186,11 @@ def test_of_ranks_that_may_all_wait_none_is_named_with_confidence(pipeline):
     verdict = _verdict(pipeline(ALIVE, SENT_AHEAD))
 
     assert {4, 6} == {c.rank for c in verdict.culprits}
-    assert all(c.confidence < 0.7 for c in verdict.culprits)
+    assert all(c.place_confidence == 0.5 for c in verdict.culprits)
     assert "Rank 6 (node-6, GPU 0) may have stopped the run since step 240" in verdict.sentence
     assert (
-        "and it cannot be told which of ranks 4, 6 began it. Confidence that it was rank 6 low"
-        " (0.50); if it was, that nothing told so far says why"
+        "and it cannot be told which of ranks 4, 6 began it. Confidence in the place low (0.50);"
+        " if it is this one, that nothing told so far says why"
     ) in verdict.sentence
     assert [5] == [one.rank for one in verdict.rejected]
 

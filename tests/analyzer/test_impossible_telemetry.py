@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.telemetry_quality import drop_stuck_sensors
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
 from analyzer.detectors.links import Links
+from analyzer.pipeline import diagnose
 
 
 @pytest.mark.parametrize("factor", [1.3, 2.0])

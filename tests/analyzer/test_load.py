@@ -4,11 +4,13 @@ import dataclasses
 import json
 import os
 
+import numpy as np
 import pytest
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.readers.archive import load
 from analyzer.readers.windows import COLUMNS, from_samples
+from analyzer.recording_rules.suspects import answered_of
 from analyzer.run import LoadError
 
 
@@ -176,3 +178,48 @@ def test_outcomes_of_older_archives_load(synthetic, tmp_path, outcome):
     _edit(folder, outcome=outcome)
 
     diagnose(load(folder))
+
+
+def test_where_run_json_says_so_the_windows_are_those_of_a_span_of_samples(synthetic, tmp_path):
+    folder = synthetic().write(tmp_path / "a")
+    whole = load(folder)
+    times = np.unique(whole.samples["time"])
+    start, end = times[len(times) // 4], times[len(times) // 2]
+
+    _edit(folder, judged={"start": start, "end": end})
+    part = load(folder)
+
+    assert (
+        times[(times > start) & (times <= end)].tolist() == np.unique(part.samples["time"]).tolist()
+    )
+    assert from_samples(part.samples).equals(part.windows)
+    assert part.ranks == whole.ranks
+    assert (part.windows["steps"] > 1).any(), "of the counters, not of the steps"
+
+
+@pytest.mark.parametrize(
+    "span",
+    [None, 5, {}, {"start": 1}, {"start": 2, "end": 1}, {"start": "a", "end": "b"},
+     {"start": 1, "end": 2}],
+)  # fmt: skip
+def test_a_span_that_is_none_or_has_no_samples_is_left_out(synthetic, tmp_path, span):
+    folder = synthetic().write(tmp_path / "a")
+    whole = load(folder)
+    _edit(folder, judged=span)
+
+    assert whole.windows.equals(load(folder).windows)
+
+
+@pytest.mark.parametrize("lacks", [["no operations of n7"], ["no operations of n7", 3, {}]])
+def test_what_the_record_lacks_is_missing(synthetic, tmp_path, lacks):
+    folder = synthetic().write(tmp_path / "a")
+    _edit(folder, missing=lacks)
+
+    assert "no operations of n7" in load(folder).missing
+    _edit(folder, missing="all")
+    assert ("no ops.parquet",) == load(folder).missing
+
+
+@pytest.mark.parametrize("answered", [{}, {"told": -1, "expected": 4}, {"told": 1, "expected": 0}])
+def test_a_run_of_which_nobody_knows_how_much_was_read_was_read_whole(answered):
+    assert answered_of({"answered": answered}) is None

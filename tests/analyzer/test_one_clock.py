@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
 from analyzer.one_clock import on_one_clock
+from analyzer.pipeline import diagnose
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
 from analyzer.synth.untidy import clock_errors

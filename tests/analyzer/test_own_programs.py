@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from analyzer.attribute import diagnose
 from analyzer.cause_weights import weigh_causes
 from analyzer.causes import CAUSES
+from analyzer.pipeline import diagnose
 from analyzer.report.document import document
 from analyzer.run import Run
 from collector.contract.words import PHASES

@@ -6,10 +6,12 @@ import pytest
 
 import analyzer.causes
 import analyzer.detectors
+import analyzer.model
 import analyzer.symptoms
 from analyzer.anomalies.watched import Subject
 from analyzer.cause_weights import fitted
-from analyzer.detectors import DETECTORS, PRECEDENCE
+from analyzer.detectors import DETECTORS
+from analyzer.detectors.effects import SHAPES
 from collector.contract.words import Cause
 
 
@@ -29,12 +31,11 @@ def test_every_detector_but_null_is_a_row_of_its_name():
     assert _files(analyzer.detectors, "null") == set(modules)
 
 
-def test_a_detector_without_precedence_yields_to_all_others():
-    told = {spec.precedence for spec in DETECTORS if spec.precedence is not None}
-    added = [PRECEDENCE[spec.name] for spec in DETECTORS if spec.precedence is None]
+def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
+    files = _files(analyzer.model, "candidate", "precision", "reference", "run_queue", "scopes")
 
-    assert min(added) > max(told)
-    assert len(added) == len(set(added))
+    assert files == {shape.__module__.rpartition(".")[2] for shape in SHAPES}
+    assert len(set(SHAPES)) == len(SHAPES)
 
 
 def test_every_cause_of_the_contract_is_a_file_and_every_file_a_cause():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.verdict_json import verdict_json
 
 FEW = settings(

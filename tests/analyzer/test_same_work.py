@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.same_work import exponent, for_same_work
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet

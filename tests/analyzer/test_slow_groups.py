@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
 from analyzer.detectors.links import Links
+from analyzer.pipeline import diagnose
 from analyzer.readers.windows import from_steps
 from analyzer.run import RankInfo, Run
 from collector.contract import archive

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
 from analyzer.cause_weights import weigh_causes
+from analyzer.pipeline import diagnose
 from analyzer.run import RankInfo
 from analyzer.symptoms.software import software
 from analyzer.versions import versions

@@ -3,8 +3,8 @@
 import dataclasses
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
 from analyzer.detectors.tensor_groups import TensorGroups
+from analyzer.pipeline import diagnose
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
 from analyzer.synth.whole import labelled

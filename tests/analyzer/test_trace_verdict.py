@@ -35,7 +35,7 @@ def test_the_sentence_names_the_worker_the_onset_and_the_cost():
     verdict = verdict_of_trace(made(steps=30, slow=SLOW), gpu_hour_price=2.0)
 
     assert verdict.sentence.startswith("Rank 9 (dp 1, stage 2) computes 1.198x as long (1.19")
-    assert "from step 10: the cause is not known. Confidence in the rank high" in verdict.sentence
+    assert "from step 10: the cause is not known. Confidence in the place high" in verdict.sentence
     assert "at the price given" in verdict.sentence
     assert 2.0 * verdict.lost_gpu_hours == verdict.lost_money
 
@@ -52,7 +52,7 @@ def test_the_replica_that_the_others_wait_for_gives_confidence():
     ).culprits
 
     assert (1, 3) == (first.dp, second.dp)
-    assert first.confidence > second.confidence
+    assert first.place_confidence > second.place_confidence
     assert [True, False] == [one.evidence[1].supports for one in (first, second)]
 
 
@@ -60,14 +60,15 @@ def test_a_periodic_culprit_is_waited_for_in_its_slow_steps():
     slow = tuple(synth.Slow(1, 2, 1.4, step, step + 1) for step in range(4, 40, 5))
     (one,) = verdict_of_trace(made(steps=40, slow=slow)).culprits
 
-    assert (0.95, True) == (one.confidence, one.evidence[1].supports)
+    assert (0.99, True) == (one.place_confidence, one.evidence[1].supports)
     assert "the other replicas wait for replica 1" in one.evidence[1].text
 
 
-def test_too_few_peers_are_said_and_believed_less():
+def test_too_few_peers_are_said_and_its_own_past_decides():
     verdict = verdict_of_trace(made(dp=2, steps=30, slow=(synth.Slow(1, 2, 1.2, 15),)))
 
-    assert verdict.culprits[0].confidence <= 0.7
+    assert [(1, 2)] == [(one.dp, one.pp) for one in verdict.culprits]
+    assert "Confidence in the place " in verdict.sentence
     assert "its own past, because it has too few peers" in verdict.sentence
     assert any("two replicas" in one for one in verdict.missing)
 

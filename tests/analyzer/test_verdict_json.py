@@ -4,7 +4,7 @@ say."""
 import json
 import math
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.run import Verdict
 from analyzer.verdict_json import verdict_json
 

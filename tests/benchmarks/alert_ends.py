@@ -9,7 +9,8 @@ from queue import Queue
 
 from analyzer.alertmanager.webhook import ReceivedAlert, parse
 from collector.contract import metrics as m
-from collector.contract.alerted import XIDS, XIDS_FATAL
+from collector.contract.alerted import XID_ZEROS
+from collector.contract.xid import describe
 from collector.exporter.page import render
 
 
@@ -34,8 +35,10 @@ class Page:
     def __init__(self) -> None:
         self.address = ""
         self.scraped = threading.Event()
-        self._counts = {(str(gpu), xid): 0 for xid in XIDS for gpu in range(8)}
-        self._next = iter([(str(gpu), str(xid)) for xid in XIDS_FATAL for gpu in range(8)])
+        self._counts = {(str(gpu), xid): 0 for xid, _ in XID_ZEROS for gpu in range(8)}
+        self._next = iter(
+            [(str(gpu), xid) for xid, rated in XID_ZEROS if rated == "fatal" for gpu in range(8)]
+        )
 
     def happen(self) -> tuple[str, str]:
         """Let one of the XIDs that are fatal happen; its GPU and number."""
@@ -47,7 +50,7 @@ class Page:
         self.scraped.set()
         place = {gpu: (gpu, f"GPU-{gpu}", f"0000:{gpu}0:00.0") for gpu, _ in self._counts}
         return render(
-            [m.GPU_XID_ERRORS(count, *place[gpu], xid, "nvml")
+            [m.GPU_XID_ERRORS(count, *place[gpu], xid, "nvml", str(describe(int(xid)).severity))
              for (gpu, xid), count in self._counts.items()]
         ).encode()  # fmt: skip
 

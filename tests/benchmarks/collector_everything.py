@@ -76,7 +76,7 @@ def _node() -> Iterator[Node]:
         flags = {
             "--sys": folder / "sys", "--kmsg": folder / "kmsg", "--state-dir": folder / "state",
             "--pod-resources": folder / "kubelet.sock", "--inspector-dir": folder / "inspector",
-            "--ras": f"127.0.0.1:{(folder / 'ready').read_text()}",
+            "--ras": f"127.0.0.1:{(folder / 'ready').read_text()}", "--ras-polling": "always",
         }  # fmt: skip
         arguments = [str(part) for flag in flags.items() for part in flag]
         program = ("tests.benchmarks.collector_program", str(folder / "proc/net/dev"))

@@ -7,7 +7,6 @@ import contextlib
 import http.client
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from collector.contract.metrics import METRICS, Sample
 from collector.exporter.page import Renderer
 from tests.benchmarks.collector_node import Node, cpu_of, get, quantile, resident_of
+from workloads.joining.reachable import free_port
 
 SECONDS = float(os.environ.get("LOCKSTEP_BENCH_SECONDS", "100"))
 RENDERS = 100
@@ -86,7 +86,7 @@ def _host() -> dict[str, float]:
     program = shutil.which(PROGRAM)
     if program is None:
         return {}
-    ports = [_free_port(), _free_port()]
+    ports = [free_port(), free_port()]
     commands = {
         "node_exporter": [
             program, f"--web.listen-address=127.0.0.1:{ports[0]}", "--collector.disable-defaults",
@@ -124,9 +124,3 @@ def _host() -> dict[str, float]:
             figures[f"{name}_cpu_ms_per_second"] = 1e3 * spent / len(times[name])
             figures[f"{name}_resident_mb"] = resident_of(pid)
     return figures
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port

@@ -30,7 +30,7 @@ CHECKS = 240
 PART_CHECKS = 2
 SLOW = {17: (100, 1.10), GPUS // 2 + 3: (150, 1.15)}
 """GPU -> from which check of the hour, and how much slower."""
-GOALS = {"seconds": 10.0, "peak_megabytes": 2000.0, "slow_missed": 0.0, "others_named": 0.0}
+GOALS = {"seconds": 5.0, "peak_megabytes": 2000.0, "slow_missed": 0.0, "others_named": 0.0}
 NAMES = [name for name in METRICS if name.startswith("lockstep_gpu_")][:20]
 WATCHED = tuple(MonitoredMetric(name, 1, True, 0.015, 0.14, 0.005) for name in NAMES)
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.readers.archive import load
 from analyzer.readers.prometheus import load as load_recorded
 from analyzer.readers.windows import from_samples

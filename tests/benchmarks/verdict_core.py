@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from tests.benchmarks.weight import committed, statements
 
 CORE = (
-    "attribute", "slowness", "detectors", "signs", "symptoms", "causes", "cause_spec",
+    "attribute", "pipeline", "case", "status", "cost/fixes", "model", "slowness", "detectors",
+    "signs",
+    "symptoms", "causes", "cause_spec",
     "cause_weights", "culprits", "structure", "workers", "trace_outliers", "from_operations",
     "foreign", "trace_verdict", "anomalies", "posterior", "doubt", "telemetry_quality", "rejected",
     "sentence", "same_work", "one_clock", "common_writes", "watch/upheld", "watch/concluded",
+    "watch/history",
 )  # fmt: skip
 """Below `analyzer/`, under the names of either time."""
 NOT_CHOSEN = (-1, 0, 1, 2)

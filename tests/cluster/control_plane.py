@@ -9,7 +9,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from workloads.joining.reachable import free_port
 from workloads.processes.death import die_with_parent
 
 VERSION = "1.20.2"
@@ -227,6 +227,7 @@ def _end(started: Mapping[str, subprocess.Popen[bytes]]) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in servers]
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)

@@ -14,7 +14,7 @@ PORT_COUNTERS = {
     "port_xmit_packets": 1_000_003, "port_rcv_packets": 2_000_003, "port_xmit_wait": 12_345,
     "unicast_xmit_packets": 1_000_000, "unicast_rcv_packets": 2_000_000,
     "multicast_xmit_packets": 3, "multicast_rcv_packets": 3,
-    "symbol_error": 65_535, "link_error_recovery": 0, "link_downed": 2, "port_rcv_errors": 5,
+    "symbol_error": 65_534, "link_error_recovery": 0, "link_downed": 2, "port_rcv_errors": 5,
     "port_rcv_remote_physical_errors": 0, "port_rcv_switch_relay_errors": 0,
     "port_xmit_discards": 7, "port_xmit_constraint_errors": 0, "port_rcv_constraint_errors": 0,
     "local_link_integrity_errors": 0, "excessive_buffer_overrun_errors": 0, "VL15_dropped": 0,

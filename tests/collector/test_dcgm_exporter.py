@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from collector.collectors.gpu import collect
 from collector.config import ConfigError, load
 from collector.contract import metrics as m
-from collector.reading import SourceError
+from collector.reading import IMPLAUSIBLE, SourceError
 from collector.sources import dcgm_exporter
 from collector.sources.dcgm_exporter import LOST_SECONDS, MAX_GPUS, DcgmExporter, parse
 from tests.hostile_server import drops, serving
@@ -88,7 +88,7 @@ def test_a_blank_value_is_absent():
         'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-b} 61',
         'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-b"} NaN',
         'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-b"} warm',
-        'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="1",UUID="GPU-b"} -1',
+        'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-b"} 61,0',
     ],
 )
 def test_a_bad_line_is_counted_and_the_others_stand(line):
@@ -98,6 +98,90 @@ def test_a_bad_line_is_counted_and_the_others_stand(line):
     assert {key: v for key, v in values(f"{PAGE}{line}\n").items() if "GPU-a" in key[1]} == values(
         PAGE
     )
+
+
+@pytest.mark.parametrize("labels", [
+    'nvswitch="nvswitch0",Hostname="n1"', 'nvlink="3",nvswitch="nvswitch0"', 'cpu="0"',
+    'cpucore="5",cpu="0",Hostname="n1"',
+])  # fmt: skip
+def test_lines_of_switches_links_and_processors_are_passed_over(labels):
+    reading = parse(f"{PAGE}DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{{{labels}}} 45\n")
+
+    assert parse(PAGE) == reading
+    with pytest.raises(SourceError, match="of a GPU"):
+        parse(f"DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{{{labels}}} 45\n")
+
+
+@pytest.mark.parametrize(
+    "blanks",
+    [
+        lambda page: page.replace('",UUID', '", UUID'),
+        lambda page: page.replace('",', '" , '),
+        lambda page: page.replace('="', ' = "'),
+        lambda page: page.replace("} ", "}  ").replace("{", " { "),
+        lambda page: page.replace("\n", "  \n").replace("DCGM_FI_DEV_FB", "\tDCGM_FI_DEV_FB"),
+        lambda page: page.replace("}", ",}"),
+    ],
+)
+def test_blanks_between_tokens_change_nothing(blanks):
+    """Exporters up to 2.0 write one after the comma between labels."""
+    assert values(blanks(PAGE)) == values(PAGE)
+    assert () == parse(blanks(PAGE)).rejected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "DCGM_FI_DEV_GPU_UTIL{%s} 4294967295",
+        "DCGM_FI_DEV_GPU_UTIL{%s} 808334905",
+        "DCGM_FI_DEV_GPU_TEMP{%s} 644245923",
+        "DCGM_FI_DEV_GPU_TEMP{%s} 82505",
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{%s} -1",
+    ],
+)
+def test_what_cannot_be_is_counted_and_its_gpu_stays(line):
+    text = PAGE + line % 'gpu="1",UUID="GPU-b"' + "\n"
+
+    assert [one.reason for one in parse(text).rejected] == [IMPLAUSIBLE]
+    assert {name for name, labels in values(text) if labels[1:2] == ("GPU-b",)} == {
+        m.GPU_UP.name, m.GPU_STALLED.name, m.GPU_INFO.name,
+    }  # fmt: skip
+
+
+def test_an_old_page_tells_its_limit_and_its_last_xid():
+    told = values(
+        f"DCGM_FI_DEV_POWER_MGMT_LIMIT{{{WHO}}} 300.000000\n"
+        f'DCGM_FI_DEV_XID_ERRORS{{{WHO},err_code="79",err_msg="GPU has fallen off the bus"}} 79\n'
+    )
+
+    assert told[m.GPU_POWER_LIMIT.name, ("0", "GPU-a", "requested")] == 300
+    assert told[m.GPU_POWER_LIMIT.name, ("0", "GPU-a", "enforced")] == 300
+    assert told[m.GPU_LAST_XID.name, ("0", "GPU-a")] == 79
+
+
+def test_the_enforced_limit_is_told_as_it_is():
+    told = values(
+        f"DCGM_FI_DEV_POWER_MGMT_LIMIT{{{WHO}}} 300\n"
+        f"DCGM_FI_DEV_ENFORCED_POWER_LIMIT{{{WHO}}} 250\n"
+    )
+
+    assert told[m.GPU_POWER_LIMIT.name, ("0", "GPU-a", "enforced")] == 250
+
+
+@pytest.mark.parametrize("blank", ["9223372036854775794", "9223372036854775792", "2147483632"])
+def test_blanks_of_64_bits_are_absent_and_no_error(blank):
+    reading = parse(f"{PAGE}DCGM_FI_DEV_BOARD_LIMIT_VIOLATION{{{WHO}}} {blank}\n")
+
+    assert () == reading.rejected
+    assert values(PAGE) == {(s.metric.name, s.labels): s.value for s in collect(reading)}
+
+
+def test_a_line_that_was_cut_tells_nothing():
+    whole = f"{PAGE}DCGM_FI_DEV_FB_FREE{{{WHO}}} 24268"
+    reading = parse(whole[:-2])
+
+    assert m.GPU_MEMORY_FREE.name not in reading.gpus[0].values
+    assert ["content"] == [one.reason for one in reading.rejected]
 
 
 def test_a_page_of_something_else_is_refused():

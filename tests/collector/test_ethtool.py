@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from collector.collectors import ethernet
 from collector.contract import metrics as m
-from collector.reading import SourceError
+from collector.reading import IMPLAUSIBLE, SourceError
 from collector.sources import ethtool as kernel_module
 from collector.sources.ethtool import MAX_STATISTICS, SIOCETHTOOL, Ethtool, Kernel
-from collector.sources.ethtool.names import meaning
+from collector.sources.ethtool.names import ERRORS, meaning
 
 PROPERTY = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
@@ -51,7 +51,7 @@ def test_mlx5_is_in_base_units(source, network_node):
     assert 41 == values[m.NET_PHY_ERRORS, ("eth0", "outbound_pci_stalled_rd_events")]
     assert 9 == values[m.NET_PHY_ERRORS, ("eth0", "rx_err_lane_1_phy")]
     assert sum(range(8)) == values[m.NET_PHY_ERRORS, ("eth0", "rx_prio_discards")]
-    assert 30 == len(values)
+    assert 31 == len(values)
 
 
 def test_eight_priorities_of_which_one_pauses_are_not_thirty_two_series(source):
@@ -99,6 +99,16 @@ def test_a_link_without_priorities_pauses_as_a_whole(source):
         ("rx_priority_3_xoff.nic", m.NET_PAUSE, ("3", "receive"), 8),
         ("link_xoff_tx.nic", m.NET_PAUSE, ("global", "transmit"), 8),
         ("mac_local_faults.nic", m.NET_PHY_ERRORS, ("mac_local_faults.nic",), 8),
+        ("port.rx_priority_3_xoff", m.NET_PAUSE, ("3", "receive"), 8),
+        ("port.link_xoff_tx", m.NET_PAUSE, ("global", "transmit"), 8),
+        ("hc_tc5_rx_pause_phy", m.NET_PAUSE, ("5", "receive"), 8),
+        ("port.rx_dropped", m.NET_PHY_ERRORS, ("port.rx_dropped",), 8),
+        ("rx_pfc_frames", m.NET_PAUSE, ("any", "receive"), 8),
+        ("rx_discard_packets_cos3", m.NET_PHY_ERRORS, ("rx_discard_packets_cos",), 8),
+        ("[0]: rx_discards", m.NET_PHY_ERRORS, ("rx_total_ring_discards",), 8),
+        ("[12]: tx_errors", m.NET_PHY_ERRORS, ("tx_ring_errors",), 8),
+        ("ena_admin_q_no_completion", m.NET_PHY_ERRORS, ("ena_admin_q_no_completion",), 8),
+        ("ena_admin_q_out_of_space", m.NET_PHY_ERRORS, ("ena_admin_q_out_of_space",), 8),
         ("bw_in_allowance_exceeded", m.NET_PHY_ERRORS, ("bw_in_allowance_exceeded",), 8),
     ],
 )
@@ -106,6 +116,40 @@ def test_other_drivers_say_the_same_by_other_names(source, name, metric, labels,
     nic, _ = source(eth0={"queue_0_tx_cnt": 1, name: 8})
 
     assert values_of(nic.read()) == {(metric, ("eth0", *labels)): value}
+
+
+def test_rings_and_classes_are_added_unless_the_driver_tells_the_sum(source):
+    rings = {"[0]: rx_discards": 3, "[1]: rx_discards": 4, "rx_discard_packets_cos0": 1}
+    nic, nics = source(eth0=rings | {"rx_discard_packets_cos7": 2})
+    added = values_of(nic.read())
+    nics.drivers["eth0"] = rings | {"rx_total_ring_discards": 9}
+
+    assert 7 == added[m.NET_PHY_ERRORS, ("eth0", "rx_total_ring_discards")]
+    assert 3 == added[m.NET_PHY_ERRORS, ("eth0", "rx_discard_packets_cos")]
+    assert 9 == values_of(nic.read())[m.NET_PHY_ERRORS, ("eth0", "rx_total_ring_discards")]
+
+
+def test_pauses_of_any_priority_are_not_counted_beside_those_of_each(source):
+    nic, _ = source(eth0={"rx_pfc_frames": 5, "rx_pfc_ena_frames_pri3": 5, "tx_pfc_frames": 2})
+
+    assert values_of(nic.read()) == {
+        (m.NET_PAUSE, ("eth0", "3", "receive")): 5,
+        (m.NET_PAUSE, ("eth0", "any", "transmit")): 2,
+    }
+
+
+def test_all_bits_set_is_no_count(source):
+    nothing = (1 << 64) - 1
+    nic, _ = source(eth0={
+        "rx_crc_errors_phy": nothing, "rx_discards_phy": nothing - 1,
+        "[0]: rx_discards": 3, "[1]: rx_discards": nothing, "not_ours": nothing,
+    })  # fmt: skip
+    reading = nic.read()
+
+    assert values_of(reading) == {(m.NET_PHY_ERRORS, ("eth0", "rx_discards_phy")): nothing - 1}
+    assert [(IMPLAUSIBLE, "ethtool on eth0: 2 statistics of 2^64-1, which is no count")] == [
+        (one.reason, one.message) for one in reading.rejected
+    ]
 
 
 @pytest.mark.parametrize("name", ["rx_prio8_pause", "rx_prio3_pause_x", "rx3_packets", ""])
@@ -136,7 +180,7 @@ def test_queues_that_come_between_two_requests_are_waited_for(source, network_no
     reading = Ethtool(lambda: ["eth0"], growing.open).read()
 
     assert () == reading.rejected
-    assert 30 == len(values_of(reading))
+    assert 31 == len(values_of(reading))
     assert [0x37, 0x1B, 0x1D] * 2 == growing.asked
 
 
@@ -154,7 +198,7 @@ def test_statistics_that_never_stand_still_are_counted(source, network_node):
     assert ((), ["changing"]) == (reading.devices, [one.reason for one in reading.rejected])
 
 
-@pytest.mark.parametrize("reason", ["missing", "permission", "io", "busy"])
+@pytest.mark.parametrize("reason", ["missing", "permission", "busy"])
 def test_a_device_that_refuses_is_counted_and_the_others_stand(source, network_node, reason):
     nic, _ = source(eth0=SourceError(reason, "no"), eth1=network_node.mlx5_statistics())
     for _ in range(2):
@@ -162,6 +206,47 @@ def test_a_device_that_refuses_is_counted_and_the_others_stand(source, network_n
 
         assert [reason] == [one.reason for one in reading.rejected]
         assert ["eth1"] == [one.device for one in reading.devices]
+
+
+def test_a_driver_that_fails_is_left_alone_for_minutes(network_node, clock):
+    """Each attempt would write a line into the kernel's log."""
+    nics = network_node.FakeNics({"eth0": SourceError("io", "Invalid argument"), "eth1": {"a": 1}})
+    source = Ethtool(lambda: ["eth0", "eth1"], nics.open, clock.monotonic)
+    failures = []
+    for _ in range(120):
+        failures += source.read().rejected
+        clock.sleep(30)
+
+    assert 3 <= len(failures) <= 5, "after 4, 8, 16 and 32 minutes of an hour"
+    nics.drivers["eth0"] = {"rx_total_ring_discards": 655_430_134}
+    clock.sleep(3600)
+    values = values_of(source.read())
+    assert 655_430_134 == values[m.NET_PHY_ERRORS, ("eth0", "rx_total_ring_discards")]
+
+
+@pytest.mark.parametrize("driver", ERRORS)
+def test_every_name_of_a_driver_is_told_under_it(source, driver):
+    nic, _ = source(eth0=dict.fromkeys(ERRORS[driver], 7))
+
+    assert values_of(nic.read()) == {
+        (m.NET_PHY_ERRORS, ("eth0", name)): 7 for name in ERRORS[driver]
+    }
+
+
+@pytest.mark.parametrize(
+    ("statistics", "kind", "count"),
+    [
+        ({"queue_0_rx_bad_desc_num": 2, "queue_1_rx_bad_desc_num": 3}, "queue_rx_bad_desc_num", 5),
+        ({"rx_queue_0_drops": 2, "rx_queue_11_drops": 3}, "rx_drops", 5),
+        ({"rx_drops": 5, "rx0_drops": 2, "rx1_drops": 3}, "rx_drops", 5),
+        ({"tx0_tx_timeouts": 1, "tx_tx_timeouts": 1}, "tx_tx_timeouts", 1),
+        ({"rx_prio0_discards": 1, "rx_prio7_discards": 2}, "rx_prio_discards", 3),
+    ],
+)
+def test_queues_are_added_unless_the_driver_did(source, statistics, kind, count):
+    nic, _ = source(eth0=statistics)
+
+    assert {(m.NET_PHY_ERRORS, ("eth0", kind)): count} == values_of(nic.read())
 
 
 @pytest.mark.parametrize("driver", [SourceError("unsupported", "no"), {}])

@@ -34,17 +34,20 @@ INSPECTED = (
 )
 """What NCCL Inspector wrote about rank 0 (its README)."""
 RAS = ("lockstep_nccl_ras_", "lockstep_nccl_rank_", "lockstep_nccl_comm", "lockstep_nccl_peer_")
+INSPECTOR = (m.NCCL_RANK_COLLECTIVES.name, m.NCCL_RANK_SECONDS.name)
 NOT_ON_THE_GOLDEN_PAGE = {
     m.SERIES_DROPPED.name: "the page is under the cap",
     m.RANK_LAST_STATE.name: "all ranks of this page live; test_collectors.py has one that is gone",
     m.GPU_ALLOCATION_AGE.name: "this machine has no kubelet; test_pod_resources.py has one",
     m.KUBELET_DEVICES.name: "likewise",
+    m.IB_SATURATED.name: "no register stands at its maximum; test_infiniband.py has some",
     m.SOURCE_RESTARTS.name: "of NVML's process, left out here; tests/attack has it",
     **{
         row.name: "RAS listens on a port of its own; test_nccl_ras_answers.py has its series"
         for row in vars(m.nccl).values()
-        if isinstance(row, m.Metric) and row.name.startswith(RAS)
+        if isinstance(row, m.Metric) and row.name.startswith(RAS) and row.name not in INSPECTOR
     },
+    m.NCCL_RANK_WAIT.name: "one rank of eight is here; test_nccl_inspector_rank_waits.py has all",
 }
 
 
@@ -118,7 +121,9 @@ def busy_machine(machine, image, gpu_state):
         "3,7,900000000000000,-;NVRM: Xid (PCI:0000:65:00): 79, pid='<unknown>', name=<unknown>,"
         " GPU has fallen off the bus.\n"
         "3,8,900000000000000,-;nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30"
-        " LTSSM Fault Up\n",
+        " LTSSM Fault Up\n"
+        "3,9,900000000000000,-;NVRM: GPU 0000:65:00.0: RmInitAdapter failed! (0x22:0x56:894)\n"
+        "3,10,900000000000000,-;mlx5_core 0000:05:00.0: something: new\n",
     )
     return machine
 

@@ -1,5 +1,7 @@
 """RDMA ports: right numbers in base units, or counted and absent."""
 
+import errno
+import os
 import shutil
 from collections import Counter
 
@@ -57,7 +59,7 @@ def test_a_port_is_in_base_units(machine, port, network_node):
     assert 4 * 2_000_000_011 == values[m.IB_DATA.name, (*PORT, "receive")]
     assert 1_000_003 == values[m.IB_PACKETS.name, (*PORT, "transmit")]
     assert 12_345 == values[m.IB_XMIT_WAIT.name, PORT]
-    assert 65_535 == values[m.IB_ERRORS.name, (*PORT, "symbol_error")]
+    assert 65_534 == values[m.IB_ERRORS.name, (*PORT, "symbol_error")]
     assert 31 == values[m.RDMA_HW_COUNTER.name, (*PORT, "np_cnp_sent")]
     assert 0 == values[m.RDMA_HW_COUNTER.name, (*PORT, "rnr_nak_retry_err")]
 
@@ -130,6 +132,141 @@ def test_a_register_that_reached_its_end_is_no_traffic(machine, port):
     assert (m.IB_DATA.name, (*PORT, "transmit")) not in values
     assert (m.IB_DATA.name, (*PORT, "receive")) in values
     assert ["saturated"] == reasons
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "metric", "labels"),
+    [
+        ("link_downed", 255, m.IB_ERRORS, ("link_downed",)),
+        ("link_error_recovery", 255, m.IB_ERRORS, ("link_error_recovery",)),
+        ("symbol_error", 65535, m.IB_ERRORS, ("symbol_error",)),
+        ("port_xmit_discards", 65535, m.IB_ERRORS, ("port_xmit_discards",)),
+        ("excessive_buffer_overrun_errors", 15, m.IB_ERRORS, ("excessive_buffer_overrun_errors",)),
+        ("local_link_integrity_errors", 15, m.IB_ERRORS, ("local_link_integrity_errors",)),
+        ("port_xmit_wait", 4294967295, m.IB_XMIT_WAIT, ()),
+        ("port_rcv_packets", 4294967295, m.IB_PACKETS, ("receive",)),
+    ],
+)
+def test_a_register_at_its_maximum_is_told_as_that_and_not_as_a_count(
+    machine, network_node, name, most, metric, labels
+):
+    port = network_node.rdma_port(machine, "mlx5_0", "eth0", "InfiniBand")
+    file, key = port / "counters" / name, (metric.name, (*PORT, *labels))
+    saturated = (m.IB_SATURATED.name, (*PORT, name))
+    for count, stands in ((most - 1, False), (most, True), (most + 1, False)):
+        file.write_text(f"{count}\n")
+        values, reasons = told(machine)
+
+        assert stands == (key not in values)
+        assert stands == (saturated in values)
+        assert ["saturated"] * stands == reasons
+        if not stands:
+            assert values[key] == count
+
+
+def test_a_counter_of_the_driver_that_stands_is_told_too(machine, port):
+    (port / "hw_counters/out_of_sequence").write_text("4294967295\n")
+    values, reasons = told(machine)
+
+    assert (m.RDMA_HW_COUNTER.name, (*PORT, "out_of_sequence")) not in values
+    assert 1 == values[m.IB_SATURATED.name, (*PORT, "out_of_sequence")]
+    assert ["saturated"] == reasons
+
+
+def test_what_stands_is_listed_once_and_again_after_a_reset(machine, port):
+    source, file = InfinibandErrors(machine.sys), port / "counters/link_downed"
+    reasons = []
+    for count in (255, 255, 0, 255):
+        file.write_text(f"{count}\n")
+        reasons.append([one.reason for one in source.read().rejected])
+
+    assert [["saturated"], [], [], ["saturated"]] == reasons
+
+
+class Refusing:
+    """Files of a driver that answers EINVAL, as the kernel's log sees it: a line for each."""
+
+    def __init__(self, monkeypatch, refuses):
+        self.refused, pread = [], os.pread
+
+        def refuse(descriptor, length, offset):
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            if refuses(path):
+                self.refused.append(path)
+                raise OSError(errno.EINVAL, "Invalid argument")
+            return pread(descriptor, length, offset)
+
+        monkeypatch.setattr("collector.persistent_fds.os.pread", refuse)
+
+
+def read_for(minutes, fast, slow, clock, every=1):
+    """Both sources as they are read for so long."""
+    for second in range(0, 60 * minutes, every):
+        reading = fast.read()
+        if second % 30 == 0:
+            slow.read()
+        clock.sleep(every)
+    return reading
+
+
+@pytest.fixture
+def both(machine, clock):
+    return Infiniband(machine.sys, clock.monotonic), InfinibandErrors(machine.sys, clock.monotonic)
+
+
+def test_a_driver_that_refuses_is_left_alone_for_minutes(
+    machine, network_node, clock, both, monkeypatch
+):
+    """The first round asked 540 times a minute, and each is a line in the kernel's log."""
+    for number in range(2):
+        network_node.rdma_port(machine, f"mlx5_{number}", f"eth{number}", "Ethernet", 0x18 + number)
+    driver = Refusing(monkeypatch, lambda path: "mlx5_0" in path and "counters" in path)
+    read_for(1, *both, clock)
+
+    assert 2 <= len(driver.refused) <= 4, "one for each kind of question and source"
+    reading = read_for(59, *both, clock, every=30)
+    assert 10 <= len(driver.refused) <= 120, "540 a minute were 32,000"
+    sick, well = reading.ports
+    assert not sick.data
+    assert 4 == sick.state, "what answers is read on"
+    assert well.data, "and so are other devices"
+
+
+def test_one_counter_that_is_refused_keeps_no_other_off(port, clock, both, monkeypatch):
+    driver = Refusing(monkeypatch, lambda path: path.endswith("counters/port_xmit_wait"))
+    reading = read_for(30, *both, clock, every=10)
+
+    assert 3 <= len(driver.refused) <= 6, "4, 8, 16 minutes"
+    (one,) = reading.ports
+    assert None is one.xmit_wait
+    assert {"transmit", "receive"} == {*one.data} == {*one.packets}
+    assert one.hardware
+
+
+def test_a_device_that_begins_to_refuse_waits_and_comes_back(machine, port, clock, monkeypatch):
+    source, sick = Infiniband(machine.sys, clock.monotonic), [False]
+    driver = Refusing(monkeypatch, lambda path: sick[0] and "/counters/" in path)
+    source.read()
+    sick[0] = True
+    lost = [source.read() for _ in range(3)][-1]
+
+    assert 1 == len(driver.refused)
+    assert not lost.ports[0].data
+    assert 4 == lost.ports[0].state
+    sick[0] = False
+    clock.sleep(300)
+    assert source.read().ports[0].data
+
+
+def test_why_a_counter_is_left_alone_is_said_once(machine, port, clock, monkeypatch):
+    Refusing(monkeypatch, lambda path: path.endswith("port_xmit_wait"))
+    source = Infiniband(machine.sys, clock.monotonic)
+    first, second = source.read().rejected, source.read().rejected
+
+    (why,) = first
+    assert "io" == why.reason
+    assert "Invalid argument; it is left alone for 4 minutes" in why.message
+    assert () == second
 
 
 def test_efa_counts_bytes_and_not_words(machine, port):
@@ -342,6 +479,15 @@ def test_a_link_layer_that_is_noise_loses_nothing_but_its_name(machine, port):
 
     assert {"content"} == set(reasons)
     assert {key for key in right if key[0] != m.IB_INFO.name} <= values.keys()
+
+
+def test_a_line_that_a_driver_ends_twice_is_the_same_line(machine, port):
+    right, _ = told(machine)
+    for name in ("link_layer", "rate"):
+        (port / name).write_text((port / name).read_text() + "\n")
+    values, reasons = told(machine)
+
+    assert (right, []) == (values, [*reasons])
 
 
 def test_no_more_than_so_many_files_are_kept_open(tmp_path):

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from collector.contract.bandwidth import OPERATIONS
 from collector.sources.nccl_inspector import Sequences
-from collector.sources.nccl_inspector.lines import SHORTEST, Batch, batches
+from collector.sources.nccl_inspector.lines import (
+    BELONGS,
+    SHORTEST,
+    Batch,
+    LineReader,
+    batches,
+)
 from collector.sources.nccl_inspector.tally import (
     IDLE_SECONDS,
     MAX_OPERATIONS,
@@ -61,7 +67,7 @@ def read_one(text: bytes) -> Batch:
 def test_the_public_sample_is_read_and_agrees_with_itself():
     one = read_one(line())
 
-    assert ("0x7f8c496ae9f661", "dp", 8, "all_reduce", True) == one.operation
+    assert ("0x7f8c496ae9f661", "dp", 8, "all_reduce", True, 2) == one.operation
     assert ([1407], [17179869184], [0.061974], 0) == (
         one.sequences, one.sizes, one.seconds, one.disagreeing
     )  # fmt: skip
@@ -304,3 +310,99 @@ def test_every_operation_of_nccl_is_one_of_our_words():
              "send", "recv"}  # fmt: skip
 
     assert words == set(OPERATIONS.values())
+
+
+def marker(records: int, identity: str = "0xa", name: str = "dp", **more: int) -> bytes:
+    """As v4.3 begins what it writes of one communicator."""
+    return json.dumps(
+        {
+            "header": {"id": identity, "comm_name": name, "rank": 2, "n_ranks": 8, "nnodes": 1},
+            "metadata": {"inspector_output_format_version": "v4.3", "pid": 7},
+            "dump_stats": {"coll_records": records, "coll_dropped_total": 0} | more,
+        },
+        separators=(",", ":"),
+    ).encode()
+
+
+def record(sequence: int) -> bytes:
+    """A line of v4.3: the same as of v4.2, without header and metadata."""
+    tree = json.loads(line(COLL | {"coll_sn": sequence}))
+    return json.dumps({"coll_perf": tree["coll_perf"]}, separators=(",", ":")).encode()
+
+
+PROXY = b'{"proxy_trace":{"record_type":"proxy_op","record_sn":42,"parent_type":"coll"}}'
+
+
+def found(lines: list[bytes]) -> dict[str, list[int]]:
+    """Sequence numbers by group."""
+    batched, _ = batches(lines)
+    return {one.operation.group: one.sequences for one in batched}
+
+
+def test_a_marker_says_whose_the_lines_behind_it_are():
+    lines = [marker(2), record(1), record(2), marker(1, "0xb", "tp", proxy_records=1), record(9),
+             PROXY, marker(0, "0xc"), marker(1), record(3)]  # fmt: skip
+    batched, bad = batches(lines)
+
+    assert {"dp": [1, 2, 3], "tp": [9]} == {one.operation.group: one.sequences for one in batched}
+    assert not bad
+
+
+def test_a_marker_holds_over_parts_of_a_file_and_not_over_a_gap():
+    reader = LineReader()
+    first, _ = reader.batches([marker(3), record(1)])
+    second, _ = reader.batches([record(2)])
+    reader.begin_anew()
+    third, bad = reader.batches([record(3)])
+
+    assert [[1], [2], []] == [
+        [number for one in part for number in one.sequences] for part in (first, second, third)
+    ]
+    assert {("header", BELONGS): 1} == bad
+
+
+def test_lines_before_the_first_marker_belong_to_nobody():
+    batched, bad = batches([record(1), marker(1), record(2), marker(0)])
+
+    assert [[2]] == [one.sequences for one in batched]
+    assert 1 == bad["header", BELONGS]
+
+
+def test_more_lines_than_a_marker_counts_are_not_its_own():
+    assert {"dp": [1]} == found([marker(1), record(1), record(2)])
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([marker(2), record(1), marker(1, "0xb", "tp"), record(2), record(9)], {"dp": [1]}),
+        (
+            [marker(2), record(1), marker(1, "0xb", "tp"), record(9), marker(1), record(3)],
+            {"dp": [1, 3], "tp": [9]},
+        ),
+        (
+            [marker(2), record(1), b"#" * 80, marker(1, "0xb", "tp"), record(9)],
+            {"dp": [1], "tp": [9]},
+        ),
+    ],
+)  # fmt: skip
+def test_after_a_marker_whose_lines_did_not_all_come_nothing_is_guessed(lines, told):
+    assert told == found(lines)
+
+
+def test_markers_of_older_formats_change_nothing():
+    batched, bad = batches(
+        [marker(1), line(COLL | {"coll_sn": 1}), marker(0), line(COLL | {"coll_sn": 2})]
+    )
+
+    assert [[1, 2]] == [one.sequences for one in batched]
+    assert not bad
+
+
+def test_numbers_of_a_foreign_locale_are_read():
+    text = line(COLL | {"coll_sn": 5}).replace(b"277.2", b"277,2").replace(b"485.1", b"485,1")
+    batched, bad = batches([text])
+
+    assert text.count(b",210914") == 1
+    assert [[5]] == [one.sequences for one in batched]
+    assert (0, False) == (batched[0].disagreeing, bool(bad))

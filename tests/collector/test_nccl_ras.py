@@ -19,6 +19,7 @@ from collector.reading import RankProcess, SourceError
 from collector.sources.nccl_ras import MAX_ENDPOINTS, NcclRas, client
 from collector.sources.nccl_ras.client import ask
 from collector.sources.nccl_ras.endpoint import POLL_SECONDS, RARELY_SECONDS, Endpoint
+from collector.sources.nccl_ras.guard import DEFECTS, Polling, defects
 from tests.machine import slowness
 
 NCCL = Path(__file__).parents[1] / "fixtures" / "nccl"
@@ -118,8 +119,13 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 
 @contextmanager
-def source(machine, *addresses, living=(), node=None, poll=POLL_SECONDS) -> Iterator[NcclRas]:
-    one = NcclRas(addresses, node, machine.proc, SystemClock(), lambda: living, poll)
+def source(
+    machine, *addresses, living=(), node=None, poll=POLL_SECONDS, polling=Polling.ALWAYS, stepped=()
+) -> Iterator[NcclRas]:
+    one = NcclRas(
+        addresses, node, machine.proc, SystemClock(), lambda: living, poll,
+        stepped=lambda: stepped, polling=polling,
+    )  # fmt: skip
     try:
         yield one
     finally:
@@ -206,7 +212,7 @@ def trickle(client: socket.socket) -> None:
         (hangs_up, "truncated"),
         (endless_line, "protocol"),
         (after_greeting(b""), "truncated"),
-        (after_greeting(JSON[:600].encode()), "content"),
+        (after_greeting(JSON[:120].encode()), "content"),
         (after_greeting(JSON[:600].encode(), pause=1.5), "timeout"),
         (after_greeting(b"\xff\xfe\x00"), "content"),
         (trickle, "timeout"),
@@ -553,9 +559,175 @@ def test_the_environment_is_that_of_the_process_in_our_table(machine, serve, mon
     machine.file(machine.proc / "4007" / "environ", f"NCCL_RAS_ADDR={server.address}\0")
     one = NcclRas(
         (), None, machine.proc, SystemClock(), lambda: [RankProcess("gpt-1", 0, 7)],
-        processes=lambda: [RankProcess("gpt-1", 0, 4007)],
+        processes=lambda: [RankProcess("gpt-1", 0, 4007)], polling=Polling.ALWAYS,
     )  # fmt: skip
 
     assert one.available()
     assert (True, ()) == (one.read().endpoints[0].up, one.read().rejected)
     one.close()
+
+
+RANKS = [RankProcess("gpt-1", 0, 7), RankProcess("gpt-1", 1, 8)]
+STEPPED = [("gpt-1", 0), ("gpt-1", 1)]
+
+
+def loaded(machine, pid: int, version: str | None, name: str = "libnccl.so.2") -> None:
+    """A process that has a library of NCCL loaded, from a folder of its own container."""
+    words = (
+        "" if version is None else f"\0NCCL version {version}+cuda12.9 compiled with CUDA 12.9\n"
+    )
+    machine.file(machine.proc / str(pid) / "root" / "opt" / name, "\x7fELF" + 9000 * "x" + words)
+    maps = (
+        "7f00-7f01 r-xp 00000000 08:01 9 /usr/lib/libc.so.6\n7f01-7f02 rw-p 00000000 00:00 0 \n"
+        f"7f02-7f03 r-xp 00000000 08:01 7 /opt/{name}\n"
+    )
+    machine.file(machine.proc / str(pid) / "maps", maps)
+
+
+def asked(machine, server, version="2.28.9", stepped=STEPPED, polling=Polling.GUARDED, ranks=RANKS):
+    for rank in ranks:
+        if version != "no library":
+            loaded(machine, rank.pid, version)
+    with source(
+        machine, server.address, living=ranks, poll=QUICK, polling=polling, stepped=stepped
+    ) as one:
+        up = one.available()
+        return server.heard.count("VERBOSE STATUS") > 0, up, one.why_not()
+
+
+def test_a_run_that_has_made_a_step_is_asked(machine, serve):
+    was, up, words = asked(machine, serve(Ras()))
+
+    assert (True, True) == (was, up)
+    assert "communicators of NCCL 2.29.1" in words
+
+
+@pytest.mark.parametrize(
+    ("version", "stepped", "polling", "ranks", "why"),
+    [
+        ("2.28.9", [("gpt-1", 0)], "guarded", RANKS, "rank 1 of gpt-1 has not made its first step"),
+        ("2.28.9", [], "guarded", [], "no rank of this node tells of its steps"),
+        ("2.26.2", STEPPED, "guarded", RANKS, "2.26.2 has crashed when asked"),
+        ("2.26.5", STEPPED, "guarded", RANKS, "(NVIDIA/nccl issue 1669, 1718)"),
+        ("2.27.7", STEPPED, "guarded", RANKS, "(NVIDIA/nccl issue 1762)"),
+        ("2.29.7", STEPPED, "guarded", RANKS, "(NVIDIA/nccl issue 2346)"),
+        (None, STEPPED, "guarded", RANKS, "its library tells no version"),
+        ("no library", STEPPED, "guarded", RANKS, "is not known: "),
+        ("2.28.9", STEPPED, "never", RANKS, "not asked, as nccl.ras_polling is never"),
+    ],
+)  # fmt: skip
+def test_a_run_that_a_question_may_crash_is_not_even_connected_to(
+    machine, serve, version, stepped, polling, ranks, why
+):
+    server = serve(Ras())
+    was, up, words = asked(machine, server, version, stepped, Polling(polling), ranks)
+
+    assert (False, False) == (was, up)
+    assert why in words
+    assert [] == server.heard
+
+
+def test_who_asks_always_asks_a_version_that_is_known_to_crash(machine, serve):
+    was, up, _ = asked(machine, serve(Ras()), "2.26.2", [], Polling.ALWAYS)
+
+    assert (True, True) == (was, up)
+
+
+def test_a_rank_that_names_the_address_is_not_called_down_while_it_is_not_asked(machine, serve):
+    server = serve(Ras())
+    machine.file(machine.proc / "7" / "environ", f"NCCL_RAS_ADDR={server.address}\0")
+    with source(machine, living=RANKS[:1], polling=Polling.GUARDED) as one:
+        assert not one.available()
+        assert [None] == [each.up for each in one.read().endpoints]
+
+
+def test_a_rank_that_starts_beside_a_run_stops_the_questions(machine, serve):
+    server = serve(Ras())
+    ranks, stepped = list(RANKS[:1]), list(STEPPED)
+    loaded(machine, 7, "2.28.9")
+    with source(
+        machine, server.address, living=ranks, poll=QUICK, stepped=stepped, polling=Polling.GUARDED
+    ) as one:
+        assert one.available()
+        ranks.append(RankProcess("gpt-2", 0, 9))
+
+        assert until(lambda: not one.available() and "gpt-2" in one.why_not())
+        heard = len(server.heard)
+        time.sleep(5 * QUICK)
+        assert heard == len(server.heard)
+
+
+def test_there_is_one_connection_at_a_time(serve):
+    """The stream of events ends before a question, and is opened again behind it."""
+    at_once: list[int] = []
+    open_now: set[object] = set()
+    server = Ras()
+    answer = server.answer
+
+    def counted(client: socket.socket) -> None:
+        open_now.add(client)
+        at_once.append(len(open_now))
+        try:
+            answer(client)
+        finally:
+            open_now.discard(client)
+
+    server.speak = counted
+    server.hold.set()
+    serve(server)
+    why_not: list[str | None] = [None, None, None, None, "enough"]
+    endpoint = Endpoint(
+        server.address, SystemClock(), list, lambda host: True, held=lambda: why_not.pop(0)
+    )
+    while why_not:
+        endpoint.turn()
+        time.sleep(0.05)
+
+    assert 4 == server.heard.count("VERBOSE STATUS")
+    assert 1 == max(at_once)
+
+
+def test_after_each_failure_it_is_asked_half_as_often(serve):
+    server = serve(Ras(version=(2, 28)))
+    endpoint = Endpoint(server.address, SystemClock(), list, lambda host: True)
+    good, server.speak = server.speak, hangs_up
+    pauses = []
+    for _ in range(7):
+        endpoint.turn()
+        pauses.append(endpoint.pause)
+    server.speak = good
+    endpoint.turn()
+
+    assert [20, 40, 80, 160, 300, 300, 300] == pauses
+    assert POLL_SECONDS == endpoint.pause
+
+
+def test_what_is_left_out_of_an_answer_is_counted(serve):
+    broken = LOCAL_JSON.replace('"init_state": 0', '"init_state": nul')
+    server = serve(Ras(version=(2, 28), document=broken))
+    endpoint = Endpoint(server.address, SystemClock(), list, lambda host: True)
+    endpoint.turn()
+
+    assert {"not_understood"} == {each.reason for each in endpoint.rejected()}
+    assert endpoint.answers.up
+
+
+def test_the_table_of_versions_names_its_sources():
+    for one in DEFECTS:
+        assert one.first < one.fixed
+        assert one.source.endswith(f"/nccl/issues/{one.issue}")
+        assert one.said
+        assert one.until
+    assert [(2, 24, 3), (2, 28, 9), (2, 29, 3), (2, 30, 7)] == [
+        version
+        for version in ((2, 24, 3), (2, 26, 6), (2, 27, 5), (2, 28, 9), (2, 29, 3), (2, 30, 7))
+        if not defects(version)
+    ]
+
+
+def test_the_documentation_names_every_version_that_is_not_asked_and_its_source():
+    page = (Path(__file__).parents[2] / "docs/sre/collector.md").read_text()
+
+    for one in DEFECTS:
+        assert f"[issue {one.issue}]({one.source})" in page
+        assert ".".join(map(str, one.first)) in page

@@ -71,7 +71,8 @@ def lost(number, host="10.0.0.2", **status):
 
 def communicator(ranks, missing=(), hash_="0x1", **more):
     return {
-        "hash": hash_, "size": len(ranks) + len(missing), "ranks_count": len(ranks),
+        "hash": hash_, "secondary_hash": "0x0:0x0",
+        "size": len(ranks) + len(missing), "ranks_count": len(ranks),
         "missing_ranks_count": len(missing), "ranks": ranks, "missing_ranks": list(missing),
     } | more  # fmt: skip
 
@@ -126,7 +127,7 @@ def test_a_newer_report_counts_by_operation_and_names_who_is_lost():
     assert (0.25, 2) == (status.collection_seconds, status.timeouts)
     assert {("running", "mismatch"): 1, ("init", "incomplete"): 2} == status.kinds
     assert (None, 1) == (incomplete.size, incomplete.missing)
-    assert [(3, ("missing",))] == [(each.rank, each.states) for each in incomplete.ranks]
+    assert [(3, ("dead", "missing"))] == [(each.rank, each.states) for each in incomplete.ranks]
     assert {"all_reduce": (60, 64)} == mismatch.launched
     assert [(7, {"all_reduce": 60})] == [(each.rank, each.launched) for each in mismatch.ranks]
 
@@ -153,13 +154,7 @@ def test_status_and_health_follow_the_ranks(told, status, health):
 @pytest.mark.parametrize(
     "broken",
     [
-        JSON[:-200],
         JSON.replace('"rank": 1,', '"rank": 0,'),
-        JSON.replace('"pid": 1524344', '"pid": "one"'),
-        JSON.replace('"AllReduce": 0', '"AllReduce": -1'),
-        JSON.replace('"AllReduce": 0', '"AllReduce": true'),
-        JSON.replace("0.000", "NaN"),
-        JSON.replace('"AllReduce"', '"All{}Reduce"'),
         JSON.replace("0xae94423cfbb2ef4a", "0xzz"),
         JSON.replace('"size": 2', '"size": 1'),
         "[" * 100_000,
@@ -168,9 +163,31 @@ def test_status_and_health_follow_the_ranks(told, status, health):
         "",
     ],
 )
-def test_a_broken_document_is_one_error_and_no_value(broken):
+def test_a_document_of_which_nothing_is_understood_is_one_error_and_no_value(broken):
     with pytest.raises(SourceError, match="does not hold together"):
         document.parse(broken)
+
+
+@pytest.mark.parametrize(
+    ("broken", "ranks", "counted"),
+    [
+        (JSON[:-200], [0], True),
+        (JSON.replace('"AllReduce": 0', '"AllReduce": -1'), [0, 1], True),
+        (JSON.replace('"AllReduce": 0', '"AllReduce": true'), [0, 1], True),
+        (JSON.replace('"AllReduce"', '"All{}Reduce"'), [0, 1], True),
+        (JSON.replace('"init_state": 0', '"init_state": nul'), [1], True),
+        (JSON.replace('"pid": 1524344', '"pid": "one"'), [0, 1], False),
+        (JSON.replace("0.000", "NaN"), [0, 1], False),
+    ],
+)
+def test_what_is_broken_is_left_out_and_counted_and_the_rest_stands(broken, ranks, counted):
+    status = document.parse(broken)
+
+    assert [GROUP] == [one.group for one in status.communicators]
+    assert ranks == [each.rank for each in status.communicators[0].ranks]
+    assert counted == bool(status.rejected)
+    assert {"not_understood"} >= {each.reason for each in status.rejected}
+    assert 0 == status.communicators[0].ranks[0].launched.get("all_reduce", 0)
 
 
 def test_operations_of_newer_builds_are_taken_as_they_come():
@@ -181,14 +198,17 @@ def test_operations_of_newer_builds_are_taken_as_they_come():
     assert (3, 3) == one.launched["all_to_all_v"]
 
 
-def test_a_report_without_its_table_is_an_error():
-    with pytest.raises(SourceError, match="no line of its communicators"):
+def test_a_report_without_its_communicators_is_an_error():
+    with pytest.raises(SourceError, match="names no communicators"):
         text.parse("Job summary\n===========\n")
 
 
-def test_a_report_of_an_impossible_operation_is_an_error():
-    with pytest.raises(SourceError, match="is no operation"):
-        text.parse(NEWER_TEXT.replace("AllReduce", "9Reduce"))
+def test_a_report_of_an_impossible_operation_counts_that_line_and_keeps_the_rest():
+    status = text.parse(NEWER_TEXT.replace("AllReduce", "9Reduce"))
+
+    assert {("running", "mismatch"): 1, ("init", "incomplete"): 2} == status.kinds
+    assert [{}, None] == [one.launched for one in status.communicators]
+    assert 3 == len(status.rejected)
 
 
 def test_a_document_of_more_values_than_ras_has_is_an_error():
@@ -271,10 +291,10 @@ def test_one_rank_of_a_thousand_that_is_late_is_shown_with_its_lag():
     ranks = [rank(n, f"10.0.{n // 8}.3", launched=9 - 4 * (n == 977)) for n in range(1000)]
     values = samples(pictures(answer(communicator(ranks))))
 
-    assert 4 == values[m.NCCL_RANK_LAG.name, ("", "1", "977", "all_reduce")]
-    assert 5 == values[m.NCCL_RANK_LAUNCHED.name, ("", "1", "977", "all_reduce")]
+    assert 4 == values[m.NCCL_RANK_LAG.name, ("", "1:0:0", "977", "all_reduce")]
+    assert 5 == values[m.NCCL_RANK_LAUNCHED.name, ("", "1:0:0", "977", "all_reduce")]
     assert (5, 9) == tuple(
-        values[m.NCCL_COMMUNICATOR_LAUNCHED.name, ("", "1", "all_reduce", bound)]
+        values[m.NCCL_COMMUNICATOR_LAUNCHED.name, ("", "1:0:0", "all_reduce", bound)]
         for bound in ("min", "max")
     )
     assert {"977"} == {labels[2] for name, labels in values if name == m.NCCL_RANK_LAUNCHED.name}
@@ -293,8 +313,8 @@ def test_a_page_shows_at_most_64_ranks_and_the_worst_first():
 
     assert MAX_RANKS == len(shown)
     assert {"200", "201", "0", "61"} <= shown
-    assert 1 == values[m.NCCL_RANK_STATE.name, ("", "1", "201", "dead")]
-    assert 1 == values[m.NCCL_RANK_STATE.name, ("", "1", "200", "async_error")]
+    assert 1 == values[m.NCCL_RANK_STATE.name, ("", "1:0:0", "201", "dead")]
+    assert 1 == values[m.NCCL_RANK_STATE.name, ("", "1:0:0", "200", "async_error")]
 
 
 def test_a_thousand_ranks_in_hundreds_of_communicators_take_a_quarter_of_a_page():
@@ -306,7 +326,7 @@ def test_a_thousand_ranks_in_hundreds_of_communicators_take_a_quarter_of_a_page(
     values = samples(pictures(answer(*told)))
 
     assert MAX_SERIES + 10 > len(values)
-    assert ("", "fff", "1", "all_reduce") in {labels for _, labels in values}
+    assert ("", "fff:0:0", "1", "all_reduce") in {labels for _, labels in values}
 
 
 def test_a_run_seen_through_two_addresses_counts_once():
@@ -399,3 +419,29 @@ def test_a_stream_of_noise_gives_events_or_one_error(data, in_json):
         return
 
     assert all(name.islower() for name in names)
+
+
+def test_a_comma_that_nccl_2_28_forgets_where_a_rank_is_missing_costs_nothing():
+    """NCCL 2.28.7 and 2.28.9, src/ras/client_support.cc:1963."""
+    head, _, tail = JSON.rpartition('"nvml_dev": 1,')
+    broken = f'{head}"nvml_dev": 1{tail}'
+
+    with pytest.raises(ValueError, match="delimiter"):
+        json.loads(broken)
+    assert document.parse(JSON) == document.parse(broken)
+
+
+def test_two_communicators_of_which_one_is_broken_leave_the_other():
+    good, bad = communicator([rank(0), rank(1)]), communicator([rank(0), rank(1)], hash_="0x2")
+    whole = json.dumps({"communicators_count": 2, "communicators": [good, bad]}, indent=2)
+    at = whole.rindex('"init_state": 0')
+    status = document.parse(f"{whole[:at]}#{whole[at:]}")
+    first, second = status.communicators
+
+    assert (2, {"all_reduce": (5, 5), "broadcast": (0, 0)}) == (first.size, first.launched)
+    assert ("2:0:0", None, [0]) == (
+        second.group,
+        second.launched,
+        [one.rank for one in second.ranks],
+    )
+    assert ({}, False, True) == (status.kinds, status.whole, bool(status.rejected))

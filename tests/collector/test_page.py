@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collector.contract import metrics as m
 from collector.contract.metrics import METRICS
-from collector.exporter.cap import FIRST_TO_GO, capped
+from collector.exporter.cap import FIRST_TO_GO, Cap, capped
 from collector.exporter.page import Renderer, render
 
 
@@ -107,6 +107,73 @@ def test_what_verdicts_need_goes_last():
         m.TRAIN_OWN.name,
         *sorted((m.SOURCE_UP.name, m.RANK_UP.name), key=orders.index),
     ]
+
+
+def capped_naively(samples, cap):
+    """One sample after the other, as the order of the cap says; then broken histograms."""
+
+    def place(name):
+        fitting = [prefix for prefix in FIRST_TO_GO if name.startswith(prefix)]
+        return FIRST_TO_GO.index(max(fitting, key=len))
+
+    def histogram(sample):
+        name = sample.metric.name.removesuffix("_bucket").removesuffix("_count")
+        labels = [text for key, text in zip(sample.metric.labels, sample.labels, strict=True)
+                  if key != "le"]  # fmt: skip
+        return (name.removesuffix("_sum"), *labels)
+
+    order = sorted(range(len(samples)), key=lambda at: (place(samples[at].metric.name), -at))
+    gone = set(order[: max(0, len(samples) - cap)])
+    broken = {histogram(samples[at]) for at in gone
+              if samples[at].metric.family != samples[at].metric.name}  # fmt: skip
+    return [sample for at, sample in enumerate(samples)
+            if at not in gone and histogram(sample) not in broken]  # fmt: skip
+
+
+def _reading(number, kinds):
+    labels = (str(number), "u")
+    for kind in kinds:
+        match kind:
+            case 0:
+                yield m.NET_BYTES(number, f"eth{number}", "receive")
+            case 1:
+                yield m.GPU_POWER(number, *labels)
+            case 2:
+                yield m.TRAIN_OWN(number, "run", str(number))
+            case 3:
+                bounds = len(m.NCCL_DURATION.bounds)
+                keys = ["x"] * (len(m.NCCL_DURATION.labels) - 1)
+                yield from m.NCCL_DURATION.histogram([1] * (bounds + 1), 1.0, *keys, str(number))
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=5), st.data())
+def test_page_after_page_the_cap_keeps_what_it_keeps_of_one(kinds, data):
+    """Readings stay, change and go between pages; what is known of them changes no page."""
+    cap, renderer = Cap(), Renderer()
+    readings = [tuple(_reading(number, each)) for number, each in enumerate(kinds)]
+    for page in range(4):
+        limit = data.draw(st.integers(0, sum(map(len, readings)) + 2))
+        together = [sample for part in readings for sample in part]
+        kept, dropped = cap.kept(readings, limit)
+        told = [sample for part in kept for sample in part]
+
+        assert told == capped_naively(together, limit)
+        assert dropped.total() == len(together) - len(told)
+        assert renderer.render(kept) == render(told)
+        if readings:
+            place = data.draw(st.integers(0, len(readings) - 1))
+            again = data.draw(st.lists(st.integers(0, 3), max_size=4))
+            readings[place] = tuple(_reading(10 * page + place, again))
+
+
+def test_of_a_reading_that_stays_the_very_same_is_kept():
+    cap = Cap()
+    stays = tuple(_samples(3))
+    first, _ = cap.kept([stays, tuple(_samples(1))], 20)
+    second, _ = cap.kept([stays, tuple(_samples(1))], 20)
+
+    assert len(stays) > len(first[0])
+    assert first[0] is second[0]
 
 
 def test_every_metric_has_a_place_in_the_order_of_the_cap():

@@ -39,16 +39,20 @@ SELDOM = (29, 30, 31, 220, 222)
 Ampere, bit error rates since Blackwell."""
 
 RAS = ("lockstep_nccl_ras_", "lockstep_nccl_rank_", "lockstep_nccl_comm", "lockstep_nccl_peer_")
+INSPECTOR = (m.NCCL_RANK_COLLECTIVES.name, m.NCCL_RANK_SECONDS.name, m.NCCL_RANK_WAIT.name)
 ASKED_FOR_ELSEWHERE = {
     m.SERIES_DROPPED.name: "no page here is above its cap; test_exporter.py has one",
     m.GPU_ALLOCATION_AGE.name: "no machine here has a kubelet; test_pod_resources.py has one",
     m.KUBELET_DEVICES.name: "likewise",
+    m.GPU_LAST_XID.name: "DCGM tells it; test_dcgm_exporter.py has pages with it",
+    m.IB_SATURATED.name: "no register here stands at its maximum; test_infiniband.py has some",
     m.RANK_LAST_STATE.name: "all ranks here live; test_collectors.py has one that is gone",
     **{
         name: "no NCCL here answers over RAS; test_nccl_ras_answers.py has its series"
         for name in METRICS
-        if name.startswith(RAS)
+        if name.startswith(RAS) and name not in INSPECTOR
     },
+    m.NCCL_RANK_WAIT.name: "no communicator is all on one node; test_nccl_inspector.py has one",
 }
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timed]

@@ -24,6 +24,7 @@ GOLDEN = TESTS / "golden/machines"
 GPU_IS_LOST = 15
 NOT_IN_A_CAPTURE = {
     m.GPU_SAMPLE_INTERVAL.name: "it is of the collector and not of the machine",
+    m.GPU_LAST_XID.name: "DCGM tells it; test_dcgm_exporter.py has pages with it",
     m.GPU_NVLINK_BER.name: "no capture of NVLink 5 yet",
     m.GPU_RETIRED_PAGES.name: "no capture from before Ampere yet",
     m.GPU_RETIRED_PENDING.name: "no capture from before Ampere yet",

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from collector.collectors.xid import collect
 from collector.contract import metrics as m
-from collector.contract.alerted import XIDS, XIDS_FATAL
+from collector.contract.alerted import XID_ZEROS
+from collector.contract.kernel_log import TOLD
+from collector.contract.xid import PAGED, Severity
 from collector.gpu_reading import Gpu
-from collector.kernel_event import Fall, KernelEvents, SwitchError
+from collector.kernel_event import Fall, KernelEvents, SwitchError, Trouble
 from collector.sources.kmsg import Kmsg
 from collector.sources.xid import Xids
-from collector.sources.xid.ledger import MAX_NUMBERS
+from collector.sources.xid.ledger import MAX_NUMBERS, MAX_TROUBLES
 from collector.xid_event import XidEvent
 
 BUS = "0000:65:00.0"
@@ -68,7 +70,7 @@ class Node:
         return {
             (one.metric.name, *one.labels): one.value
             for one in collect(self.source.read())
-            if one.metric is not m.EVENTS_DROPPED
+            if one.metric not in (m.EVENTS_DROPPED, m.KERNEL_EVENTS)
         }
 
     def count(self) -> float:
@@ -87,7 +89,10 @@ def test_a_healthy_node_has_no_series_of_errors(node):
 def test_each_xid_that_an_alert_waits_for_is_0_once_the_log_was_heard(node):
     before = node.values()
     node.log.sequence = 7
-    zeros = {(m.GPU_XID_ERRORS.name, "3", UUID, BUS, xid, "nvml"): 0 for xid in XIDS}
+    zeros = {
+        (m.GPU_XID_ERRORS.name, "3", UUID, BUS, xid, "nvml", severity): 0
+        for xid, severity in XID_ZEROS
+    }
 
     assert ({}, zeros) == (before, node.values())
 
@@ -110,17 +115,17 @@ def test_a_gpu_without_a_name_has_no_zeros(node):
 
 def test_an_xid_that_an_alert_waits_for_keeps_its_number_in_a_flood(node, clock):
     flood = [event(clock.now, xid=200 + number) for number in range(MAX_NUMBERS + 5)]
-    node.log.events = [*flood, *(event(clock.now, xid=number) for number in XIDS_FATAL)]
+    node.log.events = [*flood, *(event(clock.now, xid=number) for number in PAGED)]
 
-    assert {str(number) for number in XIDS_FATAL} < {key[4] for key in node.values() if key[4:]}
+    assert {str(number) for number in PAGED} < {key[4] for key in node.values() if key[4:]}
 
 
 def test_an_xid_is_on_the_page_with_the_gpu_s_name_and_time(node, clock):
     node.log.events = [event(clock.now - 5, xid=48)]
 
     assert {
-        (m.GPU_XID_ERRORS.name, "3", UUID, BUS, "48", "kmsg"): 1,
-        (m.GPU_XID_LAST.name, "3", UUID, BUS, "48"): clock.unix - 5,
+        (m.GPU_XID_ERRORS.name, "3", UUID, BUS, "48", "kmsg", "fatal"): 1,
+        (m.GPU_XID_LAST.name, "3", UUID, BUS, "48", "fatal"): clock.unix - 5,
     } == node.values()
 
 
@@ -130,7 +135,7 @@ def test_the_twin_is_absorbed_and_who_was_first_stands(node, clock):
     node.log.events = [event(clock.now - 0.5, "kmsg", 48)]
 
     assert first == node.values()
-    assert (m.GPU_XID_ERRORS.name, "3", UUID, BUS, "48", "nvml") in first
+    assert (m.GPU_XID_ERRORS.name, "3", UUID, BUS, "48", "nvml", "fatal") in first
 
 
 def test_repeats_are_events_of_their_own(node, clock):
@@ -200,7 +205,9 @@ def test_the_first_of_a_kind_is_logged_with_advice_and_not_again(node, clock, ca
     node.values()
     (one,) = [record.getMessage() for record in caplog.records if "XID" in record.getMessage()]
 
-    assert one.startswith(f"GPU 3 at {BUS}: XID 79, GPU has fallen off the bus (fatal). Drain")
+    assert one.startswith(
+        f"GPU 3 at {BUS}: XID 79, GPU has fallen off the bus (fatal, hardware). Drain"
+    )
     assert "Log: NVRM: Xid (PCI:0000:65:00): 79" in one
 
 
@@ -313,15 +320,18 @@ def test_across_restarts_and_crashes_every_event_is_counted_once(tmp_path, clock
     assert happened == counted
 
 
-MEMORY = {"sequence": 3, "names": [[BUS, "3", UUID]], "xids": [[BUS, "79", "kmsg", 2]],
-          "last": [[BUS, "79", 5.5]], "falls": [[BUS, 1, 4.5]],
+MEMORY = {"sequence": 3, "names": [[BUS, "3", UUID]], "xids": [[BUS, "79", "kmsg", "fatal", 2]],
+          "last": [[BUS, "79", "fatal", 5.5]], "falls": [[BUS, 1, 4.5]],
           "switches": [["0000:c1:00.0", "20034", "fatal", 1]],
+          "troubles": [["nic_health", "fatal", "0000:05:00.0", 1, 7.5]],
           "untwinned": [["kmsg", BUS, 79, 4.5]]}  # fmt: skip
 
 
 @pytest.mark.parametrize("tree", [
-    None, [], {}, {**MEMORY, "sequence": -1}, {**MEMORY, "xids": [[BUS, 79, "kmsg", 2]]},
-    {**MEMORY, "xids": [[BUS, "79", "kmsg", True]]}, {**MEMORY, "xids": 7},
+    None, [], {}, {**MEMORY, "sequence": -1}, {**MEMORY, "xids": [[BUS, 79, "kmsg", "fatal", 2]]},
+    {**MEMORY, "xids": [[BUS, "79", "kmsg", "fatal", True]]}, {**MEMORY, "xids": 7},
+    {**MEMORY, "xids": [[BUS]]}, {**MEMORY, "xids": [[BUS, "79"]]}, {**MEMORY, "last": [[]]},
+    {**MEMORY, "troubles": [["nic_health"]]}, {**MEMORY, "troubles": 7},
     {**MEMORY, "last": [[BUS, "79", float("nan")]]}, {**MEMORY, "falls": [[BUS, 1]]},
     {**MEMORY, "untwinned": [["dmesg", BUS, 79, 4.5]]}, {**MEMORY, "names": [[BUS, 3, UUID]]},
 ])  # fmt: skip
@@ -331,6 +341,115 @@ def test_a_memory_that_is_none_is_refused_whole(node, tree):
         node.source.recall(tree)
 
     assert MEMORY == node.source.memory()
+
+
+def test_a_memory_from_before_severities_were_counted_goes_on(node):
+    old = {**MEMORY, "xids": [[BUS, "79", "kmsg", 2], [BUS, "other", "nvml", 1]],
+           "last": [[BUS, "79", 5.5]]}  # fmt: skip
+    del old["troubles"]
+    node.source.recall(old)
+
+    assert [[BUS, "79", "kmsg", "fatal", 2], [BUS, "other", "nvml", "warning", 1]] == (
+        node.source.memory()["xids"]
+    )
+    assert [[BUS, "79", "fatal", 5.5]] == node.source.memory()["last"]
+
+
+def nvlink(word: str) -> str:
+    return f"NVRM: Xid (PCI:0000:65:00): 145, RLW_REMAP {word} XC0 i0 Link 02"
+
+
+@pytest.mark.parametrize(("word", "severity"), [("Nonfatal", "warning"), ("Fatal", "fatal")])
+def test_an_xid_that_only_its_line_rates_waits_for_the_line_whoever_is_first(
+    node, clock, word, severity
+):
+    node.nvml = [event(clock.now, "nvml", 145)]
+    first = node.count()
+    clock.sleep(0.5)
+    node.log.events = [event(clock.now - 0.4, xid=145, text=nvlink(word))]
+    node.values()
+    clock.sleep(5.0)
+
+    assert (0, 1) == (first, node.count())
+    assert (m.GPU_XID_ERRORS.name, "3", UUID, BUS, "145", "kmsg", severity) in node.values()
+
+
+def test_an_xid_that_only_its_line_rates_counts_by_the_catalogue_when_no_line_comes(node, clock):
+    node.nvml = [event(clock.now, "nvml", 149)]
+    first = node.count()
+    clock.sleep(2.5)
+
+    assert (0, 1) == (first, node.count())
+    assert (m.GPU_XID_ERRORS.name, "3", UUID, BUS, "149", "nvml", "fatal") in node.values()
+
+
+def test_without_a_log_no_event_waits_for_a_line(node, clock):
+    node.log.here = False
+    node.nvml = [event(clock.now, "nvml", 149)]
+
+    assert 1 == node.count()
+
+
+def test_an_xid_is_counted_by_what_its_line_says(node, clock):
+    consequence = "NVRM: Xid (PCI:0000:65:00): 45, pid=1, name=a, Ch 1 caused by previous Xid 149"
+    node.log.events = [
+        event(clock.now, xid=145, text=nvlink("Nonfatal")),
+        event(clock.now, xid=145, text=nvlink("Fatal")),
+        event(clock.now, xid=45, text=consequence),
+    ]
+    told = {key[4:] for key, value in node.values().items() if value == 1}
+
+    assert {("145", "kmsg", "warning"), ("145", "kmsg", "fatal"), ("45", "kmsg", "info")} <= told
+
+
+def test_other_trouble_of_the_kernel_is_counted_by_kind_and_dated_by_device(node, clock, caplog):
+    node.log.events = [
+        Trouble(clock.now - 3, "nic_health", Severity.FATAL, "0000:05:00.0", "mlx5_core …"),
+        Trouble(clock.now - 2, "nic_health", Severity.FATAL, "0000:06:00.0", "mlx5_core …"),
+        Trouble(clock.now - 1, "nic_health", Severity.FATAL, "0000:06:00.0", "mlx5_core …"),
+    ]
+    node.log.sequence = 5
+    told = {
+        (one.metric.name, *one.labels): one.value
+        for one in collect(node.source.read())
+        if one.metric in (m.KERNEL_EVENTS, m.KERNEL_EVENT_LAST)
+    }
+
+    assert 3 == told.pop((m.KERNEL_EVENTS.name, "nic_health", "fatal"))
+    assert clock.unix - 3 == told.pop(
+        (m.KERNEL_EVENT_LAST.name, "nic_health", "fatal", "0000:05:00.0")
+    )
+    assert clock.unix - 1 == told.pop(
+        (m.KERNEL_EVENT_LAST.name, "nic_health", "fatal", "0000:06:00.0")
+    )
+    assert {
+        (m.KERNEL_EVENTS.name, *each): 0
+        for each in TOLD
+        if each != ("nic_health", "fatal") and each[1] != "info"
+    } == told
+    assert 2 == sum("the firmware of a NIC has failed" in one for one in caplog.messages)
+
+
+def test_troubles_of_too_many_devices_are_counted_without_their_names(node, clock):
+    node.log.events = [
+        Trouble(clock.now, "efa", Severity.FATAL, f"rdmap{number}") for number in range(1000)
+    ]
+    node.log.sequence = 5
+    samples = list(collect(node.source.read()))
+
+    assert [1000] == [
+        one.value for one in samples
+        if one.metric is m.KERNEL_EVENTS and one.labels == ("efa", "fatal")
+    ]  # fmt: skip
+    assert MAX_TROUBLES + 1 == sum(one.metric is m.KERNEL_EVENT_LAST for one in samples)
+
+
+def test_nothing_is_said_of_the_kernel_log_before_and_unless_it_was_heard(node):
+    before = [one for one in collect(node.source.read()) if one.metric is m.KERNEL_EVENTS]
+    node.log.sequence, node.log.here = 5, False
+    without = [one for one in collect(node.source.read()) if one.metric is m.KERNEL_EVENTS]
+
+    assert ([], []) == (before, without)
 
 
 def test_a_flood_of_xids_is_counted_whole_and_quickly(node, clock):

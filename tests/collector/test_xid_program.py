@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 LINE = "3,{},900000000000000,-;NVRM: Xid (PCI:0000:65:00): 31, pid=1, name=a, MMU Fault\n"
-COUNTED = 'pci_bus_id="0000:65:00.0",xid="31",source="kmsg"} {}\n'
+COUNTED = 'pci_bus_id="0000:65:00.0",xid="31",source="kmsg",severity="warning"} {}\n'
 PATIENCE_SECONDS = 120.0
 """For what takes half a second on an idle machine."""
 
@@ -97,7 +97,10 @@ def test_an_xid_that_nvml_and_the_kernel_log_tell_is_one_on_the_page(node, nvml)
         with node.log.open("a") as log:
             log.write(f"3,1,{now},-;NVRM: Xid (PCI:{place}): 31, pid=1, name=a\n")
             log.write(f"3,2,{now},-;NVRM: Xid (PCI:{place}): 79, pid=1, name=a\n")
-        counted = ('xid="79",source="kmsg"} 1', 'xid="13",source="nvml"} 1')
+        counted = (
+            'xid="79",source="kmsg",severity="fatal"} 1',
+            'xid="13",source="nvml",severity="warning"} 1',
+        )
         waited(lambda: all(one in node.page() for one in counted))
         lines = [line for line in node.page().splitlines() if line.startswith(named)]
         told = [line for line in lines if not line.endswith("} 0")]

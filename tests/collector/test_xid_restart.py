@@ -29,7 +29,7 @@ def told(one: Sampler) -> dict[tuple[str, ...], float]:
 
 
 LINE = "3,{},900000000000000,-;NVRM: Xid (PCI:0000:65:00): {}, pid=1, name=a, …\n"
-COUNTED = (m.GPU_XID_ERRORS.name, "", "", BUS, "31", "kmsg")
+COUNTED = (m.GPU_XID_ERRORS.name, "", "", BUS, "31", "kmsg", "warning")
 
 
 @pytest.fixture
@@ -117,6 +117,9 @@ def test_a_state_file_without_memories_has_none_and_a_torn_one_says_so(machine):
 
 
 def test_xids_stay_when_the_cap_bites():
-    power, xid = m.GPU_POWER(1, "0", "GPU-1"), m.GPU_XID_ERRORS(1, "0", "GPU-1", BUS, "79", "kmsg")
+    power, xid = (
+        m.GPU_POWER(1, "0", "GPU-1"),
+        m.GPU_XID_ERRORS(1, "0", "GPU-1", BUS, "79", "kmsg", "fatal"),
+    )
 
     assert [xid] == capped([xid, power], 1)[0]

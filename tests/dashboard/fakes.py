@@ -40,6 +40,7 @@ VERDICT: dict[str, Any] = {
         "slowdown": 1.31, "cause": "thermal", "confidence": 0.93, "tier": "page",
         "evidence": [{"for": True, "text": "It throttled.", "query": "lockstep_gpu_throttle"},
                      {"for": False, "text": "Its power is as its peers'.", "query": "x"}],
+        "place_confidence": 0.98,
     }],
     "anomalies": [], "hang": None, "structure": [],
     "what_if": {"method": "simulation", "S": 1.31, "S_t": {"forward-compute": 1.3},

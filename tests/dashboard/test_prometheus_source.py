@@ -38,6 +38,7 @@ def findings(tmp_path_factory) -> Path:
     told = {
         "schema_version": 1, "run": MADE.name, "opened": START + 20, "onset": START + 10,
         "closed": None, "sentence": "Rank 2 is slow.", "confidence": 0.9, "slowdown": 1.5,
+        "place_confidence": 0.97,
         "key": {"run": MADE.name, "scope": "rank", "node": "node-1", "rank": 2, "gpu": 0,
                 "link": None, "cause": "thermal", "tier": "page"},
     }  # fmt: skip
@@ -99,8 +100,8 @@ def test_with_the_archive_of_a_finding_the_verdict_is_that_of_the_analyzer(url, 
     assert "its GPU is too hot" in source.verdict(MADE.name)["sentence"]
     assert findings / MADE.name / "20261118T110720Z-rank-2" == source.folder(MADE.name)
     found = source.findings(source.run(MADE.name).span)
-    assert [("Rank 2 is slow.", 0.9, True)] == [
-        (one.sentence, one.confidence, one.open) for one in found
+    assert [("Rank 2 is slow.", 0.97, 0.9, True)] == [
+        (one.sentence, one.place_confidence, one.confidence, one.open) for one in found
     ]
     assert Severity.CRITICAL == found[0].severity
 

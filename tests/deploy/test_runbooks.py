@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,14 @@ import pytest
 from analyzer.alert_rules.groups import ALERTS, GROUPS
 from analyzer.alert_rules.shape import Alert, Recording
 from analyzer.causes import CAUSE_WORDS
+from collector.contract.kernel_log import KINDS, TOLD
 from collector.contract.metrics import EVERY
 from collector.contract.words import Cause
+from collector.contract.xid import PAGED, REPEATED, Repeats, Severity, selector
 from lockstep.commands import COMMANDS
 from tests.deploy.promtool import program
+from tests.docs.kernel_log import xid_table
+from tests.docs.tables import table
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "runbooks"
 PARTS = (
@@ -42,6 +47,52 @@ def test_the_runbook_of_a_finding_has_every_cause(request: pytest.FixtureRequest
         return
 
     assert f"{table}\n" == found
+
+
+def table_of_kinds(severity: Severity) -> str:
+    """The kinds of lines of the kernel log that are told with a severity."""
+    kinds = [KINDS[kind] for kind, each in TOLD if each is severity]
+    return table(
+        ("kind", "what", "what to do"),
+        [(f"`{kind.kind}`", kind.text, kind.advice) for kind in kinds],
+    )
+
+
+TABLES: dict[tuple[str, str], Callable[[], str]] = {
+    ("LockstepGpuXidFatal", "xids"): lambda: xid_table(PAGED),
+    ("LockstepGpuXidContainedRepeated", "xids"): lambda: xid_table(REPEATED[Repeats.CONTAINED]),
+    ("LockstepGpuXidAppRepeatedSameGpu", "xids"): lambda: xid_table(REPEATED[Repeats.APPLICATION]),
+    ("LockstepKernelEventFatal", "kinds"): lambda: table_of_kinds(Severity.FATAL),
+    ("LockstepKernelEventWarning", "kinds"): lambda: table_of_kinds(Severity.WARNING),
+}
+"""Of a runbook and what its table is about."""
+
+
+@pytest.mark.parametrize(("runbook", "about"), TABLES)
+def test_tables_of_runbooks_are_those_of_the_catalogue(
+    runbook: str, about: str, request: pytest.FixtureRequest
+) -> None:
+    path, made = FOLDER / f"{runbook}.md", TABLES[runbook, about]()
+    begin, end = f"<!-- {about}:begin -->\n", f"<!-- {about}:end -->"
+    before, rest = path.read_text("utf-8").split(begin)
+    found, after = rest.split(end)
+    if request.config.getoption("--renew-goldens"):
+        path.write_text("".join((before, begin, made, "\n", end, after)), "utf-8")
+        return
+
+    assert f"{made}\n" == found
+
+
+def test_queries_of_runbooks_ask_for_the_xids_of_the_catalogue() -> None:
+    sets = {selector(numbers) for numbers in (PAGED, *REPEATED.values())}
+    asked = {
+        matcher
+        for path in FOLDER.iterdir()
+        for matcher in re.findall(r'xid=~?"[^"]*"', path.read_text("utf-8"))
+    }
+
+    assert asked
+    assert asked <= sets
 
 
 def queries(text: str) -> list[str]:

@@ -16,10 +16,11 @@ from analyzer.alert_rules.shape import BY_TIER, Alert
 from collector.config import SETTINGS, Address, Config
 from collector.contract import archive
 from collector.contract.archive import Column
-from collector.contract.metrics import EXPORTERS, Metric
+from collector.contract.metrics import EVERY, EXPORTERS, Metric
+from collector.contract.metrics.ranges import OF_UNITS, Range, of_unit
 from collector.flags import FLAGS
 from lockstep.cli import build
-from tests.docs import faults, verdict
+from tests.docs import faults, kernel_log, verdict
 from tests.docs.tables import code, table
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +50,7 @@ SUBJECTS = {
     "host": "Host",
     "network": "Network",
     "gpu": "GPUs",
-    "events": "Events of GPUs and switches",
+    "events": "Events of GPUs, switches and the kernel",
     "allocation": "Who uses a GPU",
     "nccl": "NCCL and PyTorch's flight recorder",
     "training": "Training",
@@ -71,6 +72,7 @@ OTHER_FILES = {
     f"{archive.REPORT_STEM}.{{html,md,json}}": "the report",
     archive.TRACE_FILE: "some steps around the onset, for ui.perfetto.dev",
     archive.FINDING_FILE: "of `lockstep watch`: what was found, when, and which alerts told of it",
+    archive.OPENED_FILE: "likewise: the verdict by which the finding opened, as it was then",
 }
 
 
@@ -84,7 +86,37 @@ def metrics() -> str:
             if name in SUBJECTS:
                 parts.append(f"### {SUBJECTS[name]}")
             parts.append(_metric_table(v for v in vars(subject).values() if isinstance(v, Metric)))
-    return _page(parts)
+    return _page([*parts, *_ranges()])
+
+
+def _ranges() -> list[str]:
+    """What values can be: by unit, and of metrics with a range of their own."""
+
+    def row(name: str, within: Range) -> tuple[str, str, str]:
+        return (name, f"{within.low:g} to {within.high:g}", within.reason)
+
+    own: dict[Range, list[str]] = {}
+    for metric in EVERY.values():
+        if metric.within is not of_unit(metric.name):
+            own.setdefault(metric.within, []).append(code(metric.name))
+    return [
+        "## What values can be",
+        (
+            "A value outside its range is no measurement: whichever source told it, it is left out"
+            ' and counted as `lockstep_source_errors_total{reason="implausible"}`; `lockstep'
+            " doctor` says which one it was."
+        ),
+        table(
+            ("end of the name", "range", "why"),
+            [row(code(f"…{end}"), within) for end, within in OF_UNITS]
+            + [row("(others)", of_unit(""))],
+        ),
+        "Some have a range of their own:",
+        table(
+            ("range", "why", "metrics"),
+            [(*row("", within)[1:], ", ".join(names)) for within, names in own.items()],
+        ),
+    ]
 
 
 def _metric_table(rows: Iterable[Metric]) -> str:
@@ -283,6 +315,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "archive.md": archives,
     "verdict.md": verdict.text,
     "alerts.md": alerts,
+    "xids.md": lambda: _page(kernel_log.xids(MADE)),
+    "kernel-events.md": lambda: _page(kernel_log.kernel_events(MADE)),
 }
 
 

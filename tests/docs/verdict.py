@@ -17,8 +17,8 @@ VERDICT = {
     "anomalies": "hardware that deviates from its peers, whether or not it costs time, below",
     "hang": "`group`, `sequence`, `op` and `missing_ranks` of the collective that hangs, or null",
     "structure": "what is slow by the run's own design: `kind` (stage-imbalance,"
-    " sequence-length-imbalance, expert-imbalance, periodic, uniform), `share` of the step time,"
-    " `text`",
+    " sequence-length-imbalance, expert-imbalance, periodic, uniform, stage-slowdown), `share` of"
+    " the step time, `text`",
     "what_if": "what the run would take without stragglers, below",
     "rejected": "who looked slow and was let go: `rank`, `why`",
     "alternatives": "other causes of the first culprit: `cause`, `confidence`",
@@ -32,6 +32,38 @@ VERDICT = {
     "recurrence": "for each culprit with a node, how often that node or GPU was a culprit in the 30"
     " days before, by the archives beside: `node`, `gpu`, `uuid`, `by`, `culprit_runs`, `runs`,"
     " `share`, `interval`, `peers_share`, `features`, `causes`, `emulated`, `text`",
+    "history": "what `lockstep watch`, or an alert, told of the run when the archive was written:"
+    " it stands beside the verdict, below",
+}
+HISTORY = {
+    "by": "`watch`, or `alert` where a rule fired and watch itself had found nothing",
+    "opened": "when it was told, RFC 3339",
+    "who": "whom, in words",
+    "scope": "as of a culprit; `run` where nobody in it was named, `alert` for an alert's",
+    **dict.fromkeys(
+        (
+            "rank",
+            "node",
+            "gpu",
+            "uuid",
+            "link",
+            "from_step",
+            "slowdown",
+            "cause",
+            "confidence",
+            "tier",
+            "evidence",
+        ),
+        "as of a culprit, as it was then",
+    ),
+    "since": "since when, as far as was known then, RFC 3339",
+    "kind": "what told it: `slow` (windows), `stop` (it stood still), `event` (an error that was"
+    " logged), `hardware` (readings); null = it was not said",
+    "sentence": "what people were told",
+    "place_agrees": "whether the verdict names the same place, more or less exactly",
+    "agrees": "whether it names the same place, and no other cause; where not, `sentence` of the"
+    " verdict ends by saying so",
+    "text": "in words",
 }
 CULPRIT = {
     "scope": "`rank`, `node`, `link` or `rack` (a leaf too); `gpu` where no training was told",
@@ -48,12 +80,12 @@ CULPRIT = {
     "since": "the moment of `from_step`, RFC 3339",
     "slowdown": "its own time over its own expected time",
     "cause": "one word, below",
-    "confidence": "probability of the cause, given that this is the place",
+    "confidence": "confidence in the cause: its probability, if this is the place",
     "tier": "`page` = it costs enough to act now, `record` = look at it in working hours",
     "evidence": "what speaks `for` (true) or against the cause: `text`, and the `query` behind it",
     "slowdown_interval": "95 % interval of `slowdown`",
-    "place_confidence": "where several may have stopped the run: how certain it is that it was this"
-    " one; null = nothing speaks for another",
+    "place_confidence": "confidence in the place: the probability that it is this rank, node, link"
+    " or rack, whatever the cause; null = not told, as in a verdict of an earlier version",
 }
 ANOMALY = {
     "node": "node",
@@ -93,6 +125,12 @@ def text() -> str:
         _rows(head, VERDICT),
         "## Culprits",
         _rows(head, CULPRIT),
+        "## History",
+        (
+            "What was told before never changes the verdict, which is a function of the telemetry"
+            " in the archive: [alert delivery](../method/alerting.md#what-the-page-said)."
+        ),
+        _rows(head, HISTORY),
         "## Causes",
         (
             "One word each; `unknown` = the place is known, the cause is not: an ordinary answer."

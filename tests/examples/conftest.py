@@ -1,12 +1,10 @@
 """What the tests of the examples share."""
 
-import socket
-
 import pytest
+
+from workloads.joining import reachable
 
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return reachable.free_port()

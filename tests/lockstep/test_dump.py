@@ -115,6 +115,21 @@ def test_a_broken_dump_is_named_and_the_others_stand(lockstep, answers, tmp_path
     assert "neither a pickle nor JSON" in answer.out
 
 
+def test_dumps_are_kept_with_what_else_is_known_and_judged_together(lockstep, answers, tmp_path):
+    answers |= {0: told(57, 56), 1: told(56, 56)}
+    out = tmp_path / "sent"
+    answer = lockstep("dump", "gpt-1", "--dir", tmp_path, "--out", out, "-o", "json")
+    again = lockstep("hang", out, "--json", "--limit", "5")
+    evidence = json.loads((out / "evidence.json").read_text())
+
+    assert "waiting" == json.loads(answer.out)["verdict"]["status"]
+    assert (ExitCode.CULPRIT, [1]) == (
+        again.code, [one["rank"] for one in json.loads(again.out)["culprits"]]
+    )  # fmt: skip
+    assert {"0", "1"} == evidence["written"].keys()
+    assert {"process-state", "heartbeat-age"} == {one["kind"] for one in evidence["facts"]}
+
+
 def test_an_unknown_run_is_named_with_those_that_are_there(lockstep, ranks, tmp_path):
     answer = lockstep("dump", "gpt-2", "--dir", tmp_path)
 

@@ -23,7 +23,7 @@ for step in range(8):
     time.sleep(0.2)
 """
 FAILS = "import os, sys; sys.exit('no such dataset') if os.environ['RANK'] == '1' else print('hi')"
-SLEEPS = "import subprocess; subprocess.run(['sleep', '14142'])"
+SLEEPS = "import time; time.sleep(8)"
 
 
 def shell(*command: str, out: Path, options: tuple[str, ...] = ()) -> list[str]:
@@ -86,23 +86,12 @@ def test_a_program_with_steps_in_its_log_leaves_an_archive_that_says_so(tmp_path
 
 @pytest.mark.distributed
 @pytest.mark.slow
-def test_a_program_of_which_no_step_was_seen_is_bad_input(tmp_path: Path) -> None:
-    done = run("print('hello')", tmp_path / "archive")
-
-    assert ExitCode.BAD_INPUT == done.returncode
-    assert "no step was seen of the command on any of its 2 ranks" in done.stderr
-
-
-@pytest.mark.distributed
-@pytest.mark.slow
-def test_a_program_that_never_begins_is_ended_after_the_time_out(tmp_path: Path) -> None:
+def test_a_program_of_which_no_step_was_seen_is_watched_on_and_told_so(tmp_path: Path) -> None:
     done = run(SLEEPS, tmp_path / "archive", ("--hang-timeout", "2"))
 
-    assert ExitCode.BAD_INPUT == done.returncode
-    assert "no rank completed a step for 2 s" in done.stdout
-    assert "no step was seen" in done.stderr
-    assert "give a longer --hang-timeout" in done.stderr
-    assert set() == commanded("14142")
+    assert ExitCode.OK == done.returncode
+    assert "no step was seen for 2 s" in done.stderr
+    assert "no step was seen of the command on any of its 2 ranks" in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.distributed

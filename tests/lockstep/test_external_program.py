@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.readers.archive import load
 from analyzer.verdict_json import verdict_json
 from collector.contract.words import ExitCode
@@ -102,13 +102,13 @@ def test_the_rank_that_is_missing_in_a_hang_is_named_by_the_flight_recorder(tmp_
     assert "rank 1 is missing from all_reduce" in outcome.reason
 
 
-def test_a_program_of_which_no_step_was_seen_is_refused_with_what_would_help():
-    with pytest.raises(CommandError) as refused:
-        external_program.require_steps({}, 2, Path("runs/x/logs"))
+@pytest.mark.parametrize(("means", "words"), [({}, "no step was seen"), ({"1": "by the log"}, "")])
+def test_of_a_program_that_showed_no_step_it_is_said_with_what_would_help(tmp_path, means, words):
+    (tmp_path / "run.json").write_text(json.dumps({"means": means}))
+    told = external_program.unseen_steps(tmp_path, 2)
 
-    assert ExitCode.BAD_INPUT == refused.value.code
-    assert "give --step-pattern" in refused.value.sentence
-    external_program.require_steps({1: "by the log"}, 2, Path("runs/x/logs"))
+    assert told.startswith(words)
+    assert bool(words) == ("--step-pattern" in told)
 
 
 @pytest.mark.parametrize(

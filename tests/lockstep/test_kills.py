@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.readers.archive import load
 from lockstep.diagnosis import exit_code
 from tests.benchmarks.kill_cases import drawn, played

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.align import align
-from analyzer.attribute import Diagnosis
+from analyzer.pipeline import Diagnosis
 from analyzer.readers.verdicts import Past, PastCulprit, PastRun
 from lockstep import recurrence
 from lockstep.commands.analyze import table

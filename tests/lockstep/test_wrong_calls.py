@@ -61,6 +61,13 @@ CALLS: list[tuple[str, int, str]] = [
     ("dump x --timeout nan", USAGE, "--timeout is 'nan'; it must be a number from 0.1 to 60"),
     ("rules --out a --check b", USAGE, "--out and --check exclude each other"),
     ("doctor -o xml", USAGE, "it must be table, json or jsonl"),
+    ("doctor --raw {archive} --clean", USAGE, "--clean is for this machine"),
+    ("doctor --raw {nowhere}", BAD, "nowhere cannot be read"),
+    ("doctor --raw {file}", BAD, "is no bundle"),
+    ("doctor --raw {empty}", BAD, "MANIFEST.json"),
+    ("doctor --raw {archive}", BAD, "MANIFEST.json"),
+    ("capture --log {nowhere}", BAD, "nowhere is no file"),
+    ("capture --share --out {file}", USAGE, "is there already"),
     # not what it should be
     *[(f"{command} {{{what}}}{more}", BAD, what)
       for command, more in (("analyze", ""), ("report", ""), ("cluster", " {archive}"))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.attribute import Diagnosis
+from analyzer.pipeline import Diagnosis
 from analyzer.report import render
 from analyzer.run import Culprit, Fact, Finding, Grid, RankInfo, Rejected, Run, Verdict
 from collector.contract.words import PHASES
@@ -91,7 +91,7 @@ def culprit(shape: Grid, rank: int, text: str) -> Culprit:
     )
     return Culprit(
         "gpu", rank, info.node, 0, info.uuid, rank, 0, 0, None, ONSET, None,
-        "2026-11-18T11:06:43Z", 1.5, (1.47, 1.53), "thermal", 0.93, "page", facts,
+        "2026-11-18T11:06:43Z", 1.5, (1.47, 1.53), "thermal", 0.93, "page", facts, 0.98,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.attribute import Diagnosis
+from analyzer.pipeline import Diagnosis
 from analyzer.report.beside import Beside
 from analyzer.report.comparison import comparison
 from analyzer.report.document import document

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.attribute import Diagnosis
+from analyzer.pipeline import Diagnosis
 from analyzer.report import figures
 from analyzer.report.advice import ADVICE, advice
 from analyzer.report.document import document, title

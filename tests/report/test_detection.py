@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.attribute import Diagnosis
+from analyzer.pipeline import Diagnosis
 from analyzer.report.beside import Beside
 from analyzer.report.document import document
 from analyzer.report.watched import Alert, finding_times, moment

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzer.attribute import Diagnosis
+from analyzer.pipeline import Diagnosis
 from analyzer.report import human
 from collector.contract.archive import FINDING_FILE, OPS, RUN_FILE, TRACE_FILE
 from collector.contract.words import ExitCode

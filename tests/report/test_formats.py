@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from analyzer.alert_rules.shape import PLACEHOLDERS
-from analyzer.attribute import Diagnosis
 from analyzer.detectors import DETECTORS
+from analyzer.pipeline import Diagnosis
 from analyzer.report import FORMATS, detection, render
 from analyzer.report.document import document
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.attribute import Diagnosis
+from analyzer.pipeline import Diagnosis
 from analyzer.report import human, render
 from analyzer.report.beside import Beside
 from analyzer.report.document import document

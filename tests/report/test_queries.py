@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.attribute import Diagnosis
+from analyzer.pipeline import Diagnosis
 from analyzer.report.document import document
 from collector.contract.metrics import METRICS
 

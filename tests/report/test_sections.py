@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.alert_rules.groups import ALERTS
-from analyzer.attribute import Diagnosis
 from analyzer.causes import CAUSES
+from analyzer.pipeline import Diagnosis
 from analyzer.report.advice import advice
 from analyzer.report.checks import FAILED, PASSED, SILENT, checks
 from analyzer.report.document import document

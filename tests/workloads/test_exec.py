@@ -13,42 +13,16 @@ from hypothesis import strategies as st
 
 from collector.clock import SystemClock
 from collector.sources.rank_ring import read_records, scan
+from tests.benchmarks import mutated_captures
+from tests.wild import wild
+from tests.workloads.training_logs import LINES, said
 from workloads.exec.choice import Choice
 from workloads.exec.follow import MOST_STEPS, Follower
-from workloads.exec.patterns import PatternError, Said, compiled, known_forms
+from workloads.exec.patterns import PatternError, compiled, loss_alone
 from workloads.launchers.external_program import HOOK, environment_of
 from workloads.sdk.holder import Means, holder
 from workloads.sdk.start import UnwritableError, started
 from workloads.spec import Layout
-
-# Each as its program writes it; of Keras 3.15 and tqdm 4.70 copied from a run of theirs.
-MEGATRON = (
-    " [2026-08-01 12:00:00] iteration      120/    500 | consumed samples:         7680 |"
-    " elapsed time per iteration (ms): 641.2 | learning rate: 6.000000E-05 |"
-    " global batch size:    64 | lm loss: 8.934520E+00 | loss scale: 1.0 | grad norm: 2.310 |"
-)
-TITAN = (
-    "[titan] INFO - \x1b[31mstep: 30  \x1b[32mloss:  7.21540  \x1b[33mgrad_norm:  1.2000"
-    "  memory: 10.10GiB(12.00%)  tps: 5,762  tflops: 300.12  mfu: 33.20%"
-)
-KERAS = (
-    "\x08\x08\x1b[1m38/40\x1b[0m \x1b[32m━━━━━━━━━━━━━━━━━━━\x1b[0m\x1b[37m━\x1b[0m"
-    " \x1b[1m0s\x1b[0m 76ms/step - loss: 1.3140"
-)
-LINES: dict[str, tuple[str, int, float]] = {
-    "Megatron-LM": (MEGATRON, 120, 8.93452),
-    "torchtitan": (TITAN, 30, 7.2154),
-    "picotron": (
-        "[rank 0] Step: 7     | Loss: 5.5312 | Global batch size: 32.0K | Tokens/s: 9.1K",
-        7, 5.5312,
-    ),
-    "Keras 3": (KERAS, 38, 1.314),
-    "Keras 2": ("12/40 [=======>....................] - ETA: 1s - loss: 0.2511", 12, 0.2511),
-    "tqdm": ("Epoch 1:  95%|█████████▌| 38/40 [00:02<00:00, 19.51it/s, loss=0.5]", 38, 0.5),
-    "Trainer": (" 30%|███       | 30/100 [00:12<00:28,  2.46it/s]", 30, math.nan),
-    "by hand": ("Epoch [2/5], Step [100/600], Loss: 0.1234", 100, 0.1234),
-    "by hand, bare": ("step 12 loss nan", 12, math.nan),
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -95,11 +69,6 @@ def steps(folder: Path):
     return read_records(rank.path, 0, None, clock).steps
 
 
-def said(line: str) -> Said | None:
-    """By the first form that fits."""
-    return next((found for form in known_forms() if (found := form.find(line))), None)
-
-
 def counted(choice: Choice, *lines: str) -> list[int]:
     """The steps that lines, one a second, add to the count."""
     return [heard.said.step for when, line in enumerate(lines) for heard in choice.find(line, when)]
@@ -115,10 +84,156 @@ def test_the_line_of_each_framework_is_understood(name):
     assert math.isnan(loss) or loss == found.loss
 
 
+def real(name: str) -> list[str]:
+    """The lines of a log that was recorded elsewhere, bars drawn again among them."""
+    return wild(f"training_logs/{name}").read_text().replace("\r", "\n").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "losses"),
+    [
+        ("megatron-llm-a100-issue11.log", [122, 123, 124, 125], [2.50422, 2.493043, 2.559583]),
+        ("torchtitan-pr3393.log", [14, 15, 16, 17], [3.24405, 3.1068, 3.05047]),
+        ("nemo2-bionemo-pr740.log", [120, 121, 122], [1.233, 1.288, 1.333]),
+        ("deepspeed-timer-issue1825.log", [40, 50, 60], []),
+        ("mmdet-issue2672.log", [1200, 1250], [0.4606, 0.5449]),
+        ("tensorflow-slim-issue2980.log", [1, 2, 3, 5], [79.3501, 72.8609, 67.3308]),
+    ],
+)
+def test_the_steps_of_real_logs_are_counted(name, steps, losses):
+    choice = Choice()
+    heard = [each.said for when, line in enumerate(real(name)) for each in choice.find(line, when)]
+
+    assert steps == [each.step for each in heard]
+    assert losses == [each.loss for each in heard[:3] if each.tells_loss][: len(losses)]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("lightning-nnue-bar.log", [(4846, 0.0136)]),
+        ("gpt-neox-deepspeed-wall-clock-breakdown.log", [(34, None), (34, 11.18665), (35, None)]),
+    ],
+)
+def test_a_real_log_of_one_step_says_which(name, found):
+    each = [one for line in real(name) if (one := said(line)) is not None]
+
+    assert found == [(one.step, one.loss if one.tells_loss else None) for one in each]
+
+
+def test_five_iterations_with_timers_in_milliseconds_are_four_steps(tmp_path, says):
+    for line in real("gpt-neox-five-iterations-extrapolated.log"):
+        says(f"{line}\n")
+
+    assert 4 == len(steps(tmp_path))
+
+
+BREAKDOWN = """\
+[INFO] [timer.py:215:stop] epoch=0/micro_step={0}/global_step={0}, RunningAvgSamplesPerSec=7.8, x
+[INFO] [logging.py:96:log_dist] [Rank 0] rank=0 time (ms) | forward: 652 | step: {1}
+step: {1} | loss is fine
+ samples/sec: 7.799 | iteration       {0}/   10000 | learning rate: 2.1E-06 | lm_loss: 1.1E+01 |
+"""
+
+
+def test_numbers_that_move_by_any_amounts_are_never_steps(tmp_path, says):
+    for index, milliseconds in enumerate((1172, 1180, 1169, 1301, 1302, 1190, 1210)):
+        says(BREAKDOWN.format(34 + index, milliseconds))
+
+    assert 6 == len(steps(tmp_path))
+
+
+def test_milliseconds_alone_are_no_steps():
+    lines = [f"step: {number}" for number in (1172, 1180, 1169, 1301, 1302, 1190, 1210, 1170)]
+
+    assert [] == counted(Choice(), *lines)
+
+
+def test_a_number_by_hand_without_a_loss_is_believed_once_it_moves_evenly():
+    assert [] == counted(Choice(), "step 10", "step 20")
+    assert [10, 20, 30, 40] == counted(Choice(), "step 10", "step 20", "step 30", "step 40")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{{"mode": "train", "epoch": 1, "iter": {0}, "lr": 0.001, "loss": 2.25}}',
+        '{{"current_steps": {0}, "total_steps": 900, "loss": 0.5, "epoch": 0.1}}',
+        '{{"step": {0}, "epoch": 1, "loss": 0.5}}',
+        "{{'loss': 0.5, 'learning_rate': 1e-4, 'step': {0}}}",
+    ],
+)
+def test_a_step_in_braces_counts_also_beside_an_epoch_or_a_rate(line):
+    steps = [10, 20, 30, 40]
+
+    assert steps == counted(Choice(), *(line.format(step) for step in steps))
+
+
+def test_a_loss_on_a_line_of_its_own_goes_to_the_bar_beside_it(tmp_path, says):
+    says(" 1%| | 1/100 [00:12<00:28,  2.46it/s]\r")
+    says(" 2%| | 2/100 [00:12<00:28,  2.46it/s]\r")
+    says("{'loss': '2.5', 'grad_norm': '1.2', 'learning_rate': '5e-05', 'epoch': '0.01'}\n")
+    says(" 3%| | 3/100 [00:12<00:28,  2.46it/s]\r")
+
+    assert 2.5 == [step.loss for step in steps(tmp_path)][-1]
+    assert loss_alone("{'eval_loss': 2.5, 'epoch': 1.0}") is None
+
+
+def test_a_bar_of_an_evaluation_is_not_the_one_that_trains():
+    train = " 30%|███       | {}/100 [00:12<00:28,  2.46it/s]"
+    check = " 30%|███       | {}/8 [00:12<00:28,  2.46it/s]"
+    lines = [train.format(n) for n in (1, 2, 3)] + [check.format(n) for n in range(9)]
+
+    assert [1, 2, 3, 4, 5] == counted(Choice(), *lines, train.format(4), train.format(5))
+
+
+def test_a_loop_that_is_over_gives_way_to_the_next_one():
+    lines = [f"|{number}/3 [00:01<00:01, 20it/s]" for number in range(4)]
+    lines += [f"|{number}/90 [00:01<00:01, 20it/s]" for number in range(7)]
+
+    assert [0, 1, 2, 3, 3, 4, 5, 6] == counted(Choice(), *lines)
+
+
+def test_a_checkpoint_that_is_loaded_again_is_no_step(tmp_path, says):
+    for number in (500, 510, 520, 400, 410, 420):
+        says(f" iteration {number}/ 1000 | lm loss: 2.5E+00 |\n")
+
+    assert 40 == len(steps(tmp_path))
+
+
+def test_several_ranks_that_write_into_one_log_are_counted_once(tmp_path, says):
+    for number in (9, 10, 9, 10, 11, 10, 10, 11, 12, 11, 13, 12, 12, 13):
+        says(f"[rank{number % 2}] iteration {number}/ 1000 | lm loss: 2.5E+00 |\n")
+
+    assert 4 == len(steps(tmp_path))
+
+
+def test_what_an_epoch_leaves_untold_at_its_end_is_counted(tmp_path, says):
+    for epoch, number in ((1, 50), (1, 100), (2, 50)):
+        says(f"INFO - Epoch [{epoch}][{number}/117]\tlr: 0.1, loss: 0.5\n")
+
+    assert 50 + 17 + 50 == len(steps(tmp_path))
+
+
+def test_what_a_log_suffers_on_its_way_changes_no_value():
+    assert [] == mutated_captures.wrong(mutated_captures.PARSERS["training_logs"], 300)
+
+
 @pytest.mark.parametrize(
     "line",
     [
         "",
+        "step 1,2000",
+        "step 1.172,13 loss 0.5",
+        "time (ms) | forward: 652.41 | backward: 2164.52 | backward_inner: 2001.89 | step: 1172.13",
+        "rank=0 time (ms) | forward: 652 | step: 1172",
+        "time (ms) | forward_microstep: 652.42 | step_microstep: 1172.13",
+        "step: 1172 ms",
+        "step 12:30:05",
+        "iteration: 100%",
+        "micro_step=34",
+        "global batch size:    64 | loss: 2.5",
+        "{'loss': '2.345', 'grad_norm': '1.2', 'learning_rate': '5e-05', 'epoch': '0.01'}",
         "loading 12/40 shards",
         "steps: 1000",
         "stepping stone 3",
@@ -147,7 +262,6 @@ def test_other_lines_say_nothing(line):
         ("iteration 1_200: loss 0.5", 1200),
         ("Epoch 1: 12%|█▏| 1,234,567/9,999,999 [00:02<00:00]", 1_234_567),
         ("step 12,loss 0.5", 12),
-        ("step 1,2000", 1),
     ],
 )
 def test_thousands_may_be_separated(line, step):
@@ -156,21 +270,21 @@ def test_thousands_may_be_separated(line, step):
 
 def test_a_number_that_does_not_rise_takes_no_form():
     choice = Choice()
-    bar = "1/1 [00:00<00:00, 9.9it/s]"
+    bar = "|1/1 [00:00<00:00, 9.9it/s]"
 
     assert [] == counted(choice, bar, bar)
     assert [10, 20, 30] == counted(choice, "step 10", "step 20", "step 30")
 
 
 def test_the_form_that_rose_first_is_kept():
-    bar = "{}/40 [00:02<00:00, 19.51it/s, loss=0.5]"
+    bar = "|{}/40 [00:02<00:00, 19.51it/s, loss=0.5]"
     lines = (bar.format(1), bar.format(2), "warming up, step 5000", "step 5001", bar.format(3))
 
     assert [1, 2, 3] == counted(Choice(), *lines)
 
 
 def test_a_form_that_tells_a_loss_replaces_one_that_does_not():
-    bar = "{}/9 [00:02<00:00, 19.51it/s]"
+    bar = "|{}/9 [00:02<00:00, 19.51it/s]"
     lines = (bar.format(1), bar.format(2), "step 1 loss 3.0", "step 2 loss 2.0", "step 3 loss 1.0")
 
     assert [1, 2, 2, 3] == counted(Choice(), *lines, bar.format(3))
@@ -178,7 +292,7 @@ def test_a_form_that_tells_a_loss_replaces_one_that_does_not():
 
 def test_after_another_form_the_count_begins_where_it_is(tmp_path, says):
     for number in (1, 2, 3):
-        says(f"{number}/3 [00:01<00:01, 20it/s]\n")
+        says(f"|{number}/3 [00:01<00:01, 20it/s]\n")
     for number in (100, 101, 102):
         says(f"step {number} loss 0.5\n")
 
@@ -188,7 +302,7 @@ def test_after_another_form_the_count_begins_where_it_is(tmp_path, says):
 
 def test_the_time_before_a_bar_moves_counts_from_where_it_was_first_drawn(tmp_path, says):
     for number in (0, 0, 0, 1):
-        says(f"{number}/40 [00:01<00:01, 20it/s]\r")
+        says(f"|{number}/40 [00:01<00:01, 20it/s]\r")
 
     assert [3_000_000_000] == [step.wall_ns for step in steps(tmp_path)]
 
@@ -235,7 +349,7 @@ def test_half_a_line_waits_for_its_other_half(tmp_path, says):
 
 
 def test_a_bar_that_is_drawn_again_is_no_step_and_an_epoch_begins_anew(tmp_path, says):
-    bar = "{}/40 [00:01<00:01, 20it/s]\r"
+    bar = "|{}/40 [00:01<00:01, 20it/s]\r"
     for number in (39, 40, 40, 0, 1, 2):
         says(bar.format(number))
 

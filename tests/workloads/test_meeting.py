@@ -1,9 +1,11 @@
 """Ranks that are not where they were asked to be are refused, with what to do."""
 
 import ipaddress
+from pathlib import Path
 
 import pytest
 
+from workloads.joining import reachable
 from workloads.joining.meeting import Meeting, check
 from workloads.joining.reachable import free_port, interface_of, routable, towards
 from workloads.joining.rendezvous import RendezvousError
@@ -102,5 +104,16 @@ def test_the_way_to_this_host_begins_at_this_host() -> None:
     assert towards("no-such-host.invalid") is None
 
 
-def test_a_free_port_is_above_those_of_root() -> None:
-    assert 1024 <= free_port() <= 65535
+def test_no_outgoing_connection_is_given_a_free_port() -> None:
+    range_of_kernel = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    if int(range_of_kernel[0]) < 20_000:
+        pytest.skip("this kernel gives nearly every port to outgoing connections")
+    assert all(1024 <= free_port() < int(range_of_kernel[0]) for _ in range(50))
+
+
+def test_where_every_port_is_given_to_connections_one_of_them_is_free(monkeypatch, tmp_path):
+    everything = tmp_path / "ip_local_port_range"
+    everything.write_text("1024\t65535\n")
+    for said in (everything, tmp_path / "absent"):
+        monkeypatch.setattr(reachable, "_OUTGOING", said)
+        assert 1024 <= free_port() <= 65535

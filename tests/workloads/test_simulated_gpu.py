@@ -101,5 +101,5 @@ def test_the_collector_reads_what_the_gpu_writes_and_gives_it_the_names_of_real_
     assert 16 == seen[m.GPU_PCIE_WIDTH.name, who]
     assert 1 == seen[m.GPU_NVLINK_UP.name, (*who, "17")]
     assert 0 == seen[m.GPU_NVLINK_ERRORS.name, (*who, "all", "replay")]
-    assert 1 == seen[m.GPU_XID_ERRORS.name, (*who, "", "79", "simulated")]
-    assert seen[m.GPU_XID_LAST.name, (*who, "", "79")] > 1.7e9
+    assert 1 == seen[m.GPU_XID_ERRORS.name, (*who, "", "79", "simulated", "fatal")]
+    assert seen[m.GPU_XID_LAST.name, (*who, "", "79", "fatal")] > 1.7e9

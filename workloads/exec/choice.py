@@ -1,8 +1,26 @@
-"""Which of the known forms tells the steps of a log."""
+"""Which lines of a log are of the loop that trains: hypotheses, until one moves as steps do.
 
-from dataclasses import dataclass
+A hypothesis is one loop: a form with the word and the total that stand by its number. Numbers that
+are no steps (milliseconds, batch sizes) fall and rise by any amounts, and are never believed.
+"""
 
-from workloads.exec.patterns import Form, Said, compiled, known_forms
+import math
+from dataclasses import dataclass, field, replace
+
+from workloads.exec.patterns import SURE, Form, Said, compiled, known_forms, loss_alone
+
+MOST_STEPS = 10_000
+"""Between two lines; more is another number than a step."""
+EVEN_MOVES = 2
+"""In a row, of the same size: a number by hand that no loss is told with is a step then."""
+UNEVEN_MOVES = 4
+"""In a row, upward: likewise, where lines come by time."""
+SILENT_MOVES = 3
+"""Of another loop, while nothing is heard of the one that was believed: the program has gone on."""
+ECHO_STRIDES = 2
+"""So far behind, a line is another rank's of the same step: several may write into one log."""
+MOST_LOOPS = 64
+"""Watched side by side; of more, the one that was not heard of for longest is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,46 +31,154 @@ class Heard:
     when: int
 
 
-class Choice:
-    """Takes one form for the whole log, so that other numbers in it are not taken for steps.
+@dataclass(slots=True)
+class _Loop:
+    """One hypothesis.
 
-    A form is taken once its number has risen. One that tells no loss (a progress bar may be of
-    anything) gives way to one that does.
+    Attributes:
+        heard: Its lines that were not counted yet, one a step.
+        stride: By how much it last rose.
+        rises, even: Moves upward in a row, and those of them that were of the same size.
+        meanwhile: Moves since the loop that is believed was last heard of.
+        tells_loss: Whether its lines tell a loss, or lines of their own do as it moves.
+    """
+
+    sure: bool
+    heard: list[Heard] = field(default_factory=list)
+    last: Said | None = None
+    stride: int = 0
+    rises: int = 0
+    even: int = 0
+    meanwhile: int = 0
+    tells_loss: bool = False
+
+    @property
+    def believed(self) -> bool:
+        """Whether it has moved by whole steps."""
+        if self.sure or self.tells_loss:
+            return self.rises > 0
+        return self.even >= EVEN_MOVES or self.rises >= UNEVEN_MOVES
+
+    @property
+    def may_be_over(self) -> bool:
+        """Whether no further step of it is to be expected, as far as it says."""
+        return self.last is None or self.last.total is None or self.last.step >= self.last.total
+
+    def hear(self, heard: Heard) -> bool:
+        """Take a line of it.
+
+        Returns:
+            Whether the number has moved; not where a bar is drawn again, nor by an echo.
+        """
+        said, before = heard.said, self.last
+        self.tells_loss = self.tells_loss or said.tells_loss
+        move = 0 if before is None else said.step - before.step
+        echo = -ECHO_STRIDES * self.stride <= move < 0 and not begins_anew(said.step, self.stride)
+        if before is not None and (move == 0 or echo):
+            return False
+        self.last = said
+        if 0 < move <= MOST_STEPS:
+            self.rises += 1
+            self.even = self.even + 1 if move == self.stride else 1
+            self.stride = move
+        elif before is not None and not begins_anew(said.step, self.stride):
+            self.rises = self.even = 0
+            self.heard.clear()
+        self.heard.append(heard)
+        del self.heard[: -UNEVEN_MOVES - 1]
+        self.meanwhile += before is not None
+        return before is not None
+
+
+def begins_anew(step: int, stride: int) -> bool:
+    """Whether a number that has fallen is the first of an epoch: no more than one stride."""
+    return step <= max(1, stride)
+
+
+class Choice:
+    """Believes one loop of a log at a time, so that other numbers in it are not taken for steps.
+
+    A loop that tells no loss (a bar may be of anything) gives way to one that does; any gives way
+    to another of its kind that moves once it is over.
 
     Args:
         expression: The user's own, taken at once; None = the known forms.
     """
 
     def __init__(self, expression: str | None = None) -> None:
-        own = None if expression is None else Form("", compiled(expression))
-        self._forms = known_forms() if own is None else (own,)
-        self._taken = own
-        self._settled = own is not None
-        self._before: dict[str, Heard] = {}
+        self._own = None if expression is None else Form("", compiled(expression))
+        self._forms = known_forms()
+        self._loops: dict[tuple[str, str, int | None], _Loop] = {}
+        self._taken: _Loop | None = None
+        self._moved: _Loop | None = None
+        self._began = False
+        self._loss = math.nan
 
     def find(self, line: str, when: int) -> list[Heard]:
-        """What the line adds to the count of steps: nothing, itself, or with the line before it.
+        """What the line adds to the count of steps: nothing, itself, or with lines before it.
 
-        The line before it comes along where this one shows that it was about steps.
+        Lines before it come along where this one shows that they were about steps.
         """
-        if self._settled and self._taken is not None:
-            said = self._taken.find(line)
+        if self._own is not None:
+            said = self._own.find(line)
             return [] if said is None else [Heard(said, when)]
-        found = [(form, said) for form in self._forms if (said := form.find(line))]
-        risen = [(form, said) for form, said in found if self._rises(said)]
-        before = dict(self._before)
-        for form, said in found:
-            if form.name not in before or before[form.name].said.step != said.step:
-                self._before[form.name] = Heard(said, when)  # not where a bar is drawn again
-        telling = next(((form, said) for form, said in risen if said.tells_loss), None)
-        if telling is not None or (self._taken is None and risen):
-            first = self._taken is None
-            self._taken, said = telling or risen[0]
-            self._settled = said.tells_loss
-            # After another form the count begins here: its steps took the time before.
-            return [*([before[said.form]] if first else []), Heard(said, when)]
-        return [Heard(said, when) for form, said in found if form is self._taken]
+        moved: list[_Loop] = []
+        counted: list[Heard] = []
+        told = [said for form in self._forms if (said := form.find(line)) is not None]
+        if not told and (alone := loss_alone(line)) is not None:
+            self._loss = alone
+            if self._moved is not None:
+                self._moved.tells_loss = True
+            return []
+        for said in told:
+            loop = self._loop(said)
+            heard = Heard(said, when)
+            if loop.hear(heard):
+                moved.append(loop)
+                self._moved = loop
+                if loop is self._taken:
+                    counted.append(heard)
+            if loop is self._taken:
+                self._heard_of_taken()
+        return self._judged(moved, counted)
 
-    def _rises(self, said: Said) -> bool:
-        before = self._before.get(said.form)
-        return before is not None and said.step > before.said.step
+    def _judged(self, moved: list[_Loop], counted: list[Heard]) -> list[Heard]:
+        """What counts of a line, after the loops that it is about have taken it."""
+        if self._taken is not None and not self._taken.believed:
+            self._taken = None  # it has moved as no step does: it must show itself anew
+            return counted
+        for loop in moved:
+            if loop is self._taken or not loop.believed or not self._yields_to(loop):
+                continue
+            self._taken = loop
+            self._heard_of_taken()
+            # After another loop the count begins here: its steps took the time before.
+            counted = loop.heard[-1:] if self._began else list(loop.heard)
+            self._began = True
+            break
+        if counted and self._taken is not None:
+            self._taken.heard.clear()
+        if counted and math.isnan(counted[-1].said.loss) and not math.isnan(self._loss):
+            counted[-1] = replace(counted[-1], said=replace(counted[-1].said, loss=self._loss))
+            self._loss = math.nan
+        return counted
+
+    def _yields_to(self, other: _Loop) -> bool:
+        taken = self._taken
+        if taken is None:
+            return True
+        if taken.tells_loss != other.tells_loss:
+            return other.tells_loss
+        silent = other.meanwhile >= SILENT_MOVES
+        return silent and (taken.tells_loss or taken.may_be_over)
+
+    def _loop(self, said: Said) -> _Loop:
+        loop = self._loops.pop(said.loop, None) or _Loop(said.form in SURE)
+        self._loops[said.loop] = loop
+        if len(self._loops) > MOST_LOOPS:
+            del self._loops[next(iter(self._loops))]
+        return loop
+
+    def _heard_of_taken(self) -> None:
+        for loop in self._loops.values():
+            loop.meanwhile = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic_ns
 
 from collector.contract.words import PHASES, RankState
-from workloads.exec.choice import Choice
+from workloads.exec.choice import MOST_STEPS, Choice, begins_anew
 from workloads.exec.patterns import Said
 from workloads.ring import RingWriter
 from workloads.sdk.holder import Means
@@ -15,8 +15,6 @@ from workloads.sdk.start import UnwritableError, started
 
 MOST_BYTES = 1 << 20
 """Read at a time; a log that grows faster is read later."""
-MOST_STEPS = 10_000
-"""Between two lines; more is another number than a step."""
 HEARTBEAT_NS = 500_000_000
 _BEFORE_OTHER = [0] * (len(PHASES) - 1)
 """`other` is the last phase: the log tells nothing of the ones before it."""
@@ -25,9 +23,9 @@ _BEFORE_OTHER = [0] * (len(PHASES) - 1)
 class Follower:
     """The steps of one rank by its log: their wall time, and nothing of what is inside them.
 
-    The time between two lines is divided among the steps between them. A number that falls begins
-    anew (an epoch). The first line, and the first in another form, only says where the count
-    begins.
+    The time between two lines is divided among the steps between them. A number that falls to the
+    first of an epoch begins anew; where it falls to another (a checkpoint was loaded), and at the
+    first line of a loop, it only says where the count begins.
     """
 
     def __init__(
@@ -42,6 +40,7 @@ class Follower:
         self._rest = b""
         self._last: Said | None = None
         self._since = 0
+        self._stride = 0
         self._writer: RingWriter | None = None
         self._inode = 0
         self._beaten = 0
@@ -83,12 +82,18 @@ class Follower:
 
     def _heard(self, said: Said, now: int) -> None:
         last, since = self._last, self._since
-        if last is None or last.form != said.form:
-            self._last, self._since = said, now
+        if last is None or last.loop != said.loop:
+            self._last, self._since, self._stride = said, now, 0
             return
-        steps = said.step - last.step if said.step >= last.step else said.step
-        if steps == 0 and said.step == last.step:
+        if said.step == last.step:
             return
+        steps = said.step - last.step
+        if steps > 0:
+            self._stride = steps
+        elif begins_anew(said.step, self._stride):
+            # What an interval of lines leaves untold at the end of an epoch was done, too.
+            rest = 0 if last.total is None else last.total - last.step
+            steps = said.step + (rest if 0 < rest < self._stride else 0)
         self._last, self._since = said, now
         if 0 < steps <= MOST_STEPS and self._record(last.step):
             self._write(steps, since, now, said.loss)

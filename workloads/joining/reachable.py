@@ -1,11 +1,14 @@
 """An address of this host that others can reach, and the network interface behind an address."""
 
 import array
+import contextlib
 import fcntl
 import ipaddress
+import random
 import socket
 import struct
 from collections.abc import Iterable
+from pathlib import Path
 
 _SIOCGIFCONF = 0x8912
 _INTERFACE_REQUEST = struct.Struct("16s24s")  # struct ifreq of netdevice(7) on 64 bits
@@ -14,10 +17,34 @@ _SOMEWHERE = "192.0.2.1"
 finds the interface of the default route."""
 
 
+_OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST = 16384
+"""Few well-known services listen between this port and those of outgoing connections."""
+_ATTEMPTS = 64
+
+
 def free_port() -> int:
-    """A TCP port that nobody listened on a moment ago."""
+    """A TCP port that nobody listened on a moment ago, and that no outgoing connection is given.
+
+    Between this answer and the listening lie seconds in which programs start: a port of the
+    kernel's outgoing range (ip_local_port_range of ip-sysctl) may then be another's.
+    """
+    try:
+        first = int(_OUTGOING.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first = 0
+    candidates = range(_LOWEST, first)
+    # Not the seeded generator: ranks and tests that seed it alike would choose alike.
+    dice = random.SystemRandom()
+    for port in dice.sample(candidates, min(_ATTEMPTS, len(candidates))):
+        with contextlib.suppress(OSError):
+            return _bound(port)
+    return _bound(0)
+
+
+def _bound(port: int) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.bind(("", 0))
+        listener.bind(("", port))
         return int(listener.getsockname()[1])
 
 

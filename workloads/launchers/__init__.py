@@ -28,11 +28,17 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run is: completed steps of the slowest rank, and the last loss that a rank knows."""
+    """Where a run is: completed steps of the slowest rank, and the last loss that a rank knows.
+
+    Attributes:
+        unseen_seconds: How long a program has run of which no step was ever seen; None while that
+            is nothing to speak of.
+    """
 
     step: int
     steps: int
     loss: float | None
+    unseen_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ def _begun(
         if sends
         else partial(dist.irecv, tensor, group=group, tag=tag, group_src=peer)
     )
-    return place.start(begin, tensor)
+    return place.start(begin, tensor, peer=peer)
 
 
 def _metadata(

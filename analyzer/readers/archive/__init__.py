@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from analyzer.readers.archive.files import LATEST, Files
+from analyzer.readers.archive.judged import ANSWERED_KEY, judged_samples, lacks
 from analyzer.readers.archive.series import ScrapedSeries
 from analyzer.readers.archive.table import WORDS, Table
 from analyzer.readers.places import META_KEY, TOPOLOGY_FILE, read
@@ -67,8 +68,9 @@ def load(path: Path) -> Run:
     """The archive in the folder `path`.
 
     A run that still goes on or was killed loads; what it lacks stands in `Run.missing`. Without
-    steps.parquet the windows come from the scraped counters. A topology.toml in the folder tells
-    where the nodes stand (`readers.places`). Words of `Run.samples` are categories.
+    steps.parquet, and where run.json says which samples are judged (`archive.judged`), the windows
+    come from the scraped counters. A topology.toml in the folder tells where the nodes stand
+    (`readers.places`). Words of `Run.samples` are categories.
 
     Raises:
         LoadError: The folder or run.json is missing, a file is damaged, lacks columns or has
@@ -82,6 +84,7 @@ def load(path: Path) -> Run:
     if "ended" not in meta or meta["ended"] is None:
         why = "another launcher started it" if "started_by" in meta else "it goes on or was killed"
         missing.append(f"run.json has no end of the run: {why}")
+    missing += lacks(meta)
     lost = _object(meta, "recording", path).get("lost_steps")
     if lost:
         missing.append(f"{lost} steps of ranks were overwritten before they were recorded")
@@ -98,8 +101,12 @@ def load(path: Path) -> Run:
         # No step of any rank: of an archive whose steps do not say so themselves, own times are
         # wall times. Where some are known, the steps say which.
         steps = steps.assign(own_seconds=math.nan)
-    windows = from_samples(samples) if steps.empty else from_steps(steps)
+    judged = judged_samples(meta, samples)
+    samples = samples if judged is None else judged
+    windows = from_steps(steps) if judged is None and not steps.empty else from_samples(samples)
     others = {*range(world_of(samples)), *windows["rank"].astype(int).tolist()}
+    if ANSWERED_KEY in meta:
+        others = set()  # other ranks are not silent: they were not asked
     ranks = rank_infos(table, samples, _layout(meta, path), missing, others=others)
     return Run(
         name=str(meta.get("run") or meta.get("id") or path.name),

@@ -7,9 +7,12 @@ are asked for, and parts and row groups outside a window are not read.
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
@@ -22,6 +25,7 @@ from analyzer.readers.archive.parts import (
     is_cut,
     opened,
     release,
+    whole,
 )
 from analyzer.readers.archive.parts import names as names_of
 from analyzer.readers.archive.parts import state as state_of
@@ -211,19 +215,15 @@ class Table:
         Raises:
             LoadError: As `pieces`.
         """
-        schema = self._schema
-        rows = list(self.batches(schema.names))
-        table = pa.concat_tables(rows).unify_dictionaries() if rows else schema.empty_table()
-        del rows
-        frame: pd.DataFrame = table.to_pandas(split_blocks=True, self_destruct=True)
-        del table
+        # Narrow from the start: of 2,048 ranks, words as Arrow has them are a gigabyte.
+        held: dict[str, list[pa.Array]] = {name: [] for name in self._schema.names}
+        for rows in _together(self.batches(self._schema.names)):
+            for name, column in zip(rows.schema.names, rows.columns, strict=True):
+                held[name] += [_narrow(chunk) for chunk in column.chunks]
+        frame = pd.DataFrame(
+            {field.name: _column(field, held.pop(field.name)) for field in self._schema}, copy=False
+        )
         release()
-        # Nullable ids come as floats otherwise, and rank 0.0 is no rank.
-        frame = frame.astype({name: "Int32" for name in ("rank", "gpu") if name in frame})
-        for name in self._words & set(frame):
-            words = frame[name].cat.categories
-            # Those who group by them take them in this order, and fill what is absent with "".
-            frame[name] = frame[name].cat.set_categories(sorted({*words, ""}))
         return frame
 
     def read(
@@ -385,6 +385,56 @@ def _joined(
     if not kept:
         return schema.empty_table()
     return pa.Table.from_batches(kept).cast(schema)
+
+
+def _together(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Some batches as one, with one dictionary a column: parts of 5 s have few rows."""
+    some: list[pa.Table] = []
+    for batch in batches:
+        some.append(batch)
+        if sum(each.num_rows for each in some) >= BATCH_ROWS:
+            yield whole(pa.concat_tables(some))
+            some = []
+    if some:
+        yield whole(pa.concat_tables(some))
+
+
+def _narrow(cells: pa.Array) -> pa.Array:
+    """With words numbered by the smallest whole numbers that do."""
+    if not pa.types.is_dictionary(cells.type):
+        return cells
+    kind = pa.from_numpy_dtype(np.min_scalar_type(-1 - len(cells.dictionary)))
+    return pa.DictionaryArray.from_arrays(cells.indices.cast(kind), cells.dictionary)
+
+
+def _column(field: pa.Field, parts: list[pa.Array]) -> Any:
+    """A column of a frame; its parts are forgotten."""
+    if pa.types.is_dictionary(field.type):
+        return _categories(parts)
+    cells = pa.chunked_array(parts, field.type)
+    parts.clear()
+    if field.name in ("rank", "gpu"):
+        # Nullable ids come as floats otherwise, and rank 0.0 is no rank.
+        return cells.to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)
+    return cells.to_pandas()
+
+
+def _categories(parts: list[pa.Array]) -> pd.Categorical:
+    """Words in the order of their letters; "" is always one, which fills what is absent."""
+    told = [part.dictionary.to_pylist() for part in parts]
+    words = sorted({"", *(word for some in told for word in some if word is not None)})
+    place = {word: number for number, word in enumerate(words)} | {None: -1}
+    kind = np.min_scalar_type(-1 - len(words))
+    # The last one is of a row without a word.
+    of = [np.array([*(place[word] for word in some), -1], dtype=kind) for some in told]
+    codes = [
+        which[pc.fill_null(part.indices, -1).to_numpy(zero_copy_only=False)]
+        for which, part in zip(of, parts, strict=True)
+    ]
+    parts.clear()
+    return pd.Categorical.from_codes(
+        np.concatenate([np.empty(0, dtype=kind), *codes]), pd.Index(words), validate=False
+    )
 
 
 def _edges(path: Path, column: str) -> list[tuple[float, float] | None]:

@@ -3,24 +3,31 @@
 `node` is a label of these series themselves: the target of `watch` must not have one.
 """
 
+from collector.contract.metrics import ranges
 from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 _RUN = ("run",)
 
 RUN_ACTIVE = Metric(
-    "lockstep_run_active", _G, _RUN, "1 while a rank of the run lives; absent once none is told of."
+    "lockstep_run_active",
+    _G,
+    _RUN,
+    "1 while a rank of the run lives; absent once none is told of.",
+    within=ranges.FLAG,
 )
 RUN_STATUS = Metric(
     "lockstep_run_status", _G, (*_RUN, "status", "reason"),
     "1 for what is known of a living run: status = healthy, degraded or unknown. Healthy needs a"
     " fresh diagnosis, own times of all ranks, and everything else that was told before; reason ="
     " what is missing where it is unknown, else empty. Absent = nobody looked.",
+    within=ranges.FLAG,
 )  # fmt: skip
 RUN_SLOWDOWN = Metric(
     "lockstep_run_slowdown_ratio", _G, _RUN,
     "Step time over what it would be without its culprits, by a fresh diagnosis of the run; absent"
     " where that could not tell.",
+    within=ranges.RELATION,
 )  # fmt: skip
 RUN_COVERAGE = Metric(
     "lockstep_run_coverage_ratio", _G, _RUN,
@@ -40,23 +47,28 @@ RUN_BASELINE_RATIO = Metric(
     "lockstep_run_throughput_baseline_ratio", _G, _RUN,
     "Steps per second over the baseline's: the archive of the same workload and world size given"
     " with --baseline, else the run's own best hour without a finding; absent while it stands.",
+    within=ranges.RELATION,
 )  # fmt: skip
 RANK_STRAGGLER = Metric(
     "lockstep_rank_straggler_ratio", _G, ("run", "rank"),
     "Own time of a step over the median of the rank's peers (same stage and tensor part) in the"
     " last minutes, 1 = like them; of the 256 slowest ranks of a run.",
+    within=ranges.RELATION,
 )  # fmt: skip
 NODE_STRAGGLER = Metric(
     "lockstep_node_straggler_ratio", _G, ("run", "node"),
     "The same of the node's slowest rank, for every node of the run.",
+    within=ranges.RELATION,
 )  # fmt: skip
 GPU_CLOCK_PEER_RATIO = Metric(
     "lockstep_gpu_sm_clock_peer_ratio", _G, ("run", "node", "gpu", "uuid"),
     "SM clock over the median of the run's other GPUs of the same stage and tensor part.",
+    within=ranges.RELATION,
 )  # fmt: skip
 NODE_EXPECTED = Metric(
     "lockstep_node_expected", _G, ("node",),
     "1 for each node whose collector was scraped in the last day.",
+    within=ranges.FLAG,
 )  # fmt: skip
 GPU_NVLINK_EXPECTED = Metric(
     "lockstep_gpu_nvlink_expected", _G, ("node", "gpu", "uuid"),
@@ -67,6 +79,7 @@ IB_PORT_EXPECTED = Metric(
     "lockstep_ib_port_expected", _G, ("node", "device", "port"),
     "1 for each InfiniBand or RoCE port that was active in the last day.",
     unshown=Unshown.EVIDENCE,
+    within=ranges.FLAG,
 )  # fmt: skip
 NODE_SCRAPED = Metric(
     "lockstep_node_last_scrape_timestamp_seconds", _G, ("node",),
@@ -76,13 +89,16 @@ NODE_SCRAPED = Metric(
 )  # fmt: skip
 NODE_HEALTH = Metric(
     "lockstep_node_health_score", _G, ("node",),
-    "0 to 1, 1 = healthy: the product of 1 - confidence of the node's open findings, a finding of"
-    " tier record counting half. Absent where none is open and not everything was looked at.",
+    "0 to 1, 1 = healthy: the product of 1 - confidence in the place of the node's open findings, a"
+    " finding of tier record counting half. Absent where none is open and not everything was looked"
+    " at.",
+    within=ranges.SHARE,
 )  # fmt: skip
 FINDING_ACTIVE = Metric(
     "lockstep_finding_active", _G, ("run", "node", "rank", "gpu", "link", "cause", "tier"),
     "1 for each open finding; labels that do not apply are empty; tier = page or record; link = the"
     " link, or the leaf or rack that nodes share.",
+    within=ranges.FLAG,
 )  # fmt: skip
 
 LAST_EVALUATION = Metric(
@@ -98,7 +114,11 @@ DATA_AGE = Metric(
     "Age of the newest scrape that the last cycle judged, on Prometheus' clock.",
 )  # fmt: skip
 PROMETHEUS_UP = Metric(
-    "lockstep_analyzer_prometheus_up", _G, (), "1 if Prometheus answered the last cycle whole."
+    "lockstep_analyzer_prometheus_up",
+    _G,
+    (),
+    "1 if Prometheus answered the last cycle whole.",
+    within=ranges.FLAG,
 )
 QUERY_FAILURES = Metric(
     "lockstep_analyzer_query_failures_total", _C, (),

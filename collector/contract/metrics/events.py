@@ -6,14 +6,14 @@ _C, _G = Kind.COUNTER, Kind.GAUGE
 _PLACE = ("gpu", "uuid", "pci_bus_id")
 
 GPU_XID_ERRORS = Metric(
-    "lockstep_gpu_xid_errors_total", _C, (*_PLACE, "xid", "source"),
+    "lockstep_gpu_xid_errors_total", _C, (*_PLACE, "xid", "source", "severity"),
     "XID events since boot, repeats included, each counted once; source = nvml or kmsg, whoever"
-    " told of it first, or simulated; beyond 32 different ones xid = other. Those that an alert"
-    " waits for are told as 0 from the start. gpu and uuid are empty while no source of GPUs has"
-    " told them.",
+    " told of it first, or simulated; severity = fatal, warning or info, as the driver's line says"
+    " or else NVIDIA's catalogue; beyond 32 different ones xid = other. Those that alerts count"
+    " are told as 0 from the start. gpu and uuid are empty while no source of GPUs has told them.",
 )  # fmt: skip
 GPU_XID_LAST = Metric(
-    "lockstep_gpu_xid_last_timestamp_seconds", _G, (*_PLACE, "xid"),
+    "lockstep_gpu_xid_last_timestamp_seconds", _G, (*_PLACE, "xid", "severity"),
     "Unix time of the last such event.",
 )  # fmt: skip
 GPU_FALLEN = Metric(
@@ -25,6 +25,23 @@ NVSWITCH_SXID_ERRORS = Metric(
     "lockstep_nvswitch_sxid_errors_total", _C, ("nvswitch", "sxid", "severity"),
     "SXID events since boot; nvswitch = its place on the PCI bus, severity = fatal or nonfatal.",
     unshown=Unshown.EVIDENCE,
+)  # fmt: skip
+KERNEL_EVENTS = Metric(
+    "lockstep_kernel_events_total", _C, ("kind", "severity"),
+    "Lines of the kernel log since boot that tell of trouble without an XID; kind as in the table"
+    " of docs/reference/kernel-events.md, severity = fatal, warning or info by the line; fatal"
+    " ones and warnings are told as 0 from the start.",
+)  # fmt: skip
+KERNEL_EVENT_LAST = Metric(
+    "lockstep_kernel_event_last_timestamp_seconds", _G, ("kind", "severity", "device"),
+    "Unix time of the last such line; device = its place on the PCI bus, or its name.",
+    unshown=Unshown.EVIDENCE,
+)  # fmt: skip
+KERNEL_LINES_UNREAD = Metric(
+    "lockstep_kernel_lines_unread_total", _C, ("driver",),
+    "Lines of the kernel log since the collector's start that no pattern reads: of nvidia, XIDs"
+    " and SXIDs; of mlx5, efa and peermem, their warnings and errors.",
+    unshown=Unshown.OWN_TROUBLE,
 )  # fmt: skip
 EVENTS_DROPPED = Metric(
     "lockstep_events_dropped_total", _C, ("source",),

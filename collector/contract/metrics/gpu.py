@@ -4,6 +4,7 @@ F is an NVML field id (nvmlDeviceGetFieldValues), D a DCGM field id. A MIG devic
 `uuid` and its parent's `gpu`.
 """
 
+from collector.contract.metrics import ranges
 from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
@@ -21,20 +22,40 @@ MIG_INFO = Metric(
     "Identity of a MIG device; parent = uuid of the GPU it is a part of.",
     unshown=Unshown.IDENTITY,
 )  # fmt: skip
-GPU_UP = Metric("lockstep_gpu_up", _G, _GPU, "1 if the GPU answers.", unshown=Unshown.EVIDENCE)
+GPU_UP = Metric(
+    "lockstep_gpu_up",
+    _G,
+    _GPU,
+    "1 if the GPU answers.",
+    unshown=Unshown.EVIDENCE,
+    within=ranges.FLAG,
+)
 GPU_STALLED = Metric(
     "lockstep_gpu_stalled", _G, _GPU, "1 while a call to the GPU's driver does not return.",
     unshown=Unshown.EVIDENCE,
+    within=ranges.FLAG,
 )  # fmt: skip
 GPU_EXPECTED = Metric(
     "lockstep_gpu_expected", _G, (),
     "NVIDIA GPUs on the PCI bus (sysfs), or the most that the driver has counted.",
 )  # fmt: skip
 GPU_PRESENT = Metric("lockstep_gpu_present", _G, (), "GPUs that the driver counts.")
+RECOVERY_ACTIONS = {
+    0: "nothing", 1: "GPU reset", 2: "node reboot", 3: "drain peers", 4: "drain and reset",
+    5: "recover IMEX domain", 6: "bus reset", 7: "system reboot",
+}  # fmt: skip
+"""Values of the recovery action."""
 GPU_RECOVERY_ACTION = Metric(
     "lockstep_gpu_recovery_action", _G, _GPU,
-    "What the driver wants (F230, D1523): 0 nothing, 1 GPU reset, 2 node reboot, 3 drain peers,"
-    " 4 drain and reset, 5 recover IMEX domain, 6 bus reset, 7 system reboot.",
+    "What the driver wants (F230, D1523): "
+    + ", ".join(f"{value} {words}" for value, words in RECOVERY_ACTIONS.items()) + ".",
+    within=ranges.RECOVERY_ACTION,
+)  # fmt: skip
+GPU_LAST_XID = Metric(
+    "lockstep_gpu_last_xid", _G, _GPU,
+    "The last XID that DCGM told of, 0 = none (D230); where the kernel's log may not be read, a new"
+    " value says that there was one.",
+    unshown=Unshown.GPU_DETAIL, within=ranges.XID,
 )  # fmt: skip
 GPU_PROCESSES = Metric(
     "lockstep_gpu_processes", _G, _GPU, "Compute processes on the GPU.",
@@ -86,18 +107,23 @@ GPU_FP16_ACTIVE = Metric(
     unshown=Unshown.GPU_DETAIL,
 )  # fmt: skip
 
-GPU_MEMORY_USED = Metric("lockstep_gpu_memory_used_bytes", _G, _GPU, "Memory in use (DCGM 252).")
+GPU_MEMORY_USED = Metric(
+    "lockstep_gpu_memory_used_bytes", _G, _GPU, "Memory in use (DCGM 252).", within=ranges.GPU_BYTES
+)
 GPU_MEMORY_FREE = Metric(
     "lockstep_gpu_memory_free_bytes", _G, _GPU, "Free memory (D251).",
     unshown=Unshown.STANDING,
+    within=ranges.GPU_BYTES,
 )  # fmt: skip
 GPU_MEMORY_RESERVED = Metric(
     "lockstep_gpu_memory_reserved_bytes", _G, _GPU, "Memory of the driver and firmware (D253).",
     unshown=Unshown.STANDING,
+    within=ranges.GPU_BYTES,
 )  # fmt: skip
 GPU_MEMORY_TOTAL = Metric(
     "lockstep_gpu_memory_total_bytes", _G, _GPU, "Memory (DCGM 250).",
     unshown=Unshown.STANDING,
+    within=ranges.GPU_BYTES,
 )  # fmt: skip
 
 GPU_TEMPERATURE = Metric(
@@ -106,6 +132,7 @@ GPU_TEMPERATURE = Metric(
 GPU_TEMPERATURE_MARGIN = Metric(
     "lockstep_gpu_temperature_margin_celsius", _G, _GPU,
     "Distance to the nearest slowdown (nvmlDeviceGetMarginTemperature, D153).",
+    within=ranges.CELSIUS_MARGIN,
 )  # fmt: skip
 GPU_TEMPERATURE_LIMIT = Metric(
     "lockstep_gpu_temperature_limit_celsius", _G, (*_GPU, "limit"), "Slowdown and shutdown limits.",
@@ -115,6 +142,7 @@ GPU_TEMPERATURE_LIMIT_MARGIN = Metric(
     "lockstep_gpu_temperature_limit_margin_celsius", _G, (*_GPU, "limit"),
     "Limits on the scale of the margin, T.Limit (F193 to F196).",
     unshown=Unshown.STANDING,
+    within=ranges.CELSIUS_MARGIN,
 )  # fmt: skip
 
 GPU_POWER = Metric(
@@ -127,7 +155,9 @@ GPU_POWER_AVERAGE = Metric(
     unshown=Unshown.GPU_DETAIL,
 )  # fmt: skip
 GPU_POWER_LIMIT = Metric(
-    "lockstep_gpu_power_limit_watts", _G, (*_GPU, "kind"), "Power limits (NVML F187 to F190).",
+    "lockstep_gpu_power_limit_watts", _G, (*_GPU, "kind"),
+    "Power limits (NVML F187 to F190). Where DCGM tells only the requested limit, it stands for the"
+    " enforced one too.",
     unshown=Unshown.STANDING,
 )  # fmt: skip
 GPU_ENERGY = Metric(
@@ -143,9 +173,14 @@ GPU_CLOCK_MAX = Metric(
 GPU_PERFORMANCE_STATE = Metric(
     "lockstep_gpu_performance_state", _G, _GPU, "P-state: 0 fastest to 15 (D190).",
     unshown=Unshown.GPU_DETAIL,
+    within=ranges.PERFORMANCE_STATE,
 )  # fmt: skip
 GPU_CLOCK_EVENT_ACTIVE = Metric(
-    "lockstep_gpu_clock_event_active", _G, (*_GPU, "reason"), "1 while throttled for this reason."
+    "lockstep_gpu_clock_event_active",
+    _G,
+    (*_GPU, "reason"),
+    "1 while throttled for this reason.",
+    within=ranges.FLAG,
 )
 GPU_CLOCK_EVENT_SECONDS = Metric(
     "lockstep_gpu_clock_event_seconds_total", _C, (*_GPU, "reason"),
@@ -165,11 +200,13 @@ GPU_ECC_LOCATION_ERRORS = Metric(
 GPU_ECC_MODE = Metric(
     "lockstep_gpu_ecc_mode", _G, (*_GPU, "when"), "1 if on; when = current or pending (F1, F2).",
     unshown=Unshown.STANDING,
+    within=ranges.FLAG,
 )  # fmt: skip
 GPU_SRAM_THRESHOLD = Metric(
     "lockstep_gpu_sram_threshold_exceeded", _G, _GPU,
     "1 if uncorrectable SRAM errors call for replacement (D346).",
     unshown=Unshown.EVIDENCE,
+    within=ranges.FLAG,
 )  # fmt: skip
 GPU_REMAPPED_ROWS = Metric(
     "lockstep_gpu_remapped_rows", _G, (*_GPU, "cause"),
@@ -177,10 +214,18 @@ GPU_REMAPPED_ROWS = Metric(
     unshown=Unshown.EVIDENCE,
 )  # fmt: skip
 GPU_ROW_REMAP_PENDING = Metric(
-    "lockstep_gpu_row_remap_pending", _G, _GPU, "1 if rows wait for a reset (F144, D396)."
+    "lockstep_gpu_row_remap_pending",
+    _G,
+    _GPU,
+    "1 if rows wait for a reset (F144, D396).",
+    within=ranges.FLAG,
 )
 GPU_ROW_REMAP_FAILED = Metric(
-    "lockstep_gpu_row_remap_failed", _G, _GPU, "1 if a row could not be replaced (F145, D395)."
+    "lockstep_gpu_row_remap_failed",
+    _G,
+    _GPU,
+    "1 if a row could not be replaced (F145, D395).",
+    within=ranges.FLAG,
 )
 GPU_ROW_REMAP_BANKS = Metric(
     "lockstep_gpu_row_remap_banks", _G, (*_GPU, "availability"),
@@ -195,19 +240,28 @@ GPU_RETIRED_PAGES = Metric(
 GPU_RETIRED_PENDING = Metric(
     "lockstep_gpu_retired_pages_pending", _G, _GPU, "1 if pages wait for a reset (F31, D392).",
     unshown=Unshown.EVIDENCE,
+    within=ranges.FLAG,
 )  # fmt: skip
 
 GPU_PCIE_WIDTH = Metric(
-    "lockstep_gpu_pcie_link_width", _G, _GPU, "Lanes in use; may fall when idle (D238)."
+    "lockstep_gpu_pcie_link_width",
+    _G,
+    _GPU,
+    "Lanes in use; may fall when idle (D238).",
+    within=ranges.PCIE_LANES,
 )
-GPU_PCIE_WIDTH_MAX = Metric("lockstep_gpu_pcie_link_width_max", _G, _GPU, "Lanes (D236).")
+GPU_PCIE_WIDTH_MAX = Metric(
+    "lockstep_gpu_pcie_link_width_max", _G, _GPU, "Lanes (D236).", within=ranges.PCIE_LANES
+)
 GPU_PCIE_GENERATION = Metric(
     "lockstep_gpu_pcie_link_generation", _G, _GPU, "Generation in use; may fall when idle (D237).",
     unshown=Unshown.STANDING,
+    within=ranges.PCIE_GENERATION,
 )  # fmt: skip
 GPU_PCIE_GENERATION_MAX = Metric(
     "lockstep_gpu_pcie_link_generation_max", _G, _GPU, "Generation of the GPU and its slot (D235).",
     unshown=Unshown.STANDING,
+    within=ranges.PCIE_GENERATION,
 )  # fmt: skip
 GPU_PCIE_REPLAY = Metric(
     "lockstep_gpu_pcie_replay_total", _C, _GPU, "Packets sent again (F94, D202)."
@@ -229,7 +283,11 @@ GPU_PCIE_BYTES = Metric(
 )  # fmt: skip
 
 GPU_NVLINK_UP = Metric(
-    "lockstep_gpu_nvlink_up", _G, (*_GPU, "link"), "1 if the link is up (nvmlDeviceGetNvLinkState)."
+    "lockstep_gpu_nvlink_up",
+    _G,
+    (*_GPU, "link"),
+    "1 if the link is up (nvmlDeviceGetNvLinkState).",
+    within=ranges.FLAG,
 )
 GPU_NVLINK_BYTES = Metric(
     "lockstep_gpu_nvlink_bytes_total", _C, (*_GPU, "direction"),
@@ -245,14 +303,17 @@ GPU_NVLINK_BER = Metric(
     "lockstep_gpu_nvlink_bit_error_ratio", _G, (*_GPU, "link", "kind"),
     "Bit errors of the bits sent (F220, F222; decoded as mantissa and decimal exponent).",
     unshown=Unshown.EVIDENCE,
+    within=ranges.BIT_ERRORS,
 )  # fmt: skip
 GPU_FABRIC_STATE = Metric(
     "lockstep_gpu_fabric_state", _G, (*_GPU, "state"),
     "1 for the state of the registration with the Fabric Manager (D170).",
     unshown=Unshown.EVIDENCE,
+    within=ranges.FLAG,
 )  # fmt: skip
 GPU_FABRIC_HEALTHY = Metric(
     "lockstep_gpu_fabric_healthy", _G, _GPU,
     "1 if registration is complete and no fabric health bit complains (D174, D175).",
     unshown=Unshown.EVIDENCE,
+    within=ranges.FLAG,
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """What the page says about the host, or the emulated node's share of it. One row a metric."""
 
+from collector.contract.metrics import ranges
 from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
@@ -13,11 +14,14 @@ BOOT_INFO = Metric(
     "lockstep_boot_info", _G, ("boot_id",), "Identity of this boot.",
     unshown=Unshown.IDENTITY,
 )  # fmt: skip
-BOOT_TIME = Metric("lockstep_boot_time_seconds", _G, (), "Unix time of the boot (/proc/stat).")
+BOOT_TIME = Metric(
+    "lockstep_boot_time_seconds", _G, (), "Unix time of the boot (/proc/stat).", within=ranges.TIME
+)
 CLOCK_OFFSET = Metric(
     "lockstep_clock_offset_seconds", _G, (),
     "What the kernel has left to correct of the wall clock (adjtimex).",
     unshown=Unshown.HOST_DETAIL,
+    within=ranges.CORRECTION,
 )  # fmt: skip
 CLOCK_MAX_ERROR = Metric(
     "lockstep_clock_max_error_seconds",
@@ -30,6 +34,7 @@ CLOCK_SYNCHRONIZED = Metric(
     _G,
     (),
     "1 while something keeps the wall clock right (adjtimex).",
+    within=ranges.FLAG,
 )
 HOST_CPU = Metric("lockstep_host_cpu_seconds_total", _C, ("mode",), "/proc/stat, all processors.")
 HOST_CPUS = Metric("lockstep_host_cpus", _G, (), "Processors online.")

@@ -1,18 +1,31 @@
 """What the page says about the monitor itself. One row a metric."""
 
+from collector.contract.metrics import ranges
 from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
 
 BUILD_INFO = Metric("lockstep_build_info", _G, ("version", "python"), "Version of this collector.")
 SOURCE_UP = Metric(
-    "lockstep_source_up", _G, ("source",), "1 if the source's last reading succeeded, else 0."
+    "lockstep_source_up",
+    _G,
+    ("source",),
+    "1 if the source's last reading succeeded, else 0.",
+    within=ranges.FLAG,
 )
 SOURCE_AVAILABLE = Metric(
-    "lockstep_source_available", _G, ("source",), "1 if this node has what the source reads."
+    "lockstep_source_available",
+    _G,
+    ("source",),
+    "1 if this node has what the source reads.",
+    within=ranges.FLAG,
 )
 SOURCE_STALLED = Metric(
-    "lockstep_source_stalled", _G, ("source",), "1 while a reading has overrun its deadline."
+    "lockstep_source_stalled",
+    _G,
+    ("source",),
+    "1 while a reading has overrun its deadline.",
+    within=ranges.FLAG,
 )
 SOURCE_LAST_SUCCESS = Metric(
     "lockstep_source_last_success_timestamp_seconds", _G, ("source",),

@@ -1,5 +1,6 @@
 """What the page says about NCCL: RAS and the flight recorder. One row a metric."""
 
+from collector.contract.metrics import ranges
 from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
@@ -10,6 +11,7 @@ _COMMUNICATOR = ("run", "group")
 NCCL_RAS_UP = Metric(
     "lockstep_nccl_ras_up", _G, ("endpoint",),
     "1 if NCCL RAS answered the last question; absent where nothing listens and no rank says so.",
+    within=ranges.FLAG,
 )  # fmt: skip
 NCCL_RAS_AGE = Metric(
     "lockstep_nccl_ras_age_seconds", _G, ("run", "endpoint"),
@@ -42,6 +44,7 @@ NCCL_COMMUNICATOR_STUCK = Metric(
     "lockstep_nccl_communicator_stuck", _G, _COMMUNICATOR,
     "1 if ranks have launched different numbers of collectives and none of them launched one"
     " between the last three polls (20 s); a mismatch alone is normal.",
+    within=ranges.FLAG,
 )  # fmt: skip
 NCCL_COMMUNICATOR_LAUNCHED = Metric(
     "lockstep_nccl_communicator_collectives_launched", _G, (*_COMMUNICATOR, "op", "bound"),
@@ -61,6 +64,7 @@ NCCL_RANK_STATE = Metric(
     "lockstep_nccl_rank_state", _G, (*_COMMUNICATOR, "rank", "state"),
     "1 for each state that holds: initializing async_error abort destroy finalize missing"
     " unresponsive dead; a rank without one is well.",
+    within=ranges.FLAG,
 )  # fmt: skip
 NCCL_PEER_EVENTS = Metric(
     "lockstep_nccl_peer_events_total", _C, ("run", "event"),
@@ -132,6 +136,30 @@ NCCL_BUS_BANDWIDTH = Metric(
 NCCL_ALGORITHM_BANDWIDTH = Metric(
     "lockstep_nccl_collective_algorithm_bandwidth_bytes_per_second", _G, _SIZED,
     "Size over time, mean as of the bus bandwidth.",
+    unshown=Unshown.PART,
+)  # fmt: skip
+_RANK = ("run", "group", "communicator", "rank")
+NCCL_INSPECTOR_RANKS = Metric(
+    "lockstep_nccl_inspector_ranks", _G, ("run", "group", "communicator"),
+    "Ranks of a communicator that a rank of this node told of by NCCL Inspector; communicator = its"
+    " id, another one at every start.",
+    unshown=Unshown.PART,
+)  # fmt: skip
+NCCL_RANK_COLLECTIVES = Metric(
+    "lockstep_nccl_rank_collectives_total", _C, _RANK,
+    "Collectives of a rank of this node by NCCL Inspector; rank = its number in the communicator.",
+    unshown=Unshown.PART,
+)  # fmt: skip
+NCCL_RANK_SECONDS = Metric(
+    "lockstep_nccl_rank_collective_seconds_total", _C, _RANK,
+    "Time in these collectives, waiting for peers included: the late rank has the least of its"
+    " communicator (recorded as lockstep:nccl_rank_wait:rate1m).",
+    unshown=Unshown.PART,
+)  # fmt: skip
+NCCL_RANK_WAIT = Metric(
+    "lockstep_nccl_rank_wait_seconds_total", _C, _RANK,
+    "Its time in these collectives less the shortest of the same collective, where all ranks of the"
+    " communicator are on this node; absent elsewhere.",
     unshown=Unshown.PART,
 )  # fmt: skip
 NCCL_SEQUENCE_GAPS = Metric(

@@ -1,5 +1,6 @@
 """What the page says about network devices and InfiniBand or RoCE ports. One row a metric."""
 
+from collector.contract.metrics import ranges
 from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
@@ -15,11 +16,16 @@ IB_INFO = Metric(
     unshown=Unshown.IDENTITY,
 )  # fmt: skip
 IB_STATE = Metric(
-    "lockstep_ib_port_state_id", _G, _PORT, "Logical state: 1 down, 2 init, 3 armed, 4 active."
+    "lockstep_ib_port_state_id",
+    _G,
+    _PORT,
+    "Logical state: 1 down, 2 init, 3 armed, 4 active.",
+    within=ranges.IB_STATE,
 )
 IB_PHYSICAL_STATE = Metric(
     "lockstep_ib_port_physical_state_id", _G, _PORT,
     "Physical state: 1 sleep, 2 polling, 3 disabled, 4 training, 5 link up, 6 error recovery.",
+    within=ranges.IB_PHYSICAL_STATE,
 )  # fmt: skip
 IB_RATE = Metric(
     "lockstep_ib_port_rate_bytes_per_second", _G, _PORT,
@@ -36,13 +42,21 @@ IB_PACKETS = Metric(
 )  # fmt: skip
 IB_XMIT_WAIT = Metric(
     "lockstep_ib_port_xmit_wait_total", _C, _PORT,
-    "Ticks with something to send and no credit for it: congestion (32 bits, then it stands).",
+    "Ticks with something to send and no credit for it: congestion (32 bits; at their end it is"
+    " told by lockstep_ib_port_counter_saturated alone).",
 )  # fmt: skip
 IB_ERRORS = Metric(
     "lockstep_ib_port_errors_total", _C, (*_PORT, "kind"),
-    "Port errors by the kernel's names. Small registers stop at their maximum (symbol_error and"
-    " port_rcv_errors 65535, link_downed 255): one that stands there has lost count."
-    " kind other = all further kinds, which have counted nothing yet.",
+    "Port errors by the kernel's names. One whose small register stands at its maximum is unknown:"
+    " it is told by lockstep_ib_port_counter_saturated alone. kind other = all further kinds, which"
+    " have counted nothing yet.",
+)  # fmt: skip
+IB_SATURATED = Metric(
+    "lockstep_ib_port_counter_saturated", _G, (*_PORT, "kind"),
+    "1 while a register of the port stands at its maximum (link_downed 255, symbol_error 65535,"
+    " port_xmit_wait 4294967295) and counts no more: what it counts is unknown until the port's"
+    " counters are set back.",
+    unshown=Unshown.EVIDENCE, within=ranges.FLAG,
 )  # fmt: skip
 RDMA_HW_COUNTER = Metric(
     "lockstep_rdma_hw_counters_total", _C, (*_PORT, "kind"),
@@ -52,6 +66,7 @@ RDMA_HW_COUNTER = Metric(
 NET_UP = Metric(
     "lockstep_net_up", _G, _DEVICE, "1 if operstate is up; absent where the driver does not tell.",
     unshown=Unshown.STANDING,
+    within=ranges.FLAG,
 )  # fmt: skip
 NET_CARRIER_CHANGES = Metric(
     "lockstep_net_carrier_changes_total", _C, _DEVICE, "How often the link came or went."
@@ -81,8 +96,8 @@ NET_PAUSE_SECONDS = Metric(
 )  # fmt: skip
 NET_PHY_ERRORS = Metric(
     "lockstep_net_phy_errors_total", _C, ("device", "kind"),
-    "Errors of optics, buffers and the PCIe side of the NIC by the driver's names; kind other = all"
-    " further kinds, which have counted nothing yet (ethtool).",
+    "Errors, drops and resets of optics, buffers, queues and the PCIe side of the NIC by the"
+    " driver's names; kind other = all further kinds, which have counted nothing yet (ethtool).",
 )  # fmt: skip
 NET_PCI_STALLED = Metric(
     "lockstep_net_pci_stalled_ratio", _G, ("device", "direction"),

@@ -1,5 +1,6 @@
 """What reference runs will say of nodes. One row a metric; nothing exports them yet."""
 
+from collector.contract.metrics import ranges
 from collector.contract.metrics.shape import Kind, Metric
 
 _G = Kind.GAUGE
@@ -7,6 +8,7 @@ _G = Kind.GAUGE
 REFERENCE_SUCCESS = Metric(
     "lockstep_reference_run_success", _G, ("spec",),
     "1 if the last reference run of this specification reached its goal, 0 if it did not.",
+    within=ranges.FLAG,
 )  # fmt: skip
 REFERENCE_BUS_BANDWIDTH = Metric(
     "lockstep_reference_bus_bandwidth_bytes_per_second", _G, ("node", "sku"),

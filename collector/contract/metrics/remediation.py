@@ -3,6 +3,7 @@
 `node` is a label of these series themselves: the target must not have one.
 """
 
+from collector.contract.metrics import ranges
 from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
@@ -10,6 +11,7 @@ _C, _G = Kind.COUNTER, Kind.GAUGE
 NODE_QUARANTINED = Metric(
     "lockstep_node_quarantined", _G, ("node",),
     "1 while the node carries a taint of ours, 0 of every other node that may be touched.",
+    within=ranges.FLAG,
 )  # fmt: skip
 NODE_FAULTS = Metric(
     "lockstep_node_faults", _G, ("node",),
@@ -19,12 +21,14 @@ NODE_FAULTS = Metric(
 BREAKER_OPEN = Metric(
     "lockstep_remediation_breaker_open", _G, (),
     "1 while so many nodes seem degraded at once that none is touched; a human resets it.",
+    within=ranges.FLAG,
 )  # fmt: skip
 REMEDIATION_HELD = Metric(
     "lockstep_remediation_held", _G, (),
     "1 while no finding is written, for whatever reason: paused, watch old or away, too few nodes"
     " heard, breaker open, another process leads, or the API away.",
     unshown=Unshown.REMEDIATION,
+    within=ranges.FLAG,
 )  # fmt: skip
 REMEDIATION_WRITES = Metric(
     "lockstep_remediation_writes_total", _C, ("result",),

@@ -7,6 +7,8 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple, NewType
 
+from collector.contract.metrics.ranges import Range, of_unit
+
 Series = NewType("Series", str)
 """One series at its place: `metric{label="value",...}`, as `label_text` writes labels."""
 PLACES = frozenset({"gpu", "uuid", "run", "rank"})
@@ -30,6 +32,10 @@ class Sample(NamedTuple):
     metric: "Metric"
     labels: tuple[str, ...]
     value: float
+
+
+_new = tuple.__new__
+"""Makes a sample as its class does, without a call more: there are thousands a second."""
 
 
 class Kind(StrEnum):
@@ -73,6 +79,7 @@ class Metric:
         bounds: Upper bounds of a histogram's buckets, ascending, without infinity.
         unshown: Why no dashboard of Grafana shows it; None: at least one does.
         family: Name under which the page groups it: its own, or its histogram's.
+        within: What it can be: its unit's range (`ranges`), or one of its own.
         parts: What the samples of a histogram are of: `_bucket`, `_count` and `_sum`.
     """
 
@@ -83,10 +90,12 @@ class Metric:
     bounds: tuple[float, ...] = ()
     family: str = ""
     unshown: Unshown | None = field(default=None, compare=False, kw_only=True)
+    within: Range = field(default=None, compare=False, kw_only=True)  # type: ignore[assignment]
     parts: tuple["Metric", ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "family", self.family or self.name)
+        object.__setattr__(self, "within", self.within or of_unit(self.name))
         object.__setattr__(self, "parts", self._parts() if self.kind is Kind.HISTOGRAM else ())
 
     def __call__(self, value: float, *labels: str) -> Sample:
@@ -97,7 +106,7 @@ class Metric:
         """
         if len(labels) != len(self.labels):
             raise ValueError(f"{self.name} takes labels {self.labels}, got {labels}")
-        return Sample(self, labels, value)
+        return _new(Sample, (self, labels, value))
 
     def series(self, **labels: str) -> Series:
         """One of its series at a place: the key under which a Grid has it.

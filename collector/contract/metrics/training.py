@@ -1,5 +1,6 @@
 """What the page says about ranks, from their rings: at most MAX_SERIES_PER_RANK series a rank."""
 
+from collector.contract.metrics import ranges
 from collector.contract.metrics.shape import Kind, Metric, Unshown
 
 _C, _G = Kind.COUNTER, Kind.GAUGE
@@ -21,12 +22,14 @@ RANK_UP = Metric(
     "lockstep_rank_up", _G, _RANK,
     "1 if the rank's process lives, or, where it is not visible, its heartbeat is younger than 3 s;"
     " a gone rank keeps 0 for 600 s.",
+    within=ranges.FLAG,
 )  # fmt: skip
 RANK_LAST_STATE = Metric(
     "lockstep_rank_last_state", _G, (*_RANK, "state"),
     "1 for what a gone rank said of itself last: starting, running, finished, peer_lost or failed;"
     " one that was running ended without a clean close, as by a signal.",
     unshown=Unshown.END_OF_RANK,
+    within=ranges.FLAG,
 )  # fmt: skip
 TRAIN_STEPS = Metric(
     "lockstep_train_steps_total", _C, _RANK,
@@ -70,9 +73,15 @@ TRAIN_COMPLETED = Metric(
 TRAIN_SAMPLES = Metric("lockstep_train_samples_total", _C, _RANK, "Samples trained on.")
 TRAIN_TOKENS = Metric("lockstep_train_tokens_total", _C, _RANK, "Tokens trained on.")
 TRAIN_FLOPS = Metric(
-    "lockstep_train_model_flops_total", _C, _RANK, "Model FLOPs by Megatron's formula."
+    "lockstep_train_model_flops_total",
+    _C,
+    _RANK,
+    "Model FLOPs by Megatron's formula.",
+    within=ranges.FLOPS,
 )
-TRAIN_LOSS = Metric("lockstep_train_loss", _G, _RANK, "Training loss of the last step, nats.")
+TRAIN_LOSS = Metric(
+    "lockstep_train_loss", _G, _RANK, "Training loss of the last step, nats.", within=ranges.ANY
+)
 TRAIN_OPEN_OP_AGE = Metric(
     "lockstep_train_open_operation_age_seconds", _G, (*_RANK, "op", "group"),
     "Age of the collective the rank is inside now; absent when it is in none.",

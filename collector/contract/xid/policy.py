@@ -1,7 +1,7 @@
 """How bad an XID is, by whom you ask: NVIDIA's catalogue (the default), DCGM or gpud.
 
-Sources: the catalogue's bucket; DCGM 4.6's health watches; gpud's event types. They disagree, so
-the choice is data with a name.
+Sources: the catalogue's bucket (rows.py); DCGM 4.6's health watches; gpud's event types. They
+disagree, so the choice is data with a name.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,21 +38,29 @@ _GPUD_WORDS = {
     "Warning": Severity.WARNING,
     "Info": Severity.INFO,
 }
-_HARMLESS = {
+_BY_BUCKET = {
     Bucket.IGNORE: Severity.INFO,
-    Bucket.RESTART_APP: Severity.WARNING,
-    Bucket.XID_154: Severity.WARNING,
-    Bucket.UNRATED: Severity.WARNING,
+    Bucket.RESET_GPU: Severity.FATAL,
+    Bucket.RESTART_BM: Severity.FATAL,
+    Bucket.RESTART_VM: Severity.FATAL,
+    Bucket.WORKFLOW_XID_48: Severity.FATAL,
+    Bucket.WORKFLOW_NVLINK: Severity.FATAL,
+    Bucket.WORKFLOW_NVLINK5: Severity.FATAL,
 }
+UNRATED_FATAL = frozenset({167, 169, 173, 175})
+"""XIDs without an action of NVIDIA's that the driver itself calls fatal (167, 173), or that are
+another form of one that needs a reset: 169 of 62, 175 of 119."""
 
 
-def by_bucket(bucket: Bucket) -> Severity:
-    """The default policy: what needs a reset, a restart or support is fatal."""
-    return _HARMLESS.get(bucket, Severity.FATAL)
+def rated(number: int, bucket: Bucket) -> Severity:
+    """The default policy: what needs a reset or a restart is fatal."""
+    if number in UNRATED_FATAL:
+        return Severity.FATAL
+    return _BY_BUCKET.get(bucket, Severity.WARNING)
 
 
 POLICIES: Mapping[str, Callable[[int, Bucket], Severity | None]] = {
-    DEFAULT: lambda _number, bucket: by_bucket(bucket),
+    DEFAULT: rated,
     "dcgm": lambda number, _bucket: _DCGM_WORDS.get(DCGM.get(number, "")),
     "gpud": lambda number, _bucket: _GPUD_WORDS.get(GPUD.get(number, "")),
 }

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from collector.clock import Clock
 from collector.contract.dcgm import DCGM_FIELDS, RAW_FIELDS
-from collector.dcgm_values import checked, values
+from collector.dcgm_values import ImplausibleError, checked, values
 from collector.gpu_reading import Gpu, GpuReading
-from collector.reading import Rejected
+from collector.reading import IMPLAUSIBLE, Rejected
 from collector.sources.dcgm.bindings import Bindings
 
 MAX_GPUS = 64
@@ -249,6 +249,9 @@ class Session:
             else:
                 try:
                     number = checked(field, one.value)
+                except ImplausibleError as error:
+                    rejected.append(Rejected(IMPLAUSIBLE, f"{who}: {error}"))
+                    continue
                 except (ValueError, TypeError) as error:
                     rejected.append(Rejected("content", f"{who}: field {field}: {error}"))
                     continue

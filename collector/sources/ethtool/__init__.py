@@ -10,12 +10,14 @@ import fcntl
 import mmap
 import socket
 import struct
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from collector.reading import Rejected, SourceError
-from collector.sources.ethtool.names import GLOBAL, Meaning, What, is_alone, meaning
+from collector.pauses import Pauses
+from collector.reading import IMPLAUSIBLE, Rejected, SourceError
+from collector.sources.ethtool.names import ANY, GLOBAL, Known, Meaning, What, is_alone, known
 from collector.zero_series_folding import OTHER, ZeroSeriesFolding
 
 GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
@@ -25,6 +27,8 @@ NAME_BYTES = 32
 MAX_STATISTICS = 4096
 """A driver of 400G NICs with 128 queues has about 3,000."""
 PRIORITIES = 8
+NO_COUNT = (1 << 64) - 1
+"""What a register of a device that does not answer reads as: all bits are set."""
 SET_INFO = struct.Struct("=IIQI")
 """struct ethtool_sset_info: cmd, reserved, mask of sets, size of the first set of the mask."""
 STRINGS_HEAD = struct.Struct("=III")
@@ -70,7 +74,7 @@ class _Names(NamedTuple):
     """Names as the driver gave them, and the meanings of those that have one."""
 
     raw: bytes
-    meanings: dict[int, Meaning]
+    known: dict[int, Known]
     rejected: tuple[Rejected, ...]
 
 
@@ -80,17 +84,22 @@ class Ethtool:
     Args:
         devices: Names of the devices to ask.
         open_channel: Opens the way to the drivers.
+        monotonic: Seconds of a clock that never goes back.
     """
 
     name = "ethtool"
 
     def __init__(
-        self, devices: Callable[[], list[str]], open_channel: Callable[[], Channel] | None = None
+        self,
+        devices: Callable[[], list[str]],
+        open_channel: Callable[[], Channel] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._devices = devices
         self._open = open_channel or Kernel
         self._names: dict[str, _Names] = {}
         self._silent: set[str] = set()
+        self._pauses = Pauses(monotonic)
         self._folding = ZeroSeriesFolding()
 
     def available(self) -> bool:
@@ -107,9 +116,11 @@ class Ethtool:
     def read(self) -> NicStatistics:
         """Ask every device; one that does not answer is left out alone.
 
-        A driver that keeps no statistics is counted once, not at each reading.
+        A driver that keeps no statistics is counted once, not at each reading; one that fails is
+        left alone for minutes.
         """
         devices = self._devices()
+        self._pauses.keep(devices.__contains__)
         self._silent &= set(devices)
         self._names = {name: self._names[name] for name in devices if name in self._names}
         rejected: list[Rejected] = []
@@ -117,13 +128,16 @@ class Ethtool:
         channel = self._open()
         try:
             for device in devices:
-                if device in self._silent:
+                if device in self._silent or self._pauses.waits(device):
                     continue
                 try:
                     found.append(self._read(channel, device, rejected))
+                    self._pauses.answered(device)
                 except SourceError as error:
                     if error.reason == "unsupported":
                         self._silent.add(device)
+                    elif error.reason == "io":
+                        self._pauses.refused(device)
                     rejected.append(Rejected.of(error))
         finally:
             channel.close()
@@ -138,20 +152,28 @@ class Ethtool:
                 break
         else:
             raise SourceError("changing", f"ethtool on {device}: the statistics change each time")
-        known = self._names.get(device)
+        names = self._names.get(device)
         # Compared as a whole, not by number: PFC that moves to another priority renames in place.
-        if known is None or known.raw != raw:
-            known = self._names[device] = _understood(device, raw)
-        rejected += known.rejected
+        if names is None or names.raw != raw:
+            names = self._names[device] = _understood(device, raw)
+        rejected += names.rejected
         numbers = struct.unpack(f"={count}Q", values)
         told: dict[Meaning, int] = {}
-        for index, one in known.meanings.items():
+        summed: dict[Meaning, int] = {}
+        refused = {one for index, (one, _) in names.known.items() if numbers[index] == NO_COUNT}
+        if refused:
+            message = f"ethtool on {device}: {len(refused)} statistics of 2^64-1, which is no count"
+            rejected.append(Rejected(IMPLAUSIBLE, message))
+        for index, (one, part) in names.known.items():
+            if one in refused:  # with a part, the sum is unknown too
+                continue
             if one.what is What.PCI_STALL_PERCENT and numbers[index] > 100:
                 message = f"ethtool on {device}: a PCIe stall of {numbers[index]} percent"
                 rejected.append(Rejected("content", message))
                 continue
-            told[one] = told.get(one, 0) + numbers[index]
-        return DeviceStatistics(device, self._rare_together(device, told))
+            into = summed if part else told
+            into[one] = into.get(one, 0) + numbers[index]
+        return DeviceStatistics(device, self._rare_together(device, summed | told))
 
     def _rare_together(self, device: str, told: Mapping[Meaning, int]) -> dict[Meaning, int]:
         # mlx5 tells of the priorities that have PFC, others of all eight.
@@ -183,18 +205,28 @@ def _table(ask: Ask, device: str, head: bytes, count: int, width: int) -> bytes 
 
 
 def _understood(device: str, raw: bytes) -> _Names:
-    meanings: dict[int, Meaning] = {}
+    understood: dict[int, Known] = {}
     seen: set[bytes] = set()
     bad = 0
     for index in range(len(raw) // NAME_BYTES):
         name = raw[index * NAME_BYTES : (index + 1) * NAME_BYTES].split(b"\0")[0]
         if not name.isascii():
             bad += 1
-        elif name not in seen and (known := meaning(name.decode("ascii"))) is not None:
-            meanings[index] = known
+        elif name not in seen and (found := known(name.decode("ascii"))) is not None:
+            understood[index] = found
         seen.add(name)
+    paused = {
+        one.direction
+        for one, _ in understood.values()
+        if one.what is What.PAUSE and one.of.isdigit()
+    }
+    understood = {
+        index: found
+        for index, found in understood.items()
+        if found.meaning.of != ANY or found.meaning.direction not in paused
+    }
     rejected = (Rejected("content", f"ethtool on {device}: {bad} names are not ASCII"),)
-    return _Names(raw, meanings, rejected if bad else ())
+    return _Names(raw, understood, rejected if bad else ())
 
 
 SIOCETHTOOL = 0x8946

@@ -11,6 +11,7 @@ from collector.clock import Clock
 from collector.files import opened
 from collector.reading import RankProcess, Rejected, SourceError
 from collector.sources.flight_recorder.dump import MAX_BYTES, Dump, GroupState, parse
+from collector.sources.flight_recorder.many import trees
 from collector.sources.flight_recorder.missing import Missing, missing
 from collector.sources.flight_recorder.places import (
     PIPE_VARIABLE,
@@ -25,8 +26,8 @@ from collector.sources.flight_recorder.places import (
 )
 
 __all__ = [
-    "PIPE_VARIABLE", "Dump", "DumpReading", "FlightRecorder", "GroupState", "Missing", "missing",
-    "named_prefix", "old_prefix", "read_dump", "request_dump",
+    "MAX_BYTES", "PIPE_VARIABLE", "Dump", "DumpReading", "FlightRecorder", "GroupState", "Missing",
+    "missing", "named_prefix", "old_prefix", "read_dump", "request_dump", "trees",
 ]  # fmt: skip
 
 SHOWN_SECONDS = 600.0

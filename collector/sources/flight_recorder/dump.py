@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collector.contract import bounded_json
+from collector.contract.mended_json import unambiguous
 from collector.reading import Rejected, SourceError
 from collector.sources.flight_recorder.pickled import as_json
 
+NOT_UNDERSTOOD = "not_understood"
+"""Reason of what was left out of a dump; the rest of it stands."""
 MAX_BYTES = 16 << 20
 """2,000 collectives with stack traces have 3 MB."""
 MAX_VALUES = 1_000_000
@@ -19,14 +22,25 @@ MAX_MEMBERS = 1 << 16
 """Of all groups together; a pickle may name one list again and again."""
 MAX_OPEN = 32
 """Open operations kept of a group, the oldest; a rank may have thousands enqueued."""
-KNOWN_VERSIONS = frozenset(("2.4", "2.5", "2.10"))
+_KNOWN = re.compile(r"2\.\d{1,4}", re.ASCII)
+"""Versions that are read: torch counts up the minor number where it adds members, and the major one
+where it changes them (c10d/FlightRecorder.hpp). Read from real dumps and sources: 2.4, 2.5, 2.9
+(nccl_version), 2.10 (comm_lib_version)."""
 NONE_YET = -1
 """What torch tells as the last collective where there was none, or where the backend is silent."""
 WORLD = ("default_pg", "0")
 """Description and name of the group of all ranks."""
 
+_WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError)
+
+_NAME = re.compile(r"[ -~]{1,256}", re.ASCII)
+"""torch's names of groups are numbers, or hashes."""
 _OPERATION = re.compile(r"(?:[a-z]{1,16}:)?([a-zA-Z_]\w{0,47})(?: \d{1,9}(?:->|<-)\d{1,9})?", re.A)
 _NUMBERS = re.compile(r"\[?\s*(\d{1,9}(?:\s*,\s*\d{1,9})*)?\s*\]?", re.ASCII)
+
+
+class BoundError(ValueError):
+    """A dump has more of something than torch writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +74,21 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """One rank's dump; `written_at` is Unix time."""
+    """One rank's dump.
+
+    Attributes:
+        written_at: Unix time.
+        version: Of the format, as torch writes it.
+        library: Version of NCCL, or of what else communicates; "" = not told.
+    """
 
     run: str
     rank: int
     written_at: float
     groups: tuple[GroupState, ...]
     rejected: tuple[Rejected, ...] = ()
+    version: str = ""
+    library: str = ""
 
 
 @dataclass(slots=True)
@@ -75,6 +97,10 @@ class _Group:
 
     state: GroupState
     entries: list[Mapping[str, Any]] = field(default_factory=list)
+    told: bool = False
+    """pg_status has it."""
+    broken: bool = False
+    """Not all its entries are understood."""
 
 
 def parse(data: bytes, run: str, rank: int, written_at: float) -> Dump:
@@ -84,17 +110,18 @@ def parse(data: bytes, run: str, rank: int, written_at: float) -> Dump:
         SourceError: Neither format, code in the pickle, or not what torch writes.
     """
     tree = _json(as_json(data) if data[:1] == b"\x80" else data)
-    rejected: tuple[Rejected, ...] = ()
+    rejected: list[Rejected] = []
     try:
         version = _text(tree["version"])[:20]
-        if version not in KNOWN_VERSIONS:
-            words = f"dump of version {version!r}; known are {', '.join(sorted(KNOWN_VERSIONS))}"
-            rejected = (Rejected("version", words),)
-        groups = tuple(_groups(tree, written_at))
+        if not _KNOWN.fullmatch(version):
+            rejected.append(Rejected("version", f"dump of version {version!r}; known are all 2.x"))
+        groups = tuple(_groups(tree, written_at, rejected))
+        library = tree.get("nccl_version") or tree.get("comm_lib_version") or ""
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         why = f"{type(error).__name__}: {error}"[:160]
         raise SourceError("content", f"the dump does not hold together: {why}") from error
-    return Dump(run, rank, written_at, groups, rejected)
+    shown = library[:40] if isinstance(library, str) and library.isprintable() else ""
+    return Dump(run, rank, written_at, groups, tuple(rejected), version, shown)
 
 
 def _json(data: bytes) -> Any:
@@ -102,50 +129,112 @@ def _json(data: bytes) -> Any:
     if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise SourceError("too_large", f"a dump of over {MAX_VALUES} values")
     try:
-        return bounded_json.loads(data, parse_constant=_refused)
+        return bounded_json.loads(data, parse_constant=_refused, members=unambiguous)
     except ValueError as error:
         raise SourceError("content", f"neither a pickle nor JSON: {error}"[:160]) from error
 
 
-def _groups(tree: Mapping[str, Any], written_at: float) -> Iterator[GroupState]:
+def _groups(
+    tree: Mapping[str, Any], written_at: float, rejected: list[Rejected]
+) -> Iterator[GroupState]:
     entries = tree.get("entries", [])
     if len(entries) > MAX_ENTRIES:
         raise ValueError(f"{len(entries)} entries")
     configured = tree.get("pg_config", {})
+    statuses = tree.get("pg_status")
     found: dict[str, _Group] = {}
+    names: dict[str, str] = {}
+    anywhere = False
 
     def add(key: str, name: Any, description: Any) -> None:
         found[key] = _Group(_named(name, description, configured))
         members = sum(len(one.state.members) for one in found.values())
         if len(found) > MAX_GROUPS or members > MAX_MEMBERS:
-            raise ValueError(f"over {MAX_GROUPS} groups, or {MAX_MEMBERS} ranks in them")
+            raise BoundError(f"over {MAX_GROUPS} groups, or {MAX_MEMBERS} ranks in them")
 
     for entry in entries:
-        if not entry.get("is_p2p", False):
+        key = ""
+        try:
             key = str(_whole(entry["pg_id"]))
+            name, description = entry["process_group"]
+            names[key] = _text(name)
+            if not entry.get("is_p2p", False):
+                if key not in found:
+                    add(key, name, description)
+                found[key].entries.append(_checked(entry))
+        except BoundError:
+            raise
+        except _WRONG as error:
+            rejected.append(_left_out("an entry", error))
+            if key in found:
+                found[key].broken = True
+            anywhere |= key not in found
+    for key, told in (statuses or {}).items():
+        try:
             if key not in found:
-                name, description = entry["process_group"]
-                add(key, name, description)
-            found[key].entries.append(entry)
-    for key, told in tree.get("pg_status", {}).items():
-        if key not in found:  # its entries were overwritten: the number is torch's name for it
-            add(key, key, "")
-        one = found[key]
-        one.state = replace(
-            one.state,
-            enqueued=_sequence(told, "last_enqueued_collective"),
-            started=_sequence(told, "last_started_collective"),
-            completed=_sequence(told, "last_completed_collective"),
-        )
+                # Its entries were overwritten.
+                name = _name_of(key, names, configured, statuses or {})
+                if name is None:
+                    words = f"the status of group {key[:20]!r}, whose name is not told"
+                    rejected.append(Rejected(NOT_UNDERSTOOD, words))
+                    continue
+                add(key, name, "")
+            one = found[key]
+            one.told = True
+            one.state = replace(
+                one.state,
+                enqueued=_sequence(told, "last_enqueued_collective"),
+                started=_sequence(told, "last_started_collective"),
+                completed=_sequence(told, "last_completed_collective"),
+            )
+        except BoundError:
+            raise
+        except _WRONG as error:
+            rejected.append(_left_out("the status of a group", error))
     for one in found.values():
-        yield _finished(one, written_at)
+        one.broken |= anywhere
+        yield _finished(one, written_at, not statuses)
+
+
+def _left_out(what: str, error: Exception) -> Rejected:
+    words = f"{what} is left out of a dump: {type(error).__name__}: {error}"[:200]
+    return Rejected(NOT_UNDERSTOOD, words)
+
+
+def _name_of(
+    key: str, names: Mapping[str, str], configured: Mapping[str, Any], statuses: Mapping[str, Any]
+) -> str | None:
+    """Torch's name of a group of which there is no entry; None = not known.
+
+    Statuses have the number that the group has in this process, and the configuration has its name,
+    which is a number counted through all processes. Both count up in the order in which the groups
+    were made: where there are as many of one as of the other, the n-th is the n-th. A dump whose
+    entries say otherwise is not such a one.
+    """
+    numbers, words = [*statuses], [*configured]
+    if not all(re.fullmatch(r"[0-9]{1,9}", one) for one in (*numbers, *words)):
+        return key if key == "0" else None
+    pairs = dict(zip(sorted(numbers, key=int), sorted(words, key=int), strict=False))
+    if len(numbers) == len(words) and all(pairs.get(each) == names[each] for each in names):
+        return pairs[key]
+    # The first group of all is that of all ranks.
+    return key if key == "0" else None
+
+
+def _checked(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entry, once all that is read of it makes sense."""
+    _whole(entry["collective_seq_id"])
+    if not _is_done(entry):
+        _operation(entry, 0.0)
+    return entry
 
 
 def _named(name: Any, description: Any, configured: Mapping[str, Any]) -> GroupState:
     """A group by its name; torch calls a group without a description "undefined"."""
-    if len(_text(name)) > 256:
-        raise ValueError("a group's name has over 256 characters")
-    told = configured.get(name, {})
+    if not _NAME.fullmatch(_text(name)):
+        raise ValueError(f"{name[:40]!r} is no name of a group")
+    told = configured.get(name)
+    told = told if isinstance(told, dict) else {}
     words = _text(description or told.get("desc", ""))
     group = name if words in ("", "undefined") else words
     if group in WORLD:
@@ -174,16 +263,22 @@ def _sequence(told: Mapping[str, Any], name: str) -> int | None:
     return _whole(value)
 
 
-def _finished(one: _Group, written_at: float) -> GroupState:
-    """With what the entries tell: operations that are open, and all where there is no pg_status."""
+def _finished(one: _Group, written_at: float, without_statuses: bool) -> GroupState:
+    """With what the entries tell: operations that are open, and all where there is no pg_status.
+
+    Of a group whose entries are not all understood, they tell nothing.
+    """
     state = one.state
+    gloo = any(_on_gloo(each) for each in one.entries)
+    if one.broken:
+        return replace(state, enqueued=None, completed=None) if gloo else state
     done = [_whole(each["collective_seq_id"]) for each in one.entries if _is_done(each)]
     every = [_whole(each["collective_seq_id"]) for each in one.entries]
-    if any(_on_gloo(each) for each in one.entries):
+    if gloo:
         # Gloo's pg_status counts transfers from rank to rank, too, and the entries do not. What
         # went before the oldest entry is over.
         state = replace(state, enqueued=None, completed=min(every) - 1 or None)
-    if state.enqueued is None and every:
+    if state.enqueued is None and every and (gloo or without_statuses):
         state = replace(state, enqueued=max(every))
     if done:
         state = replace(state, completed=max(state.completed or 0, *done))

@@ -1,9 +1,11 @@
-"""Turns a pickle of plain data into JSON: a process of its own, started as `python -I -S <this>`.
+"""Turns pickles of plain data into JSON: a process of its own, started as `python -I -S <this>`.
 
 Python's unpickler imports nothing when it may find no class, but it still allocates and computes
 what a hostile file asks for (a memo of terabytes, a dictionary whose keys collide). So it does that
 here, where the kernel bounds both. Input: the pickle. Output: the JSON, or on stderr a reason and a
-sentence. The standard library alone, and little of it: each dump waits for this to start.
+sentence. With `--many`, input and output are many of these, each after its length (8 bytes, little
+endian); what is refused begins with "!". The standard library alone, and little of it: each dump
+waits for this to start.
 """
 
 import io
@@ -17,6 +19,9 @@ MEMORY_BYTES = 256 << 20
 """A dump of 16 MiB, which is the most that is read, takes half of it."""
 CPU_SECONDS = 5
 """The same dump takes one."""
+NEWEST = 64
+"""Operations of a dump that are kept where many are read, besides those that are open."""
+UNUSED = ("thread_id", "thread_name", "output_sizes", "output_dtypes", "op_id")
 MAX_DEPTH = 64
 MAX_VALUES = 1_000_000
 """What is named again counts again: in JSON it stands there again."""
@@ -41,20 +46,41 @@ def main() -> int:
     _limit(resource.RLIMIT_AS, MEMORY_BYTES)
     _limit(resource.RLIMIT_CPU, CPU_SECONDS)
     _limit(resource.RLIMIT_CORE, 0)
-    try:
-        tree = _PlainUnpickler(io.BytesIO(sys.stdin.buffer.read())).load()
-        _drop_frames(tree)
-        if not _bounded(tree):
-            return _refused("too_large", f"a dump of over {MAX_VALUES} values, or {MAX_DEPTH} deep")
-        text = json.dumps(tree, allow_nan=False, check_circular=False)
-    except Unsafe as error:
-        what = f"the pickle holds {str(error)[:80]!r}, which could run code; nothing of it was read"
-        return _refused("unsafe", what)
-    except Exception as error:  # noqa: BLE001 - whatever hostile bytes lead to
-        what = f"{type(error).__name__}: {error}"[:120]
-        return _refused("content", f"the dump does not hold together: {what}")
+    if sys.argv[1:] == ["--many"]:
+        return _many()
+    reason, text = _converted(sys.stdin.buffer.read())
+    if reason:
+        sys.stderr.write(f"{reason} {text}")
+        return 1
     sys.stdout.write(text)
     return 0
+
+
+def _many() -> int:
+    read, write = sys.stdin.buffer.read, sys.stdout.buffer.write
+    while head := read(8):
+        reason, text = _converted(read(int.from_bytes(head, "little")), NEWEST)
+        answer = (f"!{reason} {text}" if reason else text).encode()
+        write(len(answer).to_bytes(8, "little"))
+        write(answer)
+    return 0
+
+
+def _converted(data: bytes, newest: int | None = None) -> tuple[str, str]:
+    """("", JSON), or (reason, sentence); `newest` operations are kept, and what is open."""
+    try:
+        tree = _PlainUnpickler(io.BytesIO(data)).load()
+        _drop_frames(tree)
+        _drop_old(tree, newest)
+        if not _bounded(tree):
+            return "too_large", f"a dump of over {MAX_VALUES} values, or {MAX_DEPTH} deep"
+        return "", json.dumps(tree, allow_nan=False, check_circular=False)
+    except Unsafe as error:
+        what = f"the pickle holds {str(error)[:80]!r}, which could run code; nothing of it was read"
+        return "unsafe", what
+    except Exception as error:  # noqa: BLE001 - whatever hostile bytes lead to
+        what = f"{type(error).__name__}: {error}"[:120]
+        return "content", f"the dump does not hold together: {what}"
 
 
 def _limit(kind: int, most: int) -> None:
@@ -65,17 +91,37 @@ def _limit(kind: int, most: int) -> None:
     resource.setrlimit(kind, (most, most))
 
 
-def _refused(reason: str, sentence: str) -> int:
-    sys.stderr.write(f"{reason} {sentence}")
-    return 1
-
-
 def _drop_frames(tree: Any) -> None:
     """Nobody here reads the stack traces, and they are nine tenths of a dump."""
     entries = tree.get("entries") if isinstance(tree, dict) else None
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):
             entry.pop("frames", None)
+
+
+def _drop_old(tree: Any, newest: int | None) -> None:
+    """What came to an end long before the dump: who compares many dumps looks at their ends.
+
+    How long the rank has ever been still goes with it, so that is told in its place.
+    """
+    entries = tree.get("entries") if isinstance(tree, dict) else None
+    if newest is None or not isinstance(entries, list) or len(entries) <= newest:
+        return
+    longest = before = 0
+    for entry in entries:
+        created, ended = entry["time_created_ns"], entry.get("time_discovered_completed_ns")
+        if before:
+            longest = max(longest, created - before)
+        before = created
+        if ended:
+            longest = max(longest, ended - created)
+    tree["longest_quiet_ns"] = longest
+    tree["entries"] = [
+        entry for entry in entries[:-newest] if entry.get("state") != "completed"
+    ] + entries[-newest:]
+    for entry in tree["entries"]:
+        for key in UNUSED:
+            entry.pop(key, None)
 
 
 def _bounded(tree: Any) -> bool:

@@ -6,6 +6,7 @@ half minute. The driver answers all of a port's `hw_counters/` from one question
 """
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import NamedTuple
 from collector.persistent_fds import PersistentFds
 from collector.reading import Rejected, SourceError
 from collector.sources.infiniband import kinds, tree
+from collector.sources.infiniband.patience import Files, Patience
+from collector.sources.infiniband.registers import Saturation, is_saturated
 
 PLAN_READINGS = 60
 """Readings between two looks at which counters a port has: a driver adds them after the port, and
@@ -37,6 +40,7 @@ class Port:
         packets: By direction.
         xmit_wait: Ticks without credit.
         hardware: Counts by kind, of FAST.
+        saturated: Names of registers that stand at their maximum; they are not among the counts.
     """
 
     device: str
@@ -48,6 +52,7 @@ class Port:
     packets: Mapping[str, int]
     xmit_wait: int | None
     hardware: Mapping[str, int]
+    saturated: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +73,20 @@ class _Plan(NamedTuple):
 
 
 class Infiniband:
-    """Source of Ports."""
+    """Source of Ports.
+
+    Args:
+        sys: Where sysfs is mounted.
+        monotonic: Seconds of a clock that never goes back.
+    """
 
     name = "infiniband"
 
-    def __init__(self, sys: Path) -> None:
+    def __init__(self, sys: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = sys / "class" / "infiniband"
         self._files = PersistentFds()
+        self._patient = Patience(str(self._root), monotonic).over(self._files)
+        self._saturation = Saturation()
         self._plans: dict[tree.Place, _Plan] = {}
         self._before: set[tree.Place] = set()
         self._readings = 0
@@ -98,6 +110,7 @@ class Infiniband:
             self._plans.pop(gone, None)
             self._files.close_below(gone.folder)
         self._before = set(places)
+        self._saturation.keep(places)
         ports = [trying(self._port, place, trying) for place in places]
         return Ports(tuple(port for port in ports if port is not None), tuple(trying.rejected))
 
@@ -106,30 +119,41 @@ class Infiniband:
         self._files.close()
 
     def _port(self, place: tree.Place, trying: tree.Trying) -> Port:
-        folder, files = place.folder, self._files
+        folder, files = place.folder, self._patient
         state = trying.unless_missing(_state, files, f"{folder}/state")
         plan = self._plans.get(place)
         if plan is None:
             layer = trying(tree.word, files, f"{folder}/link_layer")
             plan = self._plans[place] = _plan(tree.present(folder), layer)
 
-        def counts(
-            wanted: kinds.Counts, read: Callable[[PersistentFds, str], int | None]
-        ) -> dict[str, int]:
-            told = {name: trying(read, files, f"{folder}/{wanted[name][0]}") for name in wanted}
-            return {name: n * wanted[name][1] for name, n in told.items() if n is not None}
+        standing: set[str] = set()
 
-        return Port(
+        def counts(wanted: kinds.Counts) -> dict[str, int]:
+            told: dict[str, int] = {}
+            for name, (file, factor) in wanted.items():
+                count = trying(tree.count, files, f"{folder}/{file}")
+                if count is None:
+                    continue
+                if is_saturated(file, count):
+                    standing.add(file.rpartition("/")[2])
+                else:
+                    told[name] = count * factor
+            return told
+
+        port = Port(
             place.device,
             place.port,
             state,
             trying(_physical_state, files, f"{folder}/phys_state"),
             trying(_rate, files, f"{folder}/rate"),
-            counts(plan.data, _wide),
-            counts(plan.packets, _wide),
-            counts(plan.xmit_wait, tree.count).get(""),
-            counts(plan.hardware, tree.count),
+            counts(plan.data),
+            counts(plan.packets),
+            counts(plan.xmit_wait).get(""),
+            counts(plan.hardware),
+            frozenset(standing),
         )
+        self._saturation.note(place, port.saturated, trying)
+        return port
 
 
 def _plan(present: frozenset[str], layer: str | None) -> _Plan:
@@ -145,14 +169,7 @@ def _plan(present: frozenset[str], layer: str | None) -> _Plan:
     )
 
 
-def _wide(files: PersistentFds, path: str) -> int | None:
-    value = tree.count(files, path)
-    if value == kinds.SATURATED:
-        raise SourceError("saturated", f"{path} has reached its end, 32 bits, and counts no more")
-    return value
-
-
-def _state(files: PersistentFds, path: str) -> int:
+def _state(files: Files, path: str) -> int:
     text = tree.word(files, path)
     match = _STATE.fullmatch(text)
     if match is None:
@@ -160,11 +177,11 @@ def _state(files: PersistentFds, path: str) -> int:
     return int(match[1])
 
 
-def _physical_state(files: PersistentFds, path: str) -> int | None:
+def _physical_state(files: Files, path: str) -> int | None:
     return None if tree.word(files, path) == _NOT_TOLD else _state(files, path)
 
 
-def _rate(files: PersistentFds, path: str) -> float:
+def _rate(files: Files, path: str) -> float:
     text = tree.word(files, path)
     match = _RATE.fullmatch(text)
     if match is None:

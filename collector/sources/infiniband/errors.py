@@ -2,13 +2,17 @@
 
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.contract.words import PORT_ERRORS
 from collector.persistent_fds import PersistentFds
 from collector.reading import Rejected, SourceError
 from collector.sources.infiniband import kinds, tree
+from collector.sources.infiniband.patience import Files, Patience
+from collector.sources.infiniband.registers import Saturation, is_saturated
 from collector.zero_series_folding import OTHER, ZeroSeriesFolding
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -22,6 +26,7 @@ class PortErrors:
         words: By label of IB_INFO, without device and port.
         errors: Counts by kind, of PORT_ERRORS; those that never counted are 0 as OTHER.
         hardware: Counts by kind, of what is not read each second; OTHER likewise.
+        saturated: Kinds whose registers stand at their maximum; they are in neither, nor in OTHER.
     """
 
     device: str
@@ -29,6 +34,7 @@ class PortErrors:
     words: Mapping[str, str]
     errors: Mapping[str, int]
     hardware: Mapping[str, int]
+    saturated: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +46,19 @@ class ErrorsOfPorts:
 
 
 class InfinibandErrors:
-    """Source of ErrorsOfPorts."""
+    """Source of ErrorsOfPorts.
+
+    Args:
+        sys: Where sysfs is mounted.
+        monotonic: Seconds of a clock that never goes back.
+    """
 
     name = "infiniband_errors"
 
-    def __init__(self, sys: Path) -> None:
+    def __init__(self, sys: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = sys / "class" / "infiniband"
+        self._patience = Patience(str(self._root), monotonic)
+        self._saturation = Saturation()
         self._folding = ZeroSeriesFolding()
 
     def available(self) -> bool:
@@ -60,42 +73,51 @@ class InfinibandErrors:
         """Read every port; one that vanishes meanwhile is left out and counted."""
         trying, files = tree.Trying(), PersistentFds()
         places = tree.places(self._root, trying)
+        self._saturation.keep(places)
+        patient = self._patience.over(files)
         try:
-            ports = [trying(self._port, place, files, trying) for place in places]
+            ports = [trying(self._port, place, patient, trying) for place in places]
         finally:
             files.close()  # half a minute is too long to hold a descriptor for each
         found = tuple(port for port in ports if port is not None)
         return ErrorsOfPorts(found, tuple(trying.rejected))
 
-    def _port(self, place: tree.Place, files: PersistentFds, trying: tree.Trying) -> PortErrors:
+    def _port(self, place: tree.Place, files: Files, trying: tree.Trying) -> PortErrors:
         present = tree.present(place.folder)
+        standing: set[str] = set()
 
         def counts(group: str, wanted: list[str]) -> dict[str, int]:
             names = [name for name in wanted if f"{group}/{name}" in present]
             told = {
                 name: trying(tree.count, files, f"{place.folder}/{group}/{name}") for name in names
             }
-            kept = {name: value for name, value in told.items() if value is not None}
+            kept: dict[str, int] = {}
+            for name, value in told.items():
+                if value is not None and is_saturated(f"{group}/{name}", value):
+                    standing.add(name)
+                elif value is not None:
+                    kept[name] = value
             return self._folding.fold(place, kept, kinds.ALONE.__contains__, lambda _: OTHER)
 
         layer = trying.unless_missing(tree.word, files, f"{place.folder}/link_layer")
         ethernet = layer == tree.ETHERNET
         errors = [
-            kind for kind in kinds.PORT_ERRORS
+            kind for kind in PORT_ERRORS
             if not ethernet or kind in kinds.PORT_ERRORS_OF_ETHERNET
         ]  # fmt: skip
         hardware = kinds.TRANSPORT if layer == tree.INFINIBAND else kinds.HARDWARE
-        return PortErrors(
+        port = PortErrors(
             place.device,
             place.port,
             {"link_layer": layer or ""} | self._words(place, files, trying),
             counts("counters", errors),
             counts("hw_counters", sorted(hardware - kinds.FAST)),
+            frozenset(standing),
         )
+        self._saturation.note(place, port.saturated, trying)
+        return port
 
-    def _words(
-        self, place: tree.Place, files: PersistentFds, trying: tree.Trying
-    ) -> dict[str, str]:
+    def _words(self, place: tree.Place, files: Files, trying: tree.Trying) -> dict[str, str]:
         device = self._root / place.device
         told = {
             label: trying(optional, files, f"{device}/{name}") or ""
@@ -114,7 +136,7 @@ class InfinibandErrors:
         return told
 
 
-def optional(files: PersistentFds, path: str) -> str:
+def optional(files: Files, path: str) -> str:
     """A line of text; empty where the driver has no such file.
 
     Raises:
@@ -128,7 +150,7 @@ def optional(files: PersistentFds, path: str) -> str:
         raise
 
 
-def netdev(files: PersistentFds, device: Path, place: tree.Place) -> str:
+def netdev(files: Files, device: Path, place: tree.Place) -> str:
     """The network device of a port: that of its adapter with the port's number, counted from 0.
 
     Empty where there is none, or several and none tells its number (`dev_port`, Linux 3.15).

@@ -3,14 +3,8 @@
 from collections.abc import Mapping
 
 from collector.contract import alerted
+from collector.contract.words import XMIT_WAIT as XMIT_WAIT_REGISTER
 
-PORT_ERRORS = (
-    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
-    "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_discards",
-    "port_xmit_constraint_errors", "port_rcv_constraint_errors", "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors", "VL15_dropped",
-)  # fmt: skip
-"""Error registers under `counters/` (InfiniBand architecture 16.1.3.5, PortCounters)."""
 PORT_ERRORS_OF_ETHERNET = frozenset((
     "symbol_error", "link_downed", "port_rcv_errors", "port_xmit_discards",
 ))  # fmt: skip
@@ -31,6 +25,10 @@ TRANSPORT = frozenset((
     # efa
     "rx_drops", "rdma_read_wr_err", "rdma_write_wr_err", "retrans_pkts", "retrans_timeout_events",
     "impaired_remote_conn_events", "unresponsive_remote_events",
+    # irdma (drivers/infiniband/hw/irdma/verbs.c; names of older kernels after those of newer)
+    "RetransSegs", "tcpRetransSegs", "InProtoErrors", "tcpInProtoErrors", "InOptErrors",
+    "tcpInOptErrors", "ip4InDiscards", "ip6InDiscards", "ip4InTruncatedPkts", "ip6InTruncatedPkts",
+    "ip4OutNoRoutes", "ip6OutNoRoutes", "rxVlanErrors", "RNR sent", "RNR received",
     # rxe
     "out_of_seq_request", "rcvd_rnr_err", "rcvd_seq_err", "retry_exceeded_err", "send_err",
 ))  # fmt: skip
@@ -42,6 +40,8 @@ CONGESTION = frozenset((
     "rx_icrc_encapsulated",
     # bnxt_re
     "tx_cnp_pkts", "rx_cnp_pkts", "rx_ecn_marked_pkts",
+    # irdma
+    "cnpSent", "cnpHandled", "cnpIgnored", "RxECNMrkd",
 ))  # fmt: skip
 """How RoCE slowed down, from `hw_counters/`; an InfiniBand link has credits in their place."""
 HARDWARE = TRANSPORT | CONGESTION
@@ -49,6 +49,7 @@ FAST = frozenset((
     "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "out_of_buffer",
     "np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled", "roce_slow_restart",
     "tx_cnp_pkts", "rx_cnp_pkts", "rx_ecn_marked_pkts",
+    "RetransSegs", "tcpRetransSegs", "cnpSent", "cnpHandled", "RxECNMrkd",
 ))  # fmt: skip
 """Counters of `hw_counters/` that are read each second: what changes while steps are slow."""
 
@@ -79,6 +80,4 @@ PACKETS: Mapping[str, Places] = {
         ("hw_counters/rx_pkts", 1),
     ),
 }  # fmt: skip
-XMIT_WAIT: Places = (("counters/port_xmit_wait", 1),)
-SATURATED = (1 << 32) - 1
-"""A register of 32 bits that has reached its end and stands (old firmware without the wide set)."""
+XMIT_WAIT: Places = ((f"counters/{XMIT_WAIT_REGISTER}", 1),)

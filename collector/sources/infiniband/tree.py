@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from collector.files import MAX_ENTRIES
-from collector.persistent_fds import PersistentFds
 from collector.reading import Rejected, SourceError
+from collector.sources.infiniband.patience import Files, PausedError
 
 MAX_PORTS = 64
 ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"
@@ -20,8 +20,9 @@ _NOT_KEPT = b"N/A (no PMA)\n"
 
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,3}", re.ASCII)
-_COUNT = re.compile(rb"[0-9]{1,20}\n")
-_WORD = re.compile(rb"[ -~]{0,128}\n")
+_COUNT = re.compile(rb"[0-9]{1,20}\n+")
+_WORD = re.compile(rb"[ -~]{0,128}\n+")
+"""Some drivers end a line twice; one without any end was cut."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class Trying:
         """What `read` gives for the arguments, or None."""
         try:
             return read(*args, **kwargs)
+        except PausedError:
+            return None  # it was listed when it was refused
         except SourceError as error:
             self.rejected.append(Rejected.of(error))
             return None
@@ -57,6 +60,8 @@ class Trying:
         """
         try:
             return read(*args, **kwargs)
+        except PausedError:
+            return None
         except SourceError as error:
             if error.reason == "missing":
                 raise
@@ -113,7 +118,7 @@ def present(folder: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def count(files: PersistentFds, path: str) -> int | None:
+def count(files: Files, path: str) -> int | None:
     """A counter; None where the port does not keep it.
 
     Raises:
@@ -127,7 +132,7 @@ def count(files: PersistentFds, path: str) -> int | None:
     return int(text)
 
 
-def word(files: PersistentFds, path: str) -> str:
+def word(files: Files, path: str) -> str:
     """A line of printable text.
 
     Raises:

@@ -10,14 +10,18 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from collector.clock import Clock
-from collector.kernel_event import Fall, KernelEvent, KernelEvents, SwitchError
+from collector.contract import kernel_log
+from collector.kernel_event import KernelEvent, KernelEvents
 from collector.reading import Rejected, SourceError
-from collector.xid_event import XidEvent, pci_bus_id
+from collector.sources.kmsg.lines import MARKS, parse, spelled_out, unread
+
+__all__ = ["KernelLog", "Kmsg", "parse", "spelled_out"]
 
 READ_BYTES = 8192
 """The kernel's longest record; of the device a read gives one record, whatever its length."""
@@ -28,8 +32,14 @@ READ_COST = 100
 """Bytes that a system call is charged as, so that many short records end a turn too."""
 MAX_WAITING = 2048
 """Events that wait to be fetched; with so many, nothing more is read."""
+LEVEL = 7
+"""The bits of a record's priority that are its level; the others are its facility."""
 MAX_REJECTED = 100
 """Malformed records that are told by one reading."""
+NVIDIA = "nvidia"
+"""Whose an XID or SXID is that cannot be read."""
+UNREAD = (NVIDIA, *kernel_log.DRIVERS)
+"""Whose lines are counted when they cannot be read."""
 
 _HEADER = re.compile(rb"([0-9]{1,5}),([0-9]{1,19}),([0-9]{1,16}),[^;\n]{0,128};(.*)", re.DOTALL)
 _ABSENT = {
@@ -47,10 +57,13 @@ class KernelLog:
 
     Attributes:
         dropped: Records that were overwritten before they were read, since the start.
+        unread: Lines since the start that begin like ours and that no pattern reads, by whose
+            they are (UNREAD).
     """
 
     dropped: int
     rejected: tuple[Rejected, ...]
+    unread: Mapping[str, int]
 
 
 class Kmsg:
@@ -88,6 +101,7 @@ class Kmsg:
         self._dropped = 0
         self._waiting: list[KernelEvent] = []
         self._rejected: list[Rejected] = []
+        self._unread: Counter[str] = Counter(dict.fromkeys(UNREAD, 0))
 
     def available(self) -> bool:
         """Whether the log is there and may be read; also if what is there is no log."""
@@ -130,7 +144,7 @@ class Kmsg:
                 raise self._broken
             self._turn()
             rejected, self._rejected = tuple(self._rejected), []
-            return KernelLog(self._dropped, rejected)
+            return KernelLog(self._dropped, rejected, dict(self._unread))
 
     def close(self) -> None:
         """Close the log for good; who still asks for events gets none."""
@@ -226,13 +240,18 @@ class Kmsg:
             return
         # What is read now has happened since the log was last read to its end.
         stamp = min(max(int(match[3]) / 1e6 + ahead, self._drained), now)
+        text = spelled_out(raw)
         try:
-            event = parse(spelled_out(raw), stamp)
+            event = parse(text, stamp)
         except ValueError as error:
+            self._unread[NVIDIA] += 1
             self._reject("content", f"{self._path}: {error}")
             return
         if event is not None:
             self._waiting.append(event)
+        elif whose := unread(text, int(match[1]) & LEVEL):
+            self._unread[whose] += 1
+            self._reject("unread", f"{self._path}: no pattern reads {text[:120]!r}")
 
     def _too_long(self) -> None:
         self._reject("too_long", f"{self._path}: a record is longer than {READ_BYTES} bytes")
@@ -240,82 +259,3 @@ class Kmsg:
     def _reject(self, reason: str, message: str) -> None:
         if len(self._rejected) < MAX_REJECTED:
             self._rejected.append(Rejected(reason, message))
-
-
-MARKS = (b"NVRM: ", b"SXid (")
-"""A record without one of these is about something else."""
-MAX_TEXT = 512
-"""Characters of a line that are kept."""
-
-# All are matched at the start of the text: what a device or a process calls itself stands later
-# in a line of its own ("usb 1-1: Product: ..."), so that nobody can talk in the driver's name.
-# Inside the parenthesis may stand a MIG instance ("GPU-I:05"), and there may be no function.
-_XID = re.compile(r"NVRM: Xid \(([0-9A-Za-z:.]{5,32})( [^()]{0,40})?\): ([0-9]{1,4})(?:,|$)", re.A)
-_BLAMED = re.compile(r", pid='?([0-9]{1,10}|<unknown>)'?(?:, name=([^,]{0,64}))?", re.ASCII)
-_SXID = re.compile(
-    r"nvidia-nvswitch[0-9]{1,3}: SXid \(([0-9A-Za-z:.]{5,32})\): ([0-9]{1,6}), (Fatal|Non-fatal),",
-    re.ASCII,
-)
-_DETAIL = re.compile(r"nvidia-nvswitch[0-9]{1,3}: SXid \([^()]{5,32}\): [0-9]{1,6}, ", re.ASCII)
-_FALLEN = re.compile(
-    r"NVRM: (?:The NVIDIA )?GPU (?:at )?((?:PCI:)?[0-9A-Fa-f:.]{5,20}?)(?=[: ]\s?\D).{0,128}"
-    r"fallen off the bus",
-    re.ASCII,
-)
-_ESCAPE = re.compile(r"\\x([0-9a-f]{2})", re.ASCII)
-
-
-def parse(text: str, monotonic: float) -> KernelEvent | None:
-    """The event that a line of the log tells, or None if it tells of none.
-
-    An SXID is told in several lines (severity and link, engine, registers): only the one with its
-    severity is the event.
-
-    Raises:
-        ValueError: The line is that of an XID or SXID, and says neither number nor place.
-    """
-    if text.startswith("NVRM: Xid "):
-        return _xid(text, monotonic)
-    if (match := _SXID.match(text)) is not None:
-        place = _place(match[1], text)
-        fatal = match[3] == "Fatal"
-        return SwitchError(monotonic, place, int(match[2]), "fatal" if fatal else "nonfatal")
-    if text.startswith("nvidia-nvswitch") and "SXid (" in text and not _DETAIL.match(text):
-        raise ValueError(f"{text[:80]!r} is not an SXID")
-    if "fallen off the bus" in text and (match := _FALLEN.match(text)) is not None:
-        return Fall(monotonic, _place(match[1], text))
-    return None
-
-
-def spelled_out(raw: bytes) -> str:
-    """The text of a record: the kernel's escapes resolved, line ends and the like as spaces."""
-    text = raw.decode("utf-8", "replace")
-    if text.isprintable() and "\\" not in text:
-        return text
-    text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
-    return "".join(one if one.isprintable() else " " for one in text)
-
-
-def _xid(text: str, monotonic: float) -> XidEvent:
-    match = _XID.match(text)
-    if match is None:
-        raise ValueError(f"{text[:80]!r} is not an XID")
-    blamed = _BLAMED.match(text, match.end() - 1)
-    pid = blamed[1] if blamed is not None else ""
-    name = (blamed[2] or "").strip("'") if blamed is not None else ""
-    return XidEvent(
-        monotonic=monotonic,
-        pci_bus_id=_place(match[1], text),
-        xid=int(match[3]),
-        origin="kmsg",
-        text=text[:MAX_TEXT],
-        pid=int(pid) if pid.isdigit() else None,
-        process="" if name == "<unknown>" else name,
-    )
-
-
-def _place(told: str, text: str) -> str:
-    place = pci_bus_id(told)
-    if place is None:
-        raise ValueError(f"{text[:80]!r} names no place on the PCI bus")
-    return place

@@ -18,7 +18,8 @@ from collector.clock import Clock
 from collector.files import environment
 from collector.reading import RankProcess, Rejected, SourceError
 from collector.sources.nccl_inspector.folder import Log, logs
-from collector.sources.nccl_inspector.lines import Batch, batches
+from collector.sources.nccl_inspector.lines import Batch, LineReader
+from collector.sources.nccl_inspector.rank_waits import MAX_RANKS, RankTotals, RankWaits
 from collector.sources.nccl_inspector.tail import CHUNK, Tail
 from collector.sources.nccl_inspector.tally import MAX_OPERATIONS, OperationTotals, Tally
 
@@ -55,7 +56,7 @@ class Sequences:
 
     def add(self, batch: Batch) -> None:
         """Note their numbers."""
-        communicator, _, _, op, numbered = batch.operation
+        communicator, _, _, op, numbered, _ = batch.operation
         if not numbered:
             return
         known = self._known.pop((communicator, op), None)
@@ -98,6 +99,7 @@ SECONDS_PER_READING = 0.15
 MAX_BAD = 10_000
 """Lines of no use after which a reading ends: counting them costs time as well."""
 TOO_MANY = f"operations of groups of runs are told, {MAX_OPERATIONS}"
+TOO_MANY_RANKS = f"ranks of communicators are told, {MAX_RANKS}"
 DISAGREES = "a bandwidth is not what size, ranks and time give; ours is told"
 LOOK_SECONDS = 5.0
 LOOK_SHARE = 0.005
@@ -111,12 +113,14 @@ class InspectorReading:
     Attributes:
         gaps: Collectives that were numbered and not written.
         dropped: Lines that were passed over, being too many.
+        ranks: By communicator and rank.
     """
 
     operations: tuple[OperationTotals, ...]
     gaps: int
     dropped: int
     rejected: tuple[Rejected, ...]
+    ranks: tuple[RankTotals, ...] = ()
 
 
 @dataclass(slots=True)
@@ -124,6 +128,7 @@ class _Followed:
     tail: Tail
     run: str = ""
     sequences: Sequences = field(default_factory=Sequences)
+    lines: LineReader = field(default_factory=LineReader)
 
 
 class NcclInspector:
@@ -156,6 +161,7 @@ class NcclInspector:
         self._looked_at: dict[Path, float] = {}
         self._look_due = clock.monotonic()
         self._tally = Tally()
+        self._waits = RankWaits()
         self._rejected: list[Rejected] = []
         self._refused = False
         self._gaps = self._dropped = 0
@@ -214,9 +220,11 @@ class NcclInspector:
             self._gaps += one.sequences.gaps()
         for (reason, message), count in bad.items():
             rejected += [Rejected(reason, message)] * count
+        now = self._clock.monotonic()
         return InspectorReading(
-            self._tally.totals(self._clock.monotonic()), self._gaps, self._dropped, tuple(rejected)
-        )
+            self._tally.totals(now), self._gaps, self._dropped, tuple(rejected),
+            tuple(self._waits.totals(now)),
+        )  # fmt: skip
 
     def _advance(
         self, one: _Followed, bad: Counter[tuple[str, str]], rejected: list[Rejected]
@@ -242,13 +250,14 @@ class NcclInspector:
             # What follows does not follow on what came before.
             self._gaps += one.sequences.gaps()
             one.sequences.begin_anew()
+            one.lines.begin_anew()
             if tail.dropped > dropped:
                 return False
         self._count(one, lines, bad)
         return tail.offset > start
 
     def _count(self, one: _Followed, lines: list[bytes], bad: Counter[tuple[str, str]]) -> None:
-        found, defects = batches(lines)
+        found, defects = one.lines.batches(lines)
         for (reason, words), count in defects.items():
             bad[reason, f"{one.tail.path}: {words}"] += count
         for batch in found:
@@ -257,6 +266,8 @@ class NcclInspector:
             if not self._tally.add(one.run, batch):
                 self._dropped += len(batch.sizes)
                 bad["too_many", f"{TOO_MANY} at most"] += len(batch.sizes)
+            if not self._waits.add(one.run, batch):
+                bad["too_many", f"{TOO_MANY_RANKS} at most"] += len(batch.sizes)
 
     def _look(self) -> None:
         """Look for files in all folders."""

@@ -120,7 +120,7 @@ class Tally:
 
     def add(self, run: str, batch: Batch) -> bool:
         """Count it; False if MAX_OPERATIONS others are counted already."""
-        _, group, ranks, op, _ = batch.operation
+        _, group, ranks, op, *_ = batch.operation
         operation = self._operations.get((run, group, op))
         if operation is None:
             if len(self._operations) >= MAX_OPERATIONS:

@@ -5,8 +5,10 @@ One client sees the whole run, and every question goes to all its ranks; so one 
 
 import ipaddress
 import socket
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from collector.clock import Clock
@@ -15,6 +17,8 @@ from collector.config.values import address as parsed
 from collector.files import environment
 from collector.reading import RankProcess, Rejected, SourceError
 from collector.sources.nccl_ras.endpoint import POLL_SECONDS, VARIABLE, Endpoint
+from collector.sources.nccl_ras.guard import Polling, why_not
+from collector.sources.nccl_ras.library import Libraries
 from collector.sources.nccl_ras.picture import Picture
 
 __all__ = ["EndpointReading", "NcclRas", "RasReading"]
@@ -56,6 +60,8 @@ class NcclRas:
         node: Name of this node, besides its host name.
         living: Ranks of this node by their rings, by the pids that they know, as NCCL does.
         processes: The same as our process table has them; None = as `living`.
+        stepped: (run, rank) of the ranks of this node that have made a step since they started.
+        polling: When they are asked.
     """
 
     name = "nccl_ras"
@@ -69,6 +75,8 @@ class NcclRas:
         living: Callable[[], Sequence[RankProcess]],
         poll_seconds: float = POLL_SECONDS,
         processes: Callable[[], Sequence[RankProcess]] | None = None,
+        stepped: Callable[[], Collection[tuple[str, int]]] = tuple,
+        polling: Polling = Polling.GUARDED,
     ) -> None:
         self._configured = tuple(addresses)
         self._names = {socket.gethostname(), *([node] if node else [])}
@@ -76,6 +84,10 @@ class NcclRas:
         self._clock = clock
         self._living = living
         self._processes = processes or living
+        self._stepped = stepped
+        self._polling = polling
+        self._libraries = Libraries(proc)
+        self._asking = threading.Lock()
         self._poll = poll_seconds
         self._endpoints: dict[Address, Endpoint] = {}
         self._named: dict[int, Address | None] = {}
@@ -87,7 +99,8 @@ class NcclRas:
         self._look()
         said = set(self._named.values())
         return any(
-            one.answers.up is not None or one.address in said for one in self._endpoints.values()
+            one.answers.up is not None or (one.address in said and not one.answers.held)
+            for one in self._endpoints.values()
         )
 
     def why_not(self) -> str:
@@ -108,7 +121,9 @@ class NcclRas:
             readings.append(
                 EndpointReading(
                     str(one.address),
-                    False if answers.up is None and one.address in said else answers.up,
+                    False
+                    if answers.up is None and one.address in said and not answers.held
+                    else answers.up,
                     tuple((max(0.0, now - each.at), each.picture) for each in seen),
                     answers.events,
                 )
@@ -150,8 +165,9 @@ class NcclRas:
         for address in list(wanted)[:MAX_ENDPOINTS]:
             if address not in self._endpoints:
                 self._endpoints[address] = Endpoint(
-                    address, self._clock, self._living, self._is_near(address), self._poll
-                )
+                    address, self._clock, self._living, self._is_near(address), self._poll,
+                    held=partial(self._held, address), asking=self._asking,
+                )  # fmt: skip
                 self._endpoints[address].start()
         for address in self._endpoints.keys() - wanted.keys():
             self._endpoints.pop(address).stop()
@@ -165,6 +181,29 @@ class NcclRas:
         if address in self._configured:
             return self.is_here
         return lambda host: host == address.host or self.is_here(host)
+
+    def _held(self, address: Address) -> str | None:
+        """Why an address is not asked now, in words; called by its own thread."""
+        if self._polling is not Polling.GUARDED:
+            return why_not(self._polling, (), (), {})
+        processes = {(rank.run, rank.rank): rank.pid for rank in self._processes()}
+        named = {who: self._named.get(pid) for who, pid in processes.items()}
+        # Who names no address listens where everybody does.
+        usual = address if address in self._configured else None
+        reached = [
+            rank
+            for rank in self._living()
+            if (named.get((rank.run, rank.rank)) or usual) == address
+        ]
+        stepped = self._stepped()
+        versions = {}
+        if all((rank.run, rank.rank) in stepped for rank in reached):
+            versions = {
+                who: self._libraries.version(processes[who])
+                for rank in reached
+                if (who := (rank.run, rank.rank)) in processes
+            }
+        return why_not(self._polling, reached, stepped, versions)
 
     def _address(self, pid: int) -> Address | None:
         """What a rank's own environment says."""

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from collector.clock import Clock
@@ -80,6 +81,8 @@ POLL_SECONDS = 10.0
 """Every question is passed on to all ranks of the run."""
 RARELY_SECONDS = 300.0
 """How often a run is asked whose rank 0 is elsewhere, or which does not tell."""
+SHARE = 0.05
+"""Of the time, at most, that a job spends on our questions."""
 LATE_POLLS = 1.5
 """For so long an answer counts after the next one was due."""
 MAX_RUNS = 4
@@ -103,6 +106,7 @@ class Answers:
     Attributes:
         up: The last question was answered; None = nothing listens, or never asked.
         words: How it is, for the doctor.
+        held: It is not asked, and `words` are why.
         events: By (run, event), since the collector started.
     """
 
@@ -110,6 +114,7 @@ class Answers:
     words: str = "not asked yet"
     seen: tuple[TimedPicture, ...] = ()
     events: tuple[tuple[tuple[str, str], int], ...] = ()
+    held: bool = False
 
 
 @dataclass(slots=True)
@@ -123,6 +128,8 @@ class _Turn:
     """What the thread remembers between two questions."""
 
     asked_at: float | None = None
+    took: float = 0.0
+    failures: int = 0
     living: frozenset[RankProcess] = frozenset()
     elsewhere: bool = False
     words: str = ""
@@ -136,6 +143,8 @@ class Endpoint:
     Args:
         living: Ranks of this node by their rings.
         is_here: Whether a host, as NCCL names it, is this node.
+        held: Why it may not be asked now, or None.
+        asking: Held while it is spoken to: of one node there is one question at a time.
     """
 
     def __init__(
@@ -145,6 +154,8 @@ class Endpoint:
         living: Callable[[], Sequence[RankProcess]],
         is_here: Callable[[str], bool],
         poll_seconds: float = POLL_SECONDS,
+        held: Callable[[], str | None] = lambda: None,
+        asking: AbstractContextManager[object] | None = None,
     ) -> None:
         self.address = address
         self.answers = Answers()
@@ -153,6 +164,8 @@ class Endpoint:
         self._living = living
         self._is_here = is_here
         self._poll = poll_seconds
+        self._held = held
+        self._asking = asking or nullcontext()
         self._rejected: list[Rejected] = []
         self._lock = threading.Lock()
         self._turn = _Turn()
@@ -179,7 +192,7 @@ class Endpoint:
             until = self._clock.monotonic() + self._poll
             try:
                 self.turn()
-                until = self._clock.monotonic() + self._poll
+                until = self._clock.monotonic() + self.pause
                 self.first_pass.set()
                 self._follow(until)
             except Exception as error:
@@ -188,8 +201,31 @@ class Endpoint:
                 self._stop.wait(until - self._clock.monotonic())
         self._hang_up()
 
+    @property
+    def pause(self) -> float:
+        """Seconds until the next question: more after each that failed, and where one took long."""
+        failed: float = self._poll * 2.0 ** min(self._turn.failures, 16)
+        return min(max(failed, self._turn.took / SHARE), max(RARELY_SECONDS, self._poll))
+
     def turn(self) -> None:
-        """Ask once, or only whether somebody is there where one asks rarely."""
+        """Ask once, or only whether somebody is there where one asks rarely.
+
+        The connection for events ends first: there is never a second one.
+        """
+        try:
+            words = self._held()
+        except SourceError as error:
+            self._fail(error)
+            return
+        if words is not None:
+            self._hang_up()
+            fresh = self._fresh(self._clock.monotonic())
+            self.answers = Answers(None, words, fresh, tuple(self._turn.events.items()), held=True)
+            return
+        with self._asking:
+            self._ask()
+
+    def _ask(self) -> None:
         now = self._clock.monotonic()
         try:
             living = tuple(self._living())
@@ -198,12 +234,16 @@ class Endpoint:
                 self._publish(True, self._turn.words, self._fresh(now))
                 return
             self._turn.asked_at, self._turn.living = now, frozenset(living)
+            self._hang_up()
             status = ask(self.address, self._clock.monotonic, QUERY_SECONDS)
         except Refused as error:
             self._forget(f"{error}: no NCCL 2.24 or newer runs here, or {VARIABLE} is another")
         except SourceError as error:
             self._fail(error)
         else:
+            self._turn.failures, self._turn.took = 0, self._clock.monotonic() - now
+            for each in status.rejected:
+                self._reject(SourceError(each.reason, f"{self.address}: {each.message}"))
             fresh = self._fresh(now)
             picture = pictured(status, [seen.picture for seen in fresh], living, self._is_here)
             self._keep(picture, fresh)
@@ -220,16 +260,18 @@ class Endpoint:
         if picture.here is False:
             kept, words = others, "rank 0 of its run is on another node, whose collector asks"
         else:
-            period = self._poll if picture.here else RARELY_SECONDS
+            period = self.pause if picture.here else RARELY_SECONDS
             kept = [*others, TimedPicture(picture, now, now + period + LATE_POLLS * self._poll)]
-            words = f"{sum(picture.kinds.values())} communicators"
+            words = f"{sum(picture.kinds.values()) or len(picture.names)} communicators"
+            if picture.version is not None:
+                words += f" of NCCL {'.'.join(map(str, picture.version))}"
             if picture.here is None:
                 words += "; who holds rank 0 is not told, asked every 5 minutes"
         self._turn.words = words
         self._publish(True, words, tuple(kept[-MAX_RUNS:]))
         one_is_here = any(seen.picture.here for seen in kept)
         # A run that has no communicators yet may be anyone's.
-        self._turn.elsewhere = bool(picture.kinds) and not one_is_here
+        self._turn.elsewhere = bool(picture.kinds or picture.names) and not one_is_here
         if not one_is_here:
             self._hang_up()
         elif self._turn.monitors and self._monitor is None:
@@ -239,6 +281,7 @@ class Endpoint:
         """Nothing listens any more: the run has ended, and another may be of a newer NCCL."""
         self._hang_up()
         self._turn.elsewhere, self._turn.monitors = False, True
+        self._turn.failures, self._turn.took = 0, 0.0
         self._publish(None, words, ())
 
     def _fresh(self, now: float) -> tuple[TimedPicture, ...]:
@@ -248,6 +291,7 @@ class Endpoint:
         self.answers = Answers(up, words, seen, tuple(self._turn.events.items()))
 
     def _fail(self, error: SourceError) -> None:
+        self._turn.failures += 1
         self._reject(error)
         self._publish(False, str(error), self._fresh(self._clock.monotonic()))
 

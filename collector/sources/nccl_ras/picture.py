@@ -1,21 +1,31 @@
 """What of an answer is shown: each run's communicators, and the ranks that one needs to see."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from collector.reading import RankProcess
-from collector.sources.nccl_ras.status import MISSING, STATES, Communicator, Rank, Status
+from collector.sources.nccl_ras.status import (
+    MISSING,
+    STATES,
+    UNKNOWN,
+    Communicator,
+    Rank,
+    Status,
+    Version,
+)
 
 MAX_GROUPS = 24
 MAX_RANKS = 64
 STANDING_POLLS = 2
 """Polls after the first that saw the same counts, from which on ranks that differ are stuck."""
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class ShownRank:
-    """One rank; `lag` is how far it is behind the first of its communicator, by operation."""
+    """One rank; `lag` is how far it is behind the first of its communicator, by operation.
+
+    An operation of which the first is not known has no lag.
+    """
 
     rank: int
     launched: Mapping[str, int]
@@ -24,15 +34,20 @@ class ShownRank:
     need: tuple[int, ...]
     """Smaller = more needed."""
 
+    @property
+    def lag_or_state(self) -> bool:
+        """Whether it is not as the others."""
+        return bool(self.states) or any(self.lag.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One communicator; see status.Communicator."""
+    """One communicator; see status.Communicator. `stuck` is None where not all are known."""
 
     name: str
     size: int | None
     missing: int | None
-    stuck: bool
+    stuck: bool | None
     launched: Mapping[str, tuple[int, int]]
     ranks: tuple[ShownRank, ...]
 
@@ -49,6 +64,7 @@ class Picture:
         standing: By group: counts, and for how many polls they have not changed.
         names: Of all its communicators.
         whole: `names` are all there are.
+        version: Of its NCCL, or None.
     """
 
     run: str
@@ -60,6 +76,7 @@ class Picture:
     standing: Mapping[str, tuple[int, int]]
     names: frozenset[str]
     whole: bool
+    version: Version | None = None
 
     def same_run(self, other: "Picture") -> bool:
         """Whether both show one run: they share a communicator, or one cannot tell."""
@@ -95,53 +112,68 @@ def pictured(
         dict(status.kinds),
         status.collection_seconds,
         status.timeouts,
-        tuple(_group(one, _stuck(one, standing[one.group]), local) for one in groups[:MAX_GROUPS]),
+        tuple(
+            _group(one, _stuck(one, standing[one.group]), local, status.whole)
+            for one in groups[:MAX_GROUPS]
+        ),
         standing,
         frozenset(standing),
         status.whole,
+        status.version,
     )
 
 
 def _standing(one: Communicator, before: tuple[int, int] | None) -> tuple[int, int]:
     counts = hash((
-        tuple(one.launched.items()),
+        tuple((one.launched or {}).items()),
         tuple((rank.rank, *rank.launched.values()) for rank in one.ranks),
     ))  # fmt: skip
     return counts, before[1] + 1 if before is not None and before[0] == counts else 0
 
 
-def _stuck(one: Communicator, standing: tuple[int, int]) -> bool:
+def _stuck(one: Communicator, standing: tuple[int, int]) -> bool | None:
     """Counts that differ are normal while they grow (NCCL documentation, RAS)."""
+    if one.launched is None:
+        return None
     return standing[1] >= STANDING_POLLS and any(low < high for low, high in one.launched.values())
 
 
-def _need(one: Communicator, stuck: bool) -> tuple[bool, bool, int, str]:
+def _need(one: Communicator, stuck: bool | None) -> tuple[bool, bool, int, str]:
     return not stuck, one.health in ("ok", "mismatch"), -(one.size or 0), one.group
 
 
-def _group(one: Communicator, stuck: bool, local: frozenset[str]) -> Group:
-    used = {op: most for op, (_, most) in one.launched.items() if most > 0}
+def _group(one: Communicator, stuck: bool | None, local: frozenset[str], whole: bool) -> Group:
+    bounds = one.launched or {}
+    used = {op: most for op, (_, most) in bounds.items() if most > 0}
+    ops = used.keys() if one.launched is not None else _used(one.ranks)
     shown = [
         each
         for rank in one.ranks
-        if (each := _shown(rank, used, stuck, rank.host in local)) is not None
+        # Where not all ranks are named, those are that are not as most.
+        if (each := _shown(rank, ops, used, bool(stuck), rank.host in local)).lag_or_state
+        or rank.host in local
+        or not whole
     ]
     shown.sort(key=lambda each: each.need)
-    launched = {op: one.launched[op] for op in used}
+    launched = {op: bounds[op] for op in used}
     return Group(one.group, one.size, one.missing, stuck, launched, tuple(shown[:MAX_RANKS]))
 
 
-def _shown(rank: Rank, used: Mapping[str, int], stuck: bool, local: bool) -> ShownRank | None:
-    """The rank if it is one of this node or not as the others.
+def _used(ranks: Iterable[Rank]) -> set[str]:
+    return {op for rank in ranks for op, count in rank.launched.items() if count > 0}
 
-    The order of need: what is wrong with it, then being late in what is stuck, then being on this
-    node, then being late in what moves.
+
+def _shown(
+    rank: Rank, ops: Collection[str], most: Mapping[str, int], stuck: bool, local: bool
+) -> ShownRank:
+    """The rank with its order of need.
+
+    That is: what is wrong with it, then being late in what is stuck, then being on this node, then
+    being late in what moves.
     """
-    launched = {op: rank.launched[op] for op in used if op in rank.launched}
-    lag = {op: used[op] - count for op, count in launched.items()}
+    launched = {op: rank.launched[op] for op in ops if op in rank.launched}
+    lag = {op: most[op] - count for op, count in launched.items() if op in most}
     behind = max(lag.values(), default=0)
-    if not (rank.states or behind or local):
-        return None
     worst = min((STATES.index(state) for state in rank.states), default=len(STATES))
     kind = 1 if stuck and behind else 2 if local else 3
     return ShownRank(

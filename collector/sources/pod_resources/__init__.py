@@ -16,8 +16,9 @@ __all__ = ["KEPT_SECONDS", "PodResources", "PodResourcesReading"]
 
 KEPT_SECONDS = 600.0
 """How long the last answer stands while the kubelet is down: pods outlive its restart."""
-PERIOD_SECONDS, EARLY_SECONDS = 1.0, 0.1
-"""At most one question a second; a turn that comes this early is no second one."""
+PERIOD_SECONDS, EARLY_SECONDS = 3.0, 0.1
+"""At most one question in so long: each costs gRPC's threads ten times what a file costs. A turn
+that comes this early is no second one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class PodResources:
         self._kubelet.close()
 
     def read(self) -> PodResourcesReading:
-        """Ask the kubelet, at most once a second; sooner, what it said before.
+        """Ask the kubelet, at most every PERIOD_SECONDS; sooner, what it said before.
 
         Raises:
             SourceError: It did not answer, or nonsense. `held` still gives the last good answer.

@@ -1,4 +1,4 @@
-"""XID events of GPUs and SXIDs of switches, each counted once, whoever tells of it.
+"""XID events of GPUs, SXIDs of switches and other trouble of the kernel log, each counted once.
 
 NVML and the kernel log tell of most XIDs both. `_total` counts from boot: what the log of this
 boot still holds when the collector first starts is counted too, and with a state folder a
@@ -13,11 +13,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from collector.clock import Clock
-from collector.contract.xid import describe, detail
+from collector.contract.kernel_log import KINDS
+from collector.contract.xid import BY_LINE, Severity, describe, judged
 from collector.gpu_reading import Gpu
-from collector.kernel_event import Fall, KernelEvent, KernelEvents, SwitchError
-from collector.sources.xid.ledger import Falls, Ledger, SwitchKey, XidKey
-from collector.sources.xid.twins import Untwinned
+from collector.kernel_event import Fall, KernelEvent, KernelEvents, SwitchError, Trouble
+from collector.sources.xid.ledger import (
+    Falls,
+    LastKey,
+    Ledger,
+    SwitchKey,
+    TroubleKey,
+    XidKey,
+)
+from collector.sources.xid.twins import WINDOW_SECONDS, Untwinned
 from collector.xid_event import XidEvent, pci_bus_id
 
 LOG = logging.getLogger(__name__)
@@ -57,20 +65,24 @@ class Errors:
     Attributes:
         names: Of GPUs, also of those that are lost by now.
         xids: Events.
-        last: Unix time of the last event, by place and XID.
+        last: Unix time of the last event, by place, XID and severity.
         falls: How often a GPU fell off the bus.
         switches: SXIDs.
+        troubles: Other lines of the kernel log: how often, and when last (unix).
         dropped: Events of more places than are counted, since the start.
         whole: Whether all that the kernel log held was heard: what is not counted is 0 then.
+        heard: Whether the kernel log was heard at all: what it did not tell is 0 then.
     """
 
     names: dict[str, Name]
     xids: dict[XidKey, int]
-    last: dict[tuple[str, str], float]
+    last: dict[LastKey, float]
     falls: dict[str, int]
     switches: dict[SwitchKey, int]
+    troubles: dict[TroubleKey, tuple[int, float]]
     dropped: int
     whole: bool
+    heard: bool
 
 
 class Xids:
@@ -97,6 +109,7 @@ class Xids:
         self._ledger = Ledger()
         self._names: dict[str, Name] = {}
         self._sequence: int | None = None
+        self._held: list[XidEvent] = []
 
     def available(self) -> bool:
         """Whether there is someone to tell of errors."""
@@ -113,7 +126,8 @@ class Xids:
             heard = KernelEvents((), None) if self._log is None else self._log.take()
             now, wall = self._clock.monotonic(), self._clock.wall()
             self._learn_names()
-            for event in sorted((*heard.events, *self._driver()), key=lambda one: one.monotonic):
+            told = (*heard.events, *self._not_held(self._driver(), now))
+            for event in sorted(told, key=lambda one: one.monotonic):
                 if isinstance(event, XidEvent) and event.uuid:
                     self._names.setdefault(event.pci_bus_id, Name("", event.uuid))
                 if self._ledger.note(event, wall - max(now - event.monotonic, 0.0)):
@@ -143,6 +157,21 @@ class Xids:
                 self._log.resume(sequence)
                 self._sequence = sequence
 
+    def _not_held(self, driver: Iterable[XidEvent], now: float) -> list[XidEvent]:
+        """Events of NVML, those that only a line rates after the time in which it comes.
+
+        NVML tells the number alone. Where the log tells the event too, its line is counted, and
+        the event is its twin.
+        """
+        waits = now - WINDOW_SECONDS if self._has_log() else math.inf
+        told: list[XidEvent] = []
+        held: list[XidEvent] = []
+        for event in (*self._held, *driver):
+            rated = event.xid not in BY_LINE or event.monotonic < waits
+            (told if rated else held).append(event)
+        self._held = held[:MAX_HELD]
+        return told + held[MAX_HELD:]
+
     def _has_log(self) -> bool:
         return self._log is not None and self._log.available()
 
@@ -160,28 +189,45 @@ class Xids:
             last=dict(ledger.last),
             falls={place: falls.times for place, falls in ledger.falls.items()},
             switches=dict(ledger.switches),
+            troubles=dict(ledger.troubles),
             dropped=ledger.dropped,
             whole=self._sequence is not None or not self._has_log(),
+            heard=self._sequence is not None and self._has_log(),
         )
 
     def _tell(self, event: KernelEvent) -> None:
         """Log the first event of its kind, in words."""
+        if isinstance(event, Trouble):
+            self._tell_trouble(event)
+            return
         gpu = self._names.get(event.pci_bus_id, Name()).gpu
         where = f"GPU {gpu} at {event.pci_bus_id}" if gpu else f"GPU at {event.pci_bus_id}"
         match event:
             case XidEvent(xid=number, text=text):
-                row, said = describe(number), detail(number, text)
+                row, said = describe(number), judged(number, text)
                 advice = f"{row.advice} ({said.action})" if said.action else row.advice
+                fault = said.fault if said.caused_by is None else f"after XID {said.caused_by}"
                 LOG.warning(
-                    "%s: XID %d, %s (%s). %s%s (counted from now on, not logged again)",
-                    where, number, row.text, row.severity, advice, f" Log: {text}" if text else "",
+                    "%s: XID %d, %s (%s, %s). %s%s (counted from now on, not logged again)",
+                    where, number, row.text, said.severity, fault, advice,
+                    f" Log: {text}" if text else "",
                 )  # fmt: skip
             case Fall():
                 LOG.warning("%s has fallen off the bus, says the kernel log", where)
             case SwitchError(sxid=number, severity=severity):
                 LOG.warning("NVSwitch at %s: SXID %d, %s", event.pci_bus_id, number, severity)
 
+    def _tell_trouble(self, event: Trouble) -> None:
+        kind = KINDS[event.kind]
+        LOG.warning(
+            "%s%s (%s). %s Log: %s (counted from now on, not logged again)",
+            f"{event.device}: " if event.device else "", kind.text, event.severity, kind.advice,
+            event.text,
+        )  # fmt: skip
 
+
+MAX_HELD = 1000
+"""Events of NVML that wait for their line; further ones are counted as the catalogue rates them."""
 Names = Mapping[str, tuple[str, str]]
 
 
@@ -194,6 +240,7 @@ def written(ledger: Ledger, names: Names, sequence: int | None) -> dict[str, Any
         "last": [[*key, unix] for key, unix in ledger.last.items()],
         "falls": [[place, *falls] for place, falls in ledger.falls.items()],
         "switches": [[*key, count] for key, count in ledger.switches.items()],
+        "troubles": [[*key, *told] for key, told in ledger.troubles.items()],
         "untwinned": [list(one) for one in ledger.twins.alone()],
     }
 
@@ -208,21 +255,33 @@ def read(tree: Any) -> tuple[Ledger, dict[str, tuple[str, str]], int | None]:
     try:
         sequence = None if tree["sequence"] is None else _count(tree["sequence"])
         names = {_word(place): (_word(gpu), _word(uuid)) for place, gpu, uuid in tree["names"]}
-        for place, xid, source, count in tree["xids"]:
-            ledger.xids[XidKey(_word(place), _word(xid), _word(source))] = _count(count)
-        for place, xid, unix in tree["last"]:
-            ledger.last[_word(place), _word(xid)] = _seconds(unix)
+        for place, xid, *more in tree["xids"]:
+            source, severity, count = more if len(more) == 3 else (more[0], _rated(xid), more[1])
+            key = XidKey(_word(place), _word(xid), _word(source), _word(severity))
+            ledger.xids[key] = _count(count)
+        for place, xid, *more in tree["last"]:
+            severity, unix = more if len(more) == 2 else (_rated(xid), more[0])
+            ledger.last[LastKey(_word(place), _word(xid), _word(severity))] = _seconds(unix)
         for place, count, monotonic in tree["falls"]:
             ledger.falls[_word(place)] = Falls(_count(count), _seconds(monotonic))
         for place, sxid, severity, count in tree["switches"]:
             ledger.switches[SwitchKey(_word(place), _word(sxid), _word(severity))] = _count(count)
+        for kind, severity, device, count, unix in tree.get("troubles", ()):
+            trouble = TroubleKey(_word(kind), _word(severity), _word(device))
+            ledger.troubles[trouble] = _count(count), _seconds(unix)
         ledger.twins.resume(
             Untwinned(_origin(origin), _word(place), _count(xid), _seconds(monotonic))
             for origin, place, xid, monotonic in tree["untwinned"]
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, IndexError, AttributeError, TypeError) as error:
         raise ValueError(f"it is not what was written: {error!r}") from error
     return ledger, names, sequence
+
+
+def _rated(xid: Any) -> str:
+    """The severity of a count that was written before counts had one."""
+    number = _word(xid)
+    return str(describe(int(number)).severity if number.isdecimal() else Severity.WARNING)
 
 
 def _word(value: Any) -> str:

@@ -2,28 +2,41 @@
 
 from typing import NamedTuple
 
-from collector.contract.alerted import XIDS
-from collector.kernel_event import Fall, KernelEvent, SwitchError
+from collector.contract.xid import PAGED, REPEATED, judged
+from collector.kernel_event import Fall, KernelEvent, SwitchError, Trouble
 from collector.sources.xid.twins import WINDOW_SECONDS, Twins
 from collector.xid_event import XidEvent
 
 MAX_NUMBERS = 32
 """Different XIDs (or SXIDs) of one place that are counted under their own number; those that an
-alert waits for always are."""
+alert is about always are."""
 OTHER = "other"
 """The number under which all further ones are counted."""
 MAX_PLACES = 64
 """GPUs and switches that are counted."""
+ALERTED = frozenset(PAGED).union(*REPEATED.values())
+"""XIDs that are always counted under their own number."""
+MAX_TROUBLES = 256
+"""Kinds of other lines by device; further devices are counted together."""
 FELL = 79
 """The XID that says the same as a line without an XID."""
 
 
 class XidKey(NamedTuple):
-    """What is counted of a GPU; `source` is who told of it first."""
+    """What is counted of a GPU; `source` is who told of it first, `severity` what the line says."""
 
     pci_bus_id: str
     xid: str
     source: str
+    severity: str
+
+
+class LastKey(NamedTuple):
+    """What has a last time."""
+
+    pci_bus_id: str
+    xid: str
+    severity: str
 
 
 class SwitchKey(NamedTuple):
@@ -32,6 +45,14 @@ class SwitchKey(NamedTuple):
     pci_bus_id: str
     sxid: str
     severity: str
+
+
+class TroubleKey(NamedTuple):
+    """What is counted of the table of lines; `device` is empty where there are too many."""
+
+    kind: str
+    severity: str
+    device: str
 
 
 class Falls(NamedTuple):
@@ -46,24 +67,28 @@ class Ledger:
 
     Attributes:
         xids: Events by key.
-        last: Unix time of the last event by place and XID.
+        last: Unix time of the last event by place, XID and severity.
         falls: By place.
         switches: SXIDs by key.
+        troubles: Other lines of the kernel log by key, and when the last one was (unix).
         twins: What NVML and the kernel log have not both told yet.
         dropped: Events of more places than are counted.
     """
 
     def __init__(self) -> None:
         self.xids: dict[XidKey, int] = {}
-        self.last: dict[tuple[str, str], float] = {}
+        self.last: dict[LastKey, float] = {}
         self.falls: dict[str, Falls] = {}
         self.switches: dict[SwitchKey, int] = {}
+        self.troubles: dict[TroubleKey, tuple[int, float]] = {}
         self.twins = Twins()
         self.dropped = 0
         self._numbers: dict[str, set[str]] = {}
 
     def note(self, event: KernelEvent, unix: float) -> bool:
         """Count an event that happened at `unix`; whether it is the first of its kind there."""
+        if isinstance(event, Trouble):
+            return self._note_trouble(event, unix)
         number = self._number(event)
         if number is None:
             self.dropped += 1
@@ -82,10 +107,11 @@ class Ledger:
         """Go on with what an earlier process of this boot has counted."""
         self.xids, self.last = earlier.xids, earlier.last
         self.falls, self.switches, self.twins = earlier.falls, earlier.switches, earlier.twins
+        self.troubles = earlier.troubles
         self._numbers = {}
         for place in self.falls:
             self._numbers.setdefault(place, set())
-        for place, number, _ in (*self.xids, *self.switches):
+        for place, number, *_ in (*self.xids, *self.switches):
             self._numbers.setdefault(place, set()).add(number)
 
     def _note_xid(self, event: XidEvent, number: str, unix: float) -> bool:
@@ -94,11 +120,20 @@ class Ledger:
             self._note_fall(place, event.monotonic)
         if self.twins.absorbs(event):
             return False
-        key = XidKey(place, number, event.origin)
+        severity = str(judged(event.xid, event.text).severity)
+        key, last = XidKey(place, number, event.origin, severity), LastKey(place, number, severity)
         self.xids[key] = self.xids.get(key, 0) + 1
-        first = (place, number) not in self.last
-        self.last[place, number] = max(unix, self.last.get((place, number), 0.0))
+        first = last not in self.last
+        self.last[last] = max(unix, self.last.get(last, 0.0))
         return first
+
+    def _note_trouble(self, event: Trouble, unix: float) -> bool:
+        key = TroubleKey(event.kind, str(event.severity), event.device)
+        if key not in self.troubles and len(self.troubles) >= MAX_TROUBLES:
+            key = key._replace(device="")
+        times, last = self.troubles.get(key, (0, 0.0))
+        self.troubles[key] = times + 1, max(unix, last)
+        return times == 0
 
     def _note_fall(self, place: str, monotonic: float) -> bool:
         before = self.falls.get(place, Falls(0, -2 * WINDOW_SECONDS))
@@ -107,7 +142,7 @@ class Ledger:
         self.falls[place] = Falls(before.times + 1, monotonic)
         return before.times == 0
 
-    def _number(self, event: KernelEvent) -> str | None:
+    def _number(self, event: XidEvent | SwitchError | Fall) -> str | None:
         """The number to count it under, or None where there are too many places."""
         if event.pci_bus_id not in self._numbers and len(self._numbers) >= MAX_PLACES:
             return None
@@ -115,7 +150,7 @@ class Ledger:
         if isinstance(event, Fall):
             return ""
         number = str(event.xid if isinstance(event, XidEvent) else event.sxid)
-        waited_for = isinstance(event, XidEvent) and number in XIDS
+        waited_for = isinstance(event, XidEvent) and event.xid in ALERTED
         full = len(numbers - {OTHER}) >= MAX_NUMBERS
         if number not in numbers and full and not waited_for:
             number = OTHER

@@ -6,6 +6,7 @@ import numpy as np
 
 from analyzer.readers.archive.series import UP, Series
 from analyzer.report.checks import Check as Limit
+from analyzer.symptoms.network import REGISTERS
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import Check, Severity, Span
@@ -22,7 +23,7 @@ from dashboard.sources.check_table import (
 
 WANTED: tuple[Metric | str, ...] = (
     *dict.fromkeys(each.metric for each in LIMITS.values()), *(each.metric for each in STATES),
-    metrics.SOURCE_AVAILABLE, metrics.CLOCK_OFFSET,
+    metrics.SOURCE_AVAILABLE, metrics.CLOCK_OFFSET, metrics.IB_SATURATED,
 )  # fmt: skip
 
 
@@ -56,6 +57,14 @@ def _limit(limit: Limit, series: Sequence[Series], span: Span) -> Check:
     place, value = max(by_gpu.items(), key=lambda each: each[1])
     number = f"{value:.1f} s" if limit.unit == "seconds" else f"{value:.0f}"
     where = f" on {place}" if place and value > most else ""
+    registers = REGISTERS.get(limit.metric.name, frozenset())
+    standing = sorted(
+        {each.label["kind"] for each in series
+         if each.metric == metrics.IB_SATURATED.name and each.label.get("kind") in registers}
+    )  # fmt: skip
+    if value <= most and standing:
+        text = f"{number} in this range, and unknown, at their maximum: {', '.join(standing)}"
+        return Check(limit.what, Severity.UNKNOWN, text)
     if value <= most:
         return Check(limit.what, Severity.OK, f"{number} in this range")
     severity = Severity.CRITICAL if limit.what in CRITICAL else Severity.WARNING

@@ -36,6 +36,7 @@ def of_verdict(
             slowdown=number(culprit.get("slowdown")), since=until if since is None else since,
             until=None if open_ and to_step is None else end,
             sentence=text(verdict.get("sentence")) if number_ == 0 else _words(culprit),
+            place_confidence=number(culprit.get("place_confidence")),
         ))  # fmt: skip
     return tuple(rows)
 
@@ -52,6 +53,7 @@ def of_watch(run: str, folder: str, told: Mapping[str, Any]) -> FindingRow:
         cause=text(key.get("cause")) or "unknown", confidence=number(told.get("confidence")),
         slowdown=number(told.get("slowdown")), since=since, until=closed,
         sentence=text(told.get("sentence")),
+        place_confidence=number(told.get("place_confidence")),
     )  # fmt: skip
 
 

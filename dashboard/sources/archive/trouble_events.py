@@ -12,9 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from analyzer.readers.archive.series import NOBODY, UP, Series, codes
-from collector.contract import metrics, xid
+from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import Event, Floats, Severity, Span
+from dashboard.sources.xid_words import severity_of, words_of
 
 RISE: tuple[Metric, ...] = (
     metrics.GPU_XID_ERRORS, metrics.GPU_XID_LAST, metrics.GPU_ECC_ERRORS, metrics.GPU_FALLEN,
@@ -29,10 +30,6 @@ THROTTLED_SHARE = 0.1
 """Of the time between two scrapes. SOURCE: analyzer.report.checks.THROTTLED_SHARE."""
 FORGIVEN = 2.5
 """Scrape intervals between two signs of the same thing that are one event."""
-XID_SEVERITY = {
-    xid.Severity.INFO: Severity.NOTE, xid.Severity.WARNING: Severity.WARNING,
-    xid.Severity.FATAL: Severity.CRITICAL,
-}  # fmt: skip
 HEAT, POWER = "heat", "power"
 
 
@@ -172,12 +169,8 @@ def _throttled(series: Series, interval: float) -> list[tuple[float, float]]:
 
 
 def _xid(series: Series, where: str) -> tuple[Severity, str]:
-    code = series.label.get("xid", "")
-    number = int(code) if code.isascii() and code.isdigit() and len(code) < 6 else 0
-    known = xid.describe(number)
-    return XID_SEVERITY.get(
-        known.severity, Severity.WARNING
-    ), f"XID {number} on {where}: {known.text}"
+    text = f"XID {series.label.get('xid', '')} on {where}: {words_of(series.label)}"
+    return severity_of(series.label), text
 
 
 def merged(events: Sequence[Event], forgiven: float) -> list[Event]:

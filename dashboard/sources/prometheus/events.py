@@ -12,6 +12,7 @@ from dashboard.shapes import Event, FindingRow, Severity
 from dashboard.sources.grid import Grid
 from dashboard.sources.prometheus.asking import Asking, Course
 from dashboard.sources.prometheus.directory import Directory
+from dashboard.sources.xid_words import severity_of
 
 MOST_EVENTS = 500
 """The newest."""
@@ -29,7 +30,7 @@ class _Told:
 
     query: str
     kind: str
-    severity: Severity
+    severity: Callable[[Mapping[str, str]], Severity]
     text: Callable[[Mapping[str, str]], str]
 
 
@@ -51,20 +52,21 @@ def of_hardware(
     back = lasting(max(grid.step, LEAST_SECONDS, 2.5 * scrape))
     for told in (
         _Told(
-            f"sum by ({by}, xid) (increase({series(m.GPU_XID_ERRORS.name, pages)}[{back}])) > 0.5",
-            "xid", Severity.CRITICAL, _xid,
+            f"sum by ({by}, xid, severity)"
+            f" (increase({series(m.GPU_XID_ERRORS.name, pages)}[{back}])) > 0.5",
+            "xid", severity_of, _xid,
         ),
         _Told(
             f"sum by ({by}, reason) (increase({series(m.GPU_CLOCK_EVENT_SECONDS.name, reasons)}"
             f"[{back}])) > {THROTTLED:g}",
-            "throttle", Severity.WARNING, lambda labels: f"throttled: {labels.get('reason', '')}",
+            "throttle", _warning, lambda labels: f"throttled: {labels.get('reason', '')}",
         ),
-        _Told(f"sum by ({by}) (increase({ecc}[{back}])) > 0", "ecc", Severity.CRITICAL,
+        _Told(f"sum by ({by}) (increase({ecc}[{back}])) > 0", "ecc", lambda _: Severity.CRITICAL,
               lambda _: "uncorrected memory error"),
         _Told(
             f"sum by (job, instance, device) (increase({series(m.NET_CARRIER_CHANGES.name, pages)}"
             f"[{back}])) > 0.5",
-            "link", Severity.WARNING, _link,
+            "link", _warning, _link,
         ),
     ):  # fmt: skip
         for one in asking.over(told.query, grid):
@@ -77,7 +79,7 @@ def of_hardware(
             for first, last in stretches(one):
                 yield Event(
                     float(grid.times[first]) - grid.step, float(grid.times[last]), told.kind,
-                    told.severity, told.text(one.labels), run, known.name(one.labels),
+                    told.severity(one.labels), told.text(one.labels), run, known.name(one.labels),
                     number(one.labels, "gpu"),
                 )  # fmt: skip
 
@@ -126,6 +128,10 @@ def _xid(labels: Mapping[str, str]) -> str:
     return f"XID {labels.get('xid', '')}"
 
 
+def _warning(_: Mapping[str, str]) -> Severity:
+    return Severity.WARNING
+
+
 def _link(labels: Mapping[str, str]) -> str:
     return f"link {labels.get('device', '')} came or went"
 
@@ -134,12 +140,12 @@ def _xids(asking: Asking, known: Directory, pages: str, grid: Grid, run: str) ->
     """Their own moments: the value of the series is when the last one was."""
     name = series(m.GPU_XID_LAST.name, pages) if pages else m.GPU_XID_LAST.name
     query = (
-        f"max by (job, instance, gpu, xid) (max_over_time({name}[{lasting(grid.step)}]))"
+        f"max by (job, instance, gpu, xid, severity) (max_over_time({name}[{lasting(grid.step)}]))"
         f" > {grid.start - grid.step:.0f}"
     )
     for one in asking.over(query, grid):
         for at in np.unique(one.values[np.isfinite(one.values)]).tolist():
-            yield Event(at, None, "xid", Severity.CRITICAL, _xid(one.labels), run,
+            yield Event(at, None, "xid", severity_of(one.labels), _xid(one.labels), run,
                         known.name(one.labels), number(one.labels, "gpu"))  # fmt: skip
 
 

@@ -95,6 +95,7 @@ def _archived(one: folders.Kept) -> FindingRow | None:
         confidence=files.number(one.told.get("confidence")),
         slowdown=files.number(one.told.get("slowdown")), since=since, until=until,
         sentence=str(one.told.get("sentence") or ""),
+        place_confidence=files.number(one.told.get("place_confidence")),
     )  # fmt: skip
 
 

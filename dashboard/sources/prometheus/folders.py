@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from analyzer.readers.archive.files import Files
+from analyzer.watch.assessment import DEGRADED
 from analyzer.watch.finding_lifecycle import folder_of_run
 from collector.contract.archive import VERDICT_FILE
 
@@ -44,12 +45,31 @@ def kept(findings: Path | None, run: str = "") -> tuple[Kept, ...]:
 
 
 def verdict(findings: Path | None, run: str) -> Mapping[str, Any] | None:
-    """The newest verdict of a run among its findings."""
+    """The newest verdict of a run among its findings, as watch tells of the run."""
     for one in kept(findings, run):
         told = Files(one.folder).told(VERDICT_FILE)
         if told is not None and told.get("schema_version") == 1:
-            return told
+            return _with_told(told)
     return None
+
+
+def _with_told(verdict: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Whom watch told of is named here, also where the telemetry in the archive names others.
+
+    A live run is shown as watch tells of it; what an archive alone says is the archive's own page.
+    """
+    told = [
+        each for each in _list(verdict.get("history"))
+        if isinstance(each, dict) and each.get("place_agrees") is False
+    ]  # fmt: skip
+    if not told:
+        return verdict
+    named = [*told, *_list(verdict.get("culprits"))]
+    return {**verdict, "status": DEGRADED, "sentence": told[0].get("sentence"), "culprits": named}
+
+
+def _list(told: object) -> list[Any]:
+    return told if isinstance(told, list) else []
 
 
 def _inside(folder: Path) -> list[Path]:

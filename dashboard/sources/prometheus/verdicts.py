@@ -106,6 +106,7 @@ def _culprit(one: FindingRow) -> dict[str, Any]:
         "since": _utc(one.since), "slowdown": one.slowdown, "cause": one.cause,
         "confidence": one.confidence,
         "tier": "page" if one.severity is Severity.CRITICAL else "record", "evidence": [],
+        "place_confidence": one.place_confidence,
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dashboard.sources.simulated.vectors import OWN_SHARE, STEP_SECONDS, step
 
 PROVENANCE = ("simulated fleet: a program made every number, nothing was measured",)
 CONFIDENCE = (0.97, 0.81, 0.74)
+PLACE_CONFIDENCE = 0.99
 
 
 def row(plan: Plan, now: float) -> RunRow:
@@ -64,6 +65,7 @@ def findings(plan: Plan, span: Span) -> tuple[FindingRow, ...]:
             until=None,
             sentence=f"Simulated: rank {plan.rank[place]} ({where(plan, place)}) takes"
             f" {plan.slowdown[place]:.2f}x the own time of its peers.",
+            place_confidence=PLACE_CONFIDENCE,
         )
         for number, place in enumerate(plan.culprits)
     )  # fmt: skip
@@ -114,6 +116,7 @@ def _culprit(plan: Plan, number: int) -> dict[str, Any]:
             "text": f"simulated: {factor * OWN_SHARE * STEP_SECONDS:.2f} s of own time per step,"
             f" its peers {OWN_SHARE * STEP_SECONDS:.2f} s",
         }],
+        "place_confidence": PLACE_CONFIDENCE,
     }  # fmt: skip
 
 

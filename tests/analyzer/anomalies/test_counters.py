@@ -105,6 +105,33 @@ def test_an_xid_of_the_hardware_is_told_and_one_of_the_application_is_not(
     assert expected == len(told(fleet))
 
 
+@pytest.mark.parametrize(("number", "severity", "expected"), [
+    (149, "fatal", 1), (145, "warning", 0), (154, "info", 0), (62, "fatal", 1), (143, "fatal", 1),
+    (45, "info", 0), (94, "warning", 1), (63, "info", 1),
+])  # fmt: skip
+def test_an_xid_is_told_as_its_line_rates_it(hardware, number, severity, expected):
+    fleet = hardware()
+    logged = np.full((fleet.bins, 8), np.nan)
+    logged[20:, 3] = EPOCH + 300.0
+    labels = f'severity="{severity}",xid="{number}"'
+    fleet.gpus["lockstep_gpu_xid_last_timestamp_seconds", labels] = logged
+
+    assert expected == len(told(fleet))
+
+
+def test_a_fatal_line_of_the_kernel_log_is_told_of_its_node_and_others_are_not(hardware):
+    fleet = hardware()
+    for severity in ("fatal", "warning", "info"):
+        lines = np.zeros((fleet.bins, 2))
+        lines[30:, 1] = 2.0
+        labels = f'kind="nic_health",severity="{severity}"'
+        fleet.of_nodes["lockstep_kernel_events_total", labels] = lines
+
+    found = judge(fleet.samples()).found
+
+    assert ["node-1: 2 times: the firmware of a NIC has failed"] == [one.text for one in found]
+
+
 def test_an_xid_from_before_the_recording_is_not_told(hardware):
     fleet = hardware()
     logged = np.full((fleet.bins, 8), np.nan)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.report import render
 from analyzer.report.document import document
 from analyzer.verdict_json import verdict_json

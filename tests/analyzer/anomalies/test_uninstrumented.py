@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.anomalies.uninstrumented import CONFIDENT, NO_SERIES, uninstrumented
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from tests.analyzer.anomalies.conftest import POWER, THROTTLED, UTIL
 
 JOB = [(f"node-{column // 4}", column % 4) for column in range(8)]
@@ -24,6 +24,8 @@ def test_a_throttled_gpu_whose_peers_wait_since_is_the_culprit(hardware, culprit
         (each.node, each.gpu, each.cause, each.tier) for each in told.culprits
     ]
     assert 0.5 <= told.culprits[0].confidence <= CONFIDENT
+    assert told.culprits[0].confidence == told.culprits[0].place_confidence
+    assert "Confidence in place and cause 0." in told.sentence
     assert "degraded" == told.status
     assert 1 / 0.7 == pytest.approx(told.slowdown, rel=0.05)
     assert "No training series were there" in told.sentence

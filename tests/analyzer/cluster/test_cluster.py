@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.attribute import diagnose
 from analyzer.cluster import RunView, Span, cluster, cluster_json, run_view
+from analyzer.pipeline import diagnose
 from analyzer.run import Culprit
 from analyzer.shared_part import Part
 

@@ -5,12 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.attribute import attribute, diagnose
 from analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss, lost_gpu_hours
 from analyzer.cost.step_time import Cost, cost
+from analyzer.pipeline import diagnose
 from analyzer.report.impact import losses
 from analyzer.report.what_if import gives_back
 from analyzer.verdict_json import verdict_json
+from tests.analyzer.stages import verdict_of
 
 
 @pytest.fixture
@@ -118,8 +119,7 @@ def test_a_run_that_stands_still_loses_all_its_gpus_day_and_night(synthetic, fau
 
 def test_the_sentence_speaks_of_days_once_minutes_were_seen(thermal):
     grid = _stretched(thermal, 60.0)
-    evidences = [()] * len(thermal.findings)
-    long = attribute(grid, thermal.findings, evidences, gpu_hour_price=2.0)
+    long = verdict_of(grid, thermal.findings, gpu_hour_price=2.0)
 
     assert "a day" not in thermal.verdict.sentence
     assert " GPU-hours (58." in long.sentence

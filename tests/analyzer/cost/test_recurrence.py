@@ -135,6 +135,19 @@ def test_only_a_run_that_hung_was_stopped(tmp_path):
     assert {"hung": True, "went-on": False} == stopped
 
 
+@pytest.mark.parametrize(("agrees", "known"), [(True, ["host-0"]), (False, ["host-0", "host-1"])])
+def test_who_watch_told_of_was_one_though_the_archive_names_another(tmp_path, agrees, known):
+    mine, past = _archive(tmp_path, "mine"), _archive(tmp_path, "past")
+    named, told = (
+        {"node": node, "uuid": None, "cause": "xid", "slowdown": None}
+        for node in ("host-0", "host-1")
+    )
+    tree = {"culprits": [named], "history": [{**told, "place_agrees": agrees}]}
+    (past / "verdict.json").write_text(json.dumps(tree))
+
+    assert known == [culprit.node for culprit in siblings(mine).runs[0].culprits]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at a folder as another user")
 def test_a_folder_of_somebody_else_beside_the_archive_is_left_alone(tmp_path):
     mine = _archive(tmp_path, "mine")

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 
 WORLD = 6
 
@@ -20,17 +20,18 @@ def _hot(synthetic, fault, kind="power"):
     return synthetic(world=WORLD, faults=faults, steps=200).run()
 
 
-def test_all_nodes_of_a_rack_at_their_power_cap_are_the_rack(synthetic, fault):
-    run = _placed(_hot(synthetic, fault), {"r1": [0, 1], "r2": [2, 3, 4, 5]}, "rack")
+@pytest.mark.parametrize("kind", ["rack", "leaf"])
+def test_all_nodes_of_a_rack_or_leaf_at_their_power_cap_are_that(synthetic, fault, kind):
+    run = _placed(_hot(synthetic, fault), {"r1": [0, 1], "r2": [2, 3, 4, 5]}, kind)
     verdict = diagnose(run).verdict
     (culprit,) = verdict.culprits
 
-    assert ("rack", "rack r1", "power", None, None) == (
+    assert ("rack", f"{kind} r1", "power", None, None) == (
         culprit.scope, culprit.link, culprit.cause, culprit.rank, culprit.node
     )  # fmt: skip
     assert 1.5 == pytest.approx(culprit.slowdown, rel=0.06)
-    assert verdict.sentence.startswith("Rack r1 holds the run back from step ")
-    assert "all 2 nodes of rack r1 in this run, and none of the other 4" in verdict.sentence
+    assert verdict.sentence.startswith(f"{kind.title()} r1 holds the run back from step ")
+    assert f"all 2 nodes of {kind} r1 in this run, and none of the other 4" in verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,14 @@ def test_nodes_that_share_no_leaf_of_their_own_stay_culprits_each(synthetic, fau
     verdict = diagnose(_placed(_hot(synthetic, fault), leaves)).verdict
 
     assert {"node-0", "node-1"} == {culprit.node for culprit in verdict.culprits}
+
+
+def test_a_rack_is_as_sure_a_place_as_the_least_sure_of_its_nodes(synthetic, fault):
+    run = _hot(synthetic, fault)
+    each = diagnose(_placed(run, {})).verdict.culprits
+    (one,) = diagnose(_placed(run, {"r1": [0, 1], "r2": [2, 3, 4, 5]}, "rack")).verdict.culprits
+
+    assert min(node.place_confidence for node in each) == one.place_confidence
 
 
 def test_a_crash_is_no_slow_rack(synthetic, fault):

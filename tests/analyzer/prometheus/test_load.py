@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.readers import prometheus
 from analyzer.readers.archive import load as load_archive
 from analyzer.readers.prometheus import ranges

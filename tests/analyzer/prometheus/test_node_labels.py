@@ -96,3 +96,34 @@ def test_labels_are_written_as_kube_state_metrics_writes_them():
         "oci.oraclecloud.com/rdma.local_block_id"
     )
     assert "label_example_com_rack_number" == series_label("example.com/rackNumber")
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [
+        ("backend.coreweave.cloud/leafgroup", "leaf"),
+        ("ds.coreweave.com/nvlink.domain", "rack"),
+        ("network.topology.kubernetes.io/block", "leaf"),
+        ("network.topology.kubernetes.io/accelerator", "rack"),
+        ("cloud.google.com/gce-topology-subblock", "leaf"),
+        ("cloud.google.com/gce-topology-subblock", "rack"),
+        ("oci.oraclecloud.com/rdma.local_block_id", "leaf"),
+        ("oci.oraclecloud.com/host.gpu_memory_fabric_id", "rack"),
+        ("topology.k8s.aws/network-node-layer-3", "leaf"),
+        ("topology.k8s.aws/ultraserver-id", "rack"),
+    ],
+)
+def test_the_labels_of_clouds_say_where_a_node_stands(fake, label, kind):
+    fake.series = [_told("node-0", **{series_label(label): "x-7"})]
+
+    assert "x-7" == _places(fake)["node-0"][kind]
+
+
+def test_a_value_that_no_label_can_have_is_told_and_no_place(fake, caplog):
+    fake.series = [
+        _told("node-0", **{LEAF: "leaf\u0667", RACK: "r12"}),
+        _told("node-1", **{LEAF: "leaf 7"}),
+    ]
+
+    assert {"node-0": {"rack": "r12"}} == _places(fake)
+    assert "2 node labels hold what no label can" in caplog.text

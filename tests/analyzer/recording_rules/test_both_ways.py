@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from analyzer.attribute import diagnose as diagnose_run
+from analyzer.pipeline import diagnose as diagnose_run
 from analyzer.readers import prometheus
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection

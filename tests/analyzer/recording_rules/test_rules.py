@@ -112,3 +112,35 @@ class TestPromtool:
         hot, slow = "gpu_temperature_celsius:z > 3", "gpu_sm_clock_hertz:z < -3"
         for outlier in (hot, slow):
             says(pages, "5m", f"count by (rank) (lockstep:{outlier})", [('{rank="3"}', 1)])
+
+
+class TestNcclRankWait:
+    pytestmark = pytest.mark.prometheus
+    WAIT = "round(lockstep:nccl_rank_wait:rate1m, 0.001)"
+
+    @staticmethod
+    def told(pages, rank, seconds, counts="0+150x40", communicator="0xa", ranks=3):
+        group = f'job="lockstep",instance="node-{rank}:9410",run="r",group="dp"'
+        mine = f'{group},communicator="{communicator}"'
+        pages.series |= {
+            f"lockstep_nccl_inspector_ranks{{{mine}}}": f"{ranks}x40",
+            f'lockstep_nccl_rank_collective_seconds_total{{{mine},rank="{rank}"}}': seconds,
+            f'lockstep_nccl_rank_collectives_total{{{mine},rank="{rank}"}}': counts,
+        }
+
+    def test_the_late_rank_waits_nothing_and_the_others_for_it(self, pages, says):
+        for rank, seconds in enumerate(("0+6x40", "0+1.5x40", "0+6x40")):
+            self.told(pages, rank, seconds)
+        labels = 'run="r",group="dp",communicator="0xa",rank='
+        expected = [(f'{{{labels}"{rank}"}}', wait) for rank, wait in ((0, 0.3), (1, 0), (2, 0.3))]
+        says(pages, "5m", self.WAIT, expected)
+
+    def test_with_a_rank_that_nobody_scrapes_nothing_is_said(self, pages, says):
+        self.told(pages, 0, "0+6x40")
+        self.told(pages, 1, "0+1.5x40")
+        says(pages, "5m", self.WAIT, [])
+
+    def test_a_rank_that_told_of_fewer_collectives_is_not_compared(self, pages, says):
+        for rank, counts in enumerate(("0+150x40", "0+100x40", "0+150x40")):
+            self.told(pages, rank, "0+6x40", counts)
+        says(pages, "5m", self.WAIT, [])

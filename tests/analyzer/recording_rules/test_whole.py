@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.recording_rules.suspects import Answered
 from analyzer.recording_rules.whole import of_whole_run
 

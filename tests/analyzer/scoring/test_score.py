@@ -3,7 +3,7 @@
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.scoring.replay import detection_delay, prefix
 from analyzer.scoring.score import Case, calibration_error, poisson_upper, rate, score
 from analyzer.scoring.trivial_baselines import trivial_answers

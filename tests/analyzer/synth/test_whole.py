@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from analyzer.align import align
-from analyzer.attribute import diagnose
+from analyzer.pipeline import diagnose
 from analyzer.synth.fleet import (
     Benign,
     Defect,

@@ -1,6 +1,7 @@
 """What verdicts, the sequential test and the hardware say becomes what may open a finding."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -8,10 +9,12 @@ from analyzer.run import Culprit, Verdict
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.sequential_test.metrics import CLOCK, OWN
 from analyzer.watch import detections
+from analyzer.watch import questions as ask
 from analyzer.watch.detections import alarmed_ranks, columns_by_stream, of_alarms, of_verdict, stuck
 from analyzer.watch.finding import Kind, Tier, Who
 from analyzer.watch.hardware import events, lost, node_names, xids
 from analyzer.watch.panel import stream_names
+from collector.contract.xid import PAGED
 
 
 @pytest.fixture
@@ -119,6 +122,14 @@ def test_the_newest_error_of_a_gpu_is_seen_of_the_rank_on_it(ranks):
         (one.who.rank, one.who.node, one.onset, one.sure) for one in found
     ]
     assert "XID 79" in found[0].sentence
+
+
+def test_watch_asks_for_what_pages_and_not_for_memory_errors_that_were_contained():
+    asked = set(re.findall(r'xid=~"([^"]*)"', ask.XIDS))
+
+    assert {"|".join(map(str, PAGED))} == asked
+    assert {"62", "143", "149", "154"} < set(asked.pop().split("|")) - {"63", "94"}
+    assert 2 == ask.XIDS.count('severity!~"info|warning"')
 
 
 def test_one_error_is_of_the_run_that_it_hit_whoever_works_on_the_gpu_afterwards(ranks):

@@ -6,8 +6,7 @@ import pytest
 
 from analyzer.align import align
 from analyzer.culprits.slow_nodes import settled
-from analyzer.detectors.nodes import Nodes
-from analyzer.detectors.peers import Peers
+from analyzer.detectors.effects import effects
 
 PARTS = (1.0, 1.13, 1.04, 1.17, 1.06, 1.0, 1.15, 1.09)
 """Factors of parts of which none is broken."""
@@ -20,7 +19,7 @@ def healthy(synthetic):
 
 def accused(run):
     grid = align(run)
-    found = settled(grid, [*Peers().detect(grid), *Nodes().detect(grid)])
+    found = settled(grid, [*effects(grid), *effects(grid)])
     return {finding.details.get("node", finding.rank) for finding in found}
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.peers import Peers
-from analyzer.detectors.recent import Recent
+from analyzer.detectors.effects import effects
 
 
 @pytest.fixture(scope="module")
@@ -21,24 +20,26 @@ def until(run, step):
 
 def test_a_rank_is_named_ten_steps_after_it_became_slow(healthy, slowed, steadily):
     grid = align(until(slowed(healthy, [3], 1.3, steadily(150)), 161))
-    (finding,) = Recent().detect(grid)
+    (finding,) = effects(grid)
 
     assert (3, None) == (finding.rank, finding.last)
     assert abs(finding.slowdown - 1.3) < 0.06
     assert abs(int(grid.from_step[finding.first]) - 150) <= 3
-    assert [] == Peers().detect(grid)
 
 
 @pytest.mark.parametrize("step", range(100, 201, 20))
 def test_a_healthy_run_is_silent_whenever_it_is_asked(healthy, step):
-    assert [] == Recent().detect(align(until(healthy, step)))
+    assert () == effects(align(until(healthy, step)))
 
 
 def test_one_long_pause_is_no_slowness(healthy, slowed):
     run = slowed(healthy, [3], 4.0, lambda step: np.isin(step, [191, 196]).astype(float))
 
-    assert [] == Recent().detect(align(run))
+    assert () == effects(align(run))
 
 
-def test_less_than_a_tenth_is_left_to_the_whole_run(healthy, slowed, steadily):
-    assert [] == Recent().detect(align(slowed(healthy, [3], 1.06, steadily(185))))
+def test_less_than_a_tenth_is_named_after_more_steps(healthy, slowed, steadily):
+    run = slowed(healthy, [3], 1.06, steadily(150))
+
+    assert () == effects(align(until(run, 160)))
+    assert [3] == [each.rank for each in effects(align(run))]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from typing import Any
 from urllib.request import urlopen
 
 from playwright.sync_api import Page
+
+from workloads.joining.reachable import free_port
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 180.0
@@ -73,7 +74,7 @@ def started(source: dict[str, Any], settings: dict[str, Any]) -> tuple[str, Any]
         source: What LOCKSTEP_DASHBOARD_SOURCE says.
         settings: Fields of dashboard.context.Settings.
     """
-    port = _free_port()
+    port = free_port()
     options = {
         "server.address": "127.0.0.1", "server.port": port, "server.headless": "true",
         "browser.gatherUsageStats": "false", "server.fileWatcherType": "none",
@@ -107,10 +108,3 @@ def _answers(address: str) -> bool:
             return bool(answer.read() == b"ok")
     except OSError:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

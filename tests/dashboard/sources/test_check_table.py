@@ -1,8 +1,12 @@
 """Every check of a node has words and a next step, in an archive as over Prometheus."""
 
+import numpy as np
 import pytest
 
-from dashboard.shapes import Severity
+from analyzer.readers.archive.series import Series
+from collector.contract import metrics as m
+from dashboard.shapes import Severity, Span
+from dashboard.sources.archive.checks import checks as archived
 from dashboard.sources.check_table import CRITICAL, LIMITS, LIVE, NEXT_STEPS, STATES, Live, State
 from dashboard.sources.prometheus.checks import checks
 
@@ -34,3 +38,20 @@ def test_what_is_not_told_is_not_known_and_more_than_the_limit_is_said(
     found = next(each for each in checks(Told(value), 'job="j"', 0.0) if each.name == live.name)  # type: ignore[arg-type]
     assert {None: Severity.UNKNOWN, True: Severity.OK, False: live.severity}[good] == found.severity
     assert ("" if good is not False else live.next_step) == found.next_step
+
+
+def test_a_register_at_its_maximum_is_no_check_passed() -> None:
+    port = 'device="mlx5_0",kind="{}",port="1"'
+    times = np.arange(10.0)
+    told = [
+        Series(m.IB_ERRORS.name, port.format("symbol_error"), "n", -1, -1, times, np.zeros(10)),
+        Series(m.IB_SATURATED.name, port.format("link_downed"), "n", -1, -1, times, np.ones(10)),
+    ]
+    (known,), (unknown,) = (
+        [each for each in archived(some, Span(0.0, 10.0)) if each.name == "InfiniBand port errors"]
+        for some in (told[:1], told)
+    )
+
+    assert Severity.OK == known.severity
+    assert Severity.UNKNOWN == unknown.severity
+    assert "at their maximum: link_downed" in unknown.text

@@ -121,3 +121,9 @@ def test_confidence_is_that_of_the_least_sure_culprit() -> None:
     told = made(culprits=[{"confidence": 0.9}, {"confidence": 0.6}, {}])
     assert 0.6 == words.confidence(told)
     assert words.confidence(HEALTHY) is None
+
+
+def test_confidence_in_the_place_is_told_apart_from_that_in_the_cause() -> None:
+    told = made(culprits=[{"confidence": 0.4, "place_confidence": 0.99}])
+    assert (0.99, 0.4) == (words.place_confidence(told), words.confidence(told))
+    assert words.place_confidence(made(culprits=[{"confidence": 0.9}])) is None

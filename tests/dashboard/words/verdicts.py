@@ -12,7 +12,7 @@ FACTS = [
 CULPRIT: dict[str, Any] = {
     "scope": "rank", "rank": 2, "node": "node-1", "gpu": 0, "link": None, "dp": 2, "pp": 0,
     "slowdown": 1.5, "cause": "thermal", "confidence": 0.97, "tier": "page", "evidence": FACTS,
-    "since": "2026-11-18T11:06:40Z",
+    "since": "2026-11-18T11:06:40Z", "place_confidence": 0.99,
 }  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 """The tests of every alert, as data."""
 
-from tests.deploy.cases import gpu, links, monitor, training
+from tests.deploy.cases import gpu, kernel, links, monitor, training
 
-CASES = (*gpu.CASES, *links.CASES, *training.CASES, *monitor.CASES)
+CASES = (*gpu.CASES, *kernel.CASES, *links.CASES, *training.CASES, *monitor.CASES)

@@ -15,12 +15,34 @@ def _last(pod: str = "c-1") -> str:
     return page("lockstep_gpu_xid_last_timestamp_seconds", **GPU, **labels, pod=pod)
 
 
+def _of_line(xid: str, severity: str) -> str:
+    return page(
+        "lockstep_gpu_xid_last_timestamp_seconds", **GPU, pci_bus_id="0000:18:00.0", xid=xid,
+        severity=severity,
+    )  # fmt: skip
+
+
+RECOVERY = Case(
+    "GpuRecoveryActionRequired",
+    ON_A,
+    f"{WHO}: its driver asks for recovery action 1",
+    {"action": (page("lockstep_gpu_recovery_action", **GPU), "0x200")},
+    fires=[({"action": "0x8 1x60"}, "-2m +3m15s")],
+    silent=[({}, "-10m"), ({"action": "0x8 1x2 0x60"}, "-2m30s -4m")],
+    boundary=[({"action": "0x8 1x3 0x60"}, "-3m -3m15s"), ({"action": "0x8 1x4 0x60"}, "+3m15s")],
+    clears=[({"action": "0x8 1x20 0x60"}, "+6m -8m")],
+)
 XID_FATAL = Case(
     "GpuXidFatal", {**ON_A, "xid": "79"}, f"{WHO}: fatal XID 79",
     {
         "count": (_xid("79"), "0x200"), "last": (_last(), "_x200"),
         "kmsg": (_xid("79", "kmsg"), "_x200"), "application": (_xid("43"), "0x200"),
         "next pod": (_xid("79", pod="c-2"), "_x200"), "next last": (_last("c-2"), "_x200"),
+        "nonfatal": (_xid("145", "kmsg", severity="warning"), "_x200"),
+        "nonfatal last": (_of_line("145", "warning"), "_x200"),
+        "nvlink": (_xid("149", "kmsg", severity="fatal"), "_x200"),
+        "nvlink last": (_of_line("149", "fatal"), "_x200"),
+        "recovered last": (_of_line("154", "info"), "_x200"),
     },
     fires=[({"count": "0x8 1x60", "last": "_x9 120x60"}, "-1m45s +2m15s")],
     silent=[({}, "-10m"), ({"application": "0x8 1x60"}, "-2m15s -5m")],
@@ -52,6 +74,15 @@ XID_FATAL = Case(
         "the same count again after a reboot is a new event": (
             {"count": "1x20 _x40 1x60", "last": "5x20 _x40 900x60"}, "-10m +15m45s -22m",
         ),
+        "an NVLink error that its line calls fatal pages": (
+            {"nvlink": "_x9 1x60", "nvlink last": "_x9 120x60"}, "-1m45s +2m15s -9m",
+            [{**ON_A, "xid": "149"}],
+        ),
+        "what its line calls nonfatal, or recovered, does not": (
+            {"nonfatal": "0x8 1x60", "nonfatal last": "_x9 120x60",
+             "recovered last": "_x9 120x60"},
+            "-1m45s -2m15s -5m",
+        ),
         "a clock that was stepped by less than a minute is no event": (
             {"count": "1x80", "last": "5x40 50x40"}, "-9m -11m",
         ),
@@ -64,6 +95,7 @@ XID_CONTAINED = Case(
     {
         "count": (_xid("94"), "0x200"), "kmsg": (_xid("94", "kmsg"), "_x200"),
         "other": (_xid("63"), "0x200"), "next pod": (_xid("94", pod="c-2"), "_x200"),
+        "rated": (_xid("94", pod="c-2", severity="warning"), "_x200"),
     },
     fires=[({"count": "0x15 1x15 2x15"}, "-1h52m +2h32m")],
     silent=[({"count": "0x15 1x15", "other": "0x15 1x15"}, "-1h52m")],
@@ -75,6 +107,9 @@ XID_CONTAINED = Case(
         ),
         "a roll-out between two events hides none": (
             {"count": "0x15 1x5 stale", "next pod": "_x19 1x5 2x15"}, "-1h32m +1h52m",
+        ),
+        "a collector of before severities beside one that tells them is not two events": (
+            {"count": "0x15 1x20", "rated": "_x16 1x19"}, "-1h32m -2h",
         ),
         "two replicas that tell of one event are one event": (
             {"count": "0x15 1x15", "next pod": "0x15 1x15"}, "-1h52m",
@@ -260,6 +295,7 @@ REMAP_HIGH = Case(
 )  # fmt: skip
 
 CASES = (
-    XID_FATAL, XID_CONTAINED, XID_APPLICATION, LOST, THERMAL, SLOWDOWN, BRAKE, MARGIN, CLOCK, ECC,
+    XID_FATAL, XID_CONTAINED, XID_APPLICATION, RECOVERY, LOST, THERMAL, SLOWDOWN, BRAKE, MARGIN,
+    CLOCK, ECC,
     REMAP_FAILED, REMAP_PENDING, REMAP_HIGH,
 )  # fmt: skip

@@ -117,6 +117,9 @@ IB_DOWNED = Case(
         "retries": (page("lockstep_rdma_hw_counters_total", **PORT, kind="rnr_nak_retry_err"),
                     "0x200"),
         "next pod": (_DOWNED.replace('"c-1"', '"c-2"'), "_x200"),
+        "full": (
+            page("lockstep_ib_port_counter_saturated", **PORT, kind="link_downed"), "_x200",
+        ),
     },
     fires=[({"downed": "0x20 1x60"}, "-5m +5m15s"),
            ({"retries": "0x20 1x60"}, "+5m15s", [{**PORT_ON_A, "kind": "rnr_nak_retry_err"}])],
@@ -134,6 +137,15 @@ IB_DOWNED = Case(
             {"downed": "3x40 stale", "next pod": "_x44 3x40 4x40"}, "-12m -20m +22m",
         ),
         "two replicas are one alert": ({"downed": "0x20 1x60", "next pod": "0x20 1x60"}, "+5m15s"),
+        "a register that reaches its maximum is an event": (
+            {"downed": "254x20 stale", "full": "_x20 1x100"}, "+5m30s -16m",
+        ),
+        "one that stood there before anybody looked is none": (
+            {"downed": "_x200", "full": "1x200"}, "-5m -12m",
+        ),
+        "nor is one that an earlier collector told as a count": (
+            {"downed": "255x20 stale", "full": "_x20 1x100"}, "-5m30s -9m",
+        ),
         "a count that began anew and came back the same at once is an event": (
             {"downed": "1x40 0x4 1x40"}, "-10m +12m",
         ),

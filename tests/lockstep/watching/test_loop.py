@@ -5,12 +5,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from analyzer.readers.prometheus.access import access
+from collector.contract.archive import STEPS, STEPS_FILE
 from collector.contract.metrics import Metric, analyzer
 from collector.exporter.page import render
+from collector.recorder.parts import arrow_schema
 from lockstep import diagnosis
 from lockstep.watching import diagnoses
 from lockstep.watching.loop import NO_OPERATIONS, Watch
@@ -63,8 +68,60 @@ def test_a_slow_rank_is_a_page_with_an_archive_that_names_it(
     verdict = json.loads((folder / "verdict.json").read_text())
     assert [2] == [each["rank"] for each in verdict["culprits"]]
     assert 4 == sum("no operations of" in words for words in verdict["missing"])
-    assert [2] == [each.rank for each in diagnosis.diagnose_archive(folder).verdict.culprits]
     assert [] == list(folder.parent.glob(".*"))
+
+
+def test_the_verdict_about_an_archive_is_the_one_by_which_its_finding_opened(
+    watching, cycles, prometheus, tmp_path
+):
+    watch = watching()
+    cycles(watch, 4)
+    prometheus.slow = (2, 1.5, prometheus.now)
+    prometheus.leaf = {"node-1": "leaf-a"}
+
+    found = opened(cycles(watch, 9))
+
+    assert watch.wait(30.0)
+    folder = tmp_path / "out" / found[0].folder
+    then, now = (
+        json.loads((folder / f"{name}.json").read_text()) for name in ("opened", "verdict")
+    )
+    assert [2] == [each["rank"] for each in now["culprits"]]
+    assert [(True, True, 2)] == [
+        (each["place_agrees"], each["agrees"], each["rank"]) for each in now["history"]
+    ]
+    # Only the collectors' operations were asked for afterwards.
+    beside = ("history", "missing", "recurrence")
+    assert {**then, **dict.fromkeys(beside)} == {**now, **dict.fromkeys(beside)}
+    # More is recorded than was judged.
+    recorded = pd.read_parquet(folder / "samples.parquet")["time"]
+    judged = json.loads((folder / "run.json").read_text())["judged"]
+    assert recorded.min() < judged["start"] < judged["end"] <= recorded.max() + 15.0
+
+
+def test_steps_that_all_lie_after_the_onset_hide_nobody(watching, cycles, prometheus, tmp_path):
+    watch = watching()
+    cycles(watch, 4)
+    prometheus.slow = (2, 1.5, prometheus.now)
+    found = opened(cycles(watch, 9))
+    assert watch.wait(30.0)
+    folder = tmp_path / "out" / found[0].folder
+    before = diagnosis.diagnose_archive(folder).verdict
+
+    # Rings hold the last steps only: rank 2 is slow in all of them, as a slow part may always be.
+    last = pd.DataFrame([
+        {"step": step, "rank": rank, "attempt": 0, "start": prometheus.now - 30 + step % 10,
+         "wall_seconds": 0.7, "own_seconds": 0.6 if rank == 2 else 0.4, "tags": ""}
+        for step in range(2600, 2610) for rank in range(4)
+    ])  # fmt: skip
+    schema = arrow_schema(STEPS)
+    rows = last.reindex(columns=schema.names)
+    pq.write_table(pa.Table.from_pandas(rows, schema, preserve_index=False), folder / STEPS_FILE)
+    after = diagnosis.diagnose_archive(folder).verdict
+
+    assert [2] == [each.rank for each in after.culprits]
+    assert before.culprits == after.culprits
+    assert before.sentence == after.sentence
 
 
 def test_a_finding_is_open_once_across_kills(watching, cycles, prometheus):
@@ -395,8 +452,10 @@ def test_findings_of_one_minute_share_one_record(watching, cycles, prometheus, x
     assert (first.name, found[1].who.rank) == (told["record_of"], told["key"]["rank"])
     verdicts = [json.loads((each / "verdict.json").read_text()) for each in (first, second)]
     assert [[one.who.rank] for one in found] == [
-        [culprit["rank"] for culprit in each["culprits"]] for each in verdicts
+        [told["rank"] for told in each["history"]] for each in verdicts
     ]
+    about = [{**each, "sentence": "", "history": []} for each in verdicts]
+    assert about[0] == about[1], "one record has one verdict"
     assert [] == list(first.parent.glob(".*"))
 
 

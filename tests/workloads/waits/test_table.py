@@ -4,7 +4,6 @@ Every row is run: unchanged, on real ranks over gloo, with rank 1 late by 40 ms 
 by more where this machine is busy with something else.
 """
 
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ import pytest
 
 from tests.workloads.waits import frameworks, programs
 from tests.workloads.waits.ranks import Told, grouped, told, unchanged
+from workloads.joining.reachable import free_port
 
 PAGE = Path(__file__).parents[3] / "docs" / "ml" / "timed-waits.md"
 LATE_RANK, LATE = 1, 0.040
@@ -105,9 +105,7 @@ def late(seconds: float) -> None:
 
 def looked_at(row: Row, seconds: float, folder: Path, forked: Callable[..., object]) -> list[Told]:
     """The row's program once on real ranks, one of them so many seconds late."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     world = RANKS.get(row.call, 2)
     call = partial(row.call, partial(late, seconds))
     program = call if row.call.__module__ == frameworks.__name__ else partial(grouped, call)

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from workloads.exec.patterns import compiled
+from workloads.joining.reachable import free_port
 from workloads.launchers.external_program.programs import Explain, Programs, RankProgram
 from workloads.launchers.external_program.supervisor import Program, supervise
 from workloads.spec import Layout, RunSpec
@@ -67,7 +67,7 @@ class ExternalProgramLauncher:
             OSError: A process could not be started; none of the run is left.
         """
         logs.mkdir(parents=True, exist_ok=True)
-        port = _free_port()
+        port = free_port()
         ranks: list[RankProgram] = []
         for rank in range(spec.layout.world):
             variables = environment_of(
@@ -95,13 +95,6 @@ def _forked(program: Program) -> int:
     if pid == 0:
         supervise(program, launcher)
     return pid
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 HOOK = Path(__file__).parents[2] / "exec" / "hook"

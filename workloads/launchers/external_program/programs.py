@@ -26,10 +26,15 @@ END_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Who does not take part in a collective that others wait in; the sentence says how."""
+    """Who does not take part in a collective that others wait in; the sentence says how.
+
+    Attributes:
+        seconds: How long the others have waited.
+    """
 
     ranks: tuple[int, ...]
     sentence: str
+    seconds: float = math.inf
 
 
 Explain = Callable[[], Missing | None]
@@ -74,8 +79,8 @@ class Programs:
     def wait(self, on_progress: Callable[[Progress], None]) -> Outcome:
         """Watch until all ranks have ended; end them after a crash or a hang.
 
-        The hang time-out counts from the start: a program that takes longer to its first step
-        needs a longer one.
+        A program of which no step was seen is not ended for that: perhaps its steps cannot be
+        seen. Then only a collective that ranks have waited in for so long is a hang.
         """
         outcome = self._watched(on_progress)
         known = {one.rank: by for one in self._ranks if (by := one.holder()) is not None}
@@ -114,15 +119,13 @@ class Programs:
             if pulse.moved([one.steps for one in told]):
                 on_progress(_progress(told))
             elif pulse.stopped():
-                return self._hang(pulse, ended)
+                missing = self._explain()
+                if pulse.began or (missing is not None and missing.seconds >= pulse.patience):
+                    return self._hang(pulse, missing, ended)
+                on_progress(Progress(0, 0, None, unseen_seconds=pulse.ask_again()))
 
-    def _hang(self, pulse: "_Pulse", ended: tuple[Exit, ...]) -> Outcome:
-        missing = self._explain()
-        late: tuple[int, ...] = ()
-        if missing is not None:
-            late = missing.ranks
-        elif pulse.began:  # else nobody is late: perhaps its steps cannot be seen
-            late = laggards(self._ranks)
+    def _hang(self, pulse: "_Pulse", missing: Missing | None, ended: tuple[Exit, ...]) -> Outcome:
+        late = laggards(self._ranks) if missing is None else missing.ranks
         self.end()
         parts = [f"no rank completed a step for {pulse.patience:.0f} s"]
         if missing is not None:
@@ -139,7 +142,7 @@ class _Pulse:
     def __init__(self, hang_timeout: float) -> None:
         self._steps = 0
         self._seen = 0
-        self._moved = monotonic()
+        self._began = self._moved = monotonic()
         self._longest = 0.0
         self._hang_timeout = hang_timeout
 
@@ -167,6 +170,11 @@ class _Pulse:
     def stopped(self) -> bool:
         """Whether the next step is overdue."""
         return monotonic() - self._moved > self.patience
+
+    def ask_again(self) -> float:
+        """Be as patient once more; seconds since the start."""
+        self._moved = monotonic()
+        return self._moved - self._began
 
 
 def _progress(told: list[RingState]) -> Progress:

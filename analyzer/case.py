@@ -1,0 +1,90 @@
+"""A case: a run and everything that is known of it so far (docs/method/verdict.md)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analyzer.align import align
+from analyzer.cost.step_time import Cost
+from analyzer.from_operations import Look
+from analyzer.posterior import Posterior
+from analyzer.run import Evidence, Finding, Grid, Run, Verdict
+
+NOTHING_SEEN = Look()
+
+
+@dataclass(frozen=True, slots=True)
+class Accused:
+    """A finding that names somebody, and why that is slow or stopped."""
+
+    finding: Finding
+    causes: Posterior
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What goes from stage to stage (analyzer.pipeline.STAGES); each adds one thing to it.
+
+    Attributes:
+        run: As it was read.
+        grid: The run on the axes (window, rank).
+        gpu_hour_price: Money per GPU-hour; None = no price.
+        seen: What the operations say.
+        findings: What is off, not yet why.
+        evidences: `evidences[i]` is about `findings[i]`; empty where that neither accuses nor is
+            about all ranks alike.
+        accused: The findings that accuse: first who stopped the run, then the slowest.
+        bounds: What they cost at the most, by the windows; None = not known.
+        why_unknown: Why a run without culprit cannot be called healthy; None = it can.
+        verdict: As far as it is.
+    """
+
+    run: Run
+    grid: Grid
+    verdict: Verdict
+    gpu_hour_price: float | None = None
+    seen: Look = NOTHING_SEEN
+    findings: tuple[Finding, ...] = ()
+    evidences: tuple[tuple[Evidence, ...], ...] = ()
+    accused: tuple[Accused, ...] = ()
+    bounds: Cost | None = None
+    why_unknown: str | None = None
+
+    def accused_of(self, kind: str) -> list[Finding]:
+        """The findings of a kind (`slow`, `hang`, `link`) that accuse, the worst first."""
+        return [one.finding for one in self.accused if one.finding.kind == kind]
+
+    def first(self, kinds: Sequence[str]) -> Finding | None:
+        """The first finding of one of these kinds; None without."""
+        return next((one for one in self.findings if one.kind in kinds), None)
+
+
+def opened(run: Run, *, gpu_hour_price: float | None = None) -> Case:
+    """The case of a run: aligned (docs/method/case.md), and nothing is concluded yet.
+
+    Args:
+        run: The run.
+        gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
+    """
+    grid = align(run)
+    return Case(run, grid, blank(grid), gpu_hour_price)
+
+
+def blank(grid: Grid) -> Verdict:
+    """The verdict before anything is concluded."""
+    return Verdict(
+        run=grid.run,
+        status="unknown",
+        sentence="",
+        slowdown=None,
+        slowdown_interval=None,
+        lost_gpu_hours=None,
+        coverage=grid.coverage,
+    )
+
+
+def accuses(finding: Finding) -> bool:
+    """Whether a finding names a culprit; the others confirm or describe.
+
+    What all ranks of a stage or of the run share is of kind `structure`: it is nobody's fault.
+    """
+    return finding.kind in ("slow", "hang", "link")

@@ -1,0 +1,321 @@
+"""The best set of effects: who was slow, when and how, one after the other until nothing is left.
+
+Each round looks at every rank and every node in every shape, takes what is beyond chance, and looks
+again at what is left when the peers do without whom it took: so a rank is explained once, and a
+second culprit is judged against peers without the first. It is greedy selection with a penalty for
+every scope and span that was tried: Bonferroni's, which for spans is what the modified BIC adds in
+logarithms (Zhang and Siegmund, Biometrics 2007).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.model.again import again_and_again, stand_stills
+from analyzer.model.candidate import Candidate, Edges, candidate
+from analyzer.model.precision import WINDOWS, Precision
+from analyzer.model.ramps import ramps
+from analyzer.model.run_queue import is_run_queue, without_run_queue
+from analyzer.model.scopes import Table, tables
+from analyzer.model.spans import always, spans, spans_to_the_end
+from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.slowness.changepoint import Shift
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.significance import slow_finding, span_edges
+from analyzer.slowness.transfers import mean, median
+
+SHAPES = (ramps, spans, always, spans_to_the_end, again_and_again, stand_stills)
+"""Of two shapes of one scope the earlier explains more of its windows."""
+ALIKE = 0.5
+"""Relative spread, from rank to rank, of what slows a node: no host's trouble is shared evenly."""
+FELT = 0.1
+"""Share of a rank's slowdown that others of its node feel, of shared memory, air and power; chosen,
+as ALIKE is."""
+LONGER = 2
+"""Times as many windows hold a shape, of which another one saw a part only: one turn of many."""
+NAMED = 8
+"""Peers told one by one; more are counted."""
+ALL_AT_ONCE = 16
+"""Ranks of a peer group for each slow one, from which it does not move the middle of the others."""
+
+
+def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
+    """One finding of kind `slow` for each rank that is slow, those of a node name it.
+
+    Of a stage it is one of kind `structure`.
+
+    First without the time that ranks wait for a processor, where that is much: it is the
+    scheduler's, and no noise. Then with it, for those whom that alone makes slow.
+
+    Args:
+        grid: The run.
+        precision: What its own time can tell.
+    """
+    accused: set[int] = set()
+    eased = without_run_queue(grid)
+    groups = {c: columns for columns in peer_groups(grid).values() for c in columns.tolist()}
+    found = [] if eased is None else _search(eased, precision, accused, groups)
+    more = _search(_without(grid, accused), precision, accused, groups)
+    if eased is not None:
+        more = [one for one in more if _waits_for_processor(grid, one)]
+    found = sorted((*found, *more), key=lambda each: -each.shift.score)
+    accused = {column for one in found for column in one.scope.columns.tolist()}
+    crowded = len(found) > 1 and _moves_peers(grid, accused)
+    told = () if eased is None or not found else tables(grid, precision)
+    measured = []
+    for one in found:
+        others = accused - set(one.scope.columns.tolist())
+        measured.append(
+            _measured(one, tables(_without(grid, others), precision) if crowded else told)
+        )
+    return tuple(
+        finding
+        for one, size in zip(found, measured, strict=True)
+        for finding in _findings(one, size, accused)
+    )
+
+
+def _measured(one: Candidate, whole: Sequence[Table]) -> Candidate:
+    """The candidate with its size in all of own time, against peers without the other accused."""
+    columns, windows = one.scope.columns.tolist(), np.concatenate(one.groups.members)
+    for table in whole:
+        if not np.isin(windows, table.usable).all():
+            continue  # in some window nobody but the accused told of own time
+        for place, scope in enumerate(table.scopes):
+            if scope.columns.tolist() == columns and scope.stage == one.scope.stage:
+                view = table.view(one.groups)
+                inside = np.zeros(len(view.rest), dtype=bool)
+                inside[one.shift.first : one.shift.last] = True
+                rest, middle = view.rest[:, place], mean if one.by_mean else median
+                level = middle(rest[inside])
+                usual = 0.0 if inside.all() else middle(rest[~inside])
+                if level > usual and not (one.by_mean and inside.all()):
+                    shift = replace(one.shift, column=place, effect=level - usual, inside=level)
+                    return candidate(table, view, shift, one.edges)
+    return one
+
+
+def _search(
+    grid: Grid, precision: Precision, accused: set[int], groups: Mapping[int, NDArray[np.int64]]
+) -> list[Candidate]:
+    """Round by round; the columns that it takes are added to the accused.
+
+    Args:
+        grid: The windows in which to look.
+        precision: What these can tell.
+        accused: Columns known to be slow.
+        groups: Column -> its peer group with all that told, of which half can be slow.
+    """
+    found: list[Candidate] = []
+    while taken := list(_taken(tables(grid, precision), accused, groups)):
+        found += taken
+        accused.update(column for one in taken for column in one.scope.columns.tolist())
+        if not _moves_peers(grid, accused):
+            break
+        grid = _without(grid, accused)
+    return found
+
+
+def _without(grid: Grid, accused: set[int]) -> Grid:
+    """The grid without own times of some columns: nobody is compared with them."""
+    own = grid.time["own"].copy()
+    own[:, sorted(accused)] = np.nan
+    return replace(grid, time={**grid.time, "own": own})
+
+
+def _waits_for_processor(grid: Grid, one: Candidate) -> bool:
+    inside = np.zeros(len(grid.start), dtype=bool)
+    first, last = one.edges or (
+        one.groups.first(one.shift.first), one.groups.stop(one.shift.last)
+    )  # fmt: skip
+    inside[first:last] = True
+    return is_run_queue(grid, one.scope.columns, one.scope.peers, inside)
+
+
+def _moves_peers(grid: Grid, accused: set[int]) -> bool:
+    """Whether the accused are so many of a peer group that the others' medians are off."""
+    groups = peer_groups(grid).values()
+    return any(ALL_AT_ONCE * len(accused.intersection(g.tolist())) > len(g) for g in groups)
+
+
+def _taken(
+    found: Sequence[Table], accused: set[int], group_of: Mapping[int, NDArray[np.int64]]
+) -> Iterator[Candidate]:
+    """The best candidates that do not concern each other; at most half of a peer group."""
+    seen = [one for table in found for one in _shapes(table)]
+    concerned: set[int] = set()
+    slow = set(accused)
+    for one in sorted(_ranks_or_groups(seen), key=lambda each: -each.gain):
+        columns = set(one.scope.columns.tolist())
+        groups = [group_of[column] for column in columns]
+        full = any(len((slow | columns).intersection(g.tolist())) > _most(len(g)) for g in groups)
+        if columns & (slow | concerned) or (_by_others(one) and full):
+            continue
+        yield one
+        slow |= columns
+        concerned.update(c for g in groups if len(g) < ALL_AT_ONCE for c in g.tolist())
+
+
+def _by_others(one: Candidate) -> bool:
+    """Whether its peers are its ruler, of which half must be left; else its own past was."""
+    return one.scope.alike and (one.scope.majority or one.shift.first == 0)
+
+
+def _most(ranks: int) -> int:
+    """Ranks of a peer group that can be slow: of three, one stands out from two."""
+    return 1 if ranks <= MAJORITY else ranks // 2
+
+
+def _shapes(table: Table) -> Iterator[Candidate]:
+    """Each scope in the first shape that it shows, or in one that holds for much longer."""
+    told: dict[int, Candidate] = {}
+    for shape in SHAPES:
+        for one in shape(table):
+            if one.place not in told or one.windows >= LONGER * told[one.place].windows:
+                told[one.place] = one
+    yield from told.values()
+
+
+def _ranks_or_groups(seen: Sequence[Candidate]) -> list[Candidate]:
+    """Each node and stage as a whole or by its parts, whichever is likelier."""
+    kept: list[Candidate] = []
+    taken: set[int] = set()
+    ranks = {int(one.scope.columns[0]): one for one in seen if one.scope.is_rank}
+    # The wider first: a stage, then its nodes, then their ranks.
+    for one in sorted(seen, key=lambda each: -len(each.scope.columns)):
+        columns = set(one.scope.columns.tolist())
+        if not columns & taken and (
+            one.scope.is_rank or (_is_shared(one) and not _are_apart(one, ranks))
+        ):
+            kept.append(one)
+            taken |= set() if one.scope.is_rank else columns
+    return kept
+
+
+def _is_shared(one: Candidate) -> bool:
+    """Whether all parts by one shared amount are likelier than some of them, each by its own.
+
+    Parts of a node are its ranks, of a stage its nodes. What is left of the rises d is Gaussian: of
+    healthy parts with the error of a rise, of slow ones with ALIKE of their mean beside it. A part
+    that is slow for itself costs the choice among all, and its size is known as little as the
+    largest rise.
+    """
+    rises, everybody = one.rises, one.table.ranks.shape[1]
+    if one.scope.stage is not None:
+        nodes = [one.table.grid.ranks[column].node for column in one.scope.columns.tolist()]
+        rises = np.array([np.median(rises[np.array(nodes) == node]) for node in set(nodes)])
+        everybody = len({info.node for info in one.table.grid.ranks})
+    rises = np.sort(rises)[::-1]
+    count, average = len(rises), float(rises.mean())
+    if not average > 0:
+        return False
+    # The error of the middle of n parts is 1 / sqrt(n) of one's.
+    error = one.shift.error * float(np.sqrt(count))
+    spread, wide = float(np.hypot(error, ALIKE * average)), max(float(rises[0]), error)
+    choice = float(np.log(everybody))
+    shared = -float(((rises - average) ** 2).sum()) / (2 * spread**2) - count * np.log(spread)
+    some = [
+        _by_their_own(rises, slow, felt, error) - slow * (np.log(wide) + choice)
+        for slow in range(1, count + 1)
+        for felt in (0.0, FELT * float(rises[0]))
+    ]
+    return bool(shared - choice > max(some))
+
+
+def _by_their_own(rises: FloatGrid, slow: int, felt: float, error: float) -> float:
+    """Log likelihood of the rises of those that are not slow themselves.
+
+    None, or what neighbours feel of a slow one: from nothing to a small share of it, evenly.
+    """
+    rest, spread = rises[slow:], float(np.hypot(error, felt))
+    return -float((rest**2).sum()) / (2 * spread**2) - len(rest) * float(np.log(spread))
+
+
+def _are_apart(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
+    """Whether spans of their own explain the ranks of a group much better than one for all.
+
+    By what they leave, as of Laplace noise: n log(left / left), against the choices that they cost.
+    """
+    mine = {c: ranks[c] for c in one.scope.columns.tolist() if c in ranks}
+    if not mine or any(each.groups is not one.groups for each in mine.values()):
+        return False
+    cells = one.table.view(one.groups).ranks
+    shared = sum(_left(cells[:, c], one.shift) for c in mine)
+    apart = sum(_left(cells[:, c], each.shift) for c, each in mine.items())
+    known = int(np.isfinite(cells[:, list(mine)]).sum())
+    gain = known * float(np.log(max(shared, 1e-9) / max(apart, 1e-9)))
+    return gain > len(mine) * float(np.log(len(cells) ** 2 / 2 * cells.shape[1]))
+
+
+def _left(values: FloatGrid, shift: Shift) -> float:
+    """Absolute deviations of (B,) from its levels inside and outside a span."""
+    inside = np.zeros(len(values), dtype=bool)
+    inside[shift.first : shift.last] = True
+    sides = (values[side & np.isfinite(values)] for side in (inside, ~inside))
+    return sum(float(np.abs(each - np.median(each)).sum()) for each in sides if each.size)
+
+
+def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iterator[Finding]:
+    """Of each rank of the scope; how a node's ranks are slow is theirs, when is the node's.
+
+    Args:
+        sure: As it was found.
+        one: The same with its size in all of own time.
+        accused: Columns of all ranks that are slow.
+    """
+    table, scope = one.table, one.scope
+    inside = np.isin(table.usable, np.concatenate(one.groups.members))
+    edges, place_confidence = one.edges, sure.place_confidence(accused)
+    if edges is None:
+        edges = span_edges(one.groups, one.shift, table.rest[inside, one.place])
+    if scope.stage is not None:
+        yield _of_stage(one, edges)
+        return
+    for place, column in enumerate(scope.columns.tolist()):
+        shift = replace(one.shift, column=column)
+        if not scope.is_rank:
+            shift = replace(shift, effect=float(one.rises[place]), inside=float(one.highs[place]))
+        ratio = table.ranks[inside, column]
+        finding = slow_finding(table.grid, one.groups, shift, scope.peers, "effects", edges, ratio)
+        more: dict[str, Any] = {"place_confidence": place_confidence}
+        more |= {} if scope.node is None else {"node": scope.node}
+        text = finding.text if scope.alike and scope.majority else _by_its_past(finding)
+        yield replace(finding, text=text, details={**finding.details, **more})
+
+
+def _of_stage(one: Candidate, edges: Edges) -> Finding:
+    """What all ranks of a stage share is its work, and no node's fault."""
+    shift, scope, grid = one.shift, one.scope, one.table.grid
+    first, last = edges
+    low, ratio, high = np.exp(shift.effect + shift.error * np.array([-1.96, 0.0, 1.96]))
+    text = (
+        f"all {len(scope.columns)} ranks of stage {scope.stage} took {ratio:.2f}x their own time"
+        f" from step {grid.from_step[first]}, those of the other stages did not: not a node's"
+        " fault; look at code, configuration or data of that stage"
+    )
+    return Finding(
+        detector="effects",
+        kind="structure",
+        rank=None,
+        first=first,
+        last=last,
+        slowdown=float(ratio),
+        interval=(float(low), float(high)),
+        score=shift.score,
+        share={},
+        text=text,
+        details={"stage": scope.stage, "uniform": False, "known": True},
+    )
+
+
+def _by_its_past(finding: Finding) -> str:
+    peers = finding.details["peers"]
+    names = ", ".join(f"rank {rank}" for rank in peers[:NAMED])
+    more = f" and {len(peers) - NAMED} more" if len(peers) > NAMED else ""
+    return (
+        f"{finding.text}; with too few peers to compare, its own past decided: it changed and"
+        f" {names}{more} did not"
+    )

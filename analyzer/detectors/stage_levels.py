@@ -1,0 +1,92 @@
+"""Nodes that hold whole pipeline stages for themselves and always were slower than the others.
+
+Nobody else does the same work, so times alone cannot tell a heavier stage from a slow node. Such a
+finding accuses nobody by itself: what the hardware says decides (analyzer.culprits.by_cause), and
+where that is silent and the difference is more than parts can make, the run is not called healthy.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import Finding, Grid
+from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
+from analyzer.slowness.peer_groups import peer_groups
+from analyzer.slowness.significance import STEPS_AT_LEAST, TRANSIENT_FLOOR, phase_shares
+from analyzer.slowness.transfers import median
+from collector.contract.robust import MAD_TO_SIGMA
+
+KIND = "heavy"
+PARTS = 3
+
+
+def stage_levels(grid: Grid) -> Sequence[Finding]:
+    """A finding of kind `heavy` for each rank of such a node, which `details["node"]` names.
+
+    By the log of the middle own time of its ranks over the middle of the other nodes', from what a
+    slowdown that came and went must have: here as well nothing else speaks for it. It must be so
+    in the first, the middle and the last third of the run.
+    """
+    nodes: dict[str, list[int]] = {}
+    holders: dict[int, set[str]] = {}
+    for column, info in enumerate(grid.ranks):
+        nodes.setdefault(info.node, []).append(column)
+        holders.setdefault(info.pp, set()).add(info.node)
+    usable = np.flatnonzero(~grid.masked)
+    alone = all(len(each) == 1 for each in holders.values())
+    steps = int((grid.to_step - grid.from_step)[usable].sum())
+    if not alone or len(nodes) < 2 or steps < STEPS_AT_LEAST or len(usable) < PARTS:
+        return ()
+    if all(len(columns) == 1 for columns in peer_groups(grid).values()):
+        return ()  # then nobody knows of any rank (analyzer.status)
+    own = np.log(grid.time["own"][usable])
+    middle = {node: column_medians(own[:, columns].T) for node, columns in nodes.items()}
+    found: list[Finding] = []
+    for node, columns in nodes.items():
+        others = [other for other in nodes if other != node]
+        over = middle[node] - column_medians(np.array([middle[other] for other in others]))
+        parts = [median(part) for part in np.array_split(over, PARTS)]
+        level = median(over)
+        if level >= TRANSIENT_FLOOR and min(parts) >= level / 2:
+            peers = np.array([column for other in others for column in nodes[other]])
+            error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median(np.abs(over - level))
+            error /= float(np.sqrt(len(over)))
+            found += [_finding(grid, node, column, peers, level, error) for column in columns]
+    return found
+
+
+def _finding(
+    grid: Grid, node: str, column: int, peers: NDArray[np.int64], over: float, error: float
+) -> Finding:
+    usable = np.flatnonzero(~grid.masked)
+    info = grid.ranks[column]
+    low, ratio, high = np.exp(over + error * np.array([-1.96, 0.0, 1.96])).tolist()
+    mine = median(grid.time["own"][usable, column])
+    stages = sorted({one.pp for one in grid.ranks if one.node == node})
+    names = f"stage{'s' if len(stages) > 1 else ''} {', '.join(map(str, stages))}"
+    return Finding(
+        detector="stage_levels",
+        kind=KIND,
+        rank=info.rank,
+        first=int(usable[0]),
+        last=None,
+        slowdown=ratio,
+        interval=(low, high),
+        score=float("nan"),
+        share=phase_shares(grid, column, peers, usable, usable, throughout=True),
+        text=(
+            f"{node} takes {ratio:.2f}x the own time of the other nodes from the start; it alone"
+            f" holds {names}, and times cannot tell a heavier stage from a slow node"
+        ),
+        details={
+            "node": node,
+            "peers": [grid.ranks[other].rank for other in peers.tolist()],
+            "from_start": True,
+            "shape": "constant",
+            "own_seconds": mine,
+            "own_seconds_before": None,
+            "peer_seconds": mine / ratio,
+            "critical_score": None,
+        },
+    )

@@ -1,0 +1,6 @@
+"""One model of own time: peer groups, scopes and the shapes that an effect can have.
+
+    log own time of rank r in window w = m[w, g(r)] + a[r] + sum of effects + noise
+
+(docs/method/peers.md); `detectors.effects` searches the best set of effects.
+"""

@@ -1,0 +1,183 @@
+"""The shape again and again: short slow stretches, at regular distances or at none."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, pdtrc, stdtrit
+
+from analyzer.model.candidate import CAP, OWN_SHARE, Candidate
+from analyzer.model.scopes import Scope, Table, middles
+from analyzer.run import FloatGrid
+from analyzer.slowness.changepoint import FALSE_ALARM, Shift, column_medians
+from analyzer.slowness.on_and_off import (
+    EPISODES_AT_LEAST,
+    USUAL,
+    WINDOWS_AT_LEAST,
+    blocks_of,
+    on_and_off,
+)
+from analyzer.slowness.transfers import median
+from collector.contract.robust import MAD_TO_SIGMA
+
+FLOOR = float(np.log(1.03))
+"""The smallest mean excess: as of a node, what is felt is the mean."""
+ON_AT_LEAST = float(np.log(1.08))
+"""Parts differ by as much on average (SC22, arXiv 2208.11035 v3)."""
+FIRST_TURNS = 1.0
+"""Longest distances of two bursts from the run's start to the first, up to which it may be the
+design of the run, as a rank that writes logs; such a rank must be slower than parts differ."""
+TAILS = 5.0
+"""Degrees of freedom at most: the noise of machines has heavier tails than a Gaussian."""
+NOBODY = np.empty(0)
+"""No scores of others: how likely it is that they are it is told by the chance itself."""
+LUCK = 1.5
+"""Times as many windows as the others have, that one may have by its place."""
+
+
+def again_and_again(table: Table) -> Iterator[Candidate]:
+    """The mean excess, and how many windows stand out, against everybody else's.
+
+    What chance can do is what the others show: stalls that all have now and then accuse nobody.
+    """
+    if len(table.usable) < WINDOWS_AT_LEAST:
+        return
+    own, ranks, rest = table.without_writes()
+    rest = _without_common(own, rest, table.scopes)
+    told = {
+        place: seen
+        for place in range(rest.shape[1])
+        if (seen := on_and_off(rest[:, place], least=ON_AT_LEAST, most=CAP)) is not None
+    }
+    if len(told) < 2:
+        return
+    places = np.array(list(told))
+    means = np.array([told[place].mean for place in told])
+    # Its own turns make neighbours alike; what noise does, everybody shows.
+    usual_widening = float(np.median([seen.widening for seen in told.values()]))
+    counts = np.array([int(told[place].on.sum()) for place in told])
+    groups = table.whole.groups
+    for at, place in enumerate(places.tolist()):
+        seen, scope = told[place], table.scopes[place]
+        others = np.delete(means, at)
+        usual = float(np.median(others))
+        spread = MAD_TO_SIGMA * float(np.median(np.abs(others - usual)))
+        noise = seen.error * min(usual_widening / seen.widening, 1.0)
+        error = float(np.hypot(spread, noise))
+        score = (seen.mean - max(usual, 0.0)) / error
+        # Welch and Satterthwaite: a spread that few others tell is hardly known.
+        freedom = error**4 / (
+            spread**4 / max(len(others) - 1, 1) + noise**4 / max(len(table.usable) / 4, 1)
+        )
+        freedom = min(freedom, TAILS)
+        asked = float(-stdtrit(freedom, FALSE_ALARM / len(told)))
+        usually = LUCK * float(np.median(np.delete(counts, at))) + 1.0
+        chance = float(pdtrc(counts[at] - 1, usually)) * len(told)
+        late = seen.begin > FIRST_TURNS * seen.apart
+        if (
+            score >= asked
+            and chance <= FALSE_ALARM
+            and seen.inside >= (FLOOR if late else table.precision.parts or FLOOR)
+            and seen.episodes >= EPISODES_AT_LEAST
+            and _is_its_own(table, own, place, seen.on)
+        ):
+            first = int(table.usable[seen.begin])
+            last = None if seen.stop is None else int(table.usable[seen.stop - 1]) + 1
+            inside = _between(table.usable, first, last)
+            shift = Shift(place, *blocks_of(groups, first, last), seen.inside, error, score, asked,
+                          seen.inside)  # fmt: skip
+            scores = (means - max(usual, 0.0)) / error
+            others = np.zeros(len(table.scopes))
+            others[places] = scores
+            rises = np.array([_excess(ranks[:, column], inside) for column in scope.columns])
+            usually_high = np.nanquantile(table.ranks[:, scope.columns], USUAL, axis=0)
+            highs = usually_high + rises
+            yield Candidate(
+                table, place, groups, shift, rises, highs, freedom, NOBODY, (first, last)
+            )
+
+
+def stand_stills(table: Table) -> Iterator[Candidate]:
+    """The longest pauses of the whole run, when all of them are one scope's.
+
+    How long pauses are has no known distribution and no bound. But among S alike it is a matter of
+    chance who has one: that the k longest are all of one has the chance S^(1 - k).
+    """
+    count, steps = len(table.scopes), (table.grid.to_step - table.grid.from_step)[table.usable]
+    if count < 2:
+        return
+    levelled, _, rest = table.without_writes()
+    own = np.exp(middles(np.log(table.grid.time["own"][table.usable]), table.scopes))
+    seconds = np.nan_to_num(own) * steps[:, None]
+    lost = seconds * np.nan_to_num(-np.expm1(-rest))
+    place = int(lost.max(axis=0).argmax())
+    still = lost[:, place] > float(np.delete(lost, place, axis=1).max(initial=0.0))
+    moments = np.flatnonzero(still)
+    if len(moments) < 2:
+        return
+    apart = np.diff(moments)
+    chance = float(count) ** -int((apart > 1).sum())
+    begin, stop = int(moments[0]), int(moments[-1]) + 1
+    wall = table.grid.time["wall"][table.usable]
+    run = float(np.nansum(column_medians(wall.T) * steps))
+    less = float(lost[still, place].sum())
+    if (
+        not _is_its_own(table, levelled, place, still)
+        or chance > FALSE_ALARM
+        or less < FLOOR * run
+        or begin <= apart.max()
+    ):
+        return
+    effect = -float(np.log1p(-less / float(seconds[begin:stop, place].sum())))
+    # As far beyond chance in deviations of a Gaussian.
+    score, asked = float(-ndtri(chance)), float(-ndtri(FALSE_ALARM))
+    first = int(table.usable[begin])
+    last = None if len(still) - stop <= 2 * apart.max() else int(table.usable[stop - 1]) + 1
+    groups = table.whole.groups
+    shift = Shift(place, *blocks_of(groups, first, last), effect, effect / score, score, asked,
+                  effect)  # fmt: skip
+    rises = np.full(len(table.scopes[place].columns), effect)
+    yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last), True)
+
+
+def _without_common(own: FloatGrid, rest: FloatGrid, some: Sequence[Scope]) -> FloatGrid:
+    """(n, S) what is left when each scope goes with the work of its peers by its own factor.
+
+    Long sequences lengthen one stage more than another: that is the work of all.
+    """
+    mine = np.clip(np.nan_to_num(rest), -CAP, CAP)
+    common = np.clip(np.nan_to_num(middles(own, some) - rest), -CAP, CAP)
+    factor = (common * mine).sum(axis=0) / np.maximum((common**2).sum(axis=0), 1e-12)
+    left: FloatGrid = rest - np.maximum(factor, 0.0) * common
+    return left
+
+
+def _is_its_own(table: Table, own: FloatGrid, place: int, on: NDArray[np.bool_]) -> bool:
+    """Whether it is above its peers when it is high, and by a change of its own.
+
+    Who only loses an advantage then is not slow, nor whose peers become faster.
+    """
+    scope, rest = table.scopes[place], table.rest[:, place]
+    rise = _rise(rest, on)
+    if scope.alike and not median(rest[on]) >= rise / 2:
+        return False
+    surely = scope.alike and scope.majority
+    return surely or _rise(column_medians(own[:, scope.columns].T), on) >= OWN_SHARE * rise
+
+
+def _rise(cells: FloatGrid, on: NDArray[np.bool_]) -> float:
+    """How much higher it is in the high windows, by medians."""
+    if not on.any() or on.all():
+        return 0.0
+    return median(cells[on]) - median(cells[~on])
+
+
+def _between(usable: NDArray[np.int64], first: int, last: int | None) -> NDArray[np.bool_]:
+    inside: NDArray[np.bool_] = (usable >= first) & (usable < (np.inf if last is None else last))
+    return inside
+
+
+def _excess(rest: FloatGrid, inside: NDArray[np.bool_]) -> float:
+    """Mean excess of a rank in some windows over the others."""
+    mine = np.clip(np.nan_to_num(rest), -CAP, CAP)
+    return float(mine[inside].mean() - (mine[~inside].mean() if not inside.all() else 0.0))

@@ -1,0 +1,123 @@
+"""A possible effect: one scope, one shape, how large and how far beyond chance."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analyzer.model.scopes import Scope, Table, View
+from analyzer.run import FloatGrid
+from analyzer.slowness.changepoint import FALSE_ALARM, Blocks, Shift, column_medians, freedom_of
+
+OWN_SHARE = 0.6
+"""Of a difference between two at least this share must be in the suspect's own past."""
+CAP = float(np.log(2.5))
+"""A window counts for at most so much: one pause of a minute is no row of bursts."""
+CERTAIN = 0.99
+"""Nothing is known better than this."""
+Edges = tuple[int, int | None]
+"""First window, and the one after the last; None = to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What one shape says of one scope.
+
+    Attributes:
+        table: Where the scope stands.
+        place: Column of the scope in it.
+        groups: The blocks that were looked at.
+        shift: Its span in them.
+        rises: (k,) of each rank of the scope, log own time in the span over the rest.
+        highs: (k,) the level in it.
+        freedom: Degrees of freedom of the score.
+        others: (S,) the scores of all scopes in the same windows; empty where chance is known
+            otherwise.
+        edges: First window and the one after the last, where they are known better than by one
+            rank.
+        by_mean: Whether it is the mean that is high, and not the middle.
+    """
+
+    table: Table
+    place: int
+    groups: Blocks
+    shift: Shift
+    rises: FloatGrid
+    highs: FloatGrid
+    freedom: float
+    others: FloatGrid
+    edges: Edges | None = None
+    by_mean: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        """Who."""
+        return self.table.scopes[self.place]
+
+    @property
+    def windows(self) -> int:
+        """How many windows it spans."""
+        members = self.groups.members
+        if self.edges is None:
+            return sum(map(len, members[self.shift.first : self.shift.last]))
+        first, last = self.edges
+        return (int(members[-1][-1]) + 1 if last is None else last) - first
+
+    @property
+    def gain(self) -> float:
+        """Student's log likelihood ratio to nothing, penalised: above 0 it is beyond chance."""
+        return float(
+            self._log_likelihood(self.shift.score) - self._log_likelihood(self.shift.critical)
+        )
+
+    def place_confidence(self, accused: Collection[int]) -> float:
+        """Probability that it is this scope, and neither another one nor nobody.
+
+        Others: the likelihood of the rise of each in the same windows, with the same error. Nobody:
+        the bound -e p ln p on the Bayes factor of a p-value (Sellke, Bayarri and Berger, The
+        American Statistician 2001), of which p is corrected for all that was tried.
+
+        Args:
+            accused: Columns of all ranks that are slow: who is slow as well is no alternative.
+        """
+        chance = min(FALSE_ALARM * float(np.exp(-self.gain)), FALSE_ALARM)
+        nobody = -np.e * chance * np.log(chance) if chance > 0 else 0.0
+        free = [
+            score
+            for score, scope in zip(self.others, self.table.scopes, strict=False)
+            if not set(scope.columns.tolist()) & set(accused)
+        ]
+        likelier = self._log_likelihood(np.maximum(free, 0.0))
+        others = np.exp(likelier - self._log_likelihood(self.shift.score)).sum()
+        return float(1.0 / (1.0 + nobody + others))
+
+    def _log_likelihood(self, score: Any) -> Any:
+        return _student(np.square(score), self.freedom)
+
+
+def candidate(table: Table, view: View, shift: Shift, edges: Edges | None = None) -> Candidate:
+    """Of a span in a view of the table, with how much everybody else rose in it."""
+    rest = view.rest
+    inside = np.zeros(len(rest), dtype=bool)
+    inside[shift.first : shift.last] = True
+    mine = view.ranks[:, table.scopes[shift.column].columns]
+    highs, everybody = column_medians(mine[inside]), column_medians(rest[inside])
+    rises = highs
+    if not inside.all():
+        rises, everybody = (
+            now - column_medians(cells[~inside])
+            for now, cells in ((highs, mine), (everybody, rest))
+        )
+    freedom = freedom_of(len(view.groups), len(table.scopes))
+    return Candidate(
+        table, shift.column, view.groups, shift, rises, highs, freedom,
+        np.nan_to_num(everybody) * shift.score / max(shift.effect, 1e-9), edges,
+    )  # fmt: skip
+
+
+def _student(square: Any, freedom: float) -> Any:
+    """Log likelihood ratio of a squared score against 0; Gaussian without end of freedom."""
+    if np.isinf(freedom):
+        return square / 2
+    return (freedom + 1) / 2 * np.log1p(square / freedom)

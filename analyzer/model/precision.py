@@ -1,0 +1,82 @@
+"""What a way of observing own time can tell: windows of steps, or single operations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, NOISE_FLOOR
+from analyzer.slowness.significance import (
+    FLOOR,
+    PARTS_AT_MOST,
+    STEPS_AT_LEAST,
+    TRANSIENT_FLOOR,
+    TRANSIENT_SHARE,
+    TRANSIENT_STEPS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How small, short and early an effect can be and still be told from chance and from design.
+
+    Attributes:
+        floor: The smallest log slowdown of a rank that is recorded.
+        node_floor: The same of a node.
+        transient_floor: Of what came and went.
+        steps: That a slowdown lasts at least.
+        transient_steps: That one lasts at least which came and went.
+        transient_share: Of all steps, that this one lasts at least.
+        block_steps: That are taken together at least.
+        noise: Log noise of a block is never taken as smaller.
+        parts: The most, as a log, that one of several identical parts is slower from the first step
+            on; None = what the others show.
+    """
+
+    floor: float
+    node_floor: float
+    transient_floor: float
+    steps: float
+    transient_steps: float
+    transient_share: float
+    block_steps: float
+    noise: float
+    parts: float | None
+
+    def long_enough(self, steps: float, total: float, *, ended: bool) -> bool:
+        """Whether somebody was slow for long enough to be named."""
+        if ended:
+            return steps >= max(self.transient_steps, self.transient_share * total)
+        return steps >= self.steps
+
+
+WINDOWS = Precision(
+    floor=FLOOR,
+    # It is shared by several ranks, and a page needs 2 to 3 % of the step in any case.
+    node_floor=float(np.log(1.03)),
+    transient_floor=TRANSIENT_FLOOR,
+    steps=STEPS_AT_LEAST,
+    transient_steps=TRANSIENT_STEPS,
+    transient_share=TRANSIENT_SHARE,
+    block_steps=BLOCK_STEPS_AT_LEAST,
+    noise=NOISE_FLOOR,
+    parts=PARTS_AT_MOST,
+)
+"""Own time of ranks, with all that the host does in it (docs/method/peers.md)."""
+
+_ONE_PERCENT = float(np.log(1.01))
+"""Recorded from 1 to 2 % of a worker's own time on (docs/method/peers.md)."""
+_STALL = 3
+"""Slow steps in a row; one stall of a scheduler or a collector of garbage is no slow worker."""
+
+OPERATIONS = Precision(
+    floor=_ONE_PERCENT,
+    node_floor=_ONE_PERCENT,
+    transient_floor=_ONE_PERCENT,
+    steps=_STALL,
+    transient_steps=_STALL,
+    transient_share=0.0,
+    block_steps=1,
+    noise=0.0005,  # the clocks of traces are no better
+    parts=None,
+)
+"""Computations alone, by which healthy workers of a public trace differ by 0.5 % (measured)."""

@@ -1,0 +1,101 @@
+"""What each rank and each node is compared with: the ranks that do the same work at the same time.
+
+Log own time of rank r in window w is m[w, g] + a[r] + effects + noise (docs/method/peers.md). What
+a peer group has in common, m, is the median of the others; the natural level of a rank, a, is taken
+off only where the others do other work.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import FloatGrid, Grid
+from analyzer.slowness.changepoint import column_medians
+from analyzer.slowness.others import others_median
+from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Some ranks and whom they are compared with.
+
+    Attributes:
+        columns: The ranks.
+        peers: Those of the comparison; a rank among them is left out of its own.
+        among_peers: Whether each rank is among its own peers, to be left out.
+        alike: Whether peers do the same work: their levels are comparable, not only their changes.
+        majority: Whether they are enough to tell who of two changed; of two others the middle is
+            between them.
+    """
+
+    columns: NDArray[np.int64]
+    peers: NDArray[np.int64]
+    among_peers: bool
+    alike: bool
+    majority: bool
+
+
+def references(grid: Grid, *, of_nodes: bool) -> list[Reference]:
+    """One of each set of ranks that are compared with the same others.
+
+    Where too few do the same work, the ranks of all other groups stand in, by their changes: a
+    stage has its own level, and no reason to become slower than the others.
+
+    Args:
+        grid: The run's windows.
+        of_nodes: Compare with ranks of other nodes only.
+    """
+    _, nodes = np.unique([info.node for info in grid.ranks], return_inverse=True)
+    groups = list(peer_groups(grid).values())
+    every = np.concatenate(groups) if groups else np.empty(0, dtype=np.int64)
+    found = []
+    for columns in groups:
+        for some in _by_node(columns, nodes) if of_nodes else [columns]:
+            peers = columns[nodes[columns] != nodes[some[0]]] if of_nodes else columns
+            alike = len(peers) >= (1 if of_nodes else MAJORITY)
+            if not alike:
+                # Of two alike both hold the same difference; the rest of the run tells who moved.
+                peers = every[nodes[every] != nodes[some[0]]] if of_nodes else every
+            others = len(np.unique(nodes[peers])) if of_nodes else len(peers) - 1
+            if others >= 1:
+                enough = others >= MAJORITY
+                found.append(Reference(some, np.sort(peers), not of_nodes, alike, enough))
+    return found
+
+
+def stage_references(grid: Grid) -> list[Reference]:
+    """One of each pipeline stage: all ranks of the other stages, by their changes."""
+    stages = np.array([info.pp for info in grid.ranks])
+    groups = list(peer_groups(grid).values())
+    every = np.concatenate(groups) if groups else np.empty(0, dtype=np.int64)
+    found = []
+    for stage in np.unique(stages[every]):
+        mine, peers = every[stages[every] == stage], every[stages[every] != stage]
+        if len(peers):
+            others = len(np.unique(stages[peers]))
+            found.append(Reference(mine, np.sort(peers), False, False, others >= MAJORITY))
+    return found
+
+
+def _by_node(columns: NDArray[np.int64], nodes: NDArray[np.intp]) -> list[NDArray[np.int64]]:
+    return [columns[nodes[columns] == node] for node in dict.fromkeys(nodes[columns].tolist())]
+
+
+def residuals(own: FloatGrid, of: Sequence[Reference]) -> FloatGrid:
+    """(W, R) log own time less what the peers have in common; NaN without peers."""
+    rest = np.full_like(own, np.nan)
+    level = column_medians(own) if not all(each.alike for each in of) else np.zeros(own.shape[1])
+    for each in of:
+        mine = own if each.alike else own - level
+        if each.among_peers:
+            less = mine[:, each.peers] - others_median(mine[:, each.peers], axis=1)
+            rest[:, each.columns] = less[:, np.isin(each.peers, each.columns)]
+        else:
+            rest[:, each.columns] = mine[:, each.columns] - _row_medians(mine[:, each.peers])
+    return rest
+
+
+def _row_medians(cells: FloatGrid) -> FloatGrid:
+    return column_medians(cells.T)[:, None]

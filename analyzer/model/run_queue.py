@@ -1,0 +1,89 @@
+"""The part of own time in which a rank was ready to run and had no processor: known, and no noise.
+
+Where ranks share processors (unpaced runs, hosts with other work) most of the spread of own time is
+the scheduler's. The kernel counts it (/proc/PID/schedstat, second field; the kernel's
+Documentation/scheduler/sched-stats.rst), so it is taken off with the coefficient 1: what is left is
+what a rank does itself.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.run import FloatGrid, Grid
+from analyzer.slowness.changepoint import block_means, blocks, column_medians
+from analyzer.slowness.coverage import KNOWN_AT_LEAST
+from analyzer.slowness.significance import FLOOR
+from analyzer.slowness.transfers import mean, median
+from collector.contract import metrics
+
+QUEUED = metrics.RANK_RUN_QUEUE.series()
+EXPLAINED = 0.5
+"""Share of an excess from which it is the waiting for a processor: the larger part."""
+
+
+def without_run_queue(grid: Grid) -> Grid | None:
+    """The grid with the own time that a rank was not ready to run in.
+
+    None where it makes no difference: not told of all ranks, less of each one's own time than the
+    smallest slowdown that is recorded, or no part of it. Who waits for a GPU, or an emulated
+    device, meanwhile loses nothing: then own time is steadier with the waiting than without.
+    """
+    waited = run_queue_seconds(grid)
+    if waited is None:
+        return None
+    own = grid.time["own"]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = column_medians((waited / own)[~grid.masked])
+    if not np.nanmax(share, initial=0.0) >= np.expm1(FLOOR):
+        return None
+    left = own - waited
+    if not _spread(grid, left) < _spread(grid, own):
+        return None
+    return replace(grid, time={**grid.time, "own": np.where(left > 0, left, np.nan)})
+
+
+def _spread(grid: Grid, own: FloatGrid) -> float:
+    """How far log own time of a block is from that of the next; the middle rank's median."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        told = np.log(block_means(np.where(own > 0, own, np.nan), blocks(grid)))
+    return median(column_medians(np.abs(np.diff(told, axis=0))))
+
+
+def run_queue_seconds(grid: Grid) -> FloatGrid | None:
+    """(W, R) seconds per step, at most own time without CPU time; None where not told of all."""
+    rate = grid.signals.get(QUEUED)
+    if rate is None:
+        return None
+    own = grid.time["own"]
+    told = np.isfinite(own)
+    known = np.isfinite(rate) & told
+    if (known.sum(axis=0) < KNOWN_AT_LEAST * told.sum(axis=0)).any():
+        return None
+    off = np.maximum(own - np.nan_to_num(grid.time["cpu"]), 0.0)
+    return np.minimum(rate * grid.time["wall"], off)
+
+
+def is_run_queue(
+    grid: Grid, columns: NDArray[np.int64], peers: NDArray[np.int64], inside: NDArray[np.bool_]
+) -> bool:
+    """Whether most of what some ranks have in excess of their peers is waiting for a processor.
+
+    Args:
+        grid: The run's windows, own time with the waiting.
+        columns: The ranks.
+        peers: Theirs.
+        inside: (W,) windows of the excess; of all windows it is against the peers alone.
+    """
+    waited = run_queue_seconds(grid)
+    if waited is None:
+        return True
+
+    def excess(cells: FloatGrid) -> float:
+        over = column_medians(cells[:, columns].T) - column_medians(cells[:, peers].T)
+        outside = ~inside & ~grid.masked
+        before = mean(over[outside]) if outside.any() else 0.0
+        return mean(over[inside & ~grid.masked]) - before
+
+    return excess(waited) >= EXPLAINED * excess(grid.time["own"])

@@ -1,0 +1,211 @@
+"""Who can be slow: a rank, all of a node or of a stage; each with its own time over others'."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.common_writes import PAUSES
+from analyzer.model.precision import WINDOWS, Precision
+from analyzer.model.reference import Reference, references, residuals, stage_references
+from analyzer.run import FloatGrid, Grid
+from analyzer.slowness.changepoint import Blocks, block_means, blocks, column_medians
+from collector.contract.words import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A possible culprit.
+
+    Attributes:
+        node: The node, or None.
+        stage: The pipeline stage, over several nodes, or None.
+        columns: Its ranks.
+        peers: The ranks that it is compared with.
+        alike: Whether these do the same work.
+        majority: Whether they are enough to tell who of two changed.
+    """
+
+    node: str | None
+    stage: int | None
+    columns: NDArray[np.int64]
+    peers: NDArray[np.int64]
+    alike: bool
+    majority: bool
+
+    @property
+    def is_rank(self) -> bool:
+        """Whether it is one rank for itself."""
+        return self.node is None and self.stage is None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table in blocks of windows.
+
+    Attributes:
+        groups: The blocks.
+        own: (B, S) log of the mean own time of the scopes.
+        ranks: (B, R) of each rank over its peers'.
+        rest: (B, S) the same of the scopes.
+    """
+
+    groups: Blocks
+    own: FloatGrid
+    ranks: FloatGrid
+    rest: FloatGrid
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Scopes of one kind beside each other, S of them.
+
+    Attributes:
+        grid: The run's windows.
+        precision: What these can tell.
+        scopes: Who.
+        of: Whom their ranks are compared with.
+        usable: (n,) windows that count.
+        ranks: (n, R) log own time of each rank over its peers', in these windows.
+        rest: (n, S) the same of each scope: the middle of its ranks'.
+        whole: All of it in blocks.
+    """
+
+    grid: Grid
+    precision: Precision
+    scopes: tuple[Scope, ...]
+    of: tuple[Reference, ...]
+    usable: NDArray[np.int64]
+    ranks: FloatGrid
+    rest: FloatGrid
+    whole: View
+
+    @property
+    def peers(self) -> int:
+        """How many scopes of its kind the one with the fewest is compared with."""
+        nodes = {column: info.node for column, info in enumerate(self.grid.ranks)}
+        if self.scopes[0].is_rank:
+            return min(len(each.peers) for each in self.scopes)
+        return min(len({nodes[c] for c in each.peers.tolist()}) for each in self.scopes)
+
+    def floor(self, scope: Scope) -> float:
+        """The smallest log slowdown of a scope that is worth a word."""
+        return self.precision.floor if scope.is_rank else self.precision.node_floor
+
+    def view(self, groups: Blocks) -> View:
+        """In some blocks of the windows."""
+        return _view(self.grid, self.scopes, self.of, groups)
+
+    def levels_without(self, scope: Scope) -> FloatGrid:
+        """(n,) levels of the other ranks that have peers alike; nobody is compared with it."""
+        own = np.log(block_means(self.grid.time["own"], self.whole.groups))
+        own[:, scope.columns] = np.nan
+        others = np.concatenate([each.columns for each in self.of if each.alike])
+        levels = column_medians(residuals(own, self.of)[:, others])
+        return levels[np.isfinite(levels)]
+
+    def without_writes(self) -> tuple[FloatGrid, FloatGrid, FloatGrid]:
+        """(n, R) log own time and (n, R) its residuals, both without levels; (n, S) of the scopes.
+
+        Without windows with checkpoints: scrapes cut them into different windows, and who writes
+        for all is slow again and again by design.
+        """
+        own, written = (self.grid.time[name][self.usable] for name in ("own", Phase.CHECKPOINT))
+        with np.errstate(invalid="ignore"):
+            own = np.log(np.where(written >= PAUSES * own, np.nan, own))
+        own = own - column_medians(own)
+        ranks = residuals(own, self.of)
+        return own, ranks, middles(ranks, self.scopes)
+
+
+def tables(grid: Grid, precision: Precision = WINDOWS) -> tuple[Table, ...]:
+    """The ranks; the nodes of two ranks and more; the stages of two nodes and more.
+
+    Args:
+        grid: The run's windows.
+        precision: What these can tell.
+    """
+    usable = np.flatnonzero(~grid.masked & np.isfinite(grid.time["own"]).any(axis=1))
+    own = np.log(grid.time["own"][usable])
+    there = np.asarray(np.isfinite(own).any(axis=0))
+    found, groups = [], blocks(grid, least=precision.block_steps)
+    ranks_of, nodes_of = references(grid, of_nodes=False), references(grid, of_nodes=True)
+    stages_of = stage_references(grid)
+    kinds = (
+        (ranks_of, _ranks(ranks_of)),
+        (nodes_of, _nodes(grid, nodes_of, there)),
+        (stages_of, _stages(grid, stages_of)),
+    )
+    for of, some in kinds:
+        if some and len(usable):
+            ranks = residuals(own, of)
+            whole = _view(grid, some, of, groups)
+            found.append(
+                Table(grid, precision, some, tuple(of), usable, ranks, middles(ranks, some), whole)
+            )
+    return tuple(found)
+
+
+def _view(grid: Grid, some: Sequence[Scope], of: Sequence[Reference], groups: Blocks) -> View:
+    own = np.log(block_means(grid.time["own"], groups))
+    ranks = residuals(own, of)
+    return View(groups, middles(own, some), ranks, middles(ranks, some))
+
+
+def _ranks(of: Sequence[Reference]) -> tuple[Scope, ...]:
+    return tuple(
+        Scope(
+            None,
+            None,
+            np.array([column]),
+            each.peers[each.peers != column],
+            each.alike,
+            each.majority,
+        )
+        for each in of
+        for column in each.columns.tolist()
+    )
+
+
+def _nodes(grid: Grid, of: Sequence[Reference], there: NDArray[np.bool_]) -> tuple[Scope, ...]:
+    """Nodes of which every rank that told steps has somebody to be compared with."""
+    told: dict[str, int] = {}
+    for column in np.flatnonzero(there).tolist():
+        node = grid.ranks[column].node
+        told[node] = told.get(node, 0) + 1
+    mine: dict[str, list[Reference]] = {}
+    for each in of:
+        mine.setdefault(grid.ranks[int(each.columns[0])].node, []).append(each)
+    found = []
+    for node, parts in mine.items():
+        columns = np.concatenate([each.columns for each in parts])
+        if len(columns) >= 2 and len(columns) == told.get(node):
+            peers = np.unique(np.concatenate([each.peers for each in parts]))
+            found.append(
+                Scope(node, None, columns, peers, all(each.alike for each in parts),
+                      all(each.majority for each in parts))
+            )  # fmt: skip
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _stages(grid: Grid, of: Sequence[Reference]) -> tuple[Scope, ...]:
+    """Of a stage on one node it cannot be told from the node."""
+    return tuple(
+        Scope(None, grid.ranks[int(each.columns[0])].pp, each.columns, each.peers, each.alike,
+              each.majority)
+        for each in of
+        if len({grid.ranks[column].node for column in each.columns.tolist()}) > 1
+    )  # fmt: skip
+
+
+def middles(ranks: FloatGrid, some: Sequence[Scope]) -> FloatGrid:
+    """(n, S) the middle of the ranks (n, R) of each scope."""
+    return np.column_stack(
+        [
+            ranks[:, each.columns[0]]
+            if len(each.columns) == 1
+            else column_medians(ranks[:, each.columns].T)
+            for each in some
+        ]
+    )

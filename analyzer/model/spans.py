@@ -1,0 +1,208 @@
+"""The shape step: own time is higher from some step on, for a while, or always."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.special import stdtrit
+
+from analyzer.model.candidate import OWN_SHARE, Candidate, candidate
+from analyzer.model.precision import Precision
+from analyzer.model.scopes import Scope, Table, View
+from analyzer.run import FloatGrid
+from analyzer.slowness.changepoint import (
+    FALSE_ALARM,
+    MEDIAN_EFFICIENCY,
+    Blocks,
+    Shift,
+    clearest_spans,
+    column_medians,
+    critical_t,
+    refine,
+    sustained,
+    whole_run_spans,
+)
+from analyzer.slowness.peer_groups import MAJORITY
+from analyzer.slowness.robust_stats import BIWEIGHT_EFFICIENCY, biweight
+from analyzer.slowness.significance import STEPS_ABOVE
+from analyzer.slowness.transfers import median
+from collector.contract.robust import MAD_TO_SIGMA
+
+BLOCKS_AT_MOST = 30
+"""Of the shortest kind, two to begin with and the rest to tell what is usual."""
+SHORTEST = 2
+MOST = 0.7
+"""Share of single windows above the middle: one long pause lifts a block, not these."""
+WINDOWS_AT_LEAST = 3
+"""Scraped ones hold several steps each, and a stall in one of few lifts them all."""
+APART = float(np.log(1.08))
+"""The smallest excess of a node from the first step on: by that much single parts differ on average
+(SC22, arXiv 2208.11035 v3), the middle of a node's parts by less."""
+SAME_PARTS = 0.002
+"""Log spread of identical parts at least: that of the healthy workers of a public trace."""
+CERTAIN_ERRORS = 1.96
+"""Standard errors, with the spread inside the span: its 95 % interval says slower."""
+LOOKS = 1000
+"""Whoever watches a run asks again and again: with so many independent looks, the span of a day by
+minutes, the chance of a false alarm is still that of one."""
+
+
+def spans(table: Table) -> Iterator[Candidate]:
+    """The clearest span of each scope over the whole run."""
+    for shift in clearest_spans(table.whole.rest, peers=table.peers, noise=table.precision.noise):
+        if _became(table, table.whole, shift):
+            yield candidate(table, table.whole, shift)
+
+
+def always(table: Table) -> Iterator[Candidate]:
+    """Scopes that are high from the first step to the last."""
+    for shift in whole_run_spans(table.whole.rest, table.precision.noise):
+        if _always(table, shift):
+            yield candidate(table, table.whole, shift)
+
+
+def spans_to_the_end(table: Table) -> Iterator[Candidate]:
+    """What began only just now: the last steps against those right before them, in short blocks.
+
+    Blocks of the whole run grow with it, and three of them are minutes. What began so recently may
+    as well be a burst, so it must be as large as one that came and went, and its chance smaller.
+    """
+    groups = _last(table)
+    if len(groups) < BLOCKS_AT_MOST // 2:
+        return
+    view = table.view(groups)
+    tests = len(table.scopes) * len(groups) * LOOKS
+    asked = critical_t(len(groups), len(table.scopes), tests)
+    for shift in clearest_spans(
+        view.rest,
+        shortest=SHORTEST,
+        baseline=len(groups) // 2,
+        peers=table.peers,
+        noise=table.precision.noise,
+    ):
+        if (
+            shift.last == len(groups)
+            and shift.effect >= table.precision.transient_floor
+            and shift.score >= asked
+            and _became(table, view, shift)
+            and _steps_above(table, groups, shift) >= MOST
+            and _goes_on(table, groups, shift)
+            and sum(map(len, groups.members[shift.first :])) >= WINDOWS_AT_LEAST
+        ):
+            yield candidate(table, view, shift)
+
+
+def _became(table: Table, view: View, shift: Shift) -> bool:
+    """Beyond chance, large and long enough; and it stays so, in most of its single steps.
+
+    It must lie above its reference in the span itself: who only lost an advantage is not slow.
+    Where the reference is not enough to tell who of two changed, its own past must; and where that
+    has no beginning, nobody knows whether it was slow then or is faster now.
+    """
+    scope, groups = table.scopes[shift.column], view.groups
+    ended = shift.last < len(groups)
+    steps = (shift.last - shift.first) * groups.steps
+    return (
+        shift.score >= shift.critical
+        and shift.effect >= (table.precision.transient_floor if ended else table.floor(scope))
+        and shift.effect >= CERTAIN_ERRORS * shift.error
+        and table.precision.long_enough(steps, len(groups) * groups.steps, ended=ended)
+        and (not scope.alike or shift.inside >= shift.effect / 2)
+        and ((scope.alike and scope.majority) or _moved_itself(scope, view.own, shift))
+        and (scope.alike or shift.first > 0)
+        and sustained(view.rest, shift)
+        and _steps_above(table, groups, shift) >= STEPS_ABOVE
+    )
+
+
+def _moved_itself(scope: Scope, past: FloatGrid, shift: Shift) -> bool:
+    """Whether most of the difference is in its own past, and not in that of the others.
+
+    Nor may those that do other work have become slower as well: more work lengthens each stage by a
+    factor of its own.
+    """
+    inside = np.zeros(len(past), dtype=bool)
+    inside[shift.first : shift.last] = True
+    mine = past[:, [shift.column]]
+    moved = float((column_medians(mine[inside]) - column_medians(mine[~inside]))[0])
+    most = np.inf if scope.alike else (2 - OWN_SHARE) * shift.effect
+    return OWN_SHARE * shift.effect <= moved <= most
+
+
+def _always(table: Table, shift: Shift) -> bool:
+    """High from the first step on, beyond what parts of one kind differ."""
+    scope, groups = table.scopes[shift.column], table.whole.groups
+    return (
+        scope.alike
+        and shift.score >= shift.critical
+        and shift.effect >= _natural(table, scope)
+        and len(groups) * groups.steps >= table.precision.steps
+        and sustained(table.whole.rest, shift)
+    )
+
+
+def _natural(table: Table, scope: Scope) -> float:
+    """Log slowdown from the first step on that parts of one kind reach by themselves.
+
+    How much the middle of a node's n parts strays is seen inside the nodes: by a median's standard
+    error, with a chance of FALSE_ALARM for any node.
+    """
+    if scope.is_rank:
+        if table.precision.parts is not None:
+            return table.precision.parts
+        return natural_level(table.levels_without(scope), table.precision)
+    levels = [column_medians(table.whole.ranks[:, each.columns]) for each in table.scopes]
+    apart = np.concatenate([each - median(each) for each in levels])
+    sigma = MAD_TO_SIGMA * median(np.abs(apart))
+    count, mine = len(apart), len(scope.columns)
+    asked = critical_t(count, 1, len(levels)) * MEDIAN_EFFICIENCY * sigma
+    return max(APART, asked * float(np.sqrt(1 / mine + 1 / (count - mine))))
+
+
+def natural_level(levels: FloatGrid, precision: Precision) -> float:
+    """Log slowdown from the first step on that one of identical parts reaches by itself.
+
+    What the others show: Student's quantile of their spread, with a chance of FALSE_ALARM for any.
+
+    Args:
+        levels: (n,) log own time of each over the others'.
+        precision: Of what they were told from.
+    """
+    levels = levels[np.isfinite(levels)]
+    if len(levels) < MAJORITY:
+        return float("inf")
+    freedom = BIWEIGHT_EFFICIENCY * (len(levels) - 1)
+    asked = float(-stdtrit(freedom, FALSE_ALARM / len(levels)))
+    return max(asked * max(biweight(levels), SAME_PARTS), precision.floor)
+
+
+def _steps_above(table: Table, groups: Blocks, shift: Shift) -> float:
+    """Share of the span's windows above the middle of the two levels."""
+    inside = np.isin(table.usable, np.concatenate(groups.members[shift.first : shift.last]))
+    ratio = table.rest[inside, shift.column]
+    ratio = ratio[np.isfinite(ratio)]
+    return float(np.mean(ratio > shift.inside - shift.effect / 2)) if ratio.size else 0.0
+
+
+def _goes_on(table: Table, groups: Blocks, shift: Shift) -> bool:
+    """Whether the last window that tells is still high: else it may have been a stall."""
+    inside = np.isin(table.usable, np.concatenate(groups.members[shift.first :]))
+    ratio = table.rest[inside, shift.column]
+    _, stop = refine(ratio, shift.inside - shift.effect, shift.inside)
+    return bool(not np.isfinite(ratio[stop:]).any())
+
+
+def _last(table: Table) -> Blocks:
+    """The last windows in groups of enough steps."""
+    steps = (table.grid.to_step - table.grid.from_step)[table.usable]
+    members: list[list[int]] = [[]]
+    held: list[int] = [0]
+    for window, count in zip(table.usable[::-1].tolist(), steps[::-1].tolist(), strict=True):
+        if held[-1] >= table.precision.block_steps:
+            if len(members) == BLOCKS_AT_MOST:
+                break
+            members.append([])
+            held.append(0)
+        members[-1].append(window)
+        held[-1] += count
+    groups = tuple(np.array(group[::-1], dtype=np.int64) for group in members[::-1] if group)
+    return Blocks(groups, float(np.mean(held)))

@@ -1,0 +1,243 @@
+"""The way from a run to its verdict, stage by stage (docs/method/verdict.md draws it).
+
+A stage is a pure function from a case to a case: it reads what the stages before it found, and adds
+one thing. A verdict is a function of the run alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from analyzer.anomalies.add import with_hardware
+from analyzer.case import Accused, Case, accuses, opened
+from analyzer.cause_weights import weigh_causes
+from analyzer.common_writes import without_common_writes
+from analyzer.cost.fixes import bounds_what_if
+from analyzer.cost.loss import loss, with_loss
+from analyzer.cost.step_time import bill
+from analyzer.culprits.by_cause import by_cause, heavier_or_slow, heavier_stages
+from analyzer.culprits.link import link_culprit, modest
+from analyzer.culprits.node import whole_nodes
+from analyzer.culprits.place import as_sure_as_steps
+from analyzer.culprits.rack import by_place
+from analyzer.culprits.rank import culprit
+from analyzer.culprits.slow_nodes import pooled, settled
+from analyzer.culprits.uniform import slower_structures
+from analyzer.detectors import DETECTORS
+from analyzer.from_operations import examine_operations, trace_evidence
+from analyzer.posterior import posterior
+from analyzer.rejected import rejected
+from analyzer.run import NO_NODES_FAULT, Finding, Grid, Run, Verdict
+from analyzer.same_work import for_same_work
+from analyzer.sentence import sentence
+from analyzer.slowness.ended import unexplained
+from analyzer.slowness.processor import cpu_time_evidence
+from analyzer.status import provenance, why_unknown
+from analyzer.telemetry_quality import drop_stuck_sensors
+
+Stage = Callable[[Case], Case]
+WHOLE_RUN = ("structure", "change")
+"""Kinds of findings that the whole run became slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A run with everything that was concluded about it."""
+
+    run: Run
+    grid: Grid
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+
+
+def diagnose(run: Run, *, gpu_hour_price: float | None = None) -> Diagnosis:
+    """The diagnosis of a run: its case, through all stages.
+
+    Args:
+        run: The run.
+        gpu_hour_price: Money per GPU-hour, for `Verdict.lost_money`.
+    """
+    case = through(STAGES, opened(run, gpu_hour_price=gpu_hour_price))
+    return Diagnosis(case.run, case.grid, case.findings, case.verdict)
+
+
+def through(stages: Sequence[Stage], case: Case) -> Case:
+    """A case after some stages, in their order."""
+    return reduce(lambda so_far, stage: stage(so_far), stages, case)
+
+
+def comparable(case: Case) -> Case:
+    """Without stuck sensors and what all ranks write; own times at the same work.
+
+    docs/method/trust.md, docs/method/case.md.
+    """
+    grid = for_same_work(without_common_writes(drop_stuck_sensors(case.grid)))
+    return replace(case, grid=grid)
+
+
+def operations(case: Case) -> Case:
+    """Who is slow by the operations, and the run without them (docs/method/what-if.md)."""
+    return replace(case, seen=examine_operations(case.run, case.grid))
+
+
+def effects(case: Case) -> Case:
+    """What is off in the windows (docs/method/peers.md, change.md, waits.md)."""
+    found = (finding for detector in DETECTORS for finding in detector.detect(case.grid))
+    return replace(case, findings=tuple(found))
+
+
+def scopes(case: Case) -> Case:
+    """Each effect once, told of its rank or of its whole node (docs/method/peers.md).
+
+    With the suspects of the operations that the windows do not show.
+    """
+    grid, seen = case.grid, case.seen
+    known = settled(grid, case.findings)
+    known = settled(grid, (*known, *trace_evidence.findings(seen, grid, known)))
+    return replace(case, findings=modest(by_cause(grid, known)))
+
+
+def causes(case: Case) -> Case:
+    """The probability of each cause of each finding that accuses (docs/method/causes.md)."""
+    grid, findings = case.grid, case.findings
+    asked = [accuses(finding) or finding.kind == "structure" for finding in findings]
+    weighed = [
+        weigh_causes(grid, finding) if wanted else ()
+        for finding, wanted in zip(findings, asked, strict=True)
+    ]
+    evidences = pooled(findings, weighed)
+    accused = [
+        Accused(finding, posterior(evidence, cpu_time_evidence(grid, finding)))
+        for finding, evidence in zip(findings, evidences, strict=True)
+        if accuses(finding)
+    ]
+    accused.sort(key=lambda one: (one.finding.kind != "hang", -one.finding.slowdown))
+    return replace(case, evidences=evidences, accused=tuple(accused))
+
+
+def culprits(case: Case) -> Case:
+    """Who is named: ranks, links, whole nodes, leaves and racks (docs/method/verdict.md#places)."""
+    grid, seen = case.grid, case.seen
+    findings, slow = [one.finding for one in case.accused], case.accused_of("slow")
+    named = [
+        link_culprit(grid, one.finding, one.causes)
+        if one.finding.kind == "link"
+        else culprit(grid, one.finding, one.causes, case.findings, slow, seen)
+        for one in case.accused
+    ]
+    verdict = replace(
+        case.verdict,
+        culprits=as_sure_as_steps(by_place(grid, whole_nodes(findings, named)), grid),
+        hang=_hang(case.accused_of("hang")),
+        alternatives=case.accused[0].causes.alternatives if case.accused else (),
+    )
+    return replace(case, verdict=verdict)
+
+
+def costs(case: Case) -> Case:
+    """What the culprits, or the whole run's slowdown, cost (docs/method/cost.md)."""
+    grid, slow, links = case.grid, case.accused_of("slow"), case.accused_of("link")
+    about = links[0] if links else case.first(WHOLE_RUN)
+    bounds = bill(grid, slow, about)
+    simulated = trace_evidence.cost(case.seen, grid, slow) if slow else None
+    told = bounds if simulated is None else simulated
+    lost = loss(grid, told, slow, about, case.accused_of("hang"))
+    verdict = replace(
+        case.verdict,
+        slowdown=None if told is None else told.slowdown,
+        slowdown_interval=None if told is None else told.interval,
+    )
+    return replace(case, bounds=bounds, verdict=with_loss(verdict, lost, case.gpu_hour_price))
+
+
+def structures(case: Case) -> Case:
+    """What a stage or all ranks share: nobody's fault (docs/method/causes.md)."""
+    pairs = zip(case.findings, case.evidences, strict=True)
+    why = next((posterior(told) for one, told in pairs if one.kind == "structure" and told), None)
+    # A run that ended badly is not cleared because all its ranks were slow alike before.
+    alike = () if _ended_badly(case) else slower_structures(case.findings, why)
+    by_operations = trace_evidence.structure(case.seen)
+    heavier = () if by_operations else heavier_stages(case.findings)
+    told = (*alike, *by_operations, *heavier)
+    return replace(case, verdict=replace(case.verdict, structure=told))
+
+
+def what_if(case: Case) -> Case:
+    """What mending each culprit gives back, simulated or bounded (docs/method/what-if.md)."""
+    slow = case.accused_of("slow")
+    bounds = bounds_what_if(case.grid, slow, case.bounds)
+    told = trace_evidence.what_if(case.seen, case.grid, slow, bounds)
+    return replace(case, verdict=replace(case.verdict, what_if=told))
+
+
+def let_go(case: Case) -> Case:
+    """Who was suspected and is no culprit, and why (docs/method/waits.md)."""
+    grid, slow, hangs = case.grid, case.accused_of("slow"), case.accused_of("hang")
+    named = [finding.rank for finding in (*slow, *hangs)]
+    windows = rejected(grid, slow, hangs)
+    by_operations = trace_evidence.rejected(case.seen, grid, named)
+    # Without culprit the operations know more of who nearly was one.
+    first, second = (windows, by_operations) if named else (by_operations, windows)
+    known = {one.rank for one in first}
+    told = (*first, *(one for one in second if one.rank not in known))
+    return replace(case, verdict=replace(case.verdict, rejected=told))
+
+
+def status(case: Case) -> Case:
+    """Healthy, degraded or unknown, and why not healthy (docs/method/verdict.md#status)."""
+    named = bool(case.verdict.culprits) or any(
+        one["kind"] in NO_NODES_FAULT for one in case.verdict.structure
+    )
+    longer = case.first(("network",)) or case.first(WHOLE_RUN) or heavier_or_slow(case.findings)
+    why = None if named else _ended_badly(case) or why_unknown(case.grid, longer)
+    verdict = replace(
+        case.verdict,
+        status="degraded" if named else "unknown" if why else "healthy",
+        coverage=case.grid.coverage,
+        missing=(*case.grid.missing, *case.seen.missing),
+        provenance=provenance(case.grid),
+    )
+    return replace(case, why_unknown=why, verdict=verdict)
+
+
+def hardware(case: Case) -> Case:
+    """Hardware that deviates, beside all this (docs/method/anomalies.md)."""
+    return replace(case, verdict=with_hardware(case.verdict, case.run))
+
+
+def words(case: Case) -> Case:
+    """The sentence, if hardware alone has not said it (docs/method/verdict.md#verdict-to-words)."""
+    if case.verdict.sentence:
+        return case
+    return replace(case, verdict=sentence(case.verdict, case.grid, case.why_unknown))
+
+
+STAGES: tuple[Stage, ...] = (
+    comparable,
+    operations,
+    effects,
+    scopes,
+    causes,
+    culprits,
+    costs,
+    structures,
+    what_if,
+    let_go,
+    status,
+    hardware,
+    words,
+)
+"""Every stage, in the order in which one reads them."""
+
+
+def _ended_badly(case: Case) -> str | None:
+    """How a run ended that nobody explains; None where it ended well, or somebody is named."""
+    return None if case.verdict.culprits else unexplained(case.grid)
+
+
+def _hang(hangs: Sequence[Finding]) -> Mapping[str, object] | None:
+    """The collective that is hung in; None also where a rank went and none was waited in."""
+    if not hangs or hangs[0].details["group"] is None:
+        return None
+    details = hangs[0].details
+    return {key: details[key] for key in ("group", "sequence", "op", "missing_ranks")}

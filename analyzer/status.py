@@ -1,0 +1,106 @@
+"""Whether a run is healthy, degraded or unknown, and why it cannot be called healthy."""
+
+import numpy as np
+
+from analyzer.common_writes import BY_DESIGN
+from analyzer.run import Finding, Grid
+from analyzer.slowness.before_after import gpu_words
+from analyzer.slowness.changepoint import blocks, column_medians
+from analyzer.slowness.coverage import unseen_words
+from analyzer.slowness.minimum_detectable_effect import smallest_noticed
+from analyzer.slowness.peer_groups import peer_groups
+from analyzer.slowness.significance import NATURAL_SPREAD
+
+BLOCKS_AT_LEAST = 6
+"""Three before and three after a change are the fewest that a shift is found in."""
+COVERAGE_AT_LEAST = 0.5
+UNEXPLAINED = 0.10
+"""Share of a run's time from which it is not healthy while nobody knows why."""
+NOTICED_AT_MOST = 1.5
+"""A run in which only slower ranks than this would have been noticed is not called healthy."""
+
+
+def why_unknown(grid: Grid, unexplained: Finding | None) -> str | None:
+    """Why a run without culprit that ended well cannot be called healthy; None = it can.
+
+    Args:
+        grid: The run's windows.
+        unexplained: That steps take longer, and nobody is named for it.
+    """
+    told = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
+    if told < 2:
+        return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"
+    if len(blocks(grid, "wall")) < BLOCKS_AT_LEAST:
+        return f"{int((~grid.masked).sum())} steps after warm-up are too few to compare ranks"
+    if (dark := unseen_words(grid)) is not None:
+        return dark if unexplained is None else f"{unexplained.text}; {dark}"
+    if grid.coverage < COVERAGE_AT_LEAST:
+        return f"only {grid.coverage:.0%} of the expected step times are there"
+    if (apart := _nobody_knows(grid)) is not None:
+        return apart
+    if unexplained is not None:
+        return unexplained.text
+    if (still := _stands_still(grid)) is not None:
+        return still
+    noticed = smallest_noticed(grid)
+    if noticed is not None and noticed > NOTICED_AT_MOST:
+        return (
+            f"with {len(blocks(grid))} groups of steps this noisy, only a rank slower by"
+            f" {noticed:.2f}x or more would have been noticed"
+        )
+    return None
+
+
+def _stands_still(grid: Grid) -> str | None:
+    """Why a run that stands still for much of its time is not healthy, whoever began it.
+
+    A step may take twice the usual one; what is beyond that, and in no phase that is slow by
+    design, is a pause.
+    """
+    design = sum(np.nan_to_num(grid.time[phase]) for phase in BY_DESIGN)
+    steps = (grid.to_step - grid.from_step).astype(float)
+    wall = column_medians((grid.time["wall"] - design).T)
+    told = ~grid.masked & np.isfinite(wall)
+    if not told.any():
+        return None
+    over = np.maximum(wall[told] - 2 * np.median(wall[told]), 0.0) * steps[told]
+    share = float(over.sum() / (wall[told] * steps[told]).sum())
+    if share < UNEXPLAINED:
+        return None
+    own = np.nan_to_num(grid.time["own"][told])
+    longest = own[int(over.argmax())]
+    who = grid.ranks[int(longest.argmax())]
+    return (
+        f"steps stood still for {over.sum():.1f} s, {share:.0%} of the run, and nobody is known to"
+        f" be why; in the longest pause rank {who.rank} ({who.node}) was away the longest"
+    )
+
+
+def provenance(grid: Grid) -> tuple[str, ...]:
+    """What was emulated or simulated, in words."""
+    words = []
+    if grid.meta.get("emulated_devices"):
+        words.append("emulated devices")
+    if any(gpu_words(grid, info.rank) == "the simulated GPU" for info in grid.ranks):
+        words.append("simulated GPU telemetry")
+    return tuple(words)
+
+
+def _nobody_knows(grid: Grid) -> str | None:
+    """Why the ranks' own past, which shows no change, is not enough."""
+    groups = peer_groups(grid)
+    if all(len(columns) == 1 for columns in groups.values()):
+        return (
+            "no rank became slower, but each is the only one of its stage, where one that always"
+            " was slow looks like a heavy stage"
+        )
+    own = column_medians(np.log(grid.time["own"][~grid.masked]))
+    for columns in groups.values():
+        if len(columns) == 2 and abs(np.diff(own[columns])[0]) >= NATURAL_SPREAD:
+            fast, slow = columns[np.argsort(own[columns])]
+            ratio = np.exp(own[slow] - own[fast])
+            return (
+                f"rank {grid.ranks[slow].rank} takes {ratio:.2f}x the own time of its only peer,"
+                f" rank {grid.ranks[fast].rank}, from the start, and nobody knows which is normal"
+            )
+    return None

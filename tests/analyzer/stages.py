@@ -1,0 +1,14 @@
+"""The stages of the verdict for findings that a test makes itself."""
+
+from analyzer.case import Case, blank
+from analyzer.pipeline import STAGES, causes, hardware, through
+
+
+def verdict_of(grid, findings, gpu_hour_price=None):
+    """The verdict of findings, through the stages after those that find them.
+
+    Without hardware, the one stage of them that reads the run itself.
+    """
+    later = [stage for stage in STAGES[STAGES.index(causes) :] if stage is not hardware]
+    case = Case(None, grid, blank(grid), gpu_hour_price, findings=tuple(findings))
+    return through(later, case).verdict

@@ -1,0 +1,87 @@
+"""Checkpoints that all ranks write are no slowness; what few write stays their own time."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from analyzer.align import align
+from analyzer.common_writes import without_common_writes
+
+WINDOW, WRITTEN = 60, 0.4
+
+
+@pytest.fixture
+def windows(synthetic):
+    """A grid of 4 ranks whose windows are of ten steps, without a checkpoint."""
+    grid = align(synthetic().run())
+    return dataclasses.replace(grid, from_step=10 * grid.from_step, to_step=10 * grid.to_step)
+
+
+def writing(grid, ranks, window=WINDOW, share=WRITTEN):
+    """These ranks write in one window, for a share of the own time that they have then."""
+    own, written = grid.time["own"].copy(), np.zeros(grid.time["own"].shape)
+    written[window, ranks] = share / (1.0 - share) * own[window, ranks]
+    own += written
+    return dataclasses.replace(grid, time={**grid.time, "own": own, "checkpoint": written})
+
+
+def own(grid):
+    return without_common_writes(grid).time["own"]
+
+
+@pytest.mark.parametrize("ranks", [[0, 1], [0, 1, 2, 3]])
+def test_what_most_ranks_write_is_taken_out_of_their_own_time(windows, ranks):
+    told = writing(windows, ranks)
+
+    assert told.time["own"][WINDOW, 0] > 1.5 * windows.time["own"][WINDOW, 0]
+    np.testing.assert_allclose(windows.time["own"], own(told))
+
+
+def test_what_one_rank_writes_alone_is_its_own(windows):
+    told = writing(windows, [2])
+
+    assert without_common_writes(told) is told
+
+
+@pytest.mark.parametrize("away", [-1, 1])
+def test_who_tells_the_same_write_a_window_later_is_no_slower_for_it(windows, away):
+    told = writing(windows, [0, 1, 2])
+    late = told.time["checkpoint"].copy()
+    late[WINDOW + away, 3] = 0.2 * told.time["own"][WINDOW + away, 3]
+    time = {**told.time, "checkpoint": late}
+    time["own"] = told.time["own"] + np.where(np.arange(4) == 3, late, 0.0)
+    shifted = dataclasses.replace(told, time=time)
+
+    np.testing.assert_allclose(windows.time["own"], own(shifted))
+
+
+def test_two_windows_away_it_is_a_write_of_its_own(windows):
+    told = writing(windows, [0, 1, 2])
+    late = told.time["checkpoint"].copy()
+    late[WINDOW + 2, 3] = 0.2 * told.time["own"][WINDOW + 2, 3]
+    alone = dataclasses.replace(told, time={**told.time, "checkpoint": late})
+
+    assert told.time["own"][WINDOW + 2, 3] == own(alone)[WINDOW + 2, 3]
+
+
+def test_windows_of_one_step_have_their_tag_and_are_left_alone(synthetic):
+    told = writing(align(synthetic().run()), [0, 1, 2, 3])
+
+    assert without_common_writes(told) is told
+
+
+def test_a_write_that_takes_all_of_the_own_time_leaves_a_gap_and_no_zero(windows):
+    told = writing(windows, [0, 1, 2, 3])
+    time = {**told.time, "checkpoint": np.where(told.time["checkpoint"] > 0, told.time["own"], 0.0)}
+    cells = own(dataclasses.replace(told, time=time))
+
+    assert np.isnan(cells[WINDOW]).all()
+    assert np.isfinite(cells).sum() == cells.size - 4
+
+
+def test_who_told_nothing_is_not_counted_among_the_ranks(windows):
+    told = writing(windows, [0, 1])
+    told.time["own"][:, 2:] = np.nan
+
+    np.testing.assert_allclose(windows.time["own"][:, :2], own(told)[:, :2])

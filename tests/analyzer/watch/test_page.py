@@ -1,0 +1,30 @@
+"""What the page of `watch` says of nodes."""
+
+from dataclasses import replace
+
+import pytest
+
+from analyzer.watch.closable import Closable
+from analyzer.watch.finding import Tier
+from analyzer.watch.finding_lifecycle import Course, Pace, advance
+from analyzer.watch.page import of_findings
+from collector.contract import metrics as m
+
+
+def _health(sighting):
+    """Node -> score, of a fleet of two nodes in which one thing is seen."""
+    judged = Closable(1000.0, frozenset({"gpt-1"}), {"gpt-1": 1000.0})
+    _, change = advance(Course({}, {}), [sighting], judged, Pace(confirm=600.0, close=300.0))
+    told = of_findings(change.open, ["node-0", "node-2"])
+    return {sample.labels[0]: sample.value for sample in told if sample.metric is m.NODE_HEALTH}
+
+
+@pytest.mark.parametrize(("tier", "health"), [(Tier.PAGE, 0.02), (Tier.RECORD, 0.51)])
+def test_a_node_is_as_ill_as_the_place_is_sure_whatever_the_cause(sighting, tier, health):
+    one = replace(sighting(tier=tier, cause="unknown"), confidence=0.4, place_confidence=0.98)
+
+    assert {"node-0": 1.0, "node-2": pytest.approx(health)} == _health(one)
+
+
+def test_where_no_place_was_told_apart_the_one_confidence_counts(sighting):
+    assert pytest.approx(0.1) == _health(sighting())["node-2"]

@@ -1,0 +1,141 @@
+"""The search takes each rank once, pauses only if they are one rank's, and says how sure it is."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from analyzer.align import align
+from analyzer.detectors.effects import effects
+from analyzer.pipeline import diagnose
+from analyzer.slowness.changepoint import clearest_spans
+
+
+@pytest.fixture(scope="module")
+def healthy(synthetic):
+    return synthetic(seed=7, world=8, steps=300, telemetry=False).run()
+
+
+def pauses(*steps):
+    """Strength 1 in single steps."""
+    return lambda step: np.isin(step, steps).astype(float)
+
+
+def test_a_rank_that_stands_still_a_few_times_is_named(healthy, slowed):
+    run = slowed(healthy, [3], 20.0, pauses(150, 181, 220, 251))
+
+    assert [3] == [finding.rank for finding in effects(align(run))]
+
+
+def test_pauses_that_wander_accuse_nobody(healthy, slowed):
+    run = healthy
+    for rank, step in ((3, 150), (5, 181), (0, 220), (6, 251)):
+        run = slowed(run, [rank], 20.0, pauses(step))
+
+    assert () == effects(align(run))
+
+
+def test_a_clear_culprit_is_sure_and_a_faint_one_less(healthy, slowed, steadily):
+    def place(factor):
+        (finding,) = effects(align(slowed(healthy, [3], factor, steadily(200))))
+        return finding.details["place_confidence"]
+
+    assert 0.99 < place(1.3) <= 1.0
+    assert 0.0 < place(1.052) < place(1.3)
+
+
+def test_who_is_slow_as_well_is_no_alternative(healthy, slowed, steadily):
+    found = effects(align(slowed(healthy, [2, 5], 1.3, steadily(150))))
+
+    assert {2, 5} == {finding.rank for finding in found}
+    assert all(finding.details["place_confidence"] > 0.99 for finding in found)
+
+
+@pytest.mark.parametrize("shared", [1.0, 0.6])
+def test_a_node_is_told_though_its_ranks_share_its_trouble_unevenly(
+    healthy, slowed, steadily, on_nodes, shared
+):
+    run = slowed(healthy, [2], 1.4, steadily(150))
+    run = slowed(run, [3], 1.0 + 0.4 * shared, steadily(150))
+
+    assert ["node-1"] * 2 == [each.details.get("node") for each in effects(align(on_nodes(run, 2)))]
+
+
+def test_two_slow_ranks_of_a_node_of_four_are_two_ranks(healthy, slowed, steadily, on_nodes):
+    run = on_nodes(slowed(healthy, [4, 5], 1.4, steadily(150)), 4)
+
+    assert {(4, None), (5, None)} == {
+        (each.rank, each.details.get("node")) for each in effects(align(run))
+    }
+
+
+def staged(run, stages, per_node):
+    """Each stage on nodes of its own, several of them."""
+    size = len(run.ranks) // stages
+    ranks = tuple(
+        dataclasses.replace(i, pp=i.rank // size, dp=i.rank % size, node=f"n{i.rank // per_node}")
+        for i in run.ranks
+    )
+    return dataclasses.replace(run, ranks=ranks)
+
+
+def test_a_stage_that_becomes_slower_is_structure_and_nobodys_fault(healthy, slowed, steadily):
+    run = staged(slowed(healthy, [4, 5, 6, 7], 1.3, steadily(150)), 2, 2)
+    verdict = diagnose(run).verdict
+
+    assert [("structure", 1)] == [
+        (each.kind, each.details["stage"]) for each in effects(align(run))
+    ]
+    assert ((), "degraded") == (verdict.culprits, verdict.status)
+    assert ["stage-slowdown"] == [each["kind"] for each in verdict.structure]
+    assert "all 4 ranks of stage 1 took 1.3" in verdict.sentence
+
+
+def test_one_slow_node_of_a_stage_is_the_node(healthy, slowed, steadily):
+    run = staged(slowed(healthy, [4, 5], 1.3, steadily(150)), 2, 2)
+
+    assert ["n2"] * 2 == [each.details.get("node") for each in effects(align(run))]
+
+
+def test_where_all_levels_wander_a_wander_accuses_nobody():
+    """Random walks of 16 ranks: the lag-one correlation of a few blocks says too little of them."""
+    dice = np.random.default_rng(3)
+    scores = []
+    for _ in range(40):
+        walk = np.cumsum(0.02 * dice.normal(size=(36, 16)), axis=0)
+        scores += [shift.score / shift.critical for shift in clearest_spans(walk, peers=15)]
+    steady = clearest_spans(0.02 * dice.normal(size=(36, 16)), peers=15)
+
+    assert np.mean(np.array(scores) >= 1.0) <= 0.01
+    assert max(shift.critical for shift in steady) < 8.0
+
+
+@pytest.mark.parametrize(("factor", "felt"), [(1.3, 1.01), (1.6, 1.02), (2.5, 1.04)])
+def test_a_rank_whose_neighbour_feels_it_stays_a_rank(
+    healthy, slowed, steadily, on_nodes, factor, felt
+):
+    run = slowed(slowed(healthy, [2], factor, steadily(150)), [3], felt, steadily(150))
+    found = effects(align(on_nodes(run, 2)))
+
+    assert [(2, None)] == [(each.rank, each.details.get("node")) for each in found]
+
+
+def test_who_only_loses_an_advantage_is_not_slow(healthy, slowed, steadily):
+    run = slowed(healthy, [3], 0.85, lambda step: (step < 150).astype(float))
+
+    assert () == effects(align(run))
+
+
+def test_of_two_ranks_the_one_that_is_now_and_then_faster_makes_no_culprit(synthetic, slowed):
+    two = synthetic(seed=3, world=2, steps=300, telemetry=False).run()
+    run = slowed(two, [1], 0.8, lambda step: ((step > 80) & (step % 5 == 0)).astype(float))
+
+    assert () == effects(align(run))
+
+
+def test_a_run_that_stands_still_for_a_third_of_its_time_is_not_healthy(healthy, slowed):
+    verdict = diagnose(slowed(healthy, [3], 60.0, pauses(150, 230))).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "stood still" in verdict.sentence
+    assert "rank 3 (node-3)" in verdict.sentence

@@ -1,0 +1,84 @@
+"""The pages of what the kernel log tells: XIDs by the catalogue, and lines without an XID."""
+
+from collections.abc import Iterable
+
+from collector.contract.kernel_log import KINDS, LINES
+from collector.contract.xid import BY_LINE, PAGED, REPEATED, XIDS, Severity, Xid, listed
+from collector.contract.xid.rows import UNUSED
+from tests.docs.tables import code, table
+
+HEAD = ("XID", "what", "severity", "whose fault", "told", "what to do")
+
+
+def xid_table(numbers: Iterable[int]) -> str:
+    """Rows of the catalogue, as a page or a runbook shows them."""
+    return table(HEAD, [_row(XIDS[number]) for number in numbers])
+
+
+def xids(made: str) -> list[str]:
+    """The parts of the page of XIDs."""
+    known = [number for number, row in XIDS.items() if row.text != UNUSED]
+    unused = [number for number in XIDS if number not in known]
+    return [
+        "# XIDs", made,
+        ("The one list of the NVIDIA driver's error numbers: the collector, `lockstep watch`,"
+        " alerts, runbooks, dashboards and the analysis read it (`collector/contract/xid/rows.py`,"
+        " which names its sources: the driver's R595 header, whose list ends at 176, and NVIDIA's"
+        " Xid catalogue)."),
+        ("The label `severity` of `lockstep_gpu_xid_errors_total` and"
+        " `lockstep_gpu_xid_last_timestamp_seconds` is what the driver's line says, where it says"
+        " it: `Fatal` or `Nonfatal` of NVLink, the action of 154 (`None` is info), `caused by"
+        " previous Xid` of 45 (info: follow that one). Where it says nothing, or only NVML told of"
+        " the number, it is the severity below. An XID of which only the line says how bad it is"
+        " waits up to 2 s for its line when NVML is first."),
+        ("Queries of before that label go on: `sum`, `max by (node, gpu, uuid, xid)` and"
+        " `increase` give the same. A query that takes `max by (..., source)` of XIDs whose line"
+        f" says how bad they are ({listed(BY_LINE)}) should sum over `severity` now."),
+        ("`pages` is [LockstepGpuXidFatal](../../deploy/runbooks/LockstepGpuXidFatal.md), for"
+        " events of severity fatal; `second in a day` says that one alone tells nobody."),
+        xid_table(known),
+        (f"Unused since A100, and told by older GPUs: {listed(unused)}. NVIDIA sends them to"
+        " support; they, and numbers that are not in the list, are warnings."),
+    ]  # fmt: skip
+
+
+def kernel_events(made: str) -> list[str]:
+    """The parts of the page of lines without an XID."""
+    kinds = [
+        (
+            code(kind.kind),
+            kind.text,
+            _each(str(one.severity) for one in LINES if one.kind == kind.kind),
+            kind.advice,
+            _each(code(one.source.split("/")[-1]) for one in LINES if one.kind == kind.kind),
+        )
+        for kind in KINDS.values()
+    ]
+    return [
+        "# Kernel events", made,
+        ("Lines of the kernel log that end or slow down runs without an XID, by the forms in the"
+        " sources of Linux and of NVIDIA's modules (`collector/contract/kernel_log.py`). Each line"
+        " counts in `lockstep_kernel_events_total{kind, severity}`;"
+        " `lockstep_kernel_event_last_timestamp_seconds` says when and which device. Fatal ones"
+        " page ([LockstepKernelEventFatal](../../deploy/runbooks/LockstepKernelEventFatal.md)),"
+        " warnings are told"
+        " ([LockstepKernelEventWarning](../../deploy/runbooks/LockstepKernelEventWarning.md)), info"
+        " is counted."),
+        table(("kind", "what", "severity", "what to do", "printed by"), kinds),
+        ("Warnings of these drivers that no form reads, and XIDs that cannot be read, are counted"
+        " in `lockstep_kernel_lines_unread_total{driver}`; `lockstep doctor` shows the last one."
+        " Please send it."),
+    ]  # fmt: skip
+
+
+def _each(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
+
+
+def _row(row: Xid) -> tuple[str, ...]:
+    if row.number in PAGED:
+        told = "pages" if row.severity is Severity.FATAL else "pages, by the line"
+    else:
+        told = "second in a day" if any(row.number in each for each in REPEATED.values()) else ""
+    what = f"{row.text} ({code(row.name)})" if row.name else row.text
+    return str(row.number), what, str(row.severity), str(row.fault), told, row.advice

@@ -1,0 +1,129 @@
+"""`lockstep fit`: from runs to the file; real runs calibrate, and only that."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from analyzer.pipeline import diagnose
+from analyzer.scoring.fit import Example
+from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
+from analyzer.synth.whole import labelled
+from collector.contract.words import Cause, ExitCode
+from lockstep import diagnosis, fitting
+from lockstep.output import CommandError
+
+HEAT = {"thermal throttling: strong": 1.0, "excess in compute: strong": 1.0}
+RUNS = 30
+
+
+class HereAndNow:
+    """A pool that works in this process."""
+
+    def __init__(self, *_, **__):
+        self.imap = map
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Every simulated run is a hot GPU; every archive what its name says; `broken` is a bug's."""
+    seen = []
+
+    def examples(one):
+        seen.append(one)
+        if isinstance(one, Path):
+            return None if one.name == "broken" else [Example(one.name, "slow", True, HEAT)]
+        return [Example("thermal", "slow", True, HEAT)]
+
+    monkeypatch.setattr(fitting, "_examples", examples)
+    pool = SimpleNamespace(Pool=HereAndNow)
+    monkeypatch.setattr(fitting.multiprocessing, "get_context", lambda _: pool)
+    return seen
+
+
+def fitted(*settings):
+    text, words = fitting.fitted(RUNS, 1_000_000, lambda *_: None, settings)
+    return text, words, json.loads(text)
+
+
+def setting(folder, *archives):
+    for place, name in enumerate(archives):
+        archive = folder / f"trial-{place}" / name
+        archive.mkdir(parents=True)
+        (archive / "truth.json").write_text('{"schema_version": 1, "faults": []}')
+    return folder
+
+
+def test_the_same_runs_give_the_same_bytes(judged, tmp_path):
+    real = setting(tmp_path / "unpaced", "thermal", "power")
+
+    assert fitted(real) == fitted(real)
+
+
+def test_seeds_of_fit_and_calibration_are_apart_and_a_third_is_tidy(judged):
+    fitted()
+    fit, others = judged[:RUNS], judged[RUNS:]
+
+    assert RUNS // 3 == len(others)
+    assert not {one.seed for one in fit} & {one.seed for one in others}
+    assert RUNS // 3 == sum(one.level == fitting.EASY for one in fit)
+    assert all(one.injected for one in judged)
+
+
+def test_a_setting_in_which_causes_are_wrong_makes_less_sure_and_moves_no_weight(judged, tmp_path):
+    alone = fitted()[2]
+    told = fitted(setting(tmp_path / "unpaced", "thermal", "power", "power"))[2]
+
+    assert told["weights"] == alone["weights"]
+    assert told["temperature"] > alone["temperature"]
+    assert 3 == told["calibrated_on"]["unpaced"]
+
+
+def test_the_file_has_no_path_of_the_machine(judged, tmp_path):
+    text, words, _ = fitted(setting(tmp_path / "faults", "thermal"))
+
+    assert str(tmp_path) not in text
+    assert "faults: of 1 that it was not fitted on" in words
+
+
+def test_an_archive_that_cannot_be_judged_is_told(judged, tmp_path):
+    _, words, told = fitted(setting(tmp_path / "real", "thermal", "broken"))
+
+    assert "1 of 42 runs could not be judged" in words
+    assert 1 == told["calibrated_on"]["real"]
+
+
+def test_a_folder_without_truth_or_two_of_one_name_are_refused(judged, tmp_path):
+    with pytest.raises(CommandError, match="has no archive with truth") as empty:
+        fitted(tmp_path)
+    one, two = (setting(tmp_path / each / "real", "thermal") for each in "ab")
+    with pytest.raises(CommandError, match="two folders are called real") as twice:
+        fitted(one, two)
+
+    assert (ExitCode.BAD_INPUT, ExitCode.USAGE) == (empty.value.code, twice.value.code)
+    assert [] == judged
+
+
+def test_an_archive_teaches_by_its_truth(monkeypatch, tmp_path):
+    """The finding of the rank that was made hot; a healthy run teaches nothing, a torn one is
+    none."""
+    fault = Fault(Cause.THERMAL, "hw", 2, 1.5, 80)
+    run = labelled(SyntheticFleet(dp=8, steps=240, resolution=Resolution.STEP, faults=(fault,)))
+    monkeypatch.setattr(diagnosis, "diagnose_archive", lambda _: diagnose(run.run))
+    path = tmp_path / "truth.json"
+
+    path.write_text(json.dumps({"schema_version": 1, "faults": list(run.truth)}))
+    (found,) = fitting._examples(tmp_path)
+    assert ("thermal", "slow", True) == (found.cause, found.kind, found.gpu)
+    assert "thermal throttling: strong" in found.states
+    path.write_text(json.dumps({"schema_version": 1, "faults": []}))
+    assert [] == fitting._examples(tmp_path)
+    path.write_text("{")
+    assert fitting._examples(tmp_path) is None
