@@ -78,7 +78,7 @@ class Rank:
     def page(self) -> bytes:
         return self.writer.path.read_bytes()
 
-    def ops(self) -> list[tuple[Any, ...]]:
+    def operations(self) -> list[tuple[Any, ...]]:
         cursor = ring.LIVE.unpack_from(self.page(), ring.LIVE_OFFSET)[0]
         raw = self.page()[ring.OPS_OFFSET :][: cursor * ring.OP_RECORD.size]
         return list(ring.OP_RECORD.iter_unpack(raw))
@@ -105,11 +105,11 @@ def one_step(rank: Rank, loss: Any = 2.5) -> None:
 def test_nothing_is_written_before_the_device_has_passed_it(rank: Rank) -> None:
     one_step(rank)
     rank.passes(7.9)
-    before = rank.ops(), rank.steps()
+    before = rank.operations(), rank.steps()
     rank.passes(0.1)
 
     assert ([], []) == before
-    assert ["forward-compute"] == [OPS[op[0]] for op in rank.ops()]
+    assert ["forward-compute"] == [OPS[op[0]] for op in rank.operations()]
     assert 1 == len(rank.steps())
 
 
@@ -117,13 +117,13 @@ def test_times_are_the_device_s_and_not_the_host_s(rank: Rank) -> None:
     one_step(rank)
     one_step(rank)
     rank.passes(16)
-    starts = [op[8] for op in rank.ops()]
+    starts = [op[8] for op in rank.operations()]
     walls = [step[2] for step in rank.steps()]
 
     assert [1_000_000_000, 1_008_000_000] == starts
     assert [8 * MILLISECOND] * 2 == walls
     assert [8 * MILLISECOND] * 2 == [step[5 + PHASES.index(Phase.FORWARD)] for step in rank.steps()]
-    assert [0, 1] == [op[3] for op in rank.ops()]
+    assert [0, 1] == [op[3] for op in rank.operations()]
 
 
 def test_a_loss_is_read_when_its_own_step_is_over(rank: Rank) -> None:
@@ -224,7 +224,7 @@ def test_a_collective_lasts_from_the_stream_s_arrival_to_its_end(
         one.passes(2.5)
         offset = ring.GROUP_COUNTERS_OFFSET + GROUPS.index("dp") * ring.GROUP_COUNTERS.size
         group = ring.GROUP_COUNTERS.unpack_from(one.page(), offset)
-        return inside, one.ops(), one.steps()[0][2:5], group
+        return inside, one.operations(), one.steps()[0][2:5], group
 
     ((op, _, _, sequence, since), ops, (wall, _, own), group) = forked(1, work)[0]
 
@@ -253,7 +253,7 @@ def test_only_the_wait_for_an_overlapped_operation_is_waiting(
         pending.wait()
         one.recorder.end_step(samples=1, tokens=1, flops=1.0, loss=math.nan)
         one.passes(5)
-        return one.ops(), one.steps()[0][2:5]
+        return one.operations(), one.steps()[0][2:5]
 
     (record,), (wall, _, own) = forked(1, work)[0]
     flags = ring.FLAG_COMPLETION_IS_UPPER_BOUND | ring.FLAG_OVERLAPPED
@@ -291,6 +291,6 @@ def test_transfers_of_the_host_wait_for_an_idle_device(forked: Forked, tmp_path:
         place = comm.collective("world-broadcast", "world", "clocks")
         seen: list[int] = []
         place.run(torch.zeros(2), lambda: seen.append(len(one.steps())))
-        return seen, [OPS[op[0]] for op in one.ops()], [op[3] for op in one.ops()]
+        return seen, [OPS[op[0]] for op in one.operations()], [op[3] for op in one.operations()]
 
     assert [[1], ["forward-compute", "world-broadcast"], [0, 1]] == forked(1, work)[0]

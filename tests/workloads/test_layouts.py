@@ -198,39 +198,43 @@ def test_every_layout_computes_what_one_rank_computes(
         assert max(rank[index][2] for rank in answers) <= TOLERANCE
 
 
-def test_a_dropped_all_reduce_is_noticed(
-    forked: Forked, tmp_path: Path, serial: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dropped_all_reduce_is_noticed(forked: Forked, tmp_path: Path, serial: Any) -> None:
     true = Collective.all_reduce
 
     def forgetful(self: Collective, tensor: torch.Tensor, *more: Any) -> None:
         if "mlp.2" not in self._name:
             true(self, tensor, *more)
 
-    monkeypatch.setattr(Collective, "all_reduce", forgetful)
-    errors = _errors(forked, tmp_path, serial, Layout(1, 2, 1, 2, 1))
+    def broken() -> None:
+        Collective.all_reduce = forgetful  # type: ignore[method-assign]
+
+    errors = _errors(forked, tmp_path, serial, Layout(1, 2, 1, 2, 1), broken)
 
     assert min(errors) > 100 * TOLERANCE
 
 
-def test_a_swapped_shard_is_noticed(
-    forked: Forked, tmp_path: Path, serial: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_swapped_shard_is_noticed(forked: Forked, tmp_path: Path, serial: Any) -> None:
     true = initialize
 
     def swapped(model: Gpt, seed: int, parallel: TensorParallel) -> None:
         true(model, seed, replace(parallel, rank=1 - parallel.rank))
 
-    monkeypatch.setitem(computed.__globals__, "initialize", swapped)
-    errors = _errors(forked, tmp_path, serial, Layout(1, 2, 1, 2, 1))
+    def broken() -> None:
+        computed.__globals__["initialize"] = swapped
+
+    errors = _errors(forked, tmp_path, serial, Layout(1, 2, 1, 2, 1), broken)
 
     assert min(errors) > 100 * TOLERANCE
 
 
-def _errors(forked: Forked, folder: Path, serial: Any, layout: Layout) -> list[float]:
+def _errors(
+    forked: Forked, folder: Path, serial: Any, layout: Layout, broken: Callable[[], None]
+) -> list[float]:
+    """Of each rank, in whose own process something is `broken` first."""
     config = FAMILIES["gpt3"]
 
     def work(rank: int) -> float:
+        broken()
         found = computed(joined(layout, rank, folder), config, sequence=False)[2]
         return worst_error(config, serial["gpt3"][2], found)
 

@@ -47,6 +47,7 @@ def rank(
     number: int, world: int, data: Path, told: list[str] | None = None, steps: int = 90
 ) -> ImageTraining:
     torch.set_num_threads(1)
+    IMAGE_CONFIGS["small"] = SMALL
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group(
         "gloo", init_method=f"file://{data}/rendezvous", rank=number, world_size=world

@@ -73,7 +73,10 @@ class Pretended(Accelerator):
         return value.detach().clone()
 
 
-def recorded(forked: Forked, folder: Path, layout: Layout) -> list[dict[str, Any]]:
+def recorded(
+    forked: Forked, folder: Path, layout: Layout, before: Callable[[], None] = lambda: None
+) -> list[dict[str, Any]]:
+    """What each rank left, in whose process `before` was called first."""
     spec = RunSpec(
         "run", "gpt", layout, STEPS, 1, pace=False,
         training=Training(vocabulary=32, sequence=16, micro_batches=layout.pp),
@@ -82,6 +85,7 @@ def recorded(forked: Forked, folder: Path, layout: Layout) -> list[dict[str, Any
     dataset = prepared(spec, folder)
 
     def work(rank: int) -> Any:
+        before()
         job = train.RankJob(
             spec=spec, rank=rank, node_dir=folder, rendezvous=f"file://{folder}/rendezvous",
             dataset=dataset, checkpoints=folder / "checkpoints", cores=2, start_wall_ns=0,
@@ -105,13 +109,16 @@ def recorded(forked: Forked, folder: Path, layout: Layout) -> list[dict[str, Any
 
 @pytest.mark.parametrize("layout", [Layout(2, 1, 2), Layout(1, 2, 1, 1, 2)])
 def test_the_loop_leaves_the_same_record_on_a_stream(
-    forked: Forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout
+    forked: Forked, tmp_path: Path, layout: Layout
 ) -> None:
     plain = recorded(forked, tmp_path / "plain", layout)
-    here = Pretended(torch.device("cpu"))
-    monkeypatch.setattr(train, "accelerator", lambda _spec, _rank: here)
-    monkeypatch.setattr(train, "cuda_timeline", host_timeline)
-    streamed = recorded(forked, tmp_path / "streamed", layout)
+
+    def pretended() -> None:
+        here = Pretended(torch.device("cpu"))
+        train.accelerator = lambda _spec, _rank: here  # type: ignore[assignment]
+        train.cuda_timeline = host_timeline  # type: ignore[assignment]
+
+    streamed = recorded(forked, tmp_path / "streamed", layout, pretended)
 
     for one, other in zip(plain, streamed, strict=True):
         assert one["ops"] == other["ops"]

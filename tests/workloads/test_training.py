@@ -200,7 +200,7 @@ def test_the_same_layout_twice_is_equal_to_the_last_bit(forked: Forked, tmp_path
 
 @pytest.mark.parametrize("pp", [1, 2])
 def test_the_loss_is_a_part_of_the_last_stage_s_forward_pass(
-    forked: Forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pp: int
+    forked: Forked, tmp_path: Path, pp: int
 ) -> None:
     spec = spec_of(pp, 1, 1)
     dataset = prepared(spec, tmp_path)
@@ -216,9 +216,8 @@ def test_the_loss_is_a_part_of_the_last_stage_s_forward_pass(
         yield
         within.pop()
 
-    monkeypatch.setattr(Gpt, "mean_loss", noted)
-
     def work(rank: int) -> Any:
+        Gpt.mean_loss = noted  # type: ignore[method-assign]
         groups, comm = joined(spec, rank, tmp_path)
         step(set_up(spec, rank, groups, comm, dataset, segment), 0)
         return seen

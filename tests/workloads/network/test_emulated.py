@@ -14,7 +14,7 @@ from collector.contract.words import PHASES, FaultKind
 from workloads.faults.link import LinkSetting
 from workloads.faults.plan import Fault
 from workloads.network import netns
-from workloads.network.emulated import EmulatedNetwork, effects, emulated
+from workloads.network.emulated import effects, emulated
 from workloads.network.iproute import NetworkError
 from workloads.network.names import fabric_address
 from workloads.ring import RingWriter
@@ -70,7 +70,8 @@ def test_a_delay_is_in_force_from_its_first_step_to_its_last(
     setting = LinkSetting(delay=DELAY)
     fault = Fault(FaultKind.LINK_DELAY, None, 1, None, BEGIN, END, spec="late", link=setting)
     with opened([fault]) as network:
-        walls = forked(2, lambda node: echo(network) if node == 0 else train(network, tmp_path))[1]
+        own, other = network.namespace(0), network.namespace(1)
+        walls = forked(2, lambda node: train(other, tmp_path) if node else echo(own))[1]
     seen = effects(tmp_path / "logs")["late"]
 
     # A delay slows every step, a busy machine some.
@@ -83,9 +84,9 @@ def test_a_delay_is_in_force_from_its_first_step_to_its_last(
     assert END - BEGIN == seen["during"]["steps"]
 
 
-def echo(network: EmulatedNetwork) -> str:
+def echo(namespace: str) -> str:
     """Node 0: sends back what it gets."""
-    netns.enter(network.namespace(0))
+    netns.enter(namespace)
     with socket.create_server((str(fabric_address(0)), 4711)) as server:
         connection, _ = server.accept()
         while got := connection.recv(64):
@@ -93,9 +94,9 @@ def echo(network: EmulatedNetwork) -> str:
     return "done"
 
 
-def train(network: EmulatedNetwork, workspace: Path) -> list[float]:
+def train(namespace: str, workspace: Path) -> list[float]:
     """Node 1: steps of a short sleep and a round trip, told by a ring."""
-    netns.enter(network.namespace(1))
+    netns.enter(namespace)
     writer = RingWriter(workspace / "node-1" / file_name(1), WHO)
     for _ in range(200):
         try:

@@ -1,6 +1,7 @@
 """Namespaces of a run come and go, and nothing else of the machine's network changes."""
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -8,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -88,21 +90,25 @@ def test_two_processes_in_two_namespaces_exchange_data(
     make_network: Callable[[int], Names], forked: Callable[..., list[Any]]
 ) -> None:
     names = make_network(2)
-    with netns.inside(names.namespace(0)):
-        server = socket.create_server((str(names.address(0)), 0))
-    port = server.getsockname()[1]
 
     def talk(node: int) -> str:
         netns.enter(names.namespace(node))
+        where = str(names.address(0)), 4711
         if node == 0:
-            connection, (sender, _) = server.accept()
-            connection.sendall(sender.encode())
-            return "served"
-        with socket.create_connection((str(names.address(0)), port), timeout=10) as client:
-            return client.recv(64).decode()
+            with socket.create_server(where) as server:
+                connection, (sender, _) = server.accept()
+                connection.sendall(sender.encode())
+                return "served"
+        for _ in range(500):
+            with (
+                contextlib.suppress(ConnectionRefusedError),  # the other process still starts
+                socket.create_connection(where, timeout=10) as client,
+            ):
+                return client.recv(64).decode()
+            sleep(0.02)
+        return "nobody listens"
 
     assert ["served", str(names.address(1))] == forked(2, talk)
-    server.close()
 
 
 def test_the_recorder_reaches_every_collector(

@@ -103,12 +103,11 @@ def test_every_rank_counts_the_same_operations_whether_it_exchanges_or_not(
 
 
 def test_a_link_that_is_clearly_slow_is_not_asked_every_time(
-    forked: Forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forked: Forked, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(links_file, "SMALL_REPETITIONS", 1000)
-    asked: list[int] = []
-
     def work(rank: int) -> Any:
+        asked: list[int] = []
+        links_file.SMALL_REPETITIONS = 1000
         comm = joined(rank, 2, tmp_path)
 
         def late(_: int) -> None:
