@@ -1,6 +1,7 @@
 """Waiting in torch.distributed, timed from outside the program, on real ranks over gloo."""
 
 import os
+import threading
 from pathlib import Path
 from statistics import median
 from time import monotonic, sleep
@@ -9,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed._functional_collectives import all_gather_tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -138,3 +140,28 @@ def test_every_bucket_is_an_operation_with_its_size(forked, tmp_path):
     assert len(last) > 1
     assert 4 * sum(each.numel() for each in a_model().parameters()) == sum(op.bytes for op in last)
     assert all(op.complete_ns >= op.enqueue_ns for op in last)
+
+
+def test_threads_of_the_program_run_while_a_functional_collective_waits(forked, tmp_path):
+    """Rank 1 comes when a thread of rank 0, which waits for it, has said so."""
+    word = tmp_path / "word"
+
+    def work(rank: int) -> bool:
+        joined(tmp_path, rank, 2)
+        variables = {"LOCKSTEP_DIR": str(tmp_path / "rings"), "LOCKSTEP_RUN": "mine"}
+        recorder = lockstep.recorder(rank=rank, world=2, environment=variables)
+        recorder.watch_torch()
+        assert (
+            4 == all_gather_tensor(torch.ones(2), 0, dist.group.WORLD).sum()
+        )  # they are connected
+        recorder.step_ended()
+        if rank == 0:
+            threading.Timer(0.5, word.touch).start()  # by then it waits
+        until = monotonic() + 60.0
+        while rank == 1 and not word.exists() and monotonic() < until:
+            sleep(0.01)
+        said = word.exists()
+        gathered = all_gather_tensor(torch.ones(2), 0, dist.group.WORLD)
+        return bool(gathered.sum() == 4) and (said or rank == 0)
+
+    assert [True, True] == forked(2, work)

@@ -227,18 +227,28 @@ class TorchWaits:
         return call
 
     def _time_functional(self) -> None:
-        """Functional collectives wait in one kernel, whoever calls it (Functional.cpp)."""
-        kernel = torch.library.get_kernel("_c10d_functional::wait_tensor", "CPU")
+        """Functional collectives wait in one kernel, whoever calls it (Functional.cpp).
 
-        def wait_tensor(keys: Any, tensor: torch.Tensor) -> Any:
+        It is registered for all backends (CompositeExplicitAutograd), so dispatch still finds it by
+        the key of one that is not ours. Calling the kernel itself (`torch.library.get_kernel`)
+        would hold the GIL for as long as it waits: no other thread of the program would run, and
+        one that a collective needs to end would never.
+        """
+        op = torch.ops._c10d_functional.wait_tensor.default
+        elsewhere = torch._C.DispatchKeySet(torch._C.DispatchKey.QuantizedCPU)
+
+        def kernel(tensor: torch.Tensor) -> Any:
+            return op.redispatch(elsewhere, tensor)
+
+        def wait_tensor(_: Any, tensor: torch.Tensor) -> Any:
             recorder = self._recorder
             mine = threading.get_ident() == self._thread
             if recorder is None or self._inside or not mine:
-                return kernel.call_boxed(keys, tensor)
+                return kernel(tensor)
             before = self._guard(registered)
             if not before:
-                return kernel.call_boxed(keys, tensor)
-            answer = self._wait(recorder, None, kernel.call_boxed, keys, tensor)
+                return kernel(tensor)
+            answer = self._wait(recorder, None, kernel, tensor)
             self._guard(lambda: self._counts.account(before - registered()))
             return answer
 
