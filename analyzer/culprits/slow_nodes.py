@@ -1,6 +1,6 @@
 """Whose findings are about a whole node: all of its ranks slow, or stopped, alike."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,22 +8,28 @@ import numpy as np
 from analyzer.run import Evidence, Finding, Grid
 
 TOGETHER = 0.5
-"""Share of the shorter one's windows from which two findings are about the same slowness."""
+"""Share of all windows in which any of them is slow, that all of them must be."""
+ALIKE = 0.5
+"""Share of the middle rank's log slowdown that each must have; a rank that is slow for itself, and
+whose neighbours feel it, stays a rank."""
+
+Group = tuple[int, ...]
 
 
 def settled(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Each rank slow once at a time; stops of all ranks of a node say so in `details["node"]`.
+    """Each rank slow once at a time; findings of all ranks of a node say so in `details["node"]`.
 
     Args:
         grid: The run's windows.
         findings: In the order of the detectors: of two about the same windows the first stays.
     """
     kept = _once(grid, findings)
-    for node, places in _stopped_nodes(grid, kept):
-        certainty = _certainty([kept[place] for place in places])
-        for place in places:
-            details = {**kept[place].details, "node": node, **certainty}
-            kept[place] = replace(kept[place], details=details)
+    of_node = dict(_nodes(grid, kept))
+    for place, node in of_node.items():
+        alike = [kept[other] for other, where in of_node.items() if where == node]
+        kept[place] = replace(
+            kept[place], details={**kept[place].details, "node": node, **_certainty(alike)}
+        )
     return tuple(kept)
 
 
@@ -69,7 +75,9 @@ def _once(grid: Grid, findings: Sequence[Finding]) -> list[Finding]:
     kept: list[Finding] = []
     for finding in findings:
         if finding.kind == "slow" and any(
-            other.kind == "slow" and other.rank == finding.rank and _together(grid, other, finding)
+            other.kind == "slow"
+            and other.rank == finding.rank
+            and _together(grid, [other, finding], of_longest=False)
             for other in kept
         ):
             continue
@@ -77,34 +85,56 @@ def _once(grid: Grid, findings: Sequence[Finding]) -> list[Finding]:
     return kept
 
 
-def _together(grid: Grid, one: Finding, other: Finding) -> bool:
-    """Whether they share most of the windows of the shorter one."""
-    ends = [len(grid.start) if each.last is None else each.last for each in (one, other)]
-    begins = [one.first, other.first]
-    common = min(ends) - max(begins)
-    shortest = min(end - begin for end, begin in zip(ends, begins, strict=True))
-    return common > 0 and common >= TOGETHER * shortest
-
-
-def _stopped_nodes(
-    grid: Grid, findings: Sequence[Finding]
-) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(node, places of its findings) where all its ranks stopped alike; none of every node.
-
-    Of slow ranks the search itself says whether it is the node (analyzer.detectors.effects).
-    """
+def _nodes(grid: Grid, findings: Sequence[Finding]) -> Iterator[tuple[int, str]]:
+    """(place of a finding, the node it is about); nobody where that were every node."""
     own = grid.time["own"]
     members: dict[str, set[int]] = {}
     for column, info in enumerate(grid.ranks):
         if np.isfinite(own[:, column]).any():
             members.setdefault(info.node, set()).add(info.rank)
-    stops = {one.rank: place for place, one in enumerate(findings) if one.kind == "hang"}
-    whole = {
-        node: tuple(stops[rank] for rank in sorted(ranks))
+    whole: Mapping[str, Group] = {
+        node: group
         for node, ranks in members.items()
-        if len(ranks) >= 2 and ranks <= set(stops)
+        if len(ranks) >= 2 and (group := _group(grid, findings, ranks))
     }
     if len(whole) < len(members):
-        for node, places in whole.items():
-            if len({findings[place].details.get("state") for place in places}) == 1:
-                yield node, places
+        for node, group in whole.items():
+            yield from ((place, node) for place in group)
+
+
+def _group(grid: Grid, findings: Sequence[Finding], ranks: set[int]) -> Group:
+    """Places of findings, one of each rank, that are alike and together; () without."""
+    for kind in ("hang", "slow"):
+        mine = [
+            (place, finding)
+            for place, finding in enumerate(findings)
+            if finding.kind == kind and finding.rank in ranks
+        ]
+        for _, first in mine:
+            chosen: dict[int | None, int] = {}
+            for place, finding in mine:
+                if finding.rank not in chosen and _together(grid, [first, finding]):
+                    chosen[finding.rank] = place
+            some = [findings[place] for place in chosen.values()]
+            if set(chosen) == ranks and _together(grid, some) and _alike(some):
+                return tuple(chosen.values())
+    return ()
+
+
+def _alike(findings: Sequence[Finding]) -> bool:
+    if findings[0].kind == "hang":
+        return len({finding.details.get("state") for finding in findings}) == 1
+    logs = np.log([finding.slowdown for finding in findings])
+    return bool((logs >= ALIKE * np.median(logs)).all())
+
+
+def _together(grid: Grid, findings: Sequence[Finding], *, of_longest: bool = True) -> bool:
+    """Whether findings share most of the windows of any, or of the shortest, of them."""
+    ends = [len(grid.start) if each.last is None else each.last for each in findings]
+    begins = [each.first for each in findings]
+    common = min(ends) - max(begins)
+    if findings[0].kind == "hang":
+        return True
+    longest = max(ends) - min(begins)
+    shortest = min(end - begin for end, begin in zip(ends, begins, strict=True))
+    return common > 0 and common >= TOGETHER * (longest if of_longest else shortest)

@@ -37,6 +37,8 @@ FELT = 0.1
 as ALIKE is."""
 LONGER = 2
 """Times as many windows hold a shape, of which another one saw a part only: one turn of many."""
+LIKELIER = 0.5
+"""Confidence in a place from which it is likelier than all others, and nobody, together."""
 NAMED = 8
 """Peers told one by one; more are counted."""
 ALL_AT_ONCE = 16
@@ -286,6 +288,8 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
     table, scope = one.table, one.scope
     inside = np.isin(table.usable, np.concatenate(one.groups.members))
     edges, place_confidence = one.edges, sure.place_confidence(accused)
+    if scope.stage is None and place_confidence < LIKELIER:
+        return
     if edges is None:
         edges = span_edges(one.groups, one.shift, table.rest[inside, one.place])
     if scope.stage is not None:

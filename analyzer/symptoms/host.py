@@ -4,8 +4,7 @@ import numpy as np
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
-from analyzer.slowness.others import others_median
-from analyzer.slowness.stopped import FROZEN_SECONDS
+from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.symptoms.make import SECONDS, Sensor, symptom
 from analyzer.symptoms.phases import MOSTLY, PARTLY
 from analyzer.symptoms.series import level, spans
@@ -19,7 +18,6 @@ COLLECTING = 0.1
 """Share of the excess inside the collector: what is collected was made just before, which takes
 about as long (measured: 0.6 of a storm is collection)."""
 QUOTA, QUEUE = metrics.RANK_THROTTLED.series(), metrics.RANK_RUN_QUEUE.series()
-HEARTBEAT = metrics.TRAIN_HEARTBEAT_AGE.series()
 PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
 
 
@@ -102,8 +100,8 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     Seen where scrapes saw it older than the others' in a window that took the rank longer; in full
     where most of the excess is in such windows. None where no scrape of the slow windows told.
     """
-    cells, column = grid.signals.get(HEARTBEAT), column_of(grid, finding.rank)
-    if cells is None or column is None:
+    older, column = heartbeat_stopped(grid), column_of(grid, finding.rank)
+    if older is None or column is None:
         return None
     during, before = spans(grid, finding)
     own = grid.time["own"][:, column]
@@ -112,7 +110,6 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     if not np.isfinite(usual):
         usual = np.nanmedian(grid.time["own"][during]) if during.any() else np.nan
     excess = np.where(during, np.nan_to_num(own - usual), 0.0).clip(min=0.0) * steps
-    older = cells - others_median(cells, axis=1)
     known = during & np.isfinite(older[:, column])
     if not known.any() or not excess[known].sum() > 0:
         return None

@@ -99,9 +99,9 @@ def test_identical_ranks_are_silent(synthetic, on_nodes):
     assert set() == accused(on_nodes(run, 2))
 
 
-def test_if_it_were_every_node_that_stopped_it_is_none(healthy, slowed, steadily, on_nodes):
+def test_if_it_were_every_node_it_is_none(healthy, slowed, steadily, on_nodes):
     grid = align(on_nodes(slowed(healthy, [0], 1.3, steadily(80)), 4))
-    one = dataclasses.replace(effects(grid)[0], kind="hang")
+    one = effects(grid)[0]
     some = settled(grid, [dataclasses.replace(one, rank=rank) for rank in range(4)])
     everybody = settled(grid, [dataclasses.replace(one, rank=rank) for rank in range(8)])
 
