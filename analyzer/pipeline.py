@@ -127,7 +127,7 @@ def culprits(case: Case) -> Case:
     ]
     verdict = replace(
         case.verdict,
-        culprits=as_sure_as_steps(by_place(grid, whole_nodes(findings, named)), grid),
+        culprits=as_sure_as_steps(by_place(grid, findings, whole_nodes(findings, named)), grid),
         hang=_hang(case.accused_of("hang")),
         alternatives=case.accused[0].causes.alternatives if case.accused else (),
     )

@@ -5,10 +5,10 @@ from collector.contract.words import Cause
 
 SPEC = CauseSpec(
     cause=Cause.FREEZE,
-    kinds=("hang",),
+    kinds=("slow", "hang"),
     expects={
-        MUST: ("process frozen",),
-        AGAINST: ("process gone", "XID",),
+        MUST: ("process frozen", "stopped heartbeat"),
+        AGAINST: ("process gone", "XID", "excess on the CPU", "no processor"),
     },
     must_see="A heartbeat that stopped (helper thread, every second) while the process exists.",
     words="its process stands still",

@@ -1,7 +1,8 @@
-"""Slow nodes that are all of a leaf or rack, and nobody else -> one culprit: the leaf or rack.
+"""Slow nodes that are a leaf or rack -> one culprit: the leaf or rack.
 
 A power brake of a supply, hot air or a bad leaf slows every node behind it (docs/method/causes.md);
-draining one of them mends nothing.
+draining one of them mends nothing. Whether it is the part or some of its nodes, the search told
+(analyzer.detectors.effects).
 """
 
 from collections.abc import Sequence
@@ -9,48 +10,37 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.readers.places import places_of
-from analyzer.run import Culprit, Fact, Grid
-from analyzer.shared_part import Part, part_of_nodes
-
-TOGETHER = 0.5
-"""Share of the shorter span in which two culprits must be slow together."""
+from analyzer.run import Culprit, Fact, Finding, Grid
+from analyzer.shared_part import Part
 
 
-def by_place(grid: Grid, culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
-    """The culprits, those of one leaf or rack as one of scope `rack`; without places as they are.
+def by_place(
+    grid: Grid, findings: Sequence[Finding], culprits: Sequence[Culprit]
+) -> tuple[Culprit, ...]:
+    """The culprits, those of one leaf or rack as one of scope `rack`, in place of their first.
 
-    All of them must be slow for the same cause and in the same steps, every node of the part that
-    takes part in the run must be among them, and at least two nodes elsewhere must not.
+    Args:
+        grid: The run's windows.
+        findings: Those that accuse; of a part they say so in `details["part"]`.
+        culprits: Ranks, nodes and links.
     """
-    places = places_of(grid.meta)
-    if not places:
-        return tuple(culprits)
-    nodes = {info.node for info in grid.ranks}
-    for first in culprits:
-        alike = [each for each in culprits if _alike(grid, first, each)]
-        slow = {str(each.node) for each in alike}
-        part = part_of_nodes(slow, nodes - slow, places)
-        if part is not None:
-            one = _rack(alike, part, slow, len(nodes))
-            rest = tuple(each for each in culprits if each not in alike)
-            return (one, *by_place(grid, rest))
-    return tuple(culprits)
-
-
-def _alike(grid: Grid, first: Culprit, other: Culprit) -> bool:
-    """Whether both are slow nodes or ranks, for the same cause, mostly in the same steps."""
-    if any(each.node is None or each.slowdown is None for each in (first, other)):
-        return False
-    if first.cause != other.cause or "link" in (first.scope, other.scope):
-        return False
-    (a, b), (c, d) = _span(grid, first), _span(grid, other)
-    return min(b, d) - max(a, c) >= TOGETHER * min(b - a, d - c)
-
-
-def _span(grid: Grid, culprit: Culprit) -> tuple[int, int]:
-    end = int(grid.to_step.max()) if culprit.to_step is None else culprit.to_step
-    return (0 if culprit.from_step is None else culprit.from_step), end
+    node_of = {info.rank: info.node for info in grid.ranks}
+    part_of: dict[str | None, Part] = {
+        node_of[int(one.rank)]: one.details["part"]
+        for one in findings
+        if one.rank is not None and "part" in one.details
+    }
+    together: dict[object, list[Culprit]] = {}
+    for place, one in enumerate(culprits):
+        part = None if one.scope == "link" or one.slowdown is None else part_of.get(one.node)
+        together.setdefault(place if part is None else part, []).append(one)
+    nodes = len(set(node_of.values()))
+    return tuple(
+        _rack(alike, key, {str(each.node) for each in alike}, nodes)
+        if isinstance(key, Part)
+        else alike[0]
+        for key, alike in together.items()
+    )
 
 
 def _rack(alike: Sequence[Culprit], part: Part, slow: set[str], nodes: int) -> Culprit:
@@ -80,7 +70,7 @@ def _rack(alike: Sequence[Culprit], part: Part, slow: set[str], nodes: int) -> C
         to_step=last,
         slowdown=slowdown,
         slowdown_interval=interval,
-        # No surer than the least sure of those it is made of.
+        # Pooled over all of them, and told of each.
         confidence=min(each.confidence for each in alike),
         place_confidence=min(each.place_confidence or 0.0 for each in alike),
         tier="page" if any(each.tier == "page" for each in alike) else "record",

@@ -47,18 +47,18 @@ def node_of(finding: Finding) -> str | None:
 def pooled(
     findings: Sequence[Finding], evidences: Sequence[Sequence[Evidence]]
 ) -> tuple[tuple[Evidence, ...], ...]:
-    """The evidence about each finding; of the ranks of one node their mean log odds.
+    """The evidence about each finding; of the ranks of one node or part their mean log odds.
 
     The mean, and not the sum: what the ranks of a host tell comes from the same host, and is not
     independent (logarithmic opinion pool with equal weights; Genest and Zidek 1986). Facts stay
     with their ranks; `analyzer.culprits.node` says them once.
     """
     told = [tuple(each) for each in evidences]
-    by_node: dict[tuple[str, str], list[int]] = {}
+    by_node: dict[tuple[object, str], list[int]] = {}
     for place, finding in enumerate(findings):
-        node = node_of(finding)
-        if node is not None:
-            by_node.setdefault((node, finding.kind), []).append(place)
+        whole = finding.details.get("part") or node_of(finding)
+        if whole is not None:
+            by_node.setdefault((whole, finding.kind), []).append(place)
     for places in by_node.values():
         odds: dict[str, list[float]] = {}
         for place in places:

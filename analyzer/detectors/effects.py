@@ -9,6 +9,7 @@ logarithms (Zhang and Siegmund, Biometrics 2007).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ FELT = 0.1
 as ALIKE is."""
 LONGER = 2
 """Times as many windows hold a shape, of which another one saw a part only: one turn of many."""
+LIKELIER = 0.5
+"""Confidence in a place from which it is likelier than all others, and nobody, together."""
 NAMED = 8
 """Peers told one by one; more are counted."""
 ALL_AT_ONCE = 16
@@ -43,7 +46,7 @@ ALL_AT_ONCE = 16
 
 
 def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
-    """One finding of kind `slow` for each rank that is slow, those of a node name it.
+    """One finding of kind `slow` for each rank that is slow, those of a node, leaf or rack name it.
 
     Of a stage it is one of kind `structure`.
 
@@ -85,7 +88,8 @@ def _measured(one: Candidate, whole: Sequence[Table]) -> Candidate:
         if not np.isin(windows, table.usable).all():
             continue  # in some window nobody but the accused told of own time
         for place, scope in enumerate(table.scopes):
-            if scope.columns.tolist() == columns and scope.stage == one.scope.stage:
+            whom = scope.columns.tolist(), scope.stage, scope.part
+            if whom == (columns, one.scope.stage, one.scope.part):
                 view = table.view(one.groups)
                 inside = np.zeros(len(view.rest), dtype=bool)
                 inside[one.shift.first : one.shift.last] = True
@@ -180,11 +184,11 @@ def _shapes(table: Table) -> Iterator[Candidate]:
 
 
 def _ranks_or_groups(seen: Sequence[Candidate]) -> list[Candidate]:
-    """Each node and stage as a whole or by its parts, whichever is likelier."""
+    """Each node, leaf, rack and stage as a whole or by its parts, whichever is likelier."""
     kept: list[Candidate] = []
     taken: set[int] = set()
     ranks = {int(one.scope.columns[0]): one for one in seen if one.scope.is_rank}
-    # The wider first: a stage, then its nodes, then their ranks.
+    # The wider first: a stage or rack, then its nodes, then their ranks.
     for one in sorted(seen, key=lambda each: -len(each.scope.columns)):
         columns = set(one.scope.columns.tolist())
         if not columns & taken and (
@@ -204,7 +208,7 @@ def _is_shared(one: Candidate) -> bool:
     largest rise.
     """
     rises, everybody = one.rises, one.table.ranks.shape[1]
-    if one.scope.stage is not None:
+    if one.scope.stage is not None or one.scope.part is not None:
         nodes = [one.table.grid.ranks[column].node for column in one.scope.columns.tolist()]
         rises = np.array([np.median(rises[np.array(nodes) == node]) for node in set(nodes)])
         everybody = len({info.node for info in one.table.grid.ranks})
@@ -214,15 +218,30 @@ def _is_shared(one: Candidate) -> bool:
         return False
     # The error of the middle of n parts is 1 / sqrt(n) of one's.
     error = one.shift.error * float(np.sqrt(count))
-    spread, wide = float(np.hypot(error, ALIKE * average)), max(float(rises[0]), error)
+    wide = max(float(rises[0]), error)
     choice = float(np.log(everybody))
-    shared = -float(((rises - average) ** 2).sum()) / (2 * spread**2) - count * np.log(spread)
+    shared = _by_one_amount(rises, error)
     some = [
         _by_their_own(rises, slow, felt, error) - slow * (np.log(wide) + choice)
         for slow in range(1, count + 1)
         for felt in (0.0, FELT * float(rises[0]))
     ]
+    if one.scope.part is not None:
+        # Whoever drains a leaf drains all of its nodes: all but some of them is another choice.
+        some += [
+            _by_one_amount(rises[:slow], error) + _by_their_own(rises, slow, 0.0, error)
+            - choice - float(np.log(comb(count, slow)))
+            for slow in range(1, count)
+        ]  # fmt: skip
     return bool(shared - choice > max(some))
+
+
+def _by_one_amount(rises: FloatGrid, error: float) -> float:
+    """Log likelihood of the rises of those that share one amount, each more or less of it."""
+    spread = float(np.hypot(error, ALIKE * rises.mean()))
+    return -float(((rises - rises.mean()) ** 2).sum()) / (2 * spread**2) - len(rises) * float(
+        np.log(spread)
+    )
 
 
 def _by_their_own(rises: FloatGrid, slow: int, felt: float, error: float) -> float:
@@ -269,6 +288,8 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
     table, scope = one.table, one.scope
     inside = np.isin(table.usable, np.concatenate(one.groups.members))
     edges, place_confidence = one.edges, sure.place_confidence(accused)
+    if scope.stage is None and place_confidence < LIKELIER:
+        return
     if edges is None:
         edges = span_edges(one.groups, one.shift, table.rest[inside, one.place])
     if scope.stage is not None:
@@ -282,6 +303,7 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
         finding = slow_finding(table.grid, one.groups, shift, scope.peers, "effects", edges, ratio)
         more: dict[str, Any] = {"place_confidence": place_confidence}
         more |= {} if scope.node is None else {"node": scope.node}
+        more |= {} if scope.part is None else {"part": scope.part}
         text = finding.text if scope.alike and scope.majority else _by_its_past(finding)
         yield replace(finding, text=text, details={**finding.details, **more})
 

@@ -13,7 +13,12 @@ from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.slowness.changepoint import Blocks, Shift, blocks, clearest_spans, refine, sustained
 from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.group_transfers import OWN, grown, slow_groups
-from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, ON_SIGMAS, blocks_of, on_and_off
+from analyzer.slowness.on_and_off import (
+    EPISODES_AT_LEAST,
+    ON_SIGMAS,
+    blocks_of,
+    on_and_off,
+)
 from analyzer.slowness.transfers import by_block, mean, median, transfers
 from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, movements, standing
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
@@ -106,7 +111,7 @@ def _again_and_again(
         or seen.mean < ON_SIGMAS * seen.error
         or seen.inside < MEAN_FLOOR
         or seen.episodes < EPISODES_AT_LEAST
-        or not seen.begin
+        or not seen.late
     ):
         return None
     first = int(usable[seen.begin])

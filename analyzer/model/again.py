@@ -17,6 +17,7 @@ from analyzer.slowness.on_and_off import (
     blocks_of,
     on_and_off,
 )
+from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
@@ -24,9 +25,6 @@ FLOOR = float(np.log(1.03))
 """The smallest mean excess: as of a node, what is felt is the mean."""
 ON_AT_LEAST = float(np.log(1.08))
 """Parts differ by as much on average (SC22, arXiv 2208.11035 v3)."""
-FIRST_TURNS = 1.0
-"""Longest distances of two bursts from the run's start to the first, up to which it may be the
-design of the run, as a rank that writes logs; such a rank must be slower than parts differ."""
 TAILS = 5.0
 """Degrees of freedom at most: the noise of machines has heavier tails than a Gaussian."""
 NOBODY = np.empty(0)
@@ -73,11 +71,11 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
         asked = float(-stdtrit(freedom, FALSE_ALARM / len(told)))
         usually = LUCK * float(np.median(np.delete(counts, at))) + 1.0
         chance = float(pdtrc(counts[at] - 1, usually)) * len(told)
-        late = seen.begin > FIRST_TURNS * seen.apart
         if (
             score >= asked
             and chance <= FALSE_ALARM
-            and seen.inside >= (FLOOR if late else table.precision.parts or FLOOR)
+            # What may be by design must be more than parts differ.
+            and seen.inside >= (FLOOR if seen.late else table.precision.parts or FLOOR)
             and seen.episodes >= EPISODES_AT_LEAST
             and _is_its_own(table, own, place, seen.on)
         ):
@@ -101,7 +99,9 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     """The longest pauses of the whole run, when all of them are one scope's.
 
     How long pauses are has no known distribution and no bound. But among S alike it is a matter of
-    chance who has one: that the k longest are all of one has the chance S^(1 - k).
+    chance who has one: that the k longest are all of one has the chance S^(1 - k). Of pauses in
+    which a heartbeat stopped it is known whose they are: each is another chance of 1 in S, and none
+    is the design of the run, as a rank that writes logs.
     """
     count, steps = len(table.scopes), (table.grid.to_step - table.grid.from_step)[table.usable]
     if count < 2:
@@ -116,7 +116,8 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     if len(moments) < 2:
         return
     apart = np.diff(moments)
-    chance = float(count) ** -int((apart > 1).sum())
+    witnessed = int(_stands(table, place)[moments].sum())
+    chance = float(count) ** -(int((apart > 1).sum()) + witnessed)
     begin, stop = int(moments[0]), int(moments[-1]) + 1
     wall = table.grid.time["wall"][table.usable]
     run = float(np.nansum(column_medians(wall.T) * steps))
@@ -125,7 +126,7 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
         not _is_its_own(table, levelled, place, still)
         or chance > FALSE_ALARM
         or less < FLOOR * run
-        or begin <= apart.max()
+        or (begin <= apart.max() and 2 * witnessed < len(moments))
     ):
         return
     effect = -float(np.log1p(-less / float(seconds[begin:stop, place].sum())))
@@ -138,6 +139,15 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
                   effect)  # fmt: skip
     rises = np.full(len(table.scopes[place].columns), effect)
     yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last), True)
+
+
+def _stands(table: Table, place: int) -> NDArray[np.bool_]:
+    """(n,) whether the processes of all ranks of a scope were seen to stand still."""
+    older = heartbeat_stopped(table.grid)
+    if older is None:
+        return np.zeros(len(table.usable), dtype=bool)
+    mine = older[np.ix_(table.usable, table.scopes[place].columns)]
+    return np.asarray((mine >= FROZEN_SECONDS).all(axis=1))
 
 
 def _without_common(own: FloatGrid, rest: FloatGrid, some: Sequence[Scope]) -> FloatGrid:

@@ -79,6 +79,30 @@ def stage_references(grid: Grid) -> list[Reference]:
     return found
 
 
+def part_references(grid: Grid, nodes_of: Sequence[frozenset[str]]) -> list[Reference]:
+    """One of each peer group in each part: the ranks of the group outside of it, or of all others.
+
+    Args:
+        grid: The run's windows.
+        nodes_of: The nodes of each part, none of them in two.
+    """
+    names = np.array([info.node for info in grid.ranks])
+    groups = list(peer_groups(grid).values())
+    every = np.concatenate(groups) if groups else np.empty(0, dtype=np.int64)
+    found = []
+    for nodes in nodes_of:
+        inside = np.isin(names, sorted(nodes))
+        for columns in groups:
+            mine, peers = columns[inside[columns]], columns[~inside[columns]]
+            alike = bool(len(peers))
+            if not alike:
+                peers = every[~inside[every]]
+            others = len(np.unique(names[peers]))
+            if len(mine) and others:
+                found.append(Reference(mine, np.sort(peers), False, alike, others >= MAJORITY))
+    return found
+
+
 def _by_node(columns: NDArray[np.int64], nodes: NDArray[np.intp]) -> list[NDArray[np.int64]]:
     return [columns[nodes[columns] == node] for node in dict.fromkeys(nodes[columns].tolist())]
 

@@ -1,4 +1,4 @@
-"""Who can be slow: a rank, all of a node or of a stage; each with its own time over others'."""
+"""Who can be slow: a rank, all of a node, a leaf, a rack or a stage; its own time over others'."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,16 @@ from numpy.typing import NDArray
 
 from analyzer.common_writes import PAUSES
 from analyzer.model.precision import WINDOWS, Precision
-from analyzer.model.reference import Reference, references, residuals, stage_references
+from analyzer.model.reference import (
+    Reference,
+    part_references,
+    references,
+    residuals,
+    stage_references,
+)
+from analyzer.readers.places import places_of
 from analyzer.run import FloatGrid, Grid
+from analyzer.shared_part import DRAINED, Part
 from analyzer.slowness.changepoint import Blocks, block_means, blocks, column_medians
 from collector.contract.words import Phase
 
@@ -25,6 +33,7 @@ class Scope:
         peers: The ranks that it is compared with.
         alike: Whether these do the same work.
         majority: Whether they are enough to tell who of two changed.
+        part: The leaf or rack, or None.
     """
 
     node: str | None
@@ -33,11 +42,12 @@ class Scope:
     peers: NDArray[np.int64]
     alike: bool
     majority: bool
+    part: Part | None = None
 
     @property
     def is_rank(self) -> bool:
         """Whether it is one rank for itself."""
-        return self.node is None and self.stage is None
+        return self.node is None and self.stage is None and self.part is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +130,7 @@ class Table:
 
 
 def tables(grid: Grid, precision: Precision = WINDOWS) -> tuple[Table, ...]:
-    """The ranks; the nodes of two ranks and more; the stages of two nodes and more.
+    """The ranks; the nodes of two ranks and more; leaves, racks and stages of two nodes and more.
 
     Args:
         grid: The run's windows.
@@ -135,6 +145,7 @@ def tables(grid: Grid, precision: Precision = WINDOWS) -> tuple[Table, ...]:
     kinds = (
         (ranks_of, _ranks(ranks_of)),
         (nodes_of, _nodes(grid, nodes_of, there)),
+        *(_parts(grid, kind, there) for kind in DRAINED),
         (stages_of, _stages(grid, stages_of)),
     )
     for of, some in kinds:
@@ -187,6 +198,43 @@ def _nodes(grid: Grid, of: Sequence[Reference], there: NDArray[np.bool_]) -> tup
                       all(each.majority for each in parts))
             )  # fmt: skip
     return tuple(found) if len(found) > 1 else ()
+
+
+def _parts(
+    grid: Grid, kind: str, there: NDArray[np.bool_]
+) -> tuple[list[Reference], tuple[Scope, ...]]:
+    """Leaves or racks of two nodes and more in the run, with two and more elsewhere.
+
+    Of whose nodes some are not told of nobody knows whether all of it is slow.
+    """
+    told = {grid.ranks[column].node for column in np.flatnonzero(there).tolist()}
+    everybody = {info.node for info in grid.ranks}
+    standing: dict[str, set[str]] = {}
+    for node, places in places_of(grid.meta).items():
+        if node in everybody and kind in places:
+            standing.setdefault(places[kind], set()).add(node)
+    parts = {
+        name: frozenset(nodes)
+        for name, nodes in standing.items()
+        if nodes <= told and len(nodes) >= 2 and len(told - nodes) >= 2
+    }
+    of = part_references(grid, list(parts.values()))
+    found = []
+    for name, nodes in parts.items():
+        mine = [each for each in of if grid.ranks[int(each.columns[0])].node in nodes]
+        columns = [each.columns for each in mine]
+        ranks = sum(info.node in nodes for info in grid.ranks)
+        if columns and len(np.concatenate(columns)) == ranks:
+            found.append(
+                Scope(
+                    None, None, np.concatenate(columns),
+                    np.unique(np.concatenate([each.peers for each in mine])),
+                    all(each.alike for each in mine), all(each.majority for each in mine),
+                    Part(kind, name),
+                )
+            )  # fmt: skip
+    kept = {int(column) for each in found for column in each.columns}
+    return [each for each in of if int(each.columns[0]) in kept], tuple(found)
 
 
 def _stages(grid: Grid, of: Sequence[Reference]) -> tuple[Scope, ...]:

@@ -143,8 +143,8 @@ def _always(table: Table, shift: Shift) -> bool:
 def _natural(table: Table, scope: Scope) -> float:
     """Log slowdown from the first step on that parts of one kind reach by themselves.
 
-    How much the middle of a node's n parts strays is seen inside the nodes: by a median's standard
-    error, with a chance of FALSE_ALARM for any node.
+    How much the middle of a node's n parts strays is seen inside the nodes (of a leaf's, inside the
+    leaves): by a median's standard error, with a chance of FALSE_ALARM for any.
     """
     if scope.is_rank:
         if table.precision.parts is not None:
@@ -153,9 +153,8 @@ def _natural(table: Table, scope: Scope) -> float:
     levels = [column_medians(table.whole.ranks[:, each.columns]) for each in table.scopes]
     apart = np.concatenate([each - median(each) for each in levels])
     sigma = MAD_TO_SIGMA * median(np.abs(apart))
-    count, mine = len(apart), len(scope.columns)
-    asked = critical_t(count, 1, len(levels)) * MEDIAN_EFFICIENCY * sigma
-    return max(APART, asked * float(np.sqrt(1 / mine + 1 / (count - mine))))
+    asked = critical_t(len(apart), 1, len(levels)) * MEDIAN_EFFICIENCY * sigma
+    return max(APART, asked * float(np.sqrt(1 / len(scope.columns) + 1 / len(scope.peers))))
 
 
 def natural_level(levels: FloatGrid, precision: Precision) -> float:

@@ -32,7 +32,8 @@ COUNTERS: Mapping[str, str] = {
 """Counters of a rank -> column of the window."""
 PHASE = re.compile(r'phase="(\w+)"')
 MAX_GAP = 3.5
-"""A scrape interval longer than this many median intervals is a gap: nobody knows its inside."""
+"""A scrape interval longer than this many median intervals is a gap: nobody knows its inside. A run
+that stands still while it is scraped is none."""
 
 
 def from_steps(steps: pd.DataFrame) -> pd.DataFrame:
@@ -112,21 +113,29 @@ def _edges(rows: pd.DataFrame) -> NDArray[np.float64]:
     return edges
 
 
+def _longest_unseen(time: NDArray[np.float64], first: NDArray[np.intp]) -> NDArray[np.float64]:
+    """From each first scrape of a step to the next: the longest interval, in median intervals."""
+    lengths = np.diff(time)
+    if len(first) < 2:
+        return np.zeros(0)
+    longest: NDArray[np.float64] = np.maximum.reduceat(lengths[: first[-1]], first[:-1])
+    return longest / np.median(lengths)
+
+
 def _interpolate(own: pd.DataFrame, edges: NDArray[np.float64]) -> pd.DataFrame:
-    own = own.drop_duplicates("step", keep="first")
+    first = ~own["step"].duplicated().to_numpy()
+    unseen = _longest_unseen(own["time"].to_numpy(dtype=float), np.flatnonzero(first))
+    own = own[first]
     step = own["step"].to_numpy(dtype=float)
-    time = own["time"].to_numpy(dtype=float)
 
     def at_edges(column: str) -> NDArray[np.float64]:
         values = own[column].to_numpy(dtype=float)
         read: NDArray[np.float64] = np.interp(edges, step, values, left=np.nan, right=np.nan)
         return read
 
-    lengths = np.diff(time)
-    wide = lengths > MAX_GAP * np.median(lengths) if lengths.size else np.zeros(0, dtype=bool)
     middle = (edges[1:] + edges[:-1]) / 2
     place = np.clip(np.searchsorted(step, middle) - 1, 0, max(len(step) - 2, 0))
-    known = ~wide[place] if wide.size else np.zeros(middle.size, dtype=bool)
+    known = unseen[place] <= MAX_GAP if unseen.size else np.zeros(middle.size, dtype=bool)
     moments = at_edges("time")
     sums = {name: np.where(known, np.diff(at_edges(name)), np.nan) for name in SUMS}
     # Between two scrapes the known steps are spread evenly: less than all of them is not all.

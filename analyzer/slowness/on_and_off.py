@@ -51,6 +51,14 @@ class OnAndOff:
     episodes: int
     apart: int
 
+    @property
+    def late(self) -> bool:
+        """Whether it began later than two of its turns are apart at most.
+
+        Else it may be the design of the run, as a rank that writes logs.
+        """
+        return self.begin > self.apart
+
 
 def on_and_off(series: FloatGrid, *, least: float, most: float) -> OnAndOff | None:
     """How (n,) goes, or None where too little of it is known.

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid, Grid
+from analyzer.slowness.others import others_median
 from collector.contract import metrics
 
 FROZEN_SECONDS = 3.0
@@ -65,6 +66,16 @@ def frozen(grid: Grid) -> NDArray[np.bool_]:
         return np.zeros(len(grid.ranks), dtype=bool)
     stands: NDArray[np.bool_] = age - np.nanmin(age) >= FROZEN_SECONDS
     return stands
+
+
+def heartbeat_stopped(grid: Grid) -> FloatGrid | None:
+    """(W, R) seconds by which a rank's heartbeat is older than the others'; None = nobody tells.
+
+    From FROZEN_SECONDS on its process did not run while the others' did: whoever waits for a
+    collective, a disk or a device has a heartbeat, as a helper thread beats it.
+    """
+    cells = grid.signals.get(metrics.TRAIN_HEARTBEAT_AGE.series())
+    return None if cells is None else cells - others_median(cells, axis=1)
 
 
 def under_way(grid: Grid) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -73,6 +73,7 @@ SYMPTOMS: tuple[SymptomSpec, ...] = (
     SymptomSpec("more CPU time", host.cpu_time),
     SymptomSpec("excess on the CPU", host.cpu_bound),
     SymptomSpec("garbage collection", host.collector, "time in the garbage collector"),
+    SymptomSpec("stopped heartbeat", host.stands_still, "heartbeat of the rank"),
     SymptomSpec("excess in compute", phases.compute, PHASES),
     SymptomSpec("excess in data", phases.data),
     SymptomSpec("excess in gradients", phases.gradients),

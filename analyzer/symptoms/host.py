@@ -3,10 +3,11 @@
 import numpy as np
 
 from analyzer.run import Finding, Grid
-from analyzer.slowness.before_after import has_gpu, query, share_of_excess
+from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
+from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.symptoms.make import SECONDS, Sensor, symptom
 from analyzer.symptoms.phases import MOSTLY, PARTLY
-from analyzer.symptoms.series import level
+from analyzer.symptoms.series import level, spans
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 from collector.contract.metrics import Series
@@ -90,6 +91,38 @@ def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
         return None
     text = f"{min(share, 1.0):.0%} of the excess is CPU time of the training thread"
     return Symptom(share >= PARTLY, text, "cpu_seconds of steps.parquet",
+                   grave=share >= MOSTLY)  # fmt: skip
+
+
+def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
+    """Its heartbeat stopped for a while and came back: the process was there and did not run.
+
+    Seen where scrapes saw it older than the others' in a window that took the rank longer; in full
+    where most of the excess is in such windows. None where no scrape of the slow windows told.
+    """
+    older, column = heartbeat_stopped(grid), column_of(grid, finding.rank)
+    if older is None or column is None:
+        return None
+    during, before = spans(grid, finding)
+    own = grid.time["own"][:, column]
+    steps = grid.to_step - grid.from_step
+    usual = np.nanmedian(own[before]) if np.isfinite(own[before]).any() else np.nan
+    if not np.isfinite(usual):
+        usual = np.nanmedian(grid.time["own"][during]) if during.any() else np.nan
+    excess = np.where(during, np.nan_to_num(own - usual), 0.0).clip(min=0.0) * steps
+    known = during & np.isfinite(older[:, column])
+    if not known.any() or not excess[known].sum() > 0:
+        return None
+    still = known & (older[:, column] >= FROZEN_SECONDS)
+    share = float(excess[still].sum() / excess[known].sum())
+    longest = float(older[still, column].max(initial=0.0))
+    text = (
+        f"its heartbeat stopped for {longest:.0f} s while its process was there and the others'"
+        f" went on, in windows with {share:.0%} of the excess"
+        if share >= PARTLY
+        else "its heartbeat went on"
+    )
+    return Symptom(share >= PARTLY, text, query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name),
                    grave=share >= MOSTLY)  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from analyzer.versions import SOURCES
 MOST = 0.9
 """Share of the nodes that agree from which it is "all": one may have missed its scrapes."""
 PEERS_AT_LEAST = 2
-"""Other nodes that must agree before a node is the odd one: of two nobody knows which is odd,
-unless all ranks of the one are slow."""
+"""Other nodes that must agree before a node is the odd one: of two nobody knows which is odd. If
+all ranks of the one are slow it may be that, and it is a milder symptom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,15 @@ def software(grid: Grid, finding: Finding) -> Symptom | None:
                 )
     odd = _odd(grid, finding, column)
     if odd is not None:
-        what, mine, theirs = odd
+        what, mine, theirs, others = odd
         words = f"{node} runs {what} {mine}, the other nodes run {theirs}"
         # Where it was so before the onset as well, it is not what began then.
         began = None if not has_onset else False
         changed = any(symptom.explains for symptom in told)
         if not changed:
             late = float(grid.start[0] - grid.start[finding.first]) if has_onset else float("nan")
-            told.append(Symptom(True, words, query(what), late, began))
+            grave = others >= PEERS_AT_LEAST
+            told.append(Symptom(True, words, query(what), late, began, grave=grave))
     best = max(told, key=lambda symptom: (symptom.explains, symptom.seen), default=None)
     if best is not None:
         return best
@@ -178,8 +179,8 @@ def query(what: str) -> str:
     return f"count by (node, {label}) ({metric})"
 
 
-def _odd(grid: Grid, finding: Finding, column: int) -> tuple[str, str, str] | None:
-    """(what, the rank's version, everybody else's) where all other nodes agree on another one."""
+def _odd(grid: Grid, finding: Finding, column: int) -> tuple[str, str, str, int] | None:
+    """(what, the rank's version, everybody else's, how many) where all other nodes have another."""
     place = min(finding.first, len(grid.start) - 1)
     node = grid.ranks[column].node
     asked = 1 if finding.details.get("node") else PEERS_AT_LEAST
@@ -193,7 +194,7 @@ def _odd(grid: Grid, finding: Finding, column: int) -> tuple[str, str, str] | No
             continue
         theirs = next(iter(others.values()))
         if codes[column] != theirs:
-            return what, told.words[codes[column]], told.words[theirs]
+            return what, told.words[codes[column]], told.words[theirs], len(others)
     return None
 
 

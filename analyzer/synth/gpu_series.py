@@ -62,7 +62,7 @@ def _one(value: float) -> FloatGrid:
 def _info(fleet: SyntheticFleet) -> list[tuple[str, str, FloatGrid]]:
     """One series a driver; a node that was updated has the newer one."""
     newer = np.zeros(fleet.world, dtype=bool)
-    for fault in fleet.faults:
+    for fault in (*fleet.faults, *fleet.decoys):
         if fault.cause is Cause.SOFTWARE:
             first = fault.place // GPUS_PER_NODE * GPUS_PER_NODE
             newer[first : first + GPUS_PER_NODE] = True

@@ -66,7 +66,8 @@ PAUSE_SECONDS = (15.0, 90.0)
 WRITTEN = (2.0, 10.0)
 """Usual steps by which a slow writer lengthens a checkpoint."""
 DECOYS = ((Cause.ECC, "corrected"), (Cause.PCIE, "replays"), (Cause.NVLINK, "errors"),
-          (Cause.LINK, "errors"), (Cause.HOST_CPU, "contention"))  # fmt: skip
+          (Cause.LINK, "errors"), (Cause.HOST_CPU, "contention"),
+          (Cause.SOFTWARE, "driver"))  # fmt: skip
 DECOYS_MOST, BUSY = 3, 1.15
 """What a busy host that costs nothing pretends to cost."""
 OF_NODES = frozenset(
@@ -253,7 +254,10 @@ def _fault(
 def _decoys(
     fleet: SyntheticFleet, faults: Sequence[Fault], dice: np.random.Generator
 ) -> Iterator[Fault]:
-    """Each on a GPU that has no fault; a decoy of a node on a node that has none, if there is."""
+    """Each on a GPU that has no fault; a decoy of a node on a node that has none, if there is.
+
+    Another driver is anywhere: updates reach nodes one by one, the slow one as likely as any.
+    """
     guilty = {fault.place // GPUS_PER_NODE for fault in faults}
     ill = {rank for fault in faults for rank in ranks_of(fault)}
     places = [rank for rank in range(fleet.world) if rank not in ill]
@@ -262,10 +266,12 @@ def _decoys(
         cause, form = DECOYS[int(dice.integers(len(DECOYS)))]
         of_node = cause in (*NETWORK, Cause.HOST_CPU)
         where = elsewhere if of_node else places
+        if cause is Cause.SOFTWARE:
+            where = [*range(fleet.world)]
         if not where:
             continue
         place = int(dice.choice(where))
-        begin = int(fleet.steps * dice.uniform(0.0, 0.7))
+        begin = 0 if cause is Cause.SOFTWARE else int(fleet.steps * dice.uniform(0.0, 0.7))
         factor = BUSY if cause is Cause.HOST_CPU else 1.0
         yield Fault(cause, form, place, factor, begin, faint=float(dice.uniform(*FAINT)))
 

@@ -3,6 +3,7 @@
 A synchronous step ends for all when the slowest is through: the latest rank waits least.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from analyzer.synth.fleet import (
 )
 from analyzer.synth.untidy import LENGTH_POWER, bursts, lengths, more_noise, rounds
 from analyzer.synth.variant import VARIANTS, Noise, Variant
-from analyzer.synth.where import phases, rhythm
+from analyzer.synth.where import phases, rhythm, stopped_in
 from collector.contract.words import PHASES, Cause, Phase
 
 FREEDOM = 4
@@ -140,7 +141,10 @@ def times(fleet: SyntheticFleet, dice: np.random.Generator) -> Times:
             exchanged[:, first : first + fleet.tp] += (added * base[:, fault.place])[:, None]
             extra[:, fault.place] += added * base[:, fault.place]
             continue
-        for phase, share in phases(fault, fleet).items():
+        where: Mapping[Phase, float | FloatGrid] = phases(fault, fleet)
+        if fault.stops_for_a_while:
+            where = stopped_in(own, fault.place, np.random.default_rng([fleet.seed, fault.place]))
+        for phase, share in where.items():
             for rank in ranks_of(fault):
                 own[phase][:, rank] += share * added * base[:, rank]
         for rank in ranks_of(fault):

@@ -25,7 +25,6 @@ PHASES: Mapping[Cause, Mapping[Phase, float]] = {
     Cause.GC: {Phase.OTHER: 1.0},
     Cause.CHECKPOINT: {Phase.CHECKPOINT: 1.0},
     Cause.HOST_CPU: HOST,
-    Cause.FREEZE: {Phase.OTHER: 1.0},
 }
 FUSED: Mapping[Phase, float] = {Phase.FORWARD: 0.20, Phase.BACKWARD: 0.20, Phase.GRAD_SYNC: 0.60}
 COPIES: Mapping[Phase, float] = {Phase.GRAD_SYNC: 1.0}
@@ -41,6 +40,20 @@ def phases(fault: Fault, fleet: SyntheticFleet) -> Mapping[Phase, float]:
     if fault.cause is Cause.NVLINK:
         return FUSED if fleet.tp > 1 else COPIES
     return PHASES.get(fault.cause, COMPUTE)
+
+
+def stopped_in(
+    usual: Mapping[Phase, FloatGrid], place: int, dice: np.random.Generator
+) -> dict[Phase, FloatGrid]:
+    """Phase -> (S,) 1 in the steps in which a stop of the process falls into it, else 0.
+
+    It falls at any moment, and so most often into the phase that is longest.
+    """
+    seconds = np.stack([cells[:, place] for cells in usual.values()])
+    until = np.cumsum(seconds, axis=0)
+    moment = dice.random(seconds.shape[1]) * until[-1]
+    which = (moment >= until).sum(axis=0)
+    return {phase: (which == place).astype(float) for place, phase in enumerate(usual)}
 
 
 def rhythm(fault: Fault, steps: int, dice: np.random.Generator) -> FloatGrid:

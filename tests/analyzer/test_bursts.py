@@ -9,10 +9,12 @@ from analyzer.align import align
 from analyzer.detectors.effects import effects
 from analyzer.detectors.links import Links
 from analyzer.pipeline import diagnose
+from analyzer.readers.windows import from_samples
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Fault, Resolution, Shape, SyntheticFleet
 from analyzer.synth.whole import labelled
+from collector.contract import metrics
 from collector.contract.words import Cause
 
 
@@ -137,3 +139,49 @@ def test_a_rank_of_which_little_is_known_makes_no_link_and_no_nan():
     verdict = diagnose(dataclasses.replace(run, windows=windows)).verdict
 
     assert "nan" not in verdict.sentence.lower()
+
+
+def paused(resolution, *, seconds=60.0, steps=700, begin=200):
+    """A rank whose process stands still for a minute now and then, from `begin` on."""
+    fleet = SyntheticFleet(dp=16, steps=steps, resolution=resolution, seed=3)
+    stop = Fault(Cause.FREEZE, "pause", 5, 1.0 + seconds / fleet.step_seconds, begin,
+                 shape=Shape.BURSTS)  # fmt: skip
+    return labelled(dataclasses.replace(fleet, faults=(stop,))).run
+
+
+@pytest.mark.parametrize("resolution", [Resolution.STEP, Resolution.SCRAPE])
+def test_a_process_that_stands_still_now_and_then_is_frozen_by_its_heartbeat(resolution):
+    verdict = diagnose(paused(resolution)).verdict
+    (culprit,) = verdict.culprits
+
+    assert (5, "freeze") == (culprit.rank, culprit.cause)
+    assert "its heartbeat stopped for" in verdict.sentence
+
+
+def test_without_heartbeats_it_is_found_and_less_is_known_of_why():
+    run = paused(Resolution.STEP, steps=1200, begin=300)
+    beats = run.samples["metric"] == metrics.TRAIN_HEARTBEAT_AGE.name
+    (culprit,) = diagnose(dataclasses.replace(run, samples=run.samples[~beats])).verdict.culprits
+
+    assert 5 == culprit.rank
+    assert culprit.confidence < 0.95
+
+
+def test_a_rank_that_is_slow_in_turns_with_a_heartbeat_is_not_frozen():
+    verdict = diagnose(run_of(fault(Cause.DATA, "loader", 5, 20.0))).verdict
+
+    assert ["data"] == [each.cause for each in verdict.culprits]
+
+
+def test_a_run_that_stands_still_while_it_is_scraped_is_no_gap_of_scrapes():
+    """Scrapes that see the same step are scrapes; only where there is none nobody knows."""
+    run = paused(Resolution.SCRAPE)
+    longest = run.windows[run.windows["rank"] == 5]["own_seconds"].max()
+    times = np.sort(run.samples["time"].unique())
+    middle, long = times[len(times) // 3], 150.0
+    lost = run.samples[(run.samples["time"] < middle) | (run.samples["time"] > middle + long)]
+    windows = from_samples(lost)
+    inside = (windows["start"] < middle + long / 2) & (windows["end"] > middle + long / 2)
+
+    assert longest > 55.0
+    assert not inside.any()

@@ -43,12 +43,34 @@ def test_nodes_that_share_no_leaf_of_their_own_stay_culprits_each(synthetic, fau
     assert {"node-0", "node-1"} == {culprit.node for culprit in verdict.culprits}
 
 
-def test_a_rack_is_as_sure_a_place_as_the_least_sure_of_its_nodes(synthetic, fault):
-    run = _hot(synthetic, fault)
-    each = diagnose(_placed(run, {})).verdict.culprits
-    (one,) = diagnose(_placed(run, {"r1": [0, 1], "r2": [2, 3, 4, 5]}, "rack")).verdict.culprits
+def test_of_a_rack_is_told_how_sure_the_rack_is(synthetic, fault):
+    run = _placed(_hot(synthetic, fault), {"r1": [0, 1], "r2": [2, 3, 4, 5]}, "rack")
+    diagnosed = diagnose(run)
+    (one,) = diagnosed.verdict.culprits
+    told = [f.details["place_confidence"] for f in diagnosed.findings if f.kind == "slow"]
 
-    assert min(node.place_confidence for node in each) == one.place_confidence
+    assert [one.place_confidence] * 2 == [min(each, 0.99) for each in told]
+    assert one.place_confidence > 0.9
+
+
+def test_a_slowdown_too_small_for_a_node_is_seen_of_its_whole_leaf(synthetic, fault):
+    """Twelve nodes that are slower by a little tell together what none of them tells alone."""
+    faults = [fault("power", rank, 1.045, 80) for rank in range(12)]
+    run = synthetic(world=24, faults=faults, steps=200, noise=0.06).run()
+    leaves = {"l1": list(range(12)), "l2": list(range(12, 24))}
+    found = diagnose(_placed(run, leaves)).verdict.culprits
+
+    assert [("rack", "leaf l1")] == [(one.scope, one.link) for one in found]
+    assert 12 > sum(one.scope == "rank" for one in diagnose(run).verdict.culprits)
+
+
+@pytest.mark.parametrize("slow", [[0], [0, 1], [0, 1, 2]])
+def test_some_nodes_of_a_leaf_are_not_the_leaf(synthetic, fault, slow):
+    faults = [fault("power", rank, 1.4, 80) for rank in slow]
+    run = synthetic(world=12, faults=faults, steps=200).run()
+    verdict = diagnose(_placed(run, {"l1": [0, 1, 2, 3], "l2": [*range(4, 12)]})).verdict
+
+    assert {f"node-{rank}" for rank in slow} == {one.node for one in verdict.culprits}
 
 
 def test_a_crash_is_no_slow_rack(synthetic, fault):
