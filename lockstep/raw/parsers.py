@@ -126,7 +126,7 @@ def _nvml(path: str, text: str, found: Understood) -> None:
 
 
 def _ethtool(path: str, text: str, found: Understood) -> None:
-    from collector.sources.ethtool.names import meaning
+    from collector.sources.ethtool.names import TROUBLE, meaning
 
     for line in text.splitlines():
         name, colon, value = line.strip().rpartition(":")
@@ -134,12 +134,8 @@ def _ethtool(path: str, text: str, found: Understood) -> None:
             continue
         if meaning(name.strip()) is not None:
             found.values += 1
-        elif _TROUBLE.search(name) and int(value):
+        elif TROUBLE.search(name) and int(value):
             found.missed(name.strip())
-
-
-_TROUBLE = re.compile(r"err|drop|discard|pause|crc|timeout|reset|fail|fault|overr|miss|lost|no_buf")
-"""Of a driver's counters: names that say that something went wrong."""
 
 
 def _ras(path: str, text: str, found: Understood) -> None:
@@ -185,6 +181,8 @@ def _dcgm_exporter(path: str, text: str, found: Understood) -> None:
         found.missed(error)
         return
     found.values += sum(len(each) for gpu in reading.gpus for each in gpu.values.values())
+    for name in sorted(reading.unknown_names or ()):
+        found.missed(name)
     _rejected(reading, found)
 
 
