@@ -63,6 +63,7 @@ class GpuReading:
         expected: NVIDIA GPUs on the PCI bus, or the most that the driver has counted, or None.
         present: GPUs that the driver counts, or None.
         stalled: The source itself stands still, not one GPU of several.
+        unknown_names: Fields that it told and that nobody knows; None: it has no names.
     """
 
     gpus: tuple[Gpu, ...]
@@ -70,6 +71,7 @@ class GpuReading:
     expected: int | None = None
     present: int | None = None
     stalled: bool = False
+    unknown_names: frozenset[str] | None = None
 
 
 class Telling:

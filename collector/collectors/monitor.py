@@ -18,6 +18,7 @@ class SourceHealth:
         last_success: Unix time, or None before the first one.
         duration: Seconds of the last finished reading, or None before the first one.
         errors: Failed and rejected readings by reason.
+        unknown_names: In its last reading, or None for a source that reads none.
         restarts: Times that its process ended unasked, or None for a source without a process.
     """
 
@@ -29,6 +30,7 @@ class SourceHealth:
     duration: float | None
     errors: Mapping[str, int]
     restarts: int | None = None
+    unknown_names: int | None = None
 
 
 def collect(process: OwnProcess) -> Iterator[Sample]:
@@ -52,6 +54,8 @@ def collect_health(sources: Iterable[SourceHealth]) -> Iterator[Sample]:
             yield m.SOURCE_LAST_SUCCESS(source.last_success, source.name)
         if source.duration is not None:
             yield m.SOURCE_DURATION(source.duration, source.name)
+        if source.unknown_names is not None:
+            yield m.SOURCE_NAMES_UNREAD(source.unknown_names, source.name)
         if source.restarts is not None:
             yield m.SOURCE_RESTARTS(source.restarts, source.name)
         for reason, count in sorted(source.errors.items()):

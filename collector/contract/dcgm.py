@@ -224,6 +224,17 @@ RAW_FIELDS = (
 )  # fmt: skip
 """Fields that are no metric of ours but become several."""
 
+NOT_USED = frozenset(
+    PREFIX + name
+    for name in (
+        "DRIVER_VERSION", "DEV_ENC_UTIL", "DEV_DEC_UTIL", "DEV_VGPU_LICENSE_STATUS",
+        "DEV_NVLINK_BANDWIDTH_TOTAL", "PROF_PCIE_TX_BYTES", "PROF_PCIE_RX_BYTES",
+        "PROF_NVLINK_TX_BYTES", "PROF_NVLINK_RX_BYTES",
+    )
+)  # fmt: skip
+"""Of dcgm-exporter's default counters (etc/default-counters.csv, etc/dcp-metrics-included.csv) and
+beside them: what is known and no metric of ours; the last five are rates."""
+
 FIELD_IDS: dict[str, int] = {PREFIX + name: one.id for one in DCGM_FIELDS for name in one.names} | {
     PREFIX + name: number for number, names in RAW_FIELDS for name in names
 }

@@ -130,6 +130,8 @@ LINES: tuple[KernelLine, ...] = (
         ("pcie_aer", WARNING, r"Uncorrect(?:ed|able) \(Non-Fatal\)"),
         ("pcie_aer", INFO, r"Correct(?:ed|able)\b"),
     ),
+    # The lines after it tell of each bit of the status: they say nothing alone, so that an error
+    # of several bits is one event, of the kind and severity that this line says.
     # The port tells that a message came, then the line above tells of the device: that one counts.
     # Where no device has it: "(no details found", and before Linux 6.16 "can't find device".
     *_rows(

@@ -28,6 +28,7 @@ class _Published:
     available: bool = False
     up: bool = False
     halted: bool = False
+    unknown_names: int | None = None
     last_success: float | None = None
     duration: float | None = None
 
@@ -69,11 +70,13 @@ class FeedReader:
         samples: tuple[Sample, ...] = ()
         failures: list[Rejected] = []
         available = up = halted = False
+        unknown: frozenset[str] | None = None
         try:
             available = self.feed.source.available()
             if available:
                 reading = self.feed.source.read()
                 failures += getattr(reading, "rejected", ())
+                unknown = getattr(reading, "unknown_names", None)
                 halted = getattr(reading, "stalled", False)
                 samples = self._samples_of(reading, failures)
                 up = True
@@ -95,6 +98,7 @@ class FeedReader:
             available=available,
             up=up,
             halted=halted,
+            unknown_names=None if unknown is None else len(unknown),
             last_success=self._clock.wall() if up else before.last_success,
             duration=now - started,
         )
@@ -175,6 +179,7 @@ class FeedReader:
             last_success=published.last_success,
             duration=published.duration,
             errors=errors,
+            unknown_names=published.unknown_names if published.up and not stalled else None,
             restarts=getattr(self.feed.source, "restarts", None),
         )
 

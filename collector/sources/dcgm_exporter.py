@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from collector.clock import Clock
 from collector.contract import bounded_http
 from collector.contract import metrics as m
-from collector.contract.dcgm import FIELD_IDS, PREFIX
+from collector.contract.dcgm import FIELD_IDS, NOT_USED, PREFIX
 from collector.dcgm_values import ImplausibleError, checked, values
 from collector.gpu_reading import Gpu, GpuReading
 from collector.reading import IMPLAUSIBLE, Rejected, SourceError
@@ -111,6 +111,7 @@ def parse(text: str) -> GpuReading:
     """
     gpus: dict[tuple[int, str], _Told] = {}
     bad: Counter[tuple[str, str]] = Counter()
+    unknown: set[str] = set()
     *lines, rest = text.split("\n")
     if rest.strip():
         bad["content", "without its end, as of a page that was cut"] += 1
@@ -118,7 +119,9 @@ def parse(text: str) -> GpuReading:
         if not line.lstrip(" \t").startswith(PREFIX):
             continue
         try:
-            _take(line, gpus)
+            name = _take(line, gpus)
+            if name and name not in FIELD_IDS and name not in NOT_USED:
+                unknown.add(name)
         except ImplausibleError as error:
             bad[IMPLAUSIBLE, str(error)] += 1
         except ValueError as error:
@@ -135,17 +138,19 @@ def parse(text: str) -> GpuReading:
             for (index, uuid), told in sorted(gpus.items(), key=lambda item: item[0])
         ),
         tuple(rejected),
+        unknown_names=frozenset(unknown),
     )
 
 
-def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> None:
+def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> str:
+    """Keep what a line tells of a GPU; returns its field, empty where it is about another part."""
     match = _SAMPLE.fullmatch(line.rstrip("\r"))
     if match is None:
         raise ValueError("not a sample")
     name, rest, number = match.groups()
     labels = _labels(rest)
     if "gpu" not in labels and not _OTHERS.isdisjoint(labels):
-        return
+        return ""
     index, uuid = labels.get("gpu", ""), labels.get("UUID", labels.get("uuid", ""))
     if not _INDEX.fullmatch(index) or not _identity(uuid):
         raise ValueError("no gpu or no UUID")
@@ -171,6 +176,7 @@ def _take(line: str, gpus: dict[tuple[int, str], _Told]) -> None:
     value = checked(field, float(number))
     if field and value is not None:
         told.fields.setdefault(field, value)
+    return name
 
 
 def _labels(text: str) -> dict[str, str]:

@@ -94,6 +94,7 @@ def _of_bundle(path: Path, form: Format) -> int:
                 "not_understood": one.not_understood.total(),
                 "examples": [words for words, _ in one.not_understood.most_common(MOST_EXAMPLES)],
                 "not_used": dict(sorted(one.not_used.items())),
+                "told": one.told,
             }
             for one in found
         ],
@@ -106,6 +107,7 @@ def _of_bundle(path: Path, form: Format) -> int:
     ]
     parts = [output.grid(("parser", "lines", "values", "not understood"), rows)]
     for one in found:
+        parts += [f"{one.name}: {words}" for words in one.told]
         parts += [
             f"{one.name}: {count} x {words}"
             for words, count in one.not_understood.most_common(MOST_EXAMPLES)

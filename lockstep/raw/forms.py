@@ -33,9 +33,12 @@ NUMBERED = frozenset(
 
 _HEX = "[0-9A-Fa-f]"
 _UUID = "-".join(f"{_HEX}{{{count}}}" for count in (8, 4, 4, 4, 12))
+# Each looks at a long word once, from its begin, and goes back over nothing: what began anew at
+# every letter would take time with the square of the word's length.
 _SENSITIVE = (
+    r"(?<![\w.-])(?=[\w.-]*?"
     r"(?:token|passw(?:or)?d|passphrase|secret|credential|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|authorization|cookie|session[_-]?id|\bauth)[\w.-]*"
+    r"|private[_-]?key|authorization|cookie|session[_-]?id|\bauth))[\w.-]++"
 )
 _SCHEME = r"(?:bearer\s+|basic\s+)?"
 
@@ -58,9 +61,9 @@ SECRETS: tuple[re.Pattern[str], ...] = (
     _form(
         rf"(?P<keep>{_SENSITIVE}[\"']?\s*[:=]\s*[\"']?{_SCHEME})[^\s\"',;]+", flags=re.IGNORECASE
     ),
-    _form(rf"(?P<keep>--[\w-]{{0,40}}?{_SENSITIVE}\s+)[^\s\"',;]+", flags=re.IGNORECASE),
+    _form(rf"(?P<keep>(?=--){_SENSITIVE}\s+)[^\s\"',;]+", flags=re.IGNORECASE),
     _form(r"(?P<keep>\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", flags=re.IGNORECASE),
-    _form(r"(?P<keep>\w+://)[^\s/@:]+:[^\s/@]+(?=@)"),
+    _form(r"(?P<keep>(?<!\w)\w++://)[^\s/@:]+:[^\s/@]+(?=@)"),
     # Tokens by their own beginnings: Hugging Face, GitHub, GitLab, OpenAI, Slack, NVIDIA, AWS, JWT.
     _form(
         r"\b(?:hf_|gh[opsur]_|github_pat_|glpat-|sk-|xox[abeoprs]-|nvapi-)[\w-]{8,}",
@@ -159,7 +162,11 @@ _DOMAINS = (
     "|private|de|uk|fr|ch|eu|us|cn|jp|kr|in|nl|se|fi|it|es|ca|au"
 )
 FORMS: tuple[tuple[str, re.Pattern[str], Made], ...] = (
-    ("mail", _form(r"[\w.+-]+@[A-Za-z][\w-]{2,}(?:\.[\w-]+)*"), word_of("mail")),
+    (
+        "mail",
+        _form(r"(?<![\w.+-])[\w.+-](?:[\w.+-]*+@[A-Za-z][\w-]{2,}(?:\.[\w-]+)*)+"),
+        word_of("mail"),
+    ),
     (
         "uuid",
         _form(rf"(?<![\w-])(?:GPU-|MIG-|pod)?(?P<name>{_UUID}|{_UUID.replace('-', '_')})(?![\w-])"),
@@ -281,8 +288,11 @@ TOLD: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     ("host", _form(rf"\b(?:on|of) (?:node|host) {_VALUE}")),
-    ("host", _form(rf"^\s*Node {_VALUE} running processes", flags=re.MULTILINE)),
-    ("host", _form(rf"^\s*host ?name\s*: *{_VALUE}", flags=re.IGNORECASE | re.MULTILINE)),
+    ("host", _form(rf"^[^\S\n]*+Node {_VALUE} running processes", flags=re.MULTILINE)),
+    (
+        "host",
+        _form(rf"^[^\S\n]*+host ?name[^\S\n]*: *{_VALUE}", flags=re.IGNORECASE | re.MULTILINE),
+    ),
     # NCCL, src/debug.cc: HOST:PID:THREAD [DEVICE] (date, or file and line) NCCL INFO ...
     (
         "host",

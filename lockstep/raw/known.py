@@ -30,6 +30,28 @@ LINES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             _SWITCH + r"SXid \([^()]{5,32}\): \d{1,6}, (?:Severity \d|Data \{)",
         ),
         (
+            # Bits of the status and the header: its line with the severity is the event, once,
+            # however many bits are set (Linux drivers/pci/pcie/aer.c, aer_print_error).
+            "more of a PCIe error",
+            (
+                r"[\w.-]{1,32} [0-9a-fA-F:.]{7,16}: (?:AER: )? *(?:"
+                r"device \[[0-9a-f]{4}:[0-9a-f]{4}\] error status/mask=|\[ ?\d{1,2}\] +\w"
+                r"|TLP Header: |aer_(?:status|layer|agent|uncor_severity)[:=]"
+                r"|Error of this Agent is reported first"
+                r"|(?:Multiple )?(?:Uncorrect|Correct)(?:ed|able)\b"
+                r"|[Dd]evice recovery successful|broadcast \w{1,32} message)"
+            ),
+        ),
+        (
+            # drivers/firmware/efi/cper.c: the one with its severity is the event.
+            "more of a hardware error",
+            (
+                r"(?:\{\d{1,10}\})?\[Hardware Error\]: +(?:Error \d|section_type: |port_type: "
+                r"|aer_(?:un)?cor_|TLP Header: |It has been corrected by h/w"
+                r"|Hardware error from APEI Generic Hardware Error Source)"
+            ),
+        ),
+        (
             "which GPU an Xid is about",
             r"NVRM: GPU (?:at PCI:[0-9A-Fa-f:.]{5,20}: GPU-|Board Serial Number: )",
         ),

@@ -27,6 +27,7 @@ class Understood:
         values: That it told.
         not_understood: Sentences or lines, with how often each came.
         not_used: What is known and of no use, with how often it came.
+        told: Sentences of what a text for people says; the collector reads the same elsewhere.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Understood:
     values: int = 0
     not_understood: Counter[str] = field(default_factory=Counter)
     not_used: Counter[str] = field(default_factory=Counter)
+    told: list[str] = field(default_factory=list)
 
     def missed(self, what: object, count: int = 1) -> None:
         """Note something that was not understood."""
@@ -126,7 +128,7 @@ def _nvml(path: str, text: str, found: Understood) -> None:
 
 
 def _ethtool(path: str, text: str, found: Understood) -> None:
-    from collector.sources.ethtool.names import meaning
+    from collector.sources.ethtool.names import TROUBLE, meaning
 
     for line in text.splitlines():
         name, colon, value = line.strip().rpartition(":")
@@ -134,12 +136,8 @@ def _ethtool(path: str, text: str, found: Understood) -> None:
             continue
         if meaning(name.strip()) is not None:
             found.values += 1
-        elif _TROUBLE.search(name) and int(value):
+        elif TROUBLE.search(name) and int(value):
             found.missed(name.strip())
-
-
-_TROUBLE = re.compile(r"err|drop|discard|pause|crc|timeout|reset|fail|fault|overr|miss|lost|no_buf")
-"""Of a driver's counters: names that say that something went wrong."""
 
 
 def _ras(path: str, text: str, found: Understood) -> None:
@@ -185,6 +183,8 @@ def _dcgm_exporter(path: str, text: str, found: Understood) -> None:
         found.missed(error)
         return
     found.values += sum(len(each) for gpu in reading.gpus for each in gpu.values.values())
+    for name in sorted(reading.unknown_names or ()):
+        found.missed(name)
     _rejected(reading, found)
 
 
@@ -216,6 +216,16 @@ _PLACE = re.compile(r"topolog|rack|leaf|spine|block|nvlink|clique|fabric|rdma", 
 """Of a node's labels: names that say where it stands."""
 
 
+def _nvidia_smi(path: str, text: str, found: Understood) -> None:
+    from lockstep.raw.nvidia_smi import gpus, sentence
+
+    told = gpus(text)
+    found.values += sum(len(fields) for fields in told.values())
+    found.told += [sentence(place, fields) for place, fields in told.items()]
+    if not told:
+        found.missed(f"{path}: it tells of no GPU, as nvidia-smi -q does")
+
+
 def _rejected(reading: object, found: Understood) -> None:
     for one in getattr(reading, "rejected", ()):
         found.missed(one.message)
@@ -231,6 +241,7 @@ PARSERS: tuple[tuple[str, str, Parse], ...] = (
     ("dcgm_exporter", "dcgm_exporter", _dcgm_exporter),
     ("training_logs", "training_logs", _training_log),
     ("node_labels", "node_labels", _node_labels),
+    ("nvidia_smi", "nvidia_smi", _nvidia_smi),
 )
 """Name, the part that it reads (`parts.PARTS`), and how."""
 SOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -343,3 +343,13 @@ def test_a_page_that_drips_is_given_up(start, clock, monkeypatch):
         pytest.raises(SourceError, match="not whole within"),
     ):
         DcgmExporter(address, clock).read()
+
+
+def test_fields_that_nobody_knows_are_named():
+    page = """\
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-1"} 40
+DCGM_FI_DEV_ENC_UTIL{gpu="0",UUID="GPU-1"} 0
+DCGM_FI_DEV_MOONLIGHT{gpu="0",UUID="GPU-1"} 1
+DCGM_FI_DEV_MOONLIGHT{gpu="1",UUID="GPU-2"} 1
+"""
+    assert {"DCGM_FI_DEV_MOONLIGHT"} == parse(page).unknown_names

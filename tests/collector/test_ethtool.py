@@ -54,6 +54,13 @@ def test_mlx5_is_in_base_units(source, network_node):
     assert 31 == len(values)
 
 
+def test_names_of_trouble_that_nobody_knows_are_counted_once_they_are_not_zero(source):
+    new = {"rx_dropped_by_moonlight": 3, "tx_lost_in_thought": 0, "rx_packets": 9}
+    nic, _ = source(eth0=new, eth1=new)
+
+    assert {"rx_dropped_by_moonlight"} == nic.read().unknown_names
+
+
 def test_eight_priorities_of_which_one_pauses_are_not_thirty_two_series(source):
     bnxt = {f"{way}_pfc_ena_frames_pri{p}": 0 for way in ("rx", "tx") for p in range(8)}
     bnxt |= {f"pfc_pri{p}_{way}_duration_us": 0 for way in ("rx", "tx") for p in range(8)}

@@ -171,6 +171,14 @@ PORT = "pcieport 0000:00:1d.0: "
      [("pcie_aer", "fatal", "0000:3b:00.0")]),
     ([f"{PORT}AER: Uncorrected (Non-Fatal) error received: id=3b00",
       f"{PORT}AER: can't find device of ID3b00"], [("pcie_aer", "warning", "0000:00:1d.0")]),
+    # Several bits of its status are set.
+    ([f"{PORT}AER: Multiple Uncorrected (Non-Fatal) error received: 0000:3b:00.0",
+      "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction",
+      "nvidia 0000:3b:00.0:   device [10de:2330] error status/mask=00104000/00000000",
+      "nvidia 0000:3b:00.0:    [14] CmpltTO                (First)",
+      "nvidia 0000:3b:00.0:    [20] UnsupReq",
+      "nvidia 0000:3b:00.0: AER:   TLP Header: 40000001 0000000f fe200000 00000000"],
+     [("pcie_aer", "warning", "0000:3b:00.0")]),
 ])  # fmt: skip
 def test_a_report_of_an_error_on_the_bus_counts_once(lines, counted):
     found = [one for one in (parse(line, 0.0) for line in lines) if one is not None]

@@ -177,6 +177,51 @@ def test_a_loss_on_a_line_of_its_own_goes_to_the_bar_beside_it(tmp_path, says):
 
     assert 2.5 == [step.loss for step in steps(tmp_path)][-1]
     assert loss_alone("{'eval_loss': 2.5, 'epoch': 1.0}") is None
+    assert loss_alone("{'train_runtime': 9.5, 'train_loss': 2.5, 'epoch': 1.0}") is None
+
+
+BAR = " {0}%| | {0}/100 [00:12<00:28,  2.46it/s]"
+ALONE = "{{'loss': '{}', 'grad_norm': '1.2', 'learning_rate': '5e-05', 'epoch': '0.01'}}"
+
+
+def losses(tmp_path: Path) -> dict[int, float]:
+    """By the number that the bar showed when the step was done."""
+    return {one.step + 1: one.loss for one in steps(tmp_path) if not math.isnan(one.loss)}
+
+
+def trainer(step: int, loss: float | None, *, drawn: bool = True) -> str:
+    """What its callback writes: the bar unless it was drawn right before, the loss, the bar."""
+    told = "" if loss is None else f"\r{ALONE.format(loss)}\n{BAR.format(step)}"
+    return (f"\r{BAR.format(step)}" if drawn else "") + told
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_loss_of_its_own_belongs_to_the_step_whose_bar_is_drawn_again_after_it(
+    tmp_path, says, drawn
+):
+    says(f"\r{BAR.format(0)}")
+    for step, loss in enumerate((2.5, None, 2.25, 2.0, None), start=1):
+        says(trainer(step, loss, drawn=drawn or loss is None) + "\n")
+
+    assert {1: 2.5, 3: 2.25, 4: 2.0} == losses(tmp_path)
+    assert 5 == len(steps(tmp_path))
+
+
+def test_a_loss_that_comes_after_its_step_was_recorded_is_nobody_s(tmp_path, says):
+    for step in range(4):
+        says(f"\r{BAR.format(step)}\n")
+        says(f"{ALONE.format(step)}\n{BAR.format(step)}\n")
+
+    assert {} == losses(tmp_path)
+    assert 3 == len(steps(tmp_path))
+
+
+def test_of_losses_that_come_together_nobody_knows_the_steps(tmp_path, says):
+    for step in range(4):
+        says(f"\r{BAR.format(step)}\n")
+    says(f"{ALONE.format(3.0)}\n{ALONE.format(2.0)}\n{BAR.format(4)}\n{BAR.format(5)}\n")
+
+    assert {} == losses(tmp_path)
 
 
 def test_a_bar_of_an_evaluation_is_not_the_one_that_trains():
@@ -215,8 +260,9 @@ def test_what_an_epoch_leaves_untold_at_its_end_is_counted(tmp_path, says):
     assert 50 + 17 + 50 == len(steps(tmp_path))
 
 
-def test_what_a_log_suffers_on_its_way_changes_no_value():
-    assert [] == mutated_captures.wrong(mutated_captures.PARSERS["training_logs"], 300)
+@pytest.mark.parametrize("name", ["training_logs", "training_steps"])
+def test_what_a_log_suffers_on_its_way_changes_no_value(name):
+    assert [] == mutated_captures.wrong(mutated_captures.PARSERS[name], 300)
 
 
 @pytest.mark.parametrize(

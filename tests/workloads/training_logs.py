@@ -4,7 +4,8 @@ import math
 from pathlib import Path
 
 from tests.wild import SHARED
-from workloads.exec.patterns import Said, known_forms
+from workloads.exec.choice import Choice
+from workloads.exec.patterns import Said, cleaned, known_forms
 
 # Each as its program writes it; of Keras 3.15 and tqdm 4.70 copied from a run of theirs.
 MEGATRON = (
@@ -44,9 +45,15 @@ NEMO_BAR = (
     "Epoch 0:  22%|██▏       | 4499/20101 [22:26:14<77:48:37, 17.95s/it, v_num=5563,"
     " reduced_train_loss=2.470, global_step=4512.0, consumed_samples=1.16e+6]"
 )
+SWIFT = (
+    "{'loss': '1.2034', 'grad_norm': '0.9', 'learning_rate': '1.1e-05', 'epoch': '0.01',"
+    " 'global_step/max_steps': '5/873', 'percentage': '0.57%', 'elapsed_time': '21s',"
+    " 'memory(GiB)': 14.2, 'train_speed(iter/s)': 0.24}"
+)
 LINES: dict[str, tuple[str, int, float]] = {
     "Megatron-LM": (MEGATRON, 120, 8.93452),
     "GPT-NeoX": (NEOX, 34, 11.18665),
+    "ms-swift": (SWIFT, 5, 1.2034),
     "NeMo 2": (NEMO, 120, 1.233),
     "NeMo 1": (NEMO_BAR, 4499, 2.47),
     "torchtitan": (TITAN, 30, 7.2154),
@@ -152,9 +159,9 @@ def samples() -> list[str]:
     return [*(f"{line}\n" for line, _, _ in LINES.values()), *map(Path.read_text, real)]
 
 
-def values(text: str) -> dict[object, object]:
+def values(text: str) -> dict[tuple[object, ...], object]:
     """Steps and losses by form, of whole lines: as the follower of a log reads them."""
-    found: dict[object, object] = {}
+    found: dict[tuple[object, ...], object] = {}
     *whole, _ = text.replace("\r", "\n").split("\n")
     for line in whole:
         for form in known_forms():
@@ -163,4 +170,47 @@ def values(text: str) -> dict[object, object]:
                 found[told.form, told.step] = told.step
             if told is not None and told.tells_loss:
                 found[told.form, told.step, "loss"] = repr(told.loss)
+    return found
+
+
+def told(text: str) -> dict[object, object]:
+    """Steps and losses of whole lines by whatever form: what may be counted of them."""
+    return {key[1:] if len(key) > 2 else key[1]: value for key, value in values(text).items()}
+
+
+MOST_MOVES = 6
+
+
+def logs() -> list[str]:
+    """Each line above as a loop writes it, and the logs of real machines where they are."""
+    real = sorted((SHARED / "data/wild/training_logs").glob("*.log"))
+    return [*(_loop(line, step) for line, step, _ in LINES.values()), *map(Path.read_text, real)]
+
+
+def _loop(line: str, step: int) -> str:
+    """A line whose step rises by one, with what else programs write between."""
+    form = next(form for form in known_forms() if form.find(line) is not None)
+    match = form.expression.search(cleaned(line))
+    assert match is not None
+    text, (start, end) = cleaned(line), match.span("step")
+    steps = (step + move for move in range(MOST_MOVES))
+    return "".join(
+        f"{text[:start]}{number}{text[end:]}\nsaving 7 of 8 shards at 12:00:0{number % 10}\n"
+        for number in steps
+    )
+
+
+def counted(text: str) -> dict[object, object]:
+    """The steps that are counted of a whole log, and the losses on their own lines.
+
+    Not those that stand alone: of them only the order of lines tells the step.
+    """
+    choice = Choice()
+    *whole, _ = text.replace("\r", "\n").split("\n")
+    found: dict[object, object] = {}
+    for when, line in enumerate(whole):
+        for heard in choice.find(line, when):
+            found[heard.said.step] = heard.said.step
+            if heard.said.tells_loss:
+                found[heard.said.step, "loss"] = repr(heard.said.loss)
     return found

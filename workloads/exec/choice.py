@@ -112,12 +112,15 @@ class Choice:
         self._taken: _Loop | None = None
         self._moved: _Loop | None = None
         self._began = False
-        self._loss = math.nan
+        self._losses: list[float] = []
 
     def find(self, line: str, when: int) -> list[Heard]:
         """What the line adds to the count of steps: nothing, itself, or with lines before it.
 
-        Lines before it come along where this one shows that they were about steps.
+        Lines before it come along where this one shows that they were about steps. A step comes a
+        second time where its loss stood on a line of its own: Hugging Face's Trainer draws the bar,
+        writes the loss of that step, and draws the bar again (trainer.py, on_step_end before
+        on_log; tqdm.write clears the bars and draws them anew).
         """
         if self._own is not None:
             said = self._own.find(line)
@@ -125,19 +128,26 @@ class Choice:
         moved: list[_Loop] = []
         counted: list[Heard] = []
         told = [said for form in self._forms if (said := form.find(line)) is not None]
-        if not told and (alone := loss_alone(line)) is not None:
-            self._loss = alone
+        if not told and (loss := loss_alone(line)) is not None:
+            self._losses = [*self._losses[-1:], loss]  # whether it is one or several matters
             if self._moved is not None:
                 self._moved.tells_loss = True
             return []
         for said in told:
             loop = self._loop(said)
-            heard = Heard(said, when)
+            again = loop.last is not None and loop.last.step == said.step
+            alone = self._loss_before(loop) if not said.tells_loss else math.nan
+            heard = Heard(said if math.isnan(alone) else replace(said, loss=alone), when)
             if loop.hear(heard):
                 moved.append(loop)
                 self._moved = loop
                 if loop is self._taken:
                     counted.append(heard)
+            elif again and not math.isnan(alone):
+                if loop is self._taken:
+                    counted.append(heard)
+                elif loop.heard:
+                    loop.heard[-1] = replace(heard, when=loop.heard[-1].when)
             if loop is self._taken:
                 self._heard_of_taken()
         return self._judged(moved, counted)
@@ -158,10 +168,17 @@ class Choice:
             break
         if counted and self._taken is not None:
             self._taken.heard.clear()
-        if counted and math.isnan(counted[-1].said.loss) and not math.isnan(self._loss):
-            counted[-1] = replace(counted[-1], said=replace(counted[-1].said, loss=self._loss))
-            self._loss = math.nan
         return counted
+
+    def _loss_before(self, loop: _Loop) -> float:
+        """The loss that stood alone right before this line of the loop that trains; NaN: none.
+
+        Of several without a line between them nobody knows whose they are: they came late.
+        """
+        if self._taken is not None and loop is not self._taken:
+            return math.nan
+        losses, self._losses = self._losses, []
+        return losses[0] if len(losses) == 1 else math.nan
 
     def _yields_to(self, other: _Loop) -> bool:
         taken = self._taken

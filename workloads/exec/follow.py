@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic_ns
+from typing import NamedTuple
 
 from collector.contract.words import PHASES, RankState
 from workloads.exec.choice import MOST_STEPS, Choice, begins_anew
@@ -18,6 +19,15 @@ MOST_BYTES = 1 << 20
 HEARTBEAT_NS = 500_000_000
 _BEFORE_OTHER = [0] * (len(PHASES) - 1)
 """`other` is the last phase: the log tells nothing of the ones before it."""
+
+
+class _Steps(NamedTuple):
+    """Steps between two lines, and when those were read; the loss is that of the last one."""
+
+    steps: int
+    since: int
+    end: int
+    loss: float
 
 
 class Follower:
@@ -41,6 +51,7 @@ class Follower:
         self._last: Said | None = None
         self._since = 0
         self._stride = 0
+        self._step: _Steps | None = None
         self._writer: RingWriter | None = None
         self._inode = 0
         self._beaten = 0
@@ -56,6 +67,7 @@ class Follower:
         for line in self._lines():
             for heard in self._choice.find(line, now):
                 self._heard(heard.said, heard.when)
+        self._write()
         if self._writer is not None and alive and now - self._beaten >= HEARTBEAT_NS:
             self._writer.heartbeat()
             self._beaten = now
@@ -86,6 +98,8 @@ class Follower:
             self._last, self._since, self._stride = said, now, 0
             return
         if said.step == last.step:
+            if self._step is not None and not math.isnan(said.loss):
+                self._step = self._step._replace(loss=said.loss)
             return
         steps = said.step - last.step
         if steps > 0:
@@ -95,8 +109,9 @@ class Follower:
             rest = 0 if last.total is None else last.total - last.step
             steps = said.step + (rest if 0 < rest < self._stride else 0)
         self._last, self._since = said, now
+        self._write()
         if 0 < steps <= MOST_STEPS and self._record(last.step):
-            self._write(steps, since, now, said.loss)
+            self._step = _Steps(steps, since, now, said.loss)
 
     def _record(self, first_step: int) -> bool:
         """Whether the ring is ours: taken at the first step, and left to whoever took it then."""
@@ -115,13 +130,17 @@ class Follower:
             self._over = True
         return not self._over
 
-    def _write(self, steps: int, since: int, now: int, loss: float) -> None:
+    def _write(self) -> None:
+        """Record what is not yet: its loss may have stood on the lines after it, until here."""
+        told, self._step = self._step, None
+        if told is None:
+            return
         assert self._writer is not None
-        wall = (now - since) // steps
-        for index in range(steps):
-            last = index == steps - 1
+        wall = (told.end - told.since) // told.steps
+        for index in range(told.steps):
+            last = index == told.steps - 1
             self._writer.end_step(
-                start_ns=since + index * wall, wall_ns=wall, cpu_ns=0, own_ns=None,
+                start_ns=told.since + index * wall, wall_ns=wall, cpu_ns=0, own_ns=None,
                 phase_ns=[*_BEFORE_OTHER, wall], tags=0, samples=0, tokens=0, flops=0.0,
-                loss=loss if last else math.nan,
+                loss=told.loss if last else math.nan,
             )  # fmt: skip

@@ -21,6 +21,8 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x08")
 BUILT_IN: dict[str, str] = {
     # NVIDIA/NeMo nemo/lightning/pytorch/callbacks/progress_printer.py
     "NeMo": rf"\bTraining epoch \d+, iteration {_STEP}{_TOTAL} \|",
+    # modelscope/ms-swift, its messages for the Trainer's log: 'global_step/max_steps': '5/873'
+    "ms-swift": rf"[\"']global_step/max_steps[\"']: *[\"']{_STEP}{_TOTAL}[\"']",
     # NVIDIA/Megatron-LM training.py, training_log; EleutherAI/gpt-neox logging.py
     "Megatron-LM": rf"\biteration +{_STEP}{_TOTAL} \|",
     # pytorch/torchtitan components/metrics.py
@@ -78,8 +80,11 @@ _LOSS = re.compile(
     re.IGNORECASE,
 )
 """`lm loss:` of Megatron, `lm_loss:` of GPT-NeoX, `reduced_train_loss` of NeMo, `total_loss`."""
-_ALONE = re.compile(r"^\s*\{.*(?P<quote>[\"'])(?:learning_rate|epoch)(?P=quote):.*\}\s*$")
-"""A line of Hugging Face's Trainer (trainer_callback.py, on_log): it tells a loss, and no step."""
+_ALONE = re.compile(
+    r"^\s*\{(?!.*\btrain_runtime\b).*(?P<quote>[\"'])(?:learning_rate|epoch)(?P=quote):.*\}\s*$"
+)
+"""A line of Hugging Face's Trainer (trainer_callback.py, on_log): it tells a loss, and no step. The
+one with train_runtime tells the mean of all, at the end (trainer.py, train)."""
 
 _EVALUATION = r"val|valid\w*|eval\w*|test\w*|predict\w*|sanity"
 _BARS = re.compile(

@@ -37,6 +37,13 @@ SOURCE_DURATION = Metric(
 SOURCE_ERRORS = Metric(
     "lockstep_source_errors_total", _C, ("source", "reason"), "Failed or rejected readings."
 )
+SOURCE_NAMES_UNREAD = Metric(
+    "lockstep_source_names_unread", _G, ("source",),
+    "Names in the source's last reading that it does not know, each counted once: fields of a"
+    " dcgm-exporter's page; statistics of network drivers that sound like trouble and are not 0."
+    " `lockstep doctor --raw` names them.",
+    unshown=Unshown.OWN_TROUBLE,
+)  # fmt: skip
 SOURCE_RESTARTS = Metric(
     "lockstep_source_restarts_total", _C, ("source",),
     "Times that the process through which the source reads crashed, or hung and was killed.",

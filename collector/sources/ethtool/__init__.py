@@ -17,7 +17,16 @@ from typing import NamedTuple, Protocol
 
 from collector.pauses import Pauses
 from collector.reading import IMPLAUSIBLE, Rejected, SourceError
-from collector.sources.ethtool.names import ANY, GLOBAL, Known, Meaning, What, is_alone, known
+from collector.sources.ethtool.names import (
+    ANY,
+    GLOBAL,
+    TROUBLE,
+    Known,
+    Meaning,
+    What,
+    is_alone,
+    known,
+)  # fmt: skip
 from collector.zero_series_folding import OTHER, ZeroSeriesFolding
 
 GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
@@ -64,17 +73,23 @@ class DeviceStatistics(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NicStatistics:
-    """Every device whose driver answered."""
+    """Every device whose driver answered.
+
+    Attributes:
+        unknown_names: Statistics that are not 0, sound like trouble, and are none of ours.
+    """
 
     devices: tuple[DeviceStatistics, ...]
     rejected: tuple[Rejected, ...]
+    unknown_names: frozenset[str] = frozenset()
 
 
 class _Names(NamedTuple):
-    """Names as the driver gave them, and the meanings of those that have one."""
+    """Names as the driver gave them: the meanings of those that have one, others of trouble."""
 
     raw: bytes
     known: dict[int, Known]
+    unknown: dict[int, str]
     rejected: tuple[Rejected, ...]
 
 
@@ -125,13 +140,14 @@ class Ethtool:
         self._names = {name: self._names[name] for name in devices if name in self._names}
         rejected: list[Rejected] = []
         found: list[DeviceStatistics] = []
+        unknown: set[str] = set()
         channel = self._open()
         try:
             for device in devices:
                 if device in self._silent or self._pauses.waits(device):
                     continue
                 try:
-                    found.append(self._read(channel, device, rejected))
+                    found.append(self._read(channel, device, rejected, unknown))
                     self._pauses.answered(device)
                 except SourceError as error:
                     if error.reason == "unsupported":
@@ -141,9 +157,11 @@ class Ethtool:
                     rejected.append(Rejected.of(error))
         finally:
             channel.close()
-        return NicStatistics(tuple(found), tuple(rejected))
+        return NicStatistics(tuple(found), tuple(rejected), frozenset(unknown))
 
-    def _read(self, ask: Ask, device: str, rejected: list[Rejected]) -> DeviceStatistics:
+    def _read(
+        self, ask: Ask, device: str, rejected: list[Rejected], unknown: set[str]
+    ) -> DeviceStatistics:
         for _ in range(2):  # queues may come or go between the two requests
             count = _count(ask, device)
             raw = _table(ask, device, STRINGS_HEAD.pack(GSTRINGS, STATISTICS, count), count, 32)
@@ -158,6 +176,7 @@ class Ethtool:
             names = self._names[device] = _understood(device, raw)
         rejected += names.rejected
         numbers = struct.unpack(f"={count}Q", values)
+        unknown.update(name for index, name in names.unknown.items() if numbers[index])
         told: dict[Meaning, int] = {}
         summed: dict[Meaning, int] = {}
         refused = {one for index, (one, _) in names.known.items() if numbers[index] == NO_COUNT}
@@ -206,14 +225,19 @@ def _table(ask: Ask, device: str, head: bytes, count: int, width: int) -> bytes 
 
 def _understood(device: str, raw: bytes) -> _Names:
     understood: dict[int, Known] = {}
+    unknown: dict[int, str] = {}
     seen: set[bytes] = set()
     bad = 0
     for index in range(len(raw) // NAME_BYTES):
         name = raw[index * NAME_BYTES : (index + 1) * NAME_BYTES].split(b"\0")[0]
         if not name.isascii():
             bad += 1
-        elif name not in seen and (found := known(name.decode("ascii"))) is not None:
-            understood[index] = found
+        elif name not in seen:
+            text = name.decode("ascii")
+            if (found := known(text)) is not None:
+                understood[index] = found
+            elif TROUBLE.search(text):
+                unknown[index] = text
         seen.add(name)
     paused = {
         one.direction
@@ -226,7 +250,7 @@ def _understood(device: str, raw: bytes) -> _Names:
         if found.meaning.of != ANY or found.meaning.direction not in paused
     }
     rejected = (Rejected("content", f"ethtool on {device}: {bad} names are not ASCII"),)
-    return _Names(raw, understood, rejected if bad else ())
+    return _Names(raw, understood, unknown, rejected if bad else ())
 
 
 SIOCETHTOOL = 0x8946

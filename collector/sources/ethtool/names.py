@@ -233,6 +233,12 @@ def known(name: str) -> Known | None:
     return None
 
 
+TROUBLE = re.compile(
+    r"err|drop|discard|pause|crc|timeout|reset|fail|fault|overr|miss|lost|no_buf", re.ASCII
+)
+"""Of a driver's statistics: names that say that something went wrong, whether known or not."""
+
+
 def meaning(name: str) -> Meaning | None:
     """What a statistic means, or None where it is none of ours."""
     found = known(name)

@@ -11,6 +11,7 @@ import pytest
 from analyzer.pipeline import diagnose
 from analyzer.readers import collectives
 from analyzer.run import LoadError
+from collector.sources.flight_recorder.pickled import as_json
 
 USUAL, LATE, TRANSFER = 0.100, 0.150, 0.0005
 EPOCH_NS = 1_795_472_430_000_000_000
@@ -75,7 +76,7 @@ def test_pickles_are_read_by_who_is_given_for_it_and_refused_without(tmp_path: P
     for rank, tree in dumps().items():
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(tree))
 
-    run = collectives.load(tmp_path, lambda data: json.dumps(pickle.loads(data)).encode())
+    run = collectives.load(tmp_path, as_json)
     assert [one.rank for one in diagnose(run).verdict.culprits] == [2]
     with pytest.raises(LoadError, match="it is a pickle"):
         collectives.load(tmp_path)
