@@ -217,7 +217,8 @@ def _groups(
     status = {
         int(key): told
         for key, told in (tree.get("pg_status") or {}).items()
-        if isinstance(told, dict)
+        # int() takes the digits of all scripts.
+        if isinstance(told, dict) and str(key).isascii() and str(key).isdecimal()
     }
     if len(status) > MAX_GROUPS or len(configured) > MAX_GROUPS:
         raise ValueError(f"over {MAX_GROUPS} groups")
