@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from analyzer.ledger.excess import Excess, excesses
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Run, Verdict
-
-FINISHED, INTERRUPTED = "finished", "interrupted"
+from analyzer.slowness.ended import FINISHED as FINISHED
+from analyzer.slowness.ended import INTERRUPTED as INTERRUPTED
+from analyzer.slowness.ended import ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,13 @@ def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
     begin = first if begin is None else begin
     end = max(begin, last if end is None else end)
     submitted = _moment(run.meta, "submitted")
-    outcome = run.meta.get("outcome")
-    ending = outcome.get("ending") if isinstance(outcome, Mapping) else None
     return Attempt(
         name=run.name if name is None else name,
         run=run,
         begin=begin if submitted is None else min(submitted, begin),
         launched=begin,
         end=end,
-        ending=None if ending is None else str(ending),
+        ending=ended(grid).word,
         excesses=excesses(diagnosis),
         window_start=np.asarray(grid.start, dtype=float),
         masked=np.asarray(grid.masked, dtype=bool),

@@ -48,8 +48,9 @@ BUCKETS: tuple[Row, ...] = (
         "own time of steps that were done for the first time; the whole step where nobody timed"
         " its collectives", "steps: own_seconds", productive=True, running=True),
     Row(Bucket.COMMUNICATION, "communication",
-        "inside collectives of such steps, and no culprit is the reason: transfer, pipeline"
-        " bubbles, ordinary noise", "steps: wall_seconds - own_seconds", productive=True,
+        "inside collectives of such steps, or recorded ones between them, and no culprit is the"
+        " reason: transfer, pipeline bubbles, ordinary noise",
+        "steps: wall_seconds - own_seconds; ops", productive=True,
         running=True),
     Row(Bucket.STRAGGLER, "straggler excess",
         "what a culprit made such a step longer, on every rank, by culprit and cause",

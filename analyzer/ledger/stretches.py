@@ -34,7 +34,7 @@ def table_of(attempt: Attempt, done_until: int) -> FloatGrid:
     held = _steps(attempt, windows, done_until)
     by_rank = dict(list(windows.groupby("rank").indices.items()))
     ups = _processes(attempt)
-    loads = _loads(attempt)
+    loads, inside = _loads(attempt), _collectives(attempt)
     table[:, INDEX[Bucket.QUEUED]] = attempt.launched - attempt.begin
     for row, info in enumerate(attempt.run.ranks):
         mine = by_rank.get(info.rank)
@@ -45,7 +45,7 @@ def table_of(attempt: Attempt, done_until: int) -> FloatGrid:
         start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
         table[row] += held[mine].sum(axis=0)
         _before(table[row], attempt, rows, start[0], loads.get(info.rank, 0.0))
-        _between(table[row], rows, start, end, ups.get(info.rank, {}))
+        _between(table[row], rows, start, end, ups.get(info.rank, {}), inside.get(info.rank))
         _after(table[row], attempt, end[-1])
     return table
 
@@ -181,9 +181,9 @@ def _is_first(attempt: Attempt, row: "pd.Series[float]") -> bool:
 
 def _between(
     row: FloatGrid, rows: pd.DataFrame, start: FloatGrid, end: FloatGrid,
-    processes: dict[int, tuple[float, float]],
+    processes: dict[int, tuple[float, float]], inside: tuple[FloatGrid, FloatGrid] | None,
 ) -> None:  # fmt: skip
-    """Between windows: another attempt, what follows a warm-up step, or nobody knows."""
+    """Between windows: another attempt, what follows a warm-up step, collectives, or unknown."""
     gaps = start[1:] - end[:-1]
     number = rows["attempt"].to_numpy()
     warm = rows["tags"].astype(str).str.contains("warmup").to_numpy()[:-1]
@@ -191,7 +191,14 @@ def _between(
     restarted = number[1:] != number[:-1]
     starting = warm & consecutive & ~restarted
     row[INDEX[Bucket.STARTING]] += gaps[starting].sum()
-    row[INDEX[Bucket.UNKNOWN]] += gaps[~starting & ~restarted].sum()
+    plain = ~starting & ~restarted
+    together = 0.0
+    if inside is not None:
+        moments, covered = inside
+        spent = np.interp(start[1:], moments, covered) - np.interp(end[:-1], moments, covered)
+        together = float(np.clip(spent, 0.0, gaps)[plain & consecutive].sum())
+    row[INDEX[Bucket.COMMUNICATION]] += together
+    row[INDEX[Bucket.UNKNOWN]] += gaps[plain].sum() - together
     for place in np.flatnonzero(restarted):
         gone, up = processes.get(int(number[place + 1]), (np.nan, np.nan))
         edges = np.clip([gone, up], end[place], start[place + 1])
@@ -259,6 +266,26 @@ def _loads(attempt: Attempt) -> dict[int, float]:
     mine = ops[ops["optype"].astype(str) == LOADED]
     sums = mine.groupby("rank")["duration"].sum()
     return {int(str(rank)): max(float(value), 0.0) for rank, value in sums.items()}
+
+
+def _collectives(attempt: Attempt) -> dict[int, tuple[FloatGrid, FloatGrid]]:
+    """Rank -> moments, and the seconds that it had been in recorded collectives by then."""
+    ops = attempt.run.ops
+    if ops is None or not {"rank", "group", "start_ns", "end_ns"} <= set(ops):
+        return {}
+    mine = ops[ops["group"].astype(str) != ""].sort_values(["rank", "start_ns"])
+    found: dict[int, tuple[FloatGrid, FloatGrid]] = {}
+    for rank, rows in mine.groupby("rank"):
+        start = rows["start_ns"].to_numpy(dtype=float) / 1e9
+        # Of those that overlap, what the earlier ones have not covered.
+        reach = np.maximum.accumulate(rows["end_ns"].to_numpy(dtype=float) / 1e9)
+        begin = np.maximum(start, np.append(-np.inf, reach[:-1]))
+        end = np.maximum(reach, begin)
+        moments = np.column_stack([begin, end]).ravel()
+        spent = np.cumsum(end - begin)
+        covered = np.column_stack([spent - (end - begin), spent]).ravel()
+        found[int(str(rank))] = (moments, covered)
+    return found
 
 
 def _numbers(windows: pd.DataFrame, name: str) -> FloatGrid:
