@@ -65,7 +65,7 @@ BUCKETS: tuple[Row, ...] = (
     Row(Bucket.SAVED, "checkpoint saved", "inside the phase checkpoint",
         "steps: checkpoint_seconds", running=True),
     Row(Bucket.RESTORED, "checkpoint restored", "a checkpoint was read before the first step",
-        "ops: checkpoint-load; not recorded = in starting"),
+        "nobody records it yet: it is in starting"),
     Row(Bucket.REPLAYED, "steps replayed",
         "steps that an earlier attempt had done on every rank: done again after a restart",
         "steps: step by attempt"),

@@ -205,6 +205,10 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
         before = resumed_from(one)
         if before is not None and before not in names:
             told.append(f"{one.name} went on from {before}, which was not given")
+        if before is not None:
+            told.append(
+                f"nobody recorded how long {one.name} read its checkpoint: it is in starting"
+            )
         if one.ending is None:
             told.append(f"{one.name} has no end: it goes on, was killed, or nobody recorded it")
         windows = one.run.windows

@@ -13,9 +13,6 @@ from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from analyzer.run import FloatGrid
 from collector.contract import metrics
 
-LOADED = "checkpoint-load"
-"""The operation that reads a checkpoint (contract.words.OPS)."""
-
 
 def table_of(attempt: Attempt, done_until: int) -> FloatGrid:
     """Seconds of each rank in each bucket, those of each culprit behind them.
@@ -34,7 +31,7 @@ def table_of(attempt: Attempt, done_until: int) -> FloatGrid:
     held = _steps(attempt, windows, done_until)
     by_rank = dict(list(windows.groupby("rank").indices.items()))
     ups = _processes(attempt)
-    loads, inside = _loads(attempt), _collectives(attempt)
+    inside = _collectives(attempt)
     table[:, INDEX[Bucket.QUEUED]] = attempt.launched - attempt.begin
     for row, info in enumerate(attempt.run.ranks):
         mine = by_rank.get(info.rank)
@@ -44,7 +41,7 @@ def table_of(attempt: Attempt, done_until: int) -> FloatGrid:
         rows = windows.iloc[mine]
         start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
         table[row] += held[mine].sum(axis=0)
-        _before(table[row], attempt, rows, start[0], loads.get(info.rank, 0.0))
+        _before(table[row], attempt, rows, start[0])
         _between(table[row], rows, start, end, ups.get(info.rank, {}), inside.get(info.rank))
         _after(table[row], attempt, end[-1])
     return table
@@ -162,15 +159,10 @@ def _window_of(attempt: Attempt, start: FloatGrid) -> NDArray[np.int64]:
     return np.where(place >= 0, order[np.maximum(place, 0)], -1)
 
 
-def _before(
-    row: FloatGrid, attempt: Attempt, rows: pd.DataFrame, first: float, loading: float
-) -> None:
+def _before(row: FloatGrid, attempt: Attempt, rows: pd.DataFrame, first: float) -> None:
     """From the launch to the first step; unknown where that step may not be the first."""
-    length = first - attempt.launched
     bucket = Bucket.STARTING if _is_first(attempt, rows.iloc[0]) else Bucket.UNKNOWN
-    loading = min(loading, length) if bucket is Bucket.STARTING else 0.0
-    row[INDEX[Bucket.RESTORED]] += loading
-    row[INDEX[bucket]] += length - loading
+    row[INDEX[bucket]] += first - attempt.launched
 
 
 def _is_first(attempt: Attempt, row: "pd.Series[float]") -> bool:
@@ -256,16 +248,6 @@ def _processes(attempt: Attempt) -> dict[int, dict[int, tuple[float, float]]]:
             own[int(later)] = (seen, float(firsts[later]))
         found[int(float(str(rank)))] = own
     return found
-
-
-def _loads(attempt: Attempt) -> dict[int, float]:
-    """Rank -> seconds for which it read a checkpoint."""
-    ops = attempt.run.ops
-    if ops is None or "optype" not in ops:
-        return {}
-    mine = ops[ops["optype"].astype(str) == LOADED]
-    sums = mine.groupby("rank")["duration"].sum()
-    return {int(str(rank)): max(float(value), 0.0) for rank, value in sums.items()}
 
 
 def _collectives(attempt: Attempt) -> dict[int, tuple[FloatGrid, FloatGrid]]:

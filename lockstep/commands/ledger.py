@@ -1,6 +1,7 @@
 """`lockstep ledger`: where every rank-second of runs went, over all their attempts."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,9 @@ def ledger(
         raise typer.BadParameter("give archives DIR, --prometheus URL --run ID, or --faults FILE")
     _belong(recorded, "prometheus", "--prometheus URL")
     _belong(trace, "faults", "--faults FILE")
+    for name, value in (("--gpu-hour-price", gpu_hour_price), ("--days", trace.days)):
+        if value is not None and not math.isfinite(value):
+            raise typer.BadParameter(f"{name} is {value}; it must be a finite number")
     if trace.faults is not None:
         fleet = ledgers.of_faults(trace.faults, trace.nodes, trace.days)
         output.document(fleet_json(fleet), form, _fleet_table(fleet))

@@ -30,6 +30,8 @@ CALLS: list[tuple[str, int, str]] = [
     ("ledger --prometheus {nobody}", USAGE, "--prometheus needs --run ID"),
     ("ledger {archive} --since 1h", USAGE, "--since goes with --prometheus URL"),
     ("ledger {archive} --nodes 3", USAGE, "--nodes goes with --faults FILE"),
+    ("ledger {archive} --gpu-hour-price inf", USAGE, "--gpu-hour-price is inf"),
+    ("ledger --faults {file} --days nan", USAGE, "--days is"),
     ("ledger --faults {file}", BAD, "file"),
     ("ledger --faults {nowhere}", BAD, "nowhere cannot be read"),
     ("ledger --prometheus {nobody} --run x", AWAY, "127.0.0.1:9"),
