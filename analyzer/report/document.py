@@ -12,6 +12,7 @@ from analyzer.report.deviations import deviations
 from analyzer.report.health import health
 from analyzer.report.impact import impact
 from analyzer.report.learning import learning
+from analyzer.report.ledger import where_time_went
 from analyzer.report.queries import Sources
 from analyzer.report.reality import reality
 from analyzer.report.reasons import reasons
@@ -61,6 +62,7 @@ def document(
         reasons(verdict),
         lateness(grid, cut, sources),
         health(grid, cut),
+        where_time_went(diagnosis),
         *deviations(verdict),
         learning(run, grid, cut, sources),
         comparison(diagnosis, beside.baseline) if beside.baseline else None,

@@ -25,6 +25,16 @@ CALLS: list[tuple[str, int, str]] = [
     ("cluster", USAGE, "cluster needs DIR"),
     ("cluster {archive}", USAGE, "two runs or more"),
     ("report", USAGE, "report needs DIR"),
+    ("ledger", USAGE, "give archives DIR"),
+    ("ledger {archive} --prometheus {nobody} --run x", USAGE, "give archives DIR"),
+    ("ledger --prometheus {nobody}", USAGE, "--prometheus needs --run ID"),
+    ("ledger {archive} --since 1h", USAGE, "--since goes with --prometheus URL"),
+    ("ledger {archive} --nodes 3", USAGE, "--nodes goes with --faults FILE"),
+    ("ledger {archive} --gpu-hour-price inf", USAGE, "--gpu-hour-price is inf"),
+    ("ledger --faults {file} --days nan", USAGE, "--days is"),
+    ("ledger --faults {file}", BAD, "file"),
+    ("ledger --faults {nowhere}", BAD, "nowhere cannot be read"),
+    ("ledger --prometheus {nobody} --run x", AWAY, "127.0.0.1:9"),
     ("watch", USAGE, "watch needs --prometheus"),
     ("score", USAGE, "score needs KIND: real, faults or synth"),
     ("dump", USAGE, "dump needs RUN"),
@@ -70,7 +80,8 @@ CALLS: list[tuple[str, int, str]] = [
     ("capture --share --out {file}", USAGE, "is there already"),
     # not what it should be
     *[(f"{command} {{{what}}}{more}", BAD, what)
-      for command, more in (("analyze", ""), ("report", ""), ("cluster", " {archive}"))
+      for command, more in (
+          ("analyze", ""), ("report", ""), ("cluster", " {archive}"), ("ledger", ""))
       for what in ("nowhere", "file", "empty", "torn", "unreadable")],
     ("dashboard {nowhere}", BAD, "is not a folder"),
     ("dashboard {file}", BAD, "is not a folder"),
@@ -184,7 +195,9 @@ def test_an_unknown_option_is_named(lockstep: Callable[..., Any], command: str) 
     wrong(lockstep(command, "--colour"), USAGE, f"{command} has no option --colour")
 
 
-@pytest.mark.parametrize("command", [name for name in NAMES if name not in ("run", "cluster")])
+@pytest.mark.parametrize(
+    "command", [name for name in NAMES if name not in ("run", "cluster", "ledger")]
+)
 def test_a_word_too_many_is_named(lockstep: Callable[..., Any], command: str) -> None:
     needed = ["--prometheus", NOBODY] if command == "watch" else []
     wrong(lockstep(command, *needed, "real", "more"), USAGE, "leave out")

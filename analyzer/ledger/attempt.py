@@ -1,0 +1,101 @@
+"""One attempt: a run as one launch of it left it, and the stretches of time of its ranks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.ledger.excess import Excess, excesses
+from analyzer.pipeline import Diagnosis
+from analyzer.run import Run, Verdict
+from analyzer.slowness.ended import FINISHED as FINISHED
+from analyzer.slowness.ended import INTERRUPTED as INTERRUPTED
+from analyzer.slowness.ended import ended
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What is known of one launch.
+
+    Attributes:
+        name: Of its archive, or the run id.
+        run: As it was read.
+        begin: Unix seconds at which it was submitted, or else launched.
+        launched: Unix seconds; `begin` where nobody recorded when it was submitted.
+        end: Unix seconds of its end, or the last that is known of it.
+        ending: How run.json says it ended; None = it goes on, was killed, or nobody says.
+        excesses: What its culprits cost.
+        window_start: (W,) unix seconds of the windows that `Excess.seconds` is about.
+        masked: (W,) of those, slow by design.
+        verdict: What was concluded.
+    """
+
+    name: str
+    run: Run
+    begin: float
+    launched: float
+    end: float
+    ending: str | None
+    excesses: tuple[Excess, ...]
+    window_start: NDArray[np.float64]
+    masked: NDArray[np.bool_]
+    verdict: Verdict
+
+    @property
+    def seconds(self) -> float:
+        """From its begin to its end."""
+        return self.end - self.begin
+
+    @property
+    def failed(self) -> bool:
+        """Whether it crashed, hung or vanished; what its user ended did not fail."""
+        return self.ending not in (FINISHED, INTERRUPTED)
+
+
+def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
+    """The attempt that a diagnosed run is.
+
+    Its begin and end are those of run.json; where it has none, the first and the last that a window
+    or a sample tells of.
+    """
+    run, grid = diagnosis.run, diagnosis.grid
+    begin, end = _moment(run.meta, "started"), _moment(run.meta, "ended")
+    first, last = _seen(run)
+    begin = first if begin is None else begin
+    end = max(begin, last if end is None else end)
+    submitted = _moment(run.meta, "submitted")
+    return Attempt(
+        name=run.name if name is None else name,
+        run=run,
+        begin=begin if submitted is None else min(submitted, begin),
+        launched=begin,
+        end=end,
+        ending=ended(grid).word,
+        excesses=excesses(diagnosis),
+        window_start=np.asarray(grid.start, dtype=float),
+        masked=np.asarray(grid.masked, dtype=bool),
+        verdict=diagnosis.verdict,
+    )
+
+
+def _moment(meta: Mapping[str, Any], name: str) -> float | None:
+    """Unix seconds of a time of run.json; None where it tells none that can be read."""
+    try:
+        return datetime.fromisoformat(str(meta[name])).timestamp()
+    except (KeyError, ValueError, OverflowError, OSError):
+        return None
+
+
+def _seen(run: Run) -> tuple[float, float]:
+    """The first and the last moment that windows or samples tell of; 0, 0 without any."""
+    told = [
+        run.windows[name].to_numpy(dtype=float) for name in ("start", "end") if len(run.windows)
+    ]
+    if len(run.samples):
+        told.append(run.samples["time"].to_numpy(dtype=float))
+    moments = np.concatenate(told) if told else np.zeros(0)
+    moments = moments[np.isfinite(moments)]
+    return (float(moments.min()), float(moments.max())) if moments.size else (0.0, 0.0)

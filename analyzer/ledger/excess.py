@@ -1,0 +1,138 @@
+"""What each culprit made the steps longer: seconds of every window, by culprit and cause."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyzer.case import accuses
+from analyzer.cost.step_time import ideal_step_seconds
+from analyzer.culprits.slow_nodes import node_of
+from analyzer.pipeline import Diagnosis
+from analyzer.run import Culprit, Finding, FloatGrid, Grid
+from collector.contract.words import Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """One culprit.
+
+    Attributes:
+        who: The rank, the node or the link, in words.
+        node: Its node; None where it has none.
+        cause: A word of contract.words.Cause.
+        ranks: Ranks that are slow themselves; all others wait for them.
+        seconds: (W,) seconds a step that every rank lost, >= 0, by the windows of the Grid.
+    """
+
+    who: str
+    node: str | None
+    cause: str
+    ranks: frozenset[int]
+    seconds: FloatGrid
+
+
+def excesses(diagnosis: Diagnosis) -> tuple[Excess, ...]:
+    """Of each culprit that cost step time; what several share is parted as each alone would cost.
+
+    Step time over ideal step time as in docs/method/cost.md. Where operations were simulated, and
+    know better what all of it cost, the sum is theirs. Windows that are slow by design are taken to
+    have lost what the middle one of the others lost.
+    """
+    grid = diagnosis.grid
+    accused = [one for one in diagnosis.findings if accuses(one)]
+    slow = [one for one in accused if one.kind == "slow"]
+    if not slow:
+        links = [one for one in accused if one.kind == "link"][:1]
+        return tuple(_of_link(diagnosis, one) for one in links)
+    alone = np.array([_saved(grid, [one]) for one in slow])
+    together = _saved(grid, slow)
+    sums = alone.sum(axis=0)
+    parts = alone * np.divide(together, sums, out=np.zeros_like(sums), where=sums > 0)
+    parts *= _by_operations(diagnosis, parts)
+    found: dict[tuple[str, str], Excess] = {}
+    for finding, seconds in zip(slow, parts, strict=True):
+        culprit = _named(diagnosis, finding)
+        who, cause, node = _who(grid, finding, culprit)
+        known = found.get((who, cause))
+        ranks = frozenset([int(finding.rank)] if finding.rank is not None else [])
+        found[who, cause] = Excess(
+            who, node, cause,
+            ranks if known is None else ranks | known.ranks,
+            seconds if known is None else seconds + known.seconds,
+        )  # fmt: skip
+    return tuple(found.values())
+
+
+def _saved(grid: Grid, slow: Sequence[Finding]) -> FloatGrid:
+    """(W,) seconds a step."""
+    with np.errstate(invalid="ignore"):
+        ideal = ideal_step_seconds(grid, slow, [one.slowdown for one in slow])
+        saved = np.nan_to_num(_median_step(grid) - ideal)
+    saved = np.maximum(saved, 0.0)
+    out = np.zeros_like(saved)
+    for finding in slow:
+        span = _span(grid, finding)
+        ordinary = span & ~grid.masked
+        usual = float(np.median(saved[ordinary])) if ordinary.any() else 0.0
+        out[span] = np.where(grid.masked[span], usual, saved[span])
+    return out
+
+
+def _of_link(diagnosis: Diagnosis, finding: Finding) -> Excess:
+    grid = diagnosis.grid
+    share = 1.0 - 1.0 / max(finding.slowdown, 1.0)
+    lost = np.nan_to_num(_median_step(grid) * share) * _span(grid, finding)
+    who, cause, node = _who(grid, finding, _named(diagnosis, finding))
+    return Excess(who, node, cause, frozenset(), lost)
+
+
+def _by_operations(diagnosis: Diagnosis, parts: FloatGrid) -> float:
+    """What the verdict says was lost, over what the windows say."""
+    grid, verdict = diagnosis.grid, diagnosis.verdict
+    steps = (grid.to_step - grid.from_step) * ~grid.masked
+    bound = float((parts * steps).sum()) * len(grid.ranks)
+    if verdict.hang is not None or verdict.lost_gpu_hours is None or bound <= 0:
+        return 1.0
+    if verdict.what_if.get("method") != "simulation":
+        return 1.0
+    return max(verdict.lost_gpu_hours * 3600.0 / bound, 0.0)
+
+
+def _median_step(grid: Grid) -> FloatGrid:
+    wall = grid.time["wall"]
+    times = np.full(len(wall), np.nan)
+    answered = np.isfinite(wall).any(axis=1)
+    times[answered] = np.nanmedian(wall[answered], axis=1)
+    return times
+
+
+def _span(grid: Grid, finding: Finding) -> NDArray[np.bool_]:
+    inside = np.zeros(len(grid.start), dtype=bool)
+    inside[finding.first : finding.last] = True
+    return inside
+
+
+def _named(diagnosis: Diagnosis, finding: Finding) -> Culprit | None:
+    """The culprit that a finding became; of several the one that began nearest to it."""
+    grid, culprits = diagnosis.grid, diagnosis.verdict.culprits
+    info = next((one for one in grid.ranks if one.rank == finding.rank), None)
+    step = int(grid.from_step[finding.first]) if finding.first < len(grid.from_step) else 0
+    mine = [one for one in culprits if info is not None and one.rank == info.rank]
+    mine = mine or [
+        one for one in culprits
+        if one.rank is None and info is not None and one.node == info.node
+    ]  # fmt: skip
+    mine = mine or [one for one in culprits if one.scope in ("link", "rack")]
+    return min(mine, key=lambda one: abs((one.from_step or 0) - step), default=None)
+
+
+def _who(grid: Grid, finding: Finding, culprit: Culprit | None) -> tuple[str, str, str | None]:
+    if culprit is not None:
+        return culprit.who, culprit.cause, culprit.node
+    node = node_of(finding)
+    if node is None:
+        node = next((one.node for one in grid.ranks if one.rank == finding.rank), None)
+        return f"rank {finding.rank}", Cause.UNKNOWN, node
+    return node, Cause.UNKNOWN, node

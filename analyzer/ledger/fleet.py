@@ -1,0 +1,53 @@
+"""Reliability of runs, nodes and the fleet, as ledgers saw them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analyzer.ledger.ledger import Ledger
+from analyzer.ledger.reliability import Reliability, mean, mtbf, ratio
+
+
+def of_run(told: Ledger) -> Reliability:
+    """Of one run: failures of attempts, in the wall time of its attempts."""
+    return Reliability(
+        told.failures,
+        told.running_seconds,
+        int(np.isfinite(told.repairs).sum()),
+        mtbf(told.failures, told.running_seconds),
+        mean(told.repairs),
+    )
+
+
+def of_fleet(ledgers: Sequence[Ledger]) -> Reliability:
+    """Of all runs together; availability is running time over running and repair time, by run."""
+    failures = sum(one.failures for one in ledgers)
+    running = sum(one.running_seconds for one in ledgers)
+    repairs = [(told, number) for number, one in enumerate(ledgers) for told in one.repairs]
+    known = [(told, number) for told, number in repairs if np.isfinite(told)]
+    up = np.array([one.running_seconds for one in ledgers])
+    walls = np.array([one.wall_seconds for one in ledgers])
+    return Reliability(
+        failures,
+        running,
+        len(known),
+        mtbf(failures, running),
+        mean([told for told, _ in known], [number for _, number in known]),
+        ratio(np.minimum(up, walls), walls),
+    )
+
+
+def of_node(ledgers: Sequence[Ledger]) -> Reliability:
+    """Of a node: failed attempts whose culprit's node is known, in the running time of all nodes.
+
+    Failures of which nobody knows the node are not counted: it is at most this MTBF.
+    """
+    failures, exposure = 0, 0.0
+    for one in ledgers:
+        for attempt in one.attempts:
+            nodes = {info.node for info in attempt.run.ranks}
+            exposure += attempt.seconds * len(nodes)
+            stopped = attempt.verdict.hang is not None or attempt.failed
+            named = {each.node for each in attempt.verdict.culprits if each.node is not None}
+            failures += int(attempt.failed and attempt.ending is not None and stopped) * len(named)
+    return Reliability(failures, exposure, 0, mtbf(failures, exposure), mean([]))

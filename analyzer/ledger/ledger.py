@@ -1,0 +1,224 @@
+"""The ledger of a run: its attempts in time, and where every second of every rank went."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzer.ledger.attempt import Attempt
+from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket, Row
+from analyzer.ledger.jobs import resumed_from
+from analyzer.ledger.stretches import table_of
+from analyzer.run import FloatGrid
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """What a culprit cost.
+
+    Attributes:
+        who: The rank, the node or the link.
+        node: Its node; None where it has none.
+        cause: A word of contract.words.Cause.
+        seconds: Rank-seconds of all ranks.
+    """
+
+    who: str
+    node: str | None
+    cause: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where the rank-seconds of one run went.
+
+    Attributes:
+        run: The run id of its first attempt.
+        attempts: By their begin.
+        ranks: The ranks of its attempts, sorted.
+        seconds: (R, len(BUCKETS)) of each rank in each bucket.
+        wall_seconds: From the first launch to the last end.
+        rank_seconds: Wall times ranks: what all buckets sum to. The sum over attempts and the gaps
+            between them of their length times the ranks of the attempt, or of the next one.
+        stragglers: The bucket `straggler`, by culprit and cause, the dearest first.
+        failures: Attempts that crashed, hung or vanished.
+        running_seconds: Wall seconds of all attempts.
+        repairs: Wall seconds from the last step of each failed attempt to the first step that had
+            not been done before; NaN where no attempt came so far.
+        missing: What could not be told, in words.
+        provenance: What was emulated or simulated.
+    """
+
+    run: str
+    attempts: tuple[Attempt, ...]
+    ranks: tuple[int, ...]
+    seconds: FloatGrid
+    wall_seconds: float
+    rank_seconds: float
+    stragglers: tuple[Straggler, ...]
+    failures: int
+    running_seconds: float
+    repairs: tuple[float, ...]
+    missing: tuple[str, ...]
+    provenance: tuple[str, ...]
+
+    def of(self, bucket: Bucket) -> float:
+        """Rank-seconds of all ranks in a bucket."""
+        return float(self.seconds[:, INDEX[bucket]].sum())
+
+    def share(self, bucket: Bucket) -> float:
+        """Of all rank-seconds; NaN of a run without time."""
+        return self.of(bucket) / self.rank_seconds if self.rank_seconds > 0 else float("nan")
+
+    @property
+    def goodput(self) -> float:
+        """Productive time that was kept, over all time (docs/method/ledger.md#goodput)."""
+        return self._sum([row for row in BUCKETS if row.productive])
+
+    @property
+    def ettr(self) -> float:
+        """Effective training time ratio (docs/method/ledger.md#ettr)."""
+        return self._sum([row for row in BUCKETS if row.running])
+
+    def _sum(self, rows: Sequence[Row]) -> float:
+        return float(sum(self.share(row.bucket) for row in rows))
+
+
+def ledger(attempts: Sequence[Attempt]) -> Ledger:
+    """The ledger of the attempts of one run, by their begin (analyzer.ledger.jobs.chains).
+
+    Raises:
+        ValueError: There are none.
+    """
+    if not attempts:
+        raise ValueError("a ledger needs an attempt")
+    rows: dict[int, FloatGrid] = {}
+    costs: dict[tuple[str, str | None, str], float] = {}
+    done, total, failures = 0, 0.0, 0
+    repairs: list[float] = []
+    since: list[float] = []
+    previous: Attempt | None = None
+    for attempt in attempts:
+        world = len(attempt.run.ranks)
+        table = table_of(attempt, done)
+        waited = 0.0 if previous is None else max(attempt.begin - previous.end, 0.0)
+        for info, told in zip(attempt.run.ranks, table, strict=True):
+            row = rows.setdefault(info.rank, np.zeros(len(BUCKETS)))
+            row += told[: len(BUCKETS)]
+            row[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
+            row[INDEX[Bucket.WAITING]] += waited
+        for excess, lost in zip(
+            attempt.excesses, table[:, len(BUCKETS) :].sum(axis=0), strict=True
+        ):
+            key = (excess.who, excess.node, excess.cause)
+            costs[key] = costs.get(key, 0.0) + float(lost)
+        total += (attempt.seconds + waited) * world
+        onward = _first_new(attempt, done)
+        if onward is not None:
+            repairs += [onward - moment for moment in since]
+            since = []
+        if attempt.failed and (attempt is not attempts[-1] or attempt.ending is not None):
+            failures += 1
+            since.append(_last_step(attempt))
+        done = max(done, done_by_all(attempt))
+        previous = attempt
+    ranks = tuple(sorted(rows))
+    seconds = np.array([rows[rank] for rank in ranks]).reshape(len(ranks), len(BUCKETS))
+    stragglers = [Straggler(*key, lost) for key, lost in costs.items() if lost > 0.0]
+    return Ledger(
+        run=attempts[0].run.name,
+        attempts=tuple(attempts),
+        ranks=ranks,
+        seconds=seconds,
+        wall_seconds=max(one.end for one in attempts) - attempts[0].begin,
+        rank_seconds=total,
+        stragglers=tuple(sorted(stragglers, key=lambda one: (-one.seconds, one.who))),
+        failures=failures,
+        running_seconds=sum(one.seconds for one in attempts),
+        repairs=(*repairs, *(float("nan") for _ in since)),
+        missing=_missing(attempts),
+        provenance=tuple(dict.fromkeys(
+            word for one in attempts for word in one.verdict.provenance
+        )),
+    )  # fmt: skip
+
+
+def done_by_all(attempt: Attempt) -> int:
+    """Steps that every rank of an attempt completed, exclusive; 0 where one completed none."""
+    windows = attempt.run.windows
+    if not len(windows):
+        return 0
+    last = windows.groupby("rank")["to_step"].max()
+    if {info.rank for info in attempt.run.ranks} - set(last.index.astype(int)):
+        return 0
+    return int(last.min())
+
+
+def by_team(ledgers: Sequence[Ledger]) -> Mapping[str, FloatGrid]:
+    """Team -> (len(BUCKETS),) rank-seconds; runs that name no team are of the team ``unknown``."""
+    sums: dict[str, FloatGrid] = {}
+    for one in ledgers:
+        told = sums.setdefault(team_of(one), np.zeros(len(BUCKETS)))
+        told += one.seconds.sum(axis=0)
+    return sums
+
+
+def team_of(told: Ledger) -> str:
+    """The label `team` of run.json; ``unknown`` where it has none."""
+    for attempt in told.attempts:
+        labels = attempt.run.meta.get("labels")
+        if isinstance(labels, Mapping) and labels.get("team"):
+            return str(labels["team"])
+    return "unknown"
+
+
+def _first_new(attempt: Attempt, done: int) -> float | None:
+    """Unix seconds at which it began the first step that none had done before."""
+    windows = attempt.run.windows
+    if not len(windows):
+        return None
+    start = windows.loc[windows["to_step"] > done, "start"].to_numpy(dtype=float)
+    start = start[np.isfinite(start)]
+    return float(start.min()) if start.size else None
+
+
+def _last_step(attempt: Attempt) -> float:
+    """Unix seconds at which its last step ended, on any rank; its begin without one."""
+    windows = attempt.run.windows
+    end = windows["end"].to_numpy(dtype=float) if len(windows) else np.zeros(0)
+    end = end[np.isfinite(end)]
+    return float(end.max()) if end.size else attempt.begin
+
+
+def _can_queue(attempt: Attempt) -> bool:
+    """Whether somebody else than its launch decided when it started."""
+    spec = attempt.run.meta.get("spec")
+    launcher = spec.get("launcher") if isinstance(spec, Mapping) else None
+    return launcher not in ("local", "mpirun")
+
+
+def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    told: list[str] = []
+    names = {one.name for one in attempts}
+    for one in attempts:
+        before = resumed_from(one)
+        if before is not None and before not in names:
+            told.append(f"{one.name} went on from {before}, which was not given")
+        if before is not None:
+            told.append(
+                f"nobody recorded how long {one.name} read its checkpoint: it is in starting"
+            )
+        if one.ending is None:
+            told.append(f"{one.name} has no end: it goes on, was killed, or nobody recorded it")
+        windows = one.run.windows
+        if len(windows) and not np.isfinite(windows["own_seconds"].to_numpy(dtype=float)).any():
+            told.append(
+                f"of {one.name} nobody timed the collectives: communication is in useful steps"
+            )
+        if one.launched == one.begin and _can_queue(one):
+            told.append(f"nobody recorded when {one.name} was submitted: its queueing is not in it")
+        lost = one.run.meta.get("recording")
+        if isinstance(lost, Mapping) and lost.get("lost_steps"):
+            told.append(f"{lost['lost_steps']} steps of ranks of {one.name} were not recorded")
+    return tuple(told)

@@ -1,0 +1,283 @@
+"""The time of an attempt, rank by rank, in stretches that neither overlap nor leave a gap.
+
+Closure is by construction: edges are put in order inside [launched, end], and what a stretch is
+told to hold is scaled to its length (docs/method/ledger.md#closure).
+"""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analyzer.ledger.attempt import FINISHED, INTERRUPTED, Attempt
+from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
+from analyzer.run import FloatGrid
+from collector.contract import metrics
+
+
+def table_of(attempt: Attempt, done_until: int) -> FloatGrid:
+    """Seconds of each rank in each bucket, those of each culprit behind them.
+
+    Args:
+        attempt: One launch.
+        done_until: Steps that earlier attempts have done on every rank, exclusive.
+
+    Returns:
+        (R, len(BUCKETS) + len(attempt.excesses)), in the order of `attempt.run.ranks`; each row
+        sums to the attempt's seconds. The bucket `straggler` is 0: its seconds are the culprits'.
+    """
+    columns = len(BUCKETS) + len(attempt.excesses)
+    table = np.zeros((len(attempt.run.ranks), columns))
+    windows = _in_order(attempt)
+    held = _steps(attempt, windows, done_until)
+    by_rank = dict(list(windows.groupby("rank").indices.items()))
+    ups = _processes(attempt)
+    inside = _collectives(attempt)
+    table[:, INDEX[Bucket.QUEUED]] = attempt.launched - attempt.begin
+    for row, info in enumerate(attempt.run.ranks):
+        mine = by_rank.get(info.rank)
+        if mine is None:
+            _silent(table[row], attempt, windows)
+            continue
+        rows = windows.iloc[mine]
+        start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
+        table[row] += held[mine].sum(axis=0)
+        _before(table[row], attempt, rows, start[0])
+        _between(table[row], rows, start, end, ups.get(info.rank, {}), inside.get(info.rank))
+        _after(table[row], attempt, end[-1])
+    return table
+
+
+def _in_order(attempt: Attempt) -> pd.DataFrame:
+    """The windows by rank and time, cut so that none overlaps the next or leaves the attempt."""
+    told = attempt.run.windows
+    told = told[np.isfinite(told["start"].astype(float))].sort_values(
+        ["rank", "start", "attempt", "from_step"]
+    )
+    rank = told["rank"].to_numpy()
+    start = np.clip(told["start"].to_numpy(dtype=float), attempt.launched, attempt.end)
+    end = told["end"].to_numpy(dtype=float)
+    end = np.clip(np.where(np.isfinite(end), end, start), start, attempt.end)
+    if len(told):
+        last = np.append(rank[1:] != rank[:-1], True)
+        end = np.minimum(end, np.where(last, attempt.end, np.append(start[1:], 0.0)))
+    return told.assign(start=start, end=np.maximum(start, end)).reset_index(drop=True)
+
+
+def _steps(attempt: Attempt, windows: pd.DataFrame, done_until: int) -> FloatGrid:
+    """(N, columns) what each window holds; each row sums to the window's length."""
+    count, columns = len(windows), len(BUCKETS) + len(attempt.excesses)
+    held = np.zeros((count, columns))
+    if not count:
+        return held
+    length = (windows["end"] - windows["start"]).to_numpy()
+    wall = _numbers(windows, "wall_seconds")
+    steps = np.maximum(_numbers(windows, "steps"), 1.0)
+    held[:, INDEX[Bucket.SAVED]] = _told(windows, "checkpoint_seconds")
+    held[:, INDEX[Bucket.EVALUATION]] = _told(windows, "eval_seconds")
+    apart = held.sum(axis=1)
+    own = _numbers(windows, "own_seconds")
+    timed = np.isfinite(own)
+    left = np.maximum(np.nan_to_num(wall) - apart, 0.0)
+    # Where nobody timed the collectives of a step, it is useful as a whole.
+    computing = np.where(timed, np.clip(np.nan_to_num(own) - apart, 0.0, left), left)
+    waiting = left - computing
+    warm = windows["tags"].astype(str).str.contains("warmup").to_numpy()
+    compiling = _warming(windows, left / steps, warm) * steps
+    held[:, INDEX[Bucket.STARTING]] = compiling
+    computing, waiting = _taken(computing, waiting, compiling, first=np.ones(count, dtype=bool))
+    place = _window_of(attempt, windows["start"].to_numpy())
+    ranks = windows["rank"].to_numpy()
+    for number, excess in enumerate(attempt.excesses):
+        lost = np.where(place >= 0, excess.seconds[place], 0.0) if len(excess.seconds) else 0.0
+        lost = np.minimum(lost * steps * ~warm, computing + waiting)
+        held[:, len(BUCKETS) + number] = lost
+        slow = np.isin(ranks, list(excess.ranks))
+        computing, waiting = _taken(computing, waiting, lost, first=slow)
+    held[:, INDEX[Bucket.USEFUL]] = computing
+    held[:, INDEX[Bucket.COMMUNICATION]] = waiting
+    # A window of several steps can begin before what is done again ends.
+    first = windows["from_step"].to_numpy(dtype=float)
+    again = np.clip((done_until - first) / np.maximum(steps, 1.0), 0.0, 1.0)
+    again = np.maximum(again, _again(windows))
+    replayed = held.sum(axis=1) * again
+    held *= (1.0 - again)[:, None]
+    held[:, INDEX[Bucket.REPLAYED]] = replayed
+    known = held.sum(axis=1)
+    scale = np.divide(np.minimum(known, length), known, out=np.zeros(count), where=known > 0)
+    held *= scale[:, None]
+    held[:, INDEX[Bucket.UNKNOWN]] += np.maximum(length - held.sum(axis=1), 0.0)
+    return held
+
+
+def _again(windows: pd.DataFrame) -> FloatGrid:
+    """(N,) share of a window that an earlier attempt of the same archive had done on every rank."""
+    again = np.zeros(len(windows))
+    attempts = windows["attempt"].to_numpy()
+    done = 0
+    for number in np.unique(attempts):
+        mine = attempts == number
+        first = windows["from_step"].to_numpy(dtype=float)[mine]
+        steps = np.maximum(_numbers(windows, "steps")[mine], 1.0)
+        again[mine] = np.clip((done - first) / steps, 0.0, 1.0)
+        done = max(done, int(windows[mine].groupby("rank")["to_step"].max().min()))
+    return again
+
+
+def _warming(windows: pd.DataFrame, left: FloatGrid, warm: NDArray[np.bool_]) -> FloatGrid:
+    """(N,) seconds a step that a warm-up step takes beyond the rank's ordinary one."""
+    beyond = np.zeros(len(windows))
+    ordinary = pd.Series(np.where(warm, np.nan, left)).groupby(windows["rank"].to_numpy())
+    usual = ordinary.transform("median").to_numpy()
+    known = warm & np.isfinite(usual)
+    beyond[known] = np.maximum(left - usual, 0.0)[known]
+    return beyond
+
+
+def _taken(
+    computing: FloatGrid, waiting: FloatGrid, amount: FloatGrid, first: NDArray[np.bool_]
+) -> tuple[FloatGrid, FloatGrid]:
+    """What is left of both after `amount` went, where `first` from computing before waiting."""
+    from_computing = np.where(
+        first, np.minimum(amount, computing), np.maximum(amount - waiting, 0.0)
+    )
+    from_waiting = amount - from_computing
+    return (
+        np.maximum(computing - from_computing, 0.0),
+        np.maximum(waiting - from_waiting, 0.0),
+    )
+
+
+def _window_of(attempt: Attempt, start: FloatGrid) -> NDArray[np.int64]:
+    """The Grid's window in which a step began: the last that began before its middle; -1 = none."""
+    if not attempt.excesses or not len(attempt.window_start):
+        return np.full(len(start), -1)
+    order = np.argsort(attempt.window_start, kind="stable")
+    edges = attempt.window_start[order]
+    # `start` of a window is the median over its ranks: half a window is the tolerance.
+    half = np.append(np.diff(edges), 0.0) / 2
+    place = np.searchsorted(edges - np.append(half[:1], half[:-1]), start, side="right") - 1
+    return np.where(place >= 0, order[np.maximum(place, 0)], -1)
+
+
+def _before(row: FloatGrid, attempt: Attempt, rows: pd.DataFrame, first: float) -> None:
+    """From the launch to the first step; unknown where that step may not be the first."""
+    bucket = Bucket.STARTING if _is_first(attempt, rows.iloc[0]) else Bucket.UNKNOWN
+    row[INDEX[bucket]] += first - attempt.launched
+
+
+def _is_first(attempt: Attempt, row: "pd.Series[float]") -> bool:
+    recording = attempt.run.meta.get("recording")
+    whole = isinstance(recording, dict) and not recording.get("lost_steps")
+    return whole or int(row["from_step"]) == 0 or "warmup" in str(row["tags"])
+
+
+def _between(
+    row: FloatGrid, rows: pd.DataFrame, start: FloatGrid, end: FloatGrid,
+    processes: dict[int, tuple[float, float]], inside: tuple[FloatGrid, FloatGrid] | None,
+) -> None:  # fmt: skip
+    """Between windows: another attempt, what follows a warm-up step, collectives, or unknown."""
+    gaps = start[1:] - end[:-1]
+    number = rows["attempt"].to_numpy()
+    warm = rows["tags"].astype(str).str.contains("warmup").to_numpy()[:-1]
+    consecutive = rows["to_step"].to_numpy()[:-1] == rows["from_step"].to_numpy()[1:]
+    restarted = number[1:] != number[:-1]
+    starting = warm & consecutive & ~restarted
+    row[INDEX[Bucket.STARTING]] += gaps[starting].sum()
+    plain = ~starting & ~restarted
+    together = 0.0
+    if inside is not None:
+        moments, covered = inside
+        spent = np.interp(start[1:], moments, covered) - np.interp(end[:-1], moments, covered)
+        together = float(np.clip(spent, 0.0, gaps)[plain & consecutive].sum())
+    row[INDEX[Bucket.COMMUNICATION]] += together
+    row[INDEX[Bucket.UNKNOWN]] += gaps[plain].sum() - together
+    for place in np.flatnonzero(restarted):
+        gone, up = processes.get(int(number[place + 1]), (np.nan, np.nan))
+        edges = np.clip([gone, up], end[place], start[place + 1])
+        if not np.isfinite(edges).all():
+            row[INDEX[Bucket.UNKNOWN]] += gaps[place]
+            continue
+        gone, up = edges[0], max(edges)
+        row[INDEX[Bucket.STALL]] += gone - end[place]
+        row[INDEX[Bucket.WAITING]] += up - gone
+        row[INDEX[Bucket.STARTING]] += start[place + 1] - up
+
+
+def _after(row: FloatGrid, attempt: Attempt, last: float) -> None:
+    row[INDEX[_tail(attempt)]] += attempt.end - last
+
+
+def _tail(attempt: Attempt) -> Bucket:
+    """What the ranks did after their last completed step."""
+    if attempt.ending is None:
+        return Bucket.STALL if attempt.verdict.hang is not None else Bucket.UNKNOWN
+    if attempt.ending == FINISHED:
+        return Bucket.ENDING
+    if attempt.ending == INTERRUPTED and attempt.verdict.hang is None:
+        return Bucket.ENDING
+    return Bucket.STALL
+
+
+def _silent(row: FloatGrid, attempt: Attempt, windows: pd.DataFrame) -> None:
+    """A rank without a step: an attempt that never came to one was starting."""
+    ended = attempt.ending is not None and "recording" in attempt.run.meta
+    bucket = Bucket.STARTING if ended and windows.empty else Bucket.UNKNOWN
+    row[INDEX[bucket]] += attempt.end - attempt.launched
+
+
+def _processes(attempt: Attempt) -> dict[int, dict[int, tuple[float, float]]]:
+    """Rank -> attempt -> when the process before it was seen gone, and its own first seen.
+
+    The attempt of windows counts from the first that the archive has, so does this.
+    """
+    samples = attempt.run.samples
+    if not len(samples) or attempt.run.windows["attempt"].nunique() < 2:
+        return {}
+    metric = samples["metric"].astype(str)
+    infos = samples[(metric == metrics.RANK_INFO.name) & samples["rank"].notna()]
+    downs = samples[(metric == metrics.RANK_UP.name) & (samples["value"] == 0.0)]
+    told = infos["labels"].astype(str).str.extract(r'attempt="(\d+)"')[0].astype(float)
+    found: dict[int, dict[int, tuple[float, float]]] = {}
+    for rank, mine in infos.assign(number=told).dropna(subset=["number"]).groupby("rank"):
+        firsts = mine.groupby("number")["time"].min()
+        gone = downs.loc[downs["rank"] == rank, "time"].to_numpy(dtype=float)
+        own: dict[int, tuple[float, float]] = {}
+        for earlier, later in zip(firsts.index[:-1], firsts.index[1:], strict=True):
+            inside = gone[(gone >= firsts[earlier]) & (gone <= firsts[later])]
+            seen = float(inside.min()) if inside.size else float("nan")
+            own[int(later)] = (seen, float(firsts[later]))
+        found[int(float(str(rank)))] = own
+    return found
+
+
+def _collectives(attempt: Attempt) -> dict[int, tuple[FloatGrid, FloatGrid]]:
+    """Rank -> moments, and the seconds that it had been in recorded collectives by then."""
+    ops = attempt.run.ops
+    if ops is None or not {"rank", "group", "start_ns", "end_ns"} <= set(ops):
+        return {}
+    mine = ops[ops["group"].astype(str) != ""].sort_values(["rank", "start_ns"])
+    found: dict[int, tuple[FloatGrid, FloatGrid]] = {}
+    for rank, rows in mine.groupby("rank"):
+        start = rows["start_ns"].to_numpy(dtype=float) / 1e9
+        # Of those that overlap, what the earlier ones have not covered.
+        reach = np.maximum.accumulate(rows["end_ns"].to_numpy(dtype=float) / 1e9)
+        begin = np.maximum(start, np.append(-np.inf, reach[:-1]))
+        end = np.maximum(reach, begin)
+        moments = np.column_stack([begin, end]).ravel()
+        spent = np.cumsum(end - begin)
+        covered = np.column_stack([spent - (end - begin), spent]).ravel()
+        found[int(str(rank))] = (moments, covered)
+    return found
+
+
+def _numbers(windows: pd.DataFrame, name: str) -> FloatGrid:
+    """(N,) NaN where nobody tells, or tells what no duration is."""
+    values = windows[name].to_numpy(dtype=float, na_value=np.nan)
+    numbers: FloatGrid = np.where(np.isfinite(values) & (values >= 0.0), values, np.nan)
+    return numbers
+
+
+def _told(windows: pd.DataFrame, name: str) -> FloatGrid:
+    """(N,) seconds, 0 where nobody tells."""
+    told: FloatGrid = np.nan_to_num(_numbers(windows, name))
+    return told

@@ -1,0 +1,152 @@
+"""A ledger as one sentence, and as JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
+from analyzer.ledger.faults import DAY, Fleet
+from analyzer.ledger.fleet import of_fleet, of_node, of_run
+from analyzer.ledger.ledger import Ledger, by_team, team_of
+from analyzer.ledger.reliability import Estimate
+
+SCHEMA_VERSION = 1
+HOUR = 3600.0
+
+
+def sentence(told: Ledger) -> str:
+    """`71% useful; the largest loss is node-7 (thermal), 9%`."""
+    if not told.rank_seconds > 0:
+        return "Nothing is known of its time."
+    useful = f"{_percent(told.goodput)} useful"
+    who, share = largest_loss(told)
+    if who is None:
+        return f"{useful}; nothing was lost"
+    return f"{useful}; the largest loss is {who}, {_percent(share)}"
+
+
+def largest_loss(told: Ledger) -> tuple[str | None, float]:
+    """The dearest culprit or unproductive bucket, in words, and its share of all rank-seconds."""
+    losses = [
+        (told.share(row.bucket), row.title)
+        for row in BUCKETS
+        if not row.productive and row.bucket is not Bucket.STRAGGLER
+    ]
+    losses += [
+        (one.seconds / told.rank_seconds, f"{one.who} ({one.cause})") for one in told.stragglers
+    ]
+    share, who = max(losses)
+    return (who, share) if share > 0 else (None, 0.0)
+
+
+def ledger_json(ledgers: Sequence[Ledger], price: float | None = None) -> dict[str, Any]:
+    """The tree of `lockstep ledger` (docs/reference/ledger.md).
+
+    Args:
+        ledgers: One a run.
+        price: Money per GPU-hour; None = no price.
+    """
+    whole = sum((one.seconds.sum(axis=0) for one in ledgers), np.zeros(len(BUCKETS)))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "runs": [_run(one, price) for one in ledgers],
+        "teams": {team: _buckets(sums, price) for team, sums in by_team(ledgers).items()},
+        "all": {
+            "buckets": _buckets(whole, price),
+            "rank_seconds": float(sum(one.rank_seconds for one in ledgers)),
+        },
+        "reliability": {
+            "node": of_node(ledgers).to_dict(),
+            "fleet": of_fleet(ledgers).to_dict(),
+        },
+    }
+
+
+def fleet_json(fleet: Fleet) -> dict[str, Any]:
+    """The tree of `lockstep ledger --faults`."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "nodes": fleet.nodes,
+        "failed_nodes": fleet.failed_nodes,
+        "days": fleet.seconds / DAY,
+        "faults": fleet.faults,
+        "reliability": {"node": fleet.node.to_dict(), "fleet": fleet.fleet.to_dict()},
+        "kinds": dict(fleet.kinds),
+    }
+
+
+def spoken(estimate: Estimate) -> str:
+    """`37 h (35 to 41)`; what is not known is said so."""
+    value, (low, high) = estimate.value, estimate.interval
+    if not np.isfinite(value):
+        return f"at least {duration(low)}" if np.isfinite(low) else "unknown"
+    if not np.isfinite(low):
+        return f"{duration(value)} (interval unknown)"
+    return f"{duration(value)} ({duration(low)} to {duration(high)})"
+
+
+def duration(seconds: float) -> str:
+    """In the unit in which it reads best."""
+    for size, unit in ((DAY, "days"), (HOUR, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _run(told: Ledger, price: float | None) -> dict[str, Any]:
+    return {
+        "run": told.run,
+        "team": team_of(told),
+        "sentence": sentence(told),
+        "attempts": [
+            {
+                "name": one.name, "begin": one.begin, "end": one.end, "ending": one.ending,
+                "ranks": len(one.run.ranks),
+            }
+            for one in told.attempts
+        ],
+        "ranks": len(told.ranks),
+        "wall_seconds": told.wall_seconds,
+        "rank_seconds": told.rank_seconds,
+        "goodput": _known(told.goodput),
+        "ettr": _known(told.ettr),
+        "buckets": _buckets(told.seconds.sum(axis=0), price),
+        "stragglers": [
+            {
+                "who": one.who, "node": one.node, "cause": one.cause, "seconds": one.seconds,
+                "share": one.seconds / told.rank_seconds, "gpu_hours": one.seconds / HOUR,
+                "money": None if price is None else one.seconds / HOUR * price,
+            }
+            for one in told.stragglers
+        ],
+        "by_rank": [
+            {"rank": rank, "seconds": dict(zip(INDEX, row, strict=True))}
+            for rank, row in zip(told.ranks, told.seconds.tolist(), strict=True)
+        ],
+        "reliability": of_run(told).to_dict(),
+        "missing": list(told.missing),
+        "provenance": list(told.provenance),
+    }  # fmt: skip
+
+
+def _buckets(sums: Any, price: float | None) -> list[dict[str, Any]]:
+    whole = float(sums.sum())
+    return [
+        {
+            "bucket": row.bucket,
+            "seconds": float(sums[INDEX[row.bucket]]),
+            "share": float(sums[INDEX[row.bucket]]) / whole if whole > 0 else None,
+            "gpu_hours": float(sums[INDEX[row.bucket]]) / HOUR,
+            "money": None if price is None else float(sums[INDEX[row.bucket]]) / HOUR * price,
+        }
+        for row in BUCKETS
+    ]
+
+
+def _known(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.1 or share <= 0 else f"{share:.1%}"

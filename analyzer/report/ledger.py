@@ -1,0 +1,42 @@
+"""Where the rank-seconds of this attempt went; `lockstep ledger` has all attempts of a run."""
+
+from typing import TYPE_CHECKING
+
+from analyzer.ledger.attempt import attempt_of
+from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.ledger.ledger import ledger
+from analyzer.ledger.words import sentence
+from analyzer.readers.windows import COLUMNS
+from analyzer.report import blocks
+from analyzer.report.blocks import Block
+
+if TYPE_CHECKING:
+    from analyzer.pipeline import Diagnosis
+
+
+def where_time_went(diagnosis: "Diagnosis") -> Block | None:
+    """The section with the ledger of the archive; None where nothing is known of its time."""
+    windows = diagnosis.run.windows
+    if not len(windows) or not set(COLUMNS) <= set(windows):
+        return None
+    told = ledger([attempt_of(diagnosis)])
+    if not told.rank_seconds > 0:
+        return None
+    rows: list[list[object]] = []
+    for row in BUCKETS:
+        seconds = told.of(row.bucket)
+        if not seconds > 0:
+            continue
+        rows.append([row.title, seconds, seconds / told.rank_seconds, row.source])
+        if row.bucket is Bucket.STRAGGLER:
+            rows += [
+                [f"of it {one.who}, {one.cause}", one.seconds, one.seconds / told.rank_seconds,
+                 "verdict.json: culprits"]
+                for one in told.stragglers
+            ]  # fmt: skip
+    columns = {"where": "", "rank-seconds": "seconds", "share": "share", "source": ""}
+    words = f"{sentence(told)}. All buckets sum to wall time times ranks."
+    return blocks.section(
+        "ledger", "Where the time went",
+        [blocks.text(words), blocks.table("Ledger of this attempt", columns, rows)],
+    )  # fmt: skip

@@ -1,0 +1,184 @@
+"""`lockstep ledger`: where every rank-second of runs went, over all their attempts."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+
+from lockstep import ledgers, output
+from lockstep.option_groups import grouped
+from lockstep.output import Format
+
+if TYPE_CHECKING:
+    from analyzer.ledger.faults import Fleet
+    from analyzer.ledger.ledger import Ledger
+    from analyzer.ledger.reliability import Reliability
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """The run as a Prometheus recorded it."""
+
+    PANEL: ClassVar = "Instead of archives: a Prometheus"
+
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Prometheus that recorded the run.")
+    ] = None
+    run: Annotated[str | None, typer.Option(metavar="ID", help="The run's id.")] = None
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="A date, or how long ago, as 90m.")
+    ] = None
+    until: Annotated[str | None, typer.Option(metavar="T", help="Likewise.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class FaultTrace:
+    """The faults of a fleet, without runs."""
+
+    PANEL: ClassVar = "Instead of archives: faults of a fleet"
+
+    faults: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Their begins and ends as JSON.")
+    ] = None
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Nodes that were watched; default: those that had a fault."),
+    ] = None
+    days: Annotated[
+        float | None, typer.Option(min=0, help="How long; default: to the last event.")
+    ] = None
+
+
+@grouped
+def ledger(
+    recorded: RecordedRun,
+    trace: FaultTrace,
+    archives: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="DIR...", help="Archives of runs, or folders of archives."),
+    ] = None,
+    form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
+    gpu_hour_price: Annotated[
+        float | None, typer.Option(min=0, help="Price of a GPU-hour, for the cost.")
+    ] = None,
+) -> None:
+    """Say where every rank-second of runs went, over all their attempts.
+
+    Archives of one run, or of runs that went on from another's checkpoint, are attempts of one. The
+    buckets of a run sum to its wall time times its ranks. Beside them: goodput, effective training
+    time ratio, and mean times between failures and to repair with 95 % intervals.
+
+    Example: lockstep ledger runs --gpu-hour-price 2.5
+    """
+    from analyzer.ledger.words import fleet_json, ledger_json
+
+    sources = [bool(archives), recorded.prometheus is not None, trace.faults is not None]
+    if sum(sources) != 1:
+        raise typer.BadParameter("give archives DIR, --prometheus URL --run ID, or --faults FILE")
+    _belong(recorded, "prometheus", "--prometheus URL")
+    _belong(trace, "faults", "--faults FILE")
+    for name, value in (("--gpu-hour-price", gpu_hour_price), ("--days", trace.days)):
+        if value is not None and not math.isfinite(value):
+            raise typer.BadParameter(f"{name} is {value}; it must be a finite number")
+    if trace.faults is not None:
+        fleet = ledgers.of_faults(trace.faults, trace.nodes, trace.days)
+        output.document(fleet_json(fleet), form, _fleet_table(fleet))
+        return
+    if recorded.prometheus is not None:
+        if recorded.run is None:
+            raise typer.BadParameter("--prometheus needs --run ID")
+        told = ledgers.of_prometheus(
+            recorded.prometheus, recorded.run, recorded.since, recorded.until
+        )
+    else:
+        told = ledgers.of_archives(archives or [])
+    output.document(ledger_json(told, gpu_hour_price), form, _table(told, gpu_hour_price))
+
+
+def _belong(options: RecordedRun | FaultTrace, lead: str, name: str) -> None:
+    if getattr(options, lead) is not None:
+        return
+    for each in dataclasses.fields(options):
+        if getattr(options, each.name) is not None:
+            raise typer.BadParameter(f"--{each.name} goes with {name}")
+
+
+def _table(told: "Sequence[Ledger]", price: float | None) -> str:
+    from analyzer.ledger.fleet import of_fleet, of_node
+
+    parts = [part for one in told for part in _of_run(one, price)]
+    if len(told) > 1:
+        parts.append(f"all {len(told)} runs")
+        parts.append(_means("fleet", of_fleet(told)))
+    parts.append(_means("node", of_node(told)))
+    return "\n\n".join(parts)
+
+
+def _of_run(told: "Ledger", price: float | None) -> list[str]:
+    from analyzer.ledger.buckets import BUCKETS, Bucket
+    from analyzer.ledger.fleet import of_run
+    from analyzer.ledger.words import duration, sentence
+
+    attempts = f"{len(told.attempts)} attempt{'s' * (len(told.attempts) != 1)}"
+    simulated = f" ({', '.join(told.provenance)})" if told.provenance else ""
+    header = ["where it went", "rank-seconds", "share", "GPU-hours"]
+    header += ["money"] if price is not None else []
+    rows = []
+    for row in BUCKETS:
+        rows.append(_row(row.title, told.of(row.bucket), told, price))
+        if row.bucket is Bucket.STRAGGLER:
+            rows += [
+                _row(f"  {one.who}, {one.cause}", one.seconds, told, price)
+                for one in told.stragglers
+            ]
+    rows.append(_row("sum", float(told.seconds.sum()), told, price))
+    size = f"{len(told.ranks)} ranks, {duration(told.wall_seconds)}"
+    facts = [
+        f"{told.run}: {attempts}, {size}{simulated}",
+        f"goodput {told.goodput:.1%}, effective training time ratio {told.ettr:.1%}",
+    ]
+    parts = [output.emphasis(f"{sentence(told)}."), "\n".join(facts), output.grid(header, rows)]
+    parts.append(_means("run", of_run(told)))
+    if told.missing:
+        parts.append("\n".join(["missing:", *(f"  {each}" for each in told.missing)]))
+    return parts
+
+
+def _row(title: str, seconds: float, told: "Ledger", price: float | None) -> tuple[str, ...]:
+    share = f"{seconds / told.rank_seconds:.2%}" if told.rank_seconds > 0 else "-"
+    hours = seconds / 3600.0
+    row = (title, f"{seconds:.1f}", share, f"{hours:.4g}")
+    return row if price is None else (*row, f"{hours * price:.2f}")
+
+
+def _means(what: str, told: "Reliability") -> str:
+    from analyzer.ledger.words import spoken
+
+    repair = f"; mean time to repair {spoken(told.mttr)}" if told.repaired else ""
+    failures = f"{told.failures} failure{'s' * (told.failures != 1)}"
+    return f"{what}: {failures}; mean time between failures {spoken(told.mtbf)}{repair}"
+
+
+def _fleet_table(fleet: "Fleet") -> str:
+    from analyzer.ledger.words import duration
+
+    up = fleet.node.availability
+    low, high = up.interval
+    overlapping = fleet.faults - fleet.node.failures
+    merged = f"; {overlapping} of them during another one of the node" if overlapping else ""
+    head = (
+        f"{fleet.faults} faults of {fleet.failed_nodes} of {fleet.nodes} nodes in"
+        f" {duration(fleet.seconds)}{merged}"
+    )
+    kinds = [(kind or "-", str(count)) for kind, count in fleet.kinds.items()]
+    return "\n\n".join([
+        output.emphasis(f"{head}."),
+        _means("node", fleet.node),
+        _means("fleet", fleet.fleet),
+        f"availability of a node {up.value:.2%} ({low:.2%} to {high:.2%})",
+        output.grid(("fault", "how many"), kinds),
+    ])  # fmt: skip

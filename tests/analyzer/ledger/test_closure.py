@@ -1,0 +1,96 @@
+"""Whatever was recorded: every rank-second is in exactly one bucket, and none is there twice."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analyzer.ledger.attempt import Attempt
+from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.ledger.excess import Excess
+from analyzer.ledger.ledger import ledger
+from analyzer.readers.windows import COLUMNS
+from analyzer.run import RankInfo, Run, Verdict
+
+EPOCH = 1_760_000_000.0
+MOMENT = st.floats(-100.0, 1000.0) | st.sampled_from([float("nan")])
+SECONDS = st.floats(-1.0, 500.0) | st.sampled_from([float("nan"), float("inf"), 0.0, 1e300])
+ENDINGS = st.sampled_from([None, "finished", "interrupted", "crash", "hang", "unheard-of"])
+TAGS = st.sampled_from(["", "warmup", "checkpoint", "gc,eval"])
+
+
+@st.composite
+def windows(draw, ranks):
+    """Rows that may overlap, lie outside the run, come twice, or tell what cannot be."""
+    rows = []
+    for _ in range(draw(st.integers(0, 12))):
+        start, wall, step = draw(MOMENT), draw(SECONDS), draw(st.integers(0, 30))
+        steps = draw(st.integers(1, 5))
+        row = dict.fromkeys(COLUMNS, 0.0) | {
+            "rank": draw(st.integers(0, ranks)), "attempt": draw(st.integers(0, 2)),
+            "from_step": step, "to_step": step + steps, "steps": steps,
+            "start": EPOCH + start, "end": EPOCH + start + wall, "wall_seconds": wall,
+            "own_seconds": draw(SECONDS), "checkpoint_seconds": draw(SECONDS),
+            "eval_seconds": draw(SECONDS), "tags": draw(TAGS),
+        }  # fmt: skip
+        rows.append(row)
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+@st.composite
+def attempts(draw):
+    ranks = draw(st.integers(1, 4))
+    told = draw(windows(ranks))
+    begin = EPOCH + draw(st.floats(-50.0, 300.0))
+    launched = begin + draw(st.floats(0.0, 20.0))
+    count = draw(st.integers(0, 6))
+    cost = np.array(draw(st.lists(st.floats(0.0, 9.0), min_size=count, max_size=count)))
+    run = Run(
+        "made", {"recording": {"lost_steps": draw(st.integers(0, 1))}},
+        tuple(RankInfo(rank, f"node-{rank}", None, None, 0, rank, 0, 0) for rank in range(ranks)),
+        told, pd.DataFrame({"time": []}), None,
+    )  # fmt: skip
+    starts = np.sort(EPOCH + np.array(draw(st.lists(MOMENT, min_size=count, max_size=count))))
+    return Attempt(
+        "made", run, begin, launched, launched + draw(st.floats(0.0, 400.0)), draw(ENDINGS),
+        (Excess("rank 0", "node-0", "thermal", frozenset([0]), cost),), starts,
+        np.zeros(count, dtype=bool), Verdict("made", "unknown", "", None, None, None, 0.0),
+    )  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(told=st.lists(attempts(), min_size=1, max_size=4))
+def test_buckets_sum_to_wall_times_ranks(told):
+    told = sorted(told, key=lambda one: one.begin)
+    book = ledger(told)
+
+    assert np.isfinite(book.seconds).all()
+    assert (book.seconds >= -1e-6).all()
+    expected = sum(one.seconds * len(one.run.ranks) for one in told)
+    expected += sum(
+        max(later.begin - earlier.end, 0.0) * len(later.run.ranks)
+        for earlier, later in pairwise(told)
+    )
+    assert book.rank_seconds == pytest.approx(expected, abs=1e-6)
+    assert book.seconds.sum() == pytest.approx(book.rank_seconds, rel=1e-9, abs=1e-4)
+    assert sum(book.of(row.bucket) for row in BUCKETS) == pytest.approx(
+        book.rank_seconds, rel=1e-9, abs=1e-4
+    )
+    assert sum(one.seconds for one in book.stragglers) == pytest.approx(
+        book.of(Bucket.STRAGGLER), abs=1e-6
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(told=attempts())
+def test_no_rank_has_more_time_than_the_attempt(told):
+    book = ledger([told])
+
+    assert book.seconds.sum(axis=1) == pytest.approx(told.seconds, abs=1e-4)
+
+
+def test_there_is_one_row_a_bucket():
+    assert sorted(row.bucket for row in BUCKETS) == sorted(Bucket)

@@ -1,0 +1,29 @@
+"""The report's section: what `lockstep ledger` says of the archive alone."""
+
+import dataclasses
+
+import pandas as pd
+import pytest
+
+from analyzer.pipeline import diagnose
+from analyzer.report.document import document
+from analyzer.report.ledger import where_time_went
+
+
+def test_it_names_the_culprit_and_sums_to_all_of_the_time(synthetic, fault):
+    diagnosis = diagnose(synthetic(faults=[fault("thermal", 1, 1.5)]).run())
+    section = next(one for one in document(diagnosis)["sections"] if one["name"] == "ledger")
+    text, table = section["blocks"]
+    rows = {row[0]: row for row in table["rows"]}
+
+    assert "the largest loss is rank 1 (thermal)" in text["text"]
+    assert rows["of it rank 1, thermal"][1] == pytest.approx(rows["straggler excess"][1])
+    whole = sum(row[2] for name, row in rows.items() if not name.startswith("of it"))
+    assert whole == pytest.approx(1.0)
+
+
+def test_without_windows_there_is_none(synthetic):
+    run = synthetic().run()
+    bare = dataclasses.replace(run, windows=run.windows.iloc[:0], samples=pd.DataFrame())
+
+    assert where_time_went(dataclasses.replace(diagnose(run), run=bare)) is None

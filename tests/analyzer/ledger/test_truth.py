@@ -1,0 +1,166 @@
+"""Each bucket against what was put into a synthetic run, within 1 % of wall times ranks."""
+
+import dataclasses
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from analyzer.ledger.attempt import attempt_of
+from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.ledger.jobs import chains
+from analyzer.ledger.ledger import ledger
+from analyzer.ledger.words import ledger_json, sentence
+from analyzer.pipeline import diagnose
+from tests.analyzer.windows.conftest import _scraped as scraped
+
+WITHIN = 0.01
+
+
+def _book(*runs):
+    return ledger([attempt_of(diagnose(run), f"a{n}") for n, run in enumerate(runs)])
+
+
+def _part(run, first, last, shift, outcome, tail):
+    """The steps from `first` to `last` of a run as an attempt that starts `shift` seconds later."""
+    windows = run.windows
+    windows = windows[(windows["from_step"] >= first) & (windows["from_step"] < last)].copy()
+    begin = windows["start"].min()
+    move = run.windows["start"].min() + shift - begin
+    windows["start"] += move
+    windows["end"] += move
+    warm = windows["from_step"] < first + 5
+    windows["tags"] = np.where(
+        warm, "warmup", windows["tags"].where(~(windows["from_step"] < 5), "")
+    )
+    start, end = begin + move - 2.0, windows["end"].max() + tail
+    stamps = {
+        name: datetime.fromtimestamp(when, UTC).isoformat()
+        for name, when in (("started", start), ("ended", end))
+    }
+    meta = {**run.meta, **stamps, "outcome": {"ending": outcome}, "recording": {"lost_steps": 0}}
+    return dataclasses.replace(run, windows=windows, meta=meta)
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("compute", 1.5), ("thermal", 1.3), ("data", 2.0)])
+@pytest.mark.parametrize("seed", range(2))
+def test_what_a_straggler_cost_is_told_by_culprit_and_cause(synthetic, fault, kind, factor, seed):
+    slow = synthetic(seed=seed, faults=[fault(kind, 2, factor)]).run()
+    clean = synthetic(seed=seed).run()
+    truth = float(slow.windows["wall_seconds"].sum() - clean.windows["wall_seconds"].sum())
+
+    book = _book(slow)
+
+    assert book.of(Bucket.STRAGGLER) == pytest.approx(truth, abs=WITHIN * book.rank_seconds)
+    assert [one.who for one in book.stragglers] == ["rank 2"]
+    assert book.stragglers[0].node == "node-2"
+    assert book.stragglers[0].cause == {"compute": "slow-gpu"}.get(kind, kind)
+    assert book.share(Bucket.UNKNOWN) < WITHIN
+
+
+def test_what_is_slow_twice_is_told_twice(synthetic, fault):
+    faults = [fault("data", 1, 2.0, 60, 120), fault("thermal", 3, 1.5, 150, None)]
+    slow = synthetic(faults=faults).run()
+    clean = synthetic().run()
+    truth = float(slow.windows["wall_seconds"].sum() - clean.windows["wall_seconds"].sum())
+
+    book = _book(slow)
+
+    assert {(one.who, one.cause) for one in book.stragglers} == {
+        ("rank 1", "data"), ("rank 3", "thermal"),
+    }  # fmt: skip
+    assert book.of(Bucket.STRAGGLER) == pytest.approx(truth, abs=WITHIN * book.rank_seconds)
+
+
+def test_a_healthy_run_has_no_straggler(synthetic):
+    book = _book(synthetic().run())
+
+    assert book.of(Bucket.STRAGGLER) == 0.0
+    assert book.goodput > 0.9
+    assert "nothing was lost" not in sentence(book)
+
+
+def test_killed_and_resumed_at_known_moments(synthetic):
+    """Crash after step 150, 3 s to notice, 10 s until the next start, resumed from step 120."""
+    run = synthetic(steps=400).run()
+    first = _part(run, 0, 150, 0.0, "crash", tail=3.0)
+    length = first.windows["end"].max() - first.windows["start"].min()
+    second = _part(run, 120, 400, length + 3.0 + 10.0 + 2.0, "finished", tail=1.0)
+    replayed = second.windows[second.windows["from_step"] < 150]
+
+    book = _book(first, second)
+
+    near = {"abs": WITHIN * book.rank_seconds}
+    ranks = 4
+    assert book.of(Bucket.STALL) == pytest.approx(3.0 * ranks, **near)
+    assert book.of(Bucket.WAITING) == pytest.approx(10.0 * ranks, **near)
+    assert book.of(Bucket.STARTING) == pytest.approx(4.0 * ranks, **near)
+    assert book.of(Bucket.ENDING) == pytest.approx(1.0 * ranks, **near)
+    assert book.of(Bucket.REPLAYED) == pytest.approx(replayed["wall_seconds"].sum(), **near)
+    steps = book.of(Bucket.USEFUL) + book.of(Bucket.COMMUNICATION)
+    everything = first.windows["wall_seconds"].sum() + second.windows["wall_seconds"].sum()
+    assert steps == pytest.approx(everything - replayed["wall_seconds"].sum(), **near)
+    assert book.failures == 1
+    onward = second.windows.loc[second.windows["from_step"] >= 150, "start"].min()
+    assert book.repairs == pytest.approx([onward - first.windows["end"].max()])
+
+
+def test_an_attempt_that_vanished_is_unknown_from_its_last_sign_on(synthetic):
+    run = _part(synthetic().run(), 0, 200, 0.0, None, tail=0.0)
+    meta = {**run.meta, "ended": None, "outcome": None}
+    run = dataclasses.replace(run, meta=meta)
+
+    book = _book(run)
+
+    last = run.windows.groupby("rank")["end"].max()
+    seen = max(run.samples["time"].max(), last.max())
+    assert book.of(Bucket.UNKNOWN) == pytest.approx(float((seen - last).sum()), abs=1e-3)
+    assert any("has no end" in each for each in book.missing)
+
+
+def test_windows_of_a_prometheus_give_the_same_ledger(synthetic, fault):
+    run = synthetic(faults=[fault("thermal", 1, 1.5)]).run()
+    exact, coarse = _book(run), _book(scraped(run, 5))
+
+    for row in BUCKETS:
+        assert coarse.share(row.bucket) == pytest.approx(exact.share(row.bucket), abs=0.02)
+
+
+def test_without_timed_collectives_a_step_is_useful_as_a_whole_and_that_is_said(synthetic):
+    run = synthetic().run()
+    run = dataclasses.replace(
+        run, windows=run.windows.assign(own_seconds=np.nan, collective_seconds=np.nan)
+    )
+    book = _book(run)
+
+    assert book.of(Bucket.COMMUNICATION) == 0.0
+    assert any("nobody timed the collectives" in each for each in book.missing)
+
+
+def test_attempts_are_chained_by_the_checkpoint_they_went_on_from(synthetic):
+    runs = [_part(synthetic(seed=n).run(), 0, 99, 60.0 * n, "crash", 0.0) for n in range(3)]
+    resumed = {
+        **runs[1].meta,
+        "spec": {"training": {"resume": "runs/a0/checkpoints/step-00000120"}},
+    }
+    runs[1] = dataclasses.replace(runs[1], meta=resumed)
+    told = [attempt_of(diagnose(run), f"a{number}") for number, run in enumerate(runs)]
+
+    jobs = chains(told)
+
+    assert [[one.name for one in job] for job in jobs] == [["a0", "a1"], ["a2"]]
+
+
+def test_teams_and_money_are_summed(synthetic):
+    runs = [synthetic(seed=seed).run() for seed in range(2)]
+    runs[0] = dataclasses.replace(runs[0], meta={**runs[0].meta, "labels": {"team": "speech"}})
+    books = [_book(run) for run in runs]
+
+    tree = ledger_json(books, price=2.0)
+
+    assert set(tree["teams"]) == {"speech", "unknown"}
+    whole = sum(one["gpu_hours"] for one in tree["all"]["buckets"])
+    assert whole * 3600.0 == pytest.approx(tree["all"]["rank_seconds"])
+    assert tree["all"]["buckets"][0]["money"] == pytest.approx(
+        2.0 * tree["all"]["buckets"][0]["gpu_hours"]
+    )
