@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from collector.clock import Clock
 from collector.contract.flight_recorder import EVIDENCE_FILE, dump_name, request_name
@@ -148,8 +149,11 @@ def _written(path: Path) -> int:
         return -1
 
 
-def save(answers: Answers, folder: Path, proc: Path, clock: Clock) -> None:
+def save(answers: Answers, folder: Path, proc: Path, clock: Clock) -> dict[str, Any]:
     """Write the dumps into a folder that may be sent, with what else is known of the ranks.
+
+    Returns:
+        The evidence, as it was written.
 
     Raises:
         OSError: It cannot be written.
@@ -171,6 +175,7 @@ def save(answers: Answers, folder: Path, proc: Path, clock: Clock) -> None:
         facts += [{"rank": number, "kind": kind, "value": value} for kind, value in told if value]
     tree = {"schema_version": 1, "written": written, "facts": facts}
     (folder / EVIDENCE_FILE).write_text(json.dumps(tree, indent=1))
+    return tree
 
 
 def _state(proc: Path, pid: int) -> str:
