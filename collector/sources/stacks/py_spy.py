@@ -1,6 +1,7 @@
 """Stacks by py-spy (https://github.com/benfred/py-spy): its program, its JSON, its refusals."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,9 @@ TRIES = 3
 """A program that runs changes while it is read."""
 END_SECONDS = 1.0
 """For a program that was killed to be gone; one inside the kernel stays as long as that."""
+UNNAMED = "??"
+"""As gdb has it, of a call in a library without names: the address differs in each process."""
+_ADDRESS = re.compile("0x[0-9a-f]+")
 _REFUSED = ("permission denied", "os error 1)", "os error 13)", "operation not permitted")
 _NO_PYTHON = ("failed to find python version", "failed to find a python interpreter")
 
@@ -104,7 +108,12 @@ def _why(errors: str, proc: Path) -> str:
 
 def _thread(one: Any, pid: int) -> Thread:
     frames = [
-        frame(each["name"], each["filename"], each["line"], native=_is_native(each))
+        frame(
+            UNNAMED if _ADDRESS.fullmatch(str(each["name"])) else each["name"],
+            each["filename"],
+            each["line"],
+            native=_is_native(each),
+        )
         for each in list(one["frames"])[:MAX_FRAMES]
     ]
     number = one["os_thread_id"]
