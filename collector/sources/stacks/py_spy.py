@@ -21,6 +21,7 @@ from collector.sources.stacks.process import STOPPED, status, why_refused
 NAME = "py-spy"
 MAX_OUTPUT = 8 << 20
 """Of a process; a frame is 300 bytes."""
+NOT_INSTALLED = "py-spy is not installed: pip install 'lockstep-monitor[stacks]'"
 TRIES = 3
 """A program that runs changes while it is read."""
 END_SECONDS = 1.0
@@ -52,9 +53,7 @@ def by_py_spy(
     """
     path = program()
     if path is None:
-        raise SourceError(
-            "missing", "py-spy is not installed: pip install lockstep-monitor[stacks]"
-        )
+        raise SourceError("missing", NOT_INSTALLED)
     mode = "--native" if native else "--nonblocking"  # py-spy knows no native frames without a stop
     command = [path, "dump", "--json", "--full-filenames", mode, "--pid", str(pid)]
     why = ""
@@ -91,7 +90,9 @@ def parsed(output: bytes, pid: int) -> tuple[Thread, ...]:
     """
     try:
         tree = bounded_json.loads(output, limit=MAX_OUTPUT)
-        return tuple(_thread(one, pid) for one in list(tree)[:MAX_THREADS])
+        if not isinstance(tree, list) or not tree:
+            raise ValueError("it lists no threads")
+        return tuple(_thread(one, pid) for one in tree[:MAX_THREADS])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError("content", f"py-spy's answer is not understood: {error}"[:160]) from error
 
