@@ -47,5 +47,5 @@ def save_stacks(folder: Path, evidence: dict[str, Any], stacks: Sequence[Stacks]
     """
     told = [{"rank": one.rank, "kind": one.kind.value, "value": one.value} for one in facts(stacks)]
     tree = {**evidence, "facts": [*evidence["facts"], *told]}
-    (folder / FILE).write_text(as_text(stacks))
+    (folder / FILE).write_text(as_text(sorted(stacks, key=lambda one: one.rank)))
     (folder / EVIDENCE_FILE).write_text(json.dumps(tree, indent=1))
