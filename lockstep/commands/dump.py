@@ -1,5 +1,6 @@
 """`lockstep dump`: who is missing from which collective, by PyTorch's flight recorder."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,8 @@ from lockstep.output import Format
 
 if TYPE_CHECKING:
     from collector.clock import Clock
+    from collector.rank_dumps import Answer, Answers
     from collector.sources.flight_recorder import Dump
-    from lockstep.dumps import Answer, Answers
 
 HEADER = ("rank", "node", "group", "enqueued", "started", "completed", "inside")
 
@@ -40,7 +41,7 @@ def dump(
     Example: lockstep dump gpt-20261120T101500-3f2a
     """
     from collector.clock import SystemClock
-    from lockstep.dumps import ranks_below, request_dumps
+    from collector.rank_dumps import ranks_below, request_dumps
 
     if "/" in run or not run:
         raise typer.BadParameter(f"{run!r} is no name of a run; `lockstep run` prints it")
@@ -63,24 +64,24 @@ def dump(
         output.fail(ExitCode.UNREACHABLE, f"no rank of {run} wrote a dump: {why}")
     tree, text = _tree(run, answers), _table(answers)
     if out is not None:
-        tree["verdict"], told = _judged(answers, out, proc, clock)
+        tree["verdict"], told = _judged(answers, where, out, proc, clock)
         text = f"{text}\n\n{told}"
     output.document(tree, form, text)
     return ExitCode.OK
 
 
 def _judged(
-    answers: "Answers", out: Path, proc: Path, clock: "Clock"
+    answers: "Answers", rings: Path, out: Path, proc: Path, clock: "Clock"
 ) -> tuple[dict[str, Any], str]:  # fmt: skip
     """Keep the dumps, and say what they tell together."""
     from analyzer.hang.document import document, table
     from analyzer.hang.verdict import judge
     from collector.reading import SourceError
-    from lockstep.dumps import save
+    from lockstep.dumps import save, sensed
     from lockstep.hang_dumps import NoDumpsError, read_folder
 
     try:
-        save(answers, out, proc, clock)
+        save(answers, sensed(os.environ, rings, clock), out, proc, clock)
         verdict = judge(read_folder(out)[0][1])
     except OSError as error:
         output.fail(ExitCode.UNREACHABLE, f"{out} cannot be written: {error.strerror}")
@@ -91,8 +92,6 @@ def _judged(
 
 def _rings() -> Path:
     """Where the collector of this machine would look."""
-    import os
-
     from collector.config import load
 
     return load(None, os.environ, {}).lockstep_dir
