@@ -94,8 +94,8 @@ def document(verdict: HangVerdict, job: str = "") -> dict[str, Any]:
             "not_told": unknown_kinds(dumps.facts),
             "notes": sorted({note for one in merged.traces.values() for note in one.notes}),
         },
-        "stacks": standing.document(verdict),
         "rejected": list(dumps.rejected),
+        "stacks": standing.document(verdict),
     }
 
 

@@ -25,6 +25,16 @@ SIGNALS = ("SIGUSR1", "SIGUSR2")
 """Those that are the program's own to use (signal(7))."""
 PREFIX = "stacks-"
 
+# GET /stacks?run=RUN&ranks=RANK,... gives the stacks of those of these ranks that are on this node,
+# as FILE has them and "run" beside. 403 where the setting `[collector] stacks` is off, 404 without
+# a rank of the run here. It takes up to STACKS_SECONDS.
+STACKS_SECONDS = 10.0
+"""For the stacks of all that are asked for: py-spy takes 0.1 s a process, 1 s on a busy machine."""
+STACKS_MOST = 32
+"""Ranks in one question; a node has 8 or 16."""
+STACKS_AGAIN_SECONDS = 10.0
+"""A rank is not read again before: who asks so soon gets what was read last."""
+
 MAX_FUNCTION = 200
 MAX_FILE = 400
 MAX_LINE = 10_000_000

@@ -1,5 +1,6 @@
 """`lockstep dump`: who is missing from which collective, by PyTorch's flight recorder."""
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +14,8 @@ from lockstep.output import Format
 if TYPE_CHECKING:
     from collector.clock import Clock
     from collector.contract.stacks import Depth
+    from collector.rank_dumps import Answer, Answers
     from collector.sources.flight_recorder import Dump
-    from lockstep.dumps import Answer, Answers
 
 HEADER = ("rank", "node", "group", "enqueued", "started", "completed", "inside")
 
@@ -58,7 +59,7 @@ def dump(
     """
     from collector.clock import SystemClock
     from collector.contract.stacks import Depth
-    from lockstep.dumps import ranks_below, request_dumps
+    from collector.rank_dumps import ranks_below, request_dumps
 
     if "/" in run or not run:
         raise typer.BadParameter(f"{run!r} is no name of a run; `lockstep run` prints it")
@@ -84,14 +85,20 @@ def dump(
         output.fail(ExitCode.UNREACHABLE, f"no rank of {run} wrote a dump: {why}")
     tree, text = _tree(run, answers), _table(answers)
     if out is not None or stacks:
-        tree["verdict"], told = _judged(answers, out, depth, stack_timeout, proc, clock)
+        tree["verdict"], told = _judged(answers, where, out, depth, stack_timeout, proc, clock)
         text = f"{text}\n\n{told}"
     output.document(tree, form, text)
     return ExitCode.OK
 
 
 def _judged(
-    answers: "Answers", out: Path | None, depth: "Depth", seconds: float, proc: Path, clock: "Clock"
+    answers: "Answers",
+    rings: Path,
+    out: Path | None,
+    depth: "Depth",
+    seconds: float,
+    proc: Path,
+    clock: "Clock",
 ) -> tuple[dict[str, Any], str]:
     """Keep the dumps, take the stacks of those whom they blame, and say what they tell together."""
     from tempfile import TemporaryDirectory
@@ -100,15 +107,16 @@ def _judged(
     from analyzer.hang.standing import choice
     from analyzer.hang.verdict import judge
     from collector.contract import stacks
+    from collector.rank_dumps import take_stacks
     from collector.reading import SourceError
-    from lockstep.dumps import save
+    from lockstep.dumps import save, sensed
     from lockstep.hang_dumps import NoDumpsError, read_folder
-    from lockstep.rank_stacks import save_stacks, take_stacks
+    from lockstep.rank_stacks import save_stacks
 
     try:
         with TemporaryDirectory() if out is None else nullcontext(str(out)) as name:
             folder = Path(name)
-            evidence = save(answers, folder, proc, clock)
+            evidence = save(answers, sensed(os.environ, rings, clock), folder, proc, clock)
             dumped = any(one.dump is not None for one in answers.ranks)
             verdict = judge(read_folder(folder)[0][1]) if dumped else None
             if depth is not stacks.Depth.OFF:
@@ -127,8 +135,6 @@ def _judged(
 
 def _rings() -> Path:
     """Where the collector of this machine would look."""
-    import os
-
     from collector.config import load
 
     return load(None, os.environ, {}).lockstep_dir

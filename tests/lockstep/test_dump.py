@@ -14,7 +14,7 @@ from collector.clock import SystemClock
 from collector.contract import ring
 from collector.contract.flight_recorder import dump_name, request_name
 from collector.contract.words import ExitCode
-from lockstep.dumps import ranks_below, request_dumps
+from collector.rank_dumps import ranks_below, request_dumps
 from workloads.launchers.local import LocalLauncher
 from workloads.ring import Identity, RingWriter
 from workloads.spec import Layout, RunSpec
@@ -179,7 +179,7 @@ def test_a_rank_that_answers_its_pipe_at_once_has_answered(ranks, tmp_path, monk
         (tmp_path / f"trace_{rank}").write_text(told(57, 57))
         time.sleep(0.05)
 
-    monkeypatch.setattr("lockstep.dumps.request_dump", answer)
+    monkeypatch.setattr("collector.rank_dumps.asking.request_dump", answer)
     found = ranks_below(tmp_path, Path("/proc"), SystemClock())
     answers = request_dumps(found, tmp_path / "proc", SystemClock(), 0.5)
 
@@ -187,7 +187,7 @@ def test_a_rank_that_answers_its_pipe_at_once_has_answered(ranks, tmp_path, monk
 
 
 def test_a_rank_whose_heart_beats_is_not_called_frozen(ranks, tmp_path, monkeypatch):
-    monkeypatch.setattr("lockstep.dumps.FROZEN_SECONDS", 0.4)
+    monkeypatch.setattr("collector.rank_dumps.asking.FROZEN_SECONDS", 0.4)
     found = ranks_below(tmp_path, Path("/proc"), SystemClock())
 
     class Beating(SystemClock):
