@@ -1,4 +1,4 @@
-"""Where ranks of this node stand (collector/sources/stacks): those that somebody asks for."""
+"""Where ranks of this node stand (collector/stacks): those that somebody asks for."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from collector.clock import Clock
 from collector.contract.stacks import Depth, Stacks, stacks_name
 from collector.sources.rank_ring import Rank
-from collector.sources.stacks import Asked, read_stacks
+from collector.stacks import Asked, read_stacks
 
 
 def take_stacks(

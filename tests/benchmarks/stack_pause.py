@@ -15,7 +15,7 @@ from statistics import median
 
 from collector.clock import SystemClock
 from collector.contract.stacks import SIGNAL_VARIABLE, Depth, Reader
-from collector.sources.stacks import Asked, py_spy, read_stacks
+from collector.stacks import Asked, py_spy, read_stacks
 
 ROUNDS = 60
 SECONDS = 30.0

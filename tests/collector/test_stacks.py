@@ -18,7 +18,7 @@ from collector.config import Config, ConfigError, load
 from collector.contract import stacks
 from collector.contract.stacks import Depth, Frame, Reader, Stacks, Thread
 from collector.reading import SourceError
-from collector.sources.stacks import Asked, on_signal, process, py_spy, read_stacks
+from collector.stacks import Asked, on_signal, process, py_spy, read_stacks
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "stacks"
 PROC = Path("/proc")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from collector.contract.words import ExitCode
-from collector.sources.stacks.process import children, status
+from collector.stacks.process import children, status
 from workloads.joining import reachable
 
 PROGRAM = Path(__file__).with_name("stacks_program.py")
@@ -180,7 +180,7 @@ def test_a_program_that_is_well_goes_on_and_nothing_is_left(lockstep, tmp_path, 
 def test_without_py_spy_a_program_that_offers_it_answers_and_goes_on(
     lockstep, tmp_path, monkeypatch
 ):
-    from collector.sources.stacks import py_spy
+    from collector.stacks import py_spy
 
     monkeypatch.setattr(py_spy, "program", lambda: None)
     with running(tmp_path, "loader", LOCKSTEP_STACK_SIGNAL="USR2") as ranks:

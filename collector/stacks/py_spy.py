@@ -16,7 +16,7 @@ from collector.contract import bounded_json
 from collector.contract.stacks import MAX_FRAMES, MAX_THREADS, Thread, frame
 from collector.contract.visible import visible_line
 from collector.reading import SourceError
-from collector.sources.stacks.process import STOPPED, status, why_refused
+from collector.stacks.process import STOPPED, status, why_refused
 
 NAME = "py-spy"
 MAX_OUTPUT = 8 << 20

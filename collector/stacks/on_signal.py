@@ -24,7 +24,7 @@ from collector.contract.stacks import (
 )
 from collector.files import environment, opened
 from collector.reading import SourceError
-from collector.sources.stacks.process import STOPPED, Status, handling, has, status
+from collector.stacks.process import STOPPED, Status, handling, has, status
 
 POLL_SECONDS = 0.02
 MAX_ANSWER = 4 << 20

@@ -16,9 +16,9 @@ from pathlib import Path
 from collector.clock import Clock
 from collector.contract.stacks import Depth, Reader, Stacks, Thread
 from collector.reading import SourceError
-from collector.sources.stacks.on_signal import by_signal
-from collector.sources.stacks.process import ENDED, STOPPED, Status, children, status
-from collector.sources.stacks.py_spy import by_py_spy
+from collector.stacks.on_signal import by_signal
+from collector.stacks.process import ENDED, STOPPED, Status, children, status
+from collector.stacks.py_spy import by_py_spy
 
 __all__ = ["MAX_CHILDREN", "Asked", "read_stacks"]
 
