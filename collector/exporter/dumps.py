@@ -104,7 +104,7 @@ class NodeDumps:
         left = DUMPS_MAX_BYTES
         parts: list[dict[str, Any]] = []
         for one in answers.ranks:
-            part, size = _part(one, left)
+            part, size = _part(one, left, self._clock)
             left -= size
             parts.append(part)
         told = facts([one.rank for one in answers.ranks], self._heard(), self._proc, self._clock)
@@ -114,12 +114,16 @@ class NodeDumps:
         return json.dumps(tree, separators=(",", ":")).encode()
 
 
-def _part(one: Answer, left: int) -> tuple[dict[str, Any], int]:
+def _part(one: Answer, left: int, clock: Clock) -> tuple[dict[str, Any], int]:
     """One rank's, and how many bytes of what is left it takes."""
-    who = one.rank.header.identity
+    who, live = one.rank.header.identity, one.rank.header.live
+    age = None
+    if live is not None and one.rank.up:
+        age = max(0.0, clock.monotonic() - live.progress_ns / 1e9)
     part: dict[str, Any] = {
         "rank": who.rank, "node": who.node, "world": who.world, "attempt": who.attempt,
-        "written": None, "why": one.why, "dump": None,
+        "phase": live.phase or None if live is not None and one.rank.up else None,
+        "progress_age": age, "written": None, "why": one.why, "dump": None,
     }  # fmt: skip
     if one.dump is None or one.path is None:
         return part, 0

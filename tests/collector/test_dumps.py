@@ -72,6 +72,8 @@ def test_dumps_come_as_they_were_written_with_what_the_node_knows(machine, image
     assert [("node-0", 0, 4, "")] * 2 == [
         (one["node"], one["attempt"], one["world"], one["why"]) for one in got["ranks"]
     ]
+    assert all(one["phase"] for one in got["ranks"])
+    assert all(one["progress_age"] >= 0 for one in got["ranks"])
     assert {"rank": 0, "kind": "process-state", "value": "R"} in got["facts"]
     assert not list(machine.rings.rglob("dump-*"))
 
