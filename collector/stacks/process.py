@@ -12,7 +12,7 @@ STOPPED = frozenset("Tt")
 LIMIT = 64 * 1024
 MAX_THREADS = 4096
 
-_FIELD = re.compile(rb"^(State|SigPnd|ShdPnd|SigBlk|SigCgt|CapEff):\t([^\n]*)$", re.MULTILINE)
+_FIELD = re.compile(rb"^(State|NSpid|SigPnd|ShdPnd|SigBlk|SigCgt|CapEff):\t([^\n]*)$", re.MULTILINE)
 _SYS_PTRACE = 19
 """Bit of CAP_SYS_PTRACE (linux/capability.h)."""
 
@@ -26,12 +26,14 @@ class Status:
         caught: Signals for which it has a handler; bit n - 1 is signal n. So the other masks.
         waiting: Signals that were sent to the process and not delivered yet.
         blocked: Signals that are held back, as its own while a handler runs.
+        inside: The pid by which it knows itself, which in a container is another one.
     """
 
     state: str
     caught: int
     waiting: int
     blocked: int
+    inside: int
 
 
 def has(mask: int, number: int) -> bool:
@@ -129,4 +131,6 @@ def _status(path: Path) -> Status:
         int(found.get(name, b"0"), 16) for name in (b"SigCgt", b"ShdPnd", b"SigPnd", b"SigBlk")
     ]
     state = found.get(b"State", b"")[:1].decode("ascii", "replace")
-    return Status(state, masks[0], masks[1] | masks[2], masks[3])
+    pids = found.get(b"NSpid", b"").split()
+    inside = int(pids[-1]) if pids else 0
+    return Status(state, masks[0], masks[1] | masks[2], masks[3], inside)

@@ -62,7 +62,7 @@ def by_py_spy(
         if native and code is None:
             _let_go(pid, proc)
         if code == 0:
-            return parsed(output, pid)
+            return parsed(output, pid, status(proc, pid).inside)
         why = _why(errors, proc)
         if clock.monotonic() >= until or any(word in errors.lower() for word in _REFUSED):
             break
@@ -82,8 +82,11 @@ def _let_go(pid: int, proc: Path) -> None:
         return
 
 
-def parsed(output: bytes, pid: int) -> tuple[Thread, ...]:
+def parsed(output: bytes, pid: int, inside: int = 0) -> tuple[Thread, ...]:
     """The threads in what `py-spy dump --json` writes: frames there begin with the innermost.
+
+    Args:
+        inside: By which the process knows itself: threads of a container are told by its numbers.
 
     Raises:
         SourceError: It is nothing that py-spy writes.
@@ -92,7 +95,7 @@ def parsed(output: bytes, pid: int) -> tuple[Thread, ...]:
         tree = bounded_json.loads(output, limit=MAX_OUTPUT)
         if not isinstance(tree, list) or not tree:
             raise ValueError("it lists no threads")
-        return tuple(_thread(one, pid) for one in tree[:MAX_THREADS])
+        return tuple(_thread(one, pid, inside or pid) for one in tree[:MAX_THREADS])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError("content", f"py-spy's answer is not understood: {error}"[:160]) from error
 
@@ -107,7 +110,7 @@ def _why(errors: str, proc: Path) -> str:
     return f"py-spy: {visible_line(lines[-1])[:160]}"
 
 
-def _thread(one: Any, pid: int) -> Thread:
+def _thread(one: Any, pid: int, inside: int) -> Thread:
     frames = [
         frame(
             UNNAMED if _ADDRESS.fullmatch(str(each["name"])) else each["name"],
@@ -121,7 +124,7 @@ def _thread(one: Any, pid: int) -> Thread:
     return Thread(
         pid=pid,
         name=visible_line(str(one["thread_name"] or "")[:100]),
-        main=number == pid if number is not None else one["thread_name"] == "MainThread",
+        main=number in (pid, inside) if number is not None else one["thread_name"] == "MainThread",
         holds_gil=bool(one["owns_gil"]),
         frames=tuple(reversed(frames)),
     )

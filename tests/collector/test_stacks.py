@@ -80,6 +80,13 @@ def test_native_frames_are_told_apart_and_addresses_are_no_names():
     assert ("read_record", 5) == (main.frames[-2].function, main.frames[-2].line)
 
 
+def test_in_a_container_threads_have_its_numbers():
+    text = (FIXTURES / "py_spy_0.4.3_python.json").read_bytes()
+    heart, main = py_spy.parsed(text, 99, inside=4711)
+
+    assert (99, True, False) == (main.pid, main.main, heart.main)
+
+
 def test_faulthandlers_last_thread_is_the_main_one():
     heart, main = on_signal.parsed((FIXTURES / "faulthandler_3.11.txt").read_text(), 4711)
 
