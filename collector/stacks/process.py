@@ -97,7 +97,7 @@ def why_refused(proc: Path) -> str:
     scope = _scope(proc)
     told = "" if scope is None else f" and kernel.yama.ptrace_scope is {scope}"
     if _has_ptrace(proc):
-        return f"ptrace is refused although we have CAP_SYS_PTRACE{told}: a security module may be"
+        return f"ptrace is refused although we have CAP_SYS_PTRACE{told}: look at security modules"
     right = "run as root, or give CAP_SYS_PTRACE (docker --cap-add SYS_PTRACE; in a pod"
     return f"ptrace is refused: CAP_SYS_PTRACE is missing{told}; {right} capabilities.add)"
 

@@ -211,8 +211,34 @@ def test_refused_ptrace_says_what_lacks(sleeper, spy):
     one = told(sleeper.pid)
 
     assert "ptrace is refused" in one.why
-    assert "CAP_SYS_PTRACE" in one.why
+    assert "CAP_SYS_PTRACE" in one.why  # that it lacks, or that it is there and does not help
     assert 1 == len(calls.read_text().splitlines())  # asking again changes nothing
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "scope", "words"),
+    [
+        ("0000000000000000", "1", "CAP_SYS_PTRACE is missing and kernel.yama.ptrace_scope is 1"),
+        (
+            "0000000000000000",
+            None,
+            "CAP_SYS_PTRACE is missing; run as root, or give",
+        ),
+        (
+            "0000000000080000",
+            "3",
+            "we have CAP_SYS_PTRACE and kernel.yama.ptrace_scope is 3",
+        ),
+    ],
+)
+def test_who_is_refused_learns_what_would_be_right(tmp_path, capabilities, scope, words):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "status").write_text(f"CapEff:\t{capabilities}\n")
+    if scope is not None:
+        (tmp_path / "sys/kernel/yama").mkdir(parents=True)
+        (tmp_path / "sys/kernel/yama/ptrace_scope").write_text(f"{scope}\n")
+
+    assert words in process.why_refused(tmp_path)
 
 
 def test_without_py_spy_it_says_how_to_get_it(sleeper, monkeypatch):
