@@ -1,5 +1,6 @@
 """Where the ranks stand whom a hang's dumps blame, from the collectors that allow it."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,15 +12,18 @@ from collector.contract import bounded_json
 from collector.contract.flight_recorder import EVIDENCE_FILE
 from collector.contract.stacks import SCHEMA_VERSION, STACKS_SECONDS, Stacks, from_tree
 from collector.recorder.rows import AnswerError
-from lockstep.hang_dumps import read_folder
+from lockstep.hang_dumps import NoDumpsError, read_folder
 from lockstep.rank_stacks import save_stacks
 from lockstep.watching.asking import ask
 
-SECONDS = STACKS_SECONDS + 4.0
-"""For all collectors together: each has STACKS_SECONDS, the rest is the network's."""
+SECONDS = STACKS_SECONDS / 2
+"""For all collectors together: an alert waits for it. Who takes longer gives none."""
 MAX_BYTES = 64 << 20
 """Of all answers; a rank of 50 threads has 0.5 MB."""
+LOG = logging.getLogger(__name__)
+
 AT_ONCE = 64
+"""Collectors that are asked at the same time."""
 OFF = "it answers 403"
 """What `ask` says of a collector in which stacks are off."""
 
@@ -65,29 +69,31 @@ def fetch(
     return Stood([newest[rank] for rank in sorted(newest)], told)
 
 
-def add(
+def added(
     pages: Sequence[str],
     run: str,
     folder: Path,
     verdict: HangVerdict,
     there: Collection[int],
     seconds: float = SECONDS,
-) -> tuple[HangVerdict, Stood]:
+) -> HangVerdict:
     """The verdict with the stacks of whom it blames and a peer of each; they are kept beside it.
+
+    It stands as it is where no collector gives them, which is the default.
 
     Args:
         folder: Of the dumps that were judged, and their evidence.
         there: Ranks of which a collector knows.
-
-    Raises:
-        OSError: The folder cannot be read or written.
     """
     stood = fetch(pages, run, choice(verdict, there).ranks, seconds)
     if not stood.stacks:
-        return verdict, stood
-    evidence = bounded_json.read(folder / EVIDENCE_FILE)
-    save_stacks(folder, evidence, stood.stacks)
-    return judge(read_folder(folder)[0][1], verdict.limit), stood
+        return verdict
+    try:
+        save_stacks(folder, bounded_json.read(folder / EVIDENCE_FILE), stood.stacks)
+        return judge(read_folder(folder)[0][1], verdict.limit)
+    except (OSError, ValueError, NoDumpsError) as error:
+        LOG.warning("the stacks of run %r cannot be kept: %s", run, error)
+        return verdict
 
 
 def _worth(one: Stacks) -> tuple[bool, float]:

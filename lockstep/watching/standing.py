@@ -26,6 +26,7 @@ from analyzer.watch.standing import Standing, excused, limit, of_document, patie
 from collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
 from lockstep.diagnosis import write_whole
 from lockstep.hang_dumps import NoDumpsError, read_folder
+from lockstep.watching import stacks
 from lockstep.watching.dumps import Collected, fetch
 from lockstep.watching.folder import UNDER_WAY
 from lockstep.watching.look import by_run
@@ -239,8 +240,9 @@ class Standstills:
             folder = None
             try:
                 folder = _temporary(self._settings.out, run)
-                collected = fetch(self._addresses(run), run, folder)
-                told = self._said(run, one, progress, collected, folder, now)
+                pages = self._addresses(run)
+                collected = fetch(pages, run, folder)
+                told = self._said(run, one, progress, collected, folder, now, pages)
                 with self._lock:
                     if told is not None and not self._ended.is_set():
                         _forget(one)
@@ -259,7 +261,7 @@ class Standstills:
 
     def _said(
         self, run: str, one: _Run, progress: Progress, collected: Collected, folder: Path,
-        now: float,
+        now: float, pages: Sequence[str],
     ) -> Standing | None:  # fmt: skip
         """What the dumps tell; None = it does not stand, or not for too long."""
         most = limit(one.longest, progress.step_seconds)
@@ -273,6 +275,8 @@ class Standstills:
         if excused(verdict, phases) and silence < patience(most):
             one.excused, one.due = True, monotonic() + RECHECK_SECONDS
             return None
+        if verdict is not None and verdict.status is Status.HANG:
+            verdict = stacks.added(pages, run, folder, verdict, collected.ranks)
         tree = None if verdict is None else document(verdict, run)
         if tree is not None:
             _write(folder, tree)
@@ -328,7 +332,9 @@ def _sentence(run: str, silence: float, most: float, tree: Mapping[str, object] 
             f"{head}; who stopped it is not known from dumps ({why}), and heartbeats and sequence"
             " numbers alone may tell."
         )
-    return f"{head}. {tree['sentence']}"
+    stood = tree["stacks"]
+    where = f" {stood['sentence']}" if isinstance(stood, Mapping) else ""
+    return f"{head}. {tree['sentence']}{where}"
 
 
 def _lacks(collected: Collected) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from analyzer.hang.standing import sentence
 from analyzer.hang.verdict import judge
 from collector.contract.stacks import Frame, Reader, Stacks, Thread, as_tree
 from lockstep.hang_dumps import read_folder
-from lockstep.watching.stacks import add, fetch
+from lockstep.watching.stacks import added, fetch
 from tests.hang_programs import Layout, hang
 
 RUN = "gpt-1"
@@ -87,10 +87,10 @@ def test_the_blamed_rank_and_a_peer_are_asked_and_kept_with_the_verdict(collecto
     peer = before.origins[0].waiting[0]
     page = collector(body=answer(stood(rank), stood(peer), stood(77)))
 
-    verdict, told = add([page], RUN, where, before, range(8))
+    verdict = added([page], RUN, where, before, range(8))
 
     assert [f"{rank},{peer}"] == collector.asked
-    assert sorted((rank, peer)) == [one.rank for one in told.stacks]
+    assert sorted((rank, peer)) == [one.rank for one in verdict.merged.dumps.stacks]
     assert (Kind.HOST_STOPPED, Kind.DATA_LOADER) == (before.kind, verdict.kind)
     assert sentence(verdict).startswith(f"Rank {rank} stands in `train` (train.py:60), while rank")
     assert sentence(judge(read_folder(where)[0][1])) == sentence(verdict)
@@ -101,13 +101,11 @@ def test_where_it_is_off_the_verdict_stands_and_that_is_told(collector, folder):
     before = judge(read_folder(where)[0][1])
     off, gone = collector(status=403), collector(status=404, body=b"no rank of this run is here")
 
-    verdict, told = add([off, gone], RUN, where, before, range(8))
-
-    assert before is verdict
+    assert before is added([off, gone], RUN, where, before, range(8))
     assert {
         off: "stacks are off there ([collector] stacks)",
         gone: "it has no rank of this run any more",
-    } == told.silent
+    } == fetch([off, gone], RUN, [0]).silent
     assert not (where / "stacks.json").exists()
 
 
@@ -123,6 +121,14 @@ def test_of_two_answers_about_a_rank_the_one_that_was_read_counts(collector):
     pages = [collector(body=answer(stood(0, 2e9, None))), collector(body=answer(stood(0, 1e9)))]
 
     assert [Reader.PY_SPY] == [one.reader for one in fetch(pages, RUN, [0]).stacks]
+
+
+def test_a_folder_that_is_gone_costs_the_stacks_only(collector, folder, tmp_path):
+    where, rank = folder
+    before = judge(read_folder(where)[0][1])
+    page = collector(body=answer(stood(rank)))
+
+    assert before is added([page], RUN, tmp_path / "gone", before, range(8))
 
 
 def test_nobody_is_asked_for_nobody(collector):
