@@ -13,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.hang.standing import sentence
+from analyzer.hang.verdict import judge
 from collector.contract.words import ExitCode
 from collector.stacks.process import children, status
+from lockstep.hang_dumps import read_folder
+from lockstep.watching.stacks import added
 from workloads.joining import reachable
 
 PROGRAM = Path(__file__).with_name("stacks_program.py")
@@ -175,6 +179,37 @@ def test_a_program_that_is_well_goes_on_and_nothing_is_left(lockstep, tmp_path, 
 
     assert [] == left
     assert [] == list((tmp_path / "rings").rglob("dump-*"))
+
+
+def test_a_collector_that_allows_it_tells_watch_where_the_blamed_rank_stands(lockstep, tmp_path):
+    address = f"127.0.0.1:{reachable.free_port()}"
+    with running(tmp_path, "loader"):
+        command = [
+            sys.executable, "-m", "lockstep", "collect", "--listen", address, "--stacks", "python",
+            "--sources", "rank_ring", "--lockstep-dir", str(tmp_path / "rings"),
+            "--announce", str(tmp_path / "address"),
+        ]  # fmt: skip
+        collector = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            hung(lockstep, tmp_path)
+            folder = tmp_path / "sent"
+            (folder / "stacks.json").unlink()
+            before = judge(read_folder(folder)[0][1], 1.0)
+            until = time.monotonic() + PATIENCE
+            while not (tmp_path / "address").exists() and time.monotonic() < until:
+                time.sleep(0.1)
+            page = f"http://{address}/metrics"
+            verdict = added([page], "stuck-1", folder, before, range(WORLD), seconds=60.0)
+        finally:
+            collector.terminate()
+            collector.wait()
+
+    assert [1] == [one.rank for one in before.origins]
+    assert () == before.merged.dumps.stacks
+    assert sentence(verdict).startswith(
+        f"Rank 1 stands in `read_record` (stacks_program.py:{line_of('loader')}), while rank 0"
+    )
+    assert (folder / "stacks.json").exists()
 
 
 def test_without_py_spy_a_program_that_offers_it_answers_and_goes_on(
