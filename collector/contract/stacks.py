@@ -41,6 +41,7 @@ MAX_LINE = 10_000_000
 MAX_FRAMES = 200
 """Of a thread, the innermost; Python's own limit of recursion is 1,000."""
 MAX_THREADS = 64
+"""Of a process, its main thread among them; and of a rank with all the processes it started."""
 MAX_RANKS = 4096
 MAX_BYTES = 32 << 20
 
@@ -139,9 +140,15 @@ def signal_of(name: str) -> int | None:
     return int(signal.Signals[wanted]) if wanted in SIGNALS else None
 
 
+def most(threads: Sequence[Thread]) -> tuple[Thread, ...]:
+    """Of too many the main ones first, in the order that they had."""
+    order = sorted(range(len(threads)), key=lambda index: not threads[index].main)[:MAX_THREADS]
+    return tuple(threads[index] for index in sorted(order))
+
+
 def frame(function: object, file: object, line: object, *, native: bool = False) -> Frame:
     """A frame of what somebody told: visible, cut, and with a line that can be one."""
-    number = line if isinstance(line, int) and 0 <= line <= MAX_LINE else 0
+    number = line if type(line) is int and 0 <= line <= MAX_LINE else 0
     return Frame(_cut(function, MAX_FUNCTION), _cut_left(file, MAX_FILE), number, native)
 
 
@@ -215,7 +222,7 @@ def _stacks(one: Mapping[str, Any]) -> Stacks:
         reader=None if reader is None else Reader(reader),
         native=bool(one.get("native", False)),
         why=_cut(one.get("why", ""), MAX_FILE),
-        threads=tuple(_thread(each) for each in list(one.get("threads", ()))[:MAX_THREADS]),
+        threads=most([_thread(each) for each in list(one.get("threads", ()))]),
     )
 
 

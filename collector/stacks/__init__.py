@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collector.clock import Clock
-from collector.contract.stacks import Depth, Reader, Stacks, Thread
+from collector.contract.stacks import Depth, Reader, Stacks, Thread, most
 from collector.reading import SourceError
 from collector.stacks.on_signal import by_signal
 from collector.stacks.process import ENDED, STOPPED, Status, children, status
@@ -102,16 +102,17 @@ def _from_outside(
         threads = by_py_spy(pid, native=False, proc=proc, clock=clock, until=until)
     for child in children(proc, pid)[:MAX_CHILDREN]:
         threads += _of_child(child, native, proc, clock, until)
-    return replace(empty, reader=Reader.PY_SPY, native=native, why=why, threads=threads)
+    return replace(empty, reader=Reader.PY_SPY, native=native, why=why, threads=most(threads))
 
 
 def _of_child(pid: int, native: bool, proc: Path, clock: Clock, until: float) -> tuple[Thread, ...]:
-    """Its threads; () of one that is no Python, or that ended meanwhile: nobody asked for it."""
+    """Its main thread; () of one that is no Python, or has ended: nobody asked for it."""
     try:
         state = status(proc, pid).state
         if state in ENDED:
             return ()
         native = native and state not in STOPPED
-        return by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
+        found = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
+        return tuple(one for one in found if one.main)
     except SourceError:
         return ()

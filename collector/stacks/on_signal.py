@@ -15,11 +15,11 @@ from pathlib import Path
 from collector.clock import Clock
 from collector.contract.stacks import (
     MAX_FRAMES,
-    MAX_THREADS,
     SIGNAL_VARIABLE,
     Frame,
     Thread,
     frame,
+    most,
     signal_of,
 )
 from collector.files import environment, opened
@@ -44,15 +44,14 @@ def by_signal(
     Raises:
         SourceError: It does not offer that, may not be signalled, or did not answer in time.
     """
-    number = _offered(proc, pid, file)
     if known.state in STOPPED:
         raise SourceError("stopped", f"it is stopped (state {known.state}), and answers no signal")
-    begin = _size(file)
     try:
         process = os.pidfd_open(pid)
     except OSError as error:
         raise SourceError("missing", "its process has ended") from error
     try:
+        number, begin = _offered(proc, pid, file)
         if not has(status(proc, pid).caught, number):
             name = signal.Signals(number).name
             raise SourceError("no_handler", f"it has no handler of {name}, which would end it")
@@ -71,19 +70,18 @@ def by_signal(
     return parsed(_read(file, begin), pid)
 
 
-def _offered(proc: Path, pid: int, file: Path) -> int:
-    """The signal on which it writes its stacks."""
+def _offered(proc: Path, pid: int, file: Path) -> tuple[int, int]:
+    """The signal on which it writes its stacks, and how many bytes the file holds before."""
     name = environment(proc, pid).get(SIGNAL_VARIABLE, "")
     number = signal_of(name)
     if number is None:
         text = f"it offers none itself: start it with {SIGNAL_VARIABLE}=USR2, a signal nobody uses"
         raise SourceError("not_offered", text)
     try:
-        _size(file)
+        return number, _size(file)
     except SourceError as error:
         text = f"its recorder does not hold {file.name}: it, or the program, handles the signal"
         raise SourceError("not_offered", text) from error
-    return number
 
 
 def parsed(text: str, pid: int) -> tuple[Thread, ...]:
@@ -104,10 +102,11 @@ def parsed(text: str, pid: int) -> tuple[Thread, ...]:
     if not found:
         raise SourceError("content", "what its faulthandler wrote is not understood")
     last = len(found) - 1
-    return tuple(
-        Thread(pid, name, index == last, None, tuple(reversed(frames[:MAX_FRAMES])))
-        for index, (name, frames) in enumerate(found)
-        if index == last or index < MAX_THREADS - 1
+    return most(
+        [
+            Thread(pid, name, index == last, None, tuple(reversed(frames[:MAX_FRAMES])))
+            for index, (name, frames) in enumerate(found)
+        ]
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from collector.clock import Clock
 from collector.contract import bounded_json
-from collector.contract.stacks import MAX_FRAMES, MAX_THREADS, Thread, frame
+from collector.contract.stacks import MAX_FRAMES, Thread, frame, most
 from collector.contract.visible import visible_line
 from collector.reading import SourceError
 from collector.stacks.process import STOPPED, status, why_refused
@@ -95,7 +95,7 @@ def parsed(output: bytes, pid: int, inside: int = 0) -> tuple[Thread, ...]:
         tree = bounded_json.loads(output, limit=MAX_OUTPUT)
         if not isinstance(tree, list) or not tree:
             raise ValueError("it lists no threads")
-        return tuple(_thread(one, pid, inside or pid) for one in tree[:MAX_THREADS])
+        return most([_thread(one, pid, inside or pid) for one in tree])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError("content", f"py-spy's answer is not understood: {error}"[:160]) from error
 

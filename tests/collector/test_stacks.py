@@ -134,6 +134,15 @@ def test_names_steer_no_terminal_and_have_an_end():
     assert (stacks.MAX_FILE, 0) == (len(one.file), one.line)
 
 
+def test_of_a_thousand_threads_the_main_one_is_kept():
+    other = "Thread 0x1 (most recent call first):\n  <no Python frame>\n"
+    main = 'Current thread 0x2 (most recent call first):\n  File "a.py", line 3 in f\n'
+    found = on_signal.parsed(other * 1000 + main, 7)
+
+    assert stacks.MAX_THREADS == len(found)
+    assert [("f", 3)] == [(one.function, one.line) for one in found[-1].frames]
+
+
 def test_recursion_keeps_the_innermost_calls():
     calls = "".join(f'  File "a.py", line {n} in f\n' for n in range(1, 1001))
     [main] = on_signal.parsed(f"Current thread 0x1 (most recent call first):\n{calls}", 7)
