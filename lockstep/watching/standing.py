@@ -100,7 +100,6 @@ class Standstills:
         self._places = threading.Semaphore(AT_ONCE)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="standstills", daemon=True)
-        self._trouble = ""
 
     def start(self) -> None:
         """Look from now on."""
@@ -172,12 +171,8 @@ class Standstills:
         while not self._ended.wait(pause):
             try:
                 self.look()
-                self._trouble = ""
             except SourceError as error:
-                # The cycles say it, too; what is known stays.
-                if not self._trouble:
-                    LOG.warning("runs that stand still are not noticed now: %s", error)
-                self._trouble = str(error)
+                LOG.info("runs that stand still are not noticed now: %s", error)  # as cycles say
             except Exception as error:  # noqa: BLE001 - one look must not end the others
                 bug("a look for runs that stand still failed", error)
 
@@ -194,7 +189,8 @@ class Standstills:
             if since > one.since + JITTER_SECONDS:
                 self._went_on(run, one)
                 one.since, one.seen = since, 0.0
-            one.seen = max(one.seen, seen)
+            if progress.step_seconds is not None:  # before its first steps it compiles and loads
+                one.seen = max(one.seen, seen)
 
     def _stands(self, run: str, progress: Progress, silence: float) -> bool:
         """Whether it is to be judged now."""
