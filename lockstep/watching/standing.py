@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
@@ -37,8 +37,8 @@ LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
 """Between two questions, or the interval of the cycles where that is shorter."""
 ANSWER_SECONDS = 5.0
-JITTER_SECONDS = 0.5
-"""Of moments that Prometheus' clock and ours give; less is not going on."""
+JITTER_SECONDS = 5.0
+"""As the collector's ttl: ages on a page may be so old, and a silence seem to begin later."""
 AGAIN_SECONDS = DUMPS_AGAIN_SECONDS + 1.0
 """A verdict that is unknown is reached once more, with dumps that are new."""
 RECHECK_SECONDS = 30.0
@@ -264,7 +264,7 @@ class Standstills:
         if collected.silence is not None and silence < most:
             one.due = 0.0  # it went on since it was scraped
             return None
-        verdict, why = _judged(folder, min(most, silence))
+        verdict, why = _judged(folder, collected.world, min(most, silence))
         phases = {rank: told.phase for rank, told in collected.ranks.items()}
         if excused(verdict, phases) and silence < patience(most):
             one.excused, one.due = True, monotonic() + RECHECK_SECONDS
@@ -291,7 +291,7 @@ class Standstills:
             hang=hang,
             lacks=lacks,
             dumps=collected.dumps,
-            ranks=len(collected.ranks),
+            ranks=len(collected.world),
             final=not again,
         )
 
@@ -307,10 +307,15 @@ class Standstills:
         return [known.get(one, f"http://{one[1]}/metrics") for one in wanted]
 
 
-def _judged(folder: Path, most: float) -> tuple[HangVerdict | None, str]:
-    """The verdict on the dumps in a folder; None, and why there is none."""
+def _judged(folder: Path, world: tuple[int, ...], most: float) -> tuple[HangVerdict | None, str]:
+    """The verdict on the dumps in a folder; None, and why there is none.
+
+    Dumps alone tell of ranks without one only where they list members, as gloo does not.
+    """
     try:
-        return judge(read_folder(folder)[0][1], most), ""
+        dumps = read_folder(folder)[0][1]
+        every = tuple(sorted({*world, *dumps.world}))
+        return judge(replace(dumps, world=every), most), ""
     except (NoDumpsError, OSError) as error:
         why = "no rank gave a flight-recorder dump" if isinstance(error, NoDumpsError) else error
         return None, str(why)

@@ -60,20 +60,21 @@ GOALS = {
 def main() -> dict[str, float]:
     if shutil.which("prometheus-alertmanager") is None:
         raise SystemExit("the benchmark needs Debian's prometheus and prometheus-alertmanager")
-    delays, wrong = [], 0
+    delays, alerts, wrong = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
         there = Standalone(Path(folder))
         with there.running("prometheus", "alertmanager", "watch"):
             for number in range(TRIALS):
                 with real_run(Path(folder) / f"run-{number}", HANG, RANKS, there.targets) as run:
-                    delay, who = stopped(there, run, number % RANKS)
-                if delay is not None:
-                    delays.append(delay)
+                    delay, alert, who = stopped(there, run, number % RANKS)
+                delays += [] if delay is None else [delay]
+                alerts += [] if alert is None else [alert]
                 wrong += bool(who - {number % RANKS})
             alarms = evaluating(there, Path(folder))
     return {
         "hang_alert_beyond_limit_seconds": max(delays, default=float("inf")),
         "hang_alert_beyond_limit_median_seconds": median(delays) if delays else float("inf"),
+        "hang_alert_first_after_silence_seconds": max(alerts, default=float("inf")),
         "hang_alert_missed": float(TRIALS - len(delays)),
         "hang_alert_wrong_rank": float(wrong),
         "hang_alert_trials": float(TRIALS),
@@ -83,10 +84,14 @@ def main() -> dict[str, float]:
     }
 
 
-def stopped(there: Standalone, run: RealRun, rank: int) -> tuple[float | None, set[int]]:
-    """Stop a rank; seconds beyond the limit until its finding has the verdict of the dumps.
+def stopped(
+    there: Standalone, run: RealRun, rank: int
+) -> tuple[float | None, float | None, set[int]]:
+    """Stop a rank.
 
-    And all ranks that were named.
+    Returns:
+        Seconds beyond the limit until its finding has the verdict of the dumps; from the stop to
+        the first alert, which heartbeats may have given before; all ranks that were named.
     """
     pids = training(run.name)
     time.sleep(LEARN_SECONDS)
@@ -101,8 +106,8 @@ def stopped(there: Standalone, run: RealRun, rank: int) -> tuple[float | None, s
         delay = time.monotonic() - began - LIMIT_SECONDS
         ranks = {each["key"]["rank"] for each in told} - {None}
         named = [each for each in told if each["hang"] and each["key"]["rank"] == rank]
-        del unix
-        return (delay if named else None), ranks
+        received = [alert["received"] - unix for each in told for alert in each["alerts"]]
+        return (delay if named else None), min(received, default=None), ranks
     finally:
         os.kill(pids[rank], signal.SIGCONT)
 
