@@ -57,8 +57,13 @@ PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 
 
 def longest_silence(run: str) -> str:
-    """The longest of the day before, in which Prometheus is looked at once a minute."""
-    return f"max_over_time(min({_PROGRESS}{{run={quoted(run)}}})[1d:1m])"
+    """The longest of the day before, in which Prometheus is looked at once a minute.
+
+    What comes before the second step, as compiling and loading, is none.
+    """
+    of_run = f"{{run={quoted(run)}}}"
+    begun = f"max({m.TRAIN_STEPS.name}{of_run}) > 1"
+    return f"max_over_time((min({_PROGRESS}{of_run}) and on () {begun})[1d:1m])"
 
 
 def rate(metric: m.Metric, seconds: float) -> str:

@@ -16,8 +16,8 @@ def with_dumps(
     change: Change,
     standing: Mapping[str, Standing],
     moving: frozenset[str],
-) -> tuple[Course, Change, tuple[WatchFinding, ...]]:
-    """The same with what dumps tell; and the findings of which they tell something new.
+) -> tuple[Course, Change]:
+    """The same with what dumps tell.
 
     Args:
         course: After a cycle.
@@ -30,21 +30,19 @@ def with_dumps(
         known = standing.get(one.who.run)
         if one.kind is Kind.STOP and known is not None and known.hangs:
             told[one.folder] = _told(one, known)
-    # What opened has them already, and its archive has not.
-    new = tuple(one for one in told.values() if one in change.opened or one not in change.still)
     after = Change(
         tuple(told.get(one.folder, one) for one in change.opened),
         tuple(_over(one, moving) for one in change.closed),
         tuple(told.get(one.folder, one) for one in change.still),
     )
     open_now = {key: told.get(one.folder, one) for key, one in course.open.items()}
-    return replace(course, open=open_now), after, new
+    return replace(course, open=open_now), after
 
 
 def _told(finding: WatchFinding, known: Standing) -> WatchFinding:
     """With the sentence of the dumps, once."""
-    if known.sentence in finding.sentence:
-        return finding
+    if known.sentence in finding.sentence or (finding.hang and finding.hang == known.hang):
+        return finding  # it says so, maybe by an earlier process
     culprit = next((one for one in known.culprits if one.rank == finding.who.rank), None)
     more = tuple(one for one in facts(known, culprit) if one not in finding.facts)
     return replace(

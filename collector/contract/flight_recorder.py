@@ -13,7 +13,7 @@ EVIDENCE_FILE = "evidence.json"
 # {"schema_version": 1, "run": RUN,
 #  "ranks": [{"rank", "node", "world", "attempt",
 #             "phase": of the step under way, a word of PHASES, or null,
-#             "progress_age": seconds since it began or ended anything, when dumps had come; or null,
+#             "progress_age": seconds since it began or ended anything, or null,
 #             "written": unix seconds, or null without a dump, "why": why there is none, or "",
 #             "dump": base64 of zlib of the file as the rank wrote it, or null}],
 #  "facts": rows of `facts` as in EVIDENCE_FILE, of what this node's sensors last told}.

@@ -58,14 +58,12 @@ class Outcome:
 
     Attributes:
         plans: Of what belongs into the archives, by their folders.
-        dumped: Findings of which dumps told something new.
     """
 
     change: Change
     look: Look
     known: page.Known
     plans: Mapping[str, Plan]
-    dumped: tuple[WatchFinding, ...] = ()
 
 
 class Cycles:
@@ -142,7 +140,7 @@ class Cycles:
             seen, self.memory, self.diagnoses.last, missing, settings.interval, settings.window
         )
         course, change = advance(course, sightings, knows, settings.pace)
-        course, change, dumped = with_dumps(course, change, still.standing, knows.moving)
+        course, change = with_dumps(course, change, still.standing, knows.moving)
         unwritten = {**self.memory.unwritten, **{one.folder: 1 for one in change.opened}}
         closings = {one.folder: one.closed for one in change.closed if one.closed is not None}
         unclosed = {**self.memory.unclosed, **closings}
@@ -183,7 +181,7 @@ class Cycles:
             looked=self._looked(seen, missing, assessments),
         )
         plans = {one.folder: self.plan(one, seen, own) for one in change.opened}
-        return Outcome(change, seen, known_now, plans, dumped)
+        return Outcome(change, seen, known_now, plans)
 
     def plan(self, finding: WatchFinding, seen: Look, own: np.ndarray) -> Plan:
         """What belongs into the archive of a finding."""

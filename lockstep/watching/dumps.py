@@ -7,6 +7,7 @@ import os
 import threading
 import zlib
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ class RankTold:
     """One rank by its collector.
 
     Attributes:
+        world: How many ranks the run has, by this one.
         written: Unix seconds at which its dump was written; None = there is none.
         why: Why there is none.
         phase: Of PHASES; "" = not told.
@@ -51,6 +53,7 @@ class RankTold:
 
     rank: int
     node: str
+    world: int
     attempt: int
     written: float | None
     why: str
@@ -84,9 +87,10 @@ class Collected:
         return min(told, default=None)
 
     @property
-    def phases(self) -> frozenset[str]:
-        """That ranks are in."""
-        return frozenset(one.phase for one in self.ranks.values() if one.phase)
+    def world(self) -> tuple[int, ...]:
+        """Every rank that the run has, as the most of them tell it."""
+        most = Counter(one.world for one in self.ranks.values()).most_common(1)
+        return tuple(sorted({*range(most[0][0] if most else 0), *self.ranks}))
 
 
 def fetch(
@@ -188,15 +192,16 @@ class _Folder:
 
 def _told(tree: Any) -> tuple[RankTold, bytes | None]:
     """A rank and its dump."""
-    rank, attempt = tree["rank"], tree["attempt"]
+    rank, world, attempt = tree["rank"], tree["world"], tree["attempt"]
     dump = None if tree["dump"] is None else _unpacked(tree["dump"])
-    for number in (rank, attempt):
+    for number in (rank, world, attempt):
         if type(number) is not int or not 0 <= number < 1 << 24:
-            raise ValueError("a rank or an attempt is no count")
+            raise ValueError("a rank, a world or an attempt is no count")
     phase, age = tree.get("phase"), tree.get("progress_age")
     told = RankTold(
         rank,
         str(tree["node"])[:256],
+        world,
         attempt,
         None if dump is None else _seconds(tree["written"]),
         str(tree["why"])[:300],

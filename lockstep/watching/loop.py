@@ -83,6 +83,7 @@ class Watch:
         self._answered = float("-inf")
         self._failed_cycles = 0
         self._opened = 0
+        self._dumped: set[tuple[str, str]] = set()
         self._state_failures = 0
         self._seconds = float("nan")
         self._pause = 0.0
@@ -308,8 +309,7 @@ class Watch:
         for finding in change.opened:
             LOG.warning("opened %r: %s", finding.folder, one_line(finding.sentence))
             self._archivist.opened(finding, outcome.plans[finding.folder])
-        for finding in outcome.dumped:
-            self._archivist.dumped(finding)
+        self._keep_dumps(change)
         for finding in change.closed:
             LOG.warning("closed %r", finding.folder)
             self._archivist.closed(finding.folder, outcome.look.now, finding.ending)
@@ -320,6 +320,18 @@ class Watch:
                 hook(change.opened, change.closed, change.still)
             except Exception as error:  # noqa: BLE001 - who is told must not end who watches
                 bug("a finding was not handed on", error)
+
+    def _keep_dumps(self, change: Change) -> None:
+        """Into the archives of runs that stand; once, and again when the dumps tell more."""
+        hangs = {run for run, one in self._standstills.standing().items() if one.hangs}
+        now = {
+            (one.folder, one.sentence): one
+            for one in change.open
+            if one.kind is Kind.STOP and one.who.run in hangs
+        }
+        for key in now.keys() - self._dumped:
+            self._archivist.dumped(now[key])
+        self._dumped = set(now)
 
     def _owed(self, change: Change, outcome: Outcome) -> list[tuple[WatchFinding, Plan]]:
         """What an earlier process did not get to: begun anew in the first cycle."""

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
@@ -38,8 +38,8 @@ LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
 """Between two questions, or the interval of the cycles where that is shorter."""
 ANSWER_SECONDS = 5.0
-JITTER_SECONDS = 0.5
-"""Of moments that Prometheus' clock and ours give; less is not going on."""
+JITTER_SECONDS = 5.0
+"""As the collector's ttl: ages on a page may be so old, and a silence seem to begin later."""
 AGAIN_SECONDS = DUMPS_AGAIN_SECONDS + 1.0
 """A verdict that is unknown is reached once more, with dumps that are new."""
 RECHECK_SECONDS = 30.0
@@ -101,7 +101,6 @@ class Standstills:
         self._places = threading.Semaphore(AT_ONCE)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="standstills", daemon=True)
-        self._trouble = ""
 
     def start(self) -> None:
         """Look from now on."""
@@ -173,12 +172,8 @@ class Standstills:
         while not self._ended.wait(pause):
             try:
                 self.look()
-                self._trouble = ""
             except SourceError as error:
-                # The cycles say it, too; what is known stays.
-                if not self._trouble:
-                    LOG.warning("runs that stand still are not noticed now: %s", error)
-                self._trouble = str(error)
+                LOG.info("runs that stand still are not noticed now: %s", error)  # as cycles say
             except Exception as error:  # noqa: BLE001 - one look must not end the others
                 bug("a look for runs that stand still failed", error)
 
@@ -195,7 +190,8 @@ class Standstills:
             if since > one.since + JITTER_SECONDS:
                 self._went_on(run, one)
                 one.since, one.seen = since, 0.0
-            one.seen = max(one.seen, seen)
+            if progress.step_seconds is not None:  # before its first steps it compiles and loads
+                one.seen = max(one.seen, seen)
 
     def _stands(self, run: str, progress: Progress, silence: float) -> bool:
         """Whether it is to be judged now."""
@@ -270,7 +266,7 @@ class Standstills:
         if collected.silence is not None and silence < most:
             one.due = 0.0  # it went on since it was scraped
             return None
-        verdict, why = _judged(folder, min(most, silence))
+        verdict, why = _judged(folder, collected.world, min(most, silence))
         phases = {rank: told.phase for rank, told in collected.ranks.items()}
         if excused(verdict, phases) and silence < patience(most):
             one.excused, one.due = True, monotonic() + RECHECK_SECONDS
@@ -299,7 +295,7 @@ class Standstills:
             hang=hang,
             lacks=lacks,
             dumps=collected.dumps,
-            ranks=len(collected.ranks),
+            ranks=len(collected.world),
             final=not again,
         )
 
@@ -315,10 +311,15 @@ class Standstills:
         return [known.get(one, f"http://{one[1]}/metrics") for one in wanted]
 
 
-def _judged(folder: Path, most: float) -> tuple[HangVerdict | None, str]:
-    """The verdict on the dumps in a folder; None, and why there is none."""
+def _judged(folder: Path, world: tuple[int, ...], most: float) -> tuple[HangVerdict | None, str]:
+    """The verdict on the dumps in a folder; None, and why there is none.
+
+    Dumps alone tell of ranks without one only where they list members, as gloo does not.
+    """
     try:
-        return judge(read_folder(folder)[0][1], most), ""
+        dumps = read_folder(folder)[0][1]
+        every = tuple(sorted({*world, *dumps.world}))
+        return judge(replace(dumps, world=every), most), ""
     except (NoDumpsError, OSError) as error:
         why = "no rank gave a flight-recorder dump" if isinstance(error, NoDumpsError) else error
         return None, str(why)
