@@ -222,7 +222,7 @@ def _stacks(one: Mapping[str, Any]) -> Stacks:
         reader=None if reader is None else Reader(reader),
         native=bool(one.get("native", False)),
         why=_cut(one.get("why", ""), MAX_FILE),
-        threads=most([_thread(each) for each in list(one.get("threads", ()))]),
+        threads=most([_thread(each) for each in list(one["threads"])]),
     )
 
 

@@ -272,7 +272,8 @@ class Standstills:
             one.excused, one.due = True, monotonic() + RECHECK_SECONDS
             return None
         if verdict is not None and verdict.status is Status.HANG:
-            verdict = stacks.added(pages, run, folder, verdict, collected.ranks)
+            there = [page for page in pages if page not in collected.silent]
+            verdict = stacks.added(there, run, folder, verdict, collected.ranks)
         tree = None if verdict is None else document(verdict, run)
         if tree is not None:
             _write(folder, tree)

@@ -177,6 +177,7 @@ def test_a_file_is_read_as_it_was_written(every):
     "tree",
     [
         [], {}, {"ranks": 3}, {"ranks": [3]}, {"ranks": [{}]}, {"ranks": [{"rank": "x"}]},
+        {"ranks": [{"rank": 1}]},
         {"ranks": [{"rank": 1, "reader": "gdb"}]}, {"ranks": [{"rank": 1, "threads": [1]}]},
         {"ranks": [{"rank": float("inf")}]},
     ],

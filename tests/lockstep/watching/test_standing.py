@@ -11,8 +11,10 @@ from analyzer.hang.verdict import Status
 from analyzer.readers.prometheus.access import access
 from analyzer.watch import questions as ask
 from analyzer.watch.progress import Progress
+from collector.contract.stacks import Frame, Reader, Stacks, Thread
 from lockstep.watching import standing
 from lockstep.watching.settings import Settings
+from lockstep.watching.stacks import Stood
 from lockstep.watching.standing import Standstills
 from tests.hang_programs import Case, Layout, hang
 from tests.lockstep.watching.fake_prometheus import FakePrometheus
@@ -112,6 +114,40 @@ def test_a_run_that_stands_is_judged_by_the_dumps_of_all_its_nodes(still, told, 
     assert found.keep("gpt-1", place)
     assert {"evidence.json", "hang.json"} < {path.name for path in place.iterdir()}
     assert one.hang["op"] == json.loads((place / "hang.json").read_text())["operation"]["op"]
+
+
+def test_where_the_blamed_rank_stands_is_in_the_sentence_and_kept(
+    still, told, tmp_path, monkeypatch
+):
+    case = case_of()
+    frames = (Frame("load_sample", "/job/data.py", 41),)
+    stood = Stacks(
+        case.rank,
+        "node-0",
+        7,
+        "S",
+        1e9,
+        Reader.PY_SPY,
+        threads=(Thread(7, "", True, None, frames),),
+    )
+    asked = []
+
+    def fetch(pages, run, ranks, seconds):
+        asked.append((run, ranks))
+        return Stood([stood])
+
+    monkeypatch.setattr("lockstep.watching.stacks.fetch", fetch)
+    found = still({"gpt-1": nodes_of(case)})
+    told.silences = {"gpt-1": 31.0}
+    looked(found)
+
+    assert [("gpt-1", case.rank)] == [(run, ranks[0]) for run, ranks in asked]
+    one = found.standing()["gpt-1"]
+    assert one.sentence.endswith(f" Rank {case.rank} stands in `load_sample` (data.py:41).")
+    assert found.keep("gpt-1", tmp_path / "dumps")
+    assert (tmp_path / "dumps" / "stacks.json").exists()
+    tree = json.loads((tmp_path / "dumps" / "hang.json").read_text())
+    assert 41 == tree["stacks"]["ranks"][0]["blamed_line"]["line"]
 
 
 def test_a_run_may_be_silent_for_thrice_as_long_as_it_ever_was(still, told):
