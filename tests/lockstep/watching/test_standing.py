@@ -115,7 +115,7 @@ def test_a_run_that_stands_is_judged_by_the_dumps_of_all_its_nodes(still, told, 
 
 
 def test_a_run_may_be_silent_for_thrice_as_long_as_it_ever_was(still, told):
-    nodes = nodes_of(case_of())
+    nodes = nodes_of(case_of(), progress_age=121.0)
     found, told.before = still({"gpt-1": nodes}), 40.0
 
     told.silences = {"gpt-1": 119.0}
