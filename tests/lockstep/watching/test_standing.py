@@ -232,6 +232,7 @@ def test_a_watch_that_starts_in_the_middle_of_a_hang_judges_it(still, told):
     looked(first)
     first.stop()
     second = still(nodes)
+    second._known = lambda: {"gpt-1": Progress(1000.0, 0.0)}  # no step since it came
     looked(second)
 
     assert second.standing()["gpt-1"].hangs
@@ -249,7 +250,7 @@ def test_dumps_that_no_archive_has_go_with_the_watch(still, told, tmp_path):
 def test_a_run_that_is_yet_to_make_a_step_may_take_its_time(still, told):
     nodes = nodes_of(case_of())
     found = still({"gpt-1": nodes})
-    found._known = lambda: {"gpt-1": Progress(0.0, 0.0)}
+    found._known = lambda: {"gpt-1": Progress(0.0, 0.0, begun=5.0)}
     told.silences = {"gpt-1": 400.0}
     looked(found)
 
