@@ -190,14 +190,14 @@ class Standstills:
             if since > one.since + JITTER_SECONDS:
                 self._went_on(run, one)
                 one.since, one.seen = since, 0.0
-            if progress.step_seconds is not None:  # before its first steps it compiles and loads
+            if _has_begun(progress):  # before its first steps it compiles and loads
                 one.seen = max(one.seen, seen)
 
     def _stands(self, run: str, progress: Progress, silence: float) -> bool:
         """Whether it is to be judged now."""
         with self._lock:
             one = self._runs[run]
-            if progress.step_seconds is None or one.judging or monotonic() < one.due:
+            if not _has_begun(progress) or one.judging or monotonic() < one.due:
                 return False
             if silence < limit(one.longest, progress.step_seconds):
                 return False
@@ -310,6 +310,11 @@ class Standstills:
                 for labels in asking.targets()
             }
         return [known.get(one, f"http://{one[1]}/metrics") for one in wanted]
+
+
+def _has_begun(progress: Progress) -> bool:
+    """Whether it has made steps; one that stood already when watch came tells of none lately."""
+    return progress.step_seconds is not None or (progress.begun == 0.0 and progress.steps > 1)
 
 
 def _judged(folder: Path, world: tuple[int, ...], most: float) -> tuple[HangVerdict | None, str]:

@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, str] = {
     "false_alarms": "false alarms of 1,000 healthy node-months, and delays at 15 s",
     "fleet_pass": "10,000 GPUs, 1 h at 15 s, 20 metrics: from values to alarms",
     "kills": "200 real runs with a rank killed: healthy ones, the first to die named",
+    "hang_alert": "from a run's silence to the alert that names who stopped it",
     "hang_verdicts": "520 constructed hangs and published ones by dumps alone; 500 healthy; speed",
     "help_speed": "wall time of `lockstep --help`",
     "large_runs": "analyze of 512 and 2,048 ranks with all samples: seconds, memory",

@@ -37,17 +37,16 @@ EVALUATING = """
 import sys, time, torch, torch.distributed as dist
 import lockstep
 dist.init_process_group("gloo")
-evaluations, seconds = 0, float(sys.argv[1])
-with lockstep.recorder() as recorder:
-    for step in range(100_000):
-        with recorder.step():
-            dist.all_reduce(torch.ones(1000))
-            time.sleep(0.05)
-            if step == 300:
-                with recorder.phase("eval"):
-                    if dist.get_rank() == 0:
-                        time.sleep(seconds)
-                    dist.barrier()
+recorder, seconds = lockstep.recorder(), float(sys.argv[1])
+for step in range(100_000):
+    with recorder.step():
+        dist.all_reduce(torch.ones(1000))
+        time.sleep(0.05)
+        if step == 300:
+            with recorder.phase("eval"):
+                if dist.get_rank() == 0:
+                    time.sleep(seconds)
+                dist.barrier()
 """
 GOALS = {
     "hang_alert_beyond_limit_seconds": 15.0,
@@ -116,9 +115,9 @@ def evaluating(there: Standalone, folder: Path) -> int:
     """Findings about a run that evaluates for longer than the limit."""
     program = folder / "evaluating.py"
     program.write_text(EVALUATING)
-    words = ["--hang-timeout", "600", "--exec", "--", sys.executable, str(program),
-             str(EVALUATION_SECONDS)]  # fmt: skip
-    with real_run(folder / "evaluation", words, RANKS, there.targets) as run:
+    words, command = ["--hang-timeout", "600"], [sys.executable, str(program)]
+    command.append(str(EVALUATION_SECONDS))
+    with real_run(folder / "evaluation", words, RANKS, there.targets, command) as run:
         training(run.name)
         time.sleep(LEARN_SECONDS + EVALUATION_SECONDS + 15.0)
         return len([each for each in findings(there, run.name) if each["kind"] == "stop"])

@@ -151,7 +151,7 @@ def test_where_the_blamed_rank_stands_is_in_the_sentence_and_kept(
 
 
 def test_a_run_may_be_silent_for_thrice_as_long_as_it_ever_was(still, told):
-    nodes = nodes_of(case_of())
+    nodes = nodes_of(case_of(), progress_age=121.0)
     found, told.before = still({"gpt-1": nodes}), 40.0
 
     told.silences = {"gpt-1": 119.0}
@@ -268,6 +268,7 @@ def test_a_watch_that_starts_in_the_middle_of_a_hang_judges_it(still, told):
     looked(first)
     first.stop()
     second = still(nodes)
+    second._known = lambda: {"gpt-1": Progress(1000.0, 0.0)}  # no step since it came
     looked(second)
 
     assert second.standing()["gpt-1"].hangs
@@ -285,7 +286,7 @@ def test_dumps_that_no_archive_has_go_with_the_watch(still, told, tmp_path):
 def test_a_run_that_is_yet_to_make_a_step_may_take_its_time(still, told):
     nodes = nodes_of(case_of())
     found = still({"gpt-1": nodes})
-    found._known = lambda: {"gpt-1": Progress(0.0, 0.0)}
+    found._known = lambda: {"gpt-1": Progress(0.0, 0.0, begun=5.0)}
     told.silences = {"gpt-1": 400.0}
     looked(found)
 
