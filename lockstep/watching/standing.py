@@ -160,8 +160,9 @@ class Standstills:
                 self._note(connection, run, known[run], now - silence, quiet.get(run, 0.0))
                 if self._stands(run, known[run], silence):
                     judging = threading.Thread(
-                        target=self._judge, args=(run, known[run], now), daemon=True
-                    )
+                        target=self._judge, args=(run, known[run], now), name="standstills",
+                        daemon=True,
+                    )  # fmt: skip
                     judging.start()
         with self._lock:
             for run in self._runs.keys() - silences.keys():
