@@ -79,7 +79,7 @@ def missing_ranks(workspace: Path, run: str) -> Callable[[], Missing | None]:
 
     def ask() -> Missing | None:
         from collector.clock import SystemClock
-        from lockstep.dumps import ranks_below, request_dumps
+        from collector.rank_dumps import ranks_below, request_dumps
 
         clock, proc = SystemClock(), Path("/proc")
         ranks = [rank for rank in ranks_below(workspace, proc, clock) if rank.key[0] == run]

@@ -11,7 +11,7 @@ from typing import Any
 from analyzer.hang.dump_tree import TreeError, parse
 from analyzer.hang.jobs import Named, jobs
 from analyzer.hang.shapes import Dumps, Fact, FactKind
-from collector.contract import bounded_json
+from collector.contract import bounded_json, stacks
 from collector.contract.flight_recorder import EVIDENCE_FILE
 from collector.files import opened
 from collector.reading import SourceError
@@ -50,8 +50,11 @@ def read_folder(folder: Path) -> list[tuple[str, Dumps]]:
         OSError: It cannot be listed.
     """
     rejected: list[str] = []
-    files, evidence = _files(folder, rejected)
-    moments, facts = _beside(folder, evidence, {file.path.parent for file in files}, rejected)
+    files, beside = _files(folder, rejected)
+    # Where nobody wrote a dump, ranks may have been asked for their stacks.
+    with_dumps = {file.path.parent for file in files} or {folder}
+    moments, facts = _evidence(folder, beside, with_dumps, rejected)
+    stood = _stacks(folder, beside, with_dumps, rejected)
     found: list[Named] = []
     for file, tree, written in _trees(folder, files, rejected):
         try:
@@ -60,6 +63,10 @@ def read_folder(folder: Path) -> list[tuple[str, Dumps]]:
             rejected.append(f"{file.path.relative_to(folder)}: {error}")
             continue
         found.append(Named(file.name, trace))
+    if not found and (alone := stood.get(".")):
+        told = tuple(rejected[:MOST_REJECTED])
+        world = tuple(sorted({one.rank for one in alone}))
+        return [("", Dumps({}, world, tuple(facts.get(".", ())), told, tuple(alone)))]
     if not found:
         why = (
             rejected[0]
@@ -70,13 +77,13 @@ def read_folder(folder: Path) -> list[tuple[str, Dumps]]:
     told = tuple(rejected[:MOST_REJECTED])
     if len(rejected) > MOST_REJECTED:
         told = (*told, f"{len(rejected) - MOST_REJECTED} more")
-    return [(name, replace(dumps, rejected=told)) for name, dumps in jobs(found, facts)]
+    return [(name, replace(dumps, rejected=told)) for name, dumps in jobs(found, facts, stood)]
 
 
 def _files(folder: Path, rejected: list[str]) -> tuple[list[_File], list[Path]]:
-    """Files named by a rank, and those with evidence, in the folder and a few levels below."""
+    """Files named by a rank, and those with evidence or stacks, there and a few levels below."""
     files: list[_File] = []
-    evidence: list[Path] = []
+    beside: list[Path] = []
     level = [folder]
     for _ in range(MAX_LEVELS + 1):  # the folder itself, and those below it
         below: list[Path] = []
@@ -87,8 +94,8 @@ def _files(folder: Path, rejected: list[str]) -> tuple[list[_File], list[Path]]:
                 elif not entry.is_file(follow_symlinks=False):
                     path = Path(entry.path).relative_to(folder)
                     rejected.append(f"{path} is a link or no regular file, and is not read")
-                elif entry.name == EVIDENCE_FILE:
-                    evidence.append(Path(entry.path))
+                elif entry.name in (EVIDENCE_FILE, stacks.FILE):
+                    beside.append(Path(entry.path))
                 elif (match := _RANK.fullmatch(entry.name)) is not None:
                     path = Path(entry.path)
                     name = str(path.parent.relative_to(folder) / (match[1] or "dump"))
@@ -100,7 +107,7 @@ def _files(folder: Path, rejected: list[str]) -> tuple[list[_File], list[Path]]:
     if level:
         path = level[0].relative_to(folder)
         rejected.append(f"{path} is more than {MAX_LEVELS} folders deep, and is not looked at")
-    return files[:MAX_FILES], evidence[:MAX_FILES]
+    return files[:MAX_FILES], beside[:MAX_FILES]
 
 
 def _listed(folder: Path, each: Path, rejected: list[str]) -> list[os.DirEntry[str]]:
@@ -143,7 +150,7 @@ def _trees(
                 yield file, tree, written
 
 
-def _beside(
+def _evidence(
     folder: Path, paths: Sequence[Path], with_dumps: Set[Path], rejected: list[str]
 ) -> tuple[dict[tuple[Path, int], float], dict[str, list[Fact]]]:
     """When the dumps of each folder were written, and what else is known of its ranks.
@@ -152,10 +159,7 @@ def _beside(
     """
     moments: dict[tuple[Path, int], float] = {}
     facts: dict[str, list[Fact]] = {}
-    for path in paths:
-        if path.parent not in with_dumps:
-            rejected.append(f"{path.relative_to(folder)} lies beside no dump, and is not read")
-            continue
+    for path in _near(folder, paths, EVIDENCE_FILE, with_dumps, rejected):
         try:
             tree = bounded_json.read(path, limit=MAX_EVIDENCE_BYTES)
             for rank, moment in dict(tree.get("written") or {}).items():
@@ -168,3 +172,27 @@ def _beside(
             why = f"{type(error).__name__}: {error}"[:160]
             rejected.append(f"{path.relative_to(folder)} does not hold together: {why}")
     return moments, facts
+
+
+def _stacks(
+    folder: Path, paths: Sequence[Path], with_dumps: Set[Path], rejected: list[str]
+) -> dict[str, list[stacks.Stacks]]:
+    """Where ranks stood, by folder; a file that does not hold together is told."""
+    found: dict[str, list[stacks.Stacks]] = {}
+    for path in _near(folder, paths, stacks.FILE, with_dumps, rejected):
+        try:
+            found[str(path.parent.relative_to(folder))] = stacks.read(path)
+        except (OSError, ValueError) as error:
+            rejected.append(f"{path.relative_to(folder)}: {error}"[:160])
+    return found
+
+
+def _near(
+    folder: Path, paths: Sequence[Path], name: str, with_dumps: Set[Path], rejected: list[str]
+) -> Iterator[Path]:
+    """Those of this name that lie beside dumps; the others are told."""
+    for path in paths:
+        if path.name == name and path.parent in with_dumps:
+            yield path
+        elif path.name == name:
+            rejected.append(f"{path.relative_to(folder)} lies beside no dump, and is not read")

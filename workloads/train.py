@@ -28,6 +28,7 @@ from workloads.rank import RankJob, identity, simulated_gpu
 from workloads.recording import StepRecorder
 from workloads.resume import CheckpointError, about
 from workloads.ring import RingWriter
+from workloads.stack_signal import stacks_on_signal
 
 SURVIVOR_SECONDS = 60.0
 
@@ -85,7 +86,8 @@ def train(job: RankJob) -> None:
     ]
     if gpu is not None:
         beats.append(partial(gpu.write, job.node_dir / device_file_name(gpu.gpu)))
-    Heartbeat(*beats).start()
+    on_signal = stacks_on_signal(job.node_dir, spec.run, job.rank)
+    Heartbeat(*beats, *filter(None, [on_signal])).start()
     # gloo listens on this interface only: nothing of a local run is reachable from outside.
     os.environ["GLOO_SOCKET_IFNAME"] = job.interface
     others = timers(spec, job.rank, who.node, job.archive)

@@ -1,17 +1,18 @@
 """A hang verdict in sentences for people, and as JSON whose keys stay."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analyzer.hang import standing
 from analyzer.hang.evidence import Kind, unknown_kinds
 from analyzer.hang.origins import Origin
 from analyzer.hang.shapes import Operation
 from analyzer.hang.verdict import HangVerdict, Status
 from analyzer.hang.waits import Why
+from analyzer.hang.words import ranks_told, stretches
 
 SCHEMA_VERSION = 1
-MOST_NAMED = 12
-"""Stretches of ranks in a sentence; the JSON has them all."""
 MOST_WAITS = 4096
 
 WORDS: Mapping[Kind, tuple[str, str]] = {
@@ -94,6 +95,7 @@ def document(verdict: HangVerdict, job: str = "") -> dict[str, Any]:
             "notes": sorted({note for one in merged.traces.values() for note in one.notes}),
         },
         "rejected": list(dumps.rejected),
+        "stacks": standing.document(verdict),
     }
 
 
@@ -104,6 +106,8 @@ def table(verdict: HangVerdict, job: str = "") -> str:
     for one in verdict.origins:
         lines.append(f"  rank {one.rank}: {one.kind.value}, {one.confidence:.0%} sure of the place")
         lines += [f"    {'+' if fact.kind is not None else '-'} {fact.text}" for fact in one.facts]
+    if stacks := standing.table(verdict):
+        lines.append(textwrap.indent(stacks, "  "))
     gone = merged.world - merged.traces.keys()
     told = f"dumps of {len(merged.traces)} of {len(merged.world)} ranks"
     if gone:
@@ -214,22 +218,4 @@ def _where(verdict: HangVerdict, one: Operation) -> dict[str, Any]:
 def _place(verdict: HangVerdict, one: Operation) -> str:
     group = verdict.merged.described.get(one.group, one.group)
     members = verdict.merged.members.get(one.group, ())
-    return f"{one.op} number {one.sequence} of group {group} (ranks {_stretches(members)})"
-
-
-def ranks_told(ranks: Iterable[int]) -> str:
-    """`rank 3`, `ranks 0-7, 9`."""
-    every = sorted(set(ranks))
-    return f"rank{'' if len(every) == 1 else 's'} {_stretches(every)}"
-
-
-def _stretches(ranks: Iterable[int]) -> str:
-    every = sorted(set(ranks))
-    found: list[list[int]] = []
-    for rank in every:
-        if found and rank == found[-1][1] + 1:
-            found[-1][1] = rank
-        else:
-            found.append([rank, rank])
-    told = [f"{a}" if a == b else f"{a}-{b}" for a, b in found[:MOST_NAMED]]
-    return ", ".join(told) + (f" and more ({len(every)})" if len(found) > MOST_NAMED else "")
+    return f"{one.op} number {one.sequence} of group {group} (ranks {stretches(members)})"

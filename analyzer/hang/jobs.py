@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from analyzer.hang.handles import WORLD
 from analyzer.hang.shapes import Dumps, Fact, RankTrace
+from collector.contract.stacks import Stacks
 
 APART_SECONDS = 3600.0
 """Dumps whose last operations are further apart are of two runs: what was left there earlier."""
@@ -21,12 +22,14 @@ class Named:
 
 
 def jobs(
-    dumps: Sequence[Named], facts: Mapping[str, Sequence[Fact]] | None = None
+    dumps: Sequence[Named],
+    facts: Mapping[str, Sequence[Fact]] | None = None,
+    stacks: Mapping[str, Sequence[Stacks]] | None = None,
 ) -> list[tuple[str, Dumps]]:
     """The jobs in a folder, each with its name, the newest first.
 
-    Facts are by the folder in which they lie ("." = the uppermost), and about the newest job of
-    which dumps lie in the same one.
+    Facts and stacks are by the folder in which they lie ("." = the uppermost), and about the newest
+    job of which dumps lie in the same one.
 
     Dumps are of one job if their paths differ by the rank alone, they are of one time, and they
     list the same ranks of the world. Folders that hold different ranks of one world at one time,
@@ -49,9 +52,9 @@ def jobs(
                 break
         else:
             merged.append(([name], cluster))
-    left = dict(facts or {})
+    told, stood = dict(facts or {}), dict(stacks or {})
     beside = [
-        tuple(fact for each in dict.fromkeys(map(_folder, names)) for fact in left.pop(each, ()))
+        [(told.pop(each, ()), stood.pop(each, ())) for each in dict.fromkeys(map(_folder, names))]
         for names, _ in merged
     ]
     return [
@@ -60,11 +63,18 @@ def jobs(
             Dumps(
                 {trace.rank: trace for trace in sorted(some, key=lambda trace: trace.rank)},
                 tuple(sorted(_world(some) or range(max(trace.rank for trace in some) + 1))),
-                told,
+                tuple(fact for some_facts, _ in near for fact in some_facts),
+                stacks=_by_rank([one for _, some_stacks in near for one in some_stacks]),
             ),
         )
-        for (names, some), told in zip(merged, beside, strict=True)
+        for (names, some), near in zip(merged, beside, strict=True)
     ]
+
+
+def _by_rank(stacks: Sequence[Stacks]) -> tuple[Stacks, ...]:
+    """The newest of each rank."""
+    newest = {one.rank: one for one in sorted(stacks, key=lambda one: one.taken)}
+    return tuple(newest[rank] for rank in sorted(newest))
 
 
 def _folder(name: str) -> str:

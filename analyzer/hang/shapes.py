@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from collector.contract.stacks import Stacks
+
 
 class State(StrEnum):
     """Of an operation; gloo and NCCL without timing never say that one started."""
@@ -145,9 +147,11 @@ class Dumps:
     Attributes:
         world: Its ranks as far as the dumps tell.
         rejected: What could not be read, and why.
+        stacks: Of ranks whose stacks were taken, by rank.
     """
 
     traces: Mapping[int, RankTrace]
     world: tuple[int, ...]
     facts: tuple[Fact, ...] = ()
     rejected: tuple[str, ...] = ()
+    stacks: tuple[Stacks, ...] = ()

@@ -88,6 +88,8 @@ class WatchFinding:
         uuid: Of the GPU.
         from_step: First slow step; None = not known.
         place_confidence: Probability that this is the place, 0 to 1; None = nobody told it apart.
+        hang: In which operation the run stands and who is missing, as in a verdict.
+        ending: How it was over, for people; "" = it is open, or nobody saw how.
     """
 
     who: Who
@@ -109,6 +111,8 @@ class WatchFinding:
     uuid: str | None = None
     from_step: int | None = None
     place_confidence: float | None = None
+    hang: Mapping[str, Any] | None = None
+    ending: str = ""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -168,6 +172,7 @@ class Detection:
     uuid: str | None = None
     from_step: int | None = None
     place_confidence: float | None = None
+    hang: Mapping[str, Any] | None = None
 
 
 def who_of(run: str, culprit: Culprit) -> Who:
@@ -205,6 +210,8 @@ def finding_json(finding: WatchFinding) -> dict[str, Any]:
         "uuid": finding.uuid,
         "from_step": finding.from_step,
         "place_confidence": finding.place_confidence,
+        "hang": finding.hang,
+        "ending": finding.ending,
         "evidence": [
             {"for": fact.supports, "text": fact.text, "query": fact.query}
             for fact in finding.facts

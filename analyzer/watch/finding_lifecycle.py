@@ -165,6 +165,7 @@ def _opened(sighting: Detection, first: float, now: float) -> WatchFinding:
         uuid=sighting.uuid,
         from_step=sighting.from_step,
         place_confidence=sighting.place_confidence,
+        hang=sighting.hang,
     )
 
 

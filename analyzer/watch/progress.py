@@ -30,6 +30,7 @@ class Progress:
         seen: Unix seconds of the last check.
         begun: Unix seconds of the first check that told of it; 0 = it was there before.
         longest: Seconds of its longest pause between two steps that it ended by itself.
+        silence: Seconds of its longest time in which no rank began or ended anything, likewise.
     """
 
     steps: float
@@ -42,6 +43,7 @@ class Progress:
     seen: float = 0.0
     begun: float = 0.0
     longest: float = 0.0
+    silence: float = 0.0
 
     def stands(self, now: float, times: float = 1.0) -> bool:
         """Whether no step came for (so many times) longer than a pause of it may take."""
@@ -94,6 +96,16 @@ def advanced(
     if healthy and step_seconds:
         known = replace(known, total=known.total + 1.0 / step_seconds, count=known.count + 1)
     return replace(known, seen=now)
+
+
+def with_silences(
+    runs: Mapping[str, Progress], longest: Mapping[str, float]
+) -> dict[str, Progress]:
+    """With the longest silences of runs, seconds."""
+    return {
+        run: replace(one, silence=max(one.silence, longest.get(run, 0.0)))
+        for run, one in runs.items()
+    }
 
 
 def remembered(runs: Mapping[str, Progress], now: float) -> dict[str, Progress]:

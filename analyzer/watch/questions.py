@@ -1,6 +1,7 @@
 """What is asked of Prometheus in every cycle: answers of one number a rank, a GPU or a node."""
 
 from analyzer.known import own_per_step
+from analyzer.readers.prometheus.promql import quoted
 from collector.contract import metrics as m
 from collector.contract.xid import PAGED, selector
 
@@ -24,6 +25,11 @@ STOPPED = (
     f" unless {OF_RANK} ({m.TRAIN_OPEN_OP_AGE.name}))"
 )
 """Ranks that are frozen, or that make no progress and wait in no collective."""
+_PROGRESS = m.TRAIN_PROGRESS_AGE.name
+SILENCE = f"min by (run) ({_PROGRESS} + (time() - timestamp({_PROGRESS})))"
+"""Seconds for which no rank of a run is known to have begun or ended anything."""
+QUIET = f"min by (run) ({_PROGRESS})"
+"""The same when it was scraped: what certainly was so long."""
 OF_DIAGNOSIS = (
     m.TRAIN_PHASE, m.TRAIN_CPU, m.TRAIN_COLLECTIVE, m.TRAIN_COLLECTIVES, m.TRAIN_ENQUEUED,
     m.TRAIN_COMPLETED, m.TRAIN_HEARTBEAT_AGE,
@@ -48,6 +54,16 @@ counted any. So an empty answer, or a count without its errors, says that nobody
 LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
 PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 """4 = active (contract.metrics.IB_STATE)."""
+
+
+def longest_silence(run: str) -> str:
+    """The longest of the day before, in which Prometheus is looked at once a minute.
+
+    What comes before the second step, as compiling and loading, is none.
+    """
+    of_run = f"{{run={quoted(run)}}}"
+    begun = f"max({m.TRAIN_STEPS.name}{of_run}) > 1"
+    return f"max_over_time((min({_PROGRESS}{of_run}) and on () {begun})[1d:1m])"
 
 
 def rate(metric: m.Metric, seconds: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from collector.config import values
 from collector.config.values import Address, ConfigError, ConfigFileError
+from collector.contract.stacks import Depth
 
 __all__ = ["Address", "Config", "ConfigError", "ConfigFileError", "load", "nearest"]
 
@@ -52,6 +53,7 @@ class Config:
         legacy_dcgm: Whether `/metrics/dcgm` serves GPUs under the names of dcgm-exporter.
         dcgm_exporter: URL of a dcgm-exporter's page, read where NVML and DCGM are not there.
         replay: Folder of a capture that is played in place of this machine's GPUs.
+        stacks: Whether stacks of ranks are given to who asks: off, python, or native, too.
         node: Name of the emulated node, or None on a real one.
     """
 
@@ -76,6 +78,7 @@ class Config:
     legacy_dcgm: bool = False
     dcgm_exporter: str | None = None
     replay: Path | None = None
+    stacks: Depth = Depth.OFF
     node: str | None = None
 
     def __post_init__(self) -> None:
@@ -166,6 +169,10 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
+def _depth(name: str, value: Any) -> Depth:
+    return Depth(values.one_of([each.value for each in Depth])(name, value))
+
+
 PREFIX = "LOCKSTEP_"
 
 
@@ -199,6 +206,7 @@ SETTINGS: dict[str, Setting] = {
     "series_cap": Setting("collector", "series_cap", values.count),
     "dcgm_exporter": Setting("collector", "dcgm_exporter", values.url),
     "replay": Setting("collector", "replay", values.path),
+    "stacks": Setting("collector", "stacks", _depth),
     "proc": Setting("paths", "proc", values.path),
     "sys": Setting("paths", "sys", values.path),
     "lockstep_dir": Setting("paths", "lockstep_dir", values.path, ("LOCKSTEP_DIR",)),

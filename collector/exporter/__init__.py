@@ -10,12 +10,15 @@ from collector.config import Config
 from collector.contract import metrics as m
 from collector.contract.metrics import Sample
 from collector.exporter.cap import Cap
+from collector.exporter.dumps import NodeDumps
 from collector.exporter.legacy import render_legacy
 from collector.exporter.ops import OpsQuery, answer
 from collector.exporter.page import Form, Renderer
 from collector.exporter.page_cache import PageCache
 from collector.exporter.server import ListenError, Pages, PageServer
+from collector.exporter.stacks import NodeStacks
 from collector.exporter.web_auth import WebAuth
+from collector.rank_dumps import heard
 from collector.reading import Rejected
 from collector.sampler import Sampler
 from collector.sources.rank_ring import RankRings, Rings
@@ -70,8 +73,10 @@ class Exporter:
             with alone:  # one answer may be of many megabytes
                 return answer(query, rings, clock, rejected)
 
+        dumps = NodeDumps(rings, lambda: heard(self._sampler), config.proc, clock)
         legacy = self._legacy if config.legacy_dcgm else None
-        pages = Pages(self._ahead.body, self._unfit, ops, legacy)
+        stacks = NodeStacks(rings, config.stacks, config.proc, clock)
+        pages = Pages(self._ahead.body, self._unfit, ops, legacy, dumps.answer, stacks.answer)
         return PageServer(config.listen, pages, self._protection)
 
     def _rings(self) -> Rings:

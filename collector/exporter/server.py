@@ -1,4 +1,4 @@
-"""The pages over HTTP and HTTPS: /metrics, /healthz, /readyz and /ops."""
+"""The pages over HTTP and HTTPS: /metrics, /healthz, /readyz, /ops, /dumps and /stacks."""
 
 import contextlib
 import errno
@@ -9,14 +9,17 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from collector.config import Address
 from collector.exporter.bounded import BoundedHandler, BoundedServer
+from collector.exporter.dumps import DumpsQuery
 from collector.exporter.ops import OpsQuery, QueryError, UnreadableError
 from collector.exporter.page import Form
+from collector.exporter.stacks import ForbiddenError, StacksQuery
 from collector.exporter.web_auth import WebAuth
 
+_Q = TypeVar("_Q")
 TEXT = "text/plain; charset=utf-8"
 WAITING_SHARE = 0.25
 """Of all places, so many may wait for a login, and as many for operations: the rest turns over."""
@@ -37,12 +40,16 @@ class Pages:
         unfit: Why the page is not complete; empty when it is.
         ops: Recorded operations as JSON, or None when there is no such run here.
         legacy: The page under DCGM's names, if it is served.
+        dumps: Flight-recorder dumps as JSON, or None when there is no such run here.
+        stacks: Where ranks stand as JSON, or None when there is no such run here.
     """
 
     metrics: Callable[[Form, bool], bytes]
     unfit: Callable[[], str]
     ops: Callable[[OpsQuery], bytes | None]
     legacy: Callable[[], str] | None = None
+    dumps: Callable[[DumpsQuery], bytes | None] = lambda _: None
+    stacks: Callable[[StacksQuery], bytes | None] = lambda _: None
 
 
 class PageServer(BoundedServer):
@@ -61,6 +68,7 @@ class PageServer(BoundedServer):
         waiting = max(2, int(self.places.most * WAITING_SHARE))
         a_client = max(2, int(waiting * CLIENT_SHARE))
         self.logins, self.operations = InTurn(waiting, a_client), InTurn(waiting, a_client)
+        self.dumps = InTurn(waiting, a_client)  # ranks are waited for: operations go on meanwhile
 
     @property
     def url(self) -> str:
@@ -121,17 +129,40 @@ class _Handler(BoundedHandler):
                 with self.server.operations.turn(self.place.client) as let_in:
                     answer = self._ops(query) if let_in else self._busy()
                 self._send(answer)  # behind the turn: it is as slow as the client takes it
+            case "/dumps":
+                with self.server.dumps.turn(self.place.client) as let_in:
+                    answer = self._dumps(query) if let_in else self._busy()
+                self._send(answer)
+            case "/stacks":
+                with self.server.dumps.turn(self.place.client) as let_in:
+                    answer = self._stacks(query) if let_in else self._busy()
+                self._send(answer)
             case _:
-                self._text(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /readyz and /ops")
+                there = "there are /metrics, /healthz, /readyz, /ops, /dumps and /stacks"
+                self._text(HTTPStatus.NOT_FOUND, there)
 
     def _ops(self, query: str) -> _Answer:
+        return self._asked(query, OpsQuery.parse, self.server.pages.ops)
+
+    def _dumps(self, query: str) -> _Answer:
+        return self._asked(query, DumpsQuery.parse, self.server.pages.dumps)
+
+    def _stacks(self, query: str) -> _Answer:
         try:
-            wanted = OpsQuery.parse(query)
+            return self._asked(query, StacksQuery.parse, self.server.pages.stacks)
+        except ForbiddenError as error:
+            return self._said(HTTPStatus.FORBIDDEN, str(error))
+
+    def _asked(
+        self, query: str, parse: Callable[[str], _Q], page: Callable[[_Q], bytes | None]
+    ) -> _Answer:
+        try:
+            wanted = parse(query)
         except QueryError as error:
             return self._said(HTTPStatus.BAD_REQUEST, str(error))
         self.server.places.large(self.place)
         try:
-            body = self.server.pages.ops(wanted)
+            body = page(wanted)
         except UnreadableError as error:
             return self._said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         if body is None:

@@ -1,5 +1,7 @@
 """`lockstep dump`: who is missing from which collective, by PyTorch's flight recorder."""
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +13,9 @@ from lockstep.output import Format
 
 if TYPE_CHECKING:
     from collector.clock import Clock
+    from collector.contract.stacks import Depth
+    from collector.rank_dumps import Answer, Answers
     from collector.sources.flight_recorder import Dump
-    from lockstep.dumps import Answer, Answers
 
 HEADER = ("rank", "node", "group", "enqueued", "started", "completed", "inside")
 
@@ -31,6 +34,21 @@ def dump(
             metavar="FOLDER", help="Also keep the dumps, to send or for `lockstep hang FOLDER`."
         ),
     ] = None,
+    stacks: Annotated[
+        bool,
+        typer.Option(
+            "--stacks",
+            help="Also where the ranks stand that are blamed, and a peer of each: py-spy, or"
+            " faulthandler; the program goes on.",
+        ),
+    ] = False,
+    native: Annotated[
+        bool,
+        typer.Option("--native", help="Calls of C in them, too: stops each process meanwhile."),
+    ] = False,
+    stack_timeout: Annotated[
+        float, typer.Option(min=0.1, max=300, help="Seconds to spend on stacks.")
+    ] = 10.0,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
     """Ask the ranks of a run that hangs what each is inside, and name who is missing.
@@ -40,10 +58,14 @@ def dump(
     Example: lockstep dump gpt-20261120T101500-3f2a
     """
     from collector.clock import SystemClock
-    from lockstep.dumps import ranks_below, request_dumps
+    from collector.contract.stacks import Depth
+    from collector.rank_dumps import ranks_below, request_dumps
 
     if "/" in run or not run:
         raise typer.BadParameter(f"{run!r} is no name of a run; `lockstep run` prints it")
+    if native and not stacks:
+        raise typer.BadParameter("--native is about stacks: give --stacks, too")
+    depth = (Depth.NATIVE if native else Depth.PYTHON) if stacks else Depth.OFF
     clock, proc = SystemClock(), Path("/proc")
     where = folder if folder is not None else _rings()
     found = ranks_below(where, proc, clock)
@@ -58,41 +80,61 @@ def dump(
         answers = request_dumps(ranks, proc, clock, timeout)
     except OSError as error:
         output.fail(ExitCode.UNREACHABLE, f"the ranks of {run} cannot be asked: {error}")
-    if all(one.dump is None for one in answers.ranks):
+    if all(one.dump is None for one in answers.ranks) and not stacks:
         why = "; ".join(f"rank {one.rank.key[1]}: {one.why}" for one in answers.ranks)
         output.fail(ExitCode.UNREACHABLE, f"no rank of {run} wrote a dump: {why}")
     tree, text = _tree(run, answers), _table(answers)
-    if out is not None:
-        tree["verdict"], told = _judged(answers, out, proc, clock)
+    if out is not None or stacks:
+        tree["verdict"], told = _judged(answers, where, out, depth, stack_timeout, proc, clock)
         text = f"{text}\n\n{told}"
     output.document(tree, form, text)
     return ExitCode.OK
 
 
 def _judged(
-    answers: "Answers", out: Path, proc: Path, clock: "Clock"
-) -> tuple[dict[str, Any], str]:  # fmt: skip
-    """Keep the dumps, and say what they tell together."""
+    answers: "Answers",
+    rings: Path,
+    out: Path | None,
+    depth: "Depth",
+    seconds: float,
+    proc: Path,
+    clock: "Clock",
+) -> tuple[dict[str, Any], str]:
+    """Keep the dumps, take the stacks of those whom they blame, and say what they tell together."""
+    from tempfile import TemporaryDirectory
+
     from analyzer.hang.document import document, table
+    from analyzer.hang.standing import choice
     from analyzer.hang.verdict import judge
+    from collector.contract import stacks
+    from collector.rank_dumps import take_stacks
     from collector.reading import SourceError
-    from lockstep.dumps import save
+    from lockstep.dumps import save, sensed
     from lockstep.hang_dumps import NoDumpsError, read_folder
+    from lockstep.rank_stacks import save_stacks
 
     try:
-        save(answers, out, proc, clock)
-        verdict = judge(read_folder(out)[0][1])
+        with TemporaryDirectory() if out is None else nullcontext(str(out)) as name:
+            folder = Path(name)
+            evidence = save(answers, sensed(os.environ, rings, clock), folder, proc, clock)
+            dumped = any(one.dump is not None for one in answers.ranks)
+            verdict = judge(read_folder(folder)[0][1]) if dumped else None
+            if depth is not stacks.Depth.OFF:
+                there = {one.rank.key[1]: one.rank for one in answers.ranks}
+                chosen = choice(verdict, there)
+                found = take_stacks(there.values(), chosen.ranks, depth, proc, clock, seconds)
+                save_stacks(folder, evidence, found)
+                verdict = judge(read_folder(folder)[0][1])
     except OSError as error:
         output.fail(ExitCode.UNREACHABLE, f"{out} cannot be written: {error.strerror}")
     except (SourceError, NoDumpsError) as error:
         output.fail(ExitCode.UNREACHABLE, f"the dumps cannot be read again: {error}")
+    assert verdict is not None  # there is a dump, or there are stacks
     return document(verdict), table(verdict)
 
 
 def _rings() -> Path:
     """Where the collector of this machine would look."""
-    import os
-
     from collector.config import load
 
     return load(None, os.environ, {}).lockstep_dir

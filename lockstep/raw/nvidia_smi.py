@@ -1,4 +1,4 @@
-"""What `nvidia-smi -q` tells of each GPU: which it is, its memory's errors, why its clocks are low."""
+"""What `nvidia-smi -q` tells of each GPU: which it is, its memory's errors, why clocks are low."""
 
 import re
 from collections.abc import Iterator

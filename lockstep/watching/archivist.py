@@ -2,14 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analyzer.readers.prometheus import SourceError, read
 from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
 from analyzer.run import Run, Verdict
-from analyzer.watch.finding import WatchFinding
+from analyzer.watch.finding import WatchFinding, finding_json
 from collector.contract import metrics as m
 from collector.contract.archive import SAMPLES_FILE
 from collector.contract.metrics import Sample
@@ -17,7 +17,7 @@ from lockstep import diagnosis, finding_folders
 from lockstep.output import CommandError
 from lockstep.watched_diagnosis import with_history
 from lockstep.watching import folder, operations
-from lockstep.watching.jobs import Closing, Job, Jobs, Opening, Plan
+from lockstep.watching.jobs import Closing, Dumped, Job, Jobs, Opening, Plan
 from lockstep.watching.judged import Judged
 from lockstep.watching.memory_of_process import ONE_DIAGNOSIS
 from lockstep.watching.operations import Operations
@@ -26,6 +26,8 @@ from lockstep.watching.trouble import bug
 
 LOG = logging.getLogger(__name__)
 
+DUMPS_FOLDER = "dumps"
+"""Below the archive of a finding: the dumps, evidence.json and hang.json, the verdict on them."""
 TRIES = 3
 AGAIN_SECONDS = 5.0
 """Between two tries to read from Prometheus."""
@@ -33,6 +35,10 @@ MOST_SAMPLES = 400_000
 """Of an archive, about 100 MB while it is written and 4 MB on disk."""
 SAME_SECONDS = 60.0
 """Findings of a run that open so close together have one archive: the files are linked."""
+
+
+Keep = Callable[[str, Path], bool]
+"""Puts the dumps of a run into a folder; False = there are none any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +60,14 @@ class Archivist:
         unfetched: Collectors that gave no operations.
     """
 
-    def __init__(self, settings: Settings, jobs: Jobs | None = None) -> None:
+    def __init__(
+        self, settings: Settings, jobs: Jobs | None = None, keep: Keep | None = None
+    ) -> None:
         self.failures = 0
         self.unfetched = 0
         self._settings = settings
         self._jobs = Jobs() if jobs is None else jobs
+        self._keep = keep
         self._written: set[str] = set()
         self._closed: set[str] = set()
         self._recent: dict[tuple[str, str | None], _Recent] = {}
@@ -85,9 +94,13 @@ class Archivist:
         """A finding opened: write its archive."""
         self._hand_in(Opening(finding, plan))
 
-    def closed(self, name: str, when: float) -> None:
+    def closed(self, name: str, when: float, ending: str = "") -> None:
         """A finding closed: the `finding.json` of its folder says so."""
-        self._hand_in(Closing(name, when))
+        self._hand_in(Closing(name, when, ending))
+
+    def dumped(self, finding: WatchFinding) -> None:
+        """Dumps told of it: they go into its archive, and `finding.json` says what they tell."""
+        self._hand_in(Dumped(finding))
 
     def done(self) -> tuple[frozenset[str], frozenset[str]]:
         """Folders that were written, and that say they closed, since this was last asked."""
@@ -170,6 +183,8 @@ class Archivist:
             if isinstance(job, Opening):
                 self.write(job.finding, job.plan)
                 closed = job.finding.closed is not None
+            elif isinstance(job, Dumped):
+                return self._dumped(job.finding)
             elif not self._close(job):
                 return True
         except OSError as error:
@@ -189,13 +204,29 @@ class Archivist:
         self.failures += 1
         LOG.error("the archive %r cannot be written: %s", job.folder, why)
 
+    def _dumped(self, finding: WatchFinding) -> bool:
+        """Put the dumps of a run into an archive; False = the archive is still to be written."""
+        out = self._settings.out
+        assert out is not None
+        if not (out / finding.folder).is_dir():
+            return False
+        if self._keep is not None:
+            self._keep(finding.who.run, out / finding.folder / DUMPS_FOLDER)
+        told = finding_json(finding)
+
+        def say(tree: Mapping[str, object]) -> Mapping[str, object]:
+            return {**tree, **{key: told[key] for key in ("hang", "sentence", "evidence")}}
+
+        finding_folders.update(out / finding.folder, say)
+        return True
+
     def _close(self, job: Closing) -> bool:
         """Say in an archive that its finding closed; False = the archive is still to be written."""
         out = self._settings.out
         assert out is not None
 
         def say(tree: Mapping[str, object]) -> Mapping[str, object]:
-            return {**tree, "closed": job.when}
+            return {**tree, "closed": job.when, "ending": job.ending}
 
         changed = finding_folders.update(out / job.folder, say)
         return changed or not self._jobs.closes_later(job)

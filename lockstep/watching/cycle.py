@@ -19,12 +19,14 @@ from analyzer.watch.finding import Change, Kind, WatchFinding, is_named
 from analyzer.watch.finding_lifecycle import Course, advance
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, fleet
-from analyzer.watch.progress import Progress, advanced
+from analyzer.watch.progress import Progress, advanced, with_silences
 from analyzer.watch.progress import remembered as lately
 from analyzer.watch.ratios import Speed, over_peers, speed
 from analyzer.watch.streams import kept, rewound
+from analyzer.watch.with_dumps import with_dumps
 from lockstep.watching import detections
 from lockstep.watching.baselines import kind_of
+from lockstep.watching.detections import Still
 from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.jobs import Plan
 from lockstep.watching.judged import Judged
@@ -83,18 +85,19 @@ class Cycles:
         self._told_unanswered: tuple[str, ...] = ()
         self._compared: frozenset[str] = frozenset()
 
-    def one(self, connection: Connection, failures: int = 0) -> Outcome:
+    def one(self, connection: Connection, failures: int = 0, still: Still | None = None) -> Outcome:
         """One cycle.
 
         Args:
             connection: To the Prometheus.
+            still: What dumps tell of runs that stand.
             failures: Cycles before this one that got no answer: each halves how far it looks back,
                 since a long look may be what a busy Prometheus cannot answer.
 
         Raises:
             SourceError: Prometheus does not answer, or not whole; nothing has changed then.
         """
-        settings = self._settings
+        settings, still = self._settings, still or Still()
         seen = look(
             connection, self.state.until, settings.interval, max(10, BACK_CHECKS >> failures),
             inventory=self._count % INVENTORY_EVERY == 0,
@@ -107,7 +110,7 @@ class Cycles:
         own = over_peers(np.where(fresh, seen.own, np.nan), members)
         speeds = speed(seen.step_rate, members)
         busy = {who.run for who, _ in self.memory.course.open}
-        runs = self._runs(seen, speeds, busy)
+        runs = with_silences(self._runs(seen, speeds, busy), still.longest)
         course = self.memory.course
         watched = frozenset(who.run for who, _ in (*course.open, *course.waiting))
         reported = alarmed_ranks(alarms, members)
@@ -129,7 +132,7 @@ class Cycles:
             ),
         )  # fmt: skip
         sightings = [
-            *detections.of_runs(seen, runs, self.diagnoses, reported, alarms, settings),
+            *detections.of_runs(seen, runs, self.diagnoses, reported, alarms, settings, still),
             *detections.of_hardware(seen, self.memory.events, names),
         ]
         missing = reporting.untold(self.memory.told, told_of_ranks, members)
@@ -137,6 +140,7 @@ class Cycles:
             seen, self.memory, self.diagnoses.last, missing, settings.interval, settings.window
         )
         course, change = advance(course, sightings, knows, settings.pace)
+        course, change = with_dumps(course, change, still.standing, knows.moving)
         unwritten = {**self.memory.unwritten, **{one.folder: 1 for one in change.opened}}
         closings = {one.folder: one.closed for one in change.closed if one.closed is not None}
         unclosed = {**self.memory.unclosed, **closings}

@@ -1,12 +1,15 @@
 """Everything wrong that one cycle sees."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.watch import hardware
 from analyzer.watch.detections import of_alarms, of_verdict, stalled, stuck
 from analyzer.watch.finding import Detection, Kind, Who, who_of
 from analyzer.watch.progress import Progress
+from analyzer.watch.standing import Standing
+from analyzer.watch.standing import detections as dumps_tell
 from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.look import Look
 from lockstep.watching.settings import Settings
@@ -17,6 +20,26 @@ BLIND = 2.0
 """A run that stands for so many times its patience is a finding without any diagnosis."""
 
 
+@dataclass(frozen=True, slots=True)
+class Still:
+    """Runs that stand: what the dumps of their ranks tell.
+
+    Attributes:
+        standing: By run.
+        excused: Those whose silence an evaluation or a checkpoint explains.
+        longest: Seconds of the longest silence that each run ended by itself.
+    """
+
+    standing: Mapping[str, Standing] = field(default_factory=dict)
+    excused: frozenset[str] = frozenset()
+    longest: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Runs of which they name somebody."""
+        return frozenset(run for run, one in self.standing.items() if one.hangs and one.culprits)
+
+
 def of_runs(
     seen: Look,
     runs: Mapping[str, Progress],
@@ -24,6 +47,7 @@ def of_runs(
     reported: Mapping[str, Mapping[int, float]],
     alarms: tuple[Alarm, ...],
     settings: Settings,
+    still: Still,
 ) -> Iterator[Detection]:
     """What verdicts and the sequential test say, and runs that stand.
 
@@ -34,6 +58,7 @@ def of_runs(
         reported: By run, since when the own time of a rank is reported.
         alarms: Of the sequential test.
         settings: How to work.
+        still: What dumps tell of runs that stand.
     """
     now, members = seen.now, seen.members
     named: list[Who] = []
@@ -47,6 +72,10 @@ def of_runs(
             if one.kind is Kind.STOP:
                 if runs[run].since > judged.at:
                     continue  # it goes on again
+                if run in still.named:
+                    continue  # dumps tell it better
+                if stuck(one) and run in still.excused:
+                    continue
                 if stuck(one) and (agreed is None or one.who not in agreed):
                     continue  # it may be a checkpoint
                 stopped.add(run)
@@ -56,6 +85,13 @@ def of_runs(
     yield from of_alarms(alarms, members, named, now, patience)
     for run, columns in members.columns_of_run.items():
         alive, progress = bool(seen.living[columns].any()), runs[run]
+        standing = still.standing.get(run)
+        if alive and standing is not None and standing.hangs:
+            if run in still.named or run not in stopped:
+                yield from dumps_tell(standing, members, now)
+            continue
+        if run in still.excused:
+            continue  # an evaluation or a checkpoint, and not for too long
         # Whose steps are not told at this check does not stand for all that is known.
         if not alive or run in stopped or progress.seen < now or not progress.stalled(now):
             continue

@@ -53,13 +53,26 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """An archive is to say when its finding closed, unix seconds."""
+    """An archive is to say when its finding closed, unix seconds, and how that was seen."""
 
     folder: str
     when: float
+    ending: str = ""
 
 
-Job = Opening | Closing
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """An archive is to have the dumps of its run, and its finding.json what they tell."""
+
+    finding: WatchFinding
+
+    @property
+    def folder(self) -> str:
+        """Of the archive."""
+        return self.finding.folder
+
+
+Job = Opening | Closing | Dumped
 
 
 @dataclass(slots=True)
@@ -126,7 +139,7 @@ class Jobs:
         with self._changed:
             for one in self._later:
                 if isinstance(one.job, Opening) and one.job.folder == closing.folder:
-                    finding = replace(one.job.finding, closed=closing.when)
+                    finding = replace(one.job.finding, closed=closing.when, ending=closing.ending)
                     one.job = replace(one.job, finding=finding)
                     return True
         return False

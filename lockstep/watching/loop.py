@@ -21,10 +21,12 @@ from collector.contract.words import ExitCode
 from lockstep.diagnosis import exit_code, write_whole
 from lockstep.watching.archivist import Archivist
 from lockstep.watching.cycle import Cycles, Outcome
+from lockstep.watching.detections import Still
 from lockstep.watching.jobs import Plan
 from lockstep.watching.judging import stale_after
 from lockstep.watching.memory_of_process import resident_bytes
 from lockstep.watching.settings import Settings
+from lockstep.watching.standing import Standstills
 from lockstep.watching.trouble import bug
 
 LOG = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ MOST_CYCLE_SECONDS = 300.0
 """All answers of a cycle together may take the longer of the first two, and no longer than that."""
 LATE = 2.0
 """A cycle that took so many times as long, pause and all, hangs."""
+WOKEN_SECONDS = 0.2
+"""A cycle that is wanted now begins so late at most."""
 TRIES_WITH_OPERATIONS = 1
 NO_OPERATIONS = "no operations: a process that fetched them ended before this archive was written"
 
@@ -66,8 +70,12 @@ class Watch:
         self.on_change: list[OnChange] = []
         self.more_samples: list[Callable[[], Iterable[Sample]]] = []
         self._settings = settings
-        self._archivist = Archivist(settings)
         self._cycles = _restored(settings)
+        self._woken = threading.Event()
+        self._standstills = Standstills(
+            settings, self._pages, lambda: self._cycles.memory.runs, self._woken.set
+        )
+        self._archivist = Archivist(settings, keep=self._standstills.keep)
         self._last: Outcome | None = None
         self._trouble = ""
         self._failures = 0
@@ -75,6 +83,7 @@ class Watch:
         self._answered = float("-inf")
         self._failed_cycles = 0
         self._opened = 0
+        self._dumped: set[tuple[str, str]] = set()
         self._state_failures = 0
         self._seconds = float("nan")
         self._pause = 0.0
@@ -95,10 +104,12 @@ class Watch:
     def start(self) -> None:
         """Write archives from now on; those that an earlier process owes are written again."""
         self._archivist.start()
+        self._standstills.start()
 
     def stop(self) -> None:
         """Save and end; an archive under way is written by the next process."""
         self._archivist.stop()
+        self._standstills.stop()
         self._save()
 
     def run(self, ended: threading.Event) -> None:
@@ -110,7 +121,12 @@ class Watch:
             pause = self._settings.interval * 2 ** min(self._failures, 6)
             self._pause = max(self._settings.interval, min(pause, longest))
             due = max(due + self._pause, monotonic())
-            ended.wait(due - monotonic())
+            while not self._woken.is_set() and (left := due - monotonic()) > 0:
+                if ended.wait(min(left, WOKEN_SECONDS)):
+                    break
+            if self._woken.is_set():  # a run stands still: whom it concerns is told now
+                self._woken.clear()
+                due = monotonic()
 
     def cycle(self) -> bool:
         """One cycle; whether Prometheus answered."""
@@ -121,7 +137,9 @@ class Watch:
         try:
             access = self._settings.access
             with Connection(access, answer_seconds, whole=True, until=until) as connection:
-                outcome = self._cycles.one(connection, min(self._failures, 4))
+                stood = self._standstills
+                still = Still(stood.standing(), stood.excused(), stood.longest())
+                outcome = self._cycles.one(connection, min(self._failures, 4), still)
         except SourceError as error:
             self._failures += 1
             self._failed_cycles += 1
@@ -152,6 +170,19 @@ class Watch:
         if age <= most:
             return ""
         return f"no cycle has finished for {age:.0f} s; one may take {most:.0f} s"
+
+    def _pages(self, run: str) -> tuple[tuple[str, str], ...]:
+        """(job, instance) of the pages that tell of a run."""
+        with self._lock:
+            last = self._last
+        if last is None:
+            return ()
+        members = last.look.members
+        columns = members.columns_of_run.get(run)
+        if columns is None:
+            return ()
+        jobs, instances = members.job[columns].tolist(), members.instance[columns].tolist()
+        return tuple(dict.fromkeys(zip(jobs, instances, strict=True)))
 
     @property
     def _most_seconds(self) -> float:
@@ -278,9 +309,10 @@ class Watch:
         for finding in change.opened:
             LOG.warning("opened %r: %s", finding.folder, one_line(finding.sentence))
             self._archivist.opened(finding, outcome.plans[finding.folder])
+        self._keep_dumps(change)
         for finding in change.closed:
             LOG.warning("closed %r", finding.folder)
-            self._archivist.closed(finding.folder, outcome.look.now)
+            self._archivist.closed(finding.folder, outcome.look.now, finding.ending)
         for finding, plan in owed:
             self._archivist.opened(finding, plan)
         for hook in self.on_change:
@@ -288,6 +320,18 @@ class Watch:
                 hook(change.opened, change.closed, change.still)
             except Exception as error:  # noqa: BLE001 - who is told must not end who watches
                 bug("a finding was not handed on", error)
+
+    def _keep_dumps(self, change: Change) -> None:
+        """Into the archives of runs that stand; once, and again when the dumps tell more."""
+        hangs = {run for run, one in self._standstills.standing().items() if one.hangs}
+        now = {
+            (one.folder, one.sentence): one
+            for one in change.open
+            if one.kind is Kind.STOP and one.who.run in hangs
+        }
+        for key in now.keys() - self._dumped:
+            self._archivist.dumped(now[key])
+        self._dumped = set(now)
 
     def _owed(self, change: Change, outcome: Outcome) -> list[tuple[WatchFinding, Plan]]:
         """What an earlier process did not get to: begun anew in the first cycle."""

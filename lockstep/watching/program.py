@@ -30,7 +30,7 @@ from lockstep.watching.settings import Settings
 MOST_BYTES = 4 << 20
 STOP_SECONDS = 0.5
 """For a cycle under way; the process ends in a second."""
-WORKERS = ("cycles", "archivist", "post-mortems")
+WORKERS = ("cycles", "archivist", "post-mortems", "standstills")
 """Names of threads that may be under way when the process ends; what they write is whole or not
 there."""
 ONCE_SECONDS = 60.0

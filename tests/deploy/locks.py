@@ -24,11 +24,11 @@ CONSTRAINTS = ROOT / "constraints.txt"
 PYTHON = "3.11"
 """The oldest that is supported, and the images'."""
 IMAGES = {
-    "collector": ("collector",),
+    "collector": ("collector", "stacks"),
     "dashboard": ("dashboard", "collector"),
     "nodes": ("kubernetes",),
     "watch": ("analyzer", "collector"),
-    "workloads": ("workloads", "collector", "kubernetes"),
+    "workloads": ("workloads", "collector", "kubernetes", "stacks"),
 }
 """Image -> its extras."""
 MORE = {"dashboard": ("streamlit[auth]",)}

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,11 +29,19 @@ class RealRun:
 
 @contextlib.contextmanager
 def real_run(
-    archive: Path, words: list[str], nodes: int, targets: Callable[[Mapping[str, str]], None]
+    archive: Path,
+    words: list[str],
+    nodes: int,
+    targets: Callable[[Mapping[str, str]], None],
+    program: Sequence[str] = (),
 ) -> Iterator[RealRun]:
-    """`lockstep run` with these words until the block ends; `targets` is told its collectors."""
+    """`lockstep run` with these words until the block ends; `targets` is told its collectors.
+
+    A program of its own stands behind `--exec --`.
+    """
     command = [sys.executable, "-m", "lockstep", "run", *words, "--nodes", str(nodes),
                "--no-verdict", "--out", str(archive)]  # fmt: skip
+    command += ["--exec", "--", *program] if program else []
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as run:
         try:
             deadline = time.monotonic() + START_SECONDS

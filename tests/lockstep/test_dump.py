@@ -14,7 +14,7 @@ from collector.clock import SystemClock
 from collector.contract import ring
 from collector.contract.flight_recorder import dump_name, request_name
 from collector.contract.words import ExitCode
-from lockstep.dumps import ranks_below, request_dumps
+from collector.rank_dumps import ranks_below, request_dumps
 from workloads.launchers.local import LocalLauncher
 from workloads.ring import Identity, RingWriter
 from workloads.spec import Layout, RunSpec
@@ -130,6 +130,47 @@ def test_dumps_are_kept_with_what_else_is_known_and_judged_together(lockstep, an
     assert {"process-state", "heartbeat-age"} == {one["kind"] for one in evidence["facts"]}
 
 
+def test_stacks_are_taken_where_they_are_asked_for_and_told_again(lockstep, answers, tmp_path):
+    """Both ranks are this process, which py-spy reads without stopping it."""
+    answers |= {0: told(57, 56), 1: told(56, 56)}
+    out = tmp_path / "sent"
+    answer = lockstep(
+        "dump", "gpt-1", "--dir", tmp_path, "--out", out, "--stacks", "--stack-timeout", "60"
+    )
+    again = json.loads(lockstep("hang", out, "--json", "--limit", "5").out)
+    evidence = json.loads((out / "evidence.json").read_text())
+
+    assert ExitCode.OK == answer.code
+    assert "ranks 0-1" in answer.out
+    assert again["stacks"]["sentence"].startswith("Rank 1 stands in `")
+    assert {0, 1} == {one["rank"] for one in evidence["facts"] if one["kind"] == "stack"}
+    assert [0, 1] == [one["rank"] for one in json.loads((out / "stacks.json").read_text())["ranks"]]
+
+
+def test_ranks_that_gave_no_dump_are_asked_for_their_stacks_all_the_same(lockstep, ranks, tmp_path):
+    out = tmp_path / "sent"
+    answer = lockstep(
+        "dump", "gpt-1", "--dir", tmp_path, "--timeout", "0.2", "--out", out, "--stacks",
+        "--stack-timeout", "60", "-o", "json",
+    )  # fmt: skip
+    tree = json.loads(answer.out)["verdict"]
+    again = lockstep("hang", out, "--json")
+
+    assert ExitCode.OK == answer.code
+    assert "unknown" == tree["status"]
+    assert {"py-spy"} == {one["reader"] for one in tree["stacks"]["ranks"]}
+    assert (ExitCode.UNKNOWN, tree["stacks"]) == (again.code, json.loads(again.out)["stacks"])
+
+
+def test_without_the_flag_nobody_is_asked_where_it_stands(lockstep, answers, tmp_path, monkeypatch):
+    monkeypatch.setattr("collector.stacks.read_stacks", None)
+    answers |= {0: told(57, 56), 1: told(56, 56)}
+    answer = lockstep("dump", "gpt-1", "--dir", tmp_path, "--out", tmp_path / "sent", "-o", "json")
+
+    assert json.loads(answer.out)["verdict"]["stacks"] is None
+    assert not (tmp_path / "sent" / "stacks.json").exists()
+
+
 def test_an_unknown_run_is_named_with_those_that_are_there(lockstep, ranks, tmp_path):
     answer = lockstep("dump", "gpt-2", "--dir", tmp_path)
 
@@ -179,7 +220,7 @@ def test_a_rank_that_answers_its_pipe_at_once_has_answered(ranks, tmp_path, monk
         (tmp_path / f"trace_{rank}").write_text(told(57, 57))
         time.sleep(0.05)
 
-    monkeypatch.setattr("lockstep.dumps.request_dump", answer)
+    monkeypatch.setattr("collector.rank_dumps.asking.request_dump", answer)
     found = ranks_below(tmp_path, Path("/proc"), SystemClock())
     answers = request_dumps(found, tmp_path / "proc", SystemClock(), 0.5)
 
@@ -187,7 +228,7 @@ def test_a_rank_that_answers_its_pipe_at_once_has_answered(ranks, tmp_path, monk
 
 
 def test_a_rank_whose_heart_beats_is_not_called_frozen(ranks, tmp_path, monkeypatch):
-    monkeypatch.setattr("lockstep.dumps.FROZEN_SECONDS", 0.4)
+    monkeypatch.setattr("collector.rank_dumps.asking.FROZEN_SECONDS", 0.4)
     found = ranks_below(tmp_path, Path("/proc"), SystemClock())
 
     class Beating(SystemClock):

@@ -19,6 +19,7 @@ from workloads.sdk.dumps import Dumps
 from workloads.sdk.recorder import ItemT, Recorder
 from workloads.sdk.waiting import Waiting, place_of
 from workloads.sdk.warning import warn
+from workloads.stack_signal import stacks_on_signal
 from workloads.warmup import WARMUP_STEPS
 
 _NOTHING = nullcontext()
@@ -48,7 +49,9 @@ class RingRecorder(Recorder):
         self._facts: dict[str, Any] = {}
         self.begin()
         dumps = dumps or Dumps(writer.path.parent, writer.identity)
-        self._beats = Heartbeat(writer.heartbeat, dumps)
+        who = writer.identity
+        on_signal = stacks_on_signal(writer.path.parent, who.run, who.rank)
+        self._beats = Heartbeat(writer.heartbeat, dumps, *filter(None, [on_signal]))
         self._beats.start()
         atexit.register(self.close)
         os.register_at_fork(after_in_child=self._forget)

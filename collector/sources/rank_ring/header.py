@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from collector.clock import Clock
 from collector.contract import ring
-from collector.contract.words import OPS, RANK_STATES, RankState
+from collector.contract.words import OPS, PHASES, RANK_STATES, RankState
 from collector.reading import SourceError
 
 MAX_COUNT = 1 << 53
@@ -83,6 +83,8 @@ class Live:
     groups: tuple[Group, ...]
     open: OpenOperation | None
     progress_ns: int
+    phase: str = ""
+    """Of PHASES, the one under way; "" = not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,7 @@ def _live(header: ring.Header, group_names: tuple[str, ...]) -> Live:
     return Live(
         live.op_cursor, live.step_cursor, *counters, header.known_steps, phase_ns, groups,
         _open(live, group_names), live.progress_ns,
+        PHASES[live.phase] if live.phase < len(PHASES) else "",
     )  # fmt: skip
 
 

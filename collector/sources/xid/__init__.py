@@ -8,6 +8,7 @@ restarted collector goes on where the one before stopped.
 import logging
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -54,6 +55,14 @@ class Log(Protocol):
 class Name(NamedTuple):
     """What a GPU is called on the page; empty where no source of GPUs has told yet."""
 
+    gpu: str = ""
+    uuid: str = ""
+
+
+class Told(NamedTuple):
+    """One event with the name of its GPU; both are empty where it is about none, or none known."""
+
+    event: KernelEvent
     gpu: str = ""
     uuid: str = ""
 
@@ -110,6 +119,7 @@ class Xids:
         self._names: dict[str, Name] = {}
         self._sequence: int | None = None
         self._held: list[XidEvent] = []
+        self._told: deque[KernelEvent] = deque(maxlen=MAX_TOLD)
 
     def available(self) -> bool:
         """Whether there is someone to tell of errors."""
@@ -128,6 +138,7 @@ class Xids:
             self._learn_names()
             told = (*heard.events, *self._not_held(self._driver(), now))
             for event in sorted(told, key=lambda one: one.monotonic):
+                self._told.append(event)
                 if isinstance(event, XidEvent) and event.uuid:
                     self._names.setdefault(event.pci_bus_id, Name("", event.uuid))
                 if self._ledger.note(event, wall - max(now - event.monotonic, 0.0)):
@@ -137,6 +148,11 @@ class Xids:
             if heard.sequence is not None or not self._has_log():
                 self._ledger.twins.forget(now)  # before, all of the log may still tell its half
             return self._errors()
+
+    def told(self) -> tuple[Told, ...]:
+        """The last events since the start, oldest first; NVML and the log may both tell of one."""
+        with self._lock:
+            return tuple(Told(event, *self._name(event)) for event in self._told)
 
     def memory(self) -> dict[str, Any]:
         """What a restart has to know, for the state folder: counts and place in the log fit."""
@@ -171,6 +187,10 @@ class Xids:
             (told if rated else held).append(event)
         self._held = held[:MAX_HELD]
         return told + held[MAX_HELD:]
+
+    def _name(self, event: KernelEvent) -> Name:
+        place = event.device if isinstance(event, Trouble) else event.pci_bus_id
+        return self._names.get(place, Name())
 
     def _has_log(self) -> bool:
         return self._log is not None and self._log.available()
@@ -226,6 +246,8 @@ class Xids:
         )  # fmt: skip
 
 
+MAX_TOLD = 256
+"""Events that are kept as they were told; counts keep all."""
 MAX_HELD = 1000
 """Events of NVML that wait for their line; further ones are counted as the catalogue rates them."""
 Names = Mapping[str, tuple[str, str]]

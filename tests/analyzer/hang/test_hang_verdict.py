@@ -485,7 +485,7 @@ def test_the_document_has_every_key_and_no_value_that_json_lacks():
 
     assert [
         "schema_version", "job", "status", "kind", "sentence", "culprits", "suspects", "operation",
-        "limit_seconds", "waits", "coverage", "rejected",
+        "limit_seconds", "waits", "coverage", "rejected", "stacks",
     ] == list(told)  # fmt: skip
     assert "nan" not in table(judged(case))
 

@@ -1,0 +1,118 @@
+"""Where the threads of a rank stand: by py-spy from outside, or by faulthandler from within.
+
+py-spy reads the memory of the process and does not stop it (`--nonblocking`, process_vm_readv(2)):
+the stack of a program that stands still does not change meanwhile, and of one that runs a reading
+that does not hold together is made again. Native frames need each thread stopped by ptrace(2) for
+the time of the reading, which is why they have a switch of their own. faulthandler needs no
+permission but that of sending a signal, and a program that asked for it (on_signal.py); a signal
+can end a call of C early, so it comes second. Names of functions, files and lines are read, never
+what variables hold.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collector.clock import Clock
+from collector.contract.stacks import Depth, Reader, Stacks, Thread, most
+from collector.reading import SourceError
+from collector.stacks.on_signal import by_signal
+from collector.stacks.process import ENDED, STOPPED, Status, children, status
+from collector.stacks.py_spy import by_py_spy
+
+__all__ = ["MAX_CHILDREN", "Asked", "read_stacks"]
+
+MAX_CHILDREN = 16
+"""Processes that a rank started, as workers of its data loader, of which stacks are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A rank whose stacks are asked for.
+
+    Attributes:
+        pid: In our process table; None = it is gone, or not visible here.
+        file: What its faulthandler writes into, if its recorder offers that.
+    """
+
+    rank: int
+    node: str
+    pid: int | None
+    file: Path
+
+
+def read_stacks(
+    ranks: Sequence[Asked], depth: Depth, proc: Path, clock: Clock, seconds: float
+) -> list[Stacks]:
+    """The stacks of each rank, all within so many seconds; who has none says why.
+
+    Args:
+        depth: PYTHON or NATIVE; where it is off nobody comes here.
+        seconds: Of all ranks together; those that no time is left for say so.
+    """
+    until = clock.monotonic() + seconds
+    return [_of_rank(one, depth, proc, clock, until) for one in ranks]
+
+
+def _of_rank(one: Asked, depth: Depth, proc: Path, clock: Clock, until: float) -> Stacks:
+    empty = Stacks(one.rank, one.node, one.pid, "", clock.wall(), None)
+    if one.pid is None:
+        return replace(empty, why="its process is gone, or in a process table that is not ours")
+    if clock.monotonic() >= until:
+        return replace(empty, why="no time was left for it: allow more seconds")
+    try:
+        known = status(proc, one.pid)
+    except SourceError as error:
+        return replace(empty, why=str(error))
+    empty = replace(empty, state=known.state)
+    if known.state in ENDED:
+        return replace(empty, why=f"its process has ended (state {known.state})")
+    try:
+        return _from_outside(empty, one.pid, known, depth, proc, clock, until)
+    except SourceError as error:
+        why = str(error)
+    try:
+        threads = by_signal(proc, one.pid, known, one.file, clock, until)
+    except SourceError as error:
+        return replace(empty, why=f"{why}; {error}")
+    return replace(empty, reader=Reader.FAULTHANDLER, why=why, threads=threads)
+
+
+def _from_outside(
+    empty: Stacks, pid: int, known: Status, depth: Depth, proc: Path, clock: Clock, until: float
+) -> Stacks:
+    """By py-spy, with the processes that the rank started.
+
+    Raises:
+        SourceError: The rank's own stacks cannot be read.
+    """
+    native, why = depth is Depth.NATIVE, ""
+    if native and known.state in STOPPED:
+        native, why = False, f"no native frames: ptrace would wait for one in state {known.state}"
+    if proc.resolve() != Path("/proc"):
+        raise SourceError(
+            "other_table", f"py-spy knows the processes of /proc, not those of {proc}"
+        )
+    try:
+        threads = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
+    except SourceError as error:
+        if not native:
+            raise
+        native, why = False, f"no native frames: {error}"
+        threads = by_py_spy(pid, native=False, proc=proc, clock=clock, until=until)
+    for child in children(proc, pid)[:MAX_CHILDREN]:
+        threads += _of_child(child, native, proc, clock, until)
+    return replace(empty, reader=Reader.PY_SPY, native=native, why=why, threads=most(threads))
+
+
+def _of_child(pid: int, native: bool, proc: Path, clock: Clock, until: float) -> tuple[Thread, ...]:
+    """Its main thread; () of one that is no Python, or has ended: nobody asked for it."""
+    try:
+        state = status(proc, pid).state
+        if state in ENDED:
+            return ()
+        native = native and state not in STOPPED
+        found = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
+        return tuple(one for one in found if one.main)
+    except SourceError:
+        return ()

@@ -1,0 +1,379 @@
+"""Runs that stand still: noticed within seconds, and judged by the dumps of all their ranks.
+
+A thread of its own asks Prometheus one cheap question every few seconds. What it learns is handed
+to the next cycle, which it wakes.
+"""
+
+import json
+import logging
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+
+from analyzer.hang.document import document
+from analyzer.hang.verdict import HangVerdict, Status, judge
+from analyzer.readers.prometheus import SourceError
+from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
+from analyzer.watch import questions
+from analyzer.watch.finding_lifecycle import folder_of_run
+from analyzer.watch.progress import LONGEST_PAUSE_SECONDS, Progress
+from analyzer.watch.standing import Standing, excused, limit, of_document, patience
+from collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
+from lockstep.diagnosis import write_whole
+from lockstep.hang_dumps import NoDumpsError, read_folder
+from lockstep.watching import stacks
+from lockstep.watching.dumps import Collected, fetch
+from lockstep.watching.folder import UNDER_WAY
+from lockstep.watching.look import by_run
+from lockstep.watching.settings import Settings
+from lockstep.watching.trouble import bug
+
+LOG = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""Between two questions, or the interval of the cycles where that is shorter."""
+ANSWER_SECONDS = 5.0
+JITTER_SECONDS = 5.0
+"""As the collector's ttl: ages on a page may be so old, and a silence seem to begin later."""
+AGAIN_SECONDS = DUMPS_AGAIN_SECONDS + 1.0
+"""A verdict that is unknown is reached once more, with dumps that are new."""
+RECHECK_SECONDS = 30.0
+"""What an evaluation or a checkpoint explains, or is no hang by the dumps, is judged again then."""
+AT_ONCE = 4
+"""Runs that are judged at the same time."""
+MOST_LACKS = 8
+HANG_FILE = "hang.json"
+
+Targets = Callable[[str], Sequence[tuple[str, str]]]
+"""(job, instance) of the collectors that tell of a run."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is known of one run.
+
+    Attributes:
+        longest: Seconds of its longest silence that it ended by itself.
+        since: Unix seconds since which it is silent, as far as scrapes tell.
+        seen: Seconds of that silence that a scrape saw.
+        due: Monotonic seconds before which it is not judged again.
+        unknown: Verdicts that were unknown, since it fell silent.
+        excused: Whether an evaluation or a checkpoint explained it when it was last judged.
+    """
+
+    longest: float
+    since: float = 0.0
+    seen: float = 0.0
+    due: float = 0.0
+    unknown: int = 0
+    excused: bool = False
+    judging: bool = False
+    standing: Standing | None = None
+    folder: Path | None = None
+
+
+class Standstills:
+    """Notices and judges; `start`, then `stop`.
+
+    Args:
+        settings: How to work.
+        targets: The collectors of a run; empty = it is not known to live.
+        known: How runs go, as it is remembered.
+        changed: Called when something is to be told.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        targets: Targets,
+        known: Callable[[], Mapping[str, Progress]],
+        changed: Callable[[], None],
+    ) -> None:
+        self._settings, self._targets = settings, targets
+        self._known, self._changed = known, changed
+        self._runs: dict[str, _Run] = {}
+        self._lock = threading.Lock()
+        self._places = threading.Semaphore(AT_ONCE)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="standstills", daemon=True)
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more, and leave no dumps behind that no archive has."""
+        self._ended.set()
+        with self._lock:
+            for one in self._runs.values():
+                _forget(one)
+
+    def standing(self) -> dict[str, Standing]:
+        """Runs that stand and were judged."""
+        with self._lock:
+            return {
+                run: one.standing for run, one in self._runs.items() if one.standing is not None
+            }
+
+    def excused(self) -> frozenset[str]:
+        """Runs whose silence an evaluation or a checkpoint explains."""
+        with self._lock:
+            return frozenset(run for run, one in self._runs.items() if one.excused)
+
+    def longest(self) -> dict[str, float]:
+        """Seconds of the longest silence of each run."""
+        with self._lock:
+            return {run: one.longest for run, one in self._runs.items()}
+
+    def keep(self, run: str, place: Path) -> bool:
+        """Copy the dumps of a run that stands, and what they tell, into a folder; False = none are.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        with self._lock:
+            one = self._runs.get(run)
+            if one is None or one.folder is None:
+                return False
+            new = place.with_name(f".{place.name}.new")
+            shutil.rmtree(new, ignore_errors=True)
+            shutil.copytree(one.folder, new)
+            shutil.rmtree(place, ignore_errors=True)
+            new.replace(place)
+            return True
+
+    def look(self) -> None:
+        """Ask once, and begin to judge what stands."""
+        access = self._settings.access
+        with Connection(access, ANSWER_SECONDS, until=monotonic() + ANSWER_SECONDS) as connection:
+            now = connection.now()
+            silences = by_run(connection.instant(questions.SILENCE, now))
+            quiet, known = by_run(connection.instant(questions.QUIET, now)), self._known()
+            for run, silence in silences.items():
+                if run not in known:
+                    continue
+                self._note(connection, run, known[run], now - silence, quiet.get(run, 0.0))
+                if self._stands(run, known[run], silence):
+                    judging = threading.Thread(
+                        target=self._judge, args=(run, known[run], now), name="standstills",
+                        daemon=True,
+                    )  # fmt: skip
+                    judging.start()
+        with self._lock:
+            for run in self._runs.keys() - silences.keys():
+                _forget(self._runs.pop(run))
+
+    def _work(self) -> None:
+        pause = min(LOOK_SECONDS, self._settings.interval)
+        while not self._ended.wait(pause):
+            try:
+                self.look()
+            except SourceError as error:
+                LOG.info("runs that stand still are not noticed now: %s", error)  # as cycles say
+            except Exception as error:  # noqa: BLE001 - one look must not end the others
+                bug("a look for runs that stand still failed", error)
+
+    def _note(
+        self, connection: Connection, run: str, progress: Progress, since: float, seen: float
+    ) -> None:
+        """Since when it is silent, and for how long a scrape saw it so."""
+        one = self._runs.get(run)
+        if one is None:
+            longest = max(progress.silence, self._before(connection, run, progress, since))
+            one = _Run(longest, since)
+        with self._lock:
+            self._runs[run] = one
+            if since > one.since + JITTER_SECONDS:
+                self._went_on(run, one)
+                one.since, one.seen = since, 0.0
+            if _has_begun(progress):  # before its first steps it compiles and loads
+                one.seen = max(one.seen, seen)
+
+    def _stands(self, run: str, progress: Progress, silence: float) -> bool:
+        """Whether it is to be judged now."""
+        with self._lock:
+            one = self._runs[run]
+            if not _has_begun(progress) or one.judging or monotonic() < one.due:
+                return False
+            if silence < limit(one.longest, progress.step_seconds):
+                return False
+            if one.standing is not None and one.standing.final:
+                return False
+            one.judging = True
+            return True
+
+    def _before(self, connection: Connection, run: str, progress: Progress, until: float) -> float:
+        """The longest silence that Prometheus remembers; a run that is remembered here needs none.
+
+        What lies in the silence under way is not asked for: it may be the hang.
+        """
+        if progress.silence:
+            return 0.0
+        with suppress(SourceError):
+            told = connection.instant(questions.longest_silence(run), until)
+            return min(max((value for _, value in told), default=0.0), LONGEST_PAUSE_SECONDS)
+        return 0.0
+
+    def _went_on(self, run: str, one: _Run) -> None:
+        """It was silent for so long, and goes on: that is no hang of this run any more."""
+        hung = one.standing is not None and one.standing.hangs
+        if not hung:  # from what somebody was called for nothing is learnt
+            one.longest = max(one.longest, min(one.seen, LONGEST_PAUSE_SECONDS))
+        elif one.standing is not None:
+            LOG.warning("run %r goes on, after %.0f s", run, one.seen)
+        _forget(one)
+        one.standing, one.unknown, one.due, one.excused = None, 0, 0.0, False
+
+    def _judge(self, run: str, progress: Progress, now: float) -> None:
+        with self._places:
+            one = self._runs.get(run)
+            if one is None or self._ended.is_set():
+                return
+            folder = None
+            try:
+                folder = _temporary(self._settings.out, run)
+                pages = self._addresses(run)
+                collected = fetch(pages, run, folder)
+                told = self._said(run, one, progress, collected, folder, now, pages)
+                with self._lock:
+                    if told is not None and not self._ended.is_set():
+                        _forget(one)
+                        one.folder, folder = folder, None
+                    one.standing = told
+            except Exception as error:  # noqa: BLE001 - one run must not hide the others
+                one.due = monotonic() + RECHECK_SECONDS
+                bug(f"run {run!r} stands still and was not judged", error)
+            finally:
+                one.judging = False
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+        if one.standing is not None and one.standing.hangs:
+            LOG.warning("run %r stands still: %s", run, one.standing.sentence)
+            self._changed()
+
+    def _said(
+        self, run: str, one: _Run, progress: Progress, collected: Collected, folder: Path,
+        now: float, pages: Sequence[str],
+    ) -> Standing | None:  # fmt: skip
+        """What the dumps tell; None = it does not stand, or not for too long."""
+        most = limit(one.longest, progress.step_seconds)
+        silence = now - one.since if collected.silence is None else collected.silence
+        one.excused = False
+        if collected.silence is not None and silence < most:
+            one.due = 0.0  # it went on since it was scraped
+            return None
+        verdict, why = _judged(folder, collected.world, min(most, silence))
+        phases = {rank: told.phase for rank, told in collected.ranks.items()}
+        if excused(verdict, phases) and silence < patience(most):
+            one.excused, one.due = True, monotonic() + RECHECK_SECONDS
+            return None
+        if verdict is not None and verdict.status is Status.HANG:
+            there = [page for page in pages if page not in collected.silent]
+            verdict = stacks.added(there, run, folder, verdict, collected.ranks)
+        tree = None if verdict is None else document(verdict, run)
+        if tree is not None:
+            _write(folder, tree)
+        status = None if verdict is None else verdict.status
+        if status in (Status.WAITING, Status.HEALTHY):
+            one.due = monotonic() + RECHECK_SECONDS
+            return None
+        again = status in (None, Status.UNKNOWN) and not one.unknown
+        one.unknown += again
+        one.due = monotonic() + AGAIN_SECONDS
+        culprits, hang = ((), None) if tree is None else of_document(tree)
+        lacks = _lacks(collected)
+        return Standing(
+            run=run,
+            since=now - silence,
+            limit=most,
+            status=status,
+            sentence=_sentence(run, silence, most, tree, why),
+            culprits=culprits,
+            hang=hang,
+            lacks=lacks,
+            dumps=collected.dumps,
+            ranks=len(collected.world),
+            final=not again,
+        )
+
+    def _addresses(self, run: str) -> list[str]:
+        """Where the pages of the run's collectors are."""
+        wanted = list(dict.fromkeys(self._targets(run)))
+        known: dict[tuple[str, str], str] = {}
+        with suppress(SourceError), Connection(self._settings.access, ANSWER_SECONDS) as asking:
+            known = {
+                (labels.get("job", ""), labels.get("instance", "")): labels[SCRAPE_URL]
+                for labels in asking.targets()
+            }
+        return [known.get(one, f"http://{one[1]}/metrics") for one in wanted]
+
+
+def _has_begun(progress: Progress) -> bool:
+    """Whether it has made steps; one that stood already when watch came tells of none lately."""
+    return progress.step_seconds is not None or (progress.begun == 0.0 and progress.steps > 1)
+
+
+def _judged(folder: Path, world: tuple[int, ...], most: float) -> tuple[HangVerdict | None, str]:
+    """The verdict on the dumps in a folder; None, and why there is none.
+
+    Dumps alone tell of ranks without one only where they list members, as gloo does not.
+    """
+    try:
+        dumps = read_folder(folder)[0][1]
+        every = tuple(sorted({*world, *dumps.world}))
+        return judge(replace(dumps, world=every), most), ""
+    except (NoDumpsError, OSError) as error:
+        why = "no rank gave a flight-recorder dump" if isinstance(error, NoDumpsError) else error
+        return None, str(why)
+
+
+def _sentence(run: str, silence: float, most: float, tree: Mapping[str, object] | None,
+              why: str) -> str:  # fmt: skip
+    head = f"Run {run} has begun and ended nothing for {silence:.0f} s, over {most:.0f} s"
+    if tree is None:
+        return (
+            f"{head}; who stopped it is not known from dumps ({why}), and heartbeats and sequence"
+            " numbers alone may tell."
+        )
+    stood = tree["stacks"]
+    where = f" {stood['sentence']}" if isinstance(stood, Mapping) else ""
+    return f"{head}. {tree['sentence']}{where}"
+
+
+def _lacks(collected: Collected) -> tuple[str, ...]:
+    """Who gave no dump, and why."""
+    words = [f"of {page}: {why}" for page, why in collected.silent.items()]
+    words += [
+        f"of rank {rank} ({told.node}): {told.why}"
+        for rank, told in collected.ranks.items()
+        if told.written is None
+    ]
+    more = [f"and {len(words) - MOST_LACKS} more"] if len(words) > MOST_LACKS else []
+    return (*words[:MOST_LACKS], *more)
+
+
+def _temporary(out: Path | None, run: str) -> Path:
+    """Beside the archives of the run, so that it is removed at the next start if not before."""
+    if out is None:
+        return Path(tempfile.mkdtemp(prefix="lockstep-watch-"))
+    parent = out / folder_of_run(run)
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=UNDER_WAY, dir=parent))
+    folder.chmod(0o755)
+    return folder
+
+
+def _write(folder: Path, tree: Mapping[str, object]) -> None:
+    write_whole(folder / HANG_FILE, json.dumps(tree, indent=1) + "\n")
+
+
+def _forget(one: _Run) -> None:
+    """Remove its dumps; archives have their own."""
+    if one.folder is not None:
+        shutil.rmtree(one.folder, ignore_errors=True)
+        one.folder = None

@@ -1,0 +1,100 @@
+"""Dumps from the collectors of a run: what is whole is kept, and why the rest is not."""
+
+import json
+import time
+import zlib
+from base64 import b64encode
+
+import pytest
+
+from collector.sources.flight_recorder import MAX_BYTES
+from lockstep.watching.dumps import fetch
+from tests.lockstep.watching.node_collectors import OLDER, Answering, answer, collectors, rank_part
+
+DUMP = b'{"version": "2.9"}'
+
+
+@pytest.fixture
+def given(tmp_path):
+    """`given(*answers)`: what is collected from them, all in `tmp_path`."""
+
+    def ask(*answers: Answering, seconds: float = 5.0, most: int = 1 << 20):
+        with collectors(*answers) as served:
+            return fetch([one.page for one in served], "gpt-1", tmp_path, seconds, most)
+
+    return ask
+
+
+def test_dumps_of_all_nodes_lie_in_one_folder_with_what_is_known(given, tmp_path):
+    fact = {"rank": 1, "kind": "process-state", "value": "T"}
+    newer = {"rank": 1, "kind": "of-a-newer-version", "value": "x"}
+
+    found = given(
+        Answering(answer([rank_part(0, DUMP)])),
+        Answering(answer([rank_part(1, None, why="frozen")], facts=[fact, newer])),
+    )
+
+    assert (1, {0: "", 1: "frozen"}) == (
+        found.dumps, {rank: one.why for rank, one in found.ranks.items()},
+    )  # fmt: skip
+    assert ((0, 1, 2, 3), 100.0) == (found.world, found.silence)
+    assert DUMP == (tmp_path / "dump_0").read_bytes()
+    told = json.loads((tmp_path / "evidence.json").read_text())
+    assert ({"0"}, [fact]) == (told["written"].keys(), told["facts"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "why"),
+    [
+        (OLDER, 404, "it has no /dumps, as collectors of older versions"),
+        (b"no rank of this run is on this node\n", 404, "it has no rank of this run any more"),
+        (b"a user and a password are needed", 401, "it answers 401"),
+        (b"\x00\xff<html>", 200, "its answer is not as agreed"),
+        (b"[]", 200, "its answer is not as agreed"),
+        (answer([rank_part(0, DUMP)], run="gpt-2"), 200, "its answer is not as agreed"),
+        (answer([rank_part(-1, DUMP)]), 200, "its answer is not as agreed"),
+        (answer([rank_part(0, DUMP, dump="no base64")]), 200, "its answer is not as agreed"),
+        (answer([rank_part(0, DUMP, dump=b64encode(zlib.compress(DUMP)[:-3]).decode())]), 200,
+         "its answer is not as agreed"),
+        (answer([rank_part(0, DUMP, written="x")]), 200, "its answer is not as agreed"),
+        (answer([rank_part(0, b"0" * (MAX_BYTES + 1))]), 200, "its answer is not as agreed"),
+        (answer([rank_part(0, DUMP)]) + b" " * (2 << 20), 200,
+         "all answers together are too large"),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_told_and_costs_nobody_else_his(given, tmp_path, body, status, why):
+    bad = Answering(body, status)
+
+    found = given(Answering(answer([rank_part(1, DUMP)])), bad)
+
+    assert {bad.page: why} == found.silent
+    assert [1] == list(found.ranks)
+    assert not (tmp_path / "dump_0").exists()
+
+
+def test_who_is_slow_is_not_waited_for(given):
+    slow, begin = Answering(answer([rank_part(0, DUMP)]), seconds=4.0), time.monotonic()
+
+    found = given(slow, Answering(answer([rank_part(1, DUMP)])), seconds=1.0)
+
+    assert time.monotonic() - begin < 4.0
+    assert ([1], [slow.page]) == (list(found.ranks), list(found.silent))
+
+
+def test_dumps_of_an_older_attempt_are_left_out(given, tmp_path):
+    found = given(
+        Answering(answer([rank_part(0, DUMP, attempt=1)])),
+        Answering(answer([rank_part(1, DUMP), rank_part(2, DUMP, attempt=1)])),
+    )
+
+    assert [0, 2] == list(found.ranks)
+    assert {"dump_0", "dump_2", "evidence.json"} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_of_one_rank_told_twice_the_newest_dump_counts(given, tmp_path):
+    found = given(
+        Answering(answer([rank_part(0, b"old", written=5.0)])),
+        Answering(answer([rank_part(0, b"new", written=6.0), rank_part(0, None)])),
+    )
+
+    assert (6.0, b"new") == (found.ranks[0].written, (tmp_path / "dump_0").read_bytes())

@@ -1,0 +1,90 @@
+"""Stacks on a signal: offered only where the environment asks, and the program does not use it."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from collector.contract.stacks import SIGNAL_VARIABLE
+from workloads.stack_signal import stacks_on_signal
+
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+from workloads.stack_signal import stacks_on_signal
+folder = Path(sys.argv[1])
+{before}
+offer = stacks_on_signal(folder, "run", 3)
+there = [path.name for path in folder.iterdir()]
+{after}
+print(there, offer is not None, [path.name for path in folder.iterdir()])
+"""
+
+
+def ran(folder, before: str = "", after: str = "", name: str = "USR2"):
+    """What a program says: files while it offers, whether it does, and files at its end."""
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(before=before, after=after), str(folder)],
+        env={**os.environ, SIGNAL_VARIABLE: name}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_without_the_variable_nothing_is_offered(tmp_path):
+    before = signal.getsignal(signal.SIGUSR2)
+
+    assert stacks_on_signal(tmp_path, "run", 3, {}) is None
+    assert [] == list(tmp_path.iterdir())
+    assert before == signal.getsignal(signal.SIGUSR2)
+
+
+@pytest.mark.parametrize("name", ["KILL", "TERM", "12", "nonsense"])
+def test_another_signal_is_refused_and_the_rank_goes_on(tmp_path, name, capsys):
+    assert stacks_on_signal(tmp_path, "run", 3, {SIGNAL_VARIABLE: name}) is None
+    assert f"{name!r} is none of SIGUSR1, SIGUSR2" in capsys.readouterr().err
+
+
+def test_an_offer_is_there_while_the_program_runs_and_gone_after_it(tmp_path):
+    told = ran(tmp_path)
+
+    assert "['stacks-run-3'] True ['stacks-run-3']" == told.stdout.strip()
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_program_that_uses_the_signal_keeps_it(tmp_path):
+    told = ran(tmp_path, "signal.signal(signal.SIGUSR2, lambda *_: print('theirs'))",
+               "os.kill(os.getpid(), signal.SIGUSR2)")  # fmt: skip
+
+    assert ["theirs", "[] False []"] == told.stdout.splitlines()
+    assert "the program handles USR2 itself" in told.stderr
+
+
+def test_a_program_that_takes_the_signal_later_has_it(tmp_path):
+    told = ran(tmp_path, after="signal.signal(signal.SIGUSR2, lambda *_: print('theirs'))\n"
+               "offer()\nos.kill(os.getpid(), signal.SIGUSR2)")  # fmt: skip
+
+    assert ["theirs", "['stacks-run-3'] True []"] == told.stdout.splitlines()
+
+
+def test_answers_do_not_fill_the_folder(tmp_path):
+    told = ran(tmp_path, after="import workloads.stack_signal as of\nof.MAX_BYTES = 100\n"
+               "for _ in range(9):\n    os.kill(os.getpid(), signal.SIGUSR2)\n    offer()\n"
+               "assert (folder / there[0]).stat().st_size <= 100")  # fmt: skip
+
+    assert 0 == told.returncode
+
+
+def test_a_forked_child_takes_nothing_away(tmp_path):
+    told = ran(tmp_path, after="pid = os.fork()\nif not pid:\n"
+               "    offer.withdraw()\n    os._exit(0)\n"
+               "os.waitpid(pid, 0)")  # fmt: skip
+
+    assert "['stacks-run-3'] True ['stacks-run-3']" == told.stdout.strip()
+
+
+def test_a_folder_that_cannot_be_written_costs_the_offer_only(tmp_path, capsys):
+    missing = tmp_path / "nowhere"
+
+    assert stacks_on_signal(missing, "run", 3, {SIGNAL_VARIABLE: "USR2"}) is None
+    assert "no stacks on a signal" in capsys.readouterr().err

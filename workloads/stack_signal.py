@@ -1,0 +1,73 @@
+"""Leaves this rank's stacks beside its ring on a signal, where the program's environment asks.
+
+Standard library only. faulthandler writes them from the signal's handler in C, whatever holds the
+GIL. A signal can end a call of C early that does not begin again by itself; so it is the program's
+choice, LOCKSTEP_STACK_SIGNAL=USR2, and off without it.
+"""
+
+import atexit
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from collector.contract.stacks import SIGNAL_VARIABLE, SIGNALS, signal_of, stacks_name
+
+MAX_BYTES = 1 << 20
+"""Of all answers; an answer is some kilobytes."""
+
+
+class StacksOnSignal:
+    """A beat of the helper thread: withdraws the offer once somebody else handles the signal."""
+
+    def __init__(self, folder: Path, run: str, rank: int, number: int) -> None:
+        self._path = folder / stacks_name(run, rank)
+        self._number = number
+        self._path.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._file: int | None = os.open(self._path, flags, 0o644)
+        self._pid = os.getpid()
+        faulthandler.register(number, file=self._file, all_threads=True, chain=False)
+        atexit.register(self.withdraw)
+
+    def __call__(self) -> None:
+        """Look whether the signal is still ours, and keep the file small."""
+        if self._file is None:
+            return
+        if signal.getsignal(self._number) is not signal.SIG_DFL:
+            self.withdraw()
+        elif os.fstat(self._file).st_size > MAX_BYTES:
+            os.ftruncate(self._file, 0)
+
+    def withdraw(self) -> None:
+        """Offer nothing any more; the handler stays, as a signal may be on its way."""
+        if self._file is not None and os.getpid() == self._pid:
+            self._file = None
+            self._path.unlink(missing_ok=True)
+
+
+def stacks_on_signal(
+    folder: Path, run: str, rank: int, variables: Mapping[str, str] | None = None
+) -> StacksOnSignal | None:
+    """What answers the signal that the environment names; None = it names none, or cannot.
+
+    The rank goes on without in any case; its log says why.
+    """
+    name = (os.environ if variables is None else variables).get(SIGNAL_VARIABLE, "")
+    number = signal_of(name)
+    why = ""
+    if not name:
+        return None
+    if number is None:
+        why = f"{name!r} is none of {', '.join(SIGNALS)}"
+    elif signal.getsignal(number) is not signal.SIG_DFL:
+        why = f"the program handles {name} itself"
+    else:
+        try:
+            return StacksOnSignal(folder, run, rank, number)
+        except (OSError, RuntimeError, ValueError) as error:
+            why = str(error)
+    print(f"no stacks on a signal ({SIGNAL_VARIABLE}): {why}", file=sys.stderr)  # noqa: T201
+    return None
