@@ -112,7 +112,7 @@ class Standing:
         status: By the dumps; None = no rank gave one.
         sentence: Of the verdict on them.
         culprits: Whom it names, and whether it can tell which of them it is.
-        hang: As in a verdict; None = no operation is known.
+        hang: As a verdict has it (docs/reference/verdict.md); None = no operation is known.
         lacks: Of which nodes and ranks there is no dump, and why.
         dumps, ranks: How many gave one, of how many.
         final: Whether the verdict was reached twice, or needs no second time.

@@ -47,6 +47,8 @@ RECHECK_SECONDS = 30.0
 AT_ONCE = 4
 """Runs that are judged at the same time."""
 MOST_LACKS = 8
+STOP_SECONDS = 0.3
+"""For a look under way; the process ends in a second."""
 HANG_FILE = "hang.json"
 
 Targets = Callable[[str], Sequence[tuple[str, str]]]
@@ -109,6 +111,8 @@ class Standstills:
     def stop(self) -> None:
         """Begin nothing more, and leave no dumps behind that no archive has."""
         self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
         with self._lock:
             for one in self._runs.values():
                 _forget(one)
