@@ -59,12 +59,19 @@ def jobs(
             names[0],
             Dumps(
                 {trace.rank: trace for trace in sorted(some, key=lambda trace: trace.rank)},
-                tuple(sorted(_world(some) or range(max(trace.rank for trace in some) + 1))),
+                _ranks(some, told),
                 told,
             ),
         )
         for (names, some), told in zip(merged, beside, strict=True)
     ]
+
+
+def _ranks(traces: Sequence[RankTrace], facts: Sequence[Fact]) -> tuple[int, ...]:
+    """As dumps list them; gloo's list none, and then the last may be one that only facts tell."""
+    listed = _world(traces)
+    told = {trace.rank for trace in traces} | {fact.rank for fact in facts}
+    return tuple(sorted(listed or range(max(told) + 1)))
 
 
 def _folder(name: str) -> str:

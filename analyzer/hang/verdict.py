@@ -7,7 +7,7 @@ from enum import StrEnum
 from analyzer.hang.counters import unheld
 from analyzer.hang.evidence import Kind, Says, refined, said
 from analyzer.hang.merge import Merged
-from analyzer.hang.origins import Origin, age_of, origins
+from analyzer.hang.origins import CERTAINTY, CIRCLE, Origin, age_of, origins
 from analyzer.hang.shapes import Dumps, Operation
 from analyzer.hang.waits import Graph, Stuck, Why, graph, roots
 
@@ -32,6 +32,7 @@ NO_DUMPS = "their dumps are missing and needed, as more than a few do not stop a
 ALONE = "more ranks stay away from it than wait in it, so that those inside may be wrong"
 NO_TIMES = "nothing is open, but the dumps' times are not known, so for how long is not, either"
 NO_OPERATIONS = "nothing is open, but no dump holds an operation that tells since when"
+UNSEEN = "they wait for somebody in what gloo does not record, as a send or receive, or stand still"
 ALL_INSIDE = "all its ranks are inside, and the dumps do not tell on which of them it does not end"
 
 
@@ -113,16 +114,19 @@ def _limit(merged: Merged) -> float:
 def _nothing_open(verdict: HangVerdict) -> HangVerdict:
     """No ring holds what is open: all is well, or what they wait for is not recorded."""
     traces = verdict.merged.traces.values()
-    not_over = unheld(verdict.merged, verdict.limit)
-    if not_over is not None:
-        return replace(verdict, suspects=not_over.ranks, reason=not_over.reason)
-    if verdict.merged.world - verdict.merged.traces.keys():
-        return replace(verdict, reason="nothing is open on the ranks that wrote dumps")
     idle = [
         trace.written - trace.last_event
         for trace in traces
         if trace.written is not None and trace.last_event is not None
     ]
+    if idle and min(idle) >= verdict.limit and (by_facts := _by_facts(verdict.merged)):
+        return _named(verdict, by_facts)
+    not_over = unheld(verdict.merged, verdict.limit)
+    if not_over is not None:
+        return replace(verdict, suspects=not_over.ranks, reason=not_over.reason)
+    lacking = verdict.merged.world - verdict.merged.traces.keys()
+    if lacking and not (idle and min(idle) >= verdict.limit):
+        return replace(verdict, reason="nothing is open on the ranks that wrote dumps")
     if not idle:
         timed = any(trace.written is not None for trace in traces)
         return replace(verdict, reason=NO_OPERATIONS if timed else NO_TIMES)
@@ -136,6 +140,12 @@ def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
     """With those who can be believed; else with the ranks among which it is, and why."""
     told = [_with_facts(verdict.merged, one) for one in old]
     first = min(told, key=lambda one: one.operation.created)
+    told, unclear = _explained(verdict.merged, told)
+    if unclear:
+        ranks = tuple(sorted(one.rank for one in unclear))
+        return replace(
+            verdict, status=Status.HANG, operation=first.operation, suspects=ranks, reason=UNSEEN
+        )
     hang = replace(verdict, status=Status.HANG, kind=first.kind, operation=first.operation)
     quiet = [one for one in told if one.kind is Kind.SILENT]
     if len(quiet) > max(1.0, MOST_SILENT * len(verdict.merged.world)):
@@ -151,6 +161,51 @@ def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
             return replace(hang, suspects=ranks, kind=None, reason=ALONE)
     told.sort(key=lambda one: (one.operation.created, one.rank))
     return replace(hang, origins=tuple(told), kind=told[0].kind, operation=told[0].operation)
+
+
+def _explained(merged: Merged, told: list[Origin]) -> tuple[list[Origin], list[Origin]]:
+    """(those who may be named, else those among whom it is): away may be a wait that gloo hides.
+
+    A rank on gloo with nothing open is stopped, or inside a send or receive, or its collective has
+    failed. So what else is known decides: another sensor, a dump that lacks, a call that differs
+    are no consequence of a wait.
+    """
+    if not merged.retiring:
+        return told, []
+    idle = [
+        one
+        for one in told
+        if one.why is Why.ABSENT and one.kind is Kind.HOST_STOPPED
+        and not any(fact.kind is not None for fact in one.facts)
+    ]  # fmt: skip
+    if len(idle) < len(told):
+        return [one for one in told if one not in idle], []
+    away = [one for one in idle if not any(fact.waits for fact in one.facts)]
+    if len(away) == 1:
+        return away, []
+    if by_facts := _by_facts(merged):
+        return by_facts, []
+    if len(idle) == 1 and merged.world - merged.heads.keys() == {idle[0].rank}:
+        # Whomever it waits for waits for it: a circle.
+        kind = Kind.MISMATCHED_ORDER
+        return [replace(idle[0], kind=kind, confidence=CIRCLE * CERTAINTY[kind])], []
+    return [], idle
+
+
+def _by_facts(merged: Merged) -> list[Origin]:
+    """Ranks of which only another sensor tells, where the waits are not recorded."""
+    every = [one for trace in merged.traces.values() for one in (*trace.recent, *trace.open)]
+    if not every:
+        return []
+    last, found = max(every, key=lambda one: one.created), []
+    for rank in sorted(merged.world):
+        facts = tuple(said(merged.dumps.facts, rank))
+        kind = refined(Kind.SILENT, facts)
+        if kind is not Kind.SILENT:
+            why = Why.ABSENT if rank in merged.traces else Why.SILENT
+            sure = _surer(BY_FACT_ALONE, facts)
+            found.append(Origin(rank, kind, why, last, (), None, sure, facts=facts))
+    return found
 
 
 def _inside(verdict: HangVerdict, stuck: Sequence[Stuck]) -> HangVerdict:

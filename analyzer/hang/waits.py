@@ -95,6 +95,8 @@ def graph(merged: Merged) -> Graph:
                 collectives[one.group, one.sequence].append(rank)
             else:
                 _transfer(merged, found, rank, one, one.transfer)
+    if merged.retiring:
+        _failed(merged, found)
     for rank, one in merged.aborted.items():
         found.origins.setdefault(rank, (Why.ABORTED, one))
     for (group, sequence), ranks in collectives.items():
@@ -113,11 +115,46 @@ def _ended_elsewhere(merged: Merged, found: Graph) -> None:
         for one in trace.open:
             if one.transfer is not None or one.op in ROOTED or one is merged.aborted.get(rank):
                 continue
-            if merged.ended.get(one.group, 0) >= one.sequence:
-                key = (one.group, one.sequence)
-                why = _deviants(merged, key, merged.collectives[key]).get(rank, Why.UNFINISHED)
-                found.origins[rank] = (why, one)
+            key = (one.group, one.sequence)
+            if merged.ended.get(one.group, 0) >= one.sequence and not _may_have_failed(merged, key):
+                deviants = _deviants(merged, key, merged.collectives[key])
+                if deviants and rank not in deviants:
+                    continue  # they ended another operation
+                found.origins[rank] = (deviants.get(rank, Why.UNFINISHED), one)
                 break
+
+
+def _may_have_failed(merged: Merged, key: Key) -> bool:
+    """Whether an end may be an error: gloo retires either, and a member that died makes errors."""
+    members = merged.members.get(key[0], ())
+    return merged.retiring and any(
+        merged.standing(each, *key) is Standing.SILENT for each in members
+    )
+
+
+def _failed(merged: Merged, found: Graph) -> None:
+    """Calls that differed, in operations that nobody is inside any more: all may have failed."""
+    for key, held in merged.collectives.items():
+        if key[1] == max(one.sequence for one in held.values()) and _may_have_failed(merged, key):
+            deviants = _deviants(merged, key, held)
+            if deviants and 2 * len(deviants) < len(held):
+                for rank, why in deviants.items():
+                    found.origins.setdefault(rank, (why, held[rank]))
+                _explain_silent(merged, found, held, deviants)
+
+
+def _explain_silent(
+    merged: Merged, found: Graph, held: Mapping[int, Operation], deviants: Mapping[int, Why]
+) -> None:
+    """Members without a dump wait for those that differ, or died of it, as gloo ends a process."""
+    one = held[next(iter(deviants))]
+    targets = tuple(sorted(deviants.items()))
+    for member in merged.members.get(one.group, ()):
+        if member in merged.world and merged.standing(member, one.group, one.sequence) is (
+            Standing.SILENT
+        ):
+            proven = _proven(merged, one, min(deviants), _oldest(merged, deviants))
+            found.waits[member].append(Wait(member, one, targets, proven))
 
 
 def _collective(
@@ -135,6 +172,7 @@ def _collective(
         for rank, why in deviants.items():
             found.origins.setdefault(rank, (why, held[rank]))
         _wait(merged, found, held, set(ranks) - deviants.keys(), sorted(deviants.items()))
+        _explain_silent(merged, found, held, deviants)
         return
     done, absent = by[Standing.DONE], [*by[Standing.ABSENT], *by[Standing.SILENT]]
     if done and by[Standing.ABSENT]:
