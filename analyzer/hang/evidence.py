@@ -149,7 +149,7 @@ REFINES: dict[Kind, frozenset[Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """A fact in words; `kind` None = the rank is alive, as far as this goes, or waits for others."""
+    """A fact in words; `kind` None = the rank is alive as far as this goes, or waits itself."""
 
     rank: int
     kind: Kind | None

@@ -180,11 +180,11 @@ def _explained(merged: Merged, told: list[Origin]) -> tuple[list[Origin], list[O
     ]  # fmt: skip
     if len(idle) < len(told):
         return [one for one in told if one not in idle], []
+    if by_facts := _by_facts(merged):
+        return by_facts, []
     away = [one for one in idle if not any(fact.waits for fact in one.facts)]
     if len(away) == 1:
         return away, []
-    if by_facts := _by_facts(merged):
-        return by_facts, []
     if len(idle) == 1 and merged.world - merged.heads.keys() == {idle[0].rank}:
         # Whomever it waits for waits for it: a circle.
         kind = Kind.MISMATCHED_ORDER
@@ -198,7 +198,7 @@ def _by_facts(merged: Merged) -> list[Origin]:
     if not every:
         return []
     last, found = max(every, key=lambda one: one.created), []
-    for rank in sorted(merged.world):
+    for rank in sorted(merged.world - merged.heads.keys()):
         facts = tuple(said(merged.dumps.facts, rank))
         kind = refined(Kind.SILENT, facts)
         if kind is not Kind.SILENT:

@@ -135,9 +135,9 @@ def _may_have_failed(merged: Merged, key: Key) -> bool:
 def _failed(merged: Merged, found: Graph) -> None:
     """Calls that differed, in operations that nobody is inside any more: all may have failed."""
     for key, held in merged.collectives.items():
-        if key[1] == max(one.sequence for one in held.values()) and _may_have_failed(merged, key):
+        if _may_have_failed(merged, key):
             deviants = _deviants(merged, key, held)
-            if deviants and 2 * len(deviants) < len(held):
+            if 0 < len(deviants) < len(held):
                 for rank, why in deviants.items():
                     found.origins.setdefault(rank, (why, held[rank]))
                 _explain_silent(merged, found, held, deviants)
