@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from analyzer.hang.calls import Why
 from analyzer.hang.evidence import Kind, unknown_kinds
 from analyzer.hang.origins import Origin
 from analyzer.hang.shapes import Operation
 from analyzer.hang.verdict import HangVerdict, Status
-from analyzer.hang.waits import Why
 
 SCHEMA_VERSION = 1
 MOST_NAMED = 12

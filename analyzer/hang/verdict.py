@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from analyzer.hang.calls import Why
 from analyzer.hang.counters import unheld
 from analyzer.hang.evidence import Kind, Says, refined, said
 from analyzer.hang.merge import Merged
-from analyzer.hang.origins import CERTAINTY, CIRCLE, Origin, age_of, origins
+from analyzer.hang.origins import Origin, age_of, of_hidden_circle, origins
 from analyzer.hang.shapes import Dumps, Operation
-from analyzer.hang.waits import Graph, Stuck, Why, graph, roots
+from analyzer.hang.waits import Graph, Stuck, graph, roots
 
 LIMIT_SECONDS = 30.0
 """Ranks wait for each other all the time; over this, and over what this run was ever seen to wait,
@@ -140,8 +141,8 @@ def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
     """With those who can be believed; else with the ranks among which it is, and why."""
     told = [_with_facts(verdict.merged, one) for one in old]
     first = min(told, key=lambda one: one.operation.created)
-    told, unclear = _explained(verdict.merged, told)
-    if unclear:
+    told, unclear = _explained(verdict.merged, verdict.graph, told)
+    if not told:
         ranks = tuple(sorted(one.rank for one in unclear))
         return replace(
             verdict, status=Status.HANG, operation=first.operation, suspects=ranks, reason=UNSEEN
@@ -163,7 +164,9 @@ def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
     return replace(hang, origins=tuple(told), kind=told[0].kind, operation=told[0].operation)
 
 
-def _explained(merged: Merged, told: list[Origin]) -> tuple[list[Origin], list[Origin]]:
+def _explained(
+    merged: Merged, found: Graph, told: list[Origin]
+) -> tuple[list[Origin], list[Origin]]:
     """(those who may be named, else those among whom it is): away may be a wait that gloo hides.
 
     A rank on gloo with nothing open is stopped, or inside a send or receive, or its collective has
@@ -180,15 +183,15 @@ def _explained(merged: Merged, told: list[Origin]) -> tuple[list[Origin], list[O
     ]  # fmt: skip
     if len(idle) < len(told):
         return [one for one in told if one not in idle], []
+    facts = merged.dumps.facts
     if by_facts := _by_facts(merged):
         return by_facts, []
     away = [one for one in idle if not any(fact.waits for fact in one.facts)]
     if len(away) == 1:
         return away, []
-    if len(idle) == 1 and merged.world - merged.heads.keys() == {idle[0].rank}:
-        # Whomever it waits for waits for it: a circle.
-        kind = Kind.MISMATCHED_ORDER
-        return [replace(idle[0], kind=kind, confidence=CIRCLE * CERTAINTY[kind])], []
+    hidden = merged.world - merged.heads.keys()
+    if not away and all(any(fact.waits for fact in said(facts, rank)) for rank in hidden):
+        return of_hidden_circle(found, merged, hidden), idle
     return [], idle
 
 

@@ -43,11 +43,11 @@ def main() -> dict[str, float]:
     out = options.out or Path(tempfile.mkdtemp()) / "cases.jsonl"
     asked = [(FAULTS[each % len(FAULTS)], options.seed + each) for each in range(options.runs)]
     asked += [("", options.seed + each) for each in range(options.healthy)]
-    cases = _cases(asked, out, options.keep)
-    for one in cases:
-        if not _is_right(one):
+    found = cases(asked, out, options.keep)
+    for one in found:
+        if not is_right(one):
             sys.stderr.write(json.dumps(one) + "\n")
-    return _figures(cases)
+    return _figures(found)
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
@@ -62,7 +62,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _cases(
+def cases(
     asked: Sequence[tuple[str, int]], out: Path, keep: Path | None
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Every case that was asked for: from the file, or run now by processes of their own."""
@@ -115,7 +115,7 @@ def _lines(workers: Sequence[subprocess.Popen[str]]) -> Iterator[str]:
                     selector.unregister(key.fileobj)
 
 
-def _is_right(one: dict[str, Any]) -> bool:
+def is_right(one: dict[str, Any]) -> bool:
     if not one["stood"]:
         return not one["fault"]
     if not one["fault"]:
@@ -136,7 +136,7 @@ def _figures(cases: Sequence[dict[str, Any]]) -> dict[str, float]:
         some = [one for one in hangs if one["fault"] == fault]
         figures[f"{fault}_hangs"] = len(some)
         figures[f"{fault}_rank_missed"] = sum(one["named"] != [one["rank"]] for one in some)
-        figures[f"{fault}_kind_missed"] = sum(not _is_right(one) for one in some)
+        figures[f"{fault}_kind_missed"] = sum(not is_right(one) for one in some)
     every = max(len(hangs), 1)
     return figures | {
         "hangs": len(hangs),
@@ -145,7 +145,7 @@ def _figures(cases: Sequence[dict[str, Any]]) -> dict[str, float]:
             str(one["rank"]) in one["exited"] and one["fault"] != "dead" for one in hangs
         ),
         "rank_missed_share": sum(one["named"] != [one["rank"]] for one in hangs) / every,
-        "kind_missed_share": sum(not _is_right(one) for one in hangs) / every,
+        "kind_missed_share": sum(not is_right(one) for one in hangs) / every,
         "innocent_named": sum(bool(set(one["named"]) - {one["rank"]}) for one in hangs),
         "without_stacks_rank_missed_share": (
             sum(one["named_without_stacks"] != [one["rank"]] for one in hangs) / every
@@ -203,7 +203,7 @@ def case(fault: str, seed: int, keep: Path | None) -> dict[str, Any]:
             "named_without_stacks": judged(found.folder, stacks=False)["named"],
             "seconds": round(time.perf_counter() - begin, 2),
         }  # fmt: skip
-        if keep is not None and not _is_right(one):
+        if keep is not None and not is_right(one):
             shutil.copytree(folder, keep / f"{fault or 'healthy'}-{seed}", dirs_exist_ok=True)
     finally:
         shutil.rmtree(folder)
