@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,7 @@ def main() -> dict[str, float]:
     """Shares of runs, and counts by fault; what is wrong is on stderr."""
     options = _options(sys.argv[2:])
     out = options.out or Path(tempfile.mkdtemp()) / "cases.jsonl"
+    sys.stderr.write(f"cases: {out}\n")
     asked = [(FAULTS[each % len(FAULTS)], options.seed + each) for each in range(options.runs)]
     asked += [("", options.seed + each) for each in range(options.healthy)]
     found = cases(asked, out, options.keep)
@@ -81,7 +83,7 @@ def cases(
         for worker, mine in zip(workers, _shared(todo, len(workers)), strict=True):
             assert worker.stdin is not None
             worker.stdin.write(json.dumps(mine) + "\n")
-            worker.stdin.close()
+            worker.stdin.flush()
         with out.open("a") as file:
             for line in _lines(workers):
                 one = json.loads(line)
@@ -91,12 +93,14 @@ def cases(
     finally:
         for worker in workers:
             worker.terminate()  # its ranks end with it
-            worker.wait()
+            worker.communicate()
     return [known[one] for one in asked if one in known]
 
 
 def _shared(todo: Sequence[tuple[str, int]], workers: int) -> list[Sequence[tuple[str, int]]]:
-    return [todo[number::workers] for number in range(workers)]
+    """In any order, so that faults that take longer are spread, and what is done is a sample."""
+    mixed = random.Random(0).sample(todo, len(todo))
+    return [mixed[number::workers] for number in range(workers)]
 
 
 def _lines(workers: Sequence[subprocess.Popen[str]]) -> Iterator[str]:
@@ -213,9 +217,8 @@ def case(fault: str, seed: int, keep: Path | None) -> dict[str, Any]:
 def _work() -> None:
     """A worker: the cases of its stdin, one line of JSON each."""
     keep = Path(sys.argv[1]) if sys.argv[1] else None
-    asked = json.loads(sys.stdin.readline())
-    random.Random(0).shuffle(asked)
-    for fault, seed in asked:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and cleans up
+    for fault, seed in json.loads(sys.stdin.readline()):
         sys.stdout.write(json.dumps(case(fault, seed, keep)) + "\n")
         sys.stdout.flush()
 
