@@ -7,6 +7,7 @@ tells, and without stacks.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import random
@@ -32,6 +33,8 @@ KINDS = {
 LIMIT_SECONDS = 2.0
 """For `judge`: below how long these hangs stand, and above what a busy machine makes ranks wait."""
 AT_ONCE = 2
+PR_SET_PDEATHSIG = 1
+"""prctl(2): a signal when the one that started it has ended."""
 GOALS = {
     "rank_missed_share": 0.02, "kind_missed_share": 0.05, "innocent_named": 0,
     "healthy_with_somebody_named": 0,
@@ -218,6 +221,7 @@ def _work() -> None:
     """A worker: the cases of its stdin, one line of JSON each."""
     keep = Path(sys.argv[1]) if sys.argv[1] else None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and cleans up
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     for fault, seed in json.loads(sys.stdin.readline()):
         sys.stdout.write(json.dumps(case(fault, seed, keep)) + "\n")
         sys.stdout.flush()
