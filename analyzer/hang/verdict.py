@@ -27,6 +27,9 @@ PER_FACT, MOST = 0.5, 0.99
 BY_FACT_ALONE = 0.6
 """Where the waits leave several ranks, and another sensor tells of one."""
 
+TELLS_HOW_IT_ENDED = 4
+"""Strength of an exit code or a kernel's line; a process that is gone has less."""
+
 WENT_ON = "ranks have finished what others had not begun, so the run went on between them"
 LOST = "the dumps do not tell how far the ranks are that the others wait for"
 NO_DUMPS = "their dumps are missing and needed, as more than a few do not stop at once"
@@ -120,8 +123,10 @@ def _nothing_open(verdict: HangVerdict) -> HangVerdict:
         for trace in traces
         if trace.written is not None and trace.last_event is not None
     ]
-    if idle and min(idle) >= verdict.limit and (by_facts := _by_facts(verdict.merged)):
-        return _named(verdict, by_facts)
+    if idle and min(idle) >= verdict.limit:
+        by_facts = [one for one in _by_facts(verdict.merged) if not _may_have_finished(one)]
+        if by_facts:
+            return _named(verdict, by_facts)
     not_over = unheld(verdict.merged, verdict.limit)
     if not_over is not None:
         return replace(verdict, suspects=not_over.ranks, reason=not_over.reason)
@@ -135,6 +140,12 @@ def _nothing_open(verdict: HangVerdict) -> HangVerdict:
         reason = f"no rank has begun an operation for {min(idle):.0f} s, and none is open"
         return replace(verdict, reason=f"{reason}: what they wait for is not recorded")
     return replace(verdict, status=Status.HEALTHY)
+
+
+def _may_have_finished(one: Origin) -> bool:
+    """Whether all that is told is that its process is gone: so is that of one that is through."""
+    strongest = max((fact.strength for fact in one.facts), default=0)
+    return one.kind is Kind.LEFT or (one.kind is Kind.PEER_DIED and strongest < TELLS_HOW_IT_ENDED)
 
 
 def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:

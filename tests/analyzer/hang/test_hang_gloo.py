@@ -85,6 +85,15 @@ def test_where_all_operations_failed_the_one_that_died_is_named() -> None:
     assert verdict(traces).status is not Status.HANG
 
 
+def test_a_rank_that_may_be_through_is_not_named_where_nothing_is_open() -> None:
+    traces = [trace(rank, [("a", 1, True, 8), ("a", 2, True, 8)]) for rank in range(2)]
+    for kind, value in (
+        (FactKind.PROCESS_STATE, "gone"), (FactKind.EXITED, "0"), (FactKind.RAS, "missing")
+    ):  # fmt: skip
+        told = verdict(traces, (2, kind, value))
+        assert (told.status, named(told)) == (Status.UNKNOWN, {})
+
+
 def test_who_differs_explains_who_died_of_it() -> None:
     """gloo ends a process that is sent more than it expects."""
     traces = [
