@@ -213,7 +213,7 @@ def _by_facts(merged: Merged) -> list[Origin]:
         return []
     last, found = max(every, key=lambda one: one.created), []
     for rank in sorted(merged.world - merged.heads.keys()):
-        facts = tuple(said(merged.dumps.facts, rank))
+        facts = tuple(said(merged.dumps.facts, rank, age_of(merged, last, list(merged.traces))))
         kind = refined(Kind.SILENT, facts)
         if kind is not Kind.SILENT:
             why = Why.ABSENT if rank in merged.traces else Why.SILENT

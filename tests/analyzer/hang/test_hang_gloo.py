@@ -54,6 +54,10 @@ def test_who_is_inside_a_receive_waits_and_is_not_what_others_wait_for() -> None
     ]
     stack, state = (1, FactKind.STACK, IN_RECEIVE), (3, FactKind.PROCESS_STATE, "T")
     assert named(verdict(traces, stack, state)) == {3: "host-stopped"}
+    ages = [(rank, FactKind.HEARTBEAT_AGE, age) for rank, age in enumerate(("1", "1", "1", "61"))]
+    assert named(verdict(traces, stack, *ages)) == {3: "host-stopped"}
+    some = [(rank, FactKind.HEARTBEAT_AGE, age) for rank, age in enumerate(("6", "6", "6", "7"))]
+    assert named(verdict(traces, stack, *some)) == {3: "silent"}
 
 
 def test_of_several_that_are_away_on_gloo_nobody_is_named_unless_another_sensor_tells() -> None:
