@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analyzer.hang import standing
+from analyzer.hang.calls import Why
 from analyzer.hang.evidence import Kind, unknown_kinds
 from analyzer.hang.origins import Origin
 from analyzer.hang.shapes import Operation
 from analyzer.hang.verdict import HangVerdict, Status
-from analyzer.hang.waits import Why
 from analyzer.hang.words import ranks_told, stretches
 
 SCHEMA_VERSION = 1

@@ -44,6 +44,7 @@ class Meaning:
             the application; `age` one that is compared with the wait and the other ranks' ages.
         says: In words, about the rank; {value} is the fact's.
         strength: Of several the strongest names the kind.
+        waits: It says that the rank waits for others itself.
     """
 
     fact: FactKind
@@ -51,11 +52,18 @@ class Meaning:
     kind: Kind | None
     says: str
     strength: int
+    waits: bool = False
 
 
-def _row(fact: FactKind, value: str, kind: Kind | None, says: str, strength: int) -> Meaning:
+def _row(
+    fact: FactKind, value: str, kind: Kind | None, says: str, strength: int, *, waits: bool = False
+) -> Meaning:
     pattern = re.compile(value, re.ASCII | re.IGNORECASE | re.DOTALL)
-    return Meaning(fact, pattern, kind, says, strength)
+    return Meaning(fact, pattern, kind, says, strength, waits)
+
+
+_COMMUNICATES = r".*torch/distributed/distributed_c10d\.py.*"
+"""Whatever called it: a checkpoint's barrier waits for others, and for no storage."""
 
 
 _LOADER = r".*(_next_data|dataloader|torch/utils/data/|data/_utils).*"
@@ -94,6 +102,7 @@ MEANINGS: tuple[Meaning, ...] = (
         FactKind.HEARTBEAT_AGE, r"(?P<age>\d{1,9}(\.\d*)?)", Kind.HOST_STOPPED,
         "its heartbeat stopped {value} s ago", 1,
     ),
+    _row(FactKind.STACK, _COMMUNICATES, None, "it stands in torch.distributed", 0, waits=True),
     _row(FactKind.STACK, _LOADER, Kind.DATA_LOADER, "it stands in the data loader", 4),
     _row(FactKind.STACK, _CHECKPOINT, Kind.CHECKPOINT_STORAGE, "it stands in a checkpoint", 4),
     _row(FactKind.KERNEL, _STORAGE, Kind.CHECKPOINT_STORAGE, "the kernel tells: {value}", 2),
@@ -140,12 +149,13 @@ REFINES: dict[Kind, frozenset[Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """A fact in words; `kind` None = the rank is alive as far as this goes."""
+    """A fact in words; `kind` None = the rank is alive as far as this goes, or waits itself."""
 
     rank: int
     kind: Kind | None
     text: str
     strength: int
+    waits: bool = False
 
 
 def said(facts: Sequence[Fact], rank: int, waited: float | None = None) -> list[Says]:
@@ -162,7 +172,7 @@ def said(facts: Sequence[Fact], rank: int, waited: float | None = None) -> list[
             match = row.value.fullmatch(fact.value) if row.fact is fact.kind else None
             if match is not None and _counts(match.groupdict(), fact, facts, waited):
                 text = row.says.format(value=" ".join(fact.value.split())[:160])
-                found.append(Says(rank, row.kind, text, row.strength))
+                found.append(Says(rank, row.kind, text, row.strength, row.waits))
                 break
     return sorted(found, key=lambda one: -one.strength)
 

@@ -62,8 +62,8 @@ def jobs(
             names[0],
             Dumps(
                 {trace.rank: trace for trace in sorted(some, key=lambda trace: trace.rank)},
-                tuple(sorted(_world(some) or range(max(trace.rank for trace in some) + 1))),
-                tuple(fact for some_facts, _ in near for fact in some_facts),
+                _ranks(some, _facts(near)),
+                _facts(near),
                 stacks=_by_rank([one for _, some_stacks in near for one in some_stacks]),
             ),
         )
@@ -71,10 +71,21 @@ def jobs(
     ]
 
 
+def _facts(near: Sequence[tuple[Sequence[Fact], Sequence[Stacks]]]) -> tuple[Fact, ...]:
+    return tuple(fact for some, _ in near for fact in some)
+
+
 def _by_rank(stacks: Sequence[Stacks]) -> tuple[Stacks, ...]:
     """The newest of each rank."""
     newest = {one.rank: one for one in sorted(stacks, key=lambda one: one.taken)}
     return tuple(newest[rank] for rank in sorted(newest))
+
+
+def _ranks(traces: Sequence[RankTrace], facts: Sequence[Fact]) -> tuple[int, ...]:
+    """As dumps list them; gloo's list none, and then the last may be one that only facts tell."""
+    listed = _world(traces)
+    told = {trace.rank for trace in traces} | {fact.rank for fact in facts}
+    return tuple(sorted(listed or range(max(told) + 1)))
 
 
 def _folder(name: str) -> str:

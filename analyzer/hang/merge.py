@@ -70,7 +70,8 @@ class Merged:
             else:
                 found[name] = tuple(sorted(ranks))
         untold = {name for name in found if name not in told and name != WORLD}
-        return found | _completed(found, untold, self.described, self.world)
+        silent = self.world - self.traces.keys()
+        return found | _completed(found, untold, self.described, self.world, silent)
 
     @cached_property
     def described(self) -> Mapping[str, str]:
@@ -93,6 +94,11 @@ class Merged:
             for name, group in trace.groups.items()
             if group.transfers
         )
+
+    @cached_property
+    def retiring(self) -> bool:
+        """Whether this is gloo: it retires what failed, too, and records no sends and receives."""
+        return any(trace.backend == "gloo" for trace in self.traces.values())
 
     @cached_property
     def aborted(self) -> Mapping[int, Operation]:
@@ -173,11 +179,12 @@ def _completed(
     untold: Iterable[str],
     described: Mapping[str, str],
     world: frozenset[int],
+    silent: frozenset[int],
 ) -> dict[str, tuple[int, ...]]:
     """Groups of which only those are known that wrote dumps, with the others that belong to them.
 
     Groups of one description share the world out evenly: who is in none of them belongs to the one
-    that is smaller than the others.
+    that is smaller than the others. If there is one alone, whoever wrote no dump may belong to it.
     """
     alike: dict[str, list[str]] = defaultdict(list)
     for name in untold:
@@ -185,6 +192,9 @@ def _completed(
     found = {}
     for names in alike.values():
         rest = world.difference(*(members[name] for name in names))
+        if len(names) == 1 and rest & silent:
+            found[names[0]] = tuple(sorted({*members[names[0]], *(rest & silent)}))
+            continue
         size = max(len(members[name]) for name in names)
         short = [name for name in names if len(members[name]) < size]
         if len(short) == 1 and len(rest) == size - len(members[short[0]]):

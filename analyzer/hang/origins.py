@@ -1,13 +1,14 @@
 """What a rank that nobody it waits for explains has done, or not done."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from analyzer.hang.calls import Why
 from analyzer.hang.evidence import Kind, Says
 from analyzer.hang.merge import Merged
 from analyzer.hang.shapes import Operation, State
-from analyzer.hang.waits import Graph, Wait, Why
+from analyzer.hang.waits import Graph, Wait
 
 KIND_OF: Mapping[Why, Kind] = {
     Why.ABSENT: Kind.HOST_STOPPED,
@@ -195,6 +196,19 @@ def _circle(merged: Merged, found: Graph, component: frozenset[int]) -> list[Ori
         _of_circle(merged, rank, kind, waits, min(UNSURE, 1 / len(missed)), told=False)
         for rank, waits in sorted(missed.items())
     ]
+
+
+def of_hidden_circle(found: Graph, merged: Merged, hidden: Set[int]) -> list[Origin]:
+    """Whom most wait for where all wait, some of them in what no ring holds; [] = nobody more."""
+    waited = found.waited_for
+    missed = {rank: waited.get(rank, ()) for rank in {*hidden, *merged.heads}}
+    counts = {rank: len(_waiting(waits)) for rank, waits in missed.items()}
+    first = [rank for rank, count in counts.items() if count == max(counts.values())]
+    if len(first) > 1:
+        return []
+    kind = Kind.MISMATCHED_ORDER
+    sure = CIRCLE * CERTAINTY[kind]
+    return [_of_circle(merged, rank, kind, missed[rank], sure, told=True) for rank in first]
 
 
 def _most_missed(merged: Merged, missed: Mapping[int, Sequence[Wait]]) -> set[int]:

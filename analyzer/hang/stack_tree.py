@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from analyzer.hang.calls import key, shown
+from analyzer.hang.frames import key, shown
 from collector.contract.stacks import Frame
 
 MOST_SHOWN = 16

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analyzer.hang.calls import blamed, busy_child, lines, own_calls, shown
+from analyzer.hang.frames import blamed, busy_child, lines, own_calls, shown
 from analyzer.hang.shapes import Fact, FactKind
 from analyzer.hang.stack_tree import MOST_SHOWN, Node, as_tree, merged
 from analyzer.hang.verdict import HangVerdict

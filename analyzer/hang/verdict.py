@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from analyzer.hang.calls import Why
 from analyzer.hang.counters import unheld
 from analyzer.hang.evidence import Kind, Says, refined, said
 from analyzer.hang.merge import Merged
-from analyzer.hang.origins import Origin, age_of, origins
+from analyzer.hang.origins import Origin, age_of, of_hidden_circle, origins
 from analyzer.hang.shapes import Dumps, Operation
-from analyzer.hang.waits import Graph, Stuck, Why, graph, roots
+from analyzer.hang.waits import Graph, Stuck, graph, roots
 
 LIMIT_SECONDS = 30.0
 """Ranks wait for each other all the time; over this, and over what this run was ever seen to wait,
@@ -26,12 +27,16 @@ PER_FACT, MOST = 0.5, 0.99
 BY_FACT_ALONE = 0.6
 """Where the waits leave several ranks, and another sensor tells of one."""
 
+TELLS_HOW_IT_ENDED = 4
+"""Strength of an exit code or a kernel's line; a process that is gone has less."""
+
 WENT_ON = "ranks have finished what others had not begun, so the run went on between them"
 LOST = "the dumps do not tell how far the ranks are that the others wait for"
 NO_DUMPS = "their dumps are missing and needed, as more than a few do not stop at once"
 ALONE = "more ranks stay away from it than wait in it, so that those inside may be wrong"
 NO_TIMES = "nothing is open, but the dumps' times are not known, so for how long is not, either"
 NO_OPERATIONS = "nothing is open, but no dump holds an operation that tells since when"
+UNSEEN = "they wait for somebody in what gloo does not record, as a send or receive, or stand still"
 ALL_INSIDE = "all its ranks are inside, and the dumps do not tell on which of them it does not end"
 
 
@@ -113,16 +118,21 @@ def _limit(merged: Merged) -> float:
 def _nothing_open(verdict: HangVerdict) -> HangVerdict:
     """No ring holds what is open: all is well, or what they wait for is not recorded."""
     traces = verdict.merged.traces.values()
-    not_over = unheld(verdict.merged, verdict.limit)
-    if not_over is not None:
-        return replace(verdict, suspects=not_over.ranks, reason=not_over.reason)
-    if verdict.merged.world - verdict.merged.traces.keys():
-        return replace(verdict, reason="nothing is open on the ranks that wrote dumps")
     idle = [
         trace.written - trace.last_event
         for trace in traces
         if trace.written is not None and trace.last_event is not None
     ]
+    if idle and min(idle) >= verdict.limit:
+        by_facts = [one for one in _by_facts(verdict.merged) if not _may_have_finished(one)]
+        if by_facts:
+            return _named(verdict, by_facts)
+    not_over = unheld(verdict.merged, verdict.limit)
+    if not_over is not None:
+        return replace(verdict, suspects=not_over.ranks, reason=not_over.reason)
+    lacking = verdict.merged.world - verdict.merged.traces.keys()
+    if lacking and not (idle and min(idle) >= verdict.limit):
+        return replace(verdict, reason="nothing is open on the ranks that wrote dumps")
     if not idle:
         timed = any(trace.written is not None for trace in traces)
         return replace(verdict, reason=NO_OPERATIONS if timed else NO_TIMES)
@@ -132,10 +142,22 @@ def _nothing_open(verdict: HangVerdict) -> HangVerdict:
     return replace(verdict, status=Status.HEALTHY)
 
 
+def _may_have_finished(one: Origin) -> bool:
+    """Whether all that is told is that its process is gone: so is that of one that is through."""
+    strongest = max((fact.strength for fact in one.facts), default=0)
+    return one.kind is Kind.LEFT or (one.kind is Kind.PEER_DIED and strongest < TELLS_HOW_IT_ENDED)
+
+
 def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
     """With those who can be believed; else with the ranks among which it is, and why."""
     told = [_with_facts(verdict.merged, one) for one in old]
     first = min(told, key=lambda one: one.operation.created)
+    told, unclear = _explained(verdict.merged, verdict.graph, told)
+    if not told:
+        ranks = tuple(sorted(one.rank for one in unclear))
+        return replace(
+            verdict, status=Status.HANG, operation=first.operation, suspects=ranks, reason=UNSEEN
+        )
     hang = replace(verdict, status=Status.HANG, kind=first.kind, operation=first.operation)
     quiet = [one for one in told if one.kind is Kind.SILENT]
     if len(quiet) > max(1.0, MOST_SILENT * len(verdict.merged.world)):
@@ -151,6 +173,53 @@ def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
             return replace(hang, suspects=ranks, kind=None, reason=ALONE)
     told.sort(key=lambda one: (one.operation.created, one.rank))
     return replace(hang, origins=tuple(told), kind=told[0].kind, operation=told[0].operation)
+
+
+def _explained(
+    merged: Merged, found: Graph, told: list[Origin]
+) -> tuple[list[Origin], list[Origin]]:
+    """(those who may be named, else those among whom it is): away may be a wait that gloo hides.
+
+    A rank on gloo with nothing open is stopped, or inside a send or receive, or its collective has
+    failed. So what else is known decides: another sensor, a dump that lacks, a call that differs
+    are no consequence of a wait.
+    """
+    if not merged.retiring:
+        return told, []
+    idle = [
+        one
+        for one in told
+        if one.why is Why.ABSENT and one.kind is Kind.HOST_STOPPED
+        and not any(fact.kind is not None for fact in one.facts)
+    ]  # fmt: skip
+    if len(idle) < len(told):
+        return [one for one in told if one not in idle], []
+    facts = merged.dumps.facts
+    if by_facts := _by_facts(merged):
+        return by_facts, []
+    away = [one for one in idle if not any(fact.waits for fact in one.facts)]
+    if len(away) == 1:
+        return away, []
+    hidden = merged.world - merged.heads.keys()
+    if not away and all(any(fact.waits for fact in said(facts, rank)) for rank in hidden):
+        return of_hidden_circle(found, merged, hidden), idle
+    return [], idle
+
+
+def _by_facts(merged: Merged) -> list[Origin]:
+    """Ranks of which only another sensor tells, where the waits are not recorded."""
+    every = [one for trace in merged.traces.values() for one in (*trace.recent, *trace.open)]
+    if not every:
+        return []
+    last, found = max(every, key=lambda one: one.created), []
+    for rank in sorted(merged.world - merged.heads.keys()):
+        facts = tuple(said(merged.dumps.facts, rank, age_of(merged, last, list(merged.traces))))
+        kind = refined(Kind.SILENT, facts)
+        if kind is not Kind.SILENT:
+            why = Why.ABSENT if rank in merged.traces else Why.SILENT
+            sure = _surer(BY_FACT_ALONE, facts)
+            found.append(Origin(rank, kind, why, last, (), None, sure, facts=facts))
+    return found
 
 
 def _inside(verdict: HangVerdict, stuck: Sequence[Stuck]) -> HangVerdict:

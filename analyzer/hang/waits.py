@@ -4,36 +4,16 @@ An edge says: this rank cannot go on before that one does. Whoever is waited for
 nobody is what the waits cannot explain; that is the origin.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from analyzer.hang.calls import Why, deviants_of
 from analyzer.hang.merge import Key, Merged, Standing
 from analyzer.hang.shapes import Operation, RankTrace, State, Transfer
 
-UNSIZED = frozenset(
-    ("all_to_all", "alltoall", "all_to_all_single", "alltoall_base", "scatter", "gather")
-)
-"""Ranks exchange different amounts in them by design."""
 ROOTED = frozenset(("broadcast", "reduce", "gather", "scatter", "_broadcast_oop", "_reduce_oop"))
 """A rank may be through with them although another is not: not all need everybody's data."""
-RELATED = {"allreduce": "all_reduce", "allgather": "all_gather"}
-"""What one backend writes as one word."""
-
-
-class Why(StrEnum):
-    """Why a rank is waited for, and what it is inside itself."""
-
-    ABSENT = "absent"
-    SILENT = "silent"
-    BEHIND = "behind"
-    UNFINISHED = "unfinished"
-    UNSTARTED = "unstarted"
-    ABORTED = "aborted"
-    OPERATION = "operation"
-    SHAPE = "shape"
-    DTYPE = "dtype"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +75,8 @@ def graph(merged: Merged) -> Graph:
                 collectives[one.group, one.sequence].append(rank)
             else:
                 _transfer(merged, found, rank, one, one.transfer)
+    if merged.retiring:
+        _failed(merged, found)
     for rank, one in merged.aborted.items():
         found.origins.setdefault(rank, (Why.ABORTED, one))
     for (group, sequence), ranks in collectives.items():
@@ -113,11 +95,46 @@ def _ended_elsewhere(merged: Merged, found: Graph) -> None:
         for one in trace.open:
             if one.transfer is not None or one.op in ROOTED or one is merged.aborted.get(rank):
                 continue
-            if merged.ended.get(one.group, 0) >= one.sequence:
-                key = (one.group, one.sequence)
-                why = _deviants(merged, key, merged.collectives[key]).get(rank, Why.UNFINISHED)
-                found.origins[rank] = (why, one)
+            key = (one.group, one.sequence)
+            if merged.ended.get(one.group, 0) >= one.sequence and not _may_have_failed(merged, key):
+                deviants = deviants_of(merged, key, merged.collectives[key])
+                if deviants and rank not in deviants:
+                    continue  # they ended another operation
+                found.origins[rank] = (deviants.get(rank, Why.UNFINISHED), one)
                 break
+
+
+def _may_have_failed(merged: Merged, key: Key) -> bool:
+    """Whether an end may be an error: gloo retires either, and a member that died makes errors."""
+    members = merged.members.get(key[0], ())
+    return merged.retiring and any(
+        merged.standing(each, *key) is Standing.SILENT for each in members
+    )
+
+
+def _failed(merged: Merged, found: Graph) -> None:
+    """Calls that differed, in operations that nobody is inside any more: all may have failed."""
+    for key, held in merged.collectives.items():
+        if _may_have_failed(merged, key):
+            deviants = deviants_of(merged, key, held)
+            if 0 < len(deviants) < len(held):
+                for rank, why in deviants.items():
+                    found.origins.setdefault(rank, (why, held[rank]))
+                _explain_silent(merged, found, held, deviants)
+
+
+def _explain_silent(
+    merged: Merged, found: Graph, held: Mapping[int, Operation], deviants: Mapping[int, Why]
+) -> None:
+    """Members without a dump wait for those that differ, or died of it, as gloo ends a process."""
+    one = held[next(iter(deviants))]
+    targets = tuple(sorted(deviants.items()))
+    for member in merged.members.get(one.group, ()):
+        if member in merged.world and merged.standing(member, one.group, one.sequence) is (
+            Standing.SILENT
+        ):
+            proven = _proven(merged, one, min(deviants), _oldest(merged, deviants))
+            found.waits[member].append(Wait(member, one, targets, proven))
 
 
 def _collective(
@@ -130,11 +147,12 @@ def _collective(
         by[merged.standing(member, group, sequence)].append(member)
     held = merged.collectives[group, sequence]
     here = {rank: one for rank, one in held.items() if rank in members}
-    deviants = _deviants(merged, (group, sequence), here)
+    deviants = deviants_of(merged, (group, sequence), here)
     if deviants:
         for rank, why in deviants.items():
             found.origins.setdefault(rank, (why, held[rank]))
         _wait(merged, found, held, set(ranks) - deviants.keys(), sorted(deviants.items()))
+        _explain_silent(merged, found, held, deviants)
         return
     done, absent = by[Standing.DONE], [*by[Standing.ABSENT], *by[Standing.SILENT]]
     if done and by[Standing.ABSENT]:
@@ -170,43 +188,6 @@ def _all_inside(merged: Merged, found: Graph, key: Key, ranks: Sequence[int]) ->
         _wait(merged, found, held, started, [(rank, Why.UNSTARTED) for rank in waiting])
     else:
         found.stuck[key[0], key[1], 0] = Stuck(held[ranks[0]], tuple(sorted(ranks)))
-
-
-def _deviants(merged: Merged, key: Key, held: Mapping[int, Operation]) -> dict[int, Why]:
-    """Ranks whose call is not that of most.
-
-    Of a tie it is not what groups of the same description called by that number; if these tell
-    nothing, all of them.
-    """
-    for why in (Why.OPERATION, Why.DTYPE, Why.SHAPE):
-        calls = {rank: _call(one, why) for rank, one in held.items()}
-        counts = Counter(calls.values())
-        if len(counts) > 1 and (why is Why.OPERATION or () not in counts):
-            (usual, most), (_, second) = counts.most_common(2)
-            if most > second:
-                return {rank: why for rank, call in calls.items() if call != usual}
-            elsewhere = Counter(_call(one, why) for one in _alike(merged, key))
-            if elsewhere and (expected := elsewhere.most_common(1)[0][0]) in counts:
-                return {rank: why for rank, call in calls.items() if call != expected}
-            return dict.fromkeys(calls, why)
-    return {}
-
-
-def _call(one: Operation, why: Why) -> object:
-    """What of a call all ranks must agree on."""
-    if why is Why.OPERATION:
-        return RELATED.get(one.op, one.op)
-    if why is Why.DTYPE:
-        return one.dtypes
-    return () if one.op in UNSIZED else one.inputs
-
-
-def _alike(merged: Merged, key: Key) -> Iterator[Operation]:
-    """The calls of this number in other groups of the same description."""
-    group, sequence = key
-    for name, description in merged.described.items():
-        if name != group and description == merged.described[group]:
-            yield from merged.collectives.get((name, sequence), {}).values()
 
 
 def _transfer(

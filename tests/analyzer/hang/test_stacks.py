@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.hang.calls import Owner, blamed, busy_child, key, owner, shown
 from analyzer.hang.document import document, table
 from analyzer.hang.evidence import Kind
+from analyzer.hang.frames import Owner, blamed, busy_child, key, owner, shown
 from analyzer.hang.jobs import Named, jobs
 from analyzer.hang.shapes import Dumps, Fact, FactKind
 from analyzer.hang.stack_tree import Node, as_tree, merged
