@@ -70,6 +70,7 @@ class Watch:
         self._cycles = _restored(settings)
         self._last: Outcome | None = None
         self._trouble = ""
+        self._replicas = ""
         self._failures = 0
         self._begun = 0
         self._answered = float("-inf")
@@ -122,6 +123,7 @@ class Watch:
             access = self._settings.access
             with Connection(access, answer_seconds, whole=True, until=until) as connection:
                 outcome = self._cycles.one(connection, min(self._failures, 4))
+                self._say_replicas(connection.replicas(outcome.look.now).words)
         except SourceError as error:
             self._failures += 1
             self._failed_cycles += 1
@@ -334,6 +336,12 @@ class Watch:
             self._state_failures += 1
             if self._state_failures == 1:
                 LOG.error("the state cannot be saved in %s: %s", folder, error.strerror or error)
+
+    def _say_replicas(self, words: str) -> None:
+        """Log whose series count, when that changes."""
+        if words and words != self._replicas:
+            LOG.info("%s", words)
+        self._replicas = words
 
     def _say(self, trouble: str) -> None:
         """Once for each change of what is wrong."""
