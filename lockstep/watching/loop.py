@@ -340,7 +340,7 @@ class Watch:
     def _say_replicas(self, words: str) -> None:
         """Log whose series count, when that changes."""
         if words and words != self._replicas:
-            LOG.info("%s", words)
+            LOG.warning("%s", words)  # what is less is not shown
         self._replicas = words
 
     def _say(self, trouble: str) -> None:

@@ -18,6 +18,8 @@ _TOKEN = re.compile(
 _LABELS_FOLLOW = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 _WORDS = _LABELS_FOLLOW | {"and", "or", "unless", "bool", "offset", "atan2", "inf", "nan"}
 """What is neither a metric nor a function; Prometheus' promql/parser/lex.go."""
+_NO_METRIC_BEFORE = frozenset({"(", "{", "by", "without"})
+"""After a function, a selector's own braces, an aggregation."""
 
 Token = tuple[str, str]
 
@@ -45,7 +47,7 @@ def _written(tokens: list[Token], matchers: str) -> Iterator[str]:
             after = _next(tokens, place)
             if text in _LABELS_FOLLOW:
                 labels = after == "("
-            elif not labels and text not in _WORDS and after not in ("(", "{"):
+            elif not labels and text not in _WORDS and after not in _NO_METRIC_BEFORE:
                 yield f"{{{matchers}}}"
         elif text == ")":
             labels = False

@@ -83,7 +83,7 @@ def _one(
     moments: Mapping[Identity, NDArray[np.int64]],
     labels: Mapping[str, str],
 ) -> Series:
-    """One series of what replicas tell of it; of a target with one replica as it is."""
+    """One series of what replicas tell of it; what only one tells is as that one tells it."""
     if not moments:
         (only,) = told.values()
         return only
@@ -92,5 +92,8 @@ def _one(
         counts = np.isin(one.times, moments[identity])
         parts.append((one.times[counts], one.values[counts]))
     times, values = (np.concatenate(each) for each in zip(*parts, strict=True))
+    if len(told) == 1 or not len(times):
+        most = max(told.values(), key=lambda one: len(one.times))
+        return Series(labels, most.times, most.values)
     order = np.argsort(times, kind="stable")
     return Series(labels, times[order], values[order])

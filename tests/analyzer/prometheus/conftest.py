@@ -60,6 +60,10 @@ class Fake:
         query = words.get("query", "")
         if path.endswith("/label/run/values"):
             return _good(sorted({labels["run"] for labels, *_ in self.series if "run" in labels}))
+        if path.endswith("/labels"):
+            return _good(sorted({name for labels, *_ in self.series for name in labels}))
+        if path.endswith("/status/buildinfo"):
+            return _good({"version": "2.42.0", "goVersion": "go1.19"})
         if query == "time()":
             return _good({"resultType": "scalar", "result": [NOW, str(NOW)]})
         span = int(SPAN.search(query)[1])
