@@ -29,11 +29,13 @@ class Pages:
     Attributes:
         url: `HOST:PORT`; the page of node 3 is `/3`.
         begun: Unix seconds.
+        fallen: Node -> unix seconds when its GPU fell off the bus (XID 79).
     """
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self.begun = time.time()
+        self.fallen: dict[int, float] = {}
         self._nodes: list[list[Series]] = [[] for _ in range(fleet.dp)]
         self._steps = np.empty(0)
         for labels, values in fleet.series():
@@ -66,9 +68,15 @@ class Pages:
     def page(self, node: int) -> str:
         """As it is now: counters at the end of a step; beyond the fleet's time as at its end."""
         place = self._last_step((time.time() - self.begun) / SCRAPE)
-        return "".join(
+        lines = [
             f"{_name(labels)} {_at(values, place):.12g}\n" for labels, values in self._nodes[node]
-        )
+        ]
+        fell = self.fallen.get(node)
+        error = f'gpu="0",uuid="GPU-{node:08d}",xid="79",severity="fatal"'
+        lines.append(f"lockstep_gpu_xid_errors_total{{{error}}} {int(fell is not None)}\n")
+        if fell is not None:
+            lines.append(f"lockstep_gpu_xid_last_timestamp_seconds{{{error}}} {fell:.3f}\n")
+        return "".join(lines)
 
     def close(self) -> None:
         self._server.shutdown()

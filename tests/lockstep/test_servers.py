@@ -19,7 +19,7 @@ from tests.lockstep.servers import PATIENCE, SCRAPE, serving
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
 
-FLEET = Fleet(dp=8, tp=1, slow=5, factor=1.6, scrapes=46)
+FLEET = Fleet(dp=8, tp=1, slow=5, factor=1.6, scrapes=36)
 VICTORIA = pytest.mark.skipif(
     shutil.which("victoria-metrics") is None, reason="victoria-metrics is not installed"
 )
@@ -32,19 +32,27 @@ SET_UPS = [
 
 
 @pytest.fixture(scope="module")
-def urls(tmp_path_factory):
-    """Set-up -> URL, of 45 s of the run; all go on."""
+def recorded(tmp_path_factory):
+    """(set-up -> URL, the pages) of 35 s of the run; all go on."""
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is not installed")
     with serving(tmp_path_factory.mktemp("servers"), FLEET) as (pages, found):
         time.sleep(max(0.0, pages.begun + FLEET.scrapes * SCRAPE - time.time()))
-        yield found
+        yield found, pages
 
 
 @pytest.fixture(scope="module")
-def until(urls):
-    """The moment up to which everybody reads."""
-    return f"{time.time() - 2:.3f}"
+def urls(recorded):
+    """Set-up -> URL."""
+    return recorded[0]
+
+
+@pytest.fixture(scope="module")
+def until(recorded):
+    """The moment up to which everybody reads; soon afterwards a GPU fails."""
+    end = time.time() - 2
+    recorded[1].fallen[2] = time.time()
+    return f"{end:.3f}"
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +79,23 @@ def test_the_verdict_is_the_same(urls, until, usual, set_up):
 
 
 @pytest.mark.parametrize("set_up", ["one", *SET_UPS])
-def test_watch_opens_the_same_finding(urls, set_up):
+def test_watch_sees_the_slow_rank_and_opens_the_finding_of_the_lost_gpu(urls, until, set_up):
     watch = Watch(Settings(access(urls[set_up], {}), None, None, interval=SCRAPE))
     deadline = time.monotonic() + PATIENCE
-    while not watch.findings() and time.monotonic() < deadline:
+
+    def slow():
+        course = watch._cycles.memory.course  # what is slow is sure after minutes of its own past
+        return {(who.run, who.rank, who.node) for who, _ in (*course.waiting, *course.open)}
+
+    def opened():
+        return {(one.who.node, one.who.gpu, one.cause) for one in watch.findings()}
+
+    while not (opened() and slow() & {("fleet", 5, "node-5")}) and time.monotonic() < deadline:
         assert watch.cycle(), watch.trouble
         time.sleep(SCRAPE / 4)
 
-    assert [("fleet", 5, "node-5")] == [
-        (one.who.run, one.who.rank, one.who.node) for one in watch.findings()
-    ]
+    assert ("fleet", 5, "node-5") in slow()
+    assert ("node-2", 0, "xid") in opened()
 
 
 @pytest.mark.parametrize("set_up", ["pair", pytest.param("victoria-pair", marks=VICTORIA)])
@@ -100,6 +115,21 @@ def test_of_a_pair_each_rank_counts_once_and_no_counter_falls(urls, set_up):
     for one in steps:
         assert all(low <= high for low, high in pairwise(one.values))
         assert all(low < high for low, high in pairwise(one.times))
+
+
+@VICTORIA
+def test_victoria_metrics_tells_ranges_up_to_now(urls):
+    query = "max by (rank) (timestamp(lockstep_rank_up))"
+    newest = {}
+    for name in ("one", "victoria"):
+        with Connection(access(urls[name], {})) as connection:
+            now = time.time()
+            newest[name] = connection.over(query, now - 10, now, 1.0)
+    for one in newest["victoria"]:
+        # It holds back 30 s of a range, and repeats what was before.
+        assert one.values[-1] > now - 10 - SCRAPE
+        assert one.times[-1] / 1000 == pytest.approx(now, abs=0.002)
+    assert len(newest["one"]) == len(newest["victoria"]) == FLEET.dp
 
 
 @VICTORIA

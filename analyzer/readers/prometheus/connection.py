@@ -17,7 +17,7 @@ from analyzer.readers.prometheus.access import Access
 from analyzer.readers.prometheus.answers import refusal, shape
 from analyzer.readers.prometheus.decoding import Series, decode
 from analyzer.readers.prometheus.errors import SourceError, TooMuchError
-from analyzer.readers.prometheus.matchers import with_matchers
+from analyzer.readers.prometheus.matchers import ahead, with_matchers
 from analyzer.readers.prometheus.partial import warning
 from analyzer.readers.prometheus.replica_choice import LOOK_BACK, NEWEST, SCRAPES, Choice, choice
 from analyzer.readers.prometheus.replicas import replica_labels
@@ -74,6 +74,7 @@ class Connection:
         self.url = access.url
         self.replica_labels = access.replica_labels
         self._choices: dict[int, Choice] = {}
+        self._time: Any = None
         self._refuses_parts = whole
         self._warned = warned
         self._seconds = seconds
@@ -111,20 +112,31 @@ class Connection:
 
     def now(self) -> float:
         """Unix seconds on Prometheus' clock, which dates all samples."""
-        return self._small(lambda: seconds(self._client.custom_query("time()", FRESH)))
+
+        def ask() -> float:
+            self._time = self._client.custom_query("time()", FRESH)
+            return seconds(self._time)
+
+        return self._small(ask)
 
     def server(self) -> Server:
         """Who answers."""
-        time = self._small(lambda: self._client.custom_query("time()", FRESH))
+        self.now()
 
         def ask() -> Mapping[str, Any]:
             tree = bounded_json.loads(self._whole("status/buildinfo", {}, "GET"))
             return dict(tree["data"])
 
         try:
-            return server(self._small(ask), time)
+            return server(self._small(ask), self._time)
         except SourceError:  # it has no such page
-            return server({}, time)
+            return server({}, self._time)
+
+    def _held_back(self) -> float:
+        """Seconds, of ranges."""
+        if self._time is None:
+            self.now()
+        return server({}, self._time).held_back
 
     def labels(self, name: str, match: str, start: float, end: float) -> list[str]:
         """The values that a label has in series of a selector."""
@@ -174,9 +186,13 @@ class Connection:
     ) -> list[Series]:
         """Each series of a query at `start`, a step later, and so on until `end`."""
         asked = query if every else self.counted(query, end)
-        words = {"query": asked, "start": f"{start:.3f}", "end": f"{end:.3f}",
+        if back := self._held_back():
+            asked = ahead(asked, back)
+        words = {"query": asked, "start": f"{start - back:.3f}", "end": f"{end - back:.3f}",
                  "step": f"{step:.3f}"}  # fmt: skip
-        return decode(self.body("query_range", words), self.url)
+        found = decode(self.body("query_range", words), self.url)
+        later = round(back * 1000)
+        return [Series(one.labels, one.times + later, one.values) for one in found]
 
     def samples(self, ranged: str, time: float) -> list[Series]:
         """Series as they were scraped, of a range selector (`up[5m]`) that ends at a moment.

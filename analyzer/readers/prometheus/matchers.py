@@ -1,4 +1,4 @@
-"""Matchers that are added to every selector of a query."""
+"""What is added to every selector of a query: matchers, or an offset."""
 
 import re
 from collections.abc import Iterator
@@ -24,6 +24,25 @@ _NO_METRIC_BEFORE = frozenset({"(", "{", "by", "without"})
 Token = tuple[str, str]
 
 
+def ahead(query: str, seconds: float) -> str:
+    """The query of what is that much later: `offset -300s` behind each of its selectors.
+
+    Args:
+        query: PromQL, as this program writes it, without offsets of its own.
+        seconds: How much.
+    """
+    later = f" offset -{round(seconds)}s"
+    # A selector, once with braces, ends with them or with the span that follows.
+    tokens = _tokens("".join(_written(_tokens(query), "")))
+    found = []
+    for place, (kind, text) in enumerate(tokens):
+        found.append(text)
+        closes = (kind, text) == ("other", "}") and _kind(tokens, place + 1) != "span"
+        if closes or (kind == "span" and _ends_selector(tokens, place)):
+            found.append(later)
+    return "".join(found)
+
+
 def with_matchers(query: str, matchers: str) -> str:
     """The query with matchers in each of its selectors.
 
@@ -33,8 +52,20 @@ def with_matchers(query: str, matchers: str) -> str:
     """
     if not matchers:
         return query
-    tokens = [(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(query)]
-    return "".join(_written(tokens, matchers))
+    return "".join(_written(_tokens(query), matchers))
+
+
+def _tokens(query: str) -> list[Token]:
+    return [(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(query)]
+
+
+def _kind(tokens: list[Token], place: int) -> str:
+    return tokens[place][0] if place < len(tokens) else ""
+
+
+def _ends_selector(tokens: list[Token], place: int) -> bool:
+    """Of a span: it stands behind a selector, not behind a subquery's expression."""
+    return place > 0 and tokens[place - 1] == ("other", "}")
 
 
 def _written(tokens: list[Token], matchers: str) -> Iterator[str]:
@@ -57,7 +88,7 @@ def _written(tokens: list[Token], matchers: str) -> Iterator[str]:
                 inside += tokens[place][1]
                 place += 1
             inside = inside.rstrip().removesuffix(",")
-            yield f"{inside},{matchers}" if inside else matchers
+            yield f"{inside},{matchers}" if inside and matchers else inside or matchers
 
 
 def _next(tokens: list[Token], place: int) -> str:

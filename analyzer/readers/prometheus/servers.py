@@ -11,8 +11,8 @@ from typing import Any
 
 FRESH = {"nocache": "1"}
 """With every question. VictoriaMetrics holds back what is younger than `-search.latencyOffset`
-(30 s), moves `time()` back by as much and rounds ranges to their step, unless this is said; the
-others ignore words that they do not know."""
+(30 s), moves `time()` back by as much and rounds ranges to their step, unless this is said (of
+ranges see Server.held_back); the others ignore words that they do not know."""
 HEAD = 256
 _PARTIAL = re.compile(rb'^\s*\{\s*"status"\s*:\s*"\w+"\s*,\s*"isPartial"\s*:\s*true\b')
 """VictoriaMetrics' cluster says so in front of the data, where others add warnings behind it."""
@@ -25,17 +25,22 @@ class Server:
     Attributes:
         name: For people.
         differs: What it does otherwise than Prometheus, a clause; empty = nothing that matters.
+        held_back: Seconds: of a range the points that are younger repeat the one before them.
     """
 
     name: str
     differs: str = ""
+    held_back: float = 0.0
 
 
 PROMETHEUS = Server("Prometheus")
 VICTORIA_METRICS = Server(
     "VictoriaMetrics",
     "rates begin at the sample before their window, and its targets' addresses are not told",
+    held_back=300.0,
 )
+"""`-search.latencyOffset` is 30 s and holds for ranges whatever is said: what a range asks of these
+seconds, it asks of earlier ones, with as large an offset into the future. Ten times the usual."""
 THANOS = Server("Thanos", "its targets' addresses are not told")
 MIMIR = Server("Grafana Mimir", "its targets' addresses are not told")
 OTHER = Server("a server with Prometheus' HTTP API")

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from analyzer.readers.prometheus.matchers import with_matchers
+from analyzer.readers.prometheus.matchers import ahead, with_matchers
 from analyzer.recording_rules import queries
 from analyzer.recording_rules.signals import SIGNALS
 from analyzer.watch import questions as ask
@@ -44,6 +44,19 @@ def test_matchers_stand_in_every_selector(query):
     assert CASES[query] == with_matchers(query, 'r!="b"')
 
 
+@pytest.mark.parametrize(
+    ("query", "later"),
+    [
+        ("up", "up{} offset -300s"),
+        ('count(rate(a{b="}"}[5m])) by (up)', 'count(rate(a{b="}"}[5m] offset -300s)) by (up)'),
+        ("a / on (run) b", "a{} offset -300s / on (run) b{} offset -300s"),
+        ("max_over_time((a > 1)[5m:1m])", "max_over_time((a{} offset -300s > 1)[5m:1m])"),
+    ],
+)
+def test_an_offset_stands_behind_every_selector(query, later):
+    assert later == ahead(query, 300.0)
+
+
 @pytest.mark.parametrize("query", OURS)
 def test_without_matchers_a_query_stays_as_it_is(query):
     assert query == with_matchers(query, "")
@@ -54,6 +67,7 @@ def test_prometheus_understands_all_that_is_asked_with_matchers(tmp_path):
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed")
     asked = [with_matchers(query, 'r!="b"') for query in OURS]
+    asked += [ahead(query, 300.0) for query in asked]
     rules = [{"record": f"r:{place}", "expr": query} for place, query in enumerate(asked)]
     file = tmp_path / "rules.yml"
     file.write_text(json.dumps({"groups": [{"name": "g", "rules": rules}]}))

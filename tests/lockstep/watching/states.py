@@ -65,6 +65,9 @@ class Direct:
     def now(self) -> float:
         return self.fake.now
 
+    def _held_back(self) -> float:
+        return 0.0
+
     def counted(self, query: str, time: float) -> str:
         return query
 
