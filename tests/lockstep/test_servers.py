@@ -157,5 +157,6 @@ def test_vmalert_loads_the_rules(pytestconfig, tmp_path):
 
     assert "" == _vmalert(rules / "lockstep-peers.rules.yml")
     assert "" == _vmalert(older)
-    # Of vmalert that does not know it yet, as Debian 12's: the page says what to do.
-    assert _vmalert(rules / "lockstep-alerts.rules.yml").endswith(("", "keep_firing_for"))
+    # vmalert may not know it yet, as Debian 12's: docs/sre/servers.md says what to do.
+    whole = _vmalert(rules / "lockstep-alerts.rules.yml")
+    assert not whole or whole.endswith("unknown fields in rule: keep_firing_for")
