@@ -12,6 +12,7 @@ from analyzer.readers import prometheus
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.ranges import fetch
+from dashboard.sources.prometheus.source import PrometheusSource
 from lockstep.watching.loop import Watch
 from lockstep.watching.settings import Settings
 from tests.analyzer.recording_rules.fleet import Fleet
@@ -19,7 +20,7 @@ from tests.lockstep.servers import PATIENCE, SCRAPE, serving
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
 
-FLEET = Fleet(dp=8, tp=1, slow=5, factor=1.6, scrapes=36)
+FLEET = Fleet(dp=8, tp=1, slow=5, factor=1.6, scrapes=30)
 VICTORIA = pytest.mark.skipif(
     shutil.which("victoria-metrics") is None, reason="victoria-metrics is not installed"
 )
@@ -33,7 +34,7 @@ SET_UPS = [
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """(set-up -> URL, the pages) of 35 s of the run; all go on."""
+    """(set-up -> URL, the pages) of 30 s of the run; all go on."""
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is not installed")
     with serving(tmp_path_factory.mktemp("servers"), FLEET) as (pages, found):
@@ -96,6 +97,18 @@ def test_watch_sees_the_slow_rank_and_opens_the_finding_of_the_lost_gpu(urls, un
 
     assert ("fleet", 5, "node-5") in slow()
     assert ("node-2", 0, "xid") in opened()
+
+
+@pytest.mark.parametrize("set_up", SET_UPS)
+def test_the_dashboard_shows_the_same(urls, until, set_up):
+    def shown(name):
+        source = PrometheusSource(urls[name], environment={})
+        row = source.run(FLEET.run)
+        lines = {one.key for one in source.run_lines(FLEET.run, row.span)}
+        ranks = source.ranks(FLEET.run, row.span)["rank"].tolist()
+        return (row.ranks, row.nodes, row.layout), lines, ranks[0], sorted(ranks), source.nodes()
+
+    assert shown("one") == shown(set_up)
 
 
 @pytest.mark.parametrize("set_up", ["pair", pytest.param("victoria-pair", marks=VICTORIA)])

@@ -15,7 +15,7 @@ from urllib3.util import Retry
 from analyzer.readers.bounded_session import BoundedAdapter, session
 from analyzer.readers.prometheus.access import Access
 from analyzer.readers.prometheus.answers import refusal, shape
-from analyzer.readers.prometheus.decoding import Series, decode
+from analyzer.readers.prometheus.decoding import Series, decode, told
 from analyzer.readers.prometheus.errors import SourceError, TooMuchError
 from analyzer.readers.prometheus.matchers import ahead, with_matchers
 from analyzer.readers.prometheus.partial import warning
@@ -132,11 +132,11 @@ class Connection:
         except SourceError:  # it has no such page
             return server({}, self._time)
 
-    def _held_back(self) -> float:
-        """Seconds, of ranges."""
+    def _manners(self) -> Server:
+        """How it answers, which `time()` alone tells."""
         if self._time is None:
             self.now()
-        return server({}, self._time).held_back
+        return server({}, self._time)
 
     def labels(self, name: str, match: str, start: float, end: float) -> list[str]:
         """The values that a label has in series of a selector."""
@@ -186,7 +186,7 @@ class Connection:
     ) -> list[Series]:
         """Each series of a query at `start`, a step later, and so on until `end`."""
         asked = query if every else self.counted(query, end)
-        if back := self._held_back():
+        if back := self._manners().held_back:
             asked = ahead(asked, back)
         words = {"query": asked, "start": f"{start - back:.3f}", "end": f"{end - back:.3f}",
                  "step": f"{step:.3f}"}  # fmt: skip
@@ -199,7 +199,8 @@ class Connection:
 
         Of every replica: replicas.merged makes one of them.
         """
-        return decode(self.body("query", {"query": ranged, "time": f"{time:.3f}"}), self.url)
+        found = decode(self.body("query", {"query": ranged, "time": f"{time:.3f}"}), self.url)
+        return [told(one) for one in found] if self._manners().marks_ends else found
 
     def body(self, path: str, words: Mapping[str, str]) -> bytes:
         """The bytes of an answer to `/api/v1/<path>`."""

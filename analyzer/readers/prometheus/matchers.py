@@ -28,7 +28,7 @@ def ahead(query: str, seconds: float) -> str:
     """The query of what is that much later: `offset -300s` behind each of its selectors.
 
     Args:
-        query: PromQL, as this program writes it, without offsets of its own.
+        query: PromQL, as this program writes it; an offset of its own is in milliseconds.
         seconds: How much.
     """
     later = f" offset -{round(seconds)}s"
@@ -40,7 +40,10 @@ def ahead(query: str, seconds: float) -> str:
         closes = (kind, text) == ("other", "}") and _kind(tokens, place + 1) != "span"
         if closes or (kind == "span" and _ends_selector(tokens, place)):
             found.append(later)
-    return "".join(found)
+    return re.sub(
+        rf"{later}\s+offset\s+(\d+)ms",
+        lambda own: f" offset {int(own[1]) - round(seconds) * 1000}ms", "".join(found),
+    )  # fmt: skip
 
 
 def with_matchers(query: str, matchers: str) -> str:

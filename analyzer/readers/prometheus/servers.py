@@ -26,11 +26,14 @@ class Server:
         name: For people.
         differs: What it does otherwise than Prometheus, a clause; empty = nothing that matters.
         held_back: Seconds: of a range the points that are younger repeat the one before them.
+        marks_ends: Whether NaN among samples that are read says that the series ended there
+            (Prometheus' staleness marker, which itself leaves out).
     """
 
     name: str
     differs: str = ""
     held_back: float = 0.0
+    marks_ends: bool = False
 
 
 PROMETHEUS = Server("Prometheus")
@@ -38,6 +41,7 @@ VICTORIA_METRICS = Server(
     "VictoriaMetrics",
     "rates begin at the sample before their window, and its targets' addresses are not told",
     held_back=300.0,
+    marks_ends=True,
 )
 """`-search.latencyOffset` is 30 s and holds for ranges whatever is said: what a range asks of these
 seconds, it asks of earlier ones, with as large an offset into the future. Ten times the usual."""

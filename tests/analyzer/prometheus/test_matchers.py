@@ -49,6 +49,7 @@ def test_matchers_stand_in_every_selector(query):
     [
         ("up", "up{} offset -300s"),
         ('count(rate(a{b="}"}[5m])) by (up)', 'count(rate(a{b="}"}[5m] offset -300s)) by (up)'),
+        ("a - a offset 15000ms", "a{} offset -300s - a{} offset -285000ms"),
         ("a / on (run) b", "a{} offset -300s / on (run) b{} offset -300s"),
         ("max_over_time((a > 1)[5m:1m])", "max_over_time((a{} offset -300s > 1)[5m:1m])"),
     ],

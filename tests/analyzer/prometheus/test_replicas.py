@@ -10,7 +10,6 @@ from analyzer.readers.prometheus.access import REPLICA_LABELS, access
 from analyzer.readers.prometheus.decoding import Series
 from analyzer.readers.prometheus.replica_choice import Told, choice, choose
 from analyzer.readers.prometheus.replicas import merged, replica_labels
-from analyzer.readers.prometheus.servers import server
 
 PAGE = {"job": "lockstep", "instance": "n:9410"}
 
@@ -127,18 +126,3 @@ def test_a_setting_names_other_labels():
     assert ("x", "y") == access("http://h", {REPLICA_LABELS: "x, y"}).replica_labels
     with pytest.raises(RequestError, match="has 'a-b', which is no label; write names with commas"):
         access("http://h", {REPLICA_LABELS: "x,a-b"})
-
-
-@pytest.mark.parametrize(
-    ("build", "time", "name"),
-    [
-        ({"version": "2.42.0", "goVersion": "go1.19"}, [1.0, "1"], "Prometheus"),
-        ({}, [{"metric": {}, "value": [1.0, "1"]}], "VictoriaMetrics"),
-        ({"version": "2.24.0"}, [{"metric": {}, "value": [1.0, "1"]}], "VictoriaMetrics"),
-        ({"application": "Grafana Mimir", "version": "2.10.0"}, [1.0, "1"], "Grafana Mimir"),
-        ({"version": "0.34.1", "goVersion": "go1.21"}, [1.0, "1"], "Thanos"),
-        ({}, [1.0, "1"], "a server with Prometheus' HTTP API"),
-    ],
-)
-def test_a_server_is_known_by_what_it_says(build, time, name):
-    assert name == server(build, time).name

@@ -18,6 +18,7 @@ import numpy as np
 
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.servers import PROMETHEUS, Server
 from analyzer.sequential_test.state import State
 from analyzer.watch import page
 from analyzer.watch import questions as ask
@@ -65,8 +66,8 @@ class Direct:
     def now(self) -> float:
         return self.fake.now
 
-    def _held_back(self) -> float:
-        return 0.0
+    def _manners(self) -> Server:
+        return PROMETHEUS
 
     def counted(self, query: str, time: float) -> str:
         return query
