@@ -54,6 +54,8 @@ def diagnose_prometheus(
         labels = with_own(node_labels)
         if push_down is None:
             push_down = _chosen(url, run, since, until)
+        if run:
+            _tell_who_answers(url)
         if push_down:
             return diagnosis.diagnose_outliers(
                 url, run, since, until, gpu_hour_price=gpu_hour_price, known=known,
@@ -88,3 +90,20 @@ def _chosen(url: str, run: str, since: str | None, until: str | None) -> bool:
     option = "--no-push-down reads all" if chosen.push_down else "--push-down reads less"
     note(f"lockstep: {chosen.why} ({option})")
     return chosen.push_down
+
+
+def _tell_who_answers(url: str) -> None:
+    """On stderr: what answers otherwise than a Prometheus, and whose series count.
+
+    Raises:
+        RequestError, SourceError: As prometheus.load.
+    """
+    from analyzer.readers.prometheus.access import access
+    from analyzer.readers.prometheus.connection import Connection
+
+    with Connection(access(url, None)) as connection:
+        server, replicas = connection.server(), connection.replicas(connection.now())
+    if server.differs:
+        note(f"lockstep: {server.name} answers: {server.differs}")
+    if replicas.words:
+        note(f"lockstep: {replicas.words}")

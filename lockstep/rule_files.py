@@ -22,6 +22,7 @@ ALERTS_HEAD = (
     "# The target of `lockstep watch` must have none. Jobs may have any name.\n"
     "#\n"
     "# keep_firing_for needs Prometheus 2.42 or Thanos 0.34; in the object the operator's 0.66.\n"
+    "# vmalert that does not know it refuses this file: docs/sre/servers.md.\n"
     "#\n"
     "# Generated: `lockstep rules --out deploy/rules` writes this file; do not edit it.\n"
 )

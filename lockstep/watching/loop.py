@@ -78,6 +78,7 @@ class Watch:
         self._archivist = Archivist(settings, keep=self._standstills.keep)
         self._last: Outcome | None = None
         self._trouble = ""
+        self._replicas = ""
         self._failures = 0
         self._begun = 0
         self._answered = float("-inf")
@@ -140,6 +141,7 @@ class Watch:
                 stood = self._standstills
                 still = Still(stood.standing(), stood.excused(), stood.longest())
                 outcome = self._cycles.one(connection, min(self._failures, 4), still)
+                self._say_replicas(connection.replicas(outcome.look.now).words)
         except SourceError as error:
             self._failures += 1
             self._failed_cycles += 1
@@ -378,6 +380,12 @@ class Watch:
             self._state_failures += 1
             if self._state_failures == 1:
                 LOG.error("the state cannot be saved in %s: %s", folder, error.strerror or error)
+
+    def _say_replicas(self, words: str) -> None:
+        """Log whose series count, when that changes."""
+        if words and words != self._replicas:
+            LOG.warning("%s", words)  # what is less is not shown
+        self._replicas = words
 
     def _say(self, trouble: str) -> None:
         """Once for each change of what is wrong."""

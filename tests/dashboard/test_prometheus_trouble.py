@@ -37,6 +37,8 @@ class Fake:
                 why = "exceeded maximum resolution of 11,000 points per timeseries"
                 return 400, json.dumps({"status": "error", "error": why}).encode()
             return self._good("matrix", [])
+        if path.endswith("/labels"):
+            return 200, b'{"status":"success","data":[]}'
         if words.get("query") == "time()":
             return self._good("scalar", [NOW, str(NOW)])
         return self._good("vector", [])

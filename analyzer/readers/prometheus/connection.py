@@ -15,11 +15,16 @@ from urllib3.util import Retry
 from analyzer.readers.bounded_session import BoundedAdapter, session
 from analyzer.readers.prometheus.access import Access
 from analyzer.readers.prometheus.answers import refusal, shape
-from analyzer.readers.prometheus.decoding import Series, decode
+from analyzer.readers.prometheus.decoding import Series, decode, told
 from analyzer.readers.prometheus.errors import SourceError, TooMuchError
+from analyzer.readers.prometheus.matchers import ahead, with_matchers
 from analyzer.readers.prometheus.partial import warning
+from analyzer.readers.prometheus.replica_choice import LOOK_BACK, NEWEST, SCRAPES, Choice, choice
+from analyzer.readers.prometheus.replicas import replica_labels
+from analyzer.readers.prometheus.servers import FRESH, Server, seconds, server
 from collector.contract import bounded_json
 from collector.contract.bounded_http import Allowance, TooLargeError, TooLateError, allowed
+from collector.contract.metrics import BUILD_INFO
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
@@ -33,6 +38,9 @@ MOST_VALUES = 2_000_000
 SCRAPE_URL = "__scrape_url__"
 AGAIN = (429, 502, 503, 504)
 """What a server says that may say otherwise in a moment; RFC 9110."""
+
+SAME_REPLICAS_SECONDS = 60.0
+"""So long the replicas that tell stay the same ones."""
 
 T = TypeVar("T")
 
@@ -48,6 +56,9 @@ class Connection:
         until: On the monotonic clock, when the last answer must be there.
         warned: Is told where the server itself calls an answer incomplete.
 
+    Of series that come twice, from replicas of the server (replicas), one is asked, unless a method
+    is asked for every one.
+
     Every method raises SourceError, a TooMuchError where less might be had.
     """
 
@@ -61,6 +72,9 @@ class Connection:
         warned: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.url = access.url
+        self.replica_labels = access.replica_labels
+        self._choices: dict[int, Choice] = {}
+        self._time: Any = None
         self._refuses_parts = whole
         self._warned = warned
         self._seconds = seconds
@@ -98,7 +112,31 @@ class Connection:
 
     def now(self) -> float:
         """Unix seconds on Prometheus' clock, which dates all samples."""
-        return self._small(lambda: float(self._client.custom_query("time()")[1]))
+
+        def ask() -> float:
+            self._time = self._client.custom_query("time()", FRESH)
+            return seconds(self._time)
+
+        return self._small(ask)
+
+    def server(self) -> Server:
+        """Who answers."""
+        self.now()
+
+        def ask() -> Mapping[str, Any]:
+            tree = bounded_json.loads(self._whole("status/buildinfo", {}, "GET"))
+            return dict(tree["data"])
+
+        try:
+            return server(self._small(ask), self._time)
+        except SourceError:  # it has no such page
+            return server({}, self._time)
+
+    def _manners(self) -> Server:
+        """How it answers, which `time()` alone tells."""
+        if self._time is None:
+            self.now()
+        return server({}, self._time)
 
     def labels(self, name: str, match: str, start: float, end: float) -> list[str]:
         """The values that a label has in series of a selector."""
@@ -106,32 +144,70 @@ class Connection:
         values = self._small(lambda: self._client.get_label_values(name, params))
         return [str(value) for value in values]
 
-    def instant(self, query: str, time: float) -> list[tuple[Mapping[str, str], float]]:
+    def replicas(self, time: float) -> Choice:
+        """Whose series count around a moment."""
+        about = int(time // SAME_REPLICAS_SECONDS)
+        if about not in self._choices:
+            self._choices = {about: self._choice(time)}
+        return self._choices[about]
+
+    def _choice(self, time: float) -> Choice:
+        match = {"match[]": BUILD_INFO.name, "start": f"{time - LOOK_BACK:.3f}",
+                 "end": f"{time:.3f}"}  # fmt: skip
+        try:
+            names = self._small(lambda: self._client.get_label_names(match))
+        except SourceError:  # it cannot be asked for labels, or the next question says what it is
+            return Choice()
+        labels = replica_labels(names, self.replica_labels)
+        if not labels:
+            return Choice()
+        newest, scrapes = (self.instant(query, time, every=True) for query in (NEWEST, SCRAPES))
+        return choice(newest, scrapes, labels)
+
+    def counted(self, query: str, time: float) -> str:
+        """The query, of the series that count around a moment."""
+        return with_matchers(query, self.replicas(time).matchers)
+
+    def instant(
+        self, query: str, time: float, *, every: bool = False
+    ) -> list[tuple[Mapping[str, str], float]]:
         """Labels and value of each series of a query's answer at one moment."""
-        params = {"time": f"{time:.3f}"}
+        params = {"time": f"{time:.3f}", **FRESH}
+        asked = query if every else self.counted(query, time)
 
         def ask() -> list[tuple[Mapping[str, str], float]]:
-            answer = self._client.custom_query(query, params)
+            answer = self._client.custom_query(asked, params)
             return [(dict(one["metric"]), float(one["value"][1])) for one in answer]
 
         return self._small(ask)
 
-    def over(self, query: str, start: float, end: float, step: float) -> list[Series]:
+    def over(
+        self, query: str, start: float, end: float, step: float, *, every: bool = False
+    ) -> list[Series]:
         """Each series of a query at `start`, a step later, and so on until `end`."""
-        words = {"query": query, "start": f"{start:.3f}", "end": f"{end:.3f}",
+        asked = query if every else self.counted(query, end)
+        if back := self._manners().held_back:
+            asked = ahead(asked, back)
+        words = {"query": asked, "start": f"{start - back:.3f}", "end": f"{end - back:.3f}",
                  "step": f"{step:.3f}"}  # fmt: skip
-        return decode(self.body("query_range", words), self.url)
+        found = decode(self.body("query_range", words), self.url)
+        later = round(back * 1000)
+        return [Series(one.labels, one.times + later, one.values) for one in found]
 
     def samples(self, ranged: str, time: float) -> list[Series]:
-        """Series as they were scraped, of a range selector (`up[5m]`) that ends at a moment."""
-        return decode(self.body("query", {"query": ranged, "time": f"{time:.3f}"}), self.url)
+        """Series as they were scraped, of a range selector (`up[5m]`) that ends at a moment.
+
+        Of every replica: replicas.merged makes one of them.
+        """
+        found = decode(self.body("query", {"query": ranged, "time": f"{time:.3f}"}), self.url)
+        return [told(one) for one in found] if self._manners().marks_ends else found
 
     def body(self, path: str, words: Mapping[str, str]) -> bytes:
         """The bytes of an answer to `/api/v1/<path>`."""
         return self._asked(lambda: self._whole(path, words), MAX_BYTES)
 
     def _whole(self, path: str, words: Mapping[str, str], method: str = "POST") -> bytes:
-        asked = dict(words)
+        asked = {**words, **FRESH}
         response = self._session.request(
             method, f"{self.url}/api/v1/{path}", auth=self._auth, stream=True,
             params=asked if method == "GET" else None, data=None if method == "GET" else asked,

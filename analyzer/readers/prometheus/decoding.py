@@ -67,6 +67,12 @@ def decode(body: bytes, url: str) -> list[Series]:
     return series
 
 
+def told(series: Series) -> Series:
+    """A series without its NaN."""
+    there = ~np.isnan(series.values)
+    return Series(series.labels, series.times[there], series.values[there])
+
+
 def _numbers(slices: Sequence[bytes]) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Of each series, `[t,"v"],[t,"v"]` as times and values."""
     lines = [_lines(text) for text in slices]

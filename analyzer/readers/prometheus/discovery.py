@@ -75,7 +75,7 @@ def _targets(
     ranged = f"{series(name, run=run)}[{lasting(end - start)}]"
     query = f"count by (job, instance) (last_over_time({ranged}))"
     found: dict[str, list[str]] = {}
-    for labels, _ in connection.instant(query, end):
+    for labels, _ in connection.instant(query, end, every=True):
         found.setdefault(labels.get("job", ""), []).append(labels.get("instance", ""))
     return {job: tuple(sorted(instances)) for job, instances in sorted(found.items())}
 
@@ -96,7 +96,7 @@ def _parts(
     # Each point tells of the part before it: the last one has to reach the end.
     times = [
         time / 1000
-        for one in connection.over(query, start, end + part, part)
+        for one in connection.over(query, start, end + part, part, every=True)
         for time in (one.times[0], one.times[-1])
     ]
     if not times:

@@ -2,6 +2,7 @@
 
 import re
 
+from analyzer.readers.prometheus.servers import partial
 from collector.contract import bounded_json
 
 TAIL = 1 << 16
@@ -18,6 +19,8 @@ def warning(body: bytes) -> str:
     Thanos and Mimir answer 200 with warnings when a store does not answer, as Prometheus does for
     a remote read.
     """
+    if partial(body):
+        return "isPartial: some of its storage nodes do not answer"
     found = WARNINGS.search(body[-TAIL:])
     if found is None:
         return ""

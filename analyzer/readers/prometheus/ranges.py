@@ -15,6 +15,7 @@ from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.decoding import Series
 from analyzer.readers.prometheus.errors import TooMuchError
 from analyzer.readers.prometheus.promql import one_of, quoted
+from analyzer.readers.prometheus.replicas import merged
 from collector.contract.metrics import BUILD_INFO
 
 MOST_POINTS = 11_000
@@ -51,6 +52,8 @@ def fetch(
 ) -> Fetched:
     """All samples of the targets in (start, end], those of other runs left out.
 
+    What several replicas of the server tell is there once (replicas.merged).
+
     Args:
         connection: To the Prometheus.
         run: The run's id.
@@ -80,7 +83,8 @@ def fetch(
         for first, last in pairwise(edges.tolist()):
             for one in _samples(connection, every, first, last):
                 parts.setdefault(tuple(sorted(one.labels.items())), []).append(one)
-    return Fetched(tuple(map(_joined, parts.values())), low / 1000, high / 1000)
+    joined = merged([_joined(each) for each in parts.values()], connection.replica_labels)
+    return Fetched(tuple(joined), low / 1000, high / 1000)
 
 
 def _parts(instances: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -95,9 +99,10 @@ def _where(job: str, instances: Sequence[str]) -> str:
 def _size(connection: Connection, target: str, every: str, low: int, high: int) -> tuple[int, int]:
     """(series, scrapes) of some targets in a span."""
     span = f"[{high - low}ms]"
-    number = connection.instant(f"count(last_over_time({_selector(every)}{span}))", high / 1000)
+    query = f"count(last_over_time({_selector(every)}{span}))"
+    number = connection.instant(query, high / 1000, every=True)
     query = f"max(count_over_time({BUILD_INFO.name}{{{target}}}{span}))"
-    scrapes = connection.instant(query, high / 1000)
+    scrapes = connection.instant(query, high / 1000, every=True)
     return _first(number, 1), _first(scrapes, (high - low) // 1000)
 
 

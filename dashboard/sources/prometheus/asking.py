@@ -87,8 +87,12 @@ class Asking:
 
     def instant(self, query: str, at: float) -> list[Row]:
         """Labels and value of each series at one moment; NaN and infinities are left out."""
-        words = {"query": query, "time": f"{at:.3f}"}
-        body = self.call(lambda: self.connection.body("query", words))
+
+        def ask() -> bytes:
+            words = {"query": self.connection.counted(query, at), "time": f"{at:.3f}"}
+            return self.connection.body("query", words)
+
+        body = self.call(ask)
         try:
             tree = bounded_json.loads(body)
             rows = [(one["metric"], float(one["value"][1])) for one in tree["data"]["result"]]

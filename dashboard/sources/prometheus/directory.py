@@ -98,7 +98,7 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 def members(asking: Asking, known: Directory, run: str, at: float) -> tuple[Member, ...]:
     """The ranks of a run that told who they are shortly before a moment, by rank."""
     infos = series(RANK_INFO.name, run=run)
-    query = f"timestamp(last_over_time({infos}[{lasting(RANK_LOOK_BACK)}]))"
+    query = f"last_over_time({infos}[{lasting(RANK_LOOK_BACK)}])"
     return tuple(
         Member(who.rank, known.name(labels), who.gpu, who.uuid, who.dp, who.pp, who.tp, who.world,
                target_of(labels))

@@ -30,6 +30,7 @@ class Fake:
         series: (labels, times in ms, values).
         answer: Instead of all answers: (status, headers, body).
         most_ms: A longer range of raw samples is 422, as with `--query.max-samples`.
+        victoria: Tells the time as VictoriaMetrics does.
         left_closed: Whether a range includes its left end, as in Prometheus 2.
         cut: Bytes that are missing at the end of each body that Content-Length announces.
         delay: Seconds before an answer.
@@ -41,6 +42,7 @@ class Fake:
     series: list[Series] = field(default_factory=list)
     answer: tuple[int, dict[str, str], bytes] | None = None
     most_ms: int = 10**12
+    victoria: bool = False
     left_closed: bool = True
     cut: int = 0
     delay: float = 0.0
@@ -60,6 +62,12 @@ class Fake:
         query = words.get("query", "")
         if path.endswith("/label/run/values"):
             return _good(sorted({labels["run"] for labels, *_ in self.series if "run" in labels}))
+        if path.endswith("/labels"):
+            return _good(sorted({name for labels, *_ in self.series for name in labels}))
+        if path.endswith("/status/buildinfo"):
+            return _good({"version": "2.42.0", "goVersion": "go1.19"})
+        if query == "time()" and self.victoria:
+            return _good(_vector([({}, NOW)]))
         if query == "time()":
             return _good({"resultType": "scalar", "result": [NOW, str(NOW)]})
         span = int(SPAN.search(query)[1])

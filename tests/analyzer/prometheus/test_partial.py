@@ -36,3 +36,10 @@ def test_remarks_about_the_query_are_no_warning():
 
 def test_what_is_no_json_is_left_to_who_reads_it():
     assert "" == warning(b"<html>")
+
+
+def test_a_cluster_of_victoria_metrics_says_it_in_front():
+    body = b'{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}}'
+
+    assert "isPartial" in warning(body)
+    assert "" == warning(body.replace(b"true", b"false"))

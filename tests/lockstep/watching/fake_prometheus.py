@@ -70,6 +70,8 @@ class FakePrometheus:
             return self.reply
         if path.endswith("/targets"):
             return 200, b'{"status":"success","data":{"activeTargets":[]}}'
+        if path.endswith("/labels"):
+            return 200, b'{"status":"success","data":["__name__","instance","job"]}'
         query = words["query"]
         if path.endswith("/query_range"):
             data = self._matrix(self._ranged(query, words))

@@ -18,6 +18,7 @@ import numpy as np
 
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.servers import PROMETHEUS, Server
 from analyzer.sequential_test.state import State
 from analyzer.watch import page
 from analyzer.watch import questions as ask
@@ -56,6 +57,7 @@ class Direct:
     """A connection without a network: analyzer.readers.prometheus.connection.Connection."""
 
     url = "http://fake"
+    replica_labels = ()
     over, samples = Connection.over, Connection.samples
 
     def __init__(self, fake: FakePrometheus) -> None:
@@ -64,7 +66,15 @@ class Direct:
     def now(self) -> float:
         return self.fake.now
 
-    def instant(self, query: str, time: float) -> list[tuple[Mapping[str, str], float]]:
+    def _manners(self) -> Server:
+        return PROMETHEUS
+
+    def counted(self, query: str, time: float) -> str:
+        return query
+
+    def instant(
+        self, query: str, time: float, *, every: bool = False
+    ) -> list[tuple[Mapping[str, str], float]]:
         _, body = self.fake.answer("/query", {"query": query, "time": f"{time:.3f}"})
         told = json.loads(body)["data"]["result"]
         return [(dict(one["metric"]), float(one["value"][1])) for one in told]
