@@ -1,4 +1,4 @@
-"""The first screen of a report: one chart, what it cost, what to do; and one number for one thing."""
+"""The first screen of a report: one chart, the cost, what to do; one number for one thing."""
 
 import re
 from collections.abc import Callable
