@@ -25,7 +25,7 @@ DASHES = {"culprit": "-", "peers": "-", "reference": "--", "other": ":"}
 INK = "#010203"
 """Stands for the page's text colour, which differs between light and dark."""
 WIDTH_INCHES = 8.6
-NARROW_INCHES = 4.1
+NARROW_INCHES = 4.0
 """Of the drawing for telephones: at 390 px its letters are as large as on a wide page."""
 BULK, OUTLIER = 0.95, 1.6
 """An axis is cut when its highest value is OUTLIER times the BULK quantile."""
