@@ -74,7 +74,7 @@ def test_every_service_listens_on_the_loopback_and_finds_the_others_there() -> N
     told = {path.name: set(LOOPBACK.findall(path.read_text())) for path in SERVICES}
     told |= {
         name: set(LOOPBACK.findall((FILES / name).read_text()))
-        for name in ("prometheus.yml", "alertmanager.yml", "lockstep.tmpl", "targets.json")
+        for name in ("prometheus.yml", "alertmanager.yml", "targets.json")
     }
     prometheus, alertmanager, watch = (f"127.0.0.1:{port}" for port in (9090, 9093, 9411))
 
