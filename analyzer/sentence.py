@@ -11,6 +11,7 @@ from analyzer.slowness.before_after import has_gpu
 from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.processor import OFF_QUERY, off_processor
 from analyzer.slowness.significance import STEPS_AT_LEAST
+from analyzer.wording import TOLD, certainty, hours, ratio
 from collector.contract.words import Cause
 
 STRUCTURE_WORTH_A_WORD = 0.05
@@ -18,9 +19,6 @@ STRUCTURE_WORTH_A_WORD = 0.05
 PROJECTED_FROM_SECONDS = 300.0
 """Less than this of a slow span says little of a day; the JSON and the report tell it all the same,
 with its interval."""
-TOLD = 0.7
-"""Below this confidence in the place it only may be this one."""
-CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
 
 
 def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
@@ -84,7 +82,7 @@ def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
     numbers = [fact.text for fact in culprit.evidence if fact.supports and _decides(fact.query)]
     because = f" ({'; '.join(numbers[:2])})" if numbers else ""
     return (
-        f"{who} is {culprit.slowdown:.2f}x slower than it should be from step"
+        f"{who} is {ratio(culprit.slowdown)} slower than it should be from step"
         f" {culprit.from_step}{since}{end}: {why}{because}. {confidence}"
     )
 
@@ -125,10 +123,10 @@ def _confidence(culprit: Culprit) -> str:
     """How certain the place is, and apart from that the cause, if that is the place."""
     known = culprit.cause != Cause.UNKNOWN
     what = "in the cause" if known else "that nothing told so far says why"
-    why = f"{what} {_certainty(culprit.confidence)}"
+    why = f"{what} {certainty(culprit.confidence)}"
     if culprit.place_confidence is None:
         return f"Confidence {why}."
-    where = f"in the place {_certainty(culprit.place_confidence)}"
+    where = f"in the place {certainty(culprit.place_confidence)}"
     return f"Confidence {where}{'; if it is this one, ' if _doubted(culprit) else ', '}{why}."
 
 
@@ -136,17 +134,12 @@ def _doubted(culprit: Culprit) -> bool:
     return culprit.place_confidence is not None and culprit.place_confidence < TOLD
 
 
-def _certainty(confidence: float) -> str:
-    word = next(word for least, word in CERTAINTY if confidence >= least)
-    return f"{word} ({confidence:.2f})"
-
-
 def _cost(verdict: Verdict, grid: Grid) -> str:
     parts = []
     if verdict.slowdown is not None and (
         _uniform(verdict) or any(c.slowdown is not None for c in verdict.culprits)
     ):
-        parts.append(f"the run's steps take {verdict.slowdown:.2f}x their ideal time")
+        parts.append(f"the run's steps take {ratio(verdict.slowdown)} their ideal time")
     # An hour of a rank without a GPU is the same share of the run.
     unit = "GPU" if has_gpu(grid, None) else "rank"
     if verdict.lost_gpu_hours is not None:
@@ -154,7 +147,7 @@ def _cost(verdict: Verdict, grid: Grid) -> str:
             "" if verdict.lost_money is None else f" ({verdict.lost_money:.2f} at the price given)"
         )
         parts.append(
-            f"{_hours(verdict.lost_gpu_hours, unit)} are lost{money}{_per_day(verdict, unit)}"
+            f"{hours(verdict.lost_gpu_hours, unit)} are lost{money}{_per_day(verdict, unit)}"
         )
     words = " and ".join(parts)
     return f"{words[0].upper()}{words[1:]}." if words else ""
@@ -166,7 +159,7 @@ def _per_day(verdict: Verdict, unit: str) -> str:
     if told is None or not told["goes_on"] or told["over_seconds"] < PROJECTED_FROM_SECONDS:
         return ""
     money = "" if told["money"] is None else f" ({told['money']:.2f})"
-    return f", {_hours(told['gpu_hours'], unit)}{money} a day if it goes on"
+    return f", {hours(told['gpu_hours'], unit)}{money} a day if it goes on"
 
 
 def _uniform(verdict: Verdict) -> str | None:
@@ -205,9 +198,4 @@ def _noticed(grid: Grid) -> str:
     noticed = smallest_noticed(grid)
     if noticed is None:
         return ""
-    return f"A rank that became slower by {noticed:.2f}x for half of it would have been noticed."
-
-
-def _hours(hours: float, unit: str) -> str:
-    """Hours of a GPU, or seconds where hours would be mostly zeros."""
-    return f"{hours:.2f} {unit}-hours" if hours >= 0.1 else f"{hours * 3600:.0f} {unit}-seconds"
+    return f"A rank that became slower by {ratio(noticed)} for half of it would have been noticed."

@@ -46,7 +46,7 @@ def read_beside(
     trace, told = _trace(diagnosis, folder)
     finding, missing = _finding(archive / names.FINDING_FILE)
     found = [each for name in READ if (each := _digest(archive / name)) is not None]
-    return Beside(finding, human, tuple(found), trace, told, baseline, missing)
+    return Beside(finding, human, tuple(found), trace, told, baseline, missing, _command(archive))
 
 
 def _finding(path: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
@@ -60,6 +60,16 @@ def _finding(path: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     if not isinstance(tree, dict):
         return None, (f"{path.name} is torn, or is no finding: when it was seen is not known",)
     return tree, ()
+
+
+def _command(archive: Path) -> str:
+    """The line of truth.json that repeats the run with its faults; empty where there is none."""
+    try:
+        tree = bounded_json.read(archive / names.TRUTH_FILE)
+    except (OSError, ValueError):
+        return ""
+    told = tree.get("command") if isinstance(tree, dict) else None
+    return told if isinstance(told, str) else ""
 
 
 def _human(path: Path) -> dict[str, str]:

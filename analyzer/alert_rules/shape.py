@@ -17,11 +17,15 @@ class Addresses:
         runbooks: Where deploy/runbooks/ is served; a runbook is `<alert>.md` there.
         dashboard: Where `lockstep dashboard` is served; `<page>?<label>=<value>` there.
         grafana: Where Grafana shows its dashboards; `<uid>?var-<label>=<value>` there.
+        reports: Where `lockstep watch` serves the folders of findings; empty = nowhere.
+        prometheus: Where people reach the Prometheus that was asked; empty = not known.
     """
 
     runbooks: str
     dashboard: str
     grafana: str
+    reports: str = ""
+    prometheus: str = ""
 
     def runbook(self, alert: str) -> str:
         """The runbook of an alert, by its full name."""

@@ -51,7 +51,7 @@ def advice(
     commands: list[str] = []
     told: set[tuple[str, Action]] = set()
     for culprit in verdict.culprits:
-        for action in _actions(culprit, without_gpu):
+        for action in actions_of(culprit, without_gpu):
             # Several ranks of a node need one visit.
             if (_place(culprit), action) in told and culprit.gpu is None:
                 continue
@@ -59,7 +59,7 @@ def advice(
             rows.append([_priority(action, culprit), _place(culprit), action.purpose, action.text])
             if action.command:
                 comment = f"# {_line(_place(culprit))}: {action.purpose}"
-                command = f"{comment}\n{_filled(action.command, culprit)}"
+                command = f"{comment}\n{command_of(action, culprit)}"
                 commands += [command] * (command not in commands)
     for one in verdict.structure:
         # What all nodes share is nobody's fault, and still somebody's to mend.
@@ -85,7 +85,8 @@ def advice(
     )
 
 
-def _actions(culprit: Culprit, without_gpu: Container[str | None]) -> tuple[Action, ...]:
+def actions_of(culprit: Culprit, without_gpu: Container[str | None]) -> tuple[Action, ...]:
+    """What to do about a culprit, in the order of its cause; never empty."""
     if culprit.cause == Cause.UNKNOWN and off_processor(culprit):
         return ASLEEP
     if culprit.node in without_gpu and culprit.cause in WITHOUT_GPU:
@@ -104,7 +105,9 @@ def _place(culprit: Culprit) -> str:
     return culprit.node or culprit.link or f"rank {culprit.rank}"
 
 
-def _filled(command: str, culprit: Culprit) -> str:
+def command_of(action: Action, culprit: Culprit) -> str:
+    """An action's command for this culprit's node, GPU and rank, quoted for a shell."""
+    command = action.command
     if culprit.scope == "node":
         # All of its GPUs are meant: nvidia-smi without -i asks all.
         command = command.replace(" -i {gpu}", "")

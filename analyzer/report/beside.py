@@ -34,6 +34,7 @@ class Beside:
         trace: The timeline for ui.perfetto.dev; None = none was made.
         trace_told: Its steps and ranks in words, or why there is none.
         baseline: The run to compare with.
+        command: Line that repeats the run, with what was injected into it; empty = not known.
         missing: What was looked for and could not be read, in words.
     """
 
@@ -44,6 +45,7 @@ class Beside:
     trace_told: str = ""
     baseline: "Diagnosis | None" = None
     missing: tuple[str, ...] = ()
+    command: str = ""
 
 
 NOTHING = Beside()

@@ -25,6 +25,8 @@ DASHES = {"culprit": "-", "peers": "-", "reference": "--", "other": ":"}
 INK = "#010203"
 """Stands for the page's text colour, which differs between light and dark."""
 WIDTH_INCHES = 8.6
+NARROW_INCHES = 4.0
+"""Of the drawing for telephones: at 390 px its letters are as large as on a wide page."""
 BULK, OUTLIER = 0.95, 1.6
 """An axis is cut when its highest value is OUTLIER times the BULK quantile."""
 
@@ -52,17 +54,19 @@ _STYLE: Any = {
 }
 
 
-def chart(block: Mapping[str, Any], name: str) -> str:
+def chart(block: Mapping[str, Any], name: str, *, narrow: bool = False) -> str:
     """A chart block as an `<svg>` element with its text alternative.
 
     Args:
         block: From blocks.lines or blocks.bars.
         name: Unique on the page; the prefix of the element's ids.
+        narrow: For a telephone: half as wide, the legend below.
     """
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
-        figure = Figure(figsize=(WIDTH_INCHES, _height(block)), layout="constrained")
+        width = NARROW_INCHES if narrow else WIDTH_INCHES
+        figure = Figure(figsize=(width, _height(block)), layout="constrained")
         axes = figure.add_subplot()
-        _DRAWN[block["block"]](axes, block)
+        _DRAWN[block["block"]](axes, block, narrow)
         drawn = io.StringIO()
         figure.savefig(
             drawn,
@@ -82,7 +86,7 @@ def _height(block: Mapping[str, Any]) -> float:
     return 0.9 + min(0.3 * rows, 6.0)
 
 
-def _lines(axes: Axes, block: Mapping[str, Any]) -> None:
+def _lines(axes: Axes, block: Mapping[str, Any], narrow: bool) -> None:
     if band := block["band"]:
         axes.fill_between(
             band["x"], _numbers(band["low"]), _numbers(band["high"]),
@@ -100,22 +104,33 @@ def _lines(axes: Axes, block: Mapping[str, Any]) -> None:
         )  # fmt: skip
     for mark in block["marks"]:
         axes.axvline(mark["step"], color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        # Words that begin in the right half would end outside.
+        late = mark["step"] > (block["lines"][0]["x"] or [0])[-1] / 2
         axes.annotate(
-            f" {mark['label']}: step {mark['step']}", (mark["step"], 1.0), (0, 2),
+            f" {mark['label']}: step {mark['step']} ", (mark["step"], 1.0), (0, 2),
             xycoords=("data", "axes fraction"), textcoords="offset points",
-            va="bottom", ha="left", fontsize=9,
+            va="bottom", ha="right" if late else "left", fontsize=9,
         )  # fmt: skip
     drawn = [line["y"] for line in block["lines"]] + ([band["high"]] if band else [])
     beyond = _cut(axes, [value for values in drawn for value in values], block["unit"])
     axes.set_xlabel(f"step{beyond}")
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     unit = block["unit"]
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: cell(float(value), unit)))
     axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.6)
-    axes.legend(
-        loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9, handlelength=1.6
-    )
+    _legend(axes, narrow)
+
+
+def _legend(axes: Axes, narrow: bool) -> None:
+    """Below the axis and in columns where there is no room beside it."""
+    style: Any = {"frameon": False, "fontsize": 9, "handlelength": 1.5}
+    if not narrow:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), **style)
+        return
+    assert axes.figure is not None
+    figure: Any = axes.figure
+    figure.legend(loc="outside lower center", ncols=2, columnspacing=1.2, **style)
 
 
 def _cut(axes: Axes, values: list[float | None], unit: str) -> str:
@@ -129,10 +144,10 @@ def _cut(axes: Axes, values: list[float | None], unit: str) -> str:
     top = 1.25 * most
     axes.set_ylim(top=top)
     count = int((known > top).sum())
-    return f" ({count} values above the axis, up to {cell(float(known.max()), unit)})"
+    return f" ({count} above the axis, up to {cell(float(known.max()), unit)})"
 
 
-def _bars(axes: Axes, block: Mapping[str, Any]) -> None:
+def _bars(axes: Axes, block: Mapping[str, Any], narrow: bool) -> None:
     rows, series = block["rows"], block["series"]
     thickness = 0.8 / len(series)
     for index, one in enumerate(series):
@@ -150,12 +165,10 @@ def _bars(axes: Axes, block: Mapping[str, Any]) -> None:
     axes.xaxis.set_visible(False)
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.legend(
-        loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9, handlelength=1.2
-    )
+    _legend(axes, narrow)
 
 
-def _cells(axes: Axes, block: Mapping[str, Any]) -> None:
+def _cells(axes: Axes, block: Mapping[str, Any], narrow: bool) -> None:
     values = np.array([_numbers(row["values"]) for row in block["rows"]], dtype=float)
     unit = block["unit"]
     low, high = min(1.0, float(np.nanmin(values))), max(1.1, float(np.nanmax(values)))
@@ -175,8 +188,8 @@ def _cells(axes: Axes, block: Mapping[str, Any]) -> None:
                 axes.text(column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center",
                           fontsize=8, color="#ffffff" if dark else "#000000")  # fmt: skip
     axes.invert_yaxis()
-    _ticks(axes.xaxis, block["columns"])
-    _ticks(axes.yaxis, [row["label"] for row in block["rows"]])
+    _ticks(axes.xaxis, block["columns"], TICKS // 2 if narrow else TICKS)
+    _ticks(axes.yaxis, [row["label"] for row in block["rows"]], TICKS)
     axes.set_xlabel(block["across"])
     axes.tick_params(length=0)
     assert axes.figure is not None
@@ -185,9 +198,9 @@ def _cells(axes: Axes, block: Mapping[str, Any]) -> None:
     bar.outline.set_visible(False)
 
 
-def _ticks(axis: Axis, labels: Sequence[str]) -> None:
-    """At most TICKS of them, in the middle of their cells."""
-    every = -(-len(labels) // TICKS)
+def _ticks(axis: Axis, labels: Sequence[str], most: int) -> None:
+    """At most `most` of them, in the middle of their cells."""
+    every = -(-len(labels) // most)
     places = range(0, len(labels), every)
     axis.set_ticks([place + 0.5 for place in places], [labels[place] for place in places])
 

@@ -9,6 +9,7 @@ from analyzer.report.beside import NOTHING, Beside
 from analyzer.report.comparison import comparison
 from analyzer.report.detection import detection
 from analyzer.report.deviations import deviations
+from analyzer.report.glance import glance
 from analyzer.report.health import health
 from analyzer.report.impact import impact
 from analyzer.report.learning import learning
@@ -16,6 +17,7 @@ from analyzer.report.ledger import where_time_went
 from analyzer.report.queries import Sources
 from analyzer.report.reality import reality
 from analyzer.report.reasons import reasons
+from analyzer.report.simulated import simulated
 from analyzer.report.spans import spans
 from analyzer.report.summary import summary, title
 from analyzer.report.supporting import completeness, files, people, reproduction, words
@@ -23,6 +25,7 @@ from analyzer.report.timeline import bounds, timeline
 from analyzer.report.timing import lateness
 from analyzer.report.watched import finding_times
 from analyzer.run import Grid, Verdict
+from analyzer.slowness.before_after import has_gpu
 from analyzer.verdict_json import verdict_json
 
 if TYPE_CHECKING:
@@ -48,19 +51,19 @@ def document(
     made = end if now is None else now
     seen = None if beside.finding is None else finding_times(beside.finding)
     told = human.blocks(beside.human)
+    unit = "gpu hours" if has_gpu(grid, None) else "rank hours"
     emulated = (run.meta.get("spec") or {}).get("launcher") == "local"
+    actions = advice(
+        verdict, emulated=emulated, owners=told["actions"], without_gpu=_without_gpu(grid)
+    )
     sections = [
-        impact(run, grid, verdict, cut, sources),
-        advice(
-            verdict,
-            emulated=emulated,
-            owners=told["actions"],
-            without_gpu=_without_gpu(grid),
-        ),
+        glance(grid, verdict, cut, sources, actions, unit),
+        actions,
+        impact(run, grid, verdict, cut, sources, unit),
         timeline(grid, verdict, seen),
         detection(grid, verdict, diagnosis.findings, seen),
         reasons(verdict),
-        lateness(grid, cut, sources),
+        lateness(grid, cut, sources, verdict),
         health(grid, cut),
         where_time_went(diagnosis),
         *deviations(verdict),
@@ -70,7 +73,8 @@ def document(
         reality(run.meta, verdict.provenance),
         completeness(run, grid, verdict, cut, beside),
         files(beside),
-        reproduction(run, sources),
+        reproduction(run, sources, beside.command),
+        simulated(verdict),
         words(),
     ]
     tree = {
@@ -81,11 +85,11 @@ def document(
         "status": verdict.status,
         "review": human.status(told),
         "title": title(verdict),
-        "summary": summary(verdict),
+        "summary": summary(verdict, unit),
         "sentence": verdict.sentence,
         "facts": [
             {"name": name, "value": value, "unit": unit}
-            for name, value, unit in _facts(grid, verdict, begin, end)
+            for name, value, unit in _facts(grid, verdict, begin, end, unit)
         ],
         "sections": [section for section in sections if section is not None],
         "verdict": verdict_json(verdict),
@@ -100,13 +104,13 @@ def _without_gpu(grid: Grid) -> set[str | None]:
 
 
 def _facts(
-    grid: Grid, verdict: Verdict, begin: float | None, end: float | None
+    grid: Grid, verdict: Verdict, begin: float | None, end: float | None, unit: str
 ) -> list[tuple[str, Any, str]]:
     nodes = {info.node for info in grid.ranks}
     steps = int(grid.to_step.max() - grid.from_step.min()) if grid.from_step.size else 0
     return [
         ("slowdown of the run", verdict.slowdown, "ratio"),
-        ("lost", verdict.lost_gpu_hours, "gpu hours"),
+        ("lost", verdict.lost_gpu_hours, unit),
         ("ranks", len(grid.ranks), "count"),
         ("nodes", len(nodes), "count"),
         ("steps seen", steps, "count"),

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from analyzer import wording
+
 UNKNOWN = "–"
 TEXTUAL = ("", "time")
 """Units of cells that are read as words; the others stand right-aligned."""
@@ -52,13 +54,6 @@ def iso(value: float) -> str:
     return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%dT%H:%M:%S}Z"
 
 
-def hours(value: float) -> str:
-    """GPU-hours with three significant digits; a short run's loss in GPU-seconds."""
-    if value < 0.1:
-        return f"{value * 3600:.3g} GPU-s"
-    return f"{value:.3g} GPU-h"
-
-
 def prefixed(value: float) -> str:
     """Three significant digits and a decimal prefix: "92.9 G", "512 "."""
     for size, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -69,7 +64,7 @@ def prefixed(value: float) -> str:
 
 _UNITS: dict[str, Callable[[float], str]] = {
     "seconds": seconds,
-    "ratio": lambda value: f"{value:.2f}x",
+    "ratio": wording.ratio,
     "share": lambda value: f"{value * 100:.0f} %",
     "time": utc,
     "since": lambda value: f"t{'-' if value < 0 else '+'}{seconds(abs(value))}",
@@ -81,7 +76,8 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "flops": lambda value: f"{prefixed(value)}FLOP/s",
     "bytes": lambda value: f"{prefixed(value)}B",
     "percentage": lambda value: f"{value * 100:+.1f} %",
-    "gpu hours": hours,
+    "gpu hours": wording.hours,
+    "rank hours": lambda value: wording.hours(value, "rank"),
     "money": lambda value: f"{value:,.2f}",
     "count": lambda value: f"{value:,.0f}",
     "score": lambda value: f"{value:.1f}",

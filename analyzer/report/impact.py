@@ -10,12 +10,22 @@ from analyzer.report.blocks import Block
 from analyzer.report.queries import Sources
 from analyzer.report.shown import MOST_CULPRITS
 from analyzer.report.spans import Spans, median
-from analyzer.report.what_if import what_if
+from analyzer.report.what_if import gives_back, what_if
 from analyzer.run import Grid, Run, Verdict
 
+OF_RUN = "slowdown of the run"
+NOT_KNOWN = "not known"
 
-def impact(run: Run, grid: Grid, verdict: Verdict, cut: Spans, sources: Sources) -> Block:
-    """The section on impact and cost."""
+
+def impact(
+    run: Run,
+    grid: Grid,
+    verdict: Verdict,
+    cut: Spans,
+    sources: Sources,
+    unit: str = "gpu hours",
+) -> Block:
+    """The section on impact and cost; `unit` is that of what is lost (report.figures)."""
     wall, step_query = grid.time["wall"], sources.wall()
     rows: list[list[str]] = []
     if cut.onset is not None:
@@ -24,7 +34,7 @@ def impact(run: Run, grid: Grid, verdict: Verdict, cut: Spans, sources: Sources)
         rows.append(["step time during the trouble, median", during, step_query])
     else:
         rows.append(["step time, median", _step_time(wall[cut.during]), step_query])
-    rows.append(["slowdown of the run", _with_interval(verdict), _verdict("slowdown")])
+    rows.append([OF_RUN, _with_interval(verdict), _verdict("slowdown")])
     for culprit in verdict.culprits[:MOST_CULPRITS]:
         # Links and racks have no time of their own, and who stopped is not slow.
         if culprit.scope not in ("link", "rack") and culprit.slowdown is not None:
@@ -33,7 +43,7 @@ def impact(run: Run, grid: Grid, verdict: Verdict, cut: Spans, sources: Sources)
     if verdict.culprits:
         held = figures.cell(len(cut.peers), "count")
         rows.append(["healthy ranks held up", held, _verdict("culprits")])
-    rows += [[*pair, _verdict("lost_gpu_hours")] for pair in losses(verdict)]
+    rows += [[*pair, _verdict("lost_gpu_hours")] for pair in losses(verdict, unit)]
     rows += _whole_run(grid, verdict)
     if replayed := _replayed(run):
         again = figures.cell(replayed, "count")
@@ -51,7 +61,14 @@ def _verdict(key: str) -> str:
     return f"verdict.json: {key}"
 
 
+def _unknown(verdict: Verdict) -> bool:
+    """Whether nobody can say that nothing was lost: a nought would read as all is well."""
+    return verdict.status == "unknown" and not verdict.culprits
+
+
 def _with_interval(verdict: Verdict) -> str:
+    if _unknown(verdict):
+        return NOT_KNOWN
     words = figures.cell(verdict.slowdown, "ratio")
     if verdict.slowdown_interval is None or not np.isfinite(verdict.slowdown_interval).all():
         return words
@@ -85,11 +102,21 @@ def _replayed(run: Run) -> int:
     return int((attempts - 1).clip(lower=0).sum())
 
 
-def losses(verdict: Verdict) -> list[list[str]]:
+def costs(verdict: Verdict, unit: str = "gpu hours") -> list[list[str]]:
+    """What it cost in a few rows of words and figures, and what would come back without it."""
+    rows = [[OF_RUN, _with_interval(verdict)]] if verdict.hang is None else []
+    rows += losses(verdict, unit)
+    for fix in verdict.what_if.get("fixes", ())[:1]:
+        without, _, gain = gives_back(fix).partition(": ")
+        rows.append([without, gain])
+    return rows
+
+
+def losses(verdict: Verdict, unit: str = "gpu hours") -> list[list[str]]:
     """GPU-hours, and money where a price was given; what was not slow loses nothing a day."""
-    rows = [
-        ["lost", _between(verdict.lost_gpu_hours, verdict.lost_gpu_hours_interval, "gpu hours")]
-    ]
+    if _unknown(verdict):
+        return [["lost", NOT_KNOWN]]
+    rows = [["lost", _between(verdict.lost_gpu_hours, verdict.lost_gpu_hours_interval, unit)]]
     if verdict.lost_money is not None:
         money = _between(verdict.lost_money, verdict.lost_money_interval, "money")
         rows.append(["lost, at the price given", money])
@@ -99,7 +126,7 @@ def losses(verdict: Verdict) -> list[list[str]]:
     since = f"as in its last {figures.cell(told['over_seconds'], 'seconds')}"
     when = "if it goes on" if told["goes_on"] else "had it gone on"
     rows.append(
-        [f"lost a day {when}, {since}", _between(told["gpu_hours"], told["interval"], "gpu hours")]
+        [f"lost a day {when}, {since}", _between(told["gpu_hours"], told["interval"], unit)]
     )
     if told["money"] is not None:
         money = _between(told["money"], told["money_interval"], "money")
@@ -112,4 +139,6 @@ def _between(value: Any, interval: Sequence[float] | None, unit: str) -> str:
     if interval is None or not np.isfinite(interval).all() or interval[0] == interval[1]:
         return words
     low, high = (figures.cell(each, unit) for each in interval)
+    # A unit that both have is told once.
+    low = low.removesuffix(f" {high.rpartition(' ')[2]}")
     return f"{words} (95 % interval {low} to {high})"

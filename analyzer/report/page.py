@@ -14,6 +14,9 @@ from collector.contract.visible import visible
 BADGES = {"healthy": "✓", "degraded": "▲", "unknown": "?"}
 """Severity is an icon and a word, never a colour alone."""
 
+COSTS = ("slowdown of the run", "lost")
+"""Facts that stand in the table of costs already."""
+
 
 def page(tree: Mapping[str, Any]) -> str:
     """The report as HTML."""
@@ -31,7 +34,13 @@ def page(tree: Mapping[str, Any]) -> str:
         style=Markup((here / "page.css").read_text("utf-8")),  # noqa: S704
         badge=BADGES.get(tree["status"], "?"),
         charts=_charts(tree),
+        ground=_ground(tree),
     )
+
+
+def _ground(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The facts that the first screen has not: what was looked at, in a line."""
+    return [fact for fact in tree["facts"] if fact["name"] not in COSTS]
 
 
 def _shown(value: Any) -> Any:
@@ -39,10 +48,13 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _charts(tree: Mapping[str, Any]) -> dict[tuple[int, int], Markup]:
-    """(section, block) -> SVG."""
+def _charts(tree: Mapping[str, Any]) -> dict[tuple[int, int], tuple[Markup, Markup]]:
+    """(section, block) -> SVG for a wide page, and for a telephone; the style sheet shows one."""
     return {
-        (i, j): Markup(chart(block, f"chart-{i}-{j}"))  # noqa: S704
+        (i, j): (
+            Markup(chart(block, f"chart-{i}-{j}")),  # noqa: S704
+            Markup(chart(block, f"narrow-{i}-{j}", narrow=True)),  # noqa: S704
+        )
         for i, section in enumerate(tree["sections"])
         for j, block in enumerate(section["blocks"])
         if block["block"] in ("lines", "bars", "cells")

@@ -20,7 +20,7 @@ def reasons(verdict: Verdict) -> Block:
                 f"{place}: {culprit.cause}, confidence {sureness(culprit)}, {culprit.tier} tier."
             )
         )
-        columns = {"": "", "observation": "", "query": ""}
+        columns = {"speaks": "", "observation": "", "query": ""}
         tables.append(blocks.table(f"Evidence on {culprit.cause} at {place}", columns, rows))
     if not verdict.culprits:
         tables.append(blocks.text("No culprit was named, so there is no cause to argue for."))

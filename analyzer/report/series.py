@@ -1,6 +1,6 @@
 """Values over steps as lines and bands for charts: thinned so that no spike is lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,15 @@ MOST_LINES = 4
 
 
 def against_peers(
-    grid: Grid, cut: Spans, values: FloatGrid, *, title: str, unit: str, what: str, source: str
+    grid: Grid,
+    cut: Spans,
+    values: FloatGrid,
+    *,
+    title: str,
+    unit: str,
+    what: str,
+    source: str,
+    marks: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Block | None, Block | None]:
     """Culprits as lines over the band of their peers, and the table twin.
 
@@ -30,6 +38,7 @@ def against_peers(
         unit: Of the values.
         what: What the values are, as the subject of the text alternative.
         source: Where they come from (report.queries).
+        marks: Vertical marks beside the onset (report.blocks.lines).
 
     Returns:
         Chart and table, None where nothing answered.
@@ -50,7 +59,7 @@ def against_peers(
         drawn.append(_line("median of peers" if names else "median", "peers", step, middle))
     low = by_row(shown[:, list(cut.peers)], np.nanmin)
     high = by_row(shown[:, list(cut.peers)], np.nanmax)
-    marks = () if cut.onset is None else ({"step": cut.onset, "label": "onset"},)
+    onset = [] if cut.onset is None else [{"step": cut.onset, "label": "onset"}]
     chart = blocks.lines(
         title,
         f"{what} over steps {step[0]} to {step[-1]}"
@@ -58,7 +67,7 @@ def against_peers(
         unit,
         drawn,
         band=_band("range of peers" if names else "range of ranks", step, low, high),
-        marks=marks,
+        marks=[*onset, *marks],
         source=source,
     )
     columns = {"step": "count", **dict.fromkeys(names, unit)}

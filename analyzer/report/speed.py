@@ -39,7 +39,7 @@ def per_second(run: Run, grid: Grid, column: str) -> FloatGrid:
 
 def _throughput(run: Run, grid: Grid, spans: Masks, sources: Sources) -> Block | None:
     tokens = per_second(run, grid, "tokens")
-    columns = {"": "", "tokens": "per second"}
+    columns = {"when": "", "tokens": "per second"}
     rows: list[list[object]] = [[name, median(tokens[mask])] for name, mask in spans.items()]
     source = sources.tokens()
     flops = per_second(run, grid, "flops") if "flops" in run.windows else np.zeros(0)
@@ -67,7 +67,11 @@ def _percentiles(grid: Grid, spans: Masks, source: str) -> Block | None:
         told = wall[mask & np.isfinite(wall)]
         if told.size:
             rows.append([name, *np.quantile(told, QUANTILES).tolist(), float(told.max())])
-    columns = {"": "", **{f"p{100 * q:.0f}": "seconds" for q in QUANTILES}, "longest": "seconds"}
+    columns = {
+        "when": "",
+        **{f"p{100 * q:.0f}": "seconds" for q in QUANTILES},
+        "longest": "seconds",
+    }
     return blocks.table("Step time over steps", columns, rows, source=source)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from analyzer.causes import CAUSE_WORDS
 from analyzer.report import figures
 from analyzer.run import Culprit, Verdict
+from analyzer.wording import certainty, ratio
 
 NAMED_AT_MOST = 3
 """Culprits in the first sentence; the others are counted."""
@@ -29,8 +30,13 @@ def title(verdict: Verdict) -> str:
     return words + _more(verdict) + then
 
 
-def summary(verdict: Verdict) -> list[str]:
-    """One to three sentences, each with its full stop, and what was told before if it differs."""
+def summary(verdict: Verdict, unit: str = "gpu hours") -> list[str]:
+    """One to three sentences, each with its full stop, and what was told before if it differs.
+
+    Args:
+        verdict: What is told.
+        unit: Of what is lost (report.figures).
+    """
     if not verdict.culprits and verdict.status == "unknown":
         # Why nobody can be named is the verdict's own sentence.
         return [verdict.sentence]
@@ -41,7 +47,12 @@ def summary(verdict: Verdict) -> list[str]:
     told = ", ".join(sure)
     texts = [str(told["text"]) for told in _disputed(verdict)]
     then = [f"{text[0].upper()}{text[1:]}." for text in texts]
-    return [f"{_who(verdict)}.", f"{_how_much(verdict)}.", f"{told[0].upper()}{told[1:]}.", *then]
+    return [
+        f"{_who(verdict)}.",
+        f"{_how_much(verdict, unit)}.",
+        f"{told[0].upper()}{told[1:]}.",
+        *then,
+    ]
 
 
 def _disputed(verdict: Verdict) -> list[Mapping[str, Any]]:
@@ -54,7 +65,7 @@ def _sure(culprits: Sequence[Culprit]) -> list[str]:
     places = [one.place_confidence for one in culprits if one.place_confidence is not None]
     told = [("confidence in the place", places), ("in the cause", [c.confidence for c in culprits])]
     each = "at least " if len(culprits) > 1 else ""
-    words = [f"{what} {each}{figures.cell(min(some), 'share')}" for what, some in told if some]
+    words = [f"{what} {each}{certainty(min(some))}" for what, some in told if some]
     return words if places else [f"confidence {word}" for word in words]
 
 
@@ -88,8 +99,8 @@ def _accused(culprit: Culprit, *, stopped: bool) -> str:
     return f"{words}: {CAUSE_WORDS.get(culprit.cause, culprit.cause)}"
 
 
-def _how_much(verdict: Verdict) -> str:
-    lost = figures.cell(verdict.lost_gpu_hours, "gpu hours")
+def _how_much(verdict: Verdict, unit: str) -> str:
+    lost = figures.cell(verdict.lost_gpu_hours, unit)
     money = f", {figures.cell(verdict.lost_money, 'money')} at the price given"
     money = "" if verdict.lost_money is None else money
     if _stopped(verdict):
@@ -104,7 +115,7 @@ def _charge(culprit: Culprit, *, stopped: bool) -> str:
     who = f"{culprit.who[0].upper()}{culprit.who[1:]}"
     who += "" if culprit.rank is None else f" on {culprit.node}"
     how = "stopped" if stopped else "holds the run back"
-    how = how if culprit.slowdown is None else f"is {culprit.slowdown:.2f}x slower"
+    how = how if culprit.slowdown is None else f"is {ratio(culprit.slowdown)} slower"
     return f"{who} {how}: {culprit.cause}"
 
 

@@ -74,9 +74,15 @@ def _trace(beside: Beside) -> str:
     )
 
 
-def reproduction(run: Run, sources: Sources) -> Block:
-    """The section on doing it again: the run, the analysis, the queries."""
-    words = run.meta.get("command")
+def reproduction(run: Run, sources: Sources, command: str = "") -> Block:
+    """The section on doing it again: the run, the analysis, the queries.
+
+    Args:
+        run: Its own command has no fault, so that no analysis sees one.
+        sources: Where the numbers come from.
+        command: With what was injected; empty = nobody knows of any.
+    """
+    words = command or run.meta.get("command")
     versions = run.meta.get("versions")
     rows = sorted(versions.items()) if isinstance(versions, dict) else []
     queries = {
@@ -93,8 +99,12 @@ def reproduction(run: Run, sources: Sources) -> Block:
         [
             blocks.code(str(words)) if words else blocks.text("run.json holds no command."),
             blocks.text(
-                "What was injected, if anything, stands in truth.json, which no analysis reads."
-                " The command lockstep analyze gives the same verdict again."
+                "The command has what was injected, if anything was: it stands in truth.json, and"
+                " was read after the verdict was made. The command lockstep analyze gives the same"
+                " verdict again."
+                if command
+                else "What was injected, if anything, stands in truth.json, which no analysis"
+                " reads. The command lockstep analyze gives the same verdict again."
             ),
             blocks.table("Queries: column of the archive, and PromQL while the run is recorded",
                          {"what": "", "query": ""}, [list(pair) for pair in queries.items()],

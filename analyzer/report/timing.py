@@ -7,22 +7,18 @@ import numpy as np
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
 from analyzer.report.queries import Sources
-from analyzer.report.series import against_peers, known
+from analyzer.report.series import known
 from analyzer.report.shown import MOST_ROWS, rest, shown
 from analyzer.report.spans import Spans, median, medians
-from analyzer.run import FloatGrid, Grid
+from analyzer.run import FloatGrid, Grid, Verdict
 from analyzer.slowness.peer_groups import peer_groups
 from collector.contract.words import PHASES
 
 
-def lateness(grid: Grid, cut: Spans, sources: Sources) -> Block:
-    """The section on who is late."""
+def lateness(grid: Grid, cut: Spans, sources: Sources, verdict: Verdict) -> Block:
+    """The section on who is late; its chart over the steps stands at a glance (report.glance)."""
     own = grid.time["own"]
     picked = _picked(grid, cut)
-    chart, twin = against_peers(
-        grid, cut, own, title="Own time per step", unit="seconds",
-        what="Own time per step, without waiting in collectives,", source=sources.own(),
-    )  # fmt: skip
     over = rest(cut, picked, medians(own, cut.during), "seconds")
     phases = _phases(grid, cut, sources.phases())
     waits = _waits(grid, cut, picked, sources.waits())
@@ -35,10 +31,8 @@ def lateness(grid: Grid, cut: Spans, sources: Sources) -> Block:
                 " cannot tell who is late: in lockstep everyone's step is as long as the slowest"
                 " rank's. The late rank has the longest own time and waits least."
             ),
-            chart,
-            twin,
             *heat(grid, cut, sources.own()),
-            _by_rank(grid, cut, picked, sources.own()),
+            _by_rank(grid, cut, picked, sources.own(), _slowdowns(verdict)),
             blocks.text(over) if over else None,
             *phases,
             *waits,
@@ -50,14 +44,22 @@ def _picked(grid: Grid, cut: Spans) -> list[int]:
     return shown(cut, against_stratum(grid, cut))
 
 
-def _by_rank(grid: Grid, cut: Spans, picked: list[int], source: str) -> Block | None:
+def _slowdowns(verdict: Verdict) -> dict[int, float]:
+    """Rank -> its slowdown as the verdict has it: one number for one thing."""
+    told = ((one.rank, one.slowdown) for one in verdict.culprits)
+    return {rank: slow for rank, slow in told if rank is not None and slow is not None}
+
+
+def _by_rank(
+    grid: Grid, cut: Spans, picked: list[int], source: str, slowdowns: Mapping[int, float]
+) -> Block | None:
     own, wait = grid.time["own"], grid.time.get("collective")
     before, during = medians(own, cut.before), medians(own, cut.during)
     waits: list[float | None] = [None] * len(grid.ranks)
     if wait is not None:
         waits = medians(wait, cut.during)
     columns = {"rank": "", "node": "", "gpu": "", "own time before": "seconds"}
-    columns |= {"own time during": "seconds", "change": "ratio", "waits": "seconds", "": ""}
+    columns |= {"own time during": "seconds", "slowdown": "ratio", "waits": "seconds", "named": ""}
     rows = [
         [
             info.rank,
@@ -65,7 +67,7 @@ def _by_rank(grid: Grid, cut: Spans, picked: list[int], source: str) -> Block | 
             info.gpu,
             before[column],
             during[column],
-            _over(during[column], before[column]),
+            slowdowns.get(info.rank),
             waits[column],
             "culprit" if column in cut.culprits else "",
         ]

@@ -14,7 +14,7 @@ METHODS = {
 
 
 def what_if(verdict: Verdict) -> list[Block | None]:
-    """The method, the fixes, and the published figures where they were simulated."""
+    """The method and the fixes; the published figures stand in the appendix (report.simulated)."""
     told = verdict.what_if
     method = METHODS.get(told["method"])
     if method is None:
@@ -32,8 +32,6 @@ def what_if(verdict: Verdict) -> list[Block | None]:
             ],
         ),
         *(blocks.text(f"{gives_back(fix)}.") for fix in told["fixes"]),
-        blocks.table("Slowdown by simulation", {"figure": "", "what": "", "value": "ratio"},
-                     _figures(told)),
     ]  # fmt: skip
 
 
@@ -58,13 +56,3 @@ def _more(gain: float) -> str:
 
 def _pair(interval: Any) -> list[float | None]:
     return [None, None] if interval is None else list(interval)
-
-
-def _figures(told: Any) -> list[list[Any]]:
-    if told["method"] != "simulation":
-        return []
-    return [
-        ["S", "steps over steps with all operations of a kind alike (OSDI'25)", told["S"]],
-        ["S_strata", "the same within stage, chunk and micro-batch: by design is no loss",
-         told["S_strata"]],
-    ]  # fmt: skip

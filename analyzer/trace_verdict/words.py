@@ -4,9 +4,9 @@ import numpy as np
 
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Fact, Verdict
-from analyzer.sentence import CERTAINTY
 from analyzer.slowness import temporal_shape
 from analyzer.trace_outliers import Lateness, Suspect
+from analyzer.wording import CERTAINTY
 
 OWN_QUERY = "duration of forward-compute and backward-compute by dp_rank, stage, mb_id"
 LATE_QUERY = "start_ts of grads-reduce-scatter (or optimizer-clip-main-grad) by dp_rank"

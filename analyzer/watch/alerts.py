@@ -11,9 +11,12 @@ from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
 from analyzer.alertmanager.alert import Alert
 from analyzer.alertmanager.matching import FINDING_ALERT
 from analyzer.alertmanager.webhook import ReceivedAlert
+from analyzer.readers.prometheus.promql import quoted
 from analyzer.run import Fact
 from analyzer.watch.finding import ALERT_SCOPE, Kind, Tier, WatchFinding, Who
 from analyzer.watch.finding_lifecycle import folder_of
+from analyzer.watch.headline import first_action, headline, sureness
+from collector.contract.metrics import FINDING_ACTIVE, RANK_STRAGGLER
 from collector.contract.words import Cause
 
 MOST_FACTS = 3
@@ -34,19 +37,25 @@ def alerts(findings: Iterable[WatchFinding], addresses: Addresses = PLACEHOLDERS
 def alert(finding: WatchFinding, addresses: Addresses = PLACEHOLDERS) -> Alert:
     """The alert of a finding."""
     run = finding.who.run
+    action, command = first_action(finding)
     return Alert(
         labels={
             "alertname": FINDING_ALERT, **finding.labels, "severity": finding.severity,
         },
         annotations={
-            "summary": finding.sentence,
-            "description": description(finding.facts),
+            "summary": headline(finding),
+            "description": _description(finding),
+            "sentence": finding.sentence,
+            "action": action,
+            "command": command,
             "runbook_url": addresses.runbook(FINDING_ALERT),
             "dashboard_url": f"{addresses.dashboard}/{_page(finding)}",
             "grafana_url": f"{addresses.grafana}/lockstep-run?var-run={_quoted(run)}",
+            "report_url": _report(finding, addresses),
             "archive": finding.folder,
         },
         starts_at=finding.opened,
+        source=_query(finding, addresses),
     )  # fmt: skip
 
 
@@ -73,6 +82,33 @@ def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:
         sentence=alert.annotations.get("summary") or f"The alert {name} fires.", facts=(),
         folder=folder_of(run, received, _place(alert)), uuid=alert.labels.get("uuid"),
     )  # fmt: skip
+
+
+def _description(finding: WatchFinding) -> str:
+    """How sure, the verdict's own sentence, and the first facts: a line each."""
+    return f"{sureness(finding)}\n{finding.sentence}\n{description(finding.facts)}".rstrip()
+
+
+def _report(finding: WatchFinding, addresses: Addresses) -> str:
+    """Where the post-mortem is served; empty where none is."""
+    if not addresses.reports or not finding.folder:
+        return ""
+    return f"{addresses.reports}/{quote(finding.folder, errors='replace')}/report.html"
+
+
+def _query(finding: WatchFinding, addresses: Addresses) -> str:
+    """The page of Prometheus that draws what the finding is about; empty where it is not known."""
+    if not addresses.prometheus:
+        return ""
+    who = finding.who
+    slow = finding.kind is Kind.SLOW and who.rank is not None
+    metric = RANK_STRAGGLER if slow else FINDING_ACTIVE
+    told = {"run": who.run, "rank": who.rank if slow else None, "node": None if slow else who.node}
+    labels = ",".join(
+        f"{name}={quoted(str(value))}" for name, value in told.items() if value not in (None, "")
+    )
+    query = f"{metric.name}{{{labels}}}"
+    return f"{addresses.prometheus}/graph?g0.tab=0&g0.range_input=1h&g0.expr={_quoted(query)}"
 
 
 def description(facts: Iterable[Fact]) -> str:

@@ -43,11 +43,14 @@ def watch(
 ) -> int:
     """Watch every live run: findings open and close, on a page, in archives, to Alertmanager.
 
-    Serves /metrics, /healthz and POST /alertmanager until Ctrl-C (exit 130) or SIGTERM (0).
+    Serves /metrics, /healthz, /runbooks/, /findings/ and POST /alertmanager until Ctrl-C (exit 130)
+    or SIGTERM (0).
     With --once exits as analyze does, 69 where Prometheus does not answer. Credentials come from
     LOCKSTEP_PROMETHEUS_TOKEN or _USER and _PASSWORD; those of Alertmanager, and of collectors for
     the operations of a finding, from the same with ALERTMANAGER and COLLECTOR in the name.
-    Alerts point to LOCKSTEP_RUNBOOKS_URL, LOCKSTEP_DASHBOARD_URL and LOCKSTEP_GRAFANA_URL.
+    Alerts point to LOCKSTEP_DASHBOARD_URL, LOCKSTEP_GRAFANA_URL, LOCKSTEP_PROMETHEUS_URL, and for
+    runbooks and reports to LOCKSTEP_WATCH_URL (default: where it listens) or
+    LOCKSTEP_RUNBOOKS_URL.
 
     Example: lockstep watch --prometheus http://localhost:9090 --out findings --state state
     """

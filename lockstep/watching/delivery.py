@@ -34,6 +34,7 @@ class Delivery:
 
     Attributes:
         routes: What is served for Alertmanagers.
+        addresses: Where alerts point to.
 
     Raises:
         CommandError: 64, a URL is none; 65, the file of the token cannot be read.
@@ -49,7 +50,7 @@ class Delivery:
         state: Path | None = None,
     ) -> None:
         unix = SystemClock().wall
-        self._watch, self._addresses = watch, addresses
+        self._watch, self.addresses = watch, addresses
         try:
             self._alertmanagers = Alertmanagers(alertmanagers, unix)
         except RequestError as error:
@@ -69,7 +70,7 @@ class Delivery:
     def start(self) -> None:
         """Deliver from now on; what an earlier process left open is told again at once."""
         self._alertmanagers.start()
-        self._alertmanagers.want(alerts(self._watch.findings(), self._addresses))
+        self._alertmanagers.want(alerts(self._watch.findings(), self.addresses))
         if self._post_mortems is not None:
             self._post_mortems.start()
 
@@ -86,7 +87,7 @@ class Delivery:
         still: Sequence[WatchFinding],
     ) -> None:
         del closed  # what is no more wanted is resolved
-        self._alertmanagers.want(alerts([*still, *opened], self._addresses))
+        self._alertmanagers.want(alerts([*still, *opened], self.addresses))
 
     def _admit(self, _: str, headers: Message) -> Reply | None:
         assert self._webhook is not None

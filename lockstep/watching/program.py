@@ -19,6 +19,7 @@ from collector.contract.words import ExitCode
 from collector.exporter.page import Form, render
 from lockstep.addresses import addresses
 from lockstep.output import data, fail, note
+from lockstep.watching import pages
 from lockstep.watching.admission import host_check
 from lockstep.watching.baselines import steps_per_second
 from lockstep.watching.delivery import Delivery
@@ -67,7 +68,8 @@ def serve(asked: Asked) -> int:
     delivery = Delivery(
         watch, asked.alertmanagers, asked.out, asked.webhook_token, where, asked.state
     )
-    server = _server(asked.listen, [*_routes(watch), *delivery.routes])
+    server = _server(asked.listen, [*_routes(watch), *delivery.routes, *pages.routes(asked.out)])
+    delivery.addresses = pages.served(where, server.address, asked.out, watch.url)
     ended = threading.Event()
     # A daemon: a cycle that waits for a slow Prometheus must not keep the process.
     cycles = threading.Thread(target=watch.run, args=(ended,), name="cycles", daemon=True)

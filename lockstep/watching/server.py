@@ -55,6 +55,10 @@ class Route:
     handler: Callable[[Request], Reply]
     admit: Admission | None = None
 
+    def answers(self, path: str) -> bool:
+        """Whether it is this path, or, of a route that ends with a slash, one below it."""
+        return path == self.path or (self.path.endswith("/") and path.startswith(self.path))
+
 
 def text(status: HTTPStatus, sentence: str) -> Reply:
     """A reply of one sentence."""
@@ -146,7 +150,7 @@ class _Handler(BoundedHandler):
             self._send(self._made(route, path, query, body), last=wanted < int(length))
 
     def _route(self, path: str) -> Route | Reply:
-        here = [route for route in self.server.routes if route.path == path]
+        here = [route for route in self.server.routes if route.answers(path)]
         chosen = next((route for route in here if route.method == self.command), None)
         if chosen is not None:
             return chosen

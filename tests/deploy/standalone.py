@@ -83,6 +83,8 @@ class Standalone:
         for name in ("prometheus.yml", "alertmanager.yml"):
             text = changed((FILES / name).read_text(), self.values)
             (folder / "etc" / name).write_text(text)
+        words = FILES / "lockstep.tmpl"
+        (folder / "etc" / words.name).write_bytes(words.read_bytes())
         for path in (DEPLOY / "rules").glob("*.rules.yml"):
             (folder / "etc" / "rules" / path.name).write_bytes(path.read_bytes())
 

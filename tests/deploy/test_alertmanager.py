@@ -1,21 +1,30 @@
-"""Findings through Debian's Alertmanager: to a webhook and to Slack, once, escaped, and ended."""
+"""Findings through Debian's Alertmanager to a webhook, Slack, PagerDuty and a mailbox."""
 
 import json
 import queue
 import re
 import shutil
+import socketserver
 import threading
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
+from email import message_from_bytes, policy
+from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from analyzer.alert_rules.shape import Addresses
 from analyzer.alertmanager.alert import Alert
 from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.alertmanager.webhook import parse
+from analyzer.watch.alerts import alert as alert_of
+from analyzer.watch.finding import Who
 from collector.clock import SystemClock
+from tests.analyzer.watch.test_headline import SLOW
 from tests.deploy.standalone import Standalone
+from tests.deploy.test_alertmanager_config import EXAMPLE
 
 pytestmark = [
     pytest.mark.prometheus,
@@ -26,22 +35,27 @@ pytestmark = [
 ]
 HOSTILE = "<!channel> & <script>\"'\n🦀"
 PATIENCE_SECONDS = 30.0
+WHERE = Addresses(
+    "https://wiki/r", "https://pages", "https://grafana/d", "https://watch/findings", "https://prom"
+)
+PATHS = ("/alertmanager", "/slack", "/pagerduty")
 
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[tuple[str, dict[str, "queue.Queue[bytes]"]]]:
     """(Address, path -> bodies that were posted there)."""
-    came: dict[str, queue.Queue[bytes]] = {"/alertmanager": queue.Queue(), "/slack": queue.Queue()}
+    came: dict[str, queue.Queue[bytes]] = {path: queue.Queue() for path in PATHS}
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            right = self.path == "/slack" or self.headers["Authorization"] == "Bearer secret"
+            right = self.path != "/alertmanager" or self.headers["Authorization"] == "Bearer secret"
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if not right:
                 self.send_error(401)
                 return
             came[self.path].put(body)
-            self.send_response(200)
+            # PagerDuty's event is taken with 202, and Alertmanager asks for that.
+            self.send_response(202 if self.path == "/pagerduty" else 200)
             self.send_header("Content-Length", "2")
             self.end_headers()
             self.wfile.write(b"ok")
@@ -56,8 +70,8 @@ def receiver() -> Iterator[tuple[str, dict[str, "queue.Queue[bytes]"]]]:
 
 
 @pytest.fixture(scope="module")
-def alertmanager(tmp_path_factory, receiver) -> Iterator[str]:
-    """URL of one with the standalone configuration, its example of Slack included."""
+def alertmanager(tmp_path_factory, receiver, mailbox) -> Iterator[str]:
+    """URL of one with the standalone configuration, its examples included."""
     address, _ = receiver
     there = Standalone(tmp_path_factory.mktemp("alertmanager"))
     there.token.parent.mkdir(parents=True)
@@ -65,22 +79,44 @@ def alertmanager(tmp_path_factory, receiver) -> Iterator[str]:
     config = there.folder / "etc" / "alertmanager.yml"
     secret = there.folder / "etc" / "slack-url"
     secret.write_text(f"http://{address}/slack")
+    (there.folder / "etc" / "pagerduty-key").write_text("key")
     text = config.read_text().replace(there.values["127.0.0.1:9411"], address)
     for slow, quick in (("group_wait: 10s", "group_wait: 0s"), ("interval: 5s", "interval: 1s")):
         text = text.replace(slow, quick)  # people wait, tests need not
-    config.write_text(with_slack(text).replace("/etc/alertmanager/slack-url", str(secret)))
+    text = with_examples(text).replace("/etc/alertmanager/", f"{there.folder}/etc/")
+    text = text.replace("https://events.pagerduty.com/v2/enqueue", f"http://{address}/pagerduty")
+    config.write_text(text.replace("localhost:25", mailbox[0]))
     with there.running("alertmanager"):
         yield there.alertmanager
 
 
-def with_slack(text: str) -> str:
-    """The configuration with its example of Slack uncommented."""
-    routes, receiver = text.split("# - name: slack", 1)
-    routes = re.sub(
-        r"^( *)# (- matchers: .*|  receiver: slack|  continue: true)$", r"\1\2", routes,
-        flags=re.MULTILINE,
-    )  # fmt: skip
-    return routes + "- name: slack" + re.sub(r"^# ?", "", receiver, flags=re.MULTILINE)
+def with_examples(text: str) -> str:
+    """The configuration with its examples uncommented."""
+    return EXAMPLE.sub(r"\1\2", text)
+
+
+@pytest.fixture(scope="module")
+def mailbox() -> Iterator[tuple[str, "queue.Queue[EmailMessage]"]]:
+    """(Address, mails that were sent there); as much of SMTP as Alertmanager speaks."""
+    came: queue.Queue[EmailMessage] = queue.Queue()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"220 here\r\n")
+            while line := self.rfile.readline():
+                word = line[:4].upper()
+                if word == b"DATA":
+                    self.wfile.write(b"354 go on\r\n")
+                    text = b"".join(iter(self.rfile.readline, b".\r\n"))
+                    came.put(message_from_bytes(text, _class=EmailMessage, policy=policy.default))
+                self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
+                if word == b"QUIT":
+                    return
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}", came
+        server.shutdown()
 
 
 @pytest.fixture
@@ -126,17 +162,63 @@ def test_a_finding_arrives_at_the_webhook_with_its_labels_and_ends(receiver, fin
     assert begun.key == told_of(came["/alertmanager"], "node-7", firing=False).key
 
 
-def test_slack_is_told_of_hostile_names_without_being_commanded(receiver, findings) -> None:
+def test_people_are_told_who_and_what_to_do_wherever_they_read_it(
+    receiver, mailbox, findings
+) -> None:
+    _, came = receiver
+    one = alert_of(replace(SLOW, who=Who("a run", "node-8", 8, 0, None), onset=990.0), WHERE)
+    findings.want([one])
+    line = one.annotations["summary"]
+    slack = attachment(came["/slack"], "node-8")
+    page = json.loads(said(came["/pagerduty"], b"node-8"))
+    mail = mailbox[1].get(timeout=PATIENCE_SECONDS)
+    while "node-8" not in str(mail["Subject"]):
+        mail = mailbox[1].get(timeout=PATIENCE_SECONDS)
+    [plain] = [part for part in mail.walk() if part.get_content_type() == "text/plain"]
+    [html] = [part for part in mail.walk() if part.get_content_type() == "text/html"]
+
+    assert line.startswith("node-8 GPU 0 (rank 8) 1.48x slower since 00:16:30 UTC")
+    assert (line, line, line) == (slack["title"], page["payload"]["summary"], mail["Subject"])
+    assert ("critical", "node-8", "a run") == tuple(
+        page["payload"][name] for name in ("severity", "component", "group")
+    )
+    for text in (slack["text"], page["payload"]["custom_details"]["text"], plain.get_content()):
+        assert "kubectl cordon node-8" in text.replace("&amp;", "&")
+        assert "Place: high (0.98). Cause: its GPU is too hot, high (0.93)." in text
+        for link in ("report_url", "dashboard_url", "runbook_url"):
+            assert one.annotations[link] in text
+        assert one.source in text
+    assert "report</a>" in html.get_content()
+
+
+def test_nobody_is_commanded_by_hostile_names(receiver, mailbox, findings) -> None:
     _, came = receiver
     findings.want([finding(HOSTILE)])
-    said = b""
-    while b"script" not in said:
-        said = came["/slack"].get(timeout=PATIENCE_SECONDS)
-    [attachment] = json.loads(said)["attachments"]
-    shown = attachment["title"] + attachment["text"]
+    shown = attachment(came["/slack"], "script")
+    mail = mailbox[1].get(timeout=PATIENCE_SECONDS)
+    while "script" not in str(mail):
+        mail = mailbox[1].get(timeout=PATIENCE_SECONDS)
+    [html] = [part for part in mail.walk() if part.get_content_type() == "text/html"]
 
-    assert "&lt;!channel&gt; &amp; &lt;script&gt;" in attachment["text"]
-    assert [] == re.findall(r"<(?!https://lockstep\.example/[^<>|]*\|runbook>)", shown)
+    assert "&lt;!channel&gt; &amp; &lt;script&gt;" in shown["title"]
+    assert [] == re.findall(
+        r"<(?!https://lockstep\.example/[^<>|]*\|runbook>)", shown["title"] + shown["text"]
+    )
+    assert "<script" not in html.get_content()
+
+
+def said(came: "queue.Queue[bytes]", word: bytes) -> bytes:
+    """The next body in which a word is: others may still be told of."""
+    body = b""
+    while word not in body:
+        body = came.get(timeout=PATIENCE_SECONDS)
+    return body
+
+
+def attachment(came: "queue.Queue[bytes]", word: str) -> dict[str, str]:
+    """What Slack is told of a word."""
+    [shown] = json.loads(said(came, word.encode()))["attachments"]
+    return dict(shown)
 
 
 def test_the_same_labels_from_a_rule_are_the_same_alert(alertmanager, findings, receiver) -> None:

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 FILE = Path(__file__).parents[2] / "deploy" / "standalone" / "alertmanager.yml"
-EXAMPLE = re.compile(r"(?m)^( *)# ( *(?:- |[a-z_]+:|\{\{|<\{\{))")
-"""Lines of the Slack example: comments that are YAML."""
+EXAMPLE = re.compile(r"(?m)^( *)# ( *(?:- |[a-zA-Z_]+:|\{\{|<\{\{))")
+"""Lines of the examples: comments that are YAML."""
+WORDS = FILE.with_name("lockstep.tmpl")
 
 
 def amtool(*words: str) -> str:
@@ -23,7 +24,7 @@ def amtool(*words: str) -> str:
 
 
 @pytest.fixture
-def with_slack(tmp_path: Path) -> Path:
+def with_examples(tmp_path: Path) -> Path:
     path = tmp_path / "alertmanager.yml"
     path.write_text(EXAMPLE.sub(r"\1\2", FILE.read_text("utf-8")))
     return path
@@ -46,32 +47,34 @@ def test_alerts_of_one_node_are_grouped_and_only_alerts_with_a_node_mute_others(
         assert 'node=~".+"' in rule["target_matchers"]
 
 
-def test_every_label_of_the_slack_example_is_escaped():
-    shown = re.findall(r"\{\{ (\.Annotations\.(?!runbook_url)[^}]*)\}\}", FILE.read_text("utf-8"))
+def test_all_that_slack_is_told_is_escaped_but_addresses():
+    text = WORDS.read_text("utf-8")
+    slack = "".join(re.findall(r'(?s)define "lockstep\.slack\.t.*?(?=\{\{/\*|\{\{ define)', text))
 
-    assert len(shown) == 2
-    for one in shown:
-        assert [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")] == re.findall(
-            r'reReplaceAll "(.)" "([^"]*)"', one
-        )
+    assert {"lockstep.slack.escaped"} == set(re.findall(r'template "([^"]*)"', slack))
+    assert [] == re.findall(r"\{\{ [^}]*Annotations\.(?:summary|description)(?! -?\}\})", slack)
+    assert [] == re.findall(r"\{\{-? \.Annotations", slack)
+    assert [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")] == re.findall(
+        r'reReplaceAll "(.)" "([^"]*)"', text
+    )
 
 
 @pytest.mark.prometheus
 class TestAmtool:
-    def test_the_configuration_is_valid_with_and_without_slack(self, with_slack: Path):
+    def test_the_configuration_is_valid_with_and_without_the_examples(self, with_examples: Path):
         assert "2 receivers" in amtool("check-config", str(FILE))
-        assert "3 receivers" in amtool("check-config", str(with_slack))
+        assert "5 receivers" in amtool("check-config", str(with_examples))
 
-    def test_what_fires_goes_to_watch_and_with_slack_to_both(self, with_slack: Path):
+    def test_what_fires_goes_to_watch_and_with_examples_to_both(self, with_examples: Path):
         critical = {"alertname": "LockstepGpuXidFatal", "severity": "critical"}
         warning = {"alertname": "LockstepStragglerNode", "severity": "warning"}
         always = {"alertname": "LockstepWatchdog", "severity": "none"}
 
-        both = {"lockstep", "slack"}
+        people = {"lockstep", "slack", "email"}
 
         assert [{"lockstep"}, {"lockstep"}, {"nobody"}] == [
             receivers(FILE, **one) for one in (critical, warning, always)
         ]
-        assert [both, both, {"nobody"}] == [
-            receivers(with_slack, **one) for one in (critical, warning, always)
+        assert [people | {"pagerduty"}, people, {"nobody"}] == [
+            receivers(with_examples, **one) for one in (critical, warning, always)
         ]

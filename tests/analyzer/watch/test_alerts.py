@@ -40,11 +40,13 @@ def test_an_alert_has_the_labels_and_the_severity_of_the_rule() -> None:
 def test_people_read_the_sentence_and_three_facts_of_each_side() -> None:
     told = alert(SLOW).annotations
 
-    assert "Rank 5 is slow." == told["summary"]
-    assert (
-        "for: fact 0\nfor: fact 2\nfor: fact 4\nagainst: fact 1\nagainst: fact 3\nagainst: fact 5"
-        == told["description"]
-    )
+    assert told["summary"].startswith("node-2 GPU 1 (rank 5) 1.50x slower since 00:16:30 UTC")
+    assert "Rank 5 is slow." == told["sentence"]
+    assert [
+        "Place: not told apart. Cause: its GPU is too hot, high (0.90).", "Rank 5 is slow.",
+        "for: fact 0", "for: fact 2", "for: fact 4",
+        "against: fact 1", "against: fact 3", "against: fact 5",
+    ] == told["description"].splitlines()  # fmt: skip
     assert "gpt/19700101T001640Z-rank-5" == told["archive"]
 
 
@@ -63,6 +65,25 @@ def test_an_alert_points_to_where_runbooks_and_dashboards_are() -> None:
         "run": ["gpt"], "node": [SLOW.who.node], "rank": ["5"],
         "from": [str(round((SLOW.onset - 900.0) * 1000))], "finding": [SLOW.folder],
     } == {name: value for name, value in parse_qs(words).items() if name != "gpu"}  # fmt: skip
+
+
+def test_an_alert_leads_to_its_report_and_to_its_query() -> None:
+    where = Addresses(
+        runbooks="https://w", dashboard="https://d", grafana="https://g",
+        reports="http://watch:9411/findings", prometheus="http://prometheus:9090",
+    )  # fmt: skip
+    told, other = alert(SLOW, where), alert(replace(SLOW, kind=Kind.STOP), where)
+
+    assert (
+        "http://watch:9411/findings/gpt/19700101T001640Z-rank-5/report.html"
+        == told.annotations["report_url"]
+    )
+    queries = [parse_qs(one.source.partition("?")[2])["g0.expr"] for one in (told, other)]
+    assert [
+        ['lockstep_rank_straggler_ratio{run="gpt",rank="5"}'],
+        ['lockstep_finding_active{run="gpt",node="node-2"}'],
+    ] == queries
+    assert ("", "") == (alert(SLOW).source, alert(SLOW).annotations["report_url"])
 
 
 def test_without_a_run_an_alert_points_to_the_page_of_its_node() -> None:

@@ -1,0 +1,26 @@
+"""Figures of a finding as words: verdict, page, report and alert say each of them the same way."""
+
+TOLD = 0.7
+"""Below this confidence in the place it only may be this one."""
+CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
+"""From this probability on -> the word for it; choices of ours."""
+HOURS_FROM = 0.1
+"""Less is told in seconds: as hours it would be mostly zeros."""
+
+
+def ratio(value: float) -> str:
+    """How many times as long: "1.48x"."""
+    return f"{value:.2f}x"
+
+
+def certainty(confidence: float) -> str:
+    """A probability as a word and its figure: "high (0.93)"."""
+    word = next((word for least, word in CERTAINTY if confidence >= least), CERTAINTY[-1][1])
+    return f"{word} ({confidence:.2f})"
+
+
+def hours(value: float, unit: str = "GPU") -> str:
+    """Hours of a GPU, or of a rank where there is none: "0.60 GPU-hours", "44 GPU-seconds"."""
+    if abs(value) >= HOURS_FROM:
+        return f"{value:.2f} {unit}-hours"
+    return f"{value * 3600:.0f} {unit}-seconds"

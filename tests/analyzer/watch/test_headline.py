@@ -1,0 +1,80 @@
+"""The words of an alert: a telephone's line, how sure, and the first action for this machine."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
+from analyzer.watch.headline import LONGEST, clipped, first_action, headline, sureness
+from collector.contract.words import Cause
+
+SLOW = WatchFinding(
+    who=Who("gpt", "gpu-17", 5, 1, None), kind=Kind.SLOW, scope="gpu", attempt=0, cause="thermal",
+    tier=Tier.PAGE, confidence=0.93, slowdown=1.4849, onset=990.0, first_seen=995.0, opened=1000.0,
+    seen=1000.0, closed=None, sentence="Rank 5 is slow.", facts=(),
+    folder="gpt/19700101T001640Z-rank-5", place_confidence=0.98,
+)  # fmt: skip
+names = st.text(max_size=300)
+
+
+def test_the_line_says_who_since_when_how_much_and_what_to_do() -> None:
+    assert headline(SLOW) == (
+        "gpu-17 GPU 1 (rank 5) 1.48x slower since 00:16:30 UTC, thermal."
+        " Take the node out of service after the next checkpoint."
+    )
+    assert headline(replace(SLOW, cause="freeze", kind=Kind.STOP, slowdown=None)) == (
+        "gpu-17 GPU 1 (rank 5) stopped the run since 00:16:30 UTC."
+        " Restart the run without the node from the last checkpoint."
+    )
+    run = Who("gpt", None, None, None, None)
+    stalled = replace(SLOW, who=run, kind=Kind.STOP, scope="run", slowdown=None, cause="unknown")
+    assert headline(stalled) == (
+        "Run gpt stands since 00:16:30 UTC, cause not known. See which rank does not answer."
+    )
+
+
+@given(run=names, node=st.none() | names, link=st.none() | names, kind=st.sampled_from(Kind),
+       cause=st.sampled_from(Cause), rank=st.none() | st.integers(0, 10**6))  # fmt: skip
+def test_the_line_is_one_line_and_fits_a_telephone(
+    run: str, node: str | None, link: str | None, kind: Kind, cause: Cause, rank: int | None
+) -> None:
+    who = Who(run, node, rank, None, link)
+    line = headline(replace(SLOW, who=who, kind=kind, cause=str(cause)))
+
+    assert len(line) <= LONGEST
+    assert "00:16:30 UTC" in line
+    assert all(each.isprintable() for each in line)
+
+
+def test_place_and_cause_have_their_own_words() -> None:
+    assert sureness(SLOW) == "Place: high (0.98). Cause: its GPU is too hot, high (0.93)."
+    assert sureness(replace(SLOW, place_confidence=0.55)) == (
+        "Place: low (0.55). Cause: its GPU is too hot, high (0.93), if this is the place."
+    )
+    assert sureness(replace(SLOW, cause="unknown", place_confidence=None)) == (
+        "Place: not told apart. Cause: not known."
+    )
+
+
+def test_the_first_action_is_for_this_machine() -> None:
+    _, command = first_action(SLOW)
+    assert command == "kubectl cordon gpu-17 && kubectl drain gpu-17 --ignore-daemonsets"
+
+    hostile = replace(SLOW, who=replace(SLOW.who, node="a; reboot"))
+    assert "cordon 'a; reboot' " in first_action(hostile)[1]
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_every_cause_has_a_first_action(cause: Cause) -> None:
+    for gpu in (None, 0):
+        who = replace(SLOW.who, gpu=gpu)
+        finding = replace(SLOW, cause=str(cause), who=who, place_confidence=0.5)
+        assert first_action(finding)[0]
+        assert len(sureness(finding)) <= LONGEST
+
+
+@given(names, st.integers(10, 200))
+def test_what_is_clipped_is_no_longer_than_asked(text: str, most: int) -> None:
+    assert len(clipped(text, most)) <= most

@@ -1,0 +1,80 @@
+"""What watch serves beside metrics: its runbooks, and reports of findings, and nothing else."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from analyzer.alert_rules.shape import PLACEHOLDERS
+from analyzer.watch.alerts import alert
+from collector.config import Address
+from lockstep.addresses import addresses
+from lockstep.watching.pages import routes, served
+from lockstep.watching.server import Server
+from tests.analyzer.watch.test_headline import SLOW
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    folder = tmp_path / "findings" / SLOW.folder
+    folder.mkdir(parents=True)
+    (folder / "report.html").write_text("<!doctype html>")
+    (folder / "run.json").write_text("{}")
+    (folder / "finding.json").symlink_to("/etc/passwd")
+    (tmp_path / "report.html").write_text("not to be served")
+    return tmp_path / "findings"
+
+
+@pytest.fixture
+def server(out: Path) -> Iterator[Server]:
+    made = Server(Address("127.0.0.1", 0), routes(out), 1 << 10)
+    made.start()
+    yield made
+    made.stop()
+
+
+def asked(url: str) -> tuple[int, str, bytes]:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, "", error.read()
+
+
+def test_the_links_of_an_alert_work_out_of_the_box(server: Server, out: Path) -> None:
+    where = served(PLACEHOLDERS, server.address, out, "http://me:secret@prometheus:9090/")
+    told = alert(SLOW, where)
+
+    assert asked(told.annotations["report_url"])[:2] == (200, "text/html; charset=utf-8")
+    status, _, runbook = asked(told.annotations["runbook_url"])
+    assert (200, True) == (status, runbook.startswith(b"# "))
+    assert told.source.startswith("http://prometheus:9090/graph?")
+    assert "secret" not in str(told)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "../report.html", "gpt/../../report.html", "%2e%2e/%2e%2e/report.html", "a/b/report.html",
+     f"{SLOW.folder}/run.json", f"{SLOW.folder}/finding.json", f"{SLOW.folder}/%00/report.html"],
+)  # fmt: skip
+def test_nothing_else_is_served(server: Server, path: str) -> None:
+    assert 404 == asked(f"http://{server.address}/findings/{path}")[0]
+
+
+def test_a_runbook_that_is_not_there_is_refused(server: Server) -> None:
+    status, _, said = asked(f"http://{server.address}/runbooks/../../CHANGELOG.md")
+
+    assert (404, True) == (status, b"LockstepFinding.md" in said)
+
+
+def test_what_the_environment_names_goes_before_what_is_served(out: Path) -> None:
+    named = addresses({
+        "LOCKSTEP_WATCH_URL": "https://watch/", "LOCKSTEP_PROMETHEUS_URL": "https://prometheus",
+    })  # fmt: skip
+    where = served(named, Address("0.0.0.0", 9411), out, "http://127.0.0.1:9090")
+
+    assert ("https://watch/runbooks", "https://watch/findings", "https://prometheus") == (
+        where.runbooks, where.reports, where.prometheus,
+    )  # fmt: skip
