@@ -54,7 +54,7 @@ def collect_health(sources: Iterable[SourceHealth]) -> Iterator[Sample]:
             yield m.SOURCE_LAST_SUCCESS(source.last_success, source.name)
         if source.duration is not None:
             yield m.SOURCE_DURATION(source.duration, source.name)
-        if source.unknown_names is not None:
+        if source.unknown_names is not None and source.available:
             yield m.SOURCE_NAMES_UNREAD(source.unknown_names, source.name)
         if source.restarts is not None:
             yield m.SOURCE_RESTARTS(source.restarts, source.name)

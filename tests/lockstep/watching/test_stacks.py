@@ -5,7 +5,7 @@ import json
 import pickle
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +18,7 @@ from collector.contract.stacks import Frame, Reader, Stacks, Thread, as_tree
 from lockstep.hang_dumps import read_folder
 from lockstep.watching.stacks import added, fetch
 from tests.hang_programs import Layout, hang
+from tests.lockstep.watching.node_collectors import Quiet
 
 RUN = "gpt-1"
 PYTHON = "/usr/lib/python3.12/site-packages"
@@ -54,7 +55,7 @@ def collector() -> Iterator[Callable[..., str]]:
             def log_message(self, *_: object) -> None:
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = Quiet(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}/metrics"
