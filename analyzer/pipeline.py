@@ -21,9 +21,10 @@ from analyzer.culprits.node import whole_nodes
 from analyzer.culprits.place import as_sure_as_steps
 from analyzer.culprits.rack import by_place
 from analyzer.culprits.rank import culprit
-from analyzer.culprits.slow_nodes import pooled, settled
+from analyzer.culprits.slow_nodes import of_one_cause, pooled, settled
 from analyzer.culprits.uniform import slower_structures
 from analyzer.detectors import DETECTORS
+from analyzer.detectors.effects import UNPLACED
 from analyzer.from_operations import examine_operations, trace_evidence
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
@@ -105,6 +106,7 @@ def causes(case: Case) -> Case:
         weigh_causes(grid, finding) if wanted else ()
         for finding, wanted in zip(findings, asked, strict=True)
     ]
+    findings = of_one_cause(grid, findings, weighed)
     evidences = pooled(findings, weighed)
     accused = [
         Accused(finding, posterior(evidence, cpu_time_evidence(grid, finding)))
@@ -112,7 +114,7 @@ def causes(case: Case) -> Case:
         if accuses(finding)
     ]
     accused.sort(key=lambda one: (one.finding.kind != "hang", -one.finding.slowdown))
-    return replace(case, evidences=evidences, accused=tuple(accused))
+    return replace(case, findings=findings, evidences=evidences, accused=tuple(accused))
 
 
 def culprits(case: Case) -> Case:
@@ -188,7 +190,9 @@ def status(case: Case) -> Case:
     named = bool(case.verdict.culprits) or any(
         one["kind"] in NO_NODES_FAULT for one in case.verdict.structure
     )
-    longer = case.first(("network",)) or case.first(WHOLE_RUN) or heavier_or_slow(case.findings)
+    longer = (
+        case.first(("network", UNPLACED)) or case.first(WHOLE_RUN) or heavier_or_slow(case.findings)
+    )
     why = None if named else _ended_badly(case) or why_unknown(case.grid, longer)
     verdict = replace(
         case.verdict,

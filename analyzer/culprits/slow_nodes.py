@@ -71,6 +71,38 @@ def pooled(
     return tuple(told)
 
 
+def of_one_cause(
+    grid: Grid, findings: Sequence[Finding], evidences: Sequence[Sequence[Evidence]]
+) -> tuple[Finding, ...]:
+    """The findings, those of a leaf or rack as its nodes' where these tell of different causes.
+
+    What slows all of a leaf is one thing; two that happen to be slow at once are two.
+    """
+    node_of = {info.rank: info.node for info in grid.ranks}
+    told: dict[object, dict[str, dict[str, list[float]]]] = {}
+    for finding, evidence in zip(findings, evidences, strict=True):
+        if "part" in finding.details and finding.rank is not None:
+            mine = told.setdefault(finding.details["part"], {}).setdefault(
+                node_of[finding.rank], {}
+            )
+            for one in evidence:
+                mine.setdefault(one.cause, []).append(one.log_odds)
+    causes: dict[object, set[str]] = {
+        part: {
+            max(odds, key=lambda cause: float(np.mean(odds[cause])))
+            for odds in nodes.values()
+            if any(np.mean(each) > 0 for each in odds.values())
+        }
+        for part, nodes in told.items()
+    }
+    return tuple(
+        replace(one, details={k: v for k, v in one.details.items() if k != "part"})
+        if len(causes.get(one.details.get("part"), ())) > 1
+        else one
+        for one in findings
+    )
+
+
 def _once(grid: Grid, findings: Sequence[Finding]) -> list[Finding]:
     kept: list[Finding] = []
     for finding in findings:

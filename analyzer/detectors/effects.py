@@ -9,7 +9,7 @@ logarithms (Zhang and Siegmund, Biometrics 2007).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import comb
+from math import comb, log
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,8 @@ LONGER = 2
 """Times as many windows hold a shape, of which another one saw a part only: one turn of many."""
 LIKELIER = 0.5
 """Confidence in a place from which it is likelier than all others, and nobody, together."""
+UNPLACED = "unplaced"
+"""Kind of a finding below it: somebody is slow, and nobody can say who."""
 NAMED = 8
 """Peers told one by one; more are counted."""
 ALL_AT_ONCE = 16
@@ -48,7 +50,8 @@ ALL_AT_ONCE = 16
 def effects(grid: Grid, precision: Precision = WINDOWS) -> tuple[Finding, ...]:
     """One finding of kind `slow` for each rank that is slow, those of a node, leaf or rack name it.
 
-    Of a stage it is one of kind `structure`.
+    Of a stage it is one of kind `structure`; of kind `unplaced`, which accuses nobody, where the
+    place is not likelier than all others together.
 
     First without the time that ranks wait for a processor, where that is much: it is the
     scheduler's, and no noise. Then with it, for those whom that alone makes slow.
@@ -156,7 +159,8 @@ def _taken(
         columns = set(one.scope.columns.tolist())
         groups = [group_of[column] for column in columns]
         full = any(len((slow | columns).intersection(g.tolist())) > _most(len(g)) for g in groups)
-        if columns & (slow | concerned) or (_by_others(one) and full):
+        bound = _by_others(one) or one.scope.part is not None
+        if columns & (slow | concerned) or (bound and full):
             continue
         yield one
         slow |= columns
@@ -229,9 +233,10 @@ def _is_shared(one: Candidate) -> bool:
     if one.scope.part is not None:
         # Whoever drains a leaf drains all of its nodes: all but some of them is another choice.
         some += [
-            _by_one_amount(rises[:slow], error) + _by_their_own(rises, slow, 0.0, error)
-            - choice - float(np.log(comb(count, slow)))
+            _by_one_amount(rises[:slow], error) + _by_their_own(rises, slow, felt, error)
+            - choice - log(comb(count, slow))
             for slow in range(1, count)
+            for felt in (0.0, FELT * float(rises[0]))
         ]  # fmt: skip
     return bool(shared - choice > max(some))
 
@@ -288,8 +293,7 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
     table, scope = one.table, one.scope
     inside = np.isin(table.usable, np.concatenate(one.groups.members))
     edges, place_confidence = one.edges, sure.place_confidence(accused)
-    if scope.stage is None and place_confidence < LIKELIER:
-        return
+    kind = "slow" if scope.stage is not None or place_confidence >= LIKELIER else UNPLACED
     if edges is None:
         edges = span_edges(one.groups, one.shift, table.rest[inside, one.place])
     if scope.stage is not None:
@@ -305,7 +309,11 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
         more |= {} if scope.node is None else {"node": scope.node}
         more |= {} if scope.part is None else {"part": scope.part}
         text = finding.text if scope.alike and scope.majority else _by_its_past(finding)
-        yield replace(finding, text=text, details={**finding.details, **more})
+        if kind == UNPLACED:
+            text = (
+                f"{text}; but that it is this one is less likely than not: others changed as much"
+            )
+        yield replace(finding, kind=kind, text=text, details={**finding.details, **more})
 
 
 def _of_stage(one: Candidate, edges: Edges) -> Finding:

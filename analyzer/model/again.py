@@ -99,14 +99,14 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     """The longest pauses of the whole run, when all of them are one scope's.
 
     How long pauses are has no known distribution and no bound. But among S alike it is a matter of
-    chance who has one: that the k longest are all of one has the chance S^(1 - k). Of pauses in
-    which a heartbeat stopped it is known whose they are: each is another chance of 1 in S, and none
-    is the design of the run, as a rank that writes logs.
+    chance who has one: that the k longest are all of one has the chance S^(1 - k). That a heartbeat
+    stopped in such a pause as well, and no other's, is another chance of 1 in S; and it is seldom
+    the design of the run, as of a rank that writes logs.
     """
     count, steps = len(table.scopes), (table.grid.to_step - table.grid.from_step)[table.usable]
     if count < 2:
         return
-    levelled, _, rest = table.without_writes()
+    levelled, ranks, rest = table.without_writes()
     own = np.exp(middles(np.log(table.grid.time["own"][table.usable]), table.scopes))
     seconds = np.nan_to_num(own) * steps[:, None]
     lost = seconds * np.nan_to_num(-np.expm1(-rest))
@@ -116,7 +116,10 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     if len(moments) < 2:
         return
     apart = np.diff(moments)
-    witnessed = int(_stands(table, place)[moments].sum())
+    stands = _stands(table, place)[moments]
+    # A pause that several windows see is one.
+    again = np.append(True, (apart > 1) | ~stands[:-1])
+    witnessed = int((stands & again).sum())
     chance = float(count) ** -(int((apart > 1).sum()) + witnessed)
     begin, stop = int(moments[0]), int(moments[-1]) + 1
     wall = table.grid.time["wall"][table.usable]
@@ -126,7 +129,7 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
         not _is_its_own(table, levelled, place, still)
         or chance > FALSE_ALARM
         or less < FLOOR * run
-        or (begin <= apart.max() and 2 * witnessed < len(moments))
+        or (begin <= apart.max() and 2 * stands.sum() < len(moments))
     ):
         return
     effect = -float(np.log1p(-less / float(seconds[begin:stop, place].sum())))
@@ -137,7 +140,11 @@ def stand_stills(table: Table) -> Iterator[Candidate]:
     groups = table.whole.groups
     shift = Shift(place, *blocks_of(groups, first, last), effect, effect / score, score, asked,
                   effect)  # fmt: skip
-    rises = np.full(len(table.scopes[place].columns), effect)
+    # How much of what the scope lost is each rank's own.
+    columns = table.scopes[place].columns
+    mine = np.nan_to_num(table.grid.time["own"][table.usable][:, columns]) * steps[:, None]
+    gone = (mine * np.nan_to_num(-np.expm1(-ranks[:, columns])))[still].sum(axis=0)
+    rises = -np.log1p(-np.clip(gone / mine[begin:stop].sum(axis=0), -1.0, 0.99))
     yield Candidate(table, place, groups, shift, rises, rises, np.inf, NOBODY, (first, last), True)
 
 

@@ -224,7 +224,8 @@ def _parts(
         mine = [each for each in of if grid.ranks[int(each.columns[0])].node in nodes]
         columns = [each.columns for each in mine]
         ranks = sum(info.node in nodes for info in grid.ranks)
-        if columns and len(np.concatenate(columns)) == ranks:
+        # Of whose ranks none has a peer elsewhere it cannot be told from the stages that it holds.
+        if any(each.alike for each in mine) and len(np.concatenate(columns)) == ranks:
             found.append(
                 Scope(
                     None, None, np.concatenate(columns),

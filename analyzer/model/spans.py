@@ -152,6 +152,7 @@ def _natural(table: Table, scope: Scope) -> float:
         return natural_level(table.levels_without(scope), table.precision)
     levels = [column_medians(table.whole.ranks[:, each.columns]) for each in table.scopes]
     apart = np.concatenate([each - median(each) for each in levels])
+    apart = apart[apart != 0.0]  # of three the middle one is the median itself
     sigma = MAD_TO_SIGMA * median(np.abs(apart))
     asked = critical_t(len(apart), 1, len(levels)) * MEDIAN_EFFICIENCY * sigma
     return max(APART, asked * float(np.sqrt(1 / len(scope.columns) + 1 / len(scope.peers))))

@@ -114,12 +114,16 @@ def _edges(rows: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def _longest_unseen(time: NDArray[np.float64], first: NDArray[np.intp]) -> NDArray[np.float64]:
-    """From each first scrape of a step to the next: the longest interval, in median intervals."""
+    """From each first scrape of a step to the next: the longest interval without any scrape.
+
+    In median intervals between scrapes, or between steps where these are longer: inside a step no
+    counter moves, and a scrape that is lost there loses nothing.
+    """
     lengths = np.diff(time)
     if len(first) < 2:
         return np.zeros(0)
     longest: NDArray[np.float64] = np.maximum.reduceat(lengths[: first[-1]], first[:-1])
-    return longest / np.median(lengths)
+    return longest / max(np.median(lengths), np.median(np.diff(time[first])))
 
 
 def _interpolate(own: pd.DataFrame, edges: NDArray[np.float64]) -> pd.DataFrame:

@@ -9,6 +9,8 @@ from collector.contract import metrics
 
 FROZEN_SECONDS = 3.0
 """A heartbeat (every second) older than this is a frozen process (contract TRAIN_HEARTBEAT_AGE)."""
+BUSY = 0.5
+"""Share of own time on the processor from which a process was not stopped for most of it."""
 SCRAPE_SECONDS = 1.0
 """Between two scrapes of our recorder; of a rank that showed no sign of life it is assumed."""
 READ_SECONDS = 1.0
@@ -72,10 +74,16 @@ def heartbeat_stopped(grid: Grid) -> FloatGrid | None:
     """(W, R) seconds by which a rank's heartbeat is older than the others'; None = nobody tells.
 
     From FROZEN_SECONDS on its process did not run while the others' did: whoever waits for a
-    collective, a disk or a device has a heartbeat, as a helper thread beats it.
+    collective, a disk or a device has a heartbeat, as a helper thread beats it. A call that holds
+    Python's interpreter stops it too; but that uses the processor, and a process that is stopped
+    does not.
     """
     cells = grid.signals.get(metrics.TRAIN_HEARTBEAT_AGE.series())
-    return None if cells is None else cells - others_median(cells, axis=1)
+    if cells is None:
+        return None
+    busy = grid.time["cpu"] > BUSY * grid.time["own"]
+    older: FloatGrid = np.where(busy, 0.0, cells - others_median(cells, axis=1))
+    return older
 
 
 def under_way(grid: Grid) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

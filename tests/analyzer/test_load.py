@@ -9,7 +9,7 @@ import pytest
 
 from analyzer.pipeline import diagnose
 from analyzer.readers.archive import load
-from analyzer.readers.windows import COLUMNS, from_samples
+from analyzer.readers.windows import COLUMNS, MAX_GAP, _longest_unseen, from_samples
 from analyzer.recording_rules.suspects import answered_of
 from analyzer.run import LoadError
 
@@ -223,3 +223,13 @@ def test_what_the_record_lacks_is_missing(synthetic, tmp_path, lacks):
 @pytest.mark.parametrize("answered", [{}, {"told": -1, "expected": 4}, {"told": 1, "expected": 0}])
 def test_a_run_of_which_nobody_knows_how_much_was_read_was_read_whole(answered):
     assert answered_of({"answered": answered}) is None
+
+
+def test_a_scrape_that_is_lost_inside_a_long_step_loses_no_window():
+    """Steps of a minute, scraped every five seconds: no counter moves in between."""
+    time = np.arange(0.0, 3600.0, 5.0)
+    kept = np.delete(time, [3, 4, 5, 6, 40, 100, 101, 102, 103, 104])
+    first = np.flatnonzero(np.append(True, np.diff(kept // 60.0) > 0))
+
+    assert (_longest_unseen(kept, first) <= MAX_GAP).all()
+    assert (_longest_unseen(np.delete(time, slice(24, 80)), np.array([0, 12, 24])) > MAX_GAP).any()

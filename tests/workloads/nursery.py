@@ -61,7 +61,11 @@ class Nursery:
         finally:
             if not answered:
                 self.close()
-        failed = {rank: _ending(status) for rank, (_, status) in enumerate(endings) if status}
+        failed = {
+            rank: _ending(status)
+            for rank, (text, status) in enumerate(endings)
+            if status or not text
+        }
         assert not failed, f"ranks without an answer: {failed}"
         return [json.loads(text) for text, _ in endings]
 
@@ -122,6 +126,7 @@ def _all(world: int, work: Callable[[int], Any]) -> list[tuple[bytes, int]]:
         if monotonic() > until:
             for each in running:
                 os.kill(each, signal.SIGABRT)  # faulthandler shows where it stands
+                os.kill(each, signal.SIGCONT)  # if it is stopped, that is not delivered
         sleep(0.005)
     texts = [os.pread(file, os.fstat(file).st_size, 0) for file in files]
     for file in files:

@@ -73,6 +73,61 @@ def test_some_nodes_of_a_leaf_are_not_the_leaf(synthetic, fault, slow):
     assert {f"node-{rank}" for rank in slow} == {one.node for one in verdict.culprits}
 
 
+def _staged(run, dp):
+    ranks = tuple(dataclasses.replace(i, pp=i.rank // dp, dp=i.rank % dp) for i in run.ranks)
+    return dataclasses.replace(run, ranks=ranks)
+
+
+def test_a_leaf_that_is_a_stage_cannot_be_told_from_its_work(synthetic, fault):
+    """All that a leaf holds is one stage: what slows all of it may be the stage, nobody's fault."""
+    faults = [fault("compute", rank, 1.3, 80) for rank in range(4)]
+    run = _staged(synthetic(world=16, faults=faults, steps=200).run(), 4)
+    verdict = diagnose(_placed(run, {"l1": [0, 1, 2, 3], "l2": [*range(4, 16)]})).verdict
+
+    assert () == verdict.culprits
+    assert "stage-slowdown" in [one["kind"] for one in verdict.structure]
+
+
+def test_seventy_nodes_of_a_rack_are_that(synthetic, fault):
+    faults = [fault("power", rank, 1.3, 80) for rank in range(70)]
+    run = synthetic(world=144, faults=faults, steps=160).run()
+    racks = {"r1": [*range(70)], "r2": [*range(70, 144)]}
+    (culprit,) = diagnose(_placed(run, racks, "rack")).verdict.culprits
+
+    assert "rack r1" == culprit.link
+
+
+def test_a_node_that_is_slower_by_what_neighbours_feel_is_not_slow(synthetic, fault):
+    factors = {0: 1.3, 1: 1.3, 2: 1.3, 3: 1.02}
+    faults = [fault("compute", rank, factor, 80) for rank, factor in factors.items()]
+    run = synthetic(world=16, faults=faults, steps=200).run()
+    verdict = diagnose(_placed(run, {"l1": [0, 1, 2, 3], "l2": [*range(4, 16)]})).verdict
+
+    assert {"node-0", "node-1", "node-2"} == {one.node for one in verdict.culprits}
+
+
+def test_two_causes_at_once_are_two_nodes_and_no_leaf(synthetic, fault):
+    faults = [fault("power", 0, 1.5, 80), fault("data", 1, 1.5, 80)]
+    run = synthetic(world=WORLD, faults=faults, steps=200).run()
+    verdict = diagnose(_placed(run, {"l1": [0, 1], "l2": [2, 3, 4, 5]})).verdict
+
+    assert {("node-0", "power"), ("node-1", "data")} == {
+        (one.node, one.cause) for one in verdict.culprits
+    }
+
+
+def test_a_leaf_of_two_is_not_named_for_the_pauses_of_one(synthetic):
+    run = synthetic(world=24, steps=400).run()
+    windows = run.windows.copy()
+    mine = (windows["rank"] == 4) & windows["from_step"].isin([200, 260, 330])
+    windows.loc[mine, ["own_seconds", "wall_seconds", "other_seconds"]] += 3.0
+    run = dataclasses.replace(run, windows=windows)
+    leaves = {f"l{pair}": [2 * pair, 2 * pair + 1] for pair in range(12)}
+
+    assert [4] == [one.rank for one in diagnose(run).verdict.culprits]
+    assert [4] == [one.rank for one in diagnose(_placed(run, leaves)).verdict.culprits]
+
+
 def test_a_crash_is_no_slow_rack(synthetic, fault):
     run = synthetic(world=WORLD, faults=[fault("crash", 0)], steps=200).run()
     (culprit,) = diagnose(_placed(run, {"l1": [0, 1], "l2": [2, 3, 4, 5]})).verdict.culprits
