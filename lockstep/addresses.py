@@ -25,7 +25,7 @@ def addresses(environment: Mapping[str, str]) -> Addresses:
     """Those of the environment; placeholders where it says nothing.
 
     Raises:
-        CommandError: 64, one is no address of a folder.
+        CommandError: 64, one is no address of a folder, or has a name and password.
     """
     watch = _parent(environment, WATCH_VARIABLE, "")
     runbooks = f"{watch}/runbooks" if watch else PLACEHOLDERS.runbooks
@@ -40,6 +40,12 @@ def addresses(environment: Mapping[str, str]) -> Addresses:
 
 def _parent(environment: Mapping[str, str], variable: str, otherwise: str) -> str:
     told = environment.get(variable, "") or otherwise
+    if "@" in told.partition("://")[2].partition("/")[0]:
+        fail(
+            ExitCode.USAGE,
+            f"{variable} has an @ before its path: links are sent to people; give it without name"
+            " and password",
+        )
     if told and not _PARENT.fullmatch(told):
         fail(
             ExitCode.USAGE,

@@ -112,17 +112,18 @@ def command_of(action: Action, culprit: Culprit) -> str:
         # All of its GPUs are meant: nvidia-smi without -i asks all.
         command = command.replace(" -i {gpu}", "")
     return command.format(
-        node=_argument(culprit.node),
+        node=argument(culprit.node, "NODE"),
         gpu="GPU" if culprit.gpu is None else culprit.gpu,
         rank=culprit.rank,
     )
 
 
-def _argument(name: str | None) -> str:
+def argument(name: str | None, otherwise: str) -> str:
+    """A name of others as an argument in a command to copy; `otherwise` where it cannot be one."""
     # Names come from the run: quoted, they cannot smuggle in a second command, and a name that
     # begins as an option does is not written at all.
-    line = _line(name or "NODE")
-    return "NODE" if line.startswith("-") else shlex.quote(line)
+    line = _line(name or otherwise)
+    return otherwise if line.startswith("-") else shlex.quote(line)
 
 
 def _line(text: str) -> str:

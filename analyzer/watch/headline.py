@@ -1,9 +1,10 @@
 """An alert's words: a line of who, since when, how much and what to do; how sure; what first."""
 
 from datetime import UTC, datetime
+from shlex import quote
 
 from analyzer.causes import CAUSE_WORDS
-from analyzer.report.advice import actions_of, command_of
+from analyzer.report.advice import UNSURE, actions_of, argument, command_of
 from analyzer.run import Culprit
 from analyzer.watch.finding import Kind, WatchFinding
 from analyzer.wording import TOLD, certainty, ratio
@@ -14,8 +15,15 @@ LONGEST = 120
 LONGEST_NAME = 24
 """Of a name of others in it; the whole name stands below, and in the labels."""
 CUT = "…"
-PURPOSES = ("mitigate", "verify")
-"""What is done first: the end of the trouble, where the cause has one."""
+KNOWN, NOT_KNOWN = ("mitigate", "verify"), ("verify", "mitigate")
+"""What is done first: the end of the trouble, where place and cause are known."""
+COMPARE = "Compare the node with a healthy one."
+RESTART = "Restart the run without the node from the last checkpoint."
+"""Of a run that stands no node is taken out after a checkpoint: there comes none."""
+DIFFERS = "its program calls what the others do not"
+"""Of a run that stands by its software: operations, shapes, types or their order differ."""
+OF_PROCESS = frozenset({Cause.FREEZE, Cause.CRASH})
+"""Causes of a stop that a restart elsewhere ends."""
 
 
 def headline(finding: WatchFinding) -> str:
@@ -36,21 +44,47 @@ def sureness(finding: WatchFinding) -> str:
     if finding.cause == Cause.UNKNOWN:
         return f"{where} Cause: not known."
     why = CAUSE_WORDS.get(finding.cause, finding.cause)
+    if finding.kind is Kind.STOP and finding.cause == Cause.SOFTWARE:
+        why = DIFFERS
     doubt = ", if this is the place" if place is not None and place < TOLD else ""
     return f"{where} Cause: {why}, {certainty(finding.confidence)}{doubt}."
 
 
 def first_action(finding: WatchFinding) -> tuple[str, str]:
     """What to do first on this machine, and the command for it, or an empty one."""
+    if finding.who.node is None and finding.who.link is None:
+        return "See which rank does not answer.", ""
+    if finding.kind is Kind.STOP:
+        return _of_stop(finding)
     culprit = _culprit(finding)
     without = {finding.who.node} if finding.who.gpu is None else set()
     actions = actions_of(culprit, without)
-    if finding.who.node is None and finding.who.link is None:
-        return "See which rank does not answer.", ""
+    if actions is UNSURE:
+        return COMPARE, ""
+    purposes = KNOWN if _placed(finding) and finding.cause != Cause.UNKNOWN else NOT_KNOWN
     chosen = next(
-        (each for purpose in PURPOSES for each in actions if each.purpose == purpose), actions[0]
+        (each for purpose in purposes for each in actions if each.purpose == purpose), actions[0]
     )
     return chosen.text, command_of(chosen, culprit) if chosen.command else ""
+
+
+def _of_stop(finding: WatchFinding) -> tuple[str, str]:
+    """What to do first about a run that stands."""
+    who = finding.who
+    if finding.cause in OF_PROCESS and _placed(finding):
+        return RESTART, ""
+    asked = f"lockstep dump {argument(who.run, 'RUN')} --stacks"  # tells of its own machine
+    command = f"ssh {argument(who.node, 'NODE')} {quote(asked)}" if who.node and who.run else ""
+    whom = "its ranks stand" if who.rank is None else f"rank {who.rank} stands"
+    if finding.cause != Cause.SOFTWARE:
+        return f"See where {whom}.", command
+    whose = "calls of its ranks differ" if who.rank is None else f"calls of rank {who.rank} differ"
+    return f"Mend the program, not the node: {whose}.", command
+
+
+def _placed(finding: WatchFinding) -> bool:
+    """Whether it is told as the place; what its own sensor told is."""
+    return finding.place_confidence is None or finding.place_confidence >= TOLD
 
 
 def clipped(text: str, most: int) -> str:

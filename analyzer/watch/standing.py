@@ -43,9 +43,9 @@ CAUSES: Mapping[str, Cause] = {
     HangKind.MISMATCHED_SHAPE: Cause.SOFTWARE,
     HangKind.MISMATCHED_DTYPE: Cause.SOFTWARE,
     HangKind.MISMATCHED_ORDER: Cause.SOFTWARE,
-    HangKind.COMMUNICATOR_ABORTED: Cause.SOFTWARE,
 }
-"""Kind of a hang -> the cause in the words of verdicts; of others it is not known."""
+"""Kind of a hang -> the cause in the words of verdicts; of others it is not known, as of who gave
+a communicator up: nobody tells why."""
 
 
 def limit(longest: float, step_seconds: float | None = None) -> float:

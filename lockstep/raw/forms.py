@@ -61,7 +61,8 @@ SECRETS: tuple[re.Pattern[str], ...] = (
     _form(
         rf"(?P<keep>{_SENSITIVE}[\"']?\s*[:=]\s*[\"']?{_SCHEME})[^\s\"',;]+", flags=re.IGNORECASE
     ),
-    _form(rf"(?P<keep>(?=--){_SENSITIVE}\s+)[^\s\"',;]+", flags=re.IGNORECASE),
+    # Options are also glued to a letter: "\\n--token x" in JSON, "\x1b[36m--token x" in colours.
+    _form(rf"(?P<keep>(?<![\w.-])(?=[\w.-]*?--){_SENSITIVE}\s+)[^\s\"',;]+", flags=re.IGNORECASE),
     _form(r"(?P<keep>\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}", flags=re.IGNORECASE),
     _form(r"(?P<keep>(?<!\w)\w++://)[^\s/@:]+:[^\s/@]+(?=@)"),
     # Tokens by their own beginnings: Hugging Face, GitHub, GitLab, OpenAI, Slack, NVIDIA, AWS, JWT.

@@ -1,5 +1,6 @@
 """The Alertmanager configuration of the standalone set-up, by Alertmanager's own tool."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -52,7 +53,8 @@ def test_all_that_slack_is_told_is_escaped_but_addresses():
     slack = "".join(re.findall(r'(?s)define "lockstep\.slack\.t.*?(?=\{\{/\*|\{\{ define)', text))
 
     assert {"lockstep.slack.escaped"} == set(re.findall(r'template "([^"]*)"', slack))
-    assert [] == re.findall(r"\{\{ [^}]*Annotations\.(?:summary|description)(?! -?\}\})", slack)
+    escaped = r'(?!template "lockstep\.slack\.escaped" )'
+    assert [] == re.findall(rf"\{{\{{ {escaped}[^}}]*Annotations\.(?:summary|description)", slack)
     assert [] == re.findall(r"\{\{-? \.Annotations", slack)
     assert [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")] == re.findall(
         r'reReplaceAll "(.)" "([^"]*)"', text
@@ -78,3 +80,25 @@ class TestAmtool:
         assert [people | {"pagerduty"}, people, {"nobody"}] == [
             receivers(with_examples, **one) for one in (critical, warning, always)
         ]
+
+
+@pytest.mark.parametrize("template", ["lockstep.title", "lockstep.slack.title"])
+@pytest.mark.parametrize("status", ["firing", "resolved"])
+@pytest.mark.parametrize("alerts", [1, 3])
+@pytest.mark.parametrize("letter", ["a", "é"])
+def test_titles_fit_a_telephone(tmp_path, template, status, alerts, letter):
+    line = letter * 120
+    one = {"status": status, "labels": {}, "annotations": {"summary": line}}
+    group = {"run": "gpt", "node": "gpu-17"}
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"status": status, "alerts": [one] * alerts, "groupLabels": group}))
+    of = " of run gpt on gpu-17" if template == "lockstep.title" else ""
+    over = "Over: " if status == "resolved" else ""
+    many = f"{alerts} alerts{of}: " if alerts > 1 else ""
+    text = f'{{{{ template "{template}" . }}}}'
+    title = amtool(
+        "template", "render", f"--template.glob={WORDS}", f"--template.text={text}",
+        f"--template.data={data}",
+    )  # fmt: skip
+
+    assert f"{over}{many}{line}"[:120] == title.rstrip("\n")

@@ -34,6 +34,22 @@ def test_what_no_name_can_be_put_after_is_refused(wrong: str) -> None:
     assert 64 == refused.value.code
 
 
+@pytest.mark.parametrize("what", ["WATCH", "PROMETHEUS", "RUNBOOKS", "DASHBOARD", "GRAFANA"])
+@pytest.mark.parametrize("who", ["me:S3CR3T@", "S3CR3T@", "me:S3CR3T?@"])
+def test_links_are_sent_to_people_without_name_and_password(what: str, who: str) -> None:
+    with pytest.raises(CommandError, match="without name and password") as refused:
+        addresses({f"LOCKSTEP_{what}_URL": f"https://{who}host/path"})
+
+    assert 64 == refused.value.code
+    assert "S3CR3T" not in str(refused.value)
+
+
+def test_an_at_in_the_path_is_no_name() -> None:
+    told = addresses({"LOCKSTEP_RUNBOOKS_URL": "https://wiki/@team/r"})
+
+    assert "https://wiki/@team/r" == told.runbooks
+
+
 def test_watch_refuses_them_before_it_looks_at_anything(lockstep, monkeypatch) -> None:
     monkeypatch.setenv("LOCKSTEP_RUNBOOKS_URL", "wiki")
     answer = lockstep("watch", "--prometheus", "nowhere")

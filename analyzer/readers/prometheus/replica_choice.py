@@ -40,7 +40,7 @@ class Choice:
     Attributes:
         labels: That name replicas.
         asked: The replicas that tell, of shards one of each.
-        silent: Those that only repeat.
+        silent: Those that mostly repeat.
         lost: Targets that only silent ones tell of.
         matchers: For each selector; empty = there are no replicas.
     """
@@ -93,7 +93,8 @@ def choice(newest: Answer, scrapes: Answer, labels: Identity) -> Choice:
 def choose(told: Mapping[Identity, Told], labels: Identity) -> Choice:
     """One replica for each target: of those that live the one with most targets, then by name.
 
-    Replicas that share no target are shards, and each is asked.
+    Who tells mostly of targets that nobody asked before tells of is a shard, and is asked; its few
+    shared targets count twice, which is less than to lose all others.
 
     Args:
         told: What each tells.
@@ -109,7 +110,7 @@ def choose(told: Mapping[Identity, Told], labels: Identity) -> Choice:
     silent: list[Identity] = []
     seen: frozenset[Target] = frozenset()
     for one in sorted(told, key=order):
-        if seen.isdisjoint(told[one].targets):
+        if len(told[one].targets & seen) * 2 <= len(told[one].targets):
             asked.append(one)
             seen |= told[one].targets
         else:

@@ -102,10 +102,22 @@ def test_a_replica_that_is_silent_is_not_asked():
 
 
 def test_targets_that_only_the_others_tell_of_are_said():
-    found = choose({**_told("a", "n0", "n1"), **_told("b", "n1", "n2")}, ("replica",))
+    told = {**_told("a", "n0", "n1", "n2"), **_told("b", "n1", "n2", "n3")}
+    found = choose(told, ("replica",))
 
-    assert frozenset({("j", "n2")}) == found.lost
+    assert frozenset({("j", "n3")}) == found.lost
     assert found.words.endswith("1 targets that only those tell of are not seen")
+
+
+@pytest.mark.parametrize("of_b", [("n1", "n9"), ("n1", "n8", "n9")])
+def test_a_shard_that_shares_one_target_with_another_is_asked(of_b):
+    """A replica that only repeats is still silent: of two shards each has two here."""
+    told = {**_told("a0", "n1", "n2", "n3"), **_told("a1", "n1", "n2", "n3"),
+            **_told("b0", *of_b), **_told("b1", *of_b)}  # fmt: skip
+    found = choose(told, ("replica",))
+
+    assert (("a0",), ("b0",)) == found.asked
+    assert frozenset() == found.lost
 
 
 def test_one_server_with_a_replica_label_is_asked_as_it_is():

@@ -1,5 +1,6 @@
 """The words of an alert: a telephone's line, how sure, and the first action for this machine."""
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -64,6 +65,71 @@ def test_the_first_action_is_for_this_machine() -> None:
 
     hostile = replace(SLOW, who=replace(SLOW.who, node="a; reboot"))
     assert "cordon 'a; reboot' " in first_action(hostile)[1]
+
+
+COMPARE = ("Compare the node with a healthy one.", "")
+STACKS = "ssh gpu-17 'lockstep dump gpt --stacks'"
+STANDS = ("See where rank 5 stands.", STACKS)
+PEERS = (
+    "Bring the node to the image of its peers, or the peers back to the version that was faster."
+)
+RESTART = ("Restart the run without the node from the last checkpoint.", "")
+
+
+@pytest.mark.parametrize(
+    ("cause", "place", "action"),
+    [
+        ("unknown", 0.40, COMPARE),
+        ("unknown", 0.98, COMPARE),
+        ("checkpoint", 0.98, COMPARE),
+        ("thermal", 0.40, ("Read temperatures and throttle reasons on the node.",
+                           "ssh gpu-17 nvidia-smi -i 1 -q -d TEMPERATURE,PERFORMANCE,CLOCK")),
+        ("software", 0.98, (PEERS, "")),
+    ],
+)  # fmt: skip
+def test_no_node_is_drained_before_place_and_cause_are_known(
+    cause: str, place: float, action: tuple[str, str]
+) -> None:
+    assert action == first_action(replace(SLOW, cause=cause, place_confidence=place))
+
+
+@pytest.mark.parametrize(
+    ("cause", "place", "action"),
+    [
+        ("freeze", None, RESTART),
+        ("crash", 0.9, RESTART),
+        ("freeze", 0.4, STANDS),
+        *((cause, None, STANDS) for cause in ("unknown", "link", "xid", "nvlink", "checkpoint")),
+        ("data", 0.98, STANDS),
+        ("software", None, ("Mend the program, not the node: calls of rank 5 differ.", STACKS)),
+    ],
+)
+def test_a_run_that_stands_has_no_next_checkpoint(
+    cause: str, place: float | None, action: tuple[str, str]
+) -> None:
+    finding = replace(
+        SLOW, kind=Kind.STOP, scope="rank", slowdown=None, cause=cause, place_confidence=place
+    )
+
+    assert action == first_action(finding)
+    assert headline(finding).endswith(action[0])
+
+
+def test_calls_that_differ_are_the_programs_fault_and_no_image_of_a_node() -> None:
+    differs = replace(SLOW, kind=Kind.STOP, cause="software", place_confidence=None)
+
+    assert "its program calls what the others do not, high (0.93)." in sureness(differs)
+
+
+def test_names_of_runs_are_quoted_for_both_shells() -> None:
+    stop = replace(SLOW, kind=Kind.STOP, cause="unknown")
+
+    def words(run: str) -> list[str]:
+        command = first_action(replace(stop, who=replace(SLOW.who, run=run)))[1]
+        return shlex.split(shlex.split(command)[2])
+
+    assert ["lockstep", "dump", "a'; reboot", "--stacks"] == words("a'; reboot")
+    assert ["lockstep", "dump", "RUN", "--stacks"] == words("--help")
 
 
 @pytest.mark.parametrize("cause", list(Cause))

@@ -19,9 +19,10 @@ from workloads.exec.patterns import known_forms, loss_alone
 
 WORDS = (
     "a", "_", "-", ".", " ", "\n", "\t", "1", "0x", "[1]", "a.", "1.", "1:", "ab:", "a=", "a@",
-    "://", "token", "--token", "token ", "auth-", "secret_", "bearer ", "'", '"', "\\",
-    "/home/a/", "user=", "host", "serial", "NVRM: Xid (", "AER: ", "step ", "1/1 ", "Progress on:",
-    "{'loss': ", "DCGM_FI_DEV_GPU_TEMP{", 'gpu="0",', "eyJa.", "ip-1-", "nvlink.domain",
+    "://", "token", "--token", "a--", "n--token ", "token ", "auth-", "secret_", "bearer ", "'",
+    '"', "\\", "/home/a/", "user=", "host", "serial", "NVRM: Xid (", "AER: ", "step ", "1/1 ",
+    "Progress on:", "{'loss': ", "DCGM_FI_DEV_GPU_TEMP{", 'gpu="0",', "eyJa.", "ip-1-",
+    "nvlink.domain",
 )  # fmt: skip
 LENGTH = 6_000
 LINEAR, SQUARE = 4, 16
@@ -83,6 +84,9 @@ def test_time_grows_with_the_length_of_a_text_and_not_with_its_square(reader):
         (f"token{'x' * 300}=abcdef", "abcdef"),
         (f"run --{'x' * 60}-token abcdef", "abcdef"),
         ('{"my.api_key" : "abcdef and so on"}', "abcdef"),
+        (r'{"args":"train.py \\\n--hf-token S3CR3T"}', "S3CR3T"),
+        (r"run\t--api-key S3CR3T", "S3CR3T"),
+        ("\x1b[36m--password S3CR3T", "S3CR3T"),
         (f"{'x' * 300}://me:abcdef@there", "abcdef"),
         ("postgresql+psycopg2://me:abcdef@there", "abcdef"),
         (f"{'x' * 300}.abcdef@example.org", "abcdef"),
