@@ -145,7 +145,13 @@ class _Folder:
             if not self._closed:
                 for told, dump in rows:
                     self._put(told, dump)
-                self._facts |= dict.fromkeys(facts)
+                # Sensors may tell of other nodes' ranks, too: those go by the answer's attempt.
+                attempts = {told.rank: told.attempt for told, _ in sorted(rows, key=_attempt)}
+                newest = max(attempts.values(), default=-1)
+                if newest == self._attempt:
+                    self._facts |= dict.fromkeys(
+                        fact for fact in facts if attempts.get(fact[0], newest) == newest
+                    )
 
     def close(self) -> None:
         """Write evidence.json.
@@ -174,7 +180,7 @@ class _Folder:
         if told.attempt > self._attempt:
             for number in self.ranks:
                 self._path(number).unlink(missing_ok=True)
-            self.ranks, self._attempt = {}, told.attempt
+            self.ranks, self._facts, self._attempt = {}, {}, told.attempt
         known = self.ranks.get(told.rank)
         if known is not None and (known.written or 0.0) >= (told.written or 0.0):
             return
@@ -188,6 +194,10 @@ class _Folder:
 
     def _path(self, rank: int) -> Path:
         return self._folder / f"dump_{rank}"
+
+
+def _attempt(row: tuple[RankTold, bytes | None]) -> int:
+    return row[0].attempt
 
 
 def _told(tree: Any) -> tuple[RankTold, bytes | None]:

@@ -91,6 +91,22 @@ def test_dumps_of_an_older_attempt_are_left_out(given, tmp_path):
     assert {"dump_0", "dump_2", "evidence.json"} == {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_facts_of_an_older_attempt_are_left_out(given, tmp_path, newest_first):
+    def fact(rank: int, value: str) -> dict[str, object]:
+        return {"rank": rank, "kind": "ras", "value": value}
+
+    old = Answering(answer([rank_part(1, DUMP)], facts=[fact(9, "missing"), fact(1, "dead")]))
+    mixed = [rank_part(0, DUMP, attempt=1), rank_part(8, None)]
+    facts = [fact(0, "dead"), fact(2, "missing"), fact(8, "missing")]
+    new = Answering(answer(mixed, facts=facts))
+
+    given(*((new, old) if newest_first else (old, new)))
+
+    told = json.loads((tmp_path / "evidence.json").read_text())["facts"]
+    assert {(0, "dead"), (2, "missing")} == {(one["rank"], one["value"]) for one in told}
+
+
 def test_of_one_rank_told_twice_the_newest_dump_counts(given, tmp_path):
     found = given(
         Answering(answer([rank_part(0, b"old", written=5.0)])),
