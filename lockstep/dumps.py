@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from collector.clock import Clock
 from collector.config import ConfigError, load
+from collector.contract import stacks
 from collector.contract.flight_recorder import EVIDENCE_FILE
 from collector.files import read_bytes
 from collector.rank_dumps import Answers, Heard, facts, heard
@@ -15,6 +17,8 @@ from collector.rank_dumps.facts import SOURCES
 from collector.registry import feeds
 from collector.sampler import Sampler
 from collector.sources.flight_recorder import MAX_BYTES
+
+_DUMP = re.compile(r"dump_\d+", re.ASCII)
 
 
 def sensed(environment: Mapping[str, str], folder: Path, clock: Clock) -> Heard:
@@ -42,6 +46,8 @@ def sensed(environment: Mapping[str, str], folder: Path, clock: Clock) -> Heard:
 def save(answers: Answers, told: Heard, folder: Path, proc: Path, clock: Clock) -> dict[str, Any]:
     """Write the dumps into a folder that may be sent, with what else is known of the ranks.
 
+    What an earlier call left there goes: it would be read as of now.
+
     Returns:
         The evidence, as it was written.
 
@@ -50,6 +56,9 @@ def save(answers: Answers, told: Heard, folder: Path, proc: Path, clock: Clock) 
         SourceError: A dump cannot be read any more.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        if old.name == stacks.FILE or _DUMP.fullmatch(old.name):
+            old.unlink()
     written = {}
     for one in answers.ranks:
         number = one.rank.key[1]

@@ -54,7 +54,8 @@ class HangVerdict:
     """What the dumps of one job tell.
 
     Attributes:
-        suspects: Ranks among which the origin is, where nobody can be named.
+        suspects: Ranks among which the origin is, where nobody can be named; else those without a
+            dump, which may be waiting for who is named, or another origin.
         kind: Of the hang; None = there is none, or nobody can tell.
         reason: Why nobody is named, in words; "" where somebody is.
     """
@@ -160,16 +161,18 @@ def _named(verdict: HangVerdict, old: Sequence[Origin]) -> HangVerdict:
         )
     hang = replace(verdict, status=Status.HANG, kind=first.kind, operation=first.operation)
     quiet = [one for one in told if one.kind is Kind.SILENT]
-    if len(quiet) > max(1.0, MOST_SILENT * len(verdict.merged.world)):
-        told = [one for one in told if one.kind is not Kind.SILENT]
-        if not told:
-            ranks = tuple(one.rank for one in quiet)
-            return replace(hang, suspects=ranks, kind=None, reason=NO_DUMPS)
+    if heard := [one for one in told if one.kind is not Kind.SILENT]:
+        # Who told nothing may wait for these itself, as it was not heard.
+        told = heard
+        hang = replace(hang, suspects=tuple(sorted(one.rank for one in quiet)))
+    elif len(quiet) > max(1.0, MOST_SILENT * len(verdict.merged.world)):
+        ranks = tuple(one.rank for one in quiet)
+        return replace(hang, suspects=ranks, kind=None, reason=NO_DUMPS)
     away = [one for one in told if one.why is Why.ABSENT and one.kind is Kind.HOST_STOPPED]
     if len(away) > len({rank for one in away for rank in one.waiting}):
         told = [one for one in told if one not in away]
         if not told:
-            ranks = tuple(one.rank for one in away)
+            ranks = tuple(sorted({*hang.suspects, *(one.rank for one in away)}))
             return replace(hang, suspects=ranks, kind=None, reason=ALONE)
     told.sort(key=lambda one: (one.operation.created, one.rank))
     return replace(hang, origins=tuple(told), kind=told[0].kind, operation=told[0].operation)

@@ -23,7 +23,7 @@ from collector.contract.flight_recorder import (
 )
 from collector.exporter.ops import QueryError
 from collector.files import read_bytes
-from collector.rank_dumps import Answer, Heard, facts, request_dumps
+from collector.rank_dumps import Answer, Heard, facts, of_newest_attempt, request_dumps
 from collector.reading import SourceError
 from collector.sources.flight_recorder import MAX_BYTES
 from collector.sources.rank_ring import Rank, Rings
@@ -88,7 +88,7 @@ class NodeDumps:
             mine = sorted(
                 (one for one in found if one.key[0] == query.run), key=lambda one: one.key
             )
-            return self._answer(query.run, mine) if mine else None
+            return self._answer(query.run, of_newest_attempt(mine)) if mine else None
 
     def _answer(self, run: str, ranks: list[Rank]) -> bytes:
         now = self._clock.monotonic()

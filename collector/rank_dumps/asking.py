@@ -55,6 +55,12 @@ def ranks_below(folder: Path, proc: Path, clock: Clock) -> list[Rank]:
     return [found[path] for path in sorted(found)]
 
 
+def of_newest_attempt(ranks: Sequence[Rank]) -> list[Rank]:
+    """Those of one run's ranks that are of its newest attempt; rings of killed pods stay behind."""
+    newest = max((one.header.identity.attempt for one in ranks), default=0)
+    return [one for one in ranks if one.header.identity.attempt == newest]
+
+
 def request_dumps(
     ranks: Sequence[Rank], proc: Path, clock: Clock, seconds: float, asked: int | None = None
 ) -> Answers:

@@ -59,7 +59,7 @@ def dump(
     """
     from collector.clock import SystemClock
     from collector.contract.stacks import Depth
-    from collector.rank_dumps import ranks_below, request_dumps
+    from collector.rank_dumps import of_newest_attempt, ranks_below, request_dumps
 
     if "/" in run or not run:
         raise typer.BadParameter(f"{run!r} is no name of a run; `lockstep run` prints it")
@@ -69,7 +69,8 @@ def dump(
     clock, proc = SystemClock(), Path("/proc")
     where = folder if folder is not None else _rings()
     found = ranks_below(where, proc, clock)
-    ranks = sorted((rank for rank in found if rank.key[0] == run), key=lambda rank: rank.key)
+    ranks = of_newest_attempt([rank for rank in found if rank.key[0] == run])
+    ranks.sort(key=lambda rank: rank.key)
     if not ranks:
         runs = ", ".join(sorted({rank.key[0] for rank in found})) or "none"
         output.fail(

@@ -9,7 +9,7 @@ import zlib
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,16 +25,21 @@ from collector.contract.flight_recorder import (
 from collector.contract.words import PHASES
 from collector.recorder.rows import AnswerError
 from collector.sources.flight_recorder import MAX_BYTES
+from lockstep.hang_dumps import MAX_FILES
 from lockstep.watching.asking import ask
 
 SECONDS = DUMPS_SECONDS + 4.0
 """For all collectors together: ranks have DUMPS_SECONDS to answer, the rest is the network's."""
 MOST_BYTES = 8 * DUMPS_MAX_BYTES
 """Of all answers: 1,024 ranks with 2,000 operations and stack traces each."""
+MOST_UNPACKED = 16 * MOST_BYTES
+"""Of all dumps as they are written: 4 MiB for each of these 1,024 ranks."""
 AT_ONCE = 64
 """Collectors that are asked at the same time: most wait for their ranks, and cost nothing."""
 MAX_RANKS = 1 << 10
 """Of one collector; it reads 64 rings."""
+MAX_WORLD = MAX_FILES
+"""A folder of dumps is read so far."""
 LONGEST_FACT = 1 << 16
 MAX_FACTS = 10_000
 
@@ -94,7 +99,12 @@ class Collected:
 
 
 def fetch(
-    pages: Sequence[str], run: str, folder: Path, seconds: float = SECONDS, most: int = MOST_BYTES
+    pages: Sequence[str],
+    run: str,
+    folder: Path,
+    seconds: float = SECONDS,
+    most: int = MOST_BYTES,
+    unpacked: int = MOST_UNPACKED,
 ) -> Collected:
     """Ask the collectors, and write dumps and evidence.json into a folder; never raises for them.
 
@@ -104,11 +114,12 @@ def fetch(
         folder: That is there and empty.
         seconds: For all.
         most: Bytes of all answers together.
+        unpacked: Bytes of all dumps together, as the ranks wrote them.
 
     Raises:
         OSError: The folder cannot be written.
     """
-    place = _Folder(folder, run)
+    place = _Folder(folder, run, unpacked)
     _, silent = ask(pages, f"/dumps?run={quote(run, safe='')}", place.take, seconds, most, AT_ONCE)
     place.close()
     return Collected(dict(sorted(place.ranks.items())), silent, len(set(pages)))
@@ -117,9 +128,9 @@ def fetch(
 class _Folder:
     """Where answers are put as they come, so that they are not in memory together."""
 
-    def __init__(self, folder: Path, run: str) -> None:
+    def __init__(self, folder: Path, run: str, unpacked: int) -> None:
         self.ranks: dict[int, RankTold] = {}
-        self._folder, self._run = folder, run
+        self._folder, self._run, self._left = folder, run, unpacked
         self._facts: dict[tuple[int, str, str], None] = {}
         self._attempt = -1
         self._closed = False
@@ -140,12 +151,19 @@ class _Folder:
             facts = [_fact(one) for one in tree["facts"][:MAX_FACTS]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise AnswerError(f"the answer to /dumps is not as agreed: {error!r}") from error
+        # Who answers after the deadline does not change what was judged.
+        for told, packed in rows:
+            with self._lock:
+                if not self._closed:
+                    self._put(told, packed)
         with self._lock:
-            # Who answers after the deadline does not change what was judged.
-            if not self._closed:
-                for told, dump in rows:
-                    self._put(told, dump)
-                self._facts |= dict.fromkeys(facts)
+            # Sensors may tell of other nodes' ranks, too: those go by the answer's attempt.
+            attempts = {told.rank: told.attempt for told, _ in sorted(rows, key=_attempt)}
+            newest = max(attempts.values(), default=-1)
+            if newest == self._attempt and not self._closed:
+                self._facts |= dict.fromkeys(
+                    fact for fact in facts if attempts.get(fact[0], newest) == newest
+                )
 
     def close(self) -> None:
         """Write evidence.json.
@@ -167,21 +185,27 @@ class _Folder:
             tree = {"schema_version": 1, "written": written, "facts": facts}
             (self._folder / EVIDENCE_FILE).write_text(json.dumps(tree, indent=1))
 
-    def _put(self, told: RankTold, dump: bytes | None) -> None:
+    def _put(self, told: RankTold, packed: str | None) -> None:
         """One rank of the newest attempt; what was of an older one goes."""
         if told.attempt < self._attempt:
             return
         if told.attempt > self._attempt:
             for number in self.ranks:
                 self._path(number).unlink(missing_ok=True)
-            self.ranks, self._attempt = {}, told.attempt
+            self.ranks, self._facts, self._attempt = {}, {}, told.attempt
         known = self.ranks.get(told.rank)
         if known is not None and (known.written or 0.0) >= (told.written or 0.0):
             return
-        if told.written is not None and dump is not None:
+        if told.written is not None and packed is not None:
             try:
+                dump = _unpacked(packed, self._left)
+                self._left -= len(dump)
                 self._path(told.rank).write_bytes(dump)
                 os.utime(self._path(told.rank), (told.written,) * 2)
+            except ValueError as error:
+                told = replace(told, written=None, why=str(error))
+                if known is not None:
+                    return
             except OSError as error:
                 self._error = error
         self.ranks[told.rank] = told
@@ -190,13 +214,21 @@ class _Folder:
         return self._folder / f"dump_{rank}"
 
 
-def _told(tree: Any) -> tuple[RankTold, bytes | None]:
-    """A rank and its dump."""
+def _attempt(row: tuple[RankTold, str | None]) -> int:
+    return row[0].attempt
+
+
+def _told(tree: Any) -> tuple[RankTold, str | None]:
+    """A rank and its dump, packed."""
     rank, world, attempt = tree["rank"], tree["world"], tree["attempt"]
-    dump = None if tree["dump"] is None else _unpacked(tree["dump"])
+    dump = tree["dump"]
+    if dump is not None and not isinstance(dump, str):
+        raise TypeError("a dump is no text")
     for number in (rank, world, attempt):
         if type(number) is not int or not 0 <= number < 1 << 24:
             raise ValueError("a rank, a world or an attempt is no count")
+    if world > MAX_WORLD or rank >= MAX_WORLD:
+        raise ValueError(f"a run of over {MAX_WORLD} ranks")
     phase, age = tree.get("phase"), tree.get("progress_age")
     told = RankTold(
         rank,
@@ -219,16 +251,25 @@ def _seconds(value: Any) -> float:
     return float(value)
 
 
-def _unpacked(dump: Any) -> bytes:
-    """The file as the rank wrote it."""
+def _unpacked(dump: str, left: int) -> bytes:
+    """The file as the rank wrote it; ValueError says in words why there is none."""
+    if left <= 0:
+        raise ValueError("the dumps of all ranks together are too large")
+    most = min(MAX_BYTES, left)
     try:
         unpacking = zlib.decompressobj()
-        data = unpacking.decompress(b64decode(dump, validate=True), MAX_BYTES)
-    except (binascii.Error, zlib.error, TypeError) as error:
-        raise ValueError("a dump is not packed as agreed") from error
-    if not unpacking.eof:
-        raise ValueError("a dump is too large, or torn")
-    return data
+        data = unpacking.decompress(b64decode(dump, validate=True), most)
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise ValueError("its dump is not packed as agreed") from error
+    if unpacking.eof:
+        return data
+    if len(data) < most:
+        raise ValueError("its dump is torn")
+    raise ValueError(
+        f"its dump is over {MAX_BYTES >> 20} MiB"
+        if most == MAX_BYTES
+        else "the dumps of all ranks together are too large"
+    )
 
 
 def _fact(tree: Any) -> tuple[int, str, str]:

@@ -112,6 +112,16 @@ def test_ranks_are_not_asked_again_within_seconds(machine, image, node, clock):
     assert 2 == len(node.requests)
 
 
+def test_ranks_of_an_older_attempt_are_neither_asked_nor_told_of(machine, image, node):
+    machine.ring(image(rank=0, attempt=1))
+    machine.ring(image(rank=1))
+
+    got = node.get()
+
+    assert [0] == [one["rank"] for one in got["ranks"]]
+    assert {0} == {one["rank"] for one in got["facts"]}
+
+
 def test_a_folder_that_may_only_be_read_is_told(machine, image, node, monkeypatch):
     machine.ring(image(rank=0))
 

@@ -147,6 +147,18 @@ def test_stacks_are_taken_where_they_are_asked_for_and_told_again(lockstep, answ
     assert [0, 1] == [one["rank"] for one in json.loads((out / "stacks.json").read_text())["ranks"]]
 
 
+def test_what_an_earlier_dump_left_in_the_folder_is_not_told_as_of_now(lockstep, answers, tmp_path):
+    answers |= {0: told(57, 56)}
+    out = tmp_path / "sent"
+    out.mkdir()
+    for name in ("dump_1", "dump_7", "stacks.json", "notes"):
+        (out / name).write_text("old")
+    answer = lockstep("dump", "gpt-1", "--dir", tmp_path, "--timeout", "0.5", "--out", out)
+
+    assert ExitCode.OK == answer.code
+    assert {"dump_0", "evidence.json", "notes"} == {path.name for path in out.iterdir()}
+
+
 def test_ranks_that_gave_no_dump_are_asked_for_their_stacks_all_the_same(lockstep, ranks, tmp_path):
     out = tmp_path / "sent"
     answer = lockstep(

@@ -535,3 +535,34 @@ def test_a_tree_with_anything_in_a_field_is_read_or_refused(value, field):
     ):
         with suppress(TreeError):
             assert parse(one, 0, BEGIN).rank == 0
+
+
+def without_node(case, first):
+    """The case, as whoever asked got nothing from the node of two ranks; the world is known."""
+    gone = {first, first + 1}
+    traces = [
+        Named("dump", parse(one, rank, case.written[rank]))
+        for rank, one in case.trees.items()
+        if rank not in gone
+    ]
+    dumps = jobs(traces, {".": []})[0][1]
+    return judge(replace(dumps, world=tuple(range(case.layout.world))))
+
+
+@pytest.mark.parametrize("dp", [8, 16])
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_of_a_node_that_gave_nothing_are_no_culprits_where_somebody_explains(dp, seed):
+    case = hang(7100 + seed, "host-stopped", Layout(dp, 1, 1))
+    first = (case.rank // 2 * 2 + 2) % dp
+    verdict = without_node(case, first)
+
+    assert {case.rank: Kind.HOST_STOPPED} == ranks_of(verdict)
+    assert (first, first + 1) == verdict.suspects
+
+
+@pytest.mark.parametrize("dp", [8, 16])
+def test_where_nobody_else_explains_those_without_a_dump_are_named(dp):
+    case = hang(7100, "host-stopped", Layout(dp, 1, 1))
+    first = case.rank // 2 * 2
+
+    assert {first: Kind.SILENT, first + 1: Kind.SILENT} == ranks_of(without_node(case, first))
