@@ -12,7 +12,9 @@ STOPPED = frozenset("Tt")
 LIMIT = 64 * 1024
 MAX_THREADS = 4096
 
-_FIELD = re.compile(rb"^(State|NSpid|SigPnd|ShdPnd|SigBlk|SigCgt|CapEff):\t([^\n]*)$", re.MULTILINE)
+_FIELD = re.compile(
+    rb"^(State|Uid|NSpid|SigPnd|ShdPnd|SigBlk|SigCgt|CapEff):\t([^\n]*)$", re.MULTILINE
+)
 _SYS_PTRACE = 19
 """Bit of CAP_SYS_PTRACE (linux/capability.h)."""
 
@@ -27,6 +29,7 @@ class Status:
         waiting: Signals that were sent to the process and not delivered yet.
         blocked: Signals that are held back, as its own while a handler runs.
         inside: The pid by which it knows itself, which in a container is another one.
+        users: Its real, effective and saved user; one, unless it changed them.
     """
 
     state: str
@@ -34,6 +37,7 @@ class Status:
     waiting: int
     blocked: int
     inside: int
+    users: frozenset[int] = frozenset()
 
 
 def has(mask: int, number: int) -> bool:
@@ -133,4 +137,5 @@ def _status(path: Path) -> Status:
     state = found.get(b"State", b"")[:1].decode("ascii", "replace")
     pids = found.get(b"NSpid", b"").split()
     inside = int(pids[-1]) if pids else 0
-    return Status(state, masks[0], masks[1] | masks[2], masks[3], inside)
+    users = frozenset(int(user) for user in found.get(b"Uid", b"").split()[:3])
+    return Status(state, masks[0], masks[1] | masks[2], masks[3], inside, users)
