@@ -59,22 +59,34 @@ def status(proc: Path, pid: int) -> Status:
         raise
 
 
-def handling(proc: Path, pid: int, number: int) -> bool:
-    """Whether the signal still waits, or a thread of the process holds it back: its handler runs.
+def blocking(proc: Path, pid: int, number: int) -> frozenset[int]:
+    """The threads that hold the signal back: libraries have some that block all, always."""
+    threads = _threads(proc, pid).items()
+    return frozenset(thread for thread, each in threads if has(each.blocked, number))
+
+
+def handling(proc: Path, pid: int, number: int, always: frozenset[int] = frozenset()) -> bool:
+    """Whether the signal still waits, or a thread holds it back since: its handler runs.
+
+    Args:
+        always: Threads that held it back before it was sent (`blocking`), which says nothing.
 
     Raises:
         SourceError: The process has ended.
     """
     if has(status(proc, pid).waiting, number):
         return True
-    return any(has(each.blocked | each.waiting, number) for each in _threads(proc, pid))
+    return any(
+        has(each.waiting, number) or (thread not in always and has(each.blocked, number))
+        for thread, each in _threads(proc, pid).items()
+    )
 
 
-def _threads(proc: Path, pid: int) -> list[Status]:
-    found = []
+def _threads(proc: Path, pid: int) -> dict[int, Status]:
+    found = {}
     for task in _tasks(proc, pid):
         try:
-            found.append(_status(task / "status"))
+            found[int(task.name)] = _status(task / "status")
         except SourceError:  # a thread that has ended
             continue
     return found

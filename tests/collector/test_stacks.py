@@ -385,6 +385,15 @@ from pathlib import Path
 from workloads.stack_signal import stacks_on_signal
 folder = Path(sys.argv[1])
 offer = stacks_on_signal(folder, "run", 3)
+if sys.argv[2] == "blocked":
+    import threading
+    def library():
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        blocked.set()
+        time.sleep(100000)
+    blocked = threading.Event()
+    threading.Thread(target=library, daemon=True).start()
+    blocked.wait()
 if sys.argv[2] == "taken":
     signal.signal(signal.SIGUSR2, lambda *_: (folder / "theirs").touch())
     offer()
@@ -432,6 +441,36 @@ def test_a_program_that_offers_them_answers_again_and_again_and_goes_on(offering
             time.sleep(0.01)
         assert (tmp_path / "beat").exists()
         assert child.poll() is None
+
+
+def test_a_thread_that_blocks_every_signal_is_no_handler_that_runs(offering, tmp_path):
+    child = offering("blocked")
+    one = told(child.pid, file=tmp_path / "stacks-run-3")
+
+    assert 1 == len(process.blocking(PROC, child.pid, signal.SIGUSR2))
+    assert Reader.FAULTHANDLER is one.reader, one.why
+    assert {"load_sample", "library"} == {each.frames[-1].function for each in one.threads}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "main", "library", "runs"),
+    [
+        ("0", "0", "800", False),  # blocked before, as bit 11 = signal 12 says
+        ("0", "800", "800", True),  # the main thread blocks it since
+        ("800", "0", "800", True),
+        ("0", "0", "0", False),
+    ],
+)
+def test_a_handler_runs_where_a_thread_blocks_the_signal_since(
+    machine, waiting, main, library, runs
+):
+    tasks = machine.proc / "7" / "task"
+    state = f"State:\tS (s)\nShdPnd:\t{waiting}\n"
+    machine.file(machine.proc / "7" / "status", state)
+    for thread, mask in ((7, main), (8, library)):
+        machine.file(tasks / str(thread) / "status", f"{state}SigBlk:\t{mask}\n")
+
+    assert runs is process.handling(machine.proc, 7, signal.SIGUSR2, frozenset([8]))
 
 
 def test_a_stopped_program_is_sent_nothing(offering, tmp_path):
