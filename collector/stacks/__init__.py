@@ -53,7 +53,17 @@ def read_stacks(
         seconds: Of all ranks together; those that no time is left for say so.
     """
     until = clock.monotonic() + seconds
-    return [_of_rank(one, depth, proc, clock, until) for one in ranks]
+    found = []
+    for index, one in enumerate(ranks):  # what one does not use is of those behind it
+        mine = _share(clock, until, len(ranks) - index)
+        found.append(_of_rank(one, depth, proc, clock, mine))
+    return found
+
+
+def _share(clock: Clock, until: float, parts: int) -> float:
+    """Until when, so that each of these parts has as much of the time that is left."""
+    now = clock.monotonic()
+    return now + (until - now) / parts
 
 
 def _of_rank(one: Asked, depth: Depth, proc: Path, clock: Clock, until: float) -> Stacks:
@@ -112,8 +122,9 @@ def _from_outside(
         raise SourceError(
             "other_table", f"py-spy knows the processes of /proc, not those of {proc}"
         )
+    first = _share(clock, until, 2) if native else until  # Python's frames come behind native ones
     try:
-        threads = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
+        threads = by_py_spy(pid, native=native, proc=proc, clock=clock, until=first)
     except SourceError as error:
         if not native:
             raise

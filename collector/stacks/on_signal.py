@@ -55,6 +55,8 @@ def by_signal(
         if not has(status(proc, pid).caught, number):
             name = signal.Signals(number).name
             raise SourceError("no_handler", f"it has no handler of {name}, which would end it")
+        if clock.monotonic() >= until:
+            raise SourceError("timeout", "no time was left to ask its faulthandler")
         always = blocking(proc, pid, number)
         signal.pidfd_send_signal(process, number)
     except PermissionError as error:

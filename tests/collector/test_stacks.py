@@ -341,18 +341,51 @@ def test_where_native_frames_cannot_be_read_python_ones_are(sleeper, spy):
     assert "no native frames: py-spy: Error: no symbols" == one.why
 
 
-def test_a_reader_that_hangs_is_ended_and_the_others_say_that_no_time_was_left(sleeper, spy):
+def test_a_reader_that_hangs_is_ended_and_each_rank_has_its_share(sleeper, spy):
     spy("exec sleep 1000")
     two = [Asked(rank, "n", sleeper.pid, Path("/x"), os.geteuid()) for rank in range(2)]
     first, second = read_stacks(two, Depth.PYTHON, PROC, CLOCK, 0.5)
 
     assert "did not end in time" in first.why
-    assert "no time was left" in second.why
+    assert "did not end in time" in second.why
     assert not any(
         b"sleep\x001000" in Path(f"/proc/{pid}/cmdline").read_bytes()
         for pid in process.children(PROC, os.getpid())
         if pid != sleeper.pid
     )
+
+
+def test_where_native_frames_take_too_long_half_the_time_is_left_for_pythons(sleeper, spy):
+    spy(f'case "$*" in *--native*) exec sleep 1000;; esac\n'
+        f"cat {FIXTURES}/py_spy_0.4.3_python.json")  # fmt: skip
+    one = told(sleeper.pid, Depth.NATIVE, seconds=8)
+
+    assert (Reader.PY_SPY, False) == (one.reader, one.native)
+    assert "no native frames: py-spy: it did not end in time" == one.why
+
+
+def test_one_rank_that_is_slow_leaves_the_others_their_time(sleeper, spy):
+    slow = subprocess.Popen(["sleep", "1000"])
+    try:
+        spy(f'[ "$(echo "$@" | grep -c "pid {slow.pid}")" = 1 ] && exec sleep 1000\n'
+            f"exec cat {FIXTURES}/py_spy_0.4.3_python.json")  # fmt: skip
+        every = [asked(pid)[0] for pid in (slow.pid, sleeper.pid)]
+        first, second = read_stacks(every, Depth.PYTHON, PROC, CLOCK, 8)
+    finally:
+        slow.kill()
+        slow.wait()
+
+    assert (None, Reader.PY_SPY) == (first.reader, second.reader)
+
+
+def test_no_signal_is_sent_when_no_time_is_left(offering, tmp_path):
+    child, file = offering("ours"), tmp_path / "stacks-run-3"
+    with pytest.raises(SourceError, match="no time was left to ask its faulthandler"):
+        on_signal.by_signal(
+            PROC, child.pid, process.status(PROC, child.pid), file, CLOCK, CLOCK.monotonic()
+        )
+
+    assert 0 == file.stat().st_size
 
 
 def test_a_reader_that_writes_without_end_is_ended(sleeper, spy, monkeypatch):
