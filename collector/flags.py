@@ -41,6 +41,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("ras_polling", "WHEN", "when RAS is asked: guarded, always, never (guarded)"),
     Flag("inspector_dir", "DIR", "where NCCL Inspector writes ($NCCL_INSPECTOR_DUMP_DIR)"),
     Flag("flight_recorder", "PREFIX", "dumps of the flight recorder ($TORCH_FR_DUMP_TEMP_FILE)"),
+    Flag("dumps", "BOOL", "flight-recorder dumps of ranks for who asks: true, false (true)"),
     Flag("stacks", "DEPTH", "stacks of ranks for who asks: off, python, native (off)"),
     Flag("virtual_devices", "", "show network devices without hardware too"),
     Flag("dcgm_exporter", "URL", "page of a dcgm-exporter, read where NVML and DCGM are not"),

@@ -53,6 +53,7 @@ class Config:
         legacy_dcgm: Whether `/metrics/dcgm` serves GPUs under the names of dcgm-exporter.
         dcgm_exporter: URL of a dcgm-exporter's page, read where NVML and DCGM are not there.
         replay: Folder of a capture that is played in place of this machine's GPUs.
+        dumps: Whether flight-recorder dumps of ranks are given to who asks.
         stacks: Whether stacks of ranks are given to who asks: off, python, or native, too.
         node: Name of the emulated node, or None on a real one.
     """
@@ -78,6 +79,7 @@ class Config:
     legacy_dcgm: bool = False
     dcgm_exporter: str | None = None
     replay: Path | None = None
+    dumps: bool = True
     stacks: Depth = Depth.OFF
     node: str | None = None
 
@@ -206,6 +208,7 @@ SETTINGS: dict[str, Setting] = {
     "series_cap": Setting("collector", "series_cap", values.count),
     "dcgm_exporter": Setting("collector", "dcgm_exporter", values.url),
     "replay": Setting("collector", "replay", values.path),
+    "dumps": Setting("collector", "dumps", values.switch),
     "stacks": Setting("collector", "stacks", _depth),
     "proc": Setting("paths", "proc", values.path),
     "sys": Setting("paths", "sys", values.path),

@@ -74,9 +74,10 @@ class Exporter:
                 return answer(query, rings, clock, rejected)
 
         dumps = NodeDumps(rings, lambda: heard(self._sampler), config.proc, clock)
+        asked = dumps.answer if config.dumps else None
         legacy = self._legacy if config.legacy_dcgm else None
         stacks = NodeStacks(rings, config.stacks, config.proc, clock)
-        pages = Pages(self._ahead.body, self._unfit, ops, legacy, dumps.answer, stacks.answer)
+        pages = Pages(self._ahead.body, self._unfit, ops, legacy, asked, stacks.answer)
         return PageServer(config.listen, pages, self._protection)
 
     def _rings(self) -> Rings:

@@ -40,7 +40,8 @@ class Pages:
         unfit: Why the page is not complete; empty when it is.
         ops: Recorded operations as JSON, or None when there is no such run here.
         legacy: The page under DCGM's names, if it is served.
-        dumps: Flight-recorder dumps as JSON, or None when there is no such run here.
+        dumps: Flight-recorder dumps as JSON, or None when there is no such run here; None
+            where that is off.
         stacks: Where ranks stand as JSON, or None when there is no such run here.
     """
 
@@ -48,7 +49,7 @@ class Pages:
     unfit: Callable[[], str]
     ops: Callable[[OpsQuery], bytes | None]
     legacy: Callable[[], str] | None = None
-    dumps: Callable[[DumpsQuery], bytes | None] = lambda _: None
+    dumps: Callable[[DumpsQuery], bytes | None] | None = None
     stacks: Callable[[StacksQuery], bytes | None] = lambda _: None
 
 
@@ -145,6 +146,9 @@ class _Handler(BoundedHandler):
         return self._asked(query, OpsQuery.parse, self.server.pages.ops)
 
     def _dumps(self, query: str) -> _Answer:
+        if self.server.pages.dumps is None:
+            off = "dumps are off here; [collector] dumps = true turns them on"
+            return self._said(HTTPStatus.FORBIDDEN, off)
         return self._asked(query, DumpsQuery.parse, self.server.pages.dumps)
 
     def _stacks(self, query: str) -> _Answer:

@@ -26,4 +26,4 @@ def take_stacks(
 def _asked(rank: Rank) -> Asked:
     run, number = rank.key
     file = rank.path.parent / stacks_name(run, number)
-    return Asked(number, rank.header.identity.node, rank.pid, file)
+    return Asked(number, rank.header.identity.node, rank.pid, file, rank.user)

@@ -33,12 +33,14 @@ class Asked:
     Attributes:
         pid: In our process table; None = it is gone, or not visible here.
         file: What its faulthandler writes into, if its recorder offers that.
+        user: Whose the ring is that tells the pid; only processes of this user are touched.
     """
 
     rank: int
     node: str
     pid: int | None
     file: Path
+    user: int | None
 
 
 def read_stacks(
@@ -51,7 +53,17 @@ def read_stacks(
         seconds: Of all ranks together; those that no time is left for say so.
     """
     until = clock.monotonic() + seconds
-    return [_of_rank(one, depth, proc, clock, until) for one in ranks]
+    found = []
+    for index, one in enumerate(ranks):  # what one does not use is of those behind it
+        mine = _share(clock, until, len(ranks) - index)
+        found.append(_of_rank(one, depth, proc, clock, mine))
+    return found
+
+
+def _share(clock: Clock, until: float, parts: int) -> float:
+    """Until when, so that each of these parts has as much of the time that is left."""
+    now = clock.monotonic()
+    return now + (until - now) / parts
 
 
 def _of_rank(one: Asked, depth: Depth, proc: Path, clock: Clock, until: float) -> Stacks:
@@ -64,6 +76,8 @@ def _of_rank(one: Asked, depth: Depth, proc: Path, clock: Clock, until: float) -
         known = status(proc, one.pid)
     except SourceError as error:
         return replace(empty, why=str(error))
+    if (foreign := _foreign(known, one.user)) is not None:
+        return replace(empty, pid=None, why=foreign)
     empty = replace(empty, state=known.state)
     if known.state in ENDED:
         return replace(empty, why=f"its process has ended (state {known.state})")
@@ -76,6 +90,21 @@ def _of_rank(one: Asked, depth: Depth, proc: Path, clock: Clock, until: float) -
     except SourceError as error:
         return replace(empty, why=f"{why}; {error}")
     return replace(empty, reader=Reader.FAULTHANDLER, why=why, threads=threads)
+
+
+def _foreign(known: Status, user: int | None) -> str | None:
+    """Why a process is not touched: anyone may write a ring that tells the pid of another user's.
+
+    As ptrace(2) compares users: the real, the effective and the saved one, so that a program that
+    took on more rights is not read for who started it.
+    """
+    if user is not None and known.users == {user}:
+        return None
+    theirs = " and ".join(map(str, sorted(known.users))) or "nobody knows whom"
+    return (
+        f"the process that its ring tells is of user {theirs}, and the ring of user {user}: stacks"
+        " are read where one user has both"
+    )
 
 
 def _from_outside(
@@ -93,25 +122,28 @@ def _from_outside(
         raise SourceError(
             "other_table", f"py-spy knows the processes of /proc, not those of {proc}"
         )
+    first = _share(clock, until, 2) if native else until  # Python's frames come behind native ones
     try:
-        threads = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
+        threads = by_py_spy(pid, native=native, proc=proc, clock=clock, until=first)
     except SourceError as error:
         if not native:
             raise
         native, why = False, f"no native frames: {error}"
         threads = by_py_spy(pid, native=False, proc=proc, clock=clock, until=until)
     for child in children(proc, pid)[:MAX_CHILDREN]:
-        threads += _of_child(child, native, proc, clock, until)
+        threads += _of_child(child, known.users, native, proc, clock, until)
     return replace(empty, reader=Reader.PY_SPY, native=native, why=why, threads=most(threads))
 
 
-def _of_child(pid: int, native: bool, proc: Path, clock: Clock, until: float) -> tuple[Thread, ...]:
-    """Its main thread; () of one that is no Python, or has ended: nobody asked for it."""
+def _of_child(
+    pid: int, users: frozenset[int], native: bool, proc: Path, clock: Clock, until: float
+) -> tuple[Thread, ...]:
+    """Its main thread; () of one of another user, that is no Python, or has ended."""
     try:
-        state = status(proc, pid).state
-        if state in ENDED:
+        known = status(proc, pid)
+        if known.state in ENDED or known.users != users:
             return ()
-        native = native and state not in STOPPED
+        native = native and known.state not in STOPPED
         found = by_py_spy(pid, native=native, proc=proc, clock=clock, until=until)
         return tuple(one for one in found if one.main)
     except SourceError:

@@ -24,7 +24,7 @@ from collector.contract.stacks import (
 )
 from collector.files import environment, opened
 from collector.reading import SourceError
-from collector.stacks.process import STOPPED, Status, handling, has, status
+from collector.stacks.process import STOPPED, Status, blocking, handling, has, status
 
 POLL_SECONDS = 0.02
 MAX_ANSWER = 4 << 20
@@ -55,6 +55,9 @@ def by_signal(
         if not has(status(proc, pid).caught, number):
             name = signal.Signals(number).name
             raise SourceError("no_handler", f"it has no handler of {name}, which would end it")
+        if clock.monotonic() >= until:
+            raise SourceError("timeout", "no time was left to ask its faulthandler")
+        always = blocking(proc, pid, number)
         signal.pidfd_send_signal(process, number)
     except PermissionError as error:
         text = "it may not be signalled: it is of another user, and CAP_KILL is missing"
@@ -63,7 +66,7 @@ def by_signal(
         raise SourceError("missing", "its process has ended") from error
     finally:
         os.close(process)
-    while _size(file) == begin or handling(proc, pid, number):
+    while _size(file) == begin or handling(proc, pid, number, always):
         if clock.monotonic() >= until:
             raise SourceError("timeout", "its faulthandler did not answer in time")
         clock.sleep(POLL_SECONDS)

@@ -12,7 +12,9 @@ STOPPED = frozenset("Tt")
 LIMIT = 64 * 1024
 MAX_THREADS = 4096
 
-_FIELD = re.compile(rb"^(State|NSpid|SigPnd|ShdPnd|SigBlk|SigCgt|CapEff):\t([^\n]*)$", re.MULTILINE)
+_FIELD = re.compile(
+    rb"^(State|Uid|NSpid|SigPnd|ShdPnd|SigBlk|SigCgt|CapEff):\t([^\n]*)$", re.MULTILINE
+)
 _SYS_PTRACE = 19
 """Bit of CAP_SYS_PTRACE (linux/capability.h)."""
 
@@ -27,6 +29,7 @@ class Status:
         waiting: Signals that were sent to the process and not delivered yet.
         blocked: Signals that are held back, as its own while a handler runs.
         inside: The pid by which it knows itself, which in a container is another one.
+        users: Its real, effective and saved user; one, unless it changed them.
     """
 
     state: str
@@ -34,6 +37,7 @@ class Status:
     waiting: int
     blocked: int
     inside: int
+    users: frozenset[int] = frozenset()
 
 
 def has(mask: int, number: int) -> bool:
@@ -55,22 +59,34 @@ def status(proc: Path, pid: int) -> Status:
         raise
 
 
-def handling(proc: Path, pid: int, number: int) -> bool:
-    """Whether the signal still waits, or a thread of the process holds it back: its handler runs.
+def blocking(proc: Path, pid: int, number: int) -> frozenset[int]:
+    """The threads that hold the signal back: libraries have some that block all, always."""
+    threads = _threads(proc, pid).items()
+    return frozenset(thread for thread, each in threads if has(each.blocked, number))
+
+
+def handling(proc: Path, pid: int, number: int, always: frozenset[int] = frozenset()) -> bool:
+    """Whether the signal still waits, or a thread holds it back since: its handler runs.
+
+    Args:
+        always: Threads that held it back before it was sent (`blocking`), which says nothing.
 
     Raises:
         SourceError: The process has ended.
     """
     if has(status(proc, pid).waiting, number):
         return True
-    return any(has(each.blocked | each.waiting, number) for each in _threads(proc, pid))
+    return any(
+        has(each.waiting, number) or (thread not in always and has(each.blocked, number))
+        for thread, each in _threads(proc, pid).items()
+    )
 
 
-def _threads(proc: Path, pid: int) -> list[Status]:
-    found = []
+def _threads(proc: Path, pid: int) -> dict[int, Status]:
+    found = {}
     for task in _tasks(proc, pid):
         try:
-            found.append(_status(task / "status"))
+            found[int(task.name)] = _status(task / "status")
         except SourceError:  # a thread that has ended
             continue
     return found
@@ -133,4 +149,5 @@ def _status(path: Path) -> Status:
     state = found.get(b"State", b"")[:1].decode("ascii", "replace")
     pids = found.get(b"NSpid", b"").split()
     inside = int(pids[-1]) if pids else 0
-    return Status(state, masks[0], masks[1] | masks[2], masks[3], inside)
+    users = frozenset(int(user) for user in found.get(b"Uid", b"").split()[:3])
+    return Status(state, masks[0], masks[1] | masks[2], masks[3], inside, users)

@@ -6,6 +6,7 @@ then, for as long as that took, nothing is done. The longest gap of either is co
 have is the machine's.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -53,7 +54,7 @@ def main() -> dict[str, float]:
         assert child.stdout is not None
         try:
             child.stdout.readline()
-            asked = Asked(0, "node-0", child.pid, folder / "stacks-run-0")
+            asked = Asked(0, "node-0", child.pid, folder / "stacks-run-0", os.geteuid())
             for how, depth in (
                 ("python", Depth.PYTHON),
                 ("native", Depth.NATIVE),

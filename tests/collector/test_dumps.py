@@ -144,6 +144,23 @@ def test_a_bad_query_is_one_sentence(query):
     assert "\n" not in str(caught.value)
 
 
+def test_the_server_refuses_where_dumps_are_off(machine, clock):
+    config = machine.config(listen=Address("127.0.0.1", 0), dumps=False)
+    server = exporter.Exporter(config, Sampler((), clock, 5.0), clock).serve()
+    server.start()
+    try:
+        connection = http.client.HTTPConnection(*server.address, timeout=60)
+        connection.request("GET", "/dumps?run=gpt-1")
+        answer = connection.getresponse()
+        said = answer.read().decode()
+        connection.close()
+    finally:
+        server.stop()
+
+    assert 403 == answer.status
+    assert "[collector] dumps = true turns them on" in said
+
+
 def test_the_server_answers_it(machine, image, clock):
     machine.process(100)
     machine.ring(image(rank=0))

@@ -17,7 +17,9 @@ from collector.clock import SystemClock
 from collector.config import Config, ConfigError, load
 from collector.contract import stacks
 from collector.contract.stacks import Depth, Frame, Reader, Stacks, Thread
+from collector.rank_dumps import take_stacks
 from collector.reading import SourceError
+from collector.sources.rank_ring import Rings
 from collector.stacks import Asked, on_signal, process, py_spy, read_stacks
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "stacks"
@@ -26,7 +28,13 @@ CLOCK = SystemClock()
 
 
 def asked(pid: int | None, file: Path = Path("/nowhere")) -> list[Asked]:
-    return [Asked(3, "node-1", pid, file)]
+    return [Asked(3, "node-1", pid, file, os.geteuid())]
+
+
+def uid(*users: int) -> str:
+    """The line of proc_pid_status(5): real, effective, saved and file system's user."""
+    real, effective, saved = users or [os.geteuid()] * 3
+    return f"Uid:\t{real}\t{effective}\t{saved}\t{effective}\n"
 
 
 def told(
@@ -202,9 +210,52 @@ def test_a_rank_that_is_gone_a_zombie_and_a_foreign_table_are_told(sleeper, tmp_
     assert "its process has ended" == told(gone.pid).why
     assert "not ours" in told(None).why
     (tmp_path / str(sleeper.pid)).mkdir()
-    (tmp_path / str(sleeper.pid) / "status").write_text("State:\tS (sleeping)\nSigCgt:\t0\n")
+    text = f"State:\tS (sleeping)\n{uid()}SigCgt:\t0\n"
+    (tmp_path / str(sleeper.pid) / "status").write_text(text)
     one = read_stacks(asked(sleeper.pid), Depth.PYTHON, tmp_path, CLOCK, 5)[0]
     assert f"py-spy knows the processes of /proc, not those of {tmp_path}" in one.why
+
+
+@pytest.mark.parametrize(
+    ("line", "user", "whose"),
+    [
+        (uid(1000, 1000, 1000), 1001, "user 1000, and the ring of user 1001"),
+        (uid(0, 0, 0), 1001, "user 0, and the ring of user 1001"),
+        (uid(1000, 1000, 1000), 0, "user 1000, and the ring of user 0"),
+        (uid(1001, 0, 0), 1001, "user 0 and 1001, and the ring of user 1001"),  # a setuid program
+        (uid(1001, 1001, 0), 1001, "user 0 and 1001, and the ring of user 1001"),
+        ("", 1001, "user nobody knows whom, and the ring of user 1001"),
+        (uid(1000, 1000, 1000), None, "user 1000, and the ring of user None"),
+    ],
+)
+def test_a_ring_that_tells_the_process_of_another_user_gives_nothing(
+    tmp_path, spy, line, user, whose
+):
+    calls = spy("exit 1")
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "status").write_text(f"State:\tS (sleeping)\n{line}SigCgt:\t0\n")
+    one = Asked(3, "node-1", 7, Path("/nowhere"), user)
+    [told] = read_stacks([one], Depth.NATIVE, tmp_path, CLOCK, 5)
+
+    assert (None, None, ()) == (told.pid, told.reader, told.threads)
+    assert f"the process that its ring tells is of {whose}" in told.why
+    assert "\n" not in told.why
+    assert not calls.exists()
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_whose_the_ring_is_is_the_word_of_the_kernel(machine, clock, image, other):
+    """The ring's file is ours; that the process is, too, or not, is told by the process table."""
+    machine.process(100)
+    owner = os.geteuid() + other
+    machine.file(machine.proc / "100" / "status", f"State:\tS (s)\n{uid(owner, owner, owner)}")
+    machine.ring(image())
+    [rank] = Rings(machine.rings, machine.proc, clock).scan().ranks
+    [told] = take_stacks([rank], [0], Depth.PYTHON, machine.proc, clock, 5)
+
+    assert os.geteuid() == rank.user
+    assert ("py-spy knows the processes of /proc" in told.why) is not bool(other)
+    assert (f"of user {owner}, and the ring of user {rank.user}" in told.why) is bool(other)
 
 
 def test_a_program_that_is_no_python_says_so_and_what_would_be_right(sleeper):
@@ -290,18 +341,51 @@ def test_where_native_frames_cannot_be_read_python_ones_are(sleeper, spy):
     assert "no native frames: py-spy: Error: no symbols" == one.why
 
 
-def test_a_reader_that_hangs_is_ended_and_the_others_say_that_no_time_was_left(sleeper, spy):
+def test_a_reader_that_hangs_is_ended_and_each_rank_has_its_share(sleeper, spy):
     spy("exec sleep 1000")
-    two = [Asked(0, "n", sleeper.pid, Path("/x")), Asked(1, "n", sleeper.pid, Path("/x"))]
+    two = [Asked(rank, "n", sleeper.pid, Path("/x"), os.geteuid()) for rank in range(2)]
     first, second = read_stacks(two, Depth.PYTHON, PROC, CLOCK, 0.5)
 
     assert "did not end in time" in first.why
-    assert "no time was left" in second.why
+    assert "did not end in time" in second.why
     assert not any(
         b"sleep\x001000" in Path(f"/proc/{pid}/cmdline").read_bytes()
         for pid in process.children(PROC, os.getpid())
         if pid != sleeper.pid
     )
+
+
+def test_where_native_frames_take_too_long_half_the_time_is_left_for_pythons(sleeper, spy):
+    spy(f'case "$*" in *--native*) exec sleep 1000;; esac\n'
+        f"cat {FIXTURES}/py_spy_0.4.3_python.json")  # fmt: skip
+    one = told(sleeper.pid, Depth.NATIVE, seconds=8)
+
+    assert (Reader.PY_SPY, False) == (one.reader, one.native)
+    assert "no native frames: py-spy: it did not end in time" == one.why
+
+
+def test_one_rank_that_is_slow_leaves_the_others_their_time(sleeper, spy):
+    slow = subprocess.Popen(["sleep", "1000"])
+    try:
+        spy(f'[ "$(echo "$@" | grep -c "pid {slow.pid}")" = 1 ] && exec sleep 1000\n'
+            f"exec cat {FIXTURES}/py_spy_0.4.3_python.json")  # fmt: skip
+        every = [asked(pid)[0] for pid in (slow.pid, sleeper.pid)]
+        first, second = read_stacks(every, Depth.PYTHON, PROC, CLOCK, 8)
+    finally:
+        slow.kill()
+        slow.wait()
+
+    assert (None, Reader.PY_SPY) == (first.reader, second.reader)
+
+
+def test_no_signal_is_sent_when_no_time_is_left(offering, tmp_path):
+    child, file = offering("ours"), tmp_path / "stacks-run-3"
+    with pytest.raises(SourceError, match="no time was left to ask its faulthandler"):
+        on_signal.by_signal(
+            PROC, child.pid, process.status(PROC, child.pid), file, CLOCK, CLOCK.monotonic()
+        )
+
+    assert 0 == file.stat().st_size
 
 
 def test_a_reader_that_writes_without_end_is_ended(sleeper, spy, monkeypatch):
@@ -334,6 +418,15 @@ from pathlib import Path
 from workloads.stack_signal import stacks_on_signal
 folder = Path(sys.argv[1])
 offer = stacks_on_signal(folder, "run", 3)
+if sys.argv[2] == "blocked":
+    import threading
+    def library():
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        blocked.set()
+        time.sleep(100000)
+    blocked = threading.Event()
+    threading.Thread(target=library, daemon=True).start()
+    blocked.wait()
 if sys.argv[2] == "taken":
     signal.signal(signal.SIGUSR2, lambda *_: (folder / "theirs").touch())
     offer()
@@ -381,6 +474,36 @@ def test_a_program_that_offers_them_answers_again_and_again_and_goes_on(offering
             time.sleep(0.01)
         assert (tmp_path / "beat").exists()
         assert child.poll() is None
+
+
+def test_a_thread_that_blocks_every_signal_is_no_handler_that_runs(offering, tmp_path):
+    child = offering("blocked")
+    one = told(child.pid, file=tmp_path / "stacks-run-3")
+
+    assert 1 == len(process.blocking(PROC, child.pid, signal.SIGUSR2))
+    assert Reader.FAULTHANDLER is one.reader, one.why
+    assert {"load_sample", "library"} == {each.frames[-1].function for each in one.threads}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "main", "library", "runs"),
+    [
+        ("0", "0", "800", False),  # blocked before, as bit 11 = signal 12 says
+        ("0", "800", "800", True),  # the main thread blocks it since
+        ("800", "0", "800", True),
+        ("0", "0", "0", False),
+    ],
+)
+def test_a_handler_runs_where_a_thread_blocks_the_signal_since(
+    machine, waiting, main, library, runs
+):
+    tasks = machine.proc / "7" / "task"
+    state = f"State:\tS (s)\nShdPnd:\t{waiting}\n"
+    machine.file(machine.proc / "7" / "status", state)
+    for thread, mask in ((7, main), (8, library)):
+        machine.file(tasks / str(thread) / "status", f"{state}SigBlk:\t{mask}\n")
+
+    assert runs is process.handling(machine.proc, 7, signal.SIGUSR2, frozenset([8]))
 
 
 def test_a_stopped_program_is_sent_nothing(offering, tmp_path):

@@ -44,7 +44,7 @@ def told(pid: int, depth: Depth = Depth.PYTHON) -> Stacks:
     """Once it stands."""
     until = time.monotonic() + 120
     while True:
-        asked = [Asked(0, "node-0", pid, Path("/nowhere"))]
+        asked = [Asked(0, "node-0", pid, Path("/nowhere"), os.geteuid())]
         one = read_stacks(asked, depth, PROC, SystemClock(), 60)[0]
         names = [each.function for each in one.main.frames] if one.main else []
         if "load_sample" in names or time.monotonic() > until:
@@ -73,7 +73,7 @@ def test_who_may_not_read_says_so_and_the_rank_goes_on(waiting, tmp_path, monkey
     as_nobody.write_text(f'#!/bin/sh\nexec {drop} {py_spy.program()} "$@"\n')
     as_nobody.chmod(0o755)
     monkeypatch.setattr(py_spy, "program", lambda: str(as_nobody))
-    asked = [Asked(0, "node-0", child.pid, Path("/nowhere"))]
+    asked = [Asked(0, "node-0", child.pid, Path("/nowhere"), os.geteuid())]
     [one] = read_stacks(asked, Depth.PYTHON, PROC, SystemClock(), 60)
 
     assert one.reader is None

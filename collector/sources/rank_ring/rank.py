@@ -18,6 +18,7 @@ class Rank:
             container a rank knows itself by another one, `header.identity.pid`.
         there_ns: Since when its file has been there at the latest, in Unix nanoseconds: the word of
             the kernel, not of who writes it.
+        user: Whose the file is, the word of the kernel too; None = nobody looked.
     """
 
     path: Path
@@ -25,6 +26,7 @@ class Rank:
     up: bool
     pid: int | None
     there_ns: int = 0
+    user: int | None = None
 
     @property
     def key(self) -> RankKey:

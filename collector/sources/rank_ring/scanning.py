@@ -125,7 +125,7 @@ class Rings:
                         Rejected("guard", f"{path}: its writer stopped inside a record")
                     )
                 up, pid = self.writers.find(path, header)
-                yield Rank(path, header, up, pid, _there_ns(path, status)), owner
+                yield Rank(path, header, up, pid, _there_ns(path, status), status.st_uid), owner
             except SourceError as error:
                 if error.reason != "missing":  # removed between listing and opening
                     rejected.append(Rejected(error.reason, f"{path}: {error}"))
