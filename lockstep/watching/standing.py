@@ -49,6 +49,9 @@ AT_ONCE = 4
 MOST_LACKS = 8
 STOP_SECONDS = 0.3
 """For a look under way; the process ends in a second."""
+LEFT_SECONDS = 600.0
+"""Dumps of a run that is gone wait so long for the archives of its findings: of the tries of
+lockstep.watching.jobs the fifth is after 450 s."""
 HANG_FILE = "hang.json"
 
 Targets = Callable[[str], Sequence[tuple[str, str]]]
@@ -79,6 +82,14 @@ class _Run:
     folder: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Dumps of a run that hung and was ended or went on, and monotonic seconds until they go."""
+
+    folder: Path
+    until: float
+
+
 class Standstills:
     """Notices and judges; `start`, then `stop`.
 
@@ -99,6 +110,7 @@ class Standstills:
         self._settings, self._targets = settings, targets
         self._known, self._changed = known, changed
         self._runs: dict[str, _Run] = {}
+        self._left: dict[str, _Left] = {}
         self._lock = threading.Lock()
         self._places = threading.Semaphore(AT_ONCE)
         self._ended = threading.Event()
@@ -116,6 +128,9 @@ class Standstills:
         with self._lock:
             for one in self._runs.values():
                 _forget(one)
+            for left in self._left.values():
+                shutil.rmtree(left.folder, ignore_errors=True)
+            self._left.clear()
 
     def standing(self) -> dict[str, Standing]:
         """Runs that stand and were judged."""
@@ -135,18 +150,21 @@ class Standstills:
             return {run: one.longest for run, one in self._runs.items()}
 
     def keep(self, run: str, place: Path) -> bool:
-        """Copy the dumps of a run that stands, and what they tell, into a folder; False = none are.
+        """Copy the dumps of a run that hangs or hung, and what they tell, into a folder.
+
+        Returns:
+            False where there are none, or none any more.
 
         Raises:
             OSError: It cannot be written.
         """
         with self._lock:
-            one = self._runs.get(run)
-            if one is None or one.folder is None:
+            folder = self._folder(run)
+            if folder is None:
                 return False
             new = place.with_name(f".{place.name}.new")
             shutil.rmtree(new, ignore_errors=True)
-            shutil.copytree(one.folder, new)
+            shutil.copytree(folder, new)
             shutil.rmtree(place, ignore_errors=True)
             new.replace(place)
             return True
@@ -170,7 +188,9 @@ class Standstills:
                     judging.start()
         with self._lock:
             for run in self._runs.keys() - silences.keys():
-                _forget(self._runs.pop(run))
+                self._leave(run, self._runs.pop(run))
+            for run in [run for run, left in self._left.items() if left.until <= monotonic()]:
+                shutil.rmtree(self._left.pop(run).folder, ignore_errors=True)
 
     def _work(self) -> None:
         pause = min(LOOK_SECONDS, self._settings.interval)
@@ -223,6 +243,25 @@ class Standstills:
             return min(max((value for _, value in told), default=0.0), LONGEST_PAUSE_SECONDS)
         return 0.0
 
+    def _folder(self, run: str) -> Path | None:
+        """Where the dumps of a run are."""
+        one, left = self._runs.get(run), self._left.get(run)
+        if one is not None and one.folder is not None:
+            return one.folder
+        return None if left is None else left.folder
+
+    def _leave(self, run: str, one: _Run) -> None:
+        """It stands no more; archives that are still to be written may want its dumps.
+
+        Several findings may tell of them, so they stay for a while, kept or not.
+        """
+        if one.folder is not None and one.standing is not None and one.standing.hangs:
+            if run in self._left:
+                shutil.rmtree(self._left[run].folder, ignore_errors=True)
+            self._left[run] = _Left(one.folder, monotonic() + LEFT_SECONDS)
+            one.folder = None
+        _forget(one)
+
     def _went_on(self, run: str, one: _Run) -> None:
         """It was silent for so long, and goes on: that is no hang of this run any more."""
         hung = one.standing is not None and one.standing.hangs
@@ -230,7 +269,7 @@ class Standstills:
             one.longest = max(one.longest, min(one.seen, LONGEST_PAUSE_SECONDS))
         elif one.standing is not None:
             LOG.warning("run %r goes on, after %.0f s", run, one.seen)
-        _forget(one)
+        self._leave(run, one)
         one.standing, one.unknown, one.due, one.excused = None, 0, 0.0, False
 
     def _judge(self, run: str, progress: Progress, now: float) -> None:

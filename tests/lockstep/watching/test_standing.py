@@ -291,3 +291,51 @@ def test_a_run_that_is_yet_to_make_a_step_may_take_its_time(still, told):
     looked(found)
 
     assert [] == nodes[0].asked
+
+
+HUNG = {"gpt-1": 40.0}
+"""Runs that are silent for longer than they may be."""
+
+
+def hung(still: Callable[..., Standstills], told: Silent) -> Standstills:
+    """A run that hangs, and was judged."""
+    found = still({"gpt-1": nodes_of(case_of())})
+    told.silences = dict(HUNG)
+    looked(found)
+    assert found.standing()["gpt-1"].hangs
+    return found
+
+
+@pytest.mark.parametrize("after", [{}, {"gpt-1": 0.0}], ids=["killed", "went-on"])
+def test_dumps_wait_for_their_archives_when_the_run_stands_no_more(still, told, tmp_path, after):
+    found = hung(still, told)
+    told.silences, told.now = after, told.now + 60.0
+    looked(found)
+
+    assert {} == found.standing()
+    for name in ("first", "second"):  # two findings of one run
+        assert found.keep("gpt-1", tmp_path / name)
+        assert (tmp_path / name / "hang.json").exists()
+    found.stop()
+    assert not found.keep("gpt-1", tmp_path / "late")
+    assert [] == [*(tmp_path / "out").rglob("dump_*")]
+
+
+def test_dumps_of_a_run_that_is_gone_do_not_wait_for_ever(still, told, tmp_path, monkeypatch):
+    monkeypatch.setattr(standing, "LEFT_SECONDS", 0.0)
+    found = hung(still, told)
+    told.silences = {}
+    looked(found)
+
+    assert not found.keep("gpt-1", tmp_path / "late")
+    assert [] == [*(tmp_path / "out").rglob("dump_*")]
+
+
+def test_dumps_of_a_second_hang_replace_those_of_the_first(still, told, tmp_path):
+    found = hung(still, told)
+    for silences in ({}, HUNG, {}):
+        told.silences = dict(silences)
+        looked(found)
+
+    assert found.keep("gpt-1", tmp_path / "dumps")
+    assert 1 == len([*(tmp_path / "out").rglob("hang.json")])
