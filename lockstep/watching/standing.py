@@ -126,11 +126,10 @@ class Standstills:
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
         with self._lock:
-            for one in self._runs.values():
-                _forget(one)
-            for left in self._left.values():
-                shutil.rmtree(left.folder, ignore_errors=True)
+            gone = [_detached(one) for one in self._runs.values()]
+            gone += [left.folder for left in self._left.values()]
             self._left.clear()
+        _remove(gone)
 
     def standing(self) -> dict[str, Standing]:
         """Runs that stand and were judged."""
@@ -158,16 +157,21 @@ class Standstills:
         Raises:
             OSError: It cannot be written.
         """
-        with self._lock:
+        with self._lock:  # every cycle waits for it, and a disk may be slow
             folder = self._folder(run)
-            if folder is None:
-                return False
-            new = place.with_name(f".{place.name}.new")
+        if folder is None:
+            return False
+        new = place.with_name(f".{place.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.copytree(folder, new)
+        with self._lock:
+            whole = self._folder(run) == folder
+        if not whole:
             shutil.rmtree(new, ignore_errors=True)
-            shutil.copytree(folder, new)
-            shutil.rmtree(place, ignore_errors=True)
-            new.replace(place)
-            return True
+            raise OSError(f"the dumps of run {run!r} went while they were copied")
+        shutil.rmtree(place, ignore_errors=True)
+        new.replace(place)
+        return True
 
     def look(self) -> None:
         """Ask once, and begin to judge what stands."""
@@ -187,10 +191,11 @@ class Standstills:
                     )  # fmt: skip
                     judging.start()
         with self._lock:
-            for run in self._runs.keys() - silences.keys():
-                self._leave(run, self._runs.pop(run))
-            for run in [run for run, left in self._left.items() if left.until <= monotonic()]:
-                shutil.rmtree(self._left.pop(run).folder, ignore_errors=True)
+            ended = self._runs.keys() - silences.keys()
+            gone = [self._leave(run, self._runs.pop(run)) for run in ended]
+            late = [run for run, left in self._left.items() if left.until <= monotonic()]
+            gone += [self._left.pop(run).folder for run in late]
+        _remove(gone)
 
     def _work(self) -> None:
         pause = min(LOOK_SECONDS, self._settings.interval)
@@ -210,13 +215,15 @@ class Standstills:
         if one is None:
             longest = max(progress.silence, self._before(connection, run, progress, since))
             one = _Run(longest, since)
+        gone = None
         with self._lock:
             self._runs[run] = one
             if since > one.since + JITTER_SECONDS:
-                self._went_on(run, one)
+                gone = self._went_on(run, one)
                 one.since, one.seen = since, 0.0
             if _has_begun(progress):  # before its first steps it compiles and loads
                 one.seen = max(one.seen, seen)
+        _remove([gone])
 
     def _stands(self, run: str, progress: Progress, silence: float) -> bool:
         """Whether it is to be judged now."""
@@ -250,34 +257,39 @@ class Standstills:
             return one.folder
         return None if left is None else left.folder
 
-    def _leave(self, run: str, one: _Run) -> None:
+    def _leave(self, run: str, one: _Run) -> Path | None:
         """It stands no more; archives that are still to be written may want its dumps.
 
-        Several findings may tell of them, so they stay for a while, kept or not.
+        Several findings may tell of them, so they stay for a while, kept or not. What is returned
+        nobody wants.
         """
-        if one.folder is not None and one.standing is not None and one.standing.hangs:
-            if run in self._left:
-                shutil.rmtree(self._left[run].folder, ignore_errors=True)
-            self._left[run] = _Left(one.folder, monotonic() + LEFT_SECONDS)
-            one.folder = None
-        _forget(one)
+        folder = _detached(one)
+        if folder is None or one.standing is None or not one.standing.hangs:
+            return folder
+        before = self._left.get(run)
+        self._left[run] = _Left(folder, monotonic() + LEFT_SECONDS)
+        return None if before is None else before.folder
 
-    def _went_on(self, run: str, one: _Run) -> None:
-        """It was silent for so long, and goes on: that is no hang of this run any more."""
+    def _went_on(self, run: str, one: _Run) -> Path | None:
+        """It was silent for so long, and goes on: that is no hang of this run any more.
+
+        As `_leave`, what is returned nobody wants.
+        """
         hung = one.standing is not None and one.standing.hangs
         if not hung:  # from what somebody was called for nothing is learnt
             one.longest = max(one.longest, min(one.seen, LONGEST_PAUSE_SECONDS))
         elif one.standing is not None:
             LOG.warning("run %r goes on, after %.0f s", run, one.seen)
-        self._leave(run, one)
+        gone = self._leave(run, one)
         one.standing, one.unknown, one.due, one.excused = None, 0, 0.0, False
+        return gone
 
     def _judge(self, run: str, progress: Progress, now: float) -> None:
         with self._places:
             one = self._runs.get(run)
             if one is None or self._ended.is_set():
                 return
-            folder = None
+            folder = before = None
             try:
                 folder = _temporary(self._settings.out, run)
                 pages = self._addresses(run)
@@ -285,7 +297,7 @@ class Standstills:
                 told = self._said(run, one, progress, collected, folder, now, pages)
                 with self._lock:
                     if told is not None and not self._ended.is_set():
-                        _forget(one)
+                        before = _detached(one)
                         one.folder, folder = folder, None
                     one.standing = told
             except Exception as error:  # noqa: BLE001 - one run must not hide the others
@@ -293,8 +305,7 @@ class Standstills:
                 bug(f"run {run!r} stands still and was not judged", error)
             finally:
                 one.judging = False
-                if folder is not None:
-                    shutil.rmtree(folder, ignore_errors=True)
+                _remove([folder, before])
         if one.standing is not None and one.standing.hangs:
             LOG.warning("run %r stands still: %s", run, one.standing.sentence)
             self._changed()
@@ -415,8 +426,14 @@ def _write(folder: Path, tree: Mapping[str, object]) -> None:
     write_whole(folder / HANG_FILE, json.dumps(tree, indent=1) + "\n")
 
 
-def _forget(one: _Run) -> None:
-    """Remove its dumps; archives have their own."""
-    if one.folder is not None:
-        shutil.rmtree(one.folder, ignore_errors=True)
-        one.folder = None
+def _detached(one: _Run) -> Path | None:
+    """Its dumps, which are its own no longer; archives have theirs."""
+    folder, one.folder = one.folder, None
+    return folder
+
+
+def _remove(folders: Sequence[Path | None]) -> None:
+    """Never under the lock: a disk may be slow."""
+    for folder in folders:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)

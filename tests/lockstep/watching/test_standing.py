@@ -1,8 +1,11 @@
 """Runs that stand still, over a simulated Prometheus and collectors of constructed hangs."""
 
 import json
+import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -339,3 +342,42 @@ def test_dumps_of_a_second_hang_replace_those_of_the_first(still, told, tmp_path
 
     assert found.keep("gpt-1", tmp_path / "dumps")
     assert 1 == len([*(tmp_path / "out").rglob("hang.json")])
+
+
+def test_nobody_waits_for_dumps_that_are_copied_slowly(still, told, tmp_path, monkeypatch):
+    found = hung(still, told)
+    begun, go_on, copy = threading.Event(), threading.Event(), shutil.copytree
+
+    def slow(*words):
+        begun.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        return copy(*words)
+
+    monkeypatch.setattr(shutil, "copytree", slow)
+    with ThreadPoolExecutor(1) as pool:
+        kept = pool.submit(found.keep, "gpt-1", tmp_path / "dumps")
+        assert begun.wait(PATIENCE_SECONDS)
+        told_now = threading.Thread(target=found.standing, daemon=True)
+        told_now.start()
+        told_now.join(PATIENCE_SECONDS / 2)
+        waits = told_now.is_alive()
+        go_on.set()
+        assert kept.result()
+    assert not waits
+
+
+def test_dumps_that_go_while_they_are_copied_are_not_kept_in_part(
+    still, told, tmp_path, monkeypatch
+):
+    found = hung(still, told)
+    copy = shutil.copytree
+
+    def removed_meanwhile(*words):
+        made = copy(*words)
+        found.stop()
+        return made
+
+    monkeypatch.setattr(shutil, "copytree", removed_meanwhile)
+    with pytest.raises(OSError, match="went while they were copied"):
+        found.keep("gpt-1", tmp_path / "dumps")
+    assert [] == [*tmp_path.rglob("dump_*")]
