@@ -111,6 +111,7 @@ class Standstills:
         self._known, self._changed = known, changed
         self._runs: dict[str, _Run] = {}
         self._left: dict[str, _Left] = {}
+        self._making: set[Path] = set()
         self._lock = threading.Lock()
         self._places = threading.Semaphore(AT_ONCE)
         self._ended = threading.Event()
@@ -128,6 +129,7 @@ class Standstills:
         with self._lock:
             gone = [_detached(one) for one in self._runs.values()]
             gone += [left.folder for left in self._left.values()]
+            gone += self._making
             self._left.clear()
         _remove(gone)
 
@@ -286,28 +288,42 @@ class Standstills:
 
     def _judge(self, run: str, progress: Progress, now: float) -> None:
         with self._places:
-            one = self._runs.get(run)
+            with self._lock:
+                one = self._runs.get(run)
+                began = 0.0 if one is None else one.since
             if one is None or self._ended.is_set():
                 return
-            folder = before = None
+            told = before = made = None
+            kept = False
             try:
-                folder = _temporary(self._settings.out, run)
-                pages = self._addresses(run)
-                collected = fetch(pages, run, folder)
-                told = self._said(run, one, progress, collected, folder, now, pages)
+                made = _temporary(self._settings.out, run)
                 with self._lock:
-                    if told is not None and not self._ended.is_set():
+                    self._making.add(made)
+                pages = self._addresses(run)
+                collected = fetch(pages, run, made)
+                told = self._said(run, one, progress, collected, made, now, pages)
+                with self._lock:
+                    if self._ended.is_set() or self._runs.get(run) is not one:
+                        told = None
+                    elif one.since != began:  # it went on while it was judged
+                        told, one.unknown, one.due, one.excused = None, 0, 0.0, False
+                    else:
+                        one.standing = told
+                    if told is not None:
                         before = _detached(one)
-                        one.folder, folder = folder, None
-                    one.standing = told
+                        one.folder, kept = made, True
             except Exception as error:  # noqa: BLE001 - one run must not hide the others
                 one.due = monotonic() + RECHECK_SECONDS
-                bug(f"run {run!r} stands still and was not judged", error)
+                if not self._ended.is_set():  # `stop` takes the folder away
+                    bug(f"run {run!r} stands still and was not judged", error)
             finally:
-                one.judging = False
-                _remove([folder, before])
-        if one.standing is not None and one.standing.hangs:
-            LOG.warning("run %r stands still: %s", run, one.standing.sentence)
+                with self._lock:
+                    if made is not None:
+                        self._making.discard(made)
+                    one.judging = False
+                _remove([before, None if kept else made])
+        if told is not None and told.hangs:
+            LOG.warning("run %r stands still: %s", run, told.sentence)
             self._changed()
 
     def _said(

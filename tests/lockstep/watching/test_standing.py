@@ -381,3 +381,57 @@ def test_dumps_that_go_while_they_are_copied_are_not_kept_in_part(
     with pytest.raises(OSError, match="went while they were copied"):
         found.keep("gpt-1", tmp_path / "dumps")
     assert [] == [*tmp_path.rglob("dump_*")]
+
+
+@pytest.mark.parametrize("after", [{}, {"gpt-1": 0.0}], ids=["ended", "went-on"])
+def test_nothing_is_told_of_a_run_that_ended_or_went_on_while_it_was_judged(
+    still, told, tmp_path, monkeypatch, after
+):
+    found = still({"gpt-1": nodes_of(case_of())})
+
+    def fetch(*words):
+        collected = standing_fetch(*words)
+        told.silences, told.now = after, told.now + 60.0
+        found.look()
+        return collected
+
+    monkeypatch.setattr(standing, "fetch", fetch)
+    told.silences = dict(HUNG)
+    one = judged_by_hand(found, monkeypatch)
+
+    assert (None, False, {}) == (one.standing, one.judging, found.standing())
+    assert [] == found.woken
+    assert [] == [*(tmp_path / "out").rglob("dump_*")]
+
+
+def test_dumps_under_way_go_with_the_watch(still, told, tmp_path, monkeypatch):
+    found = still({"gpt-1": nodes_of(case_of())})
+    left = []
+
+    def fetch(*words):
+        collected = standing_fetch(*words)
+        found.stop()
+        left.extend((tmp_path / "out").rglob("dump_*"))
+        return collected
+
+    monkeypatch.setattr(standing, "fetch", fetch)
+    told.silences = dict(HUNG)
+    judged_by_hand(found, monkeypatch)
+
+    assert ([], {}) == (left, found.standing())
+    assert [] == [*(tmp_path / "out").rglob(".under-way-*")]
+
+
+def judged_by_hand(found: Standstills, monkeypatch) -> standing._Run:
+    """Notice the run, and judge it in this thread."""
+    with monkeypatch.context() as patched:
+        patched.setattr(found, "_stands", lambda *_: False)
+        found.look()
+    one = found._runs["gpt-1"]
+    one.judging = True
+    found._judge("gpt-1", found._known()["gpt-1"], found_now(one))
+    return one
+
+
+def found_now(one: standing._Run) -> float:
+    return one.since + HUNG["gpt-1"]
