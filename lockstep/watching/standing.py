@@ -112,6 +112,7 @@ class Standstills:
         self._runs: dict[str, _Run] = {}
         self._left: dict[str, _Left] = {}
         self._making: set[Path] = set()
+        self._untold: dict[str, float] = {}
         self._lock = threading.Lock()
         self._places = threading.Semaphore(AT_ONCE)
         self._ended = threading.Event()
@@ -182,10 +183,14 @@ class Standstills:
             now = connection.now()
             silences = by_run(connection.instant(questions.SILENCE, now))
             quiet, known = by_run(connection.instant(questions.QUIET, now)), self._known()
-            for run, silence in silences.items():
+            # Whose past was not told comes last: one slow answer takes the time of all.
+            for run in sorted(silences, key=lambda run: self._untold.get(run, 0.0)):
+                silence = silences[run]
                 if run not in known:
                     continue
-                self._note(connection, run, known[run], now - silence, quiet.get(run, 0.0))
+                since, seen = now - silence, quiet.get(run, 0.0)
+                if not self._note(connection, run, known[run], since, seen):
+                    continue
                 if self._stands(run, known[run], silence):
                     judging = threading.Thread(
                         target=self._judge, args=(run, known[run], now), name="standstills",
@@ -211,12 +216,14 @@ class Standstills:
 
     def _note(
         self, connection: Connection, run: str, progress: Progress, since: float, seen: float
-    ) -> None:
-        """Since when it is silent, and for how long a scrape saw it so."""
+    ) -> bool:
+        """Since when it is silent, as far as scrapes saw it; False = its past is not known yet."""
         one = self._runs.get(run)
         if one is None:
-            longest = max(progress.silence, self._before(connection, run, progress, since))
-            one = _Run(longest, since)
+            before = self._before(connection, run, progress, since)
+            if before is None:
+                return False
+            one = _Run(max(progress.silence, before), since)
         gone = None
         with self._lock:
             self._runs[run] = one
@@ -226,6 +233,7 @@ class Standstills:
             if _has_begun(progress):  # before its first steps it compiles and loads
                 one.seen = max(one.seen, seen)
         _remove([gone])
+        return True
 
     def _stands(self, run: str, progress: Progress, silence: float) -> bool:
         """Whether it is to be judged now."""
@@ -240,17 +248,25 @@ class Standstills:
             one.judging = True
             return True
 
-    def _before(self, connection: Connection, run: str, progress: Progress, until: float) -> float:
+    def _before(
+        self, connection: Connection, run: str, progress: Progress, until: float
+    ) -> float | None:
         """The longest silence that Prometheus remembers; a run that is remembered here needs none.
 
-        What lies in the silence under way is not asked for: it may be the hang.
+        What lies in the silence under way is not asked for: it may be the hang. None = no answer;
+        it is asked again in the next look.
         """
         if progress.silence:
             return 0.0
-        with suppress(SourceError):
+        try:
             told = connection.instant(questions.longest_silence(run), until)
-            return min(max((value for _, value in told), default=0.0), LONGEST_PAUSE_SECONDS)
-        return 0.0
+        except SourceError as error:
+            if run not in self._untold:
+                LOG.warning("run %r is not watched for silence until this is told: %s", run, error)
+            self._untold[run] = monotonic()
+            return None
+        self._untold.pop(run, None)
+        return min(max((value for _, value in told), default=0.0), LONGEST_PAUSE_SECONDS)
 
     def _folder(self, run: str) -> Path | None:
         """Where the dumps of a run are."""

@@ -39,7 +39,12 @@ class Silent(FakePrometheus):
     def __init__(self) -> None:
         super().__init__()
         self.silences: dict[str, float] = {}
-        self.before = 0.0
+        self.before: float | None = 0.0
+
+    def answer(self, path, words):
+        if self.before is None and words.get("query", "").startswith("max_over_time"):
+            return 503, b"too many questions"
+        return super().answer(path, words)
 
     def _instant(self, query, time):
         if query in (ask.SILENCE, ask.QUIET):
@@ -435,3 +440,17 @@ def judged_by_hand(found: Standstills, monkeypatch) -> standing._Run:
 
 def found_now(one: standing._Run) -> float:
     return one.since + HUNG["gpt-1"]
+
+
+def test_a_run_whose_past_is_not_told_is_not_judged_until_it_is(still, told):
+    runs = ("gpt-1", "gpt-2")
+    nodes = {run: nodes_of(case_of(), run, progress_age=121.0) for run in runs}
+    found = still(nodes)
+    told.before, told.silences = None, dict.fromkeys(runs, 50.0)
+    looked(found)
+    assert ({}, {}, []) == (found.longest(), found.standing(), nodes["gpt-1"][0].asked)
+
+    told.before = 40.0
+    looked(found)
+    assert (dict.fromkeys(runs, 40.0), {}) == (found.longest(), found.standing())
+    assert [] == nodes["gpt-1"][0].asked
