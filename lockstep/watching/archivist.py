@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analyzer.readers.prometheus import SourceError, read
 from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
-from analyzer.run import Run, Verdict
+from analyzer.run import Fact, Run, Verdict
 from analyzer.watch.finding import WatchFinding, finding_json
 from collector.contract import metrics as m
 from collector.contract.archive import SAMPLES_FILE
@@ -28,6 +28,8 @@ LOG = logging.getLogger(__name__)
 
 DUMPS_FOLDER = "dumps"
 """Below the archive of a finding: the dumps, evidence.json and hang.json, the verdict on them."""
+NO_DUMPS = Fact(False, "its dumps were gone before they could be kept", "")
+"""In an archive whose finding tells of dumps that nobody has any more."""
 TRIES = 3
 AGAIN_SECONDS = 5.0
 """Between two tries to read from Prometheus."""
@@ -210,8 +212,9 @@ class Archivist:
         assert out is not None
         if not (out / finding.folder).is_dir():
             return False
-        if self._keep is not None:
-            self._keep(finding.who.run, out / finding.folder / DUMPS_FOLDER)
+        place = out / finding.folder / DUMPS_FOLDER
+        if self._keep is not None and not self._keep(finding.who.run, place):
+            finding = replace(finding, facts=(*finding.facts, NO_DUMPS))
         told = finding_json(finding)
 
         def say(tree: Mapping[str, object]) -> Mapping[str, object]:

@@ -160,7 +160,7 @@ class Watch:
         self._say("")
         with self._lock:
             self._last = outcome
-        self._tell(outcome)
+        self._tell(outcome, still)
         return True
 
     def hangs(self) -> str:
@@ -301,7 +301,7 @@ class Watch:
         last = self._cycles.diagnoses.last
         return [run for run in self.live(None) if run not in last]
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: Outcome, still: Still) -> None:
         """Remember first, then write and tell: who is killed in between tells again."""
         change = outcome.change
         self._opened += len(change.opened)
@@ -311,7 +311,7 @@ class Watch:
         for finding in change.opened:
             LOG.warning("opened %r: %s", finding.folder, one_line(finding.sentence))
             self._archivist.opened(finding, outcome.plans[finding.folder])
-        self._keep_dumps(change)
+        self._keep_dumps(change, still)
         for finding in change.closed:
             LOG.warning("closed %r", finding.folder)
             self._archivist.closed(finding.folder, outcome.look.now, finding.ending)
@@ -323,9 +323,9 @@ class Watch:
             except Exception as error:  # noqa: BLE001 - who is told must not end who watches
                 bug("a finding was not handed on", error)
 
-    def _keep_dumps(self, change: Change) -> None:
-        """Into the archives of runs that stand; once, and again when the dumps tell more."""
-        hangs = {run for run, one in self._standstills.standing().items() if one.hangs}
+    def _keep_dumps(self, change: Change, still: Still) -> None:
+        """Into the archives of runs that stood; once, and again when the dumps tell more."""
+        hangs = {run for run, one in still.standing.items() if one.hangs}
         now = {
             (one.folder, one.sentence): one
             for one in change.open

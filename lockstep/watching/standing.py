@@ -49,6 +49,9 @@ AT_ONCE = 4
 MOST_LACKS = 8
 STOP_SECONDS = 0.3
 """For a look under way; the process ends in a second."""
+LEFT_SECONDS = 600.0
+"""Dumps of a run that is gone wait so long for the archives of its findings: of the tries of
+lockstep.watching.jobs the fifth is after 450 s."""
 HANG_FILE = "hang.json"
 
 Targets = Callable[[str], Sequence[tuple[str, str]]]
@@ -79,6 +82,14 @@ class _Run:
     folder: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Dumps of a run that hung and was ended or went on, and monotonic seconds until they go."""
+
+    folder: Path
+    until: float
+
+
 class Standstills:
     """Notices and judges; `start`, then `stop`.
 
@@ -99,6 +110,9 @@ class Standstills:
         self._settings, self._targets = settings, targets
         self._known, self._changed = known, changed
         self._runs: dict[str, _Run] = {}
+        self._left: dict[str, _Left] = {}
+        self._making: set[Path] = set()
+        self._untold: dict[str, float] = {}
         self._lock = threading.Lock()
         self._places = threading.Semaphore(AT_ONCE)
         self._ended = threading.Event()
@@ -114,8 +128,11 @@ class Standstills:
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
         with self._lock:
-            for one in self._runs.values():
-                _forget(one)
+            gone = [_detached(one) for one in self._runs.values()]
+            gone += [left.folder for left in self._left.values()]
+            gone += self._making
+            self._left.clear()
+        _remove(gone)
 
     def standing(self) -> dict[str, Standing]:
         """Runs that stand and were judged."""
@@ -135,21 +152,29 @@ class Standstills:
             return {run: one.longest for run, one in self._runs.items()}
 
     def keep(self, run: str, place: Path) -> bool:
-        """Copy the dumps of a run that stands, and what they tell, into a folder; False = none are.
+        """Copy the dumps of a run that hangs or hung, and what they tell, into a folder.
+
+        Returns:
+            False where there are none, or none any more.
 
         Raises:
             OSError: It cannot be written.
         """
+        with self._lock:  # every cycle waits for it, and a disk may be slow
+            folder = self._folder(run)
+        if folder is None:
+            return False
+        new = place.with_name(f".{place.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.copytree(folder, new)
         with self._lock:
-            one = self._runs.get(run)
-            if one is None or one.folder is None:
-                return False
-            new = place.with_name(f".{place.name}.new")
+            whole = self._folder(run) == folder
+        if not whole:
             shutil.rmtree(new, ignore_errors=True)
-            shutil.copytree(one.folder, new)
-            shutil.rmtree(place, ignore_errors=True)
-            new.replace(place)
-            return True
+            raise OSError(f"the dumps of run {run!r} went while they were copied")
+        shutil.rmtree(place, ignore_errors=True)
+        new.replace(place)
+        return True
 
     def look(self) -> None:
         """Ask once, and begin to judge what stands."""
@@ -158,10 +183,14 @@ class Standstills:
             now = connection.now()
             silences = by_run(connection.instant(questions.SILENCE, now))
             quiet, known = by_run(connection.instant(questions.QUIET, now)), self._known()
-            for run, silence in silences.items():
+            # Whose past was not told comes last: one slow answer takes the time of all.
+            for run in sorted(silences, key=lambda run: self._untold.get(run, 0.0)):
+                silence = silences[run]
                 if run not in known:
                     continue
-                self._note(connection, run, known[run], now - silence, quiet.get(run, 0.0))
+                since, seen = now - silence, quiet.get(run, 0.0)
+                if not self._note(connection, run, known[run], since, seen):
+                    continue
                 if self._stands(run, known[run], silence):
                     judging = threading.Thread(
                         target=self._judge, args=(run, known[run], now), name="standstills",
@@ -169,8 +198,11 @@ class Standstills:
                     )  # fmt: skip
                     judging.start()
         with self._lock:
-            for run in self._runs.keys() - silences.keys():
-                _forget(self._runs.pop(run))
+            ended = self._runs.keys() - silences.keys()
+            gone = [self._leave(run, self._runs.pop(run)) for run in ended]
+            late = [run for run, left in self._left.items() if left.until <= monotonic()]
+            gone += [self._left.pop(run).folder for run in late]
+        _remove(gone)
 
     def _work(self) -> None:
         pause = min(LOOK_SECONDS, self._settings.interval)
@@ -184,19 +216,24 @@ class Standstills:
 
     def _note(
         self, connection: Connection, run: str, progress: Progress, since: float, seen: float
-    ) -> None:
-        """Since when it is silent, and for how long a scrape saw it so."""
+    ) -> bool:
+        """Since when it is silent, as far as scrapes saw it; False = its past is not known yet."""
         one = self._runs.get(run)
         if one is None:
-            longest = max(progress.silence, self._before(connection, run, progress, since))
-            one = _Run(longest, since)
+            before = self._before(connection, run, progress, since)
+            if before is None:
+                return False
+            one = _Run(max(progress.silence, before), since)
+        gone = None
         with self._lock:
             self._runs[run] = one
             if since > one.since + JITTER_SECONDS:
-                self._went_on(run, one)
+                gone = self._went_on(run, one)
                 one.since, one.seen = since, 0.0
             if _has_begun(progress):  # before its first steps it compiles and loads
                 one.seen = max(one.seen, seen)
+        _remove([gone])
+        return True
 
     def _stands(self, run: str, progress: Progress, silence: float) -> bool:
         """Whether it is to be judged now."""
@@ -211,53 +248,98 @@ class Standstills:
             one.judging = True
             return True
 
-    def _before(self, connection: Connection, run: str, progress: Progress, until: float) -> float:
+    def _before(
+        self, connection: Connection, run: str, progress: Progress, until: float
+    ) -> float | None:
         """The longest silence that Prometheus remembers; a run that is remembered here needs none.
 
-        What lies in the silence under way is not asked for: it may be the hang.
+        What lies in the silence under way is not asked for: it may be the hang. None = no answer;
+        it is asked again in the next look.
         """
         if progress.silence:
             return 0.0
-        with suppress(SourceError):
+        try:
             told = connection.instant(questions.longest_silence(run), until)
-            return min(max((value for _, value in told), default=0.0), LONGEST_PAUSE_SECONDS)
-        return 0.0
+        except SourceError as error:
+            if run not in self._untold:
+                LOG.warning("run %r is not watched for silence until this is told: %s", run, error)
+            self._untold[run] = monotonic()
+            return None
+        self._untold.pop(run, None)
+        return min(max((value for _, value in told), default=0.0), LONGEST_PAUSE_SECONDS)
 
-    def _went_on(self, run: str, one: _Run) -> None:
-        """It was silent for so long, and goes on: that is no hang of this run any more."""
+    def _folder(self, run: str) -> Path | None:
+        """Where the dumps of a run are."""
+        one, left = self._runs.get(run), self._left.get(run)
+        if one is not None and one.folder is not None:
+            return one.folder
+        return None if left is None else left.folder
+
+    def _leave(self, run: str, one: _Run) -> Path | None:
+        """It stands no more; archives that are still to be written may want its dumps.
+
+        Several findings may tell of them, so they stay for a while, kept or not. What is returned
+        nobody wants.
+        """
+        folder = _detached(one)
+        if folder is None or one.standing is None or not one.standing.hangs:
+            return folder
+        before = self._left.get(run)
+        self._left[run] = _Left(folder, monotonic() + LEFT_SECONDS)
+        return None if before is None else before.folder
+
+    def _went_on(self, run: str, one: _Run) -> Path | None:
+        """It was silent for so long, and goes on: that is no hang of this run any more.
+
+        As `_leave`, what is returned nobody wants.
+        """
         hung = one.standing is not None and one.standing.hangs
         if not hung:  # from what somebody was called for nothing is learnt
             one.longest = max(one.longest, min(one.seen, LONGEST_PAUSE_SECONDS))
         elif one.standing is not None:
             LOG.warning("run %r goes on, after %.0f s", run, one.seen)
-        _forget(one)
+        gone = self._leave(run, one)
         one.standing, one.unknown, one.due, one.excused = None, 0, 0.0, False
+        return gone
 
     def _judge(self, run: str, progress: Progress, now: float) -> None:
         with self._places:
-            one = self._runs.get(run)
+            with self._lock:
+                one = self._runs.get(run)
+                began = 0.0 if one is None else one.since
             if one is None or self._ended.is_set():
                 return
-            folder = None
+            told = before = made = None
+            kept = False
             try:
-                folder = _temporary(self._settings.out, run)
-                pages = self._addresses(run)
-                collected = fetch(pages, run, folder)
-                told = self._said(run, one, progress, collected, folder, now, pages)
+                made = _temporary(self._settings.out, run)
                 with self._lock:
-                    if told is not None and not self._ended.is_set():
-                        _forget(one)
-                        one.folder, folder = folder, None
-                    one.standing = told
+                    self._making.add(made)
+                pages = self._addresses(run)
+                collected = fetch(pages, run, made)
+                told = self._said(run, one, progress, collected, made, now, pages)
+                with self._lock:
+                    if self._ended.is_set() or self._runs.get(run) is not one:
+                        told = None
+                    elif one.since != began:  # it went on while it was judged
+                        told, one.unknown, one.due, one.excused = None, 0, 0.0, False
+                    else:
+                        one.standing = told
+                    if told is not None:
+                        before = _detached(one)
+                        one.folder, kept = made, True
             except Exception as error:  # noqa: BLE001 - one run must not hide the others
                 one.due = monotonic() + RECHECK_SECONDS
-                bug(f"run {run!r} stands still and was not judged", error)
+                if not self._ended.is_set():  # `stop` takes the folder away
+                    bug(f"run {run!r} stands still and was not judged", error)
             finally:
-                one.judging = False
-                if folder is not None:
-                    shutil.rmtree(folder, ignore_errors=True)
-        if one.standing is not None and one.standing.hangs:
-            LOG.warning("run %r stands still: %s", run, one.standing.sentence)
+                with self._lock:
+                    if made is not None:
+                        self._making.discard(made)
+                    one.judging = False
+                _remove([before, None if kept else made])
+        if told is not None and told.hangs:
+            LOG.warning("run %r stands still: %s", run, told.sentence)
             self._changed()
 
     def _said(
@@ -376,8 +458,14 @@ def _write(folder: Path, tree: Mapping[str, object]) -> None:
     write_whole(folder / HANG_FILE, json.dumps(tree, indent=1) + "\n")
 
 
-def _forget(one: _Run) -> None:
-    """Remove its dumps; archives have their own."""
-    if one.folder is not None:
-        shutil.rmtree(one.folder, ignore_errors=True)
-        one.folder = None
+def _detached(one: _Run) -> Path | None:
+    """Its dumps, which are its own no longer; archives have theirs."""
+    folder, one.folder = one.folder, None
+    return folder
+
+
+def _remove(folders: Sequence[Path | None]) -> None:
+    """Never under the lock: a disk may be slow."""
+    for folder in folders:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)

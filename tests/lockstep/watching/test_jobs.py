@@ -121,3 +121,19 @@ def test_a_closing_that_finds_the_disk_full_is_tried_again(finding, tmp_path, mo
     assert (frozenset(), frozenset({"gpt-1/x"})) == archivist.done()
     assert 7.0 == json.loads((place / "finding.json").read_text())["closed"]
     archivist.stop()
+
+
+@pytest.mark.parametrize(("there", "said"), [(True, []), (False, ["its dumps were gone"])])
+def test_an_archive_says_that_the_dumps_it_tells_of_were_gone(finding, tmp_path, there, said):
+    place = tmp_path / finding.folder
+    place.mkdir(parents=True)
+    finding_folders.write(place, finding_json(finding))
+    settings = Settings(access("http://127.0.0.1:9", {}), tmp_path, None)
+    archivist = Archivist(settings, keep=lambda *_: there)
+    archivist.start()
+    archivist.dumped(finding)
+
+    assert archivist.wait(SECONDS)
+    archivist.stop()
+    evidence = json.loads((place / "finding.json").read_text())["evidence"]
+    assert said == [one["text"][: len("its dumps were gone")] for one in evidence]

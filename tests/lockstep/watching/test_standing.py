@@ -1,8 +1,11 @@
 """Runs that stand still, over a simulated Prometheus and collectors of constructed hangs."""
 
 import json
+import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -36,7 +39,12 @@ class Silent(FakePrometheus):
     def __init__(self) -> None:
         super().__init__()
         self.silences: dict[str, float] = {}
-        self.before = 0.0
+        self.before: float | None = 0.0
+
+    def answer(self, path, words):
+        if self.before is None and words.get("query", "").startswith("max_over_time"):
+            return 503, b"too many questions"
+        return super().answer(path, words)
 
     def _instant(self, query, time):
         if query in (ask.SILENCE, ask.QUIET):
@@ -291,3 +299,158 @@ def test_a_run_that_is_yet_to_make_a_step_may_take_its_time(still, told):
     looked(found)
 
     assert [] == nodes[0].asked
+
+
+HUNG = {"gpt-1": 40.0}
+"""Runs that are silent for longer than they may be."""
+
+
+def hung(still: Callable[..., Standstills], told: Silent) -> Standstills:
+    """A run that hangs, and was judged."""
+    found = still({"gpt-1": nodes_of(case_of())})
+    told.silences = dict(HUNG)
+    looked(found)
+    assert found.standing()["gpt-1"].hangs
+    return found
+
+
+@pytest.mark.parametrize("after", [{}, {"gpt-1": 0.0}], ids=["killed", "went-on"])
+def test_dumps_wait_for_their_archives_when_the_run_stands_no_more(still, told, tmp_path, after):
+    found = hung(still, told)
+    told.silences, told.now = after, told.now + 60.0
+    looked(found)
+
+    assert {} == found.standing()
+    for name in ("first", "second"):  # two findings of one run
+        assert found.keep("gpt-1", tmp_path / name)
+        assert (tmp_path / name / "hang.json").exists()
+    found.stop()
+    assert not found.keep("gpt-1", tmp_path / "late")
+    assert [] == [*(tmp_path / "out").rglob("dump_*")]
+
+
+def test_dumps_of_a_run_that_is_gone_do_not_wait_for_ever(still, told, tmp_path, monkeypatch):
+    monkeypatch.setattr(standing, "LEFT_SECONDS", 0.0)
+    found = hung(still, told)
+    told.silences = {}
+    looked(found)
+
+    assert not found.keep("gpt-1", tmp_path / "late")
+    assert [] == [*(tmp_path / "out").rglob("dump_*")]
+
+
+def test_dumps_of_a_second_hang_replace_those_of_the_first(still, told, tmp_path):
+    found = hung(still, told)
+    for silences in ({}, HUNG, {}):
+        told.silences = dict(silences)
+        looked(found)
+
+    assert found.keep("gpt-1", tmp_path / "dumps")
+    assert 1 == len([*(tmp_path / "out").rglob("hang.json")])
+
+
+def test_nobody_waits_for_dumps_that_are_copied_slowly(still, told, tmp_path, monkeypatch):
+    found = hung(still, told)
+    begun, go_on, copy = threading.Event(), threading.Event(), shutil.copytree
+
+    def slow(*words):
+        begun.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        return copy(*words)
+
+    monkeypatch.setattr(shutil, "copytree", slow)
+    with ThreadPoolExecutor(1) as pool:
+        kept = pool.submit(found.keep, "gpt-1", tmp_path / "dumps")
+        assert begun.wait(PATIENCE_SECONDS)
+        told_now = threading.Thread(target=found.standing, daemon=True)
+        told_now.start()
+        told_now.join(PATIENCE_SECONDS / 2)
+        waits = told_now.is_alive()
+        go_on.set()
+        assert kept.result()
+    assert not waits
+
+
+def test_dumps_that_go_while_they_are_copied_are_not_kept_in_part(
+    still, told, tmp_path, monkeypatch
+):
+    found = hung(still, told)
+    copy = shutil.copytree
+
+    def removed_meanwhile(*words):
+        made = copy(*words)
+        found.stop()
+        return made
+
+    monkeypatch.setattr(shutil, "copytree", removed_meanwhile)
+    with pytest.raises(OSError, match="went while they were copied"):
+        found.keep("gpt-1", tmp_path / "dumps")
+    assert [] == [*tmp_path.rglob("dump_*")]
+
+
+@pytest.mark.parametrize("after", [{}, {"gpt-1": 0.0}], ids=["ended", "went-on"])
+def test_nothing_is_told_of_a_run_that_ended_or_went_on_while_it_was_judged(
+    still, told, tmp_path, monkeypatch, after
+):
+    found = still({"gpt-1": nodes_of(case_of())})
+
+    def fetch(*words):
+        collected = standing_fetch(*words)
+        told.silences, told.now = after, told.now + 60.0
+        found.look()
+        return collected
+
+    monkeypatch.setattr(standing, "fetch", fetch)
+    told.silences = dict(HUNG)
+    one = judged_by_hand(found, monkeypatch)
+
+    assert (None, False, {}) == (one.standing, one.judging, found.standing())
+    assert [] == found.woken
+    assert [] == [*(tmp_path / "out").rglob("dump_*")]
+
+
+def test_dumps_under_way_go_with_the_watch(still, told, tmp_path, monkeypatch):
+    found = still({"gpt-1": nodes_of(case_of())})
+    left = []
+
+    def fetch(*words):
+        collected = standing_fetch(*words)
+        found.stop()
+        left.extend((tmp_path / "out").rglob("dump_*"))
+        return collected
+
+    monkeypatch.setattr(standing, "fetch", fetch)
+    told.silences = dict(HUNG)
+    judged_by_hand(found, monkeypatch)
+
+    assert ([], {}) == (left, found.standing())
+    assert [] == [*(tmp_path / "out").rglob(".under-way-*")]
+
+
+def judged_by_hand(found: Standstills, monkeypatch) -> standing._Run:
+    """Notice the run, and judge it in this thread."""
+    with monkeypatch.context() as patched:
+        patched.setattr(found, "_stands", lambda *_: False)
+        found.look()
+    one = found._runs["gpt-1"]
+    one.judging = True
+    found._judge("gpt-1", found._known()["gpt-1"], found_now(one))
+    return one
+
+
+def found_now(one: standing._Run) -> float:
+    return one.since + HUNG["gpt-1"]
+
+
+def test_a_run_whose_past_is_not_told_is_not_judged_until_it_is(still, told):
+    runs = ("gpt-1", "gpt-2")
+    nodes = {run: nodes_of(case_of(), run, progress_age=121.0) for run in runs}
+    found = still(nodes)
+    told.before, told.silences = None, dict.fromkeys(runs, 50.0)
+    looked(found)
+    assert ({}, {}, []) == (found.longest(), found.standing(), nodes["gpt-1"][0].asked)
+
+    told.before = 40.0
+    looked(found)
+    assert (dict.fromkeys(runs, 40.0), {}) == (found.longest(), found.standing())
+    assert [] == nodes["gpt-1"][0].asked
