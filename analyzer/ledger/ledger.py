@@ -209,6 +209,8 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
             told.append(
                 f"nobody recorded how long {one.name} read its checkpoint: it is in starting"
             )
+        if one.span:
+            told.append(f"{one.name} tells of a span of its run only: its launch is not known")
         if one.ending is None:
             told.append(f"{one.name} has no end: it goes on, was killed, or nobody recorded it")
         windows = one.run.windows
@@ -216,7 +218,7 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
             told.append(
                 f"of {one.name} nobody timed the collectives: communication is in useful steps"
             )
-        if one.launched == one.begin and _can_queue(one):
+        if one.launched == one.begin and _can_queue(one) and not one.span:
             told.append(f"nobody recorded when {one.name} was submitted: its queueing is not in it")
         lost = one.run.meta.get("recording")
         if isinstance(lost, Mapping) and lost.get("lost_steps"):

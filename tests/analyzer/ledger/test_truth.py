@@ -4,6 +4,7 @@ import dataclasses
 from datetime import UTC, datetime
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analyzer.ledger.attempt import attempt_of
@@ -116,6 +117,23 @@ def test_an_attempt_that_vanished_is_unknown_from_its_last_sign_on(synthetic):
     seen = max(run.samples["time"].max(), last.max())
     assert book.of(Bucket.UNKNOWN) == pytest.approx(float((seen - last).sum()), abs=1e-3)
     assert any("has no end" in each for each in book.missing)
+
+
+def test_the_archive_of_a_finding_begins_where_the_run_was_seen(synthetic):
+    """Its `started` is where reading began, here 100 s before the run's first window."""
+    run = synthetic().run()
+    first = float(run.windows["start"].min())
+    early = run.samples.iloc[:1].assign(time=first - 100.0, metric="node_load1", value=1.0)
+    up = run.samples.iloc[:1].assign(time=first - 1.0, metric="lockstep_rank_up", value=1.0)
+    samples = pd.concat([early, up, run.samples], ignore_index=True)
+    reading = datetime.fromtimestamp(first - 100.0, UTC).isoformat()
+    meta = {"source": "prometheus", "started": reading, "ended": None}
+    told = attempt_of(diagnose(dataclasses.replace(run, samples=samples, meta=meta)))
+
+    assert told.begin == first - 1.0
+    assert told.span
+    assert not told.failed
+    assert ledger([told]).goodput > 0.9
 
 
 def test_windows_of_a_prometheus_give_the_same_ledger(synthetic, fault):
