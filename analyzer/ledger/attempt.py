@@ -39,6 +39,7 @@ class Attempt:
         verdict: What was concluded.
         span: Whether it tells of a span of the run only, as the archive of a finding does: neither
             how the run began nor how it ended.
+        instead_of: Names of shorter ones of the same time, which were left out for it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Attempt:
     masked: NDArray[np.bool_]
     verdict: Verdict
     span: bool = False
+    instead_of: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:

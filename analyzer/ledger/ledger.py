@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -89,10 +90,12 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     """The ledger of the attempts of one run, by their begin (analyzer.ledger.jobs.chains).
 
     Raises:
-        ValueError: There are none.
+        ValueError: There are none, or two of them overlap in time.
     """
     if not attempts:
         raise ValueError("a ledger needs an attempt")
+    if any(later.begin < earlier.end for earlier, later in pairwise(attempts)):
+        raise ValueError("attempts of one run must not overlap in time")
     rows: dict[int, FloatGrid] = {}
     costs: dict[tuple[str, str | None, str], float] = {}
     done, total, failures = 0, 0.0, 0
@@ -102,12 +105,14 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     for attempt in attempts:
         world = len(attempt.run.ranks)
         table = table_of(attempt, done)
-        waited = 0.0 if previous is None else max(attempt.begin - previous.end, 0.0)
+        waited = 0.0 if previous is None else attempt.begin - previous.end
+        # Between two spans of a run it may have gone on.
+        gap = Bucket.UNKNOWN if attempt.span else Bucket.WAITING
         for info, told in zip(attempt.run.ranks, table, strict=True):
             row = rows.setdefault(info.rank, np.zeros(len(BUCKETS)))
             row += told[: len(BUCKETS)]
             row[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
-            row[INDEX[Bucket.WAITING]] += waited
+            row[INDEX[gap]] += waited
         for excess, lost in zip(
             attempt.excesses, table[:, len(BUCKETS) :].sum(axis=0), strict=True
         ):
@@ -203,8 +208,12 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     names = {one.name for one in attempts}
     for one in attempts:
         before = resumed_from(one)
+        told += [
+            f"{left} was left out: {one.name} is of the same run and time, and is longer"
+            for left in one.instead_of
+        ]
         if before is not None and before not in names:
-            told.append(f"{one.name} went on from {before}, which was not given")
+            told.append(f"{one.name} went on from {before}, which was not given or still ran")
         if before is not None:
             told.append(
                 f"nobody recorded how long {one.name} read its checkpoint: it is in starting"
