@@ -39,6 +39,7 @@ class Attempt:
         verdict: What was concluded.
         span: Whether it tells of a span of the run only, as the archive of a finding does: neither
             how the run began nor how it ended.
+        ended_by: Nodes of the ranks whose end was the first failure, or that hang.
         instead_of: Names of shorter ones of the same time, which were left out for it.
     """
 
@@ -53,6 +54,7 @@ class Attempt:
     masked: NDArray[np.bool_]
     verdict: Verdict
     span: bool = False
+    ended_by: frozenset[str] = frozenset()
     instead_of: tuple[str, ...] = ()
 
     @property
@@ -96,7 +98,18 @@ def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
         masked=np.asarray(grid.masked, dtype=bool),
         verdict=diagnosis.verdict,
         span=span,
+        ended_by=_ended_by(diagnosis),
     )
+
+
+def _ended_by(diagnosis: Diagnosis) -> frozenset[str]:
+    """By the launcher's word, or else by findings of hangs; who was only slow ended nothing."""
+    grid = diagnosis.grid
+    ranks = {info.rank for info, first in zip(grid.ranks, ended(grid).first, strict=True) if first}
+    if not ranks:
+        ranks = {int(one.rank) for one in diagnosis.findings
+                 if one.kind == "hang" and one.rank is not None}  # fmt: skip
+    return frozenset(info.node for info in grid.ranks if info.rank in ranks)
 
 
 def _moment(meta: Mapping[str, Any], name: str) -> float | None:

@@ -9,6 +9,7 @@ import pytest
 
 from analyzer.ledger.attempt import attempt_of
 from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.ledger.fleet import of_node
 from analyzer.ledger.jobs import chains
 from analyzer.ledger.ledger import ledger
 from analyzer.ledger.words import ledger_json, sentence
@@ -182,3 +183,37 @@ def test_teams_and_money_are_summed(synthetic):
     assert tree["all"]["buckets"][0]["money"] == pytest.approx(
         2.0 * tree["all"]["buckets"][0]["gpu_hours"]
     )
+
+
+def test_who_was_only_slow_is_no_failure_of_a_node(synthetic, fault):
+    run = _part(synthetic(faults=[fault("thermal", 1, 1.5)]).run(), 0, 150, 0.0, "crash", tail=1.0)
+    named = {**run.meta, "outcome": {"ending": "crash", "ranks": [3]}}
+
+    nobody = of_node([_book(run)])
+    one = of_node([_book(dataclasses.replace(run, meta=named))])
+
+    assert nobody.failures == 0
+    assert one.failures == 1
+
+
+def test_processes_are_matched_by_order_where_labels_begin_later(synthetic):
+    """Labels 3 and 4 of a run of which two launches were seen, in windows 0 and 1."""
+    run = synthetic().run()
+    half = run.windows["from_step"] >= 100
+    windows = run.windows.assign(attempt=half.astype(int))
+    windows.loc[half, ["start", "end"]] += 10.0
+    gone = run.windows.loc[~half].groupby("rank")["end"].max()
+    told = [
+        {"time": gone[rank] + after, "rank": rank, "metric": metric, "value": value,
+         "labels": labels}
+        for rank in gone.index for after, metric, value, labels in (
+            (-5.0, "lockstep_rank_info", 1.0, 'attempt="3"'),
+            (2.0, "lockstep_rank_up", 0.0, ""),
+            (8.0, "lockstep_rank_info", 1.0, 'attempt="4"'),
+        )
+    ]  # fmt: skip
+    seen = attempt_of(diagnose(run))
+    run = dataclasses.replace(run, windows=windows, samples=pd.DataFrame(told))
+    book = ledger([dataclasses.replace(seen, run=run, end=seen.end + 10.0)])
+
+    assert book.of(Bucket.WAITING) == pytest.approx(6.0 * 4, abs=0.1)
