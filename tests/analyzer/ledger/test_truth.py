@@ -9,7 +9,7 @@ import pytest
 
 from analyzer.ledger.attempt import attempt_of
 from analyzer.ledger.buckets import BUCKETS, Bucket
-from analyzer.ledger.fleet import of_node
+from analyzer.ledger.fleet import of_node, of_run
 from analyzer.ledger.jobs import chains
 from analyzer.ledger.ledger import ledger
 from analyzer.ledger.words import ledger_json, sentence
@@ -217,3 +217,34 @@ def test_processes_are_matched_by_order_where_labels_begin_later(synthetic):
     book = ledger([dataclasses.replace(seen, run=run, end=seen.end + 10.0)])
 
     assert book.of(Bucket.WAITING) == pytest.approx(6.0 * 4, abs=0.1)
+
+
+def test_three_attempts_fail_alike_as_archives_or_in_one(synthetic):
+    run = synthetic(steps=300).run()
+    parts = [_part(run, 0, 100, 0.0, "crash", 0.0)]
+    for first in (80, 160):
+        shift = parts[-1].windows["end"].max() - run.windows["start"].min() + 3.0
+        parts.append(_part(run, first, first + 100, shift, "crash", 0.0))
+    windows = pd.concat(
+        [part.windows.assign(attempt=number) for number, part in enumerate(parts)],
+        ignore_index=True,
+    )
+    meta = {**parts[-1].meta, "started": parts[0].meta["started"]}
+    told = [
+        {"time": when, "rank": rank, "metric": metric, "value": value, "labels": labels}
+        for number, part in enumerate(parts)
+        for rank in part.windows["rank"].unique()
+        for when, metric, value, labels in (
+            (part.windows["start"].min() - 2.0, "lockstep_rank_info", 1.0, f'attempt="{number}"'),
+            (part.windows["end"].max(), "lockstep_rank_up", 0.0, ""),
+        )
+    ]
+    whole = attempt_of(diagnose(dataclasses.replace(run, windows=windows, meta=meta)))
+    seen = dataclasses.replace(whole.run, samples=pd.DataFrame(told))
+
+    apart, one = _book(*parts), ledger([dataclasses.replace(whole, run=seen)])
+
+    assert apart.failures == one.failures == 3
+    assert apart.repairs[:2] == pytest.approx(one.repairs[:2])
+    assert np.isnan([apart.repairs[2], one.repairs[2]]).all()
+    assert of_run(one).mtbf.value == pytest.approx(of_run(apart).mtbf.value)
