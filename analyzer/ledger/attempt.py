@@ -14,6 +14,12 @@ from analyzer.run import Run, Verdict
 from analyzer.slowness.ended import FINISHED as FINISHED
 from analyzer.slowness.ended import INTERRUPTED as INTERRUPTED
 from analyzer.slowness.ended import ended
+from collector.contract import metrics
+
+FROM_PROMETHEUS = "prometheus"
+"""`source` in run.json of the archive of a finding."""
+OF_THE_RUN = (metrics.RANK_INFO.name, metrics.RANK_UP.name, metrics.TRAIN_STEPS.name)
+"""Series that are there only while the run is; a node's are there before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,10 @@ class Attempt:
         window_start: (W,) unix seconds of the windows that `Excess.seconds` is about.
         masked: (W,) of those, slow by design.
         verdict: What was concluded.
+        span: Whether it tells of a span of the run only, as the archive of a finding does: neither
+            how the run began nor how it ended.
+        ended_by: Nodes of the ranks whose end was the first failure, or that hang.
+        instead_of: Names of shorter ones of the same time, which were left out for it.
     """
 
     name: str
@@ -43,6 +53,9 @@ class Attempt:
     window_start: NDArray[np.float64]
     masked: NDArray[np.bool_]
     verdict: Verdict
+    span: bool = False
+    ended_by: frozenset[str] = frozenset()
+    instead_of: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -51,18 +64,24 @@ class Attempt:
 
     @property
     def failed(self) -> bool:
-        """Whether it crashed, hung or vanished; what its user ended did not fail."""
-        return self.ending not in (FINISHED, INTERRUPTED)
+        """Whether it crashed, hung or vanished; what its user ended did not fail.
+
+        Of a span nobody knows how it went on.
+        """
+        return self.ending not in (FINISHED, INTERRUPTED) and not self.span
 
 
 def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
     """The attempt that a diagnosed run is.
 
     Its begin and end are those of run.json; where it has none, the first and the last that a window
-    or a sample tells of.
+    or a sample tells of. Of a finding's archive `started` is where its reading began, which is no
+    launch.
     """
     run, grid = diagnosis.run, diagnosis.grid
-    begin, end = _moment(run.meta, "started"), _moment(run.meta, "ended")
+    span = run.meta.get("source") == FROM_PROMETHEUS
+    begin = None if span else _moment(run.meta, "started")
+    end = _moment(run.meta, "ended")
     first, last = _seen(run)
     begin = first if begin is None else begin
     end = max(begin, last if end is None else end)
@@ -78,7 +97,19 @@ def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
         window_start=np.asarray(grid.start, dtype=float),
         masked=np.asarray(grid.masked, dtype=bool),
         verdict=diagnosis.verdict,
+        span=span,
+        ended_by=_ended_by(diagnosis),
     )
+
+
+def _ended_by(diagnosis: Diagnosis) -> frozenset[str]:
+    """By the launcher's word, or else by findings of hangs; who was only slow ended nothing."""
+    grid = diagnosis.grid
+    ranks = {info.rank for info, first in zip(grid.ranks, ended(grid).first, strict=True) if first}
+    if not ranks:
+        ranks = {int(one.rank) for one in diagnosis.findings
+                 if one.kind == "hang" and one.rank is not None}  # fmt: skip
+    return frozenset(info.node for info in grid.ranks if info.rank in ranks)
 
 
 def _moment(meta: Mapping[str, Any], name: str) -> float | None:
@@ -90,12 +121,23 @@ def _moment(meta: Mapping[str, Any], name: str) -> float | None:
 
 
 def _seen(run: Run) -> tuple[float, float]:
-    """The first and the last moment that windows or samples tell of; 0, 0 without any."""
+    """The first and the last moment that windows or samples tell of; 0, 0 without any.
+
+    The first is of the run's own series, where it has them: its nodes were there before it.
+    """
     told = [
         run.windows[name].to_numpy(dtype=float) for name in ("start", "end") if len(run.windows)
     ]
+    own = told
     if len(run.samples):
-        told.append(run.samples["time"].to_numpy(dtype=float))
-    moments = np.concatenate(told) if told else np.zeros(0)
-    moments = moments[np.isfinite(moments)]
-    return (float(moments.min()), float(moments.max())) if moments.size else (0.0, 0.0)
+        times = run.samples["time"].to_numpy(dtype=float)
+        mine = run.samples["metric"].isin(OF_THE_RUN).to_numpy()
+        told, own = [*told, times], [*told, times[mine] if mine.any() else times]
+    last = _known(told)
+    first = _known(own)
+    return (float(first.min()), float(last.max())) if first.size else (0.0, 0.0)
+
+
+def _known(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    moments = np.concatenate(parts) if parts else np.zeros(0)
+    return moments[np.isfinite(moments)]

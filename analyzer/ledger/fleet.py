@@ -38,7 +38,7 @@ def of_fleet(ledgers: Sequence[Ledger]) -> Reliability:
 
 
 def of_node(ledgers: Sequence[Ledger]) -> Reliability:
-    """Of a node: failed attempts whose culprit's node is known, in the running time of all nodes.
+    """Of a node: attempts that a rank of it ended, in the running time of all nodes.
 
     Failures of which nobody knows the node are not counted: it is at most this MTBF.
     """
@@ -47,7 +47,6 @@ def of_node(ledgers: Sequence[Ledger]) -> Reliability:
         for attempt in one.attempts:
             nodes = {info.node for info in attempt.run.ranks}
             exposure += attempt.seconds * len(nodes)
-            stopped = attempt.verdict.hang is not None or attempt.failed
-            named = {each.node for each in attempt.verdict.culprits if each.node is not None}
-            failures += int(attempt.failed and attempt.ending is not None and stopped) * len(named)
+            if attempt.failed and attempt.ending is not None:
+                failures += len(attempt.ended_by)
     return Reliability(failures, exposure, 0, mtbf(failures, exposure), mean([]))

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 
 from analyzer.ledger.attempt import Attempt
 from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket, Row
@@ -42,8 +44,9 @@ class Ledger:
         rank_seconds: Wall times ranks: what all buckets sum to. The sum over attempts and the gaps
             between them of their length times the ranks of the attempt, or of the next one.
         stragglers: The bucket `straggler`, by culprit and cause, the dearest first.
-        failures: Attempts that crashed, hung or vanished.
-        running_seconds: Wall seconds of all attempts.
+        failures: Attempts that crashed or hung, or vanished and were followed by another; each
+            start again inside one archive is one, too.
+        running_seconds: Wall seconds of all attempts, without waiting for a node inside an archive.
         repairs: Wall seconds from the last step of each failed attempt to the first step that had
             not been done before; NaN where no attempt came so far.
         missing: What could not be told, in words.
@@ -89,39 +92,49 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     """The ledger of the attempts of one run, by their begin (analyzer.ledger.jobs.chains).
 
     Raises:
-        ValueError: There are none.
+        ValueError: There are none, or two of them overlap in time.
     """
     if not attempts:
         raise ValueError("a ledger needs an attempt")
+    if any(later.begin < earlier.end for earlier, later in pairwise(attempts)):
+        raise ValueError("attempts of one run must not overlap in time")
     rows: dict[int, FloatGrid] = {}
     costs: dict[tuple[str, str | None, str], float] = {}
-    done, total, failures = 0, 0.0, 0
+    done, total, down, failures = 0, 0.0, 0.0, 0
     repairs: list[float] = []
     since: list[float] = []
     previous: Attempt | None = None
     for attempt in attempts:
         world = len(attempt.run.ranks)
         table = table_of(attempt, done)
-        waited = 0.0 if previous is None else max(attempt.begin - previous.end, 0.0)
+        waited = 0.0 if previous is None else attempt.begin - previous.end
+        # Between two spans of a run it may have gone on.
+        gap = Bucket.UNKNOWN if attempt.span else Bucket.WAITING
         for info, told in zip(attempt.run.ranks, table, strict=True):
             row = rows.setdefault(info.rank, np.zeros(len(BUCKETS)))
             row += told[: len(BUCKETS)]
             row[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
-            row[INDEX[Bucket.WAITING]] += waited
+            row[INDEX[gap]] += waited
         for excess, lost in zip(
             attempt.excesses, table[:, len(BUCKETS) :].sum(axis=0), strict=True
         ):
             key = (excess.who, excess.node, excess.cause)
             costs[key] = costs.get(key, 0.0) + float(lost)
         total += (attempt.seconds + waited) * world
-        onward = _first_new(attempt, done)
-        if onward is not None:
-            repairs += [onward - moment for moment in since]
-            since = []
-        if attempt.failed and (attempt is not attempts[-1] or attempt.ending is not None):
-            failures += 1
-            since.append(_last_step(attempt))
-        done = max(done, done_by_all(attempt))
+        down += float(table[:, INDEX[Bucket.WAITING]].mean()) if world else 0.0
+        launches = _launches(attempt)
+        for number, windows in enumerate(launches):
+            onward = _first_new(windows, done)
+            if onward is not None:
+                repairs += [onward - moment for moment in since]
+                since = []
+            # What was started again in place had failed.
+            again = number + 1 < len(launches)
+            followed = attempt is not attempts[-1] or attempt.ending is not None
+            if again or (attempt.failed and followed):
+                failures += 1
+                since.append(_last_step(attempt, windows))
+            done = max(done, _done_by_all(attempt, windows))
         previous = attempt
     ranks = tuple(sorted(rows))
     seconds = np.array([rows[rank] for rank in ranks]).reshape(len(ranks), len(BUCKETS))
@@ -135,7 +148,7 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
         rank_seconds=total,
         stragglers=tuple(sorted(stragglers, key=lambda one: (-one.seconds, one.who))),
         failures=failures,
-        running_seconds=sum(one.seconds for one in attempts),
+        running_seconds=sum(one.seconds for one in attempts) - down,
         repairs=(*repairs, *(float("nan") for _ in since)),
         missing=_missing(attempts),
         provenance=tuple(dict.fromkeys(
@@ -144,9 +157,16 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     )  # fmt: skip
 
 
-def done_by_all(attempt: Attempt) -> int:
-    """Steps that every rank of an attempt completed, exclusive; 0 where one completed none."""
+def _launches(attempt: Attempt) -> list[pd.DataFrame]:
+    """The windows of each launch that an archive holds; one without windows where it has none."""
     windows = attempt.run.windows
+    if not len(windows):
+        return [windows]
+    return [rows for _, rows in windows.groupby("attempt", sort=True)]
+
+
+def _done_by_all(attempt: Attempt, windows: pd.DataFrame) -> int:
+    """Steps that every rank of a launch completed, exclusive; 0 where one completed none."""
     if not len(windows):
         return 0
     last = windows.groupby("rank")["to_step"].max()
@@ -173,9 +193,8 @@ def team_of(told: Ledger) -> str:
     return "unknown"
 
 
-def _first_new(attempt: Attempt, done: int) -> float | None:
-    """Unix seconds at which it began the first step that none had done before."""
-    windows = attempt.run.windows
+def _first_new(windows: pd.DataFrame, done: int) -> float | None:
+    """Unix seconds at which a launch began the first step that none had done before."""
     if not len(windows):
         return None
     start = windows.loc[windows["to_step"] > done, "start"].to_numpy(dtype=float)
@@ -183,9 +202,8 @@ def _first_new(attempt: Attempt, done: int) -> float | None:
     return float(start.min()) if start.size else None
 
 
-def _last_step(attempt: Attempt) -> float:
-    """Unix seconds at which its last step ended, on any rank; its begin without one."""
-    windows = attempt.run.windows
+def _last_step(attempt: Attempt, windows: pd.DataFrame) -> float:
+    """Unix seconds at which its last step ended, on any rank; the begin without one."""
     end = windows["end"].to_numpy(dtype=float) if len(windows) else np.zeros(0)
     end = end[np.isfinite(end)]
     return float(end.max()) if end.size else attempt.begin
@@ -203,12 +221,18 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     names = {one.name for one in attempts}
     for one in attempts:
         before = resumed_from(one)
+        told += [
+            f"{left} was left out: {one.name} is of the same run and time, and is longer"
+            for left in one.instead_of
+        ]
         if before is not None and before not in names:
-            told.append(f"{one.name} went on from {before}, which was not given")
+            told.append(f"{one.name} went on from {before}, which was not given or still ran")
         if before is not None:
             told.append(
                 f"nobody recorded how long {one.name} read its checkpoint: it is in starting"
             )
+        if one.span:
+            told.append(f"{one.name} tells of a span of its run only: its launch is not known")
         if one.ending is None:
             told.append(f"{one.name} has no end: it goes on, was killed, or nobody recorded it")
         windows = one.run.windows
@@ -216,7 +240,7 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
             told.append(
                 f"of {one.name} nobody timed the collectives: communication is in useful steps"
             )
-        if one.launched == one.begin and _can_queue(one):
+        if one.launched == one.begin and _can_queue(one) and not one.span:
             told.append(f"nobody recorded when {one.name} was submitted: its queueing is not in it")
         lost = one.run.meta.get("recording")
         if isinstance(lost, Mapping) and lost.get("lost_steps"):

@@ -228,7 +228,8 @@ def _silent(row: FloatGrid, attempt: Attempt, windows: pd.DataFrame) -> None:
 def _processes(attempt: Attempt) -> dict[int, dict[int, tuple[float, float]]]:
     """Rank -> attempt -> when the process before it was seen gone, and its own first seen.
 
-    The attempt of windows counts from the first that the archive has, so does this.
+    Labels count from the run's first launch and windows may count from the first that was seen, so
+    they are matched by their order; where there are not as many of both, nobody can tell.
     """
     samples = attempt.run.samples
     if not len(samples) or attempt.run.windows["attempt"].nunique() < 2:
@@ -242,10 +243,16 @@ def _processes(attempt: Attempt) -> dict[int, dict[int, tuple[float, float]]]:
         firsts = mine.groupby("number")["time"].min()
         gone = downs.loc[downs["rank"] == rank, "time"].to_numpy(dtype=float)
         own: dict[int, tuple[float, float]] = {}
-        for earlier, later in zip(firsts.index[:-1], firsts.index[1:], strict=True):
+        windows = attempt.run.windows
+        numbers = np.unique(windows.loc[windows["rank"] == rank, "attempt"].to_numpy())
+        if len(numbers) != len(firsts):
+            continue
+        for earlier, later, number in zip(
+            firsts.index[:-1], firsts.index[1:], numbers[1:], strict=True
+        ):
             inside = gone[(gone >= firsts[earlier]) & (gone <= firsts[later])]
             seen = float(inside.min()) if inside.size else float("nan")
-            own[int(later)] = (seen, float(firsts[later]))
+            own[int(number)] = (seen, float(firsts[later]))
         found[int(float(str(rank)))] = own
     return found
 

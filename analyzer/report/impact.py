@@ -77,7 +77,7 @@ def _with_interval(verdict: Verdict) -> str:
 
 
 def _whole_run(grid: Grid, verdict: Verdict) -> list[list[str]]:
-    """Wall time lost, and goodput: the share of the rank time that was not lost."""
+    """Wall time lost, and the share of it that the culprits left."""
     ended, began = grid.end[np.isfinite(grid.end)], grid.start[np.isfinite(grid.start)]
     if verdict.lost_gpu_hours is None or not ended.size or not began.size or not grid.ranks:
         return []
@@ -89,7 +89,7 @@ def _whole_run(grid: Grid, verdict: Verdict) -> list[list[str]]:
     query = "verdict.json: lost_gpu_hours over ranks; steps.parquet: start, wall_seconds"
     return [
         ["wall time lost", figures.cell(lost, "seconds"), query],
-        ["goodput: time that was not lost", figures.cell(1 - lost / lasted, "share"), query],
+        ["time not lost to the culprits", figures.cell(1 - lost / lasted, "share"), query],
     ]
 
 

@@ -19,7 +19,8 @@ def where_time_went(diagnosis: "Diagnosis") -> Block | None:
     windows = diagnosis.run.windows
     if not len(windows) or not set(COLUMNS) <= set(windows):
         return None
-    told = ledger([attempt_of(diagnosis)])
+    attempt = attempt_of(diagnosis)
+    told = ledger([attempt])
     if not told.rank_seconds > 0:
         return None
     rows: list[list[object]] = []
@@ -35,8 +36,12 @@ def where_time_went(diagnosis: "Diagnosis") -> Block | None:
                 for one in told.stragglers
             ]  # fmt: skip
     columns = {"where": "", "rank-seconds": "seconds", "share": "share", "source": ""}
-    words = f"{sentence(told)}. All buckets sum to wall time times ranks."
+    what = "span" if attempt.span else "attempt"
+    whole = "the span that was read" if attempt.span else "wall time"
+    words = f"{sentence(told)}. All buckets sum to {whole} times ranks."
+    if attempt.span:
+        words += " What came before and after it is not in it."
     return blocks.section(
         "ledger", "Where the time went",
-        [blocks.text(words), blocks.table("Ledger of this attempt", columns, rows)],
+        [blocks.text(words), blocks.table(f"Ledger of this {what}", columns, rows)],
     )  # fmt: skip

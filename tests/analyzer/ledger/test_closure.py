@@ -1,7 +1,5 @@
 """Whatever was recorded: every rank-second is in exactly one bucket, and none is there twice."""
 
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from analyzer.ledger.attempt import Attempt
 from analyzer.ledger.buckets import BUCKETS, Bucket
 from analyzer.ledger.excess import Excess
+from analyzer.ledger.jobs import apart
 from analyzer.ledger.ledger import ledger
 from analyzer.readers.windows import COLUMNS
 from analyzer.run import RankInfo, Run, Verdict
@@ -18,6 +17,7 @@ from analyzer.run import RankInfo, Run, Verdict
 EPOCH = 1_760_000_000.0
 MOMENT = st.floats(-100.0, 1000.0) | st.sampled_from([float("nan")])
 SECONDS = st.floats(-1.0, 500.0) | st.sampled_from([float("nan"), float("inf"), 0.0, 1e300])
+WORLDS = st.integers(1, 4)
 ENDINGS = st.sampled_from([None, "finished", "interrupted", "crash", "hang", "unheard-of"])
 TAGS = st.sampled_from(["", "warmup", "checkpoint", "gc,eval"])
 
@@ -41,8 +41,8 @@ def windows(draw, ranks):
 
 
 @st.composite
-def attempts(draw):
-    ranks = draw(st.integers(1, 4))
+def attempts(draw, worlds=WORLDS):
+    ranks = draw(worlds)
     told = draw(windows(ranks))
     begin = EPOCH + draw(st.floats(-50.0, 300.0))
     launched = begin + draw(st.floats(0.0, 20.0))
@@ -62,19 +62,15 @@ def attempts(draw):
 
 
 @settings(max_examples=40, deadline=None)
-@given(told=st.lists(attempts(), min_size=1, max_size=4))
-def test_buckets_sum_to_wall_times_ranks(told):
-    told = sorted(told, key=lambda one: one.begin)
-    book = ledger(told)
+@given(data=st.data(), ranks=WORLDS)
+def test_buckets_sum_to_wall_times_ranks(data, ranks):
+    told = data.draw(st.lists(attempts(st.just(ranks)), min_size=1, max_size=4))
+    book = ledger(apart(told))
 
     assert np.isfinite(book.seconds).all()
     assert (book.seconds >= -1e-6).all()
-    expected = sum(one.seconds * len(one.run.ranks) for one in told)
-    expected += sum(
-        max(later.begin - earlier.end, 0.0) * len(later.run.ranks)
-        for earlier, later in pairwise(told)
-    )
-    assert book.rank_seconds == pytest.approx(expected, abs=1e-6)
+    assert book.wall_seconds == max(one.end for one in book.attempts) - book.attempts[0].begin
+    assert book.rank_seconds == pytest.approx(book.wall_seconds * ranks, abs=1e-4)
     assert book.seconds.sum() == pytest.approx(book.rank_seconds, rel=1e-9, abs=1e-4)
     assert sum(book.of(row.bucket) for row in BUCKETS) == pytest.approx(
         book.rank_seconds, rel=1e-9, abs=1e-4
@@ -82,6 +78,39 @@ def test_buckets_sum_to_wall_times_ranks(told):
     assert sum(one.seconds for one in book.stragglers) == pytest.approx(
         book.of(Bucket.STRAGGLER), abs=1e-6
     )
+
+
+@settings(max_examples=15, deadline=None)
+@given(told=st.lists(attempts(), min_size=1, max_size=4))
+def test_worlds_of_any_size_close_as_well(told):
+    book = ledger(apart(told))
+
+    assert book.seconds.sum() == pytest.approx(book.rank_seconds, rel=1e-9, abs=1e-4)
+
+
+def test_attempts_that_overlap_are_refused():
+    one = _empty(0.0, 10.0)
+    with pytest.raises(ValueError, match="overlap"):
+        ledger([one, one])
+
+
+def test_of_archives_of_one_time_the_longest_counts():
+    kept = apart([_empty(0.0, 4.0), _empty(1.0, 9.0), _empty(9.0, 10.0)])
+
+    assert [(one.begin, one.end) for one in kept] == [(1.0, 9.0), (9.0, 10.0)]
+    assert [one.instead_of for one in kept] == [("0.0",), ()]
+    assert any("0.0 was left out" in each for each in ledger(kept).missing)
+
+
+def _empty(begin, end):
+    run = Run(
+        "made", {}, (RankInfo(0, "node-0", None, None, 0, 0, 0, 0),),
+        pd.DataFrame(columns=list(COLUMNS)), pd.DataFrame({"time": []}), None,
+    )  # fmt: skip
+    return Attempt(
+        str(begin), run, begin, begin, end, None, (), np.zeros(0), np.zeros(0, dtype=bool),
+        Verdict("made", "unknown", "", None, None, None, 0.0),
+    )  # fmt: skip
 
 
 @settings(max_examples=15, deadline=None)

@@ -27,3 +27,15 @@ def test_without_windows_there_is_none(synthetic):
     bare = dataclasses.replace(run, windows=run.windows.iloc[:0], samples=pd.DataFrame())
 
     assert where_time_went(dataclasses.replace(diagnose(run), run=bare)) is None
+
+
+def test_of_the_archive_of_a_finding_it_is_about_the_span_read(synthetic):
+    run = synthetic().run()
+    meta = {"source": "prometheus", "started": "2020-01-01T00:00:00+00:00", "ended": None}
+    section = where_time_went(diagnose(dataclasses.replace(run, meta=meta)))
+
+    assert section is not None
+    text, table = section["blocks"]
+    assert "All buckets sum to the span that was read times ranks." in text["text"]
+    assert "not in it" in text["text"]
+    assert table["title"] == "Ledger of this span"

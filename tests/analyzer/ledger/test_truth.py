@@ -4,10 +4,12 @@ import dataclasses
 from datetime import UTC, datetime
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analyzer.ledger.attempt import attempt_of
 from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.ledger.fleet import of_node, of_run
 from analyzer.ledger.jobs import chains
 from analyzer.ledger.ledger import ledger
 from analyzer.ledger.words import ledger_json, sentence
@@ -118,6 +120,23 @@ def test_an_attempt_that_vanished_is_unknown_from_its_last_sign_on(synthetic):
     assert any("has no end" in each for each in book.missing)
 
 
+def test_the_archive_of_a_finding_begins_where_the_run_was_seen(synthetic):
+    """Its `started` is where reading began, here 100 s before the run's first window."""
+    run = synthetic().run()
+    first = float(run.windows["start"].min())
+    early = run.samples.iloc[:1].assign(time=first - 100.0, metric="node_load1", value=1.0)
+    up = run.samples.iloc[:1].assign(time=first - 1.0, metric="lockstep_rank_up", value=1.0)
+    samples = pd.concat([early, up, run.samples], ignore_index=True)
+    reading = datetime.fromtimestamp(first - 100.0, UTC).isoformat()
+    meta = {"source": "prometheus", "started": reading, "ended": None}
+    told = attempt_of(diagnose(dataclasses.replace(run, samples=samples, meta=meta)))
+
+    assert told.begin == first - 1.0
+    assert told.span
+    assert not told.failed
+    assert ledger([told]).goodput > 0.9
+
+
 def test_windows_of_a_prometheus_give_the_same_ledger(synthetic, fault):
     run = synthetic(faults=[fault("thermal", 1, 1.5)]).run()
     exact, coarse = _book(run), _book(scraped(run, 5))
@@ -164,3 +183,68 @@ def test_teams_and_money_are_summed(synthetic):
     assert tree["all"]["buckets"][0]["money"] == pytest.approx(
         2.0 * tree["all"]["buckets"][0]["gpu_hours"]
     )
+
+
+def test_who_was_only_slow_is_no_failure_of_a_node(synthetic, fault):
+    run = _part(synthetic(faults=[fault("thermal", 1, 1.5)]).run(), 0, 150, 0.0, "crash", tail=1.0)
+    named = {**run.meta, "outcome": {"ending": "crash", "ranks": [3]}}
+
+    nobody = of_node([_book(run)])
+    one = of_node([_book(dataclasses.replace(run, meta=named))])
+
+    assert nobody.failures == 0
+    assert one.failures == 1
+
+
+def test_processes_are_matched_by_order_where_labels_begin_later(synthetic):
+    """Labels 3 and 4 of a run of which two launches were seen, in windows 0 and 1."""
+    run = synthetic().run()
+    half = run.windows["from_step"] >= 100
+    windows = run.windows.assign(attempt=half.astype(int))
+    windows.loc[half, ["start", "end"]] += 10.0
+    gone = run.windows.loc[~half].groupby("rank")["end"].max()
+    told = [
+        {"time": gone[rank] + after, "rank": rank, "metric": metric, "value": value,
+         "labels": labels}
+        for rank in gone.index for after, metric, value, labels in (
+            (-5.0, "lockstep_rank_info", 1.0, 'attempt="3"'),
+            (2.0, "lockstep_rank_up", 0.0, ""),
+            (8.0, "lockstep_rank_info", 1.0, 'attempt="4"'),
+        )
+    ]  # fmt: skip
+    seen = attempt_of(diagnose(run))
+    run = dataclasses.replace(run, windows=windows, samples=pd.DataFrame(told))
+    book = ledger([dataclasses.replace(seen, run=run, end=seen.end + 10.0)])
+
+    assert book.of(Bucket.WAITING) == pytest.approx(6.0 * 4, abs=0.1)
+
+
+def test_three_attempts_fail_alike_as_archives_or_in_one(synthetic):
+    run = synthetic(steps=300).run()
+    parts = [_part(run, 0, 100, 0.0, "crash", 0.0)]
+    for first in (80, 160):
+        shift = parts[-1].windows["end"].max() - run.windows["start"].min() + 3.0
+        parts.append(_part(run, first, first + 100, shift, "crash", 0.0))
+    windows = pd.concat(
+        [part.windows.assign(attempt=number) for number, part in enumerate(parts)],
+        ignore_index=True,
+    )
+    meta = {**parts[-1].meta, "started": parts[0].meta["started"]}
+    told = [
+        {"time": when, "rank": rank, "metric": metric, "value": value, "labels": labels}
+        for number, part in enumerate(parts)
+        for rank in part.windows["rank"].unique()
+        for when, metric, value, labels in (
+            (part.windows["start"].min() - 2.0, "lockstep_rank_info", 1.0, f'attempt="{number}"'),
+            (part.windows["end"].max(), "lockstep_rank_up", 0.0, ""),
+        )
+    ]
+    whole = attempt_of(diagnose(dataclasses.replace(run, windows=windows, meta=meta)))
+    seen = dataclasses.replace(whole.run, samples=pd.DataFrame(told))
+
+    apart, one = _book(*parts), ledger([dataclasses.replace(whole, run=seen)])
+
+    assert apart.failures == one.failures == 3
+    assert apart.repairs[:2] == pytest.approx(one.repairs[:2])
+    assert np.isnan([apart.repairs[2], one.repairs[2]]).all()
+    assert of_run(one).mtbf.value == pytest.approx(of_run(apart).mtbf.value)
