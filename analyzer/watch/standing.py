@@ -25,6 +25,9 @@ from analyzer.watch.members import Members
 from analyzer.watch.progress import LONGEST_PAUSE_SECONDS, PAUSES
 from collector.contract.words import Cause, Phase
 
+MOST_TOLD_SECONDS = OF_TIME_OUT * LONGEST_PAUSE_SECONDS / PAUSES
+"""Of a silence that Prometheus alone remembers: it may have been a hang that a watchdog ended, and
+with more `limit` would come after torch's."""
 LONG_PHASES = frozenset({Phase.EVAL, Phase.CHECKPOINT})
 """Phases of which one may last longer than any before: data grow, storage is shared."""
 CERTAIN = 3

@@ -22,7 +22,14 @@ from analyzer.readers.prometheus.connection import SCRAPE_URL, Connection
 from analyzer.watch import questions
 from analyzer.watch.finding_lifecycle import folder_of_run
 from analyzer.watch.progress import LONGEST_PAUSE_SECONDS, Progress
-from analyzer.watch.standing import Standing, excused, limit, of_document, patience
+from analyzer.watch.standing import (
+    MOST_TOLD_SECONDS,
+    Standing,
+    excused,
+    limit,
+    of_document,
+    patience,
+)
 from collector.contract.flight_recorder import DUMPS_AGAIN_SECONDS
 from lockstep.diagnosis import write_whole
 from lockstep.hang_dumps import NoDumpsError, read_folder
@@ -266,7 +273,7 @@ class Standstills:
             self._untold[run] = monotonic()
             return None
         self._untold.pop(run, None)
-        return min(max((value for _, value in told), default=0.0), LONGEST_PAUSE_SECONDS)
+        return min(max((value for _, value in told), default=0.0), MOST_TOLD_SECONDS)
 
     def _folder(self, run: str) -> Path | None:
         """Where the dumps of a run are."""

@@ -14,6 +14,7 @@ from analyzer.hang.verdict import Status
 from analyzer.readers.prometheus.access import access
 from analyzer.watch import questions as ask
 from analyzer.watch.progress import Progress
+from analyzer.watch.standing import limit
 from collector.contract.stacks import Frame, Reader, Stacks, Thread
 from lockstep.watching import standing
 from lockstep.watching.settings import Settings
@@ -169,6 +170,14 @@ def test_a_run_may_be_silent_for_thrice_as_long_as_it_ever_was(still, told):
     told.silences = {"gpt-1": 121.0}
     looked(found)
     assert found.standing()["gpt-1"].hangs
+
+
+def test_what_prometheus_alone_remembers_may_have_been_a_hang(still, told):
+    found, told.before = still({"gpt-1": nodes_of(case_of())}), 600.0
+    told.silences = {"gpt-1": 10.0}
+    looked(found)
+
+    assert 540.0 == pytest.approx(limit(found.longest()["gpt-1"]))
 
 
 def test_what_it_learns_is_what_it_ended_by_itself(still, told):
