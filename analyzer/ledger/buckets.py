@@ -58,7 +58,8 @@ BUCKETS: tuple[Row, ...] = (
     Row(Bucket.STALL, "stall and hang",
         "from the last completed step of an attempt that crashed or hung to its end",
         "run.json: outcome; rank_up"),
-    Row(Bucket.QUEUED, "queued", "submitted, and not started yet", "run.json: submitted"),
+    Row(Bucket.QUEUED, "queued", "submitted, and not started yet",
+        "nobody records it yet (run.json: submitted)"),
     Row(Bucket.STARTING, "starting",
         "image, rendezvous, compile, load: from the start of an attempt to its first step, and what"
         " warm-up steps take beyond an ordinary one", "run.json: started; step tag warmup"),

@@ -20,9 +20,13 @@ def of_run(told: Ledger) -> Reliability:
 
 
 def of_fleet(ledgers: Sequence[Ledger]) -> Reliability:
-    """Of all runs together; availability is running time over running and repair time, by run."""
+    """Of all runs together: failures in the time in which any of them ran.
+
+    Runs side by side share their time: it is the length of the union of all attempts. Availability
+    is running time over wall time of the runs.
+    """
     failures = sum(one.failures for one in ledgers)
-    running = sum(one.running_seconds for one in ledgers)
+    running = _together([(each.begin, each.end) for one in ledgers for each in one.attempts])
     repairs = [(told, number) for number, one in enumerate(ledgers) for told in one.repairs]
     known = [(told, number) for told, number in repairs if np.isfinite(told)]
     up = np.array([one.running_seconds for one in ledgers])
@@ -35,6 +39,15 @@ def of_fleet(ledgers: Sequence[Ledger]) -> Reliability:
         mean([told for told, _ in known], [number for _, number in known]),
         ratio(np.minimum(up, walls), walls),
     )
+
+
+def _together(spans: Sequence[tuple[float, float]]) -> float:
+    """Length of the union of spans of time."""
+    length, reach = 0.0, -np.inf
+    for begin, end in sorted(spans):
+        length += max(end - max(begin, reach), 0.0)
+        reach = max(reach, end)
+    return float(length)
 
 
 def of_node(ledgers: Sequence[Ledger]) -> Reliability:

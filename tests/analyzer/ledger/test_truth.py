@@ -9,7 +9,7 @@ import pytest
 
 from analyzer.ledger.attempt import attempt_of
 from analyzer.ledger.buckets import BUCKETS, Bucket
-from analyzer.ledger.fleet import of_node, of_run
+from analyzer.ledger.fleet import of_fleet, of_node, of_run
 from analyzer.ledger.jobs import chains
 from analyzer.ledger.ledger import ledger
 from analyzer.ledger.words import ledger_json, sentence
@@ -248,3 +248,9 @@ def test_three_attempts_fail_alike_as_archives_or_in_one(synthetic):
     assert apart.repairs[:2] == pytest.approx(one.repairs[:2])
     assert np.isnan([apart.repairs[2], one.repairs[2]]).all()
     assert of_run(one).mtbf.value == pytest.approx(of_run(apart).mtbf.value)
+
+
+def test_runs_side_by_side_share_the_time_of_the_fleet(synthetic):
+    book = _book(synthetic().run())
+
+    assert of_fleet([book, book]).exposure_seconds == pytest.approx(book.wall_seconds)
