@@ -5,6 +5,7 @@ import difflib
 import functools
 import os
 import signal
+import socketserver
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -22,6 +23,9 @@ __all__ = ["browser", "page", "visitor"]
 hypothesis.settings.register_profile("lockstep", deadline=None)
 hypothesis.settings.register_profile("sample", deadline=None, max_examples=25)
 hypothesis.settings.load_profile("lockstep")
+
+# A thread of a test's own server whose client is gone would write on the stderr of another test.
+socketserver.BaseServer.handle_error = lambda *_: None  # type: ignore[method-assign]
 
 GOLDEN = Path(__file__).parent / "golden"
 SHOWN_LINES = 60
