@@ -16,16 +16,15 @@ from analyzer.cost.fixes import bounds_what_if
 from analyzer.cost.loss import loss, with_loss
 from analyzer.cost.step_time import bill
 from analyzer.culprits.by_cause import by_cause, heavier_or_slow, heavier_stages
-from analyzer.culprits.link import link_culprit, modest
-from analyzer.culprits.node import whole_nodes
-from analyzer.culprits.place import as_sure_as_steps
-from analyzer.culprits.rack import by_place
+from analyzer.culprits.link import link_culprit
+from analyzer.culprits.pooled import apart, pooled
 from analyzer.culprits.rank import culprit
-from analyzer.culprits.slow_nodes import of_one_cause, pooled, settled
+from analyzer.culprits.together import together
 from analyzer.culprits.uniform import slower_structures
 from analyzer.detectors import DETECTORS
 from analyzer.detectors.effects import UNPLACED
 from analyzer.from_operations import examine_operations, trace_evidence
+from analyzer.model.accepted import accepted
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
 from analyzer.run import NO_NODES_FAULT, Finding, Grid, Run, Verdict
@@ -88,14 +87,13 @@ def effects(case: Case) -> Case:
 
 
 def scopes(case: Case) -> Case:
-    """Each effect once, told of its rank or of its whole node (docs/method/peers.md).
+    """Who is slow at a time once, by the observation that shows it best (docs/method/peers.md).
 
     With the suspects of the operations that the windows do not show.
     """
     grid, seen = case.grid, case.seen
-    known = settled(grid, case.findings)
-    known = settled(grid, (*known, *trace_evidence.findings(seen, grid, known)))
-    return replace(case, findings=modest(by_cause(grid, known)))
+    operations = trace_evidence.findings(seen, grid, case.findings)
+    return replace(case, findings=by_cause(grid, accepted(grid, (*case.findings, *operations))))
 
 
 def causes(case: Case) -> Case:
@@ -106,7 +104,7 @@ def causes(case: Case) -> Case:
         weigh_causes(grid, finding) if wanted else ()
         for finding, wanted in zip(findings, asked, strict=True)
     ]
-    findings = of_one_cause(grid, findings, weighed)
+    findings = apart(grid, findings, weighed)
     evidences = pooled(findings, weighed)
     accused = [
         Accused(finding, posterior(evidence, cpu_time_evidence(grid, finding)))
@@ -129,7 +127,7 @@ def culprits(case: Case) -> Case:
     ]
     verdict = replace(
         case.verdict,
-        culprits=as_sure_as_steps(by_place(grid, findings, whole_nodes(findings, named)), grid),
+        culprits=together(grid, findings, named),
         hang=_hang(case.accused_of("hang")),
         alternatives=case.accused[0].causes.alternatives if case.accused else (),
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.cause_weights import fitted, weigh_causes
-from analyzer.culprits.slow_nodes import pooled
+from analyzer.culprits.pooled import pooled
 from analyzer.detectors.stage_levels import KIND
 from analyzer.run import Finding, Grid
 from analyzer.slowness.significance import PARTS_AT_MOST

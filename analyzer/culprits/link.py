@@ -1,30 +1,13 @@
 """A finding about a link between nodes -> a named culprit without a rank."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from analyzer.culprits.place import place_confidence
-from analyzer.detectors.links import BY_GROUPS
 from analyzer.model.candidate import CERTAIN
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
 
 PAGE_SLOWDOWN = 1.10
-
-
-def modest(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Without a link that only slow and healthy groups tell of, where anybody else is accused.
-
-    A slow rank lengthens steps as well, and of the two it is what a drained node mends.
-    """
-    others = any(
-        each.kind in ("slow", "hang", "link") and not _by_groups(each) for each in findings
-    )
-    return tuple(each for each in findings if not (others and _by_groups(each)))
-
-
-def _by_groups(finding: Finding) -> bool:
-    return finding.details.get("by") == BY_GROUPS
 
 
 def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
@@ -55,5 +38,5 @@ def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
             Fact(True, finding.text, "wall_seconds - own_seconds of steps.parquet, least by step"),
             *causes.facts,
         ),
-        place_confidence=place_confidence(finding, len(grid.ranks)),
+        place_confidence=place_confidence(finding, grid),
     )

@@ -44,7 +44,7 @@ def culprit(
     assert column is not None
     info = grid.ranks[column]
     hang = finding.kind == "hang"
-    place = place_confidence(finding, len(grid.ranks))
+    place = place_confidence(finding, grid)
     seconds = [other for other in findings if _confirms(grid, other, finding)]
     suspect = seen.of(grid, finding)
     told = _operation_facts(suspect, finding)

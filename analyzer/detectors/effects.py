@@ -305,9 +305,11 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
             shift = replace(shift, effect=float(one.rises[place]), inside=float(one.highs[place]))
         ratio = table.ranks[inside, column]
         finding = slow_finding(table.grid, one.groups, shift, scope.peers, "effects", edges, ratio)
-        more: dict[str, Any] = {"place_confidence": place_confidence}
-        more |= {} if scope.node is None else {"node": scope.node}
-        more |= {} if scope.part is None else {"part": scope.part}
+        more: dict[str, Any] = {"place_confidence": place_confidence, "log_chance": sure.log_chance}
+        if not scope.is_rank:
+            more["node"] = table.grid.ranks[column].node
+        if scope.part is not None:
+            more["part"] = scope.part
         text = finding.text if scope.alike and scope.majority else _by_its_past(finding)
         if kind == UNPLACED:
             text = (

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +95,32 @@ class Hang:
         roots = _began(grid, how, stall)
         if roots is None:
             return ()
-        return [_finding(grid, how, stall, roots, int(c)) for c in np.flatnonzero(roots.ranks)]
+        found = [_finding(grid, how, stall, roots, int(c)) for c in np.flatnonzero(roots.ranks)]
+        return _of_nodes(grid, found)
+
+
+def _of_nodes(grid: Grid, found: Sequence[Finding]) -> Sequence[Finding]:
+    """The findings; those of all ranks of a node that stopped alike name it in `details["node"]`.
+
+    Which of several ranks began it matters less where they are of one node. Nobody where that were
+    every node.
+    """
+    members: dict[str, set[int]] = {}
+    for column in np.flatnonzero(np.isfinite(grid.time["own"]).any(axis=0)).tolist():
+        members.setdefault(grid.ranks[column].node, set()).add(grid.ranks[column].rank)
+    alike: dict[str, list[Finding]] = {}
+    for node, ranks in members.items():
+        mine = [one for one in found if one.rank in ranks]
+        states = {one.details["state"] for one in mine}
+        if 2 <= len(ranks) == len(mine) and len(states) == 1:
+            alike[node] = mine
+    if len(alike) == len(members):
+        return found
+    told: dict[int | None, dict[str, Any]] = {}
+    for node, mine in alike.items():
+        sure = min(sum(float(one.details["certainty"]) for one in mine), 1.0)
+        told |= {one.rank: {"node": node, "certainty": sure} for one in mine}
+    return [replace(one, details={**one.details, **told.get(one.rank, {})}) for one in found]
 
 
 def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:

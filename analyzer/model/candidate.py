@@ -71,6 +71,11 @@ class Candidate:
             self._log_likelihood(self.shift.score) - self._log_likelihood(self.shift.critical)
         )
 
+    @property
+    def log_chance(self) -> float:
+        """Log of the chance that nobody is slow, corrected for all that was tried."""
+        return float(np.log(FALSE_ALARM)) - max(self.gain, 0.0)
+
     def place_confidence(self, accused: Collection[int]) -> float:
         """Probability that it is this scope, and neither another one nor nobody.
 
@@ -81,7 +86,7 @@ class Candidate:
         Args:
             accused: Columns of all ranks that are slow: who is slow as well is no alternative.
         """
-        chance = min(FALSE_ALARM * float(np.exp(-self.gain)), FALSE_ALARM)
+        chance = float(np.exp(self.log_chance))
         nobody = -np.e * chance * np.log(chance) if chance > 0 else 0.0
         free = [
             score

@@ -13,7 +13,7 @@ from analyzer.case import accuses
 from analyzer.cause_spec import MAY, MUST, Expectation
 from analyzer.cause_weights import Weights, expected, expected_signs, possible
 from analyzer.causes import CAUSES, SPECS
-from analyzer.culprits.slow_nodes import node_of
+from analyzer.culprits.pooled import node_of
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Finding, Grid
 from analyzer.scoring.score import LINK

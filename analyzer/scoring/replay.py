@@ -1,8 +1,9 @@
 """How soon a fault would have been found: the recorded run replayed as growing prefixes.
 
 This is a replay of the archive, not a live measurement: at each moment the detectors see the
-steps that had ended and, for ranks that stopped, the samples that had been scraped by then, and
-nothing of the run's end. A rank counts as found with its first finding, of either tier.
+steps that had ended and, for ranks that stopped and for links, the samples that had been scraped by
+then, and nothing of the run's end. A rank or link counts as found with its first finding, of either
+tier.
 """
 
 import dataclasses
@@ -11,21 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.align import align
-from analyzer.culprits.slow_nodes import settled
-from analyzer.detectors import DETECTORS
+from analyzer.case import opened
+from analyzer.pipeline import comparable, effects, through
 from analyzer.run import Run
 from collector.contract.words import Cause
 
 EVERY_SECONDS = 0.5
 ENDINGS = ("ended", "outcome", "ending")
 STOPS = (Cause.FREEZE, Cause.CRASH)
+NETWORK = (Cause.LINK, Cause.CONGESTION)
+LINK = " -- "
+"""Between the two nodes of a link's name."""
 
 
 def detection_delay(
     run: Run, truth: Mapping[str, Any], after: Sequence[float] | None = None
 ) -> float | None:
-    """Seconds of run time from the fault's onset until its rank is accused; None = never.
+    """Seconds of run time from the fault's onset until its rank or link is accused; None = never.
 
     Args:
         run: The whole run.
@@ -42,10 +45,11 @@ def detection_delay(
     moments = np.concatenate([run.windows["end"], run.samples["time"]])
     if onset is None or not moments.size:
         return None
-    stops = truth.get("cause") in STOPS
+    told = truth.get("cause") in (*STOPS, *NETWORK)
+    wanted = {truth.get("node")} if truth.get("cause") in NETWORK else ranks
     looks = np.arange(onset + EVERY_SECONDS, moments.max() + EVERY_SECONDS, EVERY_SECONDS)
     for moment in looks if after is None else [onset + each for each in after]:
-        if _accused(prefix(run, float(moment), with_samples=stops)) & ranks:
+        if _accused(prefix(run, float(moment), with_samples=told)) & wanted:
             return float(moment - onset)
     return None
 
@@ -62,10 +66,13 @@ def prefix(run: Run, until: float, *, with_samples: bool = True) -> Run:
     )
 
 
-def _accused(run: Run) -> set[int | None]:
-    grid = align(run)
-    found = [finding for detector in DETECTORS for finding in detector.detect(grid)]
-    return {finding.rank for finding in settled(grid, found) if finding.kind in ("slow", "hang")}
+def _accused(run: Run) -> set[int | str | None]:
+    """Ranks that are slow or stopped, and nodes of links."""
+    found = through((comparable, effects), opened(run)).findings
+    ranks = {one.rank for one in found if one.kind in ("slow", "hang")}
+    links = [one for one in found if one.kind == "link"]
+    ends = {end for one in links for end in str(one.details["link"]).split(LINK)}
+    return {*ranks, *(one.details["node"] for one in links), *ends}
 
 
 def _onset(run: Run, ranks: set[int], step: int) -> float | None:

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -130,7 +131,7 @@ def test_a_node_is_as_sure_a_place_as_the_surest_of_its_ranks(synthetic, fault):
 
     assert ("node", "node-1") == (culprit.scope, culprit.node)
     assert culprit.place_confidence == max(
-        place_confidence(one, 8) for one in found.findings if one.kind == "slow"
+        place_confidence(one, found.grid) for one in found.findings if one.kind == "slow"
     )
 
 
@@ -139,14 +140,18 @@ def _finding(kind="slow", score=8.0, **details):
     return Finding("test", kind, rank, 20, None, 1.3, (1.2, 1.4), score, {}, "it is", details)
 
 
+def _grid(ranks=8):
+    return SimpleNamespace(ranks=range(ranks), meta={})
+
+
 def test_whoever_found_it_knows_its_place_best():
-    assert 0.4 == place_confidence(_finding(place_confidence=0.4, critical_score=5.0), 8)
-    assert 0.5 == place_confidence(_finding("hang", certainty=0.5), 8)
-    assert CERTAIN == place_confidence(_finding("hang", certainty=1.0), 8)
+    assert 0.4 == place_confidence(_finding(place_confidence=0.4, critical_score=5.0), _grid())
+    assert 0.5 == place_confidence(_finding("hang", certainty=0.5), _grid())
+    assert CERTAIN == place_confidence(_finding("hang", certainty=1.0), _grid())
 
 
 def test_at_the_critical_score_the_place_is_as_sure_as_the_false_alarms_are_few():
-    at = place_confidence(_finding(score=5.0, critical_score=5.0), 8)
+    at = place_confidence(_finding(score=5.0, critical_score=5.0), _grid())
 
     # Sellke, Bayarri and Berger 2001, table 1: p = 0.01 leaves a probability of chance of 0.11.
     assert 0.89 == pytest.approx(at, abs=0.005)
@@ -156,14 +161,14 @@ def test_at_the_critical_score_the_place_is_as_sure_as_the_false_alarms_are_few(
 @pytest.mark.parametrize("details", [{}, {"critical_score": 4.0}])
 def test_what_stands_out_further_is_surer_and_never_beyond_certain(details):
     scores = [-1.0, 0.0, 2.0, 3.0, 4.0, 4.5, 6.0, 50.0, float("inf")]
-    told = [place_confidence(_finding(score=score, **details), 8) for score in scores]
+    told = [place_confidence(_finding(score=score, **details), _grid()) for score in scores]
 
     assert told == sorted(told)
     assert (0.5, CERTAIN) == (told[0], told[-1])
 
 
 def test_the_more_ranks_may_have_been_it_by_chance_the_less_sure_is_the_place():
-    few, many = (place_confidence(_finding(score=4.0), ranks) for ranks in (4, 400))
+    few, many = (place_confidence(_finding(score=4.0), _grid(ranks)) for ranks in (4, 400))
 
     assert few > many
 

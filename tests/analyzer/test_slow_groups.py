@@ -162,14 +162,15 @@ def test_the_verdict_accuses_the_link_and_says_why():
     assert "transfers of 2 of 4 data-parallel groups take" in culprit.evidence[0].text
 
 
-def test_a_slow_rank_at_another_time_is_accused_alone():
+def test_a_rank_that_is_slow_at_another_time_is_accused_beside_the_link():
+    """Each explains windows that the other does not."""
     run = _run(4, 2, 2, per_node=2, slow=[(0, 1), (1, 1)])
     windows = run.windows.copy()
     early = (windows["rank"] == 2) & windows["from_step"].between(15, 45)
     windows.loc[early, "own_seconds"] *= 1.5
     verdict = diagnose(dataclasses.replace(run, windows=windows)).verdict
 
-    assert [2] == [culprit.rank for culprit in verdict.culprits]
+    assert [("rank", 2), ("link", None)] == [(one.scope, one.rank) for one in verdict.culprits]
 
 
 @settings(max_examples=8, deadline=None)

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from analyzer.align import align
-from analyzer.culprits.slow_nodes import settled
 from analyzer.detectors.effects import effects
+from analyzer.model.accepted import accepted
 
 PARTS = (1.0, 1.13, 1.04, 1.17, 1.06, 1.0, 1.15, 1.09)
 """Factors of parts of which none is broken."""
@@ -19,7 +19,7 @@ def healthy(synthetic):
 
 def accused(run):
     grid = align(run)
-    found = settled(grid, [*effects(grid), *effects(grid)])
+    found = accepted(grid, [*effects(grid), *effects(grid)])
     return {finding.details.get("node", finding.rank) for finding in found}
 
 

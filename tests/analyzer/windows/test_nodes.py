@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzer.align import align
-from analyzer.culprits.slow_nodes import settled
 from analyzer.detectors.effects import effects
 from analyzer.pipeline import diagnose
 from analyzer.scoring.score import is_right
@@ -27,9 +26,9 @@ def healthy(synthetic):
 
 
 def accused(run):
-    """(node or rank) -> of slow findings, settled."""
+    """Nodes, or ranks, of slow findings."""
     grid = align(run)
-    found = settled(grid, effects(grid))
+    found = effects(grid)
     return {finding.details.get("node", finding.rank) for finding in found}
 
 
@@ -99,14 +98,11 @@ def test_identical_ranks_are_silent(synthetic, on_nodes):
     assert set() == accused(on_nodes(run, 2))
 
 
-def test_if_it_were_every_node_it_is_none(healthy, slowed, steadily, on_nodes):
-    grid = align(on_nodes(slowed(healthy, [0], 1.3, steadily(80)), 4))
-    one = effects(grid)[0]
-    some = settled(grid, [dataclasses.replace(one, rank=rank) for rank in range(4)])
-    everybody = settled(grid, [dataclasses.replace(one, rank=rank) for rank in range(8)])
+@pytest.mark.parametrize(("slow", "nodes"), [(range(4), {"node-0"}), (range(8), set())])
+def test_if_it_were_every_node_it_is_none(healthy, slowed, steadily, on_nodes, slow, nodes):
+    verdict = diagnose(on_nodes(slowed(healthy, slow, 1.3, steadily(80)), 4)).verdict
 
-    assert ["node-0"] * 4 == [finding.details.get("node") for finding in some]
-    assert [None] * 8 == [finding.details.get("node") for finding in everybody]
+    assert nodes == {culprit.node for culprit in verdict.culprits}
 
 
 @FEW

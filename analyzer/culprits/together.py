@@ -1,4 +1,4 @@
-"""The culprits that are the ranks of one node -> one culprit: the node."""
+"""The culprits that are the ranks of one node, leaf or rack -> one culprit."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.culprits.slow_nodes import node_of
-from analyzer.run import Culprit, Fact, Finding
+from analyzer.culprits.pooled import node_of
+from analyzer.run import Culprit, Fact, Finding, Grid
+from analyzer.shared_part import Part
 from analyzer.trace_verdict.words import LATE_QUERY
 
 PLACE = re.compile(r'(rank|gpu|uuid|node)="[^"]*"')
@@ -17,43 +18,72 @@ NAMED = 8
 """Ranks of a node told one by one; more are counted."""
 
 
-def whole_nodes(findings: Sequence[Finding], culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
-    """The culprits, those whose findings are about one node as one, in place of their first.
+def together(
+    grid: Grid, findings: Sequence[Finding], culprits: Sequence[Culprit]
+) -> tuple[Culprit, ...]:
+    """The culprits, those of one node, leaf or rack as one, in place of their first.
+
+    A power brake of a supply, hot air or a bad leaf slows every node behind it
+    (docs/method/causes.md); draining one of them mends nothing. Whether it is the rank, the node or
+    the part, the search told (analyzer.detectors.effects).
 
     Args:
+        grid: The run's windows.
         findings: `findings[i]` accuses `culprits[i]`.
         culprits: Ranks and links.
     """
-    together: dict[object, list[Culprit]] = {}
-    for place, (finding, culprit) in enumerate(zip(findings, culprits, strict=True)):
-        node = node_of(finding)
-        key = place if node is None else (node, finding.kind)
-        together.setdefault(key, []).append(culprit)
-    return tuple(_node(some) if len(some) > 1 else some[0] for some in together.values())
+    by_part: dict[object, dict[object, list[Culprit]]] = {}
+    for place, (finding, one) in enumerate(zip(findings, culprits, strict=True)):
+        node, part = node_of(finding), finding.details.get("part")
+        where = (node, finding.kind) if node is not None else place
+        nodes = by_part.setdefault(part or where, {})
+        nodes.setdefault(where, []).append(one)
+    everybody = len({info.node for info in grid.ranks})
+    told = []
+    for part, nodes in by_part.items():
+        some = [_node(ranks) if len(ranks) > 1 else ranks[0] for ranks in nodes.values()]
+        told.append(_part(some, part, everybody) if isinstance(part, Part) else some[0])
+    return tuple(told)
 
 
 def _node(ranks: Sequence[Culprit]) -> Culprit:
-    """Their middle in slowdown, the earliest in time, and what each of them showed."""
-    first = min(ranks, key=lambda one: one.from_step if one.from_step is not None else 0)
-    slowdowns = [one.slowdown for one in ranks if one.slowdown is not None]
-    bounds = [one.slowdown_interval for one in ranks if one.slowdown_interval is not None]
-    ends = [one.to_step for one in ranks if one.to_step is not None]
+    facts = said_once({int(one.rank or 0): one.evidence for one in ranks})
+    return replace(_one(ranks), scope="node", evidence=(_all(ranks), *facts))
+
+
+def _part(alike: Sequence[Culprit], part: Part, everybody: int) -> Culprit:
+    worst = max(alike, key=lambda each: each.slowdown or 0.0)
+    slow = sorted({str(each.node) for each in alike})
+    names = ", ".join(slow[:NAMED]) + (", ..." if len(slow) > NAMED else "")
+    text = (
+        f"{names} are slow in the same steps: all {len(slow)} nodes of {part} in this run, and none"
+        f" of the other {everybody - len(slow)}"
+    )
+    firsts = (each.evidence[0] for each in alike if each.evidence)
+    evidence = (Fact(True, text, "topology.toml"), *firsts, *worst.evidence[1:])
+    return replace(_one(alike), scope="rack", node=None, link=str(part), evidence=evidence)
+
+
+def _one(alike: Sequence[Culprit]) -> Culprit:
+    """Their middle in slowdown and cause, the earliest in time."""
+    first = min(alike, key=lambda one: one.from_step if one.from_step is not None else 0)
+    slowdowns = [one.slowdown for one in alike if one.slowdown is not None]
+    bounds = [one.slowdown_interval for one in alike if one.slowdown_interval is not None]
+    ends = [one.to_step for one in alike if one.to_step is not None]
     interval = None
     if bounds:
         low, high = np.median(np.array(bounds), axis=0)
         interval = (float(low), float(high))
     return replace(
         first,
-        scope="node",
         rank=None, gpu=None, uuid=None, dp=None, pp=None, tp=None,
-        to_step=max(ends) if len(ends) == len(ranks) else None,
+        to_step=max(ends) if len(ends) == len(alike) else None,
         slowdown=float(np.median(slowdowns)) if slowdowns else None,
         slowdown_interval=interval,
-        confidence=float(np.median([one.confidence for one in ranks])),
-        # That it is the node is as sure as that it is any of its ranks.
-        place_confidence=max(one.place_confidence or 0.0 for one in ranks),
-        tier="page" if any(one.tier == "page" for one in ranks) else "record",
-        evidence=(_all(ranks), *said_once({int(one.rank or 0): one.evidence for one in ranks})),
+        confidence=float(np.median([one.confidence for one in alike])),
+        # That it is all of them is as sure as that it is any of them.
+        place_confidence=max(one.place_confidence or 0.0 for one in alike),
+        tier="page" if any(one.tier == "page" for one in alike) else "record",
     )  # fmt: skip
 
 

@@ -1,0 +1,66 @@
+"""Of effects that explain the same slow time of the same rank, the likeliest.
+
+Windows, operations, checkpoint writes and exchanges inside a tensor-parallel group are observations
+of one state: who is slow in one of them is accused once, by the one that is furthest beyond chance.
+"""
+
+import math
+from collections.abc import Sequence
+
+from scipy.special import log_ndtr
+
+from analyzer.run import Finding, Grid
+from analyzer.slowness.changepoint import FALSE_ALARM
+
+SAME = 0.5
+"""Share of the windows of the shorter of two effects, from which they explain the same time."""
+
+
+def accepted(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings without those that an accepted one explains better, in their order.
+
+    Args:
+        grid: The run's windows.
+        findings: Of all observations; those that accuse nobody stay.
+    """
+    ranks = len(grid.ranks)
+    order = sorted(
+        (place for place, one in enumerate(findings) if one.kind == "slow"),
+        key=lambda place: log_chance(findings[place], ranks),
+    )
+    kept: list[Finding] = []
+    explained: set[int] = set()
+    for place in order:
+        one = findings[place]
+        if any(one.rank == other.rank and _at_once(grid, one, other) for other in kept):
+            explained.add(place)
+        else:
+            kept.append(one)
+    return tuple(one for place, one in enumerate(findings) if place not in explained)
+
+
+def log_chance(finding: Finding, ranks: int) -> float:
+    """Log of the chance that noise alone stands out as far anywhere, which any search can tell.
+
+    p = tries * Phi(-score). How many tries the search made is what its critical score corrects for,
+    as it keeps the chance at FALSE_ALARM; of a search that tells none they are the ranks. A search
+    that knows how its noise is distributed says `details["log_chance"]` itself.
+    """
+    told = finding.details.get("log_chance")
+    if told is not None:
+        return float(told)
+    critical = finding.details.get("critical_score")
+    tries = math.log(ranks)
+    if critical is not None:
+        tries = math.log(FALSE_ALARM) - float(log_ndtr(-float(critical)))
+    return tries + float(log_ndtr(-finding.score))
+
+
+def _at_once(grid: Grid, one: Finding, other: Finding) -> bool:
+    (first, last), (begin, end) = ((each.first, _stop(grid, each)) for each in (one, other))
+    common = min(last, end) - max(first, begin)
+    return common > 0 and common >= SAME * min(last - first, end - begin)
+
+
+def _stop(grid: Grid, finding: Finding) -> int:
+    return len(grid.start) if finding.last is None else finding.last
