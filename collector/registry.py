@@ -136,7 +136,10 @@ class Node:
 
     def network_devices(self) -> Devices:
         """The network devices of the node that are shown."""
-        return Devices(self.proc, self.sys, virtual=self.config.virtual_devices)
+        return Devices(
+            self.proc, self.sys, virtual=self.config.virtual_devices,
+            nodes_sysfs=self.config.sys != Config().sys,
+        )  # fmt: skip
 
     @cached_property
     def gpus(self) -> GpuInventory:
@@ -320,7 +323,10 @@ SOURCES: tuple[SourceSpec, ...] = (
     SourceSpec(
         SoftnetStat, lambda one: SoftnetStat(one.proc), network_stack.collect_softnet, _SHARED
     ),
-    SourceSpec(TcpCounters, lambda one: TcpCounters(one.proc), network_stack.collect_tcp, _SHARED),
+    SourceSpec(
+        TcpCounters, lambda one: TcpCounters(one.proc, one.network_devices().elsewhere),
+        network_stack.collect_tcp, _SHARED,
+    ),
     SourceSpec(Vmstat, lambda one: Vmstat(one.proc), memory_trouble.collect, _SHARED, _SLOW),
     SourceSpec(
         CgroupTree, lambda one: CgroupTree(one.sys), throttling.collect_node, _OWN, _SLOW

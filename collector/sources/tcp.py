@@ -1,6 +1,7 @@
 """What TCP had to send again, from /proc/net/snmp and /proc/net/netstat."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,18 +25,28 @@ class Tcp:
 
 
 class TcpCounters:
-    """Source of Tcp."""
+    """Source of Tcp.
+
+    Args:
+        proc: Where procfs is mounted.
+        elsewhere: Whether it tells of another network than the node's.
+    """
 
     name = "tcp"
 
-    def __init__(self, proc: Path) -> None:
+    def __init__(self, proc: Path, elsewhere: Callable[[], bool] = lambda: False) -> None:
+        self._elsewhere = elsewhere
         self._tables = [
             _Table(proc / "net" / name, title, wanted) for name, (title, wanted) in _WANTED.items()
         ]
 
     def available(self) -> bool:
-        """Whether there is a network namespace."""
-        return any(table.file.exists() for table in self._tables)
+        """Whether there is a network namespace, and it is the node's."""
+        return any(table.file.exists() for table in self._tables) and not self._elsewhere()
+
+    def why_not(self) -> str:
+        """What is missing."""
+        return "this network is a pod's, not the node's" if self._elsewhere() else "no /proc/net"
 
     def read(self) -> Tcp:
         """Read both files; one that fails is left out alone."""

@@ -45,6 +45,15 @@ def interface(machine: Any, device: str, speed: str = "400000\n", *, physical: b
         machine.file(folder / "device/vendor", "0x15b3\n")
 
 
+def statistics(machine: Any, device: str, value: int) -> None:
+    """Its counters in sysfs, all the same."""
+    for name in ("bytes", "packets", "errors", "dropped"):
+        for way in ("rx", "tx"):
+            machine.file(
+                machine.sys / f"class/net/{device}/statistics/{way}_{name}", f"{value}\n"
+            )
+
+
 def traffic(machine: Any, *devices: str) -> None:
     """/proc/net/dev of the loopback and these devices."""
     lines = [

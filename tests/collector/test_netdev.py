@@ -120,7 +120,49 @@ def test_a_sysfs_of_another_namespace_tells_nothing_of_this_one(netdev, machine,
     }
     (rejected,) = reading.rejected
     assert "namespace" == rejected.reason
-    assert "hostNetwork" in rejected.message
+    assert "--sys" in rejected.message
+    assert () == netdev.read().rejected  # it stays so, and was said
+
+
+def test_in_a_pod_the_nodes_own_sysfs_tells_of_the_nodes_devices(machine, network_node):
+    network_node.interface(machine, "eth7")
+    network_node.statistics(machine, "eth7", 70)
+    network_node.interface(machine, "cali1", physical=False)  # has no counters: goes just now
+    network_node.traffic(machine, "eth0")  # the pod's
+    (machine.sys / "class/net/lo").mkdir(exist_ok=True)
+    devices = Devices(machine.proc, machine.sys, nodes_sysfs=True)
+    reading = Netdev(devices, machine.clock, SLOW).read()
+
+    assert () == reading.rejected
+    assert ["eth7"] == [one.device for one, _ in reading.devices]
+    assert {70} == {
+        value for (metric, _), value in values_of(reading).items() if metric == m.NET_BYTES
+    }
+    assert 50e9 == values_of(reading)[m.NET_SPEED, ("eth7",)]
+    # Asked by its name here, the kernel would answer for a device of the pod.
+    assert devices.elsewhere()
+    assert [] == devices.names()
+
+
+def test_a_sysfs_that_was_given_and_is_of_this_network_changes_nothing(netdev, machine):
+    devices = Devices(machine.proc, machine.sys, nodes_sysfs=True)
+
+    assert netdev.read() == Netdev(devices, machine.clock, SLOW).read()
+    assert not devices.elsewhere()
+    assert ["eth0"] == devices.names()
+
+
+@pytest.mark.parametrize("text", ["", "-1\n", "many\n", "1" * 40 + "\n"])
+def test_a_malformed_counter_of_the_node_leaves_that_device_out(machine, network_node, text):
+    for name in ("eth7", "eth8"):
+        network_node.interface(machine, name)
+        network_node.statistics(machine, name, 70)
+    network_node.traffic(machine, "eth0")
+    machine.file(machine.sys / "class/net/eth7/statistics/tx_bytes", text)
+    reading = Devices(machine.proc, machine.sys, nodes_sysfs=True).read()
+
+    assert ["eth8"] == [one.device for one in reading.traffic]
+    assert ["content"] == [one.reason for one in reading.rejected]
 
 
 def test_devices_that_come_and_go_while_they_are_read_change_nothing_for_the_hardware(

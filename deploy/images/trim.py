@@ -1,0 +1,66 @@
+"""Removes from an environment what nothing of ours runs: `python trim.py SITE_PACKAGES`.
+
+Tests, headers and stubs of every package, and parts of single ones, each with its reason. It runs
+where an image's dependencies are installed, before they are copied into the image.
+"""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDERS = ("**/tests", "**/include", "**/__pycache__")
+"""Of packages; never of what a package calls `testing`, which others import."""
+FILES = ("**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.pxi", "**/*.a", "**/*.h", "**/*.hpp", "**/*.map")
+PARTS = (
+    "torch/test",  # compiled tests
+    "torch/bin",  # protoc, and programs that test
+    "torch/lib/*_test.so",
+    "torch/share",  # of cmake
+    "torch/utils/model_dump",  # pages about saved models
+    # Arrow's servers, and other formats than Parquet; archives are files, not on S3.
+    "pyarrow/*flight*",
+    "pyarrow/*substrait*",
+    "pyarrow/*gandiva*",
+    "pyarrow/*orc*",
+    "pyarrow/src",
+    "pyarrow/libarrow_python.so*.*.*.*",  # the third copy of one library
+    "pyarrow/libarrow_python_parquet_encryption.so*.*.*.*",
+    "matplotlib/mpl-data/sample_data",
+    "matplotlib/backends/web_backend",
+    "plotly/labextension",  # of JupyterLab
+    "pydeck/nbextension",  # of Jupyter
+    "streamlit/testing",
+    "numpy/f2py",  # a compiler of Fortran
+    "numpy/distutils",
+    "grpc/_cython/_credentials",  # certificates: the kubelet's socket has none
+)
+
+
+def wanted_gone(packages: Path) -> Iterator[Path]:
+    """What is there of it."""
+    for pattern in FOLDERS:
+        yield from (path for path in packages.glob(pattern) if path.is_dir())
+    for pattern in (*FILES, *PARTS):
+        yield from packages.glob(pattern)
+
+
+def trim(packages: Path) -> int:
+    """Remove it; how many bytes that were."""
+    before = size(packages)
+    for path in list(wanted_gone(packages)):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    return before - size(packages)
+
+
+def size(folder: Path) -> int:
+    """Bytes of its files."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1])
+    print(f"{trim(where) / 1e6:.0f} MB removed, {size(where) / 1e6:.0f} MB left")

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Images for nodes without a registry: a base made of Debian packages, the project's own by
+# deploy/images/build.sh over it, and what stands beside them. As root.
+#   tests/cluster/pods/images.sh [PART...]     all parts by default; only what has changed is built
+# They are kept as archives in the cache; ctr imports them. Once some ten minutes, then seconds.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+checkout=$(cd "$here/../../.." && pwd)
+kept="${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/images"
+base=docker.io/library/python:3.11.11-slim-bookworm  # what the Dockerfiles ask for
+mkdir -p "$kept"/{archives,store,run}
+exec 9>"$kept/.lock"
+flock 9
+# skip_mount_home: otherwise a mount of the store stays behind.
+store=(--root "$kept/store" --runroot "$kept/run" --storage-driver overlay --storage-opt overlay.skip_mount_home=true)
+bud() { buildah "${store[@]}" "$@" 9>&-; }
+there() { bud inspect --type image "$1" >/dev/null 2>&1; }
+
+# Archives are named by what is in them, so that who imported one knows whether it is another now.
+archive() { # IMAGE NAME
+  local digest kept_as="$kept/archives/$2"
+  digest=$(bud inspect --type image --format '{{.FromImageID}}' "$1")
+  [ "$(cat "$kept_as.id" 2>/dev/null)" != "$digest" ] || return 0
+  rm -f "$kept_as.tar" "$kept_as.id"
+  bud push -q "$1" "docker-archive:$kept_as.tar:$1"  # not compressed: seconds where oci-archive takes minutes
+  echo "$digest" >"$kept_as.id"
+}
+
+if ! there "$base"; then
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  # Debian's Python stands in for that of /usr/local in the image of Docker's library.
+  mmdebstrap --quiet --variant=minbase --include=ca-certificates,netbase,tzdata,python3,python3-venv \
+    --aptopt='APT::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/doc/*' \
+    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+    --customize-hook='ln -s /usr/bin/python3 "$1/usr/local/bin/python"; ln -s /usr/bin/python3 "$1/usr/local/bin/python3"' \
+    bookworm "$folder/base.tar"
+  printf '%s\n' 'FROM scratch' 'ADD base.tar /' \
+    'ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8' >"$folder/Dockerfile"
+  bud bud -q --isolation chroot --layers=false -t "$base" "$folder" >/dev/null
+fi
+if ! there localhost/pause:1; then
+  folder=$(mktemp -d)
+  gcc -Os -s -static -o "$folder/pause" "$here/pause.c"
+  printf 'FROM scratch\nCOPY pause /pause\nENTRYPOINT ["/pause"]\n' >"$folder/Dockerfile"
+  bud bud -q --isolation chroot -t localhost/pause:1 "$folder" >/dev/null
+  rm -rf "$folder"
+fi
+archive localhost/pause:1 pause
+if ! there localhost/prometheus:1; then
+  folder=$(mktemp -d)
+  cp "$(command -v prometheus)" "$folder/"
+  printf 'FROM %s\nCOPY prometheus /usr/bin/\nUSER 65534:65534\nENTRYPOINT ["prometheus"]\n' "$base" >"$folder/Dockerfile"
+  bud bud -q --isolation chroot -t localhost/prometheus:1 "$folder" >/dev/null
+  rm -rf "$folder"
+fi
+archive localhost/prometheus:1 prometheus
+
+# The build's pip trusts what this machine trusts, and sees the wheels that this machine's pip sees.
+printf '[global]\ncert = /etc/ssl/certs/ca-certificates.crt\ntimeout = 180\n' >"$kept/pip.conf"
+options="--isolation chroot --pull-never -v /etc/ssl/certs:/etc/ssl/certs:ro -v $kept/pip.conf:/etc/pip.conf:ro"
+if [ -d "${PIP_FIND_LINKS:-}" ]; then
+  options+=" -v $PIP_FIND_LINKS:$PIP_FIND_LINKS:ro"
+  export PIP_OPTIONS="--find-links $PIP_FIND_LINKS"
+fi
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=(collector watch dashboard nodes workloads)
+for part in "${parts[@]}"; do
+  REGISTRY=localhost BASE=$base ENGINE="buildah ${store[*]}" ENGINE_OPTIONS=$options \
+    "$checkout/deploy/images/build.sh" "$part" >"$kept/$part.log" 2>&1 9>&- \
+    || { tail -20 "$kept/$part.log" >&2; exit 1; }
+  archive "localhost/lockstep-$part:0.1.0" "lockstep-$part"
+done
