@@ -20,7 +20,7 @@ DOCS := $(VENV)-docs
 
 # One pip at a time in one environment.
 .NOTPARALLEL:
-.PHONY: setup demo dashboard test test-real test-all lint docs bench bench-collector clean
+.PHONY: setup demo dashboard test test-real test-all lint docs images bench bench-collector clean
 
 setup: $(DEMO) $(PAGES) $(LINT) $(TEST)  ## all that any target here needs
 
@@ -78,6 +78,9 @@ $(DOCS)/.ready: docs/requirements.txt
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
+
+images:  ## the images by docker or buildah; BASE= another base, REGISTRY= before the names, PARTS= some of them
+	BASE='$(BASE)' REGISTRY='$(REGISTRY)' PIP_OPTIONS='$(PIP_OPTIONS)' deploy/images/build.sh $(PARTS)
 
 bench: setup  ## the figures of docs/scores.md, measured here
 	$(BIN)/python -m tests.benchmarks

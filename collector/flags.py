@@ -48,6 +48,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("replay", "DIR", "play a capture in place of this machine's GPUs"),
     Flag("web_config_file", "FILE", "TLS and users, as Prometheus' exporters; read anew on change"),
     Flag("legacy_dcgm", "", "serve /metrics/dcgm with the names of dcgm-exporter"),
+    Flag("node_name", "NAME", "name of the node where the host name is another's, as in a pod"),
     Flag("node", "NAME", "name of the emulated node"),
     Flag("announce", "FILE", "write HOST:PORT there once the page is up", False),
     Flag("once", "", "print one page and exit", False),

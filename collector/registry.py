@@ -340,8 +340,8 @@ SOURCES: tuple[SourceSpec, ...] = (
     ),
     SourceSpec(KernelClock, lambda one: KernelClock(), clock_state.collect, _SHARED, _SLOW),
     SourceSpec(
-        Identity, lambda one: Identity(one.proc, one.config.node), host.collect_identity,
-        _SHARED, _SLOW,
+        Identity, lambda one: Identity(one.proc, one.config.node, one.config.node_name),
+        host.collect_identity, _SHARED, _SLOW,
     ),
     SourceSpec(
         OwnProcessStat, lambda one: OwnProcessStat(one.proc), monitor.collect, _SHARED, _SLOW

@@ -1,12 +1,13 @@
 """Which launcher starts the ranks of a run, and how its refusals are told."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from collector.contract.words import ExitCode
-from lockstep import external_program
-from lockstep.output import fail
+from lockstep import external_program, node_names
+from lockstep.output import fail, note
 from workloads.data import DataError
 from workloads.launchers import Handle, Launcher, LaunchError
 from workloads.launchers.local import LocalLauncher
@@ -61,7 +62,9 @@ def look_at_data(spec: RunSpec, workspace: Path, on_start: Callable[[], None]) -
 
 
 def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[str, ...]:
-    """Names of the hosts that mpirun will use; empty without a host file.
+    """Names of the nodes that mpirun will use; empty without a host file.
+
+    Those of the host file, or in pods (`node_names.VARIABLE`) what their collectors say.
 
     Raises:
         CommandError: 65, the host file does not fit; 69, there is no mpirun.
@@ -70,7 +73,12 @@ def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[st
     def checked() -> tuple[str, ...]:
         launcher = MpirunLauncher(hostfile)
         launcher.check(nodes, ranks_per_node)
-        return launcher.hosts
+        if os.environ.get(node_names.VARIABLE) != node_names.BY_COLLECTORS:
+            return launcher.hosts
+        named = node_names.names(launcher.hosts, node_names.told(launcher.targets()))
+        if named == launcher.hosts:
+            note("the hosts' collectors do not tell what their nodes are called: hosts are named")
+        return named
 
     return exit_on_refusal(checked)
 
@@ -79,7 +87,9 @@ def collector_addresses(spec: RunSpec) -> dict[str, str]:
     """Addresses of collectors that run on the hosts already, by node; empty for this machine."""
     if spec.hostfile is None:
         return {}
-    return exit_on_refusal(lambda: MpirunLauncher(Path(spec.hostfile or "")).targets())
+    targets = exit_on_refusal(lambda: MpirunLauncher(Path(spec.hostfile or "")).targets())
+    # In the host file's order, as the names of the nodes are.
+    return dict(zip(spec.hosts or targets, targets.values(), strict=True))
 
 
 def exit_on_refusal(call: Callable[[], T], what: str = "the ranks cannot be started") -> T:

@@ -22,6 +22,7 @@ from collector.contract.words import ExitCode
 from workloads.data import DataError
 from workloads.joining import by_mpi as mpi_meeting
 from workloads.joining import run_directory
+from workloads.joining.host_name import host_name
 from workloads.joining.job_file import Job, JobError, read
 from workloads.joining.meeting import Meeting, check
 from workloads.joining.rendezvous import MPI_STARTERS, Member, RendezvousError, identify
@@ -95,7 +96,7 @@ def _met_without_torch(job: Job, member: Member) -> Meeting | None:
         rendezvous = f"file://{folder}/rendezvous-{os.getpid()}"
     if rendezvous is None or member.local_world != member.world:
         return None
-    return Meeting(member.rank, (socket.gethostname(),) * member.world, rendezvous, "lo")
+    return Meeting(member.rank, (host_name(),) * member.world, rendezvous, "lo")
 
 
 def _in_child(train: Train, job: Job, member: Member, meeting: Meeting | None, hosts: int) -> int:

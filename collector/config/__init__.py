@@ -55,6 +55,7 @@ class Config:
         replay: Folder of a capture that is played in place of this machine's GPUs.
         dumps: Whether flight-recorder dumps of ranks are given to who asks.
         stacks: Whether stacks of ranks are given to who asks: off, python, or native, too.
+        node_name: Name of the node, where the host name is another's, as in a pod.
         node: Name of the emulated node, or None on a real one.
     """
 
@@ -81,6 +82,7 @@ class Config:
     replay: Path | None = None
     dumps: bool = True
     stacks: Depth = Depth.OFF
+    node_name: str | None = None
     node: str | None = None
 
     def __post_init__(self) -> None:
@@ -210,6 +212,7 @@ SETTINGS: dict[str, Setting] = {
     "replay": Setting("collector", "replay", values.path),
     "dumps": Setting("collector", "dumps", values.switch),
     "stacks": Setting("collector", "stacks", _depth),
+    "node_name": Setting("collector", "node_name", values.name),
     "proc": Setting("paths", "proc", values.path),
     "sys": Setting("paths", "sys", values.path),
     "lockstep_dir": Setting("paths", "lockstep_dir", values.path, ("LOCKSTEP_DIR",)),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 _UNITS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 MOST_SECONDS = 1e9
 """A larger number is a slip, and may not even fit a float."""
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
 
 
@@ -86,6 +87,16 @@ def path(name: str, value: Any) -> Path:
 def prefix(name: str, value: Any) -> str:
     """A path to which a number will be put."""
     return str(path(name, value))
+
+
+def name(setting: str, value: Any) -> str:
+    """The name of a node: printable, without spaces."""
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise ConfigError(
+        f"{setting} is {str(value)[:80]!r}; it must be a node's name: up to 253 letters, digits,"
+        " dots, hyphens and underscores"
+    )
 
 
 def url(name: str, value: Any) -> str:

@@ -27,14 +27,20 @@ class MachineIdentity:
 
 
 class Identity:
-    """Source of MachineIdentity."""
+    """Source of MachineIdentity.
+
+    Args:
+        proc: Where procfs is mounted.
+        node: Name of the emulated node; None on a real one.
+        name: Name of the real node where its host name is not seen, as in a pod.
+    """
 
     name = "identity"
 
-    def __init__(self, proc: Path, node: str | None) -> None:
+    def __init__(self, proc: Path, node: str | None, name: str | None = None) -> None:
         self._kernel = proc / "sys" / "kernel"
         self._stat = proc / "stat"
-        self._node = node
+        self._node, self._name = node, name
 
     def available(self) -> bool:
         """Whether the kernel's names are there."""
@@ -47,7 +53,7 @@ class Identity:
             SourceError: One is missing or empty.
         """
         return MachineIdentity(
-            hostname=self._node or self._line("hostname"),
+            hostname=self._node or self._name or self._line("hostname"),
             kernel=self._line("osrelease"),
             boot_id=self._line("random/boot_id"),
             emulated=self._node is not None,

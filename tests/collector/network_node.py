@@ -49,9 +49,7 @@ def statistics(machine: Any, device: str, value: int) -> None:
     """Its counters in sysfs, all the same."""
     for name in ("bytes", "packets", "errors", "dropped"):
         for way in ("rx", "tx"):
-            machine.file(
-                machine.sys / f"class/net/{device}/statistics/{way}_{name}", f"{value}\n"
-            )
+            machine.file(machine.sys / f"class/net/{device}/statistics/{way}_{name}", f"{value}\n")
 
 
 def traffic(machine: Any, *devices: str) -> None:

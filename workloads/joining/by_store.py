@@ -1,11 +1,11 @@
 """Ranks that no MPI started meet in torch's store, where MASTER_ADDR and MASTER_PORT are."""
 
-import socket
 from datetime import timedelta
 
 from torch.distributed import DistError
 from torch.distributed.rendezvous import rendezvous
 
+from workloads.joining.host_name import host_name
 from workloads.joining.meeting import Meeting
 from workloads.joining.reachable import interface_of, routable, towards
 from workloads.joining.rendezvous import Member, RendezvousError
@@ -32,7 +32,7 @@ def meet(member: Member, seconds: float = JOIN_SECONDS) -> Meeting:
         store, _, _ = next(
             rendezvous(url, member.rank, member.world, timeout=timedelta(seconds=seconds))
         )
-        store.set(_key(member.rank), socket.gethostname())
+        store.set(_key(member.rank), host_name())
         hosts = tuple(store.get(_key(rank)).decode() for rank in range(member.world))
     except (DistError, RuntimeError) as error:
         raise RendezvousError(

@@ -3,9 +3,9 @@
 Shown are the devices with hardware behind them; where there is none (a container, an emulated
 node), all but the loopback. A bond or VLAN is not shown: its traffic is that of its devices.
 
-/proc/net tells of this process' network namespace, a mount of sysfs of the one that mounted it. In a
-pod without the host's network they differ: then a sysfs that was given (`--sys`) is the node's, and
-its counters are read instead of the pod's.
+/proc/net tells of this process' network namespace, a mount of sysfs of the one that mounted it. In
+a pod without the host's network they differ: then a sysfs that was given (`--sys`) is the node's,
+and its counters are read instead of the pod's.
 """
 
 import os
@@ -140,8 +140,8 @@ class Devices:
         # It is so for good: said once, not at each reading.
         first, self._told_foreign = not self._told_foreign, True
         message = (
-            f"{self.folder} does not list the devices of {self.table}: it belongs to another network"
-            f" namespace; where it is the node's, give it as --sys, and the node's devices are read"
+            f"{self.folder} does not list the devices of {self.table}: it belongs to another"
+            " network namespace; where it is the node's, give it as --sys, and they are read"
         )
         return traffic, None, [Rejected("namespace", message)] if first else []
 

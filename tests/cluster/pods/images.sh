@@ -60,8 +60,8 @@ archive localhost/prometheus:1 prometheus
 printf '[global]\ncert = /etc/ssl/certs/ca-certificates.crt\ntimeout = 180\n' >"$kept/pip.conf"
 options="--isolation chroot --pull-never -v /etc/ssl/certs:/etc/ssl/certs:ro -v $kept/pip.conf:/etc/pip.conf:ro"
 if [ -d "${PIP_FIND_LINKS:-}" ]; then
-  options+=" -v $PIP_FIND_LINKS:$PIP_FIND_LINKS:ro"
-  export PIP_OPTIONS="--find-links $PIP_FIND_LINKS"
+  options+=" -v $PIP_FIND_LINKS:/opt/find-links:ro"
+  export PIP_OPTIONS="--find-links /opt/find-links"
 fi
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=(collector watch dashboard nodes workloads)

@@ -86,7 +86,7 @@ def main(address: str, url: str, authority: str, token: str) -> None:
         try:
             server.sendto(answer(packet, cluster), whence)
         except (IndexError, struct.error, OSError) as error:
-            print(f"{whence}: {error}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{whence}: {error}\n")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from lockstep.cli import build
 from tests.deploy.chart.chart import Manifest, objects, part, pods, values_files
 
 MATRIX = values_files()
-OWN_ENTRY = {"login": "install", "tuning": "/bin/sh"}
-"""Containers that start something of the image's system."""
+OWN_ENTRY = {"cleaner": "python", "login": "install", "tuning": "/bin/sh"}
+"""Containers that start something else than `lockstep`."""
 
 
 def containers(values: Mapping[str, Any]) -> Iterator[tuple[str, Manifest]]:
@@ -78,7 +78,7 @@ def test_probes_ask_for_paths_that_are_served():
 
 
 def test_variables_are_ones_that_the_programs_read():
-    known = re.compile(r"LOCKSTEP_(RUNBOOKS|DASHBOARD|GRAFANA)_URL")
+    known = re.compile(r"LOCKSTEP_((RUNBOOKS|DASHBOARD|GRAFANA)_URL|COLLECTOR_NODE_NAME)")
     for _, container in every_container():
         for variable in container.get("env", ()):
             if variable["name"].startswith("LOCKSTEP_"):

@@ -1,9 +1,11 @@
 """What pods of the chart may do, and what they may not."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from collector.cleaner import main
 from collector.contract import kubernetes as names
 from lockstep.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
 from tests.deploy.chart.chart import (
@@ -24,9 +26,18 @@ PRIVILEGED = ("collector", "tuning")
 COLLECTOR = "lockstep-collector"
 
 
+CLEANER = ["cleaner: runAsNonRoot is not true", "cleaner: runAsUser 0"]
+"""What the cleaner of rings lacks of the profile: folders of pods that are gone are root's."""
+
+
 def collector(values: dict[str, Any]) -> dict[str, Any]:
     [manifest] = render({"collector": values})["collector-daemonset.yaml"]
     return manifest["spec"]["template"]["spec"]
+
+
+def named(spec: dict[str, Any], name: str) -> dict[str, Any]:
+    [found] = [each for each in spec["containers"] if each["name"] == name]
+    return found
 
 
 @pytest.mark.parametrize("name", MATRIX)
@@ -51,14 +62,37 @@ def test_what_does_not_fit_is_alone_in_a_namespace_that_says_so(name: str):
 
 
 def test_the_collector_lacks_of_the_profile_nothing_but_its_two_folders_of_the_node():
-    [(_, template)] = pods(render()["collector-daemonset.yaml"])
+    [(_, template)] = pods(
+        render({"collector": {"cleaner": {"enabled": False}}})["collector-daemonset.yaml"]
+    )
 
     assert ["volume sys: hostPath", "volume rings: hostPath"] == violations(template)
 
 
+def test_the_cleaner_of_rings_is_root_of_one_folder_and_without_any_capability():
+    spec = collector({})
+    cleaner = named(spec, "cleaner")
+
+    assert [{"name": "rings", "mountPath": "/host/lockstep"}] == cleaner["volumeMounts"]
+    assert {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]}, "runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False,
+    } == cleaner["securityContext"]  # fmt: skip
+    assert ["python", "-m", "collector.cleaner"] == cleaner["command"]
+    assert ["/host/lockstep", "--age=24h"] == cleaner["args"]
+    assert not {"ports", "env", "envFrom", "volumeDevices"} & cleaner.keys()
+
+
+@pytest.mark.parametrize("age", ["15m", "90m", "2h", "720h"])
+def test_an_age_that_the_chart_takes_the_cleaner_takes(age: str, tmp_path: Path):
+    [_, told] = named(collector({"cleaner": {"age": age}}), "cleaner")["args"]
+
+    assert 0 == main([str(tmp_path), told, "--once"])
+
+
 def test_the_collector_reads_the_node_and_writes_nothing_there():
     spec = collector({})
-    [container] = spec["containers"]
+    container = named(spec, "collector")
     mounts = {one["name"]: one for one in container["volumeMounts"]}
     of_node = {one["name"]: one["hostPath"] for one in spec["volumes"] if "hostPath" in one}
 
@@ -97,13 +131,14 @@ def test_the_collector_runs_on_every_node_and_stays_on_tainted_ones():
 def test_what_a_source_needs_more_is_asked_for_and_is_no_more_than_that(values, more):
     [(_, template)] = pods(render({"collector": values})["collector-daemonset.yaml"])
     found = [words.removeprefix("collector: ") for words in violations(template)]
+    least = ["volume sys: hostPath", "volume rings: hostPath", *CLEANER]
 
-    assert sorted(["volume sys: hostPath", "volume rings: hostPath", *more]) == sorted(found)
+    assert sorted([*least, *more]) == sorted(found)
 
 
 def test_gpus_are_seen_without_one_being_consumed():
     spec = collector({"nvml": {"enabled": True}})
-    [container] = spec["containers"]
+    container = named(spec, "collector")
 
     assert "nvidia" == spec["runtimeClassName"]
     assert {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}.items() <= {
@@ -124,7 +159,8 @@ def test_a_dcgm_exporter_answers_for_its_own_node_only():
     [service] = rendered["collector-dcgm-service.yaml"]
 
     assert "Local" == service["spec"]["internalTrafficPolicy"]
-    [container] = rendered["collector-daemonset.yaml"][0]["spec"]["template"]["spec"]["containers"]
+    pod = rendered["collector-daemonset.yaml"][0]["spec"]["template"]["spec"]
+    container = named(pod, "collector")
     assert (
         "--dcgm-exporter=http://lockstep-dcgm-exporter.gpu-operator.svc:9400/metrics"
         in (container["args"])

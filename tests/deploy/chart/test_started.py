@@ -41,7 +41,7 @@ def started(name: str) -> Iterator[tuple[list[str], dict[str, str]]]:
     """Arguments and variables of every container that runs `lockstep`."""
     for _, template in pods(objects(MATRIX[name])):
         for container in template["spec"]["containers"]:
-            if "args" in container:
+            if "args" in container and "command" not in container:
                 told = {
                     one["name"]: one.get("value", "10.0.0.1") for one in container.get("env", ())
                 }

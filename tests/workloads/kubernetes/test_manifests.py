@@ -220,6 +220,7 @@ def test_the_launcher_repeats_the_run_under_the_same_id_with_the_operators_host_
     assert "/run/lockstep" == variables["LOCKSTEP_DIR"]
     name = object_name(spec.run)
     assert f"{name}-worker-0.{name}.lockstep-runs.svc" == variables["MASTER_ADDR"]
+    assert "collectors" == variables.pop("LOCKSTEP_NODE_NAMES")  # of the launcher alone
     assert set(variables) - set(PASSED) <= {
         each for each in variables if each.startswith((*PASSED_PREFIXES, "PRTE_"))
     }

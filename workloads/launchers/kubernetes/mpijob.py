@@ -32,6 +32,8 @@ KEPT_SECONDS = 3600
 """A finished MPIJob is removed by the cluster after that, where nobody else did."""
 MPI_VARIABLES = {
     "LOCKSTEP_DIR": RINGS_FOLDER,
+    # The host file has names of pods; who is paged looks for nodes (lockstep/node_names.py).
+    "LOCKSTEP_NODE_NAMES": "collectors",
     # One value for all hosts, so it is no pod's own address: RAS listens on all of a pod's.
     "NCCL_RAS_ADDR": f"0.0.0.0:{RAS_PORT}",
     "PRTE_MCA_plm_ssh_args": "-o ConnectionAttempts=10",

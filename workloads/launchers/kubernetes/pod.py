@@ -53,6 +53,7 @@ def environment() -> list[Manifest]:
     return [
         _of_the_pod("POD_UID", "metadata.uid"),
         _of_the_pod("POD_IP", "status.podIP"),
+        _of_the_pod("LOCKSTEP_NODE", "spec.nodeName"),
         {"name": "LOCKSTEP_DIR", "value": RINGS_FOLDER},
         {"name": "NCCL_RAS_ADDR", "value": f"$(POD_IP):{RAS_PORT}"},
     ]
@@ -183,7 +184,7 @@ def _collector(spec: RunSpec, settings: Settings) -> Manifest:
             f"--listen=0.0.0.0:{COLLECTOR_PORT}", f"--lockstep-dir={RINGS_FOLDER}/{spec.run}",
             f"--ras=$(POD_IP):{RAS_PORT}",
         ],
-        "env": environment(),
+        "env": [*environment(), _of_the_pod("LOCKSTEP_COLLECTOR_NODE_NAME", "spec.nodeName")],
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
         "securityContext": RESTRICTED,
         "volumeMounts": [{**mounts(spec, settings)[0], "readOnly": True}],

@@ -85,7 +85,7 @@ class MpirunLauncher:
             spec=spec,
             output=logs.parent.resolve(),
             hosts=len(self.hosts) or 1,
-            nodes=self.hosts,
+            nodes=spec.hosts or self.hosts,
             peak_flops=peak.measured() if spec.device == "cpu" else None,
         )
         listed = None

@@ -1,0 +1,97 @@
+"""What nodes are called where a host file has names of pods."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from lockstep import launching
+from lockstep.node_names import BY_COLLECTORS, VARIABLE, names, told
+from workloads.spec import Layout, RunSpec
+
+PAGE = (
+    "# TYPE lockstep_node_info gauge\n"
+    'lockstep_node_info{{hostname="{}",kernel="6",boot_id="b",emulated="false"}} 1\n'
+)
+
+
+@contextmanager
+def collector(page: str) -> Iterator[str]:
+    """The address of a page."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_collectors_tell_what_their_nodes_are_called():
+    with collector(PAGE.format("gpu-7")) as one, collector(PAGE.format("gpu-8")) as other:
+        found = told({"run-worker-0": one, "run-worker-1": other})
+
+    assert {"run-worker-0": "gpu-7", "run-worker-1": "gpu-8"} == found
+    assert ("gpu-7", "gpu-8") == names(("run-worker-0", "run-worker-1"), found)
+
+
+@pytest.mark.parametrize("page", ["", PAGE.format("a b"), PAGE.format(""), "not a page"])
+def test_what_is_no_name_is_none(page: str):
+    with collector(page) as address:
+        assert {} == told({"host": address}, seconds=0.05)
+
+
+def test_who_does_not_answer_has_no_name():
+    assert {} == told({"host": "http://127.0.0.1:9"}, seconds=0.05)
+
+
+@pytest.mark.parametrize("found", [
+    {}, {"a": "gpu-7"}, {"a": "gpu-7", "b": "gpu-7"},
+])  # fmt: skip
+def test_where_not_all_are_known_or_two_are_one_hosts_keep_their_names(found: dict[str, str]):
+    assert ("a", "b") == names(("a", "b"), found)
+
+
+class Launcher:
+    """As MpirunLauncher, of two hosts."""
+
+    hosts = ("w-0", "w-1")
+
+    def __init__(self, hostfile: Path | None) -> None:
+        pass
+
+    def check(self, nodes: int, ranks_per_node: int) -> None:
+        pass
+
+    def targets(self) -> dict[str, str]:
+        return {host: f"http://{host}:9410" for host in self.hosts}
+
+
+@pytest.mark.parametrize(("asked", "called"), [("", ("w-0", "w-1")), (BY_COLLECTORS, ("n7", "n8"))])
+def test_a_run_is_recorded_under_the_names_of_its_nodes(monkeypatch, asked: str, called):
+    monkeypatch.setenv(VARIABLE, asked)
+    monkeypatch.setattr(launching, "MpirunLauncher", Launcher)
+    monkeypatch.setattr(launching.node_names, "told", lambda _: {"w-0": "n7", "w-1": "n8"})
+    hosts = launching.hosts_of(Path("hosts"), 2, 1)
+    spec = RunSpec("gpt-1", "gpt", Layout(2, 1, 2), 4, 0, launcher="mpirun", hostfile="hosts",
+                   hosts=hosts)  # fmt: skip
+
+    assert called == hosts
+    assert {called[0]: "http://w-0:9410", called[1]: "http://w-1:9410"} == (
+        launching.collector_addresses(spec)
+    )
+    assert called[1] == spec.node(1)
