@@ -1,10 +1,11 @@
 """Removes from an environment what nothing of ours runs: `python trim.py SITE_PACKAGES`.
 
-Tests, headers and stubs of every package, and parts of single ones, each with its reason. It runs
-where an image's dependencies are installed, before they are copied into the image.
+Tests, headers, stubs and debuggers' symbols of every package, and parts of single ones, each with
+its reason. It runs where an image's dependencies are installed, before they are copied into it.
 """
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,8 @@ PARTS = (
     "torch/lib/*_test.so",
     "torch/share",  # of cmake
     "torch/utils/model_dump",  # pages about saved models
-    # Arrow's servers, and other formats than Parquet; archives are files, not on S3.
+    # Arrow's servers, other formats than Parquet, and S3: archives are read and written as files.
+    "pyarrow/*s3*",
     "pyarrow/*flight*",
     "pyarrow/*substrait*",
     "pyarrow/*gandiva*",
@@ -53,7 +55,20 @@ def trim(packages: Path) -> int:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+    strip([path for path in packages.glob("**/*.so*") if path.is_file() and not path.is_symlink()])
     return before - size(packages)
+
+
+def strip(libraries: list[Path]) -> None:
+    """Take the symbols for debuggers away, a seventh of all libraries; one that refuses stays.
+
+    Not those of `<package>.libs`: auditwheel has rewritten their headers.
+    """
+    program = shutil.which("strip")
+    for path in libraries if program else ():
+        if not path.parent.name.endswith(".libs"):
+            command = [str(program), "--strip-unneeded", path]
+            subprocess.run(command, check=False, capture_output=True)
 
 
 def size(folder: Path) -> int:

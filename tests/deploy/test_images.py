@@ -1,10 +1,11 @@
-"""The Dockerfiles, as far as they can be judged without building them: no image was built here."""
+"""The Dockerfiles, as far as they can be judged without building them (tests/cluster/pods does)."""
 
 import re
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -71,7 +72,10 @@ def last_stage(name: str) -> list[Instruction]:
 def pips(name: str) -> list[str]:
     """What pip is told, a command each."""
     lines = [one.rest for one in instructions(name) if one.word == "RUN"]
-    return [part for line in lines for part in line.split(" && ") if re.search(r"pip \w", part)]
+    return [
+        part for line in lines for part in line.split(" && ")
+        if re.search(r"pip (--python \S+ )?\w", part)
+    ]  # fmt: skip
 
 
 def test_there_is_an_image_for_every_extra():
@@ -102,10 +106,15 @@ def test_an_image_runs_as_a_user_that_is_not_root(name: str):
 @pytest.mark.parametrize("name", IMAGES)
 def test_an_image_is_small_and_pinned(name: str):
     told = instructions(name)
-    bases = [one.rest.split()[0] for one in told if one.word == "FROM"]
+    stages = [one.rest for one in told if one.word == "FROM"]
+    copied = [one.rest for one in last_stage(name) if one.word == "COPY"]
 
-    assert 2 == len(bases)  # what builds it stays behind
-    assert {"${BASE}"} == set(bases)
+    # What builds it stays behind: not even pip comes along.
+    assert ["${BASE} AS tools", "tools AS dependencies", "tools AS own", "${BASE}"] == stages
+    assert copied == [
+        f"--from={stage} /opt/lockstep /opt/lockstep" for stage in ("dependencies", "own")
+    ]
+    assert 2 == sum("venv --without-pip /opt/lockstep" in one.rest for one in told)
     assert Instruction("ARG", "BASE=python:3.11.11-slim-bookworm") == told[0]
     for one in told:
         assert one.word != "ADD"
@@ -230,6 +239,60 @@ def test_an_image_has_all_that_its_commands_import(name: str):
     )  # fmt: skip
 
     assert 0 == answer.returncode, answer.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_says_what_it_is(name: str):
+    [told] = [one.rest for one in last_stage(name) if one.word == "LABEL"]
+    labels = dict(re.findall(r'org\.opencontainers\.image\.([a-z.]+)="([^"]*)"', told))
+
+    assert {
+        "title": f"lockstep-{name}", "version": PYPROJECT["project"]["version"],
+        "licenses": PYPROJECT["project"]["license"], "revision": "$REVISION", "base.name": "$BASE",
+    } == {key: value for key, value in labels.items() if key != "description"}  # fmt: skip
+    assert labels["description"]
+
+
+@pytest.mark.parametrize("name", [each for each in IMAGES if each != "workloads"])
+def test_an_image_has_the_health_check_that_the_chart_has(name: str):
+    [told] = [one.rest for one in last_stage(name) if one.word == "HEALTHCHECK"]
+    [container] = {
+        str(container["ports"][0]["containerPort"]): container["livenessProbe"]["httpGet"]["path"]
+        for _, template in pods(objects(values_files()["everything"]))
+        for container in template["spec"]["containers"]
+        if container["name"] == name
+    }.items()
+
+    assert "http://127.0.0.1:{}{}'".format(*container) in told
+
+
+def trimmed(packages: Path) -> set[str]:
+    subprocess.run(
+        [sys.executable, ROOT / "deploy" / "images" / "trim.py", packages], check=True, timeout=60
+    )
+    return {str(path.relative_to(packages)) for path in packages.rglob("*") if path.is_file()}
+
+
+def test_what_is_trimmed_are_tests_headers_and_named_parts_and_nothing_else(tmp_path: Path):
+    kept = {
+        "numpy/__init__.py", "numpy/testing/__init__.py", "torch/lib/libtorch.so",
+        "pyarrow/libarrow.so.2600", "pyarrow/libarrow_python.so.2600", "plotly/graph_objs/bar.py",
+    }  # fmt: skip
+    gone = {
+        "numpy/tests/test_a.py", "torch/include/c10/util.h", "pandas/frame.pyi",
+        "torch/test/bin", "torch/lib/libjit_test.so", "pyarrow/libarrow_flight.so.2600",
+        "pyarrow/_flight.cpython-311.so", "plotly/labextension/index.js",
+    }  # fmt: skip
+    for name in kept | gone:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    outside = tmp_path.with_name("outside")
+    outside.mkdir()
+    (outside / "kept.h").write_text("")
+    (tmp_path / "linked").symlink_to(outside)
+
+    assert kept == trimmed(tmp_path) - {"linked/kept.h"}
+    assert (outside / "kept.h").exists()
 
 
 def test_the_collectors_image_has_neither_torch_nor_pandas():
