@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +11,13 @@ from time import monotonic_ns
 from collector.contract import ring
 from collector.contract.words import RankState
 from workloads.clocksync import wall_minus_monotonic_ns
+from workloads.joining.host_name import host_name
 from workloads.joining.rendezvous import identify
 from workloads.ring import RingWriter
 from workloads.ring_file import Identity
 from workloads.sdk.holder import Means, holder, may_take
 
 DIRECTORY_VARIABLE = "LOCKSTEP_DIR"
-NODE_VARIABLE = "LOCKSTEP_NODE"
 
 
 class UnwritableError(Exception):
@@ -59,7 +58,7 @@ def started(
     offset, _ = wall_minus_monotonic_ns()
     identity = Identity(
         run=who.run,
-        node=environment.get(NODE_VARIABLE) or socket.gethostname(),
+        node=host_name(environment),
         uuid="",
         rank=who.rank,
         world=who.world,

@@ -134,7 +134,7 @@ class Devices:
                 return traffic, names, []
         if self._same_namespace:  # it stays so: devices only come and go faster than they are read
             return traffic, names, []
-        if self._nodes_sysfs:
+        if self._nodes_sysfs and names is not None:
             rejected: list[Rejected] = []
             return list(traffic_in(self.folder, names, rejected)), names, rejected
         # It is so for good: said once, not at each reading.
