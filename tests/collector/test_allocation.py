@@ -16,7 +16,12 @@ from collector.gpu_reading import PROCESSES, Gpu, GpuReading
 from collector.reading import SourceError
 from collector.sources.allocation import Allocation
 from collector.sources.allocation.join import Device, device_named, joined, listed
-from collector.sources.allocation.process import ProcessWords, environment_of, words_of
+from collector.sources.allocation.process import (
+    ProcessWords,
+    environment_of,
+    process_words,
+    words_of,
+)
 from collector.sources.nvml import Nvml
 
 A = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
@@ -316,6 +321,22 @@ def test_what_may_not_be_read_is_counted_once_and_the_rest_stands(machine, alloc
         [one.reason for one in second.rejected],
     )
     assert ["0"] == [one.rank for one in second.holders]
+
+
+def test_an_environment_that_another_user_may_not_read_is_no_failure_and_the_pod_is_told(
+    machine, monkeypatch
+):
+    # As in a pod with hostPID: cgroups are for everybody, environments for who may trace.
+    pod = "0f3b2c1d-0000-4000-8000-000000000001"
+    machine.file(machine.proc / "100/cgroup", f"0::/kubepods/pod{pod}/c\n")
+
+    def refused(path, limit):
+        raise SourceError("permission", f"{path}: Permission denied")
+
+    monkeypatch.setattr("collector.sources.allocation.process.read_bytes", refused)
+    words, rejected = process_words(machine.proc, 100)
+
+    assert (pod, "", []) == (words.pod_uid, words.rank, rejected)
 
 
 def test_a_process_without_a_start_time_is_named(machine, allocation):

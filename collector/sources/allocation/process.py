@@ -69,14 +69,19 @@ def started(proc: Path, pid: int) -> float | None:
 
 
 def process_words(proc: Path, pid: int) -> tuple[ProcessWords, list[Rejected]]:
-    """What the process says, and which of its two files could not be read."""
+    """What the process says, and which of its two files could not be read.
+
+    The environment of another user's process is for who may trace it, which no pod of ours may: it
+    is not told, and that is no failure. Its cgroup, which names the pod, is for everybody.
+    """
     rejected: list[Rejected] = []
     environment: Mapping[str, str] = {}
     cgroups: list[str] = []
     try:
         environment = environment_of(read_bytes(proc / str(pid) / "environ", ENVIRON_BYTES))
     except SourceError as error:
-        rejected.append(Rejected.of(error))
+        if error.reason != "permission":
+            rejected.append(Rejected.of(error))
     try:
         cgroups = read_lines(proc / str(pid) / "cgroup", LIMIT)
     except SourceError as error:
