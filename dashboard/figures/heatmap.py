@@ -35,6 +35,8 @@ BITS, MOST_BITS = {TIMES: 10}, 13
 BAR_PIXELS = 72
 """Room for the colour bar and its words."""
 BAR_FORMATS = {SHARE: ".0f", TIMES: ".2~f", "celsius": ".0f"}
+CELL_SHARE = 0.09
+"""Of the page's width that a place takes at most: some 90 pixels on a desk, 25 on a telephone."""
 FEW_PIXELS, MOST_PIXELS = 26, 560
 
 
@@ -145,7 +147,7 @@ def _cells(shown: FleetSnapshot, places: Folding, unit: str) -> dict[str, Any]:
         "hovertemplate": f"{named.template}%{{z:{form}}}{suffix}<extra></extra>",
         "customdata": named.cells,
         "text": named.text,
-        "colorbar": {"thickness": 12, "tickformat": BAR_FORMATS.get(unit, form),
+        "colorbar": {"thickness": 12, "x": _share(places) + 0.02, "xanchor": "left", "tickformat": BAR_FORMATS.get(unit, form),
                      "ticksuffix": suffix},
         **scale.rising(values, low, high, bad_is_low=metric.higher is False),
     }  # fmt: skip
@@ -208,6 +210,7 @@ def _layout(places: Folding) -> dict[str, Any]:
     rows = places.rows
     xaxis = across(places)
     xaxis["range"] = [-0.6, places.columns * places.stride - 0.4]
+    xaxis["domain"] = [0.0, _share(places)]
     yaxis: dict[str, Any] = {"range": [rows - 0.4, -0.6], "showgrid": False, "zeroline": False}
     margin: dict[str, Any] = {"l": 8, "r": 8, "t": 32, "b": 36}
     if flat:
@@ -222,6 +225,11 @@ def _layout(places: Folding) -> dict[str, Any]:
         "margin": margin,
         "xaxis": xaxis, "yaxis": yaxis, "hovermode": "closest",
     }  # fmt: skip
+
+
+def _share(places: Folding) -> float:
+    """Of the width: a map of few places is as wide as they are, not as the page."""
+    return min(1.0, places.columns * places.stride * CELL_SHARE) if places.columns == 1 else 1.0
 
 
 def _text(shown: FleetSnapshot, away: Any, worst: Any) -> str:

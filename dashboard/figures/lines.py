@@ -13,6 +13,7 @@ from dashboard.figures.nothing import nothing
 from dashboard.figures.picture import Picture
 from dashboard.figures.traces import LONGEST_NAME, left_out, names
 from dashboard.figures.units import said
+from dashboard.figures.value_range import beyond
 from dashboard.shapes import Event, Floats, Lines, Span
 
 
@@ -50,6 +51,7 @@ def stack(
         note=_joined(
             *sorted({chart.sampling for chart in told}),
             *(left_out(chart) for chart in told),
+            *(beyond(chart) for chart in told),
             zeros,
             _silent([chart.title for chart in charts if not names(chart)]),
             shown.note,

@@ -125,8 +125,8 @@ def _table(context: Context, fleet: FleetSnapshot, worst: Sequence[int]) -> None
         [link("node", context.place, node=node, run=run or context.place.run, metric="", axis="")
          for node, _, _, run in names],
     )  # fmt: skip
-    for place, (name, addresses) in enumerate(zip(LINKS, pages, strict=True)):
-        frame.insert(place, name, addresses)
+    for name, addresses in zip(LINKS, pages, strict=True):
+        frame[name] = addresses
     table(frame, "worst", "The worst places, the worst first.", links=LINKS)
 
 

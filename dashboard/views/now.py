@@ -7,6 +7,8 @@ import streamlit as st
 from dashboard.context import Context
 from dashboard.figures import heatmap
 from dashboard.shapes import FLEET_METRICS, FindingRow, FleetSnapshot, RunRow
+from dashboard.widgets import numbers
+from dashboard.widgets.glance import glance
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.widgets.ways import ways
@@ -33,10 +35,7 @@ def show(context: Context) -> None:
     with answered:
         _answer(context, said, first, by_run)
     shown = six_numbers.numbers(runs, found, fleet, context.answer)
-    for column, each in zip(st.columns(len(shown)), shown, strict=True):
-        column.metric(each.label, each.value, each.delta or None,
-                      delta_color="red" if each.bad else "off", delta_arrow="off",
-                      help=each.help)  # fmt: skip
+    numbers.row(shown, "now")
     _findings(context, found, runs)
     left, right = st.columns(2)
     with left:
@@ -54,6 +53,7 @@ def _answer(
         st.code(said.command, language="bash")
     if first is not None:
         row = by_run.get(first.run)
+        glance(first, row, context.answer.now)
         place = findings.around(first, row.span if row else None)
         ways(place, first.node, place.but(rank=None) if first.run else place)
 
@@ -78,7 +78,7 @@ def _findings(context: Context, found: Sequence[FindingRow], runs: Sequence[RunR
         links=findings.FINDING_LINKS,
         columns={**dict.fromkeys(findings.SURE, st.column_config.NumberColumn(format="percent")),
                  "slowdown": st.column_config.NumberColumn(format="%.2f×"),
-                 "since (UTC)": MOMENT},
+                 "since (UTC)": MOMENT, "what": st.column_config.Column(width=200)},
     )  # fmt: skip
     left = len(found) - len(first)
     if left > 0:

@@ -10,7 +10,9 @@ from analyzer.report.figures import cell
 from dashboard.context import Context
 from dashboard.figures import lateness, layout_map, matrix, phases
 from dashboard.shapes import FindingRow
+from dashboard.widgets import numbers
 from dashboard.widgets.formats import formats
+from dashboard.widgets.glance import glance
 from dashboard.widgets.later import later
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
@@ -18,6 +20,7 @@ from dashboard.widgets.ways import EVIDENCE, ways
 from dashboard.widgets.words import capital
 from dashboard.words import causes, chosen, ranges, verdict, verdict_details, what_if
 from dashboard.words.columns import worded
+from dashboard.words.number import Number
 from dashboard.words.reading import mapping, number, records, text, whole
 from dashboard.words.spent import lost
 
@@ -43,6 +46,8 @@ def show(context: Context) -> None:
     if said.command:
         st.code(said.command, language="bash")
     told = chosen.first(given, place, row)
+    if row is not None:
+        glance(row, source.run(place.run), context.answer.now)
     _ways(context, told, row)
     if told is not None:
         _numbers(told)
@@ -81,19 +86,20 @@ def _numbers(told: Mapping[str, Any]) -> None:
         cell(number(end), "ratio") for end in interval
     )  # fmt: skip
     shown = (
-        ("Run against ideal",
-         "stopped" if mapping(told.get("hang")) else cell(number(told.get("slowdown")), "ratio"),
-         f"Step time over ideal step time{', 95 % interval ' + ends if ends else ''}."),
-        (*lost(number(told.get("lost_gpu_hours"))),
-         "What the culprits cost so far: GPUs times the time they waited."),
-        ("Confidence in the place", cell(verdict.place_confidence(told), "share"),
-         "Of the culprit whose place is least sure; a dash where nobody is named."),
-        ("Confidence in the cause", cell(verdict.confidence(told), "share"),
-         "Of the culprit whose cause is least sure; a dash where nobody is named."),
-        ("Coverage", cell(number(told.get("coverage")), "share"), verdict_details.how_sure(told)),
+        Number("Run against ideal",
+               "stopped" if mapping(told.get("hang"))
+               else cell(number(told.get("slowdown")), "ratio"),
+               help=f"Step time over ideal step time{', 95 % interval ' + ends if ends else ''}."),
+        Number(*lost(number(told.get("lost_gpu_hours"))),
+               help="What the culprits cost so far: GPUs times the time they waited."),
+        Number("Confidence in the place", cell(verdict.place_confidence(told), "share"),
+               help="Of the culprit whose place is least sure; unknown where nobody is named."),
+        Number("Confidence in the cause", cell(verdict.confidence(told), "share"),
+               help="Of the culprit whose cause is least sure; unknown where nobody is named."),
+        Number("Coverage", cell(number(told.get("coverage")), "share"),
+               help=verdict_details.how_sure(told)),
     )  # fmt: skip
-    for column, (label, value, words) in zip(st.columns(len(shown)), shown, strict=True):
-        column.metric(label, value, help=plain(words))
+    numbers.row(shown, "verdict")
 
 
 def _hang(context: Context, told: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ def draw(context: Context, run: RunRow | None, page: str) -> None:
         run: That it is about; None = all.
         page: Its key.
     """
-    if run is not None and run.provenance:
+    if run is not None and run.provenance and not context.answer.simulated:
         # Small, for it is no news: the box that is read first is the page's answer.
         st.caption(f":material/science: {plain(capital(', '.join(run.provenance)))}.")
     text = missed(context.span, run) if run is not None and page in RANGED else ""

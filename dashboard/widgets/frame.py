@@ -15,9 +15,13 @@ from dashboard.page import Page
 from dashboard.protocol import Source
 from dashboard.shapes import Answer, Severity, Span
 from dashboard.trouble import Kind, TroubleError
-from dashboard.widgets import banners, crumbs, ranges, shown, sidebar, troubles
-from dashboard.widgets.words import capital
+from dashboard.widgets import banners, crumbs, ranges, shown, sidebar, style, troubles
+from dashboard.widgets.words import capital, short
 from dashboard.words.age import duration
+
+
+LONGEST_TAB = 40
+"""Letters of a run's or a node's name in the title of a tab."""
 
 
 def draw(
@@ -25,10 +29,13 @@ def draw(
 ) -> None:
     """Draws a page in its frame; whatever goes wrong is a sentence."""
     place, trouble = _read()
+    st.set_page_config(page_title=tab_title(page, place))
+    style.draw()
     with st.sidebar:
         sidebar.navigation(_groups(pages), place)
-    st.title(page.title, anchor=False)
-    st.caption(page.question)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.title(page.title, anchor=False, width="content")
+        st.caption(page.question, width="content")
     if trouble is not None:
         troubles.box(trouble, page.key, place)
         return
@@ -50,6 +57,14 @@ def draw(
         _safely(page, place, source, partial(_page, page, place, source, settings))
 
     body()
+
+
+def tab_title(page: Page, place: Place) -> str:
+    """Of the browser's tab: whom it is about first, as tabs show few letters."""
+    whom = place.node or place.run if page.needs != "run" else place.run
+    if page.key == "gpu" and place.gpu is not None:
+        whom = f"GPU {place.gpu} of {place.node}"
+    return " · ".join(word for word in (short(whom, LONGEST_TAB), page.title, "Lockstep") if word)
 
 
 def _opened(open_source: Callable[[], Source], page: Page) -> Source | None:

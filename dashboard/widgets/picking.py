@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard.widgets.tables import MOST_PIXELS, ROW_PIXELS, download
+from dashboard.widgets.tables import MOST_PIXELS, ROW_PIXELS, download, links_last
 
 ROWS = 50
 LONGEST_WORD = 100
@@ -38,6 +38,7 @@ def choice(label: str, name: str, options: Sequence[str], unset: str) -> str:
 
 def ticked(frame: pd.DataFrame, key: str, alt: str, links: Sequence[str]) -> list[int]:
     """Draws a table; the places in the frame of the rows that are ticked on the shown page."""
+    frame = links_last(frame, links)
     pages = max(1, math.ceil(len(frame) / ROWS))
     page = int(st.pagination(pages, key=f"{key}-page") or 1) if pages > 1 else 1
     first = (page - 1) * ROWS

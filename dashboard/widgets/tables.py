@@ -29,9 +29,10 @@ def table(
         key: Unique on the page, and the name of the file.
         text: What it shows, for those who cannot see it.
         columns: Streamlit's column configuration.
-        links: Columns that hold links made by dashboard.address.link; shown as `open`.
+        links: Columns that hold links made by dashboard.address.link; shown as `open`, and last.
         rows: At most so many are shown at once; the others are a page away.
     """
+    frame = links_last(frame, links)
     config: dict[str, Any] = {
         name: st.column_config.LinkColumn(name, display_text="open") for name in links
     }
@@ -50,6 +51,11 @@ def table(
         download(frame, key)
         if pages > 1:
             st.caption(f"Rows {first + 1:,} to {first + len(part):,} of {count:,}.")
+
+
+def links_last(frame: pd.DataFrame, links: Sequence[str]) -> pd.DataFrame:
+    """The same rows with their links at the end: what is read comes before where it leads."""
+    return frame[[*(name for name in frame if name not in links), *links]]
 
 
 def wording(frame: pd.DataFrame, text: str) -> None:

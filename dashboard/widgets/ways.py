@@ -18,7 +18,7 @@ def ways(place: Place, node: str, evidence: Place | None = None) -> None:
         node: That is named; empty = none is.
         evidence: Where it is told; None = further down on this page.
     """
-    with st.container(horizontal=True, vertical_alignment="center"):
+    with st.container(horizontal=True, vertical_alignment="center", key="ways"):
         if node:
             link_to(f"Open {node}", "node", place, node=node, rank=None)
         if evidence is None:

@@ -14,9 +14,9 @@ from dashboard.words.said import BADNESS
 
 FINDING_LINKS = ("why", "node page", "run page")
 SURE = ("sure of place", "sure of cause")
-FINDINGS = (*FINDING_LINKS, "severity", "state", "run", "node", "GPU", "rank", "cause", "slowdown",
-            *SURE, "since (UTC)", "what")  # fmt: skip
-"""Links first: the right end of a table is seen by few."""
+FINDINGS = ("node", "GPU", "rank", "cause", "slowdown", "since (UTC)", "severity", "state", *SURE,
+            "run", "what", *FINDING_LINKS)  # fmt: skip
+"""Who and why first: that is what is read at night; the links of a row are at its end."""
 EVENTS = ("time (UTC)", "severity", "what", "where", "kind")
 BEFORE_SECONDS, AFTER_SECONDS = 600.0, 1800.0
 """Of a finding's onset that a link shows, as far as the run was there."""
@@ -49,13 +49,13 @@ def findings(found: Sequence[FindingRow], runs: Mapping[str, RunRow]) -> pd.Data
         place = around(one, row.span if row else None)
         node = link("node", place, rank=None) if one.node else ""
         rows.append((
-            link("straggler", place, rank=None) if one.run else "", node,
-            link("run", place, rank=None) if one.run else "",
-            severity_word(one.severity), "open" if one.open else "ended", one.run,
-            one.node or one.link, one.gpu, one.rank, one.cause, one.slowdown,
+            one.node or one.link, one.gpu, one.rank, one.cause, one.slowdown, _moment(one.since),
+            severity_word(one.severity), "open" if one.open else "ended",
             *(None if sure is None else round(sure, 2)
               for sure in (one.place_confidence, one.confidence)),
-            _moment(one.since), one.sentence,
+            one.run, one.sentence,
+            link("straggler", place, rank=None) if one.run else "", node,
+            link("run", place, rank=None) if one.run else "",
         ))  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(FINDINGS))
     return frame.astype(

@@ -1,7 +1,6 @@
 """The numbers of the page of a run, and what it would gain without somebody."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,17 +8,9 @@ import numpy as np
 from analyzer.report.figures import cell
 from dashboard.shapes import Lines, RunRow
 from dashboard.words import what_if
+from dashboard.words.number import Number
 from dashboard.words.reading import mapping, number, pair, records
 from dashboard.words.spent import lost
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A figure on top of a page: its label, its value in words, what it means."""
-
-    label: str
-    value: str
-    meaning: str
 
 
 def gain(told: Mapping[str, Any] | None) -> tuple[str, str]:
@@ -54,14 +45,15 @@ def numbers(
     use = _chart(charts, "mfu")
     return (
         Number("Step time over ideal", cell(number(verdict.get("slowdown")), "ratio"),
-               f"1 is a run that nobody holds back{between}. A dash: nobody analyzed it."),
+               help=f"1 is a run that nobody holds back{between}. Unknown: nobody analyzed it."),
         Number(*lost(number(verdict.get("lost_gpu_hours"))),
-               "GPUs times the time that they waited for culprits so far."),
-        Number("Steps", cell(_steps(charts), "count"), f"In this range; {row.ranks} ranks."),
-        Number(*_rate(charts), "Median over this range."),
+               help="GPUs times the time that they waited for culprits so far."),
+        Number("Steps", cell(_steps(charts), "count"),
+               help=f"In this range; {row.ranks} ranks."),
+        Number(*_rate(charts), help="Median over this range."),
         Number("MFU" if use is None or "MFU" in use.title or "FLOPs" in use.title
                else "Share of the peak", _share(_median(use)),
-               f"{use.title}. {use.help}" if use else "Nobody told it."),
+               help=f"{use.title}. {use.help}" if use else "Nobody told it."),
     )  # fmt: skip
 
 

@@ -1,33 +1,14 @@
 """The six numbers of the first page."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from analyzer.report.figures import UNKNOWN, cell
 from dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow
 from dashboard.words.now import looked_at
+from dashboard.words.number import Number
 from dashboard.words.spent import HOUR, lost
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """One number.
-
-    Attributes:
-        label: What it is.
-        value: As text; a dash where it is not known.
-        delta: Against what it should be; empty = nothing to compare with.
-        bad: Whether the difference is to the bad.
-        help: What it says.
-    """
-
-    label: str
-    value: str
-    delta: str = ""
-    bad: bool = False
-    help: str = ""
 
 
 def numbers(

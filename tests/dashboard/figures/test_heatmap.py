@@ -125,3 +125,9 @@ def test_ordered_by_run_those_without_one_come_last() -> None:
     shown = fleet(3, 1)
     shown.runs[:] = np.array(["", "b", "a"])
     assert ["n0002", "n0001", "n0000"] == list(heatmap.sorted_by_run(shown).nodes)
+
+
+def test_a_map_of_few_places_is_as_wide_as_they_are() -> None:
+    few, many = (heatmap.fleet(fleet(4, gpus)) for gpus in (2, 16))
+    widths = [shown.figure["layout"]["xaxis"]["domain"][1] for shown in (few, many)]
+    assert widths[0] < 0.25 and 1.0 == widths[1]

@@ -47,8 +47,9 @@ def test_severity_is_a_sign_and_a_word() -> None:
     assert "✖ critical" == findings.findings([FOUND], {}).loc[0, "severity"]
 
 
-def test_links_come_first_so_that_a_narrow_window_shows_them() -> None:
-    assert findings.FINDING_LINKS == findings.FINDINGS[: len(findings.FINDING_LINKS)]
+def test_who_and_why_come_first_and_links_last() -> None:
+    assert ("node", "GPU", "rank", "cause") == findings.FINDINGS[:4]
+    assert findings.FINDING_LINKS == findings.FINDINGS[-len(findings.FINDING_LINKS) :]
 
 
 def test_no_findings_are_an_empty_table() -> None:

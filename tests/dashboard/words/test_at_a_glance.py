@@ -1,0 +1,36 @@
+"""The lines under the sentence of a finding."""
+
+from dashboard.words import at_a_glance
+from tests.dashboard.words.rows import FOUND, RUN, found
+
+
+def test_it_says_since_when_and_for_how_long() -> None:
+    assert "UTC, open after 2 min" in at_a_glance.since(FOUND, FOUND.since + 125.0)
+    ended = found(open=False, until=FOUND.since + 30.0)
+    assert at_a_glance.since(ended, FOUND.since + 999.0).endswith("ended after 30 s")
+
+
+def test_what_is_not_known_of_the_cost_is_not_told_as_nothing() -> None:
+    assert "not known" == at_a_glance.cost(found(slowdown=None), None)
+    assert "lost" not in at_a_glance.cost(FOUND, None)
+    assert at_a_glance.cost(FOUND, RUN).startswith(f"{FOUND.slowdown:.2f}x its own time")
+
+
+def test_a_cause_that_nobody_knows_is_said_so() -> None:
+    assert "not known" == at_a_glance.why(found(cause="unknown"))
+    assert at_a_glance.why(found(cause="thermal", confidence=0.97)).startswith("its GPU is too hot")
+
+
+def test_what_to_do_first_is_what_the_alert_says_with_its_command() -> None:
+    action, command = at_a_glance.to_do(found(cause="thermal", place_confidence=0.99))
+    assert action and "node-1" in command
+
+
+def test_a_run_that_stands_is_not_told_to_drain() -> None:
+    _, command = at_a_glance.to_do(found(cause="software", slowdown=None))
+    assert "drain" not in command
+
+
+def test_a_hostile_node_is_an_argument_and_no_command() -> None:
+    _, command = at_a_glance.to_do(found(node="x; rm -rf /", place_confidence=0.99))
+    assert "'x; rm -rf /'" in command
