@@ -147,8 +147,8 @@ def _cells(shown: FleetSnapshot, places: Folding, unit: str) -> dict[str, Any]:
         "hovertemplate": f"{named.template}%{{z:{form}}}{suffix}<extra></extra>",
         "customdata": named.cells,
         "text": named.text,
-        "colorbar": {"thickness": 12, "x": _share(places) + 0.02, "xanchor": "left", "tickformat": BAR_FORMATS.get(unit, form),
-                     "ticksuffix": suffix},
+        "colorbar": {"thickness": 12, "x": _share(places) + 0.02, "xanchor": "left",
+                     "tickformat": BAR_FORMATS.get(unit, form), "ticksuffix": suffix},
         **scale.rising(values, low, high, bad_is_low=metric.higher is False),
     }  # fmt: skip
 

@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard.context import Context
 from dashboard.figures import heatmap
 from dashboard.shapes import FLEET_METRICS, FindingRow, FleetSnapshot, RunRow
-from dashboard.widgets import numbers
+from dashboard.widgets import number_row
 from dashboard.widgets.glance import glance
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
@@ -35,7 +35,7 @@ def show(context: Context) -> None:
     with answered:
         _answer(context, said, first, by_run)
     shown = six_numbers.numbers(runs, found, fleet, context.answer)
-    numbers.row(shown, "now")
+    number_row.row(shown, "now")
     _findings(context, found, runs)
     left, right = st.columns(2)
     with left:

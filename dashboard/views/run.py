@@ -11,7 +11,7 @@ from dashboard.context import Context
 from dashboard.figures import lane, lines
 from dashboard.figures.charts import Other
 from dashboard.shapes import Event, Lines, RunRow
-from dashboard.widgets import numbers
+from dashboard.widgets import number_row
 from dashboard.widgets.choices import choice
 from dashboard.widgets.later import later
 from dashboard.widgets.parts import part
@@ -44,7 +44,7 @@ def show(context: Context) -> None:
     if method:
         st.caption(plain(method))
     charts = source.run_lines(run, context.span)
-    numbers.row(run_page.numbers(row, told, charts), "run")
+    number_row.row(run_page.numbers(row, told, charts), "run")
     events = part(lambda: source.events(context.span, run)) or ()
     _stack(context, charts, events)
     _slowest(context)

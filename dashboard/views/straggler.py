@@ -10,7 +10,7 @@ from analyzer.report.figures import cell
 from dashboard.context import Context
 from dashboard.figures import lateness, layout_map, matrix, phases
 from dashboard.shapes import FindingRow
-from dashboard.widgets import numbers
+from dashboard.widgets import number_row
 from dashboard.widgets.formats import formats
 from dashboard.widgets.glance import glance
 from dashboard.widgets.later import later
@@ -99,7 +99,7 @@ def _numbers(told: Mapping[str, Any]) -> None:
         Number("Coverage", cell(number(told.get("coverage")), "share"),
                help=verdict_details.how_sure(told)),
     )  # fmt: skip
-    numbers.row(shown, "verdict")
+    number_row.row(shown, "verdict")
 
 
 def _hang(context: Context, told: Mapping[str, Any]) -> None:

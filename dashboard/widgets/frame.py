@@ -19,7 +19,6 @@ from dashboard.widgets import banners, crumbs, ranges, shown, sidebar, style, tr
 from dashboard.widgets.words import capital, short
 from dashboard.words.age import duration
 
-
 LONGEST_TAB = 40
 """Letters of a run's or a node's name in the title of a tab."""
 

@@ -76,4 +76,5 @@ def test_who_since_when_how_much_and_what_to_do_need_no_scrolling(
     low = look.viewport_size["height"]  # type: ignore[index]
     for words in ("node-1", "Since", "Do first", "Evidence"):
         box = look.get_by_test_id("stMain").get_by_text(words).first.bounding_box()
-        assert box is not None and box["y"] + box["height"] <= low, words
+        assert box is not None
+        assert box["y"] + box["height"] <= low, words

@@ -130,4 +130,5 @@ def test_ordered_by_run_those_without_one_come_last() -> None:
 def test_a_map_of_few_places_is_as_wide_as_they_are() -> None:
     few, many = (heatmap.fleet(fleet(4, gpus)) for gpus in (2, 16))
     widths = [shown.figure["layout"]["xaxis"]["domain"][1] for shown in (few, many)]
-    assert widths[0] < 0.25 and 1.0 == widths[1]
+    assert widths[0] < 0.25
+    assert 1.0 == widths[1]

@@ -23,7 +23,8 @@ def test_a_cause_that_nobody_knows_is_said_so() -> None:
 
 def test_what_to_do_first_is_what_the_alert_says_with_its_command() -> None:
     action, command = at_a_glance.to_do(found(cause="thermal", place_confidence=0.99))
-    assert action and "node-1" in command
+    assert action
+    assert "node-1" in command
 
 
 def test_a_run_that_stands_is_not_told_to_drain() -> None:
