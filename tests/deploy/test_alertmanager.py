@@ -81,7 +81,7 @@ def alertmanager(tmp_path_factory, receiver, mailbox) -> Iterator[str]:
     secret.write_text(f"http://{address}/slack")
     (there.folder / "etc" / "pagerduty-key").write_text("key")
     text = config.read_text().replace(there.values["127.0.0.1:9411"], address)
-    for slow, quick in (("group_wait: 10s", "group_wait: 0s"), ("interval: 5s", "interval: 1s")):
+    for slow, quick in (("group_wait: 1s", "group_wait: 0s"), ("interval: 5s", "interval: 1s")):
         text = text.replace(slow, quick)  # people wait, tests need not
     text = with_examples(text).replace("/etc/alertmanager/", f"{there.folder}/etc/")
     text = text.replace("https://events.pagerduty.com/v2/enqueue", f"http://{address}/pagerduty")

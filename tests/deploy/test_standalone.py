@@ -102,7 +102,7 @@ def test_the_files_that_run_in_tests_differ_from_these_in_documented_values_only
 
     assert documented() == list(there.values)
     with pytest.raises(AssertionError):
-        changed("", {"group_wait: 10s": "group_wait: 0s"})
+        changed("", {"group_wait: 1s": "group_wait: 0s"})
 
 
 def test_the_collector_has_the_options_of_its_service(tmp_path) -> None:

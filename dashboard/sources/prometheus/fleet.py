@@ -13,6 +13,7 @@ from dashboard.shapes import FleetMetric, FleetSnapshot
 from dashboard.sources.chart_table import FLEET_ROWS
 from dashboard.sources.prometheus.asking import Asking, Row
 from dashboard.sources.prometheus.directory import Directory
+from dashboard.sources.prometheus.living import living_last
 from dashboard.trouble import Kind, TroubleError
 
 OWN, MIDDLE = "lockstep:train_own_seconds:avg1m", "lockstep:train_own_seconds:med"
@@ -41,16 +42,16 @@ class Places:
 
 
 def places(asking: Asking, known: Directory, at: float) -> Places:
-    """All GPUs that are told of, and ranks that have none."""
+    """All GPUs that are told of, and ranks that have none; of several at one place who lives."""
     gpus = {
         (known.name(labels), gpu)
         for labels, _ in asking.instant(f"group by ({BY}, gpu) ({m.GPU_INFO.name})", at)
         if (gpu := number(labels, "gpu")) is not None
     }
-    query = f"group by ({BY}, run, rank, gpu, pp) ({m.RANK_INFO.name})"
+    query = f"group by ({BY}, run, rank, gpu, pp, attempt) ({m.RANK_INFO.name})"
     ranks: dict[Place, tuple[str, int]] = {}
     stages: dict[tuple[str, int], str] = {}
-    for labels, _ in asking.instant(query, at):
+    for labels, _ in living_last(asking, asking.instant(query, at), at):
         rank, gpu = number(labels, "rank"), number(labels, "gpu")
         if rank is not None:
             place = known.name(labels), -1 - rank if gpu is None else gpu

@@ -10,6 +10,7 @@ from collector.contract import metrics as m
 from dashboard.shapes import NodeFacts, Span
 from dashboard.sources.prometheus.asking import Asking, Row
 from dashboard.sources.prometheus.checks import checks
+from dashboard.sources.prometheus.living import living_last
 
 BACK = 300.0
 """Seconds within which a run on the node is one of it, however short the span."""
@@ -33,6 +34,7 @@ def facts(
     infos = asking.instant(series(m.NODE_INFO.name, pages), at)
     gpu_infos = asking.instant(series(m.GPU_INFO.name, pages), at)
     rank_infos = asking.instant(series(m.RANK_INFO.name, pages), at)
+    rank_infos = living_last(asking, rank_infos, at, pages)
     told = {"node": node, "scraped at": ", ".join(sorted({one[1] for one in targets}))}
     told |= {kind: name for kind, name in where.items() if name}
     for labels, _ in infos[:1]:
