@@ -46,6 +46,39 @@ def sentence(verdict: Verdict, grid: Grid, why_unknown: str | None) -> Verdict:
     return dataclasses.replace(verdict, sentence=words)
 
 
+def without_loss(verdict: Verdict, grid: Grid) -> str:
+    """The verdict's sentence without what was lost so far: of who counts that for longer."""
+    return _with_cost(verdict, dataclasses.replace(verdict, lost_gpu_hours=None), grid)
+
+
+def with_whole_loss(verdict: Verdict, grid: Grid, hours_lost: float) -> Verdict:
+    """The verdict with what was lost in all, by who counted for longer than its windows.
+
+    Args:
+        verdict: With what was lost in its windows.
+        grid: These.
+        hours_lost: GPU-hours until it was over.
+    """
+    before, money, per_day = verdict.lost_gpu_hours, verdict.lost_money, verdict.lost_per_day
+    whole = dataclasses.replace(
+        verdict,
+        lost_gpu_hours=hours_lost,
+        lost_gpu_hours_interval=None,
+        lost_money=money * hours_lost / before if money is not None and before else None,
+        lost_money_interval=None,
+        lost_per_day=None if per_day is None else {**per_day, "goes_on": False},
+    )
+    return dataclasses.replace(whole, sentence=_with_cost(verdict, whole, grid))
+
+
+def _with_cost(verdict: Verdict, other: Verdict, grid: Grid) -> str:
+    """The sentence of a verdict with what another costs."""
+    told = _cost(verdict, grid)
+    if not told:
+        return verdict.sentence
+    return " ".join(verdict.sentence.replace(told, _cost(other, grid)).split())
+
+
 def _accusation(verdict: Verdict, grid: Grid, culprit: Culprit) -> str:
     if culprit.scope in ("link", "rack"):
         return _link(culprit)

@@ -24,3 +24,17 @@ def hours(value: float, unit: str = "GPU") -> str:
     if abs(value) >= HOURS_FROM:
         return f"{value:.2f} {unit}-hours"
     return f"{value * 3600:.0f} {unit}-seconds"
+
+
+def duration(seconds: float) -> str:
+    """A span for people: "45 s", "12 min", "3 h 05 min", "2 days 4 h"."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours_ = round(seconds / 3600)
+    return f"{hours_ // 24} days {hours_ % 24} h"

@@ -39,6 +39,8 @@ LOOK_SECONDS = 0.5
 STOP_SECONDS = 0.5
 MOST_NAMES = 10
 """In a sentence."""
+_WRITING = threading.Lock()
+"""Reports are written by who is told of alerts, and by who closes findings."""
 RESULTS = ("written", "failed", "unmatched")
 
 
@@ -50,14 +52,20 @@ class _Job:
 
 
 def write_report(archive: Path) -> None:
-    """Diagnose an archive and write its report in every format.
+    """Diagnose an archive; write its verdict, and its report in every format.
+
+    When the alert of a finding arrives, and again when the finding closes: one after the other, so
+    that what is written last has read last what finding.json says.
 
     Raises:
         CommandError: It is no archive.
         OSError: The files cannot be written.
     """
-    diagnosed = recurrence.with_recurrence(watched_diagnosis.diagnose_watched(archive), archive)
-    diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
+    with _WRITING:
+        found = watched_diagnosis.diagnose_watched(archive)
+        diagnosed = recurrence.with_recurrence(found, archive)
+        diagnosis.write_verdict(diagnosed.verdict, archive)
+        diagnosis.write_reports(diagnosed, archive, diagnosis.FORMATS)
 
 
 class PostMortems:

@@ -18,8 +18,15 @@ def diagnose_watched(
 
     Arguments and errors as `diagnosis.diagnose_archive`; an archive may be of no finding.
     """
+    from analyzer.watch import history
+    from lockstep import finding_folders
+
     diagnosed = diagnose_archive(archive, gpu_hour_price, topology)
-    return replace(diagnosed, verdict=with_history(diagnosed.verdict, archive))
+    finding = finding_folders.read(archive)
+    if finding is None:
+        return diagnosed
+    whole = history.with_whole_loss(diagnosed.verdict, diagnosed.grid, finding)
+    return replace(diagnosed, verdict=history.with_history(whole, finding))
 
 
 def with_history(verdict: "Verdict", archive: Path) -> "Verdict":

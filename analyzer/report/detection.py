@@ -95,6 +95,7 @@ def _then(verdict: Verdict) -> list[Block | None]:
             for fact in told["evidence"]
         ]
         found.append(blocks.text(f"{text[0].upper()}{text[1:]}."))
+        found += [blocks.text(f"{one[0].upper()}{one[1:]}.") for one in told.get("changed", ())]
         found.append(blocks.table(
             "What was known then", {"": "", "observation": "", "query": ""}, rows,
             collapsed=bool(told["agrees"]), source="finding.json",

@@ -45,7 +45,7 @@ def alert(finding: WatchFinding, addresses: Addresses = PLACEHOLDERS) -> Alert:
         annotations={
             "summary": headline(finding),
             "description": _description(finding),
-            "sentence": finding.sentence,
+            "sentence": finding.told,
             "action": action,
             "command": command,
             "runbook_url": addresses.runbook(FINDING_ALERT),
@@ -86,7 +86,7 @@ def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:
 
 def _description(finding: WatchFinding) -> str:
     """How sure, the verdict's own sentence, and the first facts: a line each."""
-    return f"{sureness(finding)}\n{finding.sentence}\n{description(finding.facts)}".rstrip()
+    return f"{sureness(finding)}\n{finding.told}\n{description(finding.facts)}".rstrip()
 
 
 def _report(finding: WatchFinding, addresses: Addresses) -> str:

@@ -1,11 +1,12 @@
 """Of what a cycle can say that it is over: what nobody looked at stays as it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from analyzer.watch.finding import Kind, Who
 
 NEVER = float("-inf")
+AGAIN = "the run was started again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Closable:
         dark: Nodes whose hardware is not told of, though it was before.
         moving: Runs all of whose ranks make steps: nobody stops them.
         blind: Kinds of findings that nothing was told of.
+        over: Runs that ended, and how, in words: their findings close now.
+        held: Those of them of which it is still told that, and by whom, they were stopped, with
+            the unix seconds of their end.
+        again: run -> unix seconds at which it lived again after an end: what stopped it before is
+            over.
     """
 
     now: float
@@ -31,6 +37,22 @@ class Closable:
     dark: frozenset[str] = frozenset()
     moving: frozenset[str] = frozenset()
     blind: frozenset[Kind] = frozenset()
+    over: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, float] = field(default_factory=dict)
+    again: Mapping[str, float] = field(default_factory=dict)
+
+    def ending(self, who: Who, kind: Kind, opened: float) -> str | None:
+        """How a finding is over whatever is seen, since its run ended; "" = it is held; None = not.
+
+        An error of the hardware outlives the run that it hit.
+        """
+        if kind is Kind.EVENT or not who.run:
+            return None
+        if kind is Kind.STOP and opened < self.again.get(who.run, NEVER):
+            return AGAIN
+        if who.run not in self.over:
+            return None
+        return "" if kind is Kind.STOP and who.run in self.held else self.over[who.run]
 
     def tells_of(self, who: Who) -> bool:
         """Whether what is wrong with somebody could be seen now."""

@@ -6,8 +6,11 @@ from enum import StrEnum
 from typing import Any
 
 from analyzer.run import Culprit, Fact, Verdict
+from analyzer.wording import duration, hours
 
 FINDING_SCHEMA_VERSION = 1
+WORTH_SECONDS = 60.0
+"""What has lasted for less is new: nothing is said of its length."""
 ALERT_SCOPE = "alert"
 """Of what a rule told of, and watch itself did not find."""
 
@@ -90,6 +93,12 @@ class WatchFinding:
         place_confidence: Probability that this is the place, 0 to 1; None = nobody told it apart.
         hang: In which operation the run stands and who is missing, as in a verdict.
         ending: How it was over, for people; "" = it is open, or nobody saw how.
+        lost_seconds: GPU-seconds (of a run without GPUs rank-seconds) that it has cost so far;
+            None = it is not known to cost any.
+        counted: Unix seconds up to which that is counted.
+        unit: Whose seconds these are.
+        learnt: Unix seconds at which the cause became known; None = it was when it opened, or it
+            is not.
     """
 
     who: Who
@@ -113,6 +122,33 @@ class WatchFinding:
     place_confidence: float | None = None
     hang: Mapping[str, Any] | None = None
     ending: str = ""
+    lost_seconds: float | None = None
+    counted: float | None = None
+    unit: str = "GPU"
+    learnt: float | None = None
+
+    @property
+    def lasted(self) -> float:
+        """Seconds from its onset to its end, or to when it was seen last."""
+        return max(0.0, (self.seen if self.closed is None else self.closed) - self.onset)
+
+    @property
+    def told(self) -> str:
+        """All that is said of it, the same wherever: what is wrong, how long and what it cost."""
+        if self.scope == ALERT_SCOPE:
+            return self.sentence  # a rule told of it, and nobody knows how long it lasted
+        length = duration(self.lasted)
+        cost = ""
+        if self.lost_seconds is not None:
+            cost = f"{hours(self.lost_seconds / 3600.0, self.unit)} lost"
+        if self.closed is None and self.lasted < WORTH_SECONDS and not cost:
+            return self.sentence
+        if self.closed is None:
+            so_far = f", {cost} so far" if cost else ""
+            return f"{self.sentence} It lasts for {length}{so_far}."
+        all_told = f", {cost} in all" if cost else ""
+        ending = f": {self.ending}" if self.ending else ""
+        return f"{self.sentence} It is over after {length}{all_told}{ending}."
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -201,7 +237,7 @@ def finding_json(finding: WatchFinding) -> dict[str, Any]:
         "closed": finding.closed,
         "onset": finding.onset,
         "first_seen": finding.first_seen,
-        "sentence": finding.sentence,
+        "sentence": finding.told,
         "verdict": "verdict.json",
         "alerts": [],
         "kind": finding.kind.value,
@@ -212,6 +248,10 @@ def finding_json(finding: WatchFinding) -> dict[str, Any]:
         "place_confidence": finding.place_confidence,
         "hang": finding.hang,
         "ending": finding.ending,
+        "lasted_seconds": finding.lasted,
+        "lost_seconds": finding.lost_seconds,
+        "lost_unit": finding.unit,
+        "learnt": finding.learnt,
         "evidence": [
             {"for": fact.supports, "text": fact.text, "query": fact.query}
             for fact in finding.facts

@@ -7,10 +7,16 @@ from datetime import UTC, datetime
 from hashlib import blake2s
 
 from analyzer.watch.closable import Closable
-from analyzer.watch.finding import Change, Detection, Tier, WatchFinding, Who
+from analyzer.watch.finding import Change, Detection, Kind, Tier, WatchFinding, Who
+from analyzer.wording import TOLD
+from collector.contract.words import Cause
 
 PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_SLUG = 48
+CAUSE_TOLD = TOLD
+"""A cause that nobody knew when the finding opened is told from this confidence on."""
+ONSET_SECONDS = 30.0
+"""A later look that sees the same onset may place it so much later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,13 @@ def advance(
     for key, finding in course.open.items():
         looked = judged.looked(finding.who, finding.kind)
         last = min(finding.seen, now)  # the clock may have been put back
-        if key in seen or looked <= last or _covered(key, seen):
-            still.append(replace(finding, seen=now))
+        ending = judged.ending(finding.who, finding.kind, finding.opened)
+        if ending:
+            closed.append(replace(finding, closed=now, ending=ending))
+        elif ending == "":
+            still.append(_held(finding, judged, now))
+        elif key in seen or looked <= last or _covered(key, seen):
+            still.append(_renewed(replace(finding, seen=now), seen.get(key), now))
         elif now - last >= pace.close and looked - last >= pace.close / 2:
             closed.append(replace(finding, closed=now))
         else:
@@ -84,6 +95,8 @@ def advance(
         else:
             waiting[key] = first, now
     for key, (first, last) in course.waiting.items():
+        if key[0].run in judged.over:
+            continue
         if not judged.tells_of(key[0]):
             waiting.setdefault(key, (first, now))
         elif key not in seen and now - last < pace.close:
@@ -93,6 +106,49 @@ def advance(
     still = [one for one in still if not _lighter(one, graver)]
     after = {(one.who, one.tier): one for one in (*still, *opened)}
     return Course(after, waiting), Change(tuple(opened), tuple(closed), tuple(still))
+
+
+def _held(finding: WatchFinding, judged: Closable, now: float) -> WatchFinding:
+    """A stop whose run has ended: that is said, if it ended afterwards."""
+    run = finding.who.run
+    words = f"{judged.over[run][0].upper()}{judged.over[run][1:]}."
+    if finding.opened > judged.held[run] or words in finding.sentence:
+        return replace(finding, seen=now)
+    return replace(finding, seen=now, sentence=f"{finding.sentence} {words}")
+
+
+def _renewed(finding: WatchFinding, sighting: Detection | None, now: float) -> WatchFinding:
+    """With what is known now; who it is about, and since when, stays as it was told.
+
+    A later look may begin after the onset: then what it says of the beginning is not taken. The
+    cause is a label of the alert: it changes once, when it becomes known.
+    """
+    if sighting is None or sighting.kind is not finding.kind:
+        return finding
+    learnt = finding.cause == Cause.UNKNOWN and sighting.cause != Cause.UNKNOWN
+    if learnt and sighting.confidence >= CAUSE_TOLD:
+        return replace(
+            finding, cause=sighting.cause, confidence=sighting.confidence, learnt=now,
+            slowdown=sighting.slowdown, place_confidence=sighting.place_confidence,
+            sentence=sighting.sentence, facts=sighting.facts,
+        )  # fmt: skip
+    slowdown = finding.slowdown if sighting.slowdown is None else sighting.slowdown
+    if sighting.cause != finding.cause:  # what was told stands, and is not half changed
+        return replace(finding, slowdown=slowdown)
+    # Of a stop the first words stand: dumps are told beside them.
+    slow = finding.kind is Kind.SLOW
+    whole = slow and sighting.onset <= finding.onset + ONSET_SECONDS
+    return replace(
+        finding,
+        confidence=sighting.confidence,
+        slowdown=slowdown,
+        place_confidence=(
+            finding.place_confidence if sighting.place_confidence is None
+            else sighting.place_confidence
+        ),
+        sentence=sighting.sentence if whole else finding.sentence,
+        facts=sighting.facts if whole and sighting.facts else finding.facts,
+    )  # fmt: skip
 
 
 def slug(text: str) -> str:

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from analyzer.readers.archive.files import moment, number, part, whole
-from analyzer.run import Verdict
+from analyzer.run import Grid, Verdict
+from analyzer.sentence import with_whole_loss as loss_in_all
 from analyzer.watch.finding import ALERT_SCOPE, Kind, Tier, Who, is_named
+from analyzer.wording import duration, hours
 from collector.contract.words import Cause
 
 TOLD_BY: Mapping[str, str] = {
@@ -36,8 +38,57 @@ def with_history(verdict: Verdict, finding: Mapping[str, Any]) -> Verdict:
     told = _told(verdict, finding)
     if told is None:
         return verdict
-    end = "" if told["agrees"] else f" {told['text'][0].upper()}{told['text'][1:]}."
+    words = [] if told["agrees"] else [told["text"]]
+    words += ["; ".join(told["changed"])] if told["changed"] else []
+    end = "".join(f" {each[0].upper()}{each[1:]}." for each in words)
     return replace(verdict, history=(told,), sentence=verdict.sentence + end)
+
+
+def with_whole_loss(verdict: Verdict, grid: Grid, finding: Mapping[str, Any]) -> Verdict:
+    """The verdict about the archive of a finding that closed, with what it cost until then.
+
+    An archive begins and ends with the look that opened it; watch counted on.
+
+    Args:
+        verdict: About the archive.
+        grid: Its windows.
+        finding: Its finding.json, not trusted.
+    """
+    lost, closed = number(finding.get("lost_seconds")), moment(finding.get("closed"))
+    if lost is None or lost < 0 or closed is None or verdict.lost_gpu_hours is None:
+        return verdict
+    who = _who(verdict.run, part(finding, "key"))
+    if len(verdict.culprits) != 1 or not is_named(verdict, who):
+        return verdict
+    return loss_in_all(verdict, grid, lost / 3600.0)
+
+
+def _who(run: str, key: Mapping[str, Any]) -> Who:
+    return Who(
+        run, _text(key.get("node")), whole(key.get("rank")), whole(key.get("gpu")),
+        _text(key.get("link")),
+    )  # fmt: skip
+
+
+def _end(
+    finding: Mapping[str, Any], cause: str, confidence: float | None
+) -> tuple[str | None, list[str]]:
+    """When it was over, and what changed since it opened, in words."""
+    closed, learnt = moment(finding.get("closed")), moment(finding.get("learnt"))
+    changed = []
+    if learnt is not None:
+        sure = "" if confidence is None else f", confidence {confidence:.2f}"
+        changed.append(f"the cause became known at {_clock(learnt)}: {cause}{sure}")
+    if closed is None:
+        return None, changed
+    lasted, lost = number(finding.get("lasted_seconds")), number(finding.get("lost_seconds"))
+    unit = "rank" if finding.get("lost_unit") == "rank" else "GPU"
+    words = f"it was over at {_clock(closed)}"
+    words += "" if lasted is None or lasted < 0 else f", after {duration(lasted)}"
+    words += "" if lost is None or lost < 0 else f" and {hours(lost / 3600.0, unit)} in all"
+    ending = _text(finding.get("ending"))
+    changed.append(f"{words}: {ending}" if ending else words)
+    return _iso(closed), changed
 
 
 def _told(verdict: Verdict, finding: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -47,15 +98,13 @@ def _told(verdict: Verdict, finding: Mapping[str, Any]) -> dict[str, Any] | None
     )
     if sentence is None or tier not in list(Tier):
         return None
-    who = Who(
-        verdict.run, _text(key.get("node")), whole(key.get("rank")), whole(key.get("gpu")),
-        _text(key.get("link")),
-    )  # fmt: skip
+    who = _who(verdict.run, key)
     cause = _text(key.get("cause")) or str(Cause.UNKNOWN)
     confidence, kind = number(finding.get("confidence")), _text(finding.get("kind"))
     by = "alert" if scope == ALERT_SCOPE else "watch"
     opened = moment(finding.get("opened"))
     place, agrees = _agreement(verdict, who, cause)
+    closed, changed = _end(finding, cause, confidence)
     claim = _claim(by, who, cause, confidence, opened, kind)
     return {
         "by": by,
@@ -73,6 +122,10 @@ def _told(verdict: Verdict, finding: Mapping[str, Any]) -> dict[str, Any] | None
         "sentence": sentence,
         "place_agrees": place,
         "agrees": agrees,
+        "closed": closed,
+        "ending": _text(finding.get("ending")),
+        "lost_seconds": number(finding.get("lost_seconds")),
+        "changed": changed,
         "text": f"{claim}; {_answer(verdict, who, place=place, agrees=agrees)}",
     }  # fmt: skip
 
@@ -138,6 +191,10 @@ def _evidence(told: object) -> list[dict[str, Any]]:
         for fact in (told if isinstance(told, list) else ())
         if isinstance(fact, dict) and (text := _text(fact.get("text"))) is not None
     ]
+
+
+def _clock(unix: float) -> str:
+    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _text(told: object) -> str | None:

@@ -13,6 +13,7 @@ from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
 from analyzer.watch.progress import Progress
 from analyzer.watch.reporting import Before
+from analyzer.watch.run_end import End, How, Life, Place
 from collector.contract import bounded_json
 
 FORMAT = "lockstep watch memory 1"
@@ -35,6 +36,9 @@ class Memory:
         events: The errors of GPUs, and whom they hit.
         told: Node -> what is told of its GPUs -> when it was last.
         since: Unix seconds since which it was looked without a pause; None = that is not known.
+        lives: Run -> how it was seen last.
+        closed: Findings that closed lately: their end may not have been told yet.
+        renamed: New name of a node -> the name by which open findings call it.
     """
 
     course: Course = field(default_factory=lambda: Course({}, {}))
@@ -47,6 +51,9 @@ class Memory:
     events: Mapping[Gpu, Event] = field(default_factory=dict)
     told: Before = field(default_factory=dict)
     since: float | None = None
+    lives: Mapping[str, Life] = field(default_factory=dict)
+    closed: tuple[WatchFinding, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def to_json(memory: Memory) -> str:
@@ -71,6 +78,9 @@ def to_json(memory: Memory) -> str:
         "events": [[*gpu, asdict(one)] for gpu, one in memory.events.items()],
         "told": memory.told,
         "since": memory.since,
+        "lives": {run: _of_life(one) for run, one in memory.lives.items()},
+        "closed": [asdict(one) for one in memory.closed],
+        "renamed": memory.renamed,
     }
     return json.dumps(_plain(tree), allow_nan=False)
 
@@ -113,6 +123,9 @@ def from_json(text: str) -> Memory:
                 for node, words in tree.get("told", {}).items()
             },
             since=None if tree.get("since") is None else float(tree["since"]),
+            lives={str(run): _life(one) for run, one in tree.get("lives", {}).items()},
+            closed=tuple(_finding(one) for one in tree.get("closed", ())),
+            renamed={str(new): str(old) for new, old in tree.get("renamed", {}).items()},
         )
     except MemoryFileError:
         raise
@@ -125,6 +138,28 @@ def _finding(tree: Mapping[str, Any]) -> WatchFinding:
     own["who"], own["kind"], own["tier"] = Who(**own["who"]), Kind(own["kind"]), Tier(own["tier"])
     own["facts"] = tuple(Fact(**fact) for fact in own["facts"])
     return WatchFinding(**own)
+
+
+def _of_life(life: Life) -> dict[str, Any]:
+    end = None if life.end is None else asdict(life.end)
+    return {
+        "ranks": [[rank, *place] for rank, place in life.ranks.items()],
+        "pages": sorted(life.pages), "attempt": life.attempt, "seen": life.seen,
+        "again": life.again, "end": end,
+    }  # fmt: skip
+
+
+def _life(tree: Mapping[str, Any]) -> Life:
+    end = tree["end"]
+    return Life(
+        {int(rank): Place(str(node), int(gpu)) for rank, node, gpu in tree["ranks"]},
+        frozenset((str(job), str(instance)) for job, instance in tree["pages"]),
+        int(tree["attempt"]), float(tree["seen"]), float(tree["again"]),
+        None if end is None else End(
+            float(end["when"]), How(end["how"]), tuple(map(int, end["first"])),
+            bool(end["by_scrapes"]), end["states"],
+        ),
+    )  # fmt: skip
 
 
 def _event(tree: Mapping[str, Any]) -> Event:

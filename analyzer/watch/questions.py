@@ -18,6 +18,10 @@ TOLD = f"max by (run) (timestamp({m.RANK_UP.name}))"
 STEPS = f"{OF_RANK} ({m.TRAIN_STEPS.name})"
 OWN = f"{OF_RANK} ({m.TRAIN_OWN.name})"
 KNOWN = f"{OF_RANK} ({m.TRAIN_KNOWN_STEPS.name})"
+LAST_STATE = f"max by (run, rank, state) ({m.RANK_LAST_STATE.name})"
+"""What each rank that is gone said last."""
+UP_SECONDS = 300.0
+"""Before the end of a run, in which the scrapes are read that saw its ranks."""
 OPEN = f"max by (run) ({m.TRAIN_OPEN_OP_AGE.name})"
 STOPPED = (
     f"topk by (run) ({MOST_STOPPED}, {OF_RANK} ({m.TRAIN_HEARTBEAT_AGE.name}) > {FROZEN_SECONDS}"
@@ -54,6 +58,11 @@ counted any. So an empty answer, or a count without its errors, says that nobody
 LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
 PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 """4 = active (contract.metrics.IB_STATE)."""
+
+
+def lately_up(run: str) -> str:
+    """The last scrapes of the ranks of a run: 1 = alive, 0 = gone."""
+    return f"{m.RANK_UP.name}{{run={quoted(run)}}}{span(UP_SECONDS)}"
 
 
 def longest_silence(run: str) -> str:

@@ -8,6 +8,12 @@ from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.standing import Standing, facts
 
 WENT_ON = "the run went on"
+NO_LONGER: Mapping[Kind, str] = {
+    Kind.SLOW: "it is no slower than its peers any more",
+    Kind.HARDWARE: "its readings are those of its peers again",
+    Kind.EVENT: "it is told of no more",
+}
+"""How others are over, where their run goes on or there is none."""
 GONE = "nothing tells of the run any more"
 
 
@@ -16,14 +22,16 @@ def with_dumps(
     change: Change,
     standing: Mapping[str, Standing],
     moving: frozenset[str],
+    living: frozenset[str] = frozenset(),
 ) -> tuple[Course, Change]:
-    """The same with what dumps tell.
+    """The same with what dumps tell, and how what closed was over.
 
     Args:
         course: After a cycle.
         change: What the cycle did.
         standing: Runs that stand, by what dumps tell of them.
         moving: Runs all of whose ranks make steps.
+        living: Runs that are told of.
     """
     told: dict[str, WatchFinding] = {}
     for one in change.open:
@@ -32,7 +40,7 @@ def with_dumps(
             told[one.folder] = _told(one, known)
     after = Change(
         tuple(told.get(one.folder, one) for one in change.opened),
-        tuple(_over(one, moving) for one in change.closed),
+        tuple(_over(one, moving, living) for one in change.closed),
         tuple(told.get(one.folder, one) for one in change.still),
     )
     open_now = {key: told.get(one.folder, one) for key, one in course.open.items()}
@@ -53,9 +61,11 @@ def _told(finding: WatchFinding, known: Standing) -> WatchFinding:
     )
 
 
-def _over(finding: WatchFinding, moving: frozenset[str]) -> WatchFinding:
-    """With how it was over."""
-    if finding.kind is not Kind.STOP:
+def _over(finding: WatchFinding, moving: frozenset[str], living: frozenset[str]) -> WatchFinding:
+    """With how it was over, where nobody said that yet."""
+    if finding.ending:
         return finding
-    ending = WENT_ON if finding.who.run in moving else GONE
-    return replace(finding, ending=ending, sentence=f"{finding.sentence} It is over: {ending}.")
+    run = finding.who.run
+    if finding.kind is Kind.STOP:
+        return replace(finding, ending=WENT_ON if run in moving else GONE)
+    return replace(finding, ending=NO_LONGER[finding.kind] if not run or run in living else GONE)

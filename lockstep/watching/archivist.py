@@ -15,9 +15,10 @@ from collector.contract.archive import SAMPLES_FILE
 from collector.contract.metrics import Sample
 from lockstep import diagnosis, finding_folders
 from lockstep.output import CommandError
+from lockstep.postmortem import write_report
 from lockstep.watched_diagnosis import with_history
 from lockstep.watching import folder, operations
-from lockstep.watching.jobs import Closing, Dumped, Job, Jobs, Opening, Plan
+from lockstep.watching.jobs import Closing, Dumped, Job, Jobs, Opening, Plan, Renewed
 from lockstep.watching.judged import Judged
 from lockstep.watching.memory_of_process import ONE_DIAGNOSIS
 from lockstep.watching.operations import Operations
@@ -28,6 +29,8 @@ LOG = logging.getLogger(__name__)
 
 DUMPS_FOLDER = "dumps"
 """Below the archive of a finding: the dumps, evidence.json and hang.json, the verdict on them."""
+KEPT = ("alerts", "record_of")
+"""What finding.json says that watch's finding does not know."""
 NO_DUMPS = Fact(False, "its dumps were gone before they could be kept", "")
 """In an archive whose finding tells of dumps that nobody has any more."""
 TRIES = 3
@@ -96,9 +99,13 @@ class Archivist:
         """A finding opened: write its archive."""
         self._hand_in(Opening(finding, plan))
 
-    def closed(self, name: str, when: float, ending: str = "") -> None:
-        """A finding closed: the `finding.json` of its folder says so."""
-        self._hand_in(Closing(name, when, ending))
+    def closed(self, finding: WatchFinding) -> None:
+        """A finding closed: `finding.json`, verdict and report in its folder say so."""
+        self._hand_in(Closing(finding))
+
+    def renewed(self, finding: WatchFinding) -> None:
+        """More is known of an open finding: the `finding.json` of its folder says so."""
+        self._hand_in(Renewed(finding))
 
     def dumped(self, finding: WatchFinding) -> None:
         """Dumps told of it: they go into its archive, and `finding.json` says what they tell."""
@@ -187,6 +194,9 @@ class Archivist:
                 closed = job.finding.closed is not None
             elif isinstance(job, Dumped):
                 return self._dumped(job.finding)
+            elif isinstance(job, Renewed):
+                self._say(job.finding)
+                return True
             elif not self._close(job):
                 return True
         except OSError as error:
@@ -227,12 +237,30 @@ class Archivist:
         """Say in an archive that its finding closed; False = the archive is still to be written."""
         out = self._settings.out
         assert out is not None
+        if self._say(job.finding):
+            self._written_again(out / job.folder)
+            return True
+        return not self._jobs.closes_later(job)
+
+    def _say(self, finding: WatchFinding) -> bool:
+        """Put what is known of a finding into its finding.json; False = there is none."""
+        out = self._settings.out
+        assert out is not None
+        told = finding_json(finding)
 
         def say(tree: Mapping[str, object]) -> Mapping[str, object]:
-            return {**tree, "closed": job.when, "ending": job.ending}
+            kept = {name: tree[name] for name in KEPT if name in tree}
+            return {**tree, **told, **kept}
 
-        changed = finding_folders.update(out / job.folder, say)
-        return changed or not self._jobs.closes_later(job)
+        return finding_folders.update(out / finding.folder, say)
+
+    def _written_again(self, archive: Path) -> None:
+        """Verdict and report, with what changed since the finding opened."""
+        try:
+            with ONE_DIAGNOSIS:
+                write_report(archive)
+        except CommandError as error:
+            LOG.warning("the report of %s is not written again: %s", archive, error.sentence)
 
     def _fetch(self, connection: Connection, finding: WatchFinding, plan: Plan) -> Operations:
         """The operations: first, since they are overwritten soon."""

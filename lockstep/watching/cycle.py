@@ -1,7 +1,7 @@
 """One cycle: look, test, diagnose, and say what opened and closed."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +11,9 @@ from analyzer.readers.prometheus.connection import Connection
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.sequential_test.state import State
 from analyzer.sequential_test.watching import watch
-from analyzer.watch import hardware, inventory, page, reporting
+from analyzer.watch import hardware, inventory, node_names, page, reporting, run_end
 from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
+from analyzer.watch.bill import RunCost, with_costs
 from analyzer.watch.choice import Pages, pages
 from analyzer.watch.detections import alarmed_ranks
 from analyzer.watch.finding import Change, Kind, WatchFinding, is_named
@@ -28,6 +29,7 @@ from lockstep.watching import detections
 from lockstep.watching.baselines import kind_of
 from lockstep.watching.detections import Still
 from lockstep.watching.diagnoses import Diagnoses
+from lockstep.watching.endings import lives_now
 from lockstep.watching.jobs import Plan
 from lockstep.watching.judged import Judged
 from lockstep.watching.judging import (
@@ -48,6 +50,11 @@ BACK_CHECKS = 60
 """Checks that a first look, or one after a pause, goes back: more than a stream needs to learn."""
 OPERATION_PAGES = 32
 """Of a run on more nodes, only the collectors whose pages are read are asked for operations."""
+ENDS_TOLD_SECONDS = 3600.0
+"""So long it is remembered that a finding closed: whoever watches next tells its end again, which
+an Alertmanager that heard of it takes for the same."""
+ENDS_AWAITED_CYCLES = 3
+"""So many looks a diagnosis of a run's end is waited for, where nobody else names anybody."""
 STEPS_BEFORE = 100
 """Steps before the first slow one that an archive should have."""
 
@@ -116,6 +123,10 @@ class Cycles:
         reported = alarmed_ranks(alarms, members)
         self.diagnoses.work(connection, seen, own, runs, reported, watched)
         names = hardware.node_names(seen.pages, members, self.memory.nodes)
+        renamed = node_names.renamed(self.memory.renamed, self.memory.nodes, names, course)
+        lives = lives_now(
+            connection, seen, self.memory.lives, settings.interval, settings.pace.close
+        )
         told_of_ranks = self._gauges.told_now(seen, settings.interval)
         self.memory = replace(
             self.memory,
@@ -131,16 +142,28 @@ class Cycles:
                 self.memory.events, now,
             ),
         )  # fmt: skip
-        sightings = [
+        living = frozenset(members.run[seen.living].tolist())
+        over, held = run_end.over(lives, living, now)
+        told = [
             *detections.of_runs(seen, runs, self.diagnoses, reported, alarms, settings, still),
             *detections.of_hardware(seen, self.memory.events, names),
         ]
+        judged = {run: one.at for run, one in self.diagnoses.last.items()}
+        patience = ENDS_AWAITED_CYCLES * settings.interval
+        told = list(run_end.with_ends(told, lives, over, held, course, judged, patience))
+        sightings = list(node_names.by_old_names(told, renamed, course))
         missing = reporting.untold(self.memory.told, told_of_ranks, members)
         knows = closable(
             seen, self.memory, self.diagnoses.last, missing, settings.interval, settings.window
         )
+        again = {run: one.again for run, one in lives.items() if one.again}
+        ended = {run: end.when for run in held if (end := lives[run].end) is not None}
+        old = {renamed[name] for name in knows.dark if name in renamed}
+        knows = replace(knows, over=over, held=ended, again=again, dark=knows.dark | old)
         course, change = advance(course, sightings, knows, settings.pace)
-        course, change = with_dumps(course, change, still.standing, knows.moving)
+        told_of = frozenset(members.runs)
+        course, change = with_dumps(course, change, still.standing, knows.moving, told_of)
+        course, change = with_costs(course, change, self._run_costs(seen, runs, living), now)
         unwritten = {**self.memory.unwritten, **{one.folder: 1 for one in change.opened}}
         closings = {one.folder: one.closed for one in change.closed if one.closed is not None}
         unclosed = {**self.memory.unclosed, **closings}
@@ -151,6 +174,16 @@ class Cycles:
             pages=self._pages(seen, course),
             inventory=inventory.updated(
                 self.memory.inventory, seen.pages, seen.links, seen.ports, names, now
+            ),
+            lives=lives,
+            renamed=renamed,
+            closed=(
+                *(
+                    one
+                    for one in self.memory.closed
+                    if now - (one.closed or now) < ENDS_TOLD_SECONDS
+                ),
+                *change.closed,
             ),
             unwritten={} if settings.out is None else unwritten,
             unclosed={} if settings.out is None else unclosed,
@@ -230,6 +263,28 @@ class Cycles:
         since, pause = self.memory.since, now - self.state.until
         steady = 0 <= pause <= stale_after(self._settings.interval)
         return min(since, now) if since is not None and steady else now
+
+    def _closed_lately(self, now: float) -> Iterator[WatchFinding]:
+        for one in self.memory.closed:
+            if one.closed is not None and now - one.closed < ENDS_TOLD_SECONDS:
+                yield one
+
+    def _run_costs(
+        self, seen: Look, runs: Mapping[str, Progress], living: frozenset[str]
+    ) -> dict[str, RunCost]:
+        """What each run loses now that findings are about, or may be."""
+        found, fresh = {}, self._fresh_verdicts(seen.now)
+        for run in living:
+            columns = seen.members.columns_of_run[run]
+            last = fresh.get(run)
+            moves = bool((seen.step_rate[columns] > 0).all())
+            found[run] = RunCost(
+                max(len(columns), int(seen.members.world[columns].max())),
+                "GPU" if (seen.members.gpu[columns] >= 0).any() else "rank",
+                None if last is None else last.verdict,
+                None if moves or runs[run].seen < seen.now else runs[run].since,
+            )
+        return found
 
     def _fresh_verdicts(self, now: float) -> dict[str, Judged]:
         last, window = self.diagnoses.last, self._settings.window

@@ -1,7 +1,7 @@
 """Everything wrong that one cycle sees."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.watch import hardware
@@ -68,7 +68,8 @@ def of_runs(
         if judged is None or now - judged.at > settings.window:
             continue
         agreed = _agreed(diagnoses, run, runs[run])
-        for one in of_verdict(judged.verdict, reported.get(run, {}), members, now):
+        verdict = replace(judged.verdict, sentence=judged.told or judged.verdict.sentence)
+        for one in of_verdict(verdict, reported.get(run, {}), members, now):
             if one.kind is Kind.STOP:
                 if runs[run].since > judged.at:
                     continue  # it goes on again

@@ -15,6 +15,7 @@ from analyzer.readers.prometheus.connection import Connection
 from analyzer.recording_rules.suspects import Answered
 from analyzer.recording_rules.whole import of_whole_run
 from analyzer.run import Span
+from analyzer.sentence import without_loss
 from analyzer.watch.choice import Wish, due_diagnoses, pages, reach
 from analyzer.watch.progress import STALL_STEPS, Progress
 from collector.contract import metrics as m
@@ -163,7 +164,8 @@ class Diagnoses:
             verdict = of_whole_run(found, answered)
         if run in self.last:
             self.before[run] = self.last[run]
-        self.last[run] = Judged(verdict, chosen, span, answered, self._places)
+        words = without_loss(verdict, found.grid)
+        self.last[run] = Judged(verdict, chosen, span, answered, self._places, words)
 
 
 def _down(look: Look, run: str) -> list[int]:

@@ -53,11 +53,26 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """An archive is to say when its finding closed, unix seconds, and how that was seen."""
+    """An archive is to say that its finding closed, and how; its report is written again."""
 
-    folder: str
-    when: float
-    ending: str = ""
+    finding: WatchFinding
+
+    @property
+    def folder(self) -> str:
+        """Of the archive."""
+        return self.finding.folder
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The finding.json of an archive is to say what is known of its open finding by now."""
+
+    finding: WatchFinding
+
+    @property
+    def folder(self) -> str:
+        """Of the archive."""
+        return self.finding.folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +87,7 @@ class Dumped:
         return self.finding.folder
 
 
-Job = Opening | Closing | Dumped
+Job = Opening | Closing | Renewed | Dumped
 
 
 @dataclass(slots=True)
@@ -139,8 +154,7 @@ class Jobs:
         with self._changed:
             for one in self._later:
                 if isinstance(one.job, Opening) and one.job.folder == closing.folder:
-                    finding = replace(one.job.finding, closed=closing.when, ending=closing.ending)
-                    one.job = replace(one.job, finding=finding)
+                    one.job = replace(one.job, finding=closing.finding)
                     return True
         return False
 

@@ -22,6 +22,7 @@ class Judged:
         answered: Of a run that was read in part, how many of its ranks are known; None = all of it
             was read.
         places: Where nodes stand.
+        told: Its sentence without what was lost in these windows: a finding counts for longer.
     """
 
     verdict: Verdict
@@ -29,6 +30,7 @@ class Judged:
     span: Span
     answered: Answered | None = None
     places: Places = field(default_factory=dict)
+    told: str = ""
 
     @property
     def at(self) -> float:

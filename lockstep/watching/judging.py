@@ -29,7 +29,7 @@ def fresh_runs(seen: Look, interval: float) -> frozenset[str]:
 
 def fresh_members(seen: Look, interval: float) -> NDArray[np.bool_]:
     """(R,) ranks whose page was just scraped, and tells of their run."""
-    answers = of_targets(_answering(seen, interval), seen.members)
+    answers = of_targets(answering(seen, interval), seen.members)
     return answers & np.isin(seen.members.run, sorted(fresh_runs(seen, interval)))
 
 
@@ -78,8 +78,8 @@ def closable(
         interval: Seconds between two cycles.
         window: Seconds for which a diagnosis is believed.
     """
-    answering = _answering(seen, interval)
-    nodes = {memory.nodes[one][0] for one in answering if one in memory.nodes}
+    answer = answering(seen, interval)
+    nodes = {memory.nodes[one][0] for one in answer if one in memory.nodes}
     silent = {node for node, _ in memory.nodes.values()} - nodes
     diagnosed = {
         run: one.at
@@ -95,12 +95,12 @@ def closable(
     runs = set(fresh_runs(seen, interval))
     for who, _ in (*memory.course.open, *memory.course.waiting):
         # A run is over when its nodes answer and do not tell of it, not when they are silent.
-        answered = bool(answering & memory.pages.get(who.run, frozenset()))
+        answered = bool(answer & memory.pages.get(who.run, frozenset()))
         if who.run and who.run not in seen.told and (answered or who.run not in memory.runs):
             runs.add(who.run)
             diagnosed[who.run] = seen.now
     return Closable(
-        seen.now, frozenset(runs | {""}) if answering else frozenset(runs), diagnosed,
+        seen.now, frozenset(runs | {""}) if answer else frozenset(runs), diagnosed,
         frozenset(silent), frozenset(dark.tolist()), frozenset(moving), seen.blind,
     )  # fmt: skip
 
@@ -113,12 +113,13 @@ def remembered(
 ) -> dict[Target, tuple[str, float]]:
     """Target -> its node and when it answered last: those of the last day."""
     kept = {one: told for one, told in known.items() if seen.now - told[1] < KEEP_SECONDS}
-    for target in _answering(seen, interval):
+    for target in answering(seen, interval):
         kept[target] = names[target], seen.now
     return kept
 
 
-def _answering(seen: Look, interval: float) -> frozenset[Target]:
+def answering(seen: Look, interval: float) -> frozenset[Target]:
+    """Pages that were just scraped."""
     old = stale_after(interval)
     return frozenset(
         (labels.get("job", ""), labels.get("instance", ""))

@@ -45,6 +45,8 @@ LATE = 2.0
 """A cycle that took so many times as long, pause and all, hangs."""
 WOKEN_SECONDS = 0.2
 """A cycle that is wanted now begins so late at most."""
+RENEW_SECONDS = 60.0
+"""As alerts are sent again: so old is what finding.json says of an open finding at most."""
 TRIES_WITH_OPERATIONS = 1
 NO_OPERATIONS = "no operations: a process that fetched them ended before this archive was written"
 
@@ -85,6 +87,7 @@ class Watch:
         self._failed_cycles = 0
         self._opened = 0
         self._dumped: set[tuple[str, str]] = set()
+        self._renewed: dict[str, tuple[float, float | None]] = {}
         self._state_failures = 0
         self._seconds = float("nan")
         self._pause = 0.0
@@ -202,7 +205,7 @@ class Watch:
 
     def report(self) -> list[str]:
         """A line for each open finding, or for each run where none is open."""
-        open_now = [f"{one.tier.value}: {one.sentence}" for one in self.findings()]
+        open_now = [f"{one.tier.value}: {one.told}" for one in self.findings()]
         lines = open_now or [f"{one.run}: {one.sentence}" for one in self.verdicts()]
         lines += [
             f"{run}: Unknown: no diagnosis of it is at hand; the log says why"
@@ -312,9 +315,10 @@ class Watch:
             LOG.warning("opened %r: %s", finding.folder, one_line(finding.sentence))
             self._archivist.opened(finding, outcome.plans[finding.folder])
         self._keep_dumps(change, still)
+        self._renew(change)
         for finding in change.closed:
-            LOG.warning("closed %r", finding.folder)
-            self._archivist.closed(finding.folder, outcome.look.now, finding.ending)
+            LOG.warning("closed %r: %s", finding.folder, one_line(finding.told))
+            self._archivist.closed(finding)
         for finding, plan in owed:
             self._archivist.opened(finding, plan)
         for hook in self.on_change:
@@ -322,6 +326,20 @@ class Watch:
                 hook(change.opened, change.closed, change.still)
             except Exception as error:  # noqa: BLE001 - who is told must not end who watches
                 bug("a finding was not handed on", error)
+
+    def _renew(self, change: Change) -> None:
+        """What is known of open findings by now, into their archives: a new cause at once."""
+        now, before = monotonic(), self._renewed
+        due = [
+            one for one in change.still
+            if (one.learnt is not None and before.get(one.folder, (0.0, None))[1] != one.learnt)
+            or now - before.setdefault(one.folder, (now, one.learnt))[0] >= RENEW_SECONDS
+        ]  # fmt: skip
+        for one in due:
+            before[one.folder] = now, one.learnt
+            self._archivist.renewed(one)
+        here = {one.folder for one in change.open}
+        self._renewed = {folder: when for folder, when in before.items() if folder in here}
 
     def _keep_dumps(self, change: Change, still: Still) -> None:
         """Into the archives of runs that stood; once, and again when the dumps tell more."""
@@ -341,9 +359,10 @@ class Watch:
             return []
         memory, new = self._cycles.memory, {one.folder for one in change.opened}
         begun = {one.folder: one for one in change.still if one.folder in memory.unwritten}
-        for folder, when in memory.unclosed.items():
-            if folder not in {one.folder for one in change.closed}:
-                self._archivist.closed(folder, when)
+        closed_now = {one.folder for one in change.closed}
+        for one in memory.closed:
+            if one.folder in memory.unclosed and one.folder not in closed_now:
+                self._archivist.closed(one)
         # Of what closed in between nobody knows any more what belongs into its archive.
         counted = {
             folder: tries + (folder in begun)

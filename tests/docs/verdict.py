@@ -63,6 +63,11 @@ HISTORY = {
     "place_agrees": "whether the verdict names the same place, more or less exactly",
     "agrees": "whether it names the same place, and no other cause; where not, `sentence` of the"
     " verdict ends by saying so",
+    "closed": "when it was over, RFC 3339; null = it was open",
+    "ending": "how it was over; null = nobody saw how, or it was open",
+    "lost_seconds": "GPU-seconds (rank-seconds where there is no GPU) that it cost up to then, as"
+    " watch counted them; null = it was not known to cost any",
+    "changed": "what changed since it opened, in words: a cause that became known, its end",
     "text": "in words",
 }
 CULPRIT = {

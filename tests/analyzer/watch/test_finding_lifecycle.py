@@ -206,3 +206,63 @@ def test_a_slug_is_a_plain_name_of_a_folder(name):
 @given(st.text(), st.text())
 def test_two_names_have_two_slugs(one, other):
     assert (slug(one) == slug(other)) == (one == other)
+
+
+def test_a_cause_is_told_once_when_it_becomes_known(sighting):
+    unknown, sure = sighting(cause="unknown"), sighting(cause="thermal")
+    unsure = dataclasses.replace(sure, confidence=0.5)
+    later = dataclasses.replace(sure, sentence="It is hot.", onset=950.0)
+    other = sighting(cause="power")
+
+    _, changes = cycles(
+        EMPTY, *((1000.0 + 15 * n, [one], RUN)
+                 for n, one in enumerate((unknown, unsure, later, other, unknown)))
+    )  # fmt: skip
+
+    told = [change.open[0] for change in changes]
+    assert ["unknown", "unknown", "thermal", "thermal", "thermal"] == [one.cause for one in told]
+    assert [None, None, 1030.0, 1030.0, 1030.0] == [one.learnt for one in told]
+    assert 1 == len({one.folder for one in told})
+    assert "It is hot." == told[-1].sentence
+
+
+def test_what_is_said_is_renewed_and_since_when_is_not(sighting):
+    first = sighting()
+    worse = dataclasses.replace(first, slowdown=1.8, sentence="Slower still.", onset=910.0)
+    late = dataclasses.replace(first, slowdown=1.9, sentence="Since later.", onset=990.0)
+
+    _, changes = cycles(
+        EMPTY, *((1000.0 + 15 * n, [one], RUN) for n, one in enumerate((first, worse, late)))
+    )  # fmt: skip
+
+    told = [change.open[0] for change in changes]
+    assert [1.5, 1.8, 1.9] == [one.slowdown for one in told]
+    assert ["Rank 2 is slow.", "Slower still.", "Slower still."] == [one.sentence for one in told]
+    assert {900.0} == {one.onset for one in told}
+
+
+def test_findings_of_a_run_that_ended_close_at_once_but_for_the_one_that_stopped_it(sighting):
+    slow, stop = sighting(1), dataclasses.replace(sighting(2), kind=Kind.STOP)
+    error = dataclasses.replace(sighting(3), kind=Kind.EVENT)
+    course, _ = advance(EMPTY, [slow, stop, error], of(RUN, 1000.0), PACE)
+    words = {"gpt-1": "the run ended at noon"}
+
+    held = dataclasses.replace(of(RUN, 1015.0), over=words, held={"gpt-1": 1010.0})
+    course, change = advance(course, [], held, PACE)
+
+    assert [(1, "the run ended at noon")] == [(one.who.rank, one.ending) for one in change.closed]
+    assert {2, 3} == {one.who.rank for one in change.still}
+    assert "Rank 2 is slow. The run ended at noon." in {one.sentence for one in change.still}
+
+    _, change = advance(course, [], dataclasses.replace(of(RUN, 1030.0), over=words), PACE)
+    assert [2] == [one.who.rank for one in change.closed]
+
+
+def test_what_stopped_a_run_is_over_when_it_was_started_again(sighting):
+    stop = dataclasses.replace(sighting(2), kind=Kind.STOP)
+    course, _ = advance(EMPTY, [stop], of(RUN, 1000.0), PACE)
+
+    again = dataclasses.replace(of(RUN, 1015.0), again={"gpt-1": 1010.0})
+    _, change = advance(course, [], again, PACE)
+
+    assert ["the run was started again"] == [one.ending for one in change.closed]

@@ -14,6 +14,7 @@ from collector.contract import metrics as m
 STEP, OWN, SCRAPE = 0.5, 0.4, 15.0
 START = 1_790_000_000.0
 LEAF = series_label(LABELS["leaf"][0])
+UP = re.compile(rf'^{m.RANK_UP.name}\{{run="(?P<run>.*)"\}}\[(?P<ms>\d+)ms\]$')
 RANGE = re.compile(r"^\{__name__=~.*instance=~\"(?P<instance>.*?)\".*\}\[(?P<ms>\d+)ms\]$")
 
 
@@ -78,6 +79,10 @@ class FakePrometheus:
         elif found := RANGE.match(query):
             time, seconds = float(words["time"]), int(found["ms"]) / 1000
             data = self._matrix(self._raw(found["instance"], time - seconds, time))
+        elif found := UP.match(query):
+            time, seconds = float(words["time"]), int(found["ms"]) / 1000
+            raw = self._raw(".*", time - seconds, time) if found["run"] == self.run else []
+            data = self._matrix([one for one in raw if one[0]["__name__"] == m.RANK_UP.name])
         elif query == "time()":
             data = {"resultType": "scalar", "result": [self.now, str(self.now)]}
         else:
@@ -103,6 +108,10 @@ class FakePrometheus:
         if self.gone is None or time < self.gone[1]:
             return False
         return rank is None or rank == self.gone[0]
+
+    def said(self, rank: int) -> str:
+        """What a rank says last that is gone."""
+        return "finished" if self.killed is None else "running" if rank == self.killed else "failed"
 
     def steps(self, time: float) -> float:
         running = time if self.gone is None else min(time, self.gone[1])
@@ -208,6 +217,11 @@ class FakePrometheus:
             ask.TELLING: lambda: [
                 (self._who(r), len(ask.OF_DIAGNOSIS) - len(self._untold())) for r in every
             ],
+            ask.LAST_STATE: lambda: [
+                ({**self._who(r), "state": self.said(r)}, 1.0)
+                for r in every
+                if self.ended is not None and self.dead(at, r)
+            ],
             ask.LOST: lambda: [] if self.bare else [(self._target(r), 0.0) for r in every],
         }
         if METRIC in query:
@@ -275,9 +289,8 @@ class FakePrometheus:
         yield m.BUILD_INFO.name, {"version": "1"}, lambda t: 1.0
         yield m.RANK_INFO.name, self._info(rank), lambda t: 1.0
         yield m.RANK_UP.name, who, lambda t: float(not self.dead(t, rank))
-        said = "finished" if self.killed is None else "running" if rank == self.killed else "failed"
         yield (
-            m.RANK_LAST_STATE.name, {**who, "state": said},
+            m.RANK_LAST_STATE.name, {**who, "state": self.said(rank)},
             lambda t: 1.0 if self.ended is not None and self.dead(t, rank) else None,
         )  # fmt: skip
         yield m.TRAIN_STEPS.name, who, living(self.steps)

@@ -53,7 +53,7 @@ def test_more_jobs_than_may_wait_are_refused(finding):
 
 def test_what_failed_comes_again_after_what_is_new(finding):
     jobs = Jobs(first_pause=0.01)
-    first, second = Opening(finding, PLAN), Closing("gpt-1/y", 2.0)
+    first, second = Opening(finding, PLAN), Closing(replace(finding, folder="gpt-1/y", closed=2.0))
     jobs.put(first)
     jobs.put(second)
 
@@ -70,8 +70,8 @@ def test_an_archive_that_is_written_late_says_that_its_finding_closed(finding):
     jobs.take()
     jobs.over(failed=True)
 
-    assert jobs.closes_later(Closing("gpt-1/x", 9.0))
-    assert not jobs.closes_later(Closing("gpt-1/other", 9.0))
+    assert jobs.closes_later(Closing(replace(finding, closed=9.0)))
+    assert not jobs.closes_later(Closing(replace(finding, folder="gpt-1/other")))
     assert Opening(replace(finding, closed=9.0), PLAN) == jobs.take()
 
 
@@ -114,7 +114,7 @@ def test_a_closing_that_finds_the_disk_full_is_tried_again(finding, tmp_path, mo
     monkeypatch.setattr(finding_folders, "update", full_once)
     archivist = FullDisk(tmp_path)
     archivist.start()
-    archivist.closed(finding.folder, 7.0)
+    archivist.closed(replace(finding, closed=7.0))
 
     assert wrote.wait(SECONDS)
     assert archivist.wait(SECONDS)

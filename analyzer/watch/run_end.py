@@ -1,0 +1,332 @@
+"""How a run ended: as it should, without a clean close, or so that nobody tells of it any more.
+
+A run lives while one of its ranks does. When the last is gone, what they said last decides: all
+that finished ended as they should. Who went first is told by scrapes that saw one gone while the
+others lived, else by who said nothing while others met an error; else nobody is named.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from analyzer.run import Fact
+from analyzer.watch.detections import clock
+from analyzer.watch.finding import Detection, Kind, Tier, Who
+from analyzer.watch.finding_lifecycle import Course
+from collector.contract import metrics as m
+from collector.contract.words import Cause, RankState
+
+HOLD_SECONDS = m.RANK_GONE_SECONDS
+"""So long the finding of an end stays open: as long as collectors tell of the ranks that are gone.
+It ends sooner where the run, or another on its nodes, was started."""
+FORGET_SECONDS = 86_400.0
+MISSED_SCRAPES = 2.0
+"""A page that did not answer for so many scrapes is silent."""
+SURE, LIKELY = 0.95, 0.8
+"""In the place: seen by scrapes; by what the ranks said last. Choices of ours."""
+SILENT = frozenset({RankState.STARTING, RankState.RUNNING})
+"""What a rank says last that ended without a word."""
+MOST_NAMED = 8
+"""Ranks in a sentence."""
+
+
+class How(StrEnum):
+    """How a run ended; of one that vanished nobody told that."""
+
+    CLEAN = "clean"
+    DIED = "died"
+    VANISHED = "vanished"
+
+
+class Place(NamedTuple):
+    """Where a rank lived; GPU -1 = none."""
+
+    node: str
+    gpu: int
+
+
+class Seen(NamedTuple):
+    """Unix seconds of the last scrape that saw a rank alive, and of the first that saw it gone.
+
+    NaN never compares: a rank of which that was not seen has `inf` there.
+    """
+
+    alive: float
+    gone: float
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a run.
+
+    Attributes:
+        when: Unix seconds of the last scrape that saw one of its ranks alive.
+        how: As it should, or not.
+        first: Ranks that went before all others; empty = that cannot be told, or needs not be.
+        by_scrapes: Whether scrapes saw them go first; else they said nothing where others did.
+        states: Word of RankState -> how many ranks said it last; "" = those that said nothing.
+    """
+
+    when: float
+    how: How
+    first: tuple[int, ...] = ()
+    by_scrapes: bool = False
+    states: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A run as it was seen last.
+
+    Attributes:
+        ranks: Rank -> where it lived.
+        pages: (job, instance) of the pages that told of it.
+        attempt: Restart count.
+        seen: Unix seconds of the last look that saw one of its ranks alive.
+        again: Unix seconds of the look that saw it alive after an end; 0 = it never ended before.
+        end: How it ended; None = it lives, or nobody can tell.
+    """
+
+    ranks: Mapping[int, Place]
+    pages: frozenset[tuple[str, str]]
+    attempt: int
+    seen: float
+    again: float = 0.0
+    end: End | None = None
+
+
+def lived(
+    known: Life | None,
+    ranks: Mapping[int, Place],
+    pages: frozenset[tuple[str, str]],
+    attempt: int,
+    now: float,
+) -> Life:
+    """A run of which a rank is alive now; ranks that are not told of any more stay known.
+
+    Args:
+        known: As it was seen before.
+        ranks: Those that are told of, alive or gone.
+        pages: Who tells of them.
+        attempt: Restart count.
+        now: Unix seconds.
+    """
+    if known is None:
+        return Life(ranks, pages, attempt, now)
+    if known.end is not None or attempt > known.attempt:
+        again = now if known.end is not None else known.again
+        return Life(ranks, pages, attempt, now, again)
+    if known.ranks != ranks and not known.ranks.keys() <= ranks.keys():
+        ranks = {**known.ranks, **ranks}
+        pages = known.pages | pages
+    return replace(known, ranks=ranks, pages=pages, attempt=attempt, seen=now)
+
+
+def ended(
+    life: Life, states: Mapping[int, str], seen: Mapping[int, Seen], scrape: float
+) -> End | None:
+    """The end of a run none of whose ranks is alive; None = how it ended cannot be told yet.
+
+    Args:
+        life: As it was before.
+        states: Rank -> what it said last, of those that are told to be gone.
+        seen: Rank -> when it was seen alive last, and gone first.
+        scrape: Seconds between two scrapes.
+    """
+    if not states:
+        return None
+    when = max((one.alive for one in seen.values()), default=life.seen)
+    if all(state == RankState.FINISHED for state in states.values()):
+        return End(when, How.CLEAN)
+    every = life.ranks.keys() | states.keys()
+    counts: dict[str, int] = {}
+    for rank in every:
+        state = states.get(rank, "")
+        counts[state] = counts.get(state, 0) + 1
+    early = _earliest(every, seen, states, scrape)
+    if early:
+        return End(when, How.DIED, early, by_scrapes=True, states=counts)
+    mute = {rank for rank in every if states.get(rank, RankState.RUNNING) in SILENT}
+    first = tuple(sorted(mute)) if 0 < len(mute) < len(every) else ()
+    return End(when, How.DIED, first, states=counts)
+
+
+def _earliest(
+    every: Collection[int], seen: Mapping[int, Seen], states: Mapping[int, str], scrape: float
+) -> tuple[int, ...]:
+    """Ranks that were gone while all others were still seen alive.
+
+    A process went between two scrapes, so one went before another for certain only where these
+    spans do not overlap. A rank whose page fell silent may have lived on: it counts as gone once
+    that page missed several scrapes.
+    """
+    gone = {
+        rank: seen[rank].gone if rank in states else seen[rank].alive + MISSED_SCRAPES * scrape
+        for rank in every
+        if rank in seen
+    }
+    if len(gone) < len(every) or len(gone) < 2:
+        return ()
+    order = sorted(gone, key=lambda rank: (seen[rank].alive, rank))
+    for count in range(1, len(order)):
+        early, later = order[:count], order[count:]
+        if max(gone[rank] for rank in early) <= min(seen[rank].alive for rank in later):
+            return tuple(sorted(early))
+    return ()
+
+
+def detection(run: str, life: Life, end: End, facts: tuple[Fact, ...] = ()) -> Detection:
+    """What is to be told of a run that ended without a clean close."""
+    places = [life.ranks[rank] for rank in end.first if rank in life.ranks]
+    nodes = {place.node for place in places}
+    who, scope = Who(run, None, None, None, None), "run"
+    if len(end.first) == 1 and places:
+        gpu = places[0].gpu
+        who = Who(run, places[0].node, end.first[0], None if gpu < 0 else gpu, None)
+        scope = "rank"
+    elif len(nodes) == 1 and len(places) == len(end.first):
+        who, scope = Who(run, nodes.pop(), None, None, None), "node"
+    noticed = any(state not in (*SILENT, "") for state in end.states or ())
+    paged = end.how is How.DIED and (bool(end.first) or noticed)
+    known = bool(end.first) or noticed
+    certain = SURE if end.by_scrapes else LIKELY
+    return Detection(
+        who=who,
+        kind=Kind.STOP,
+        scope=scope,
+        cause=str(Cause.CRASH if known else Cause.UNKNOWN),
+        tier=Tier.PAGE if paged else Tier.RECORD,
+        confidence=certain if known else 0.0,
+        sentence=_sentence(run, life, end),
+        onset=end.when,
+        sure=True,
+        facts=(*facts, *_facts(end)),
+        attempt=life.attempt,
+        place_confidence=certain if end.first and scope != "run" else None,
+    )
+
+
+def _sentence(run: str, life: Life, end: End) -> str:
+    if end.how is How.VANISHED:
+        return (
+            f"Run {run} is told of no more since {clock(end.when)}: its collectors answer and know"
+            " none of its ranks, as after a restart of the node; how it ended is not known."
+        )
+    head = f"Run {run} ended without a clean close at {clock(end.when)}"
+    count = len(life.ranks)
+    if not end.first:
+        why = (
+            "an error was met, and which rank met it first cannot be told"
+            if any(state not in (*SILENT, "") for state in end.states or ())
+            else f"all {count} ranks went together without a word, as when a scheduler ends a job"
+        )
+        return f"{head}: {why}."
+    nodes = sorted({life.ranks[rank].node for rank in end.first if rank in life.ranks})
+    named = ", ".join(map(str, end.first[:MOST_NAMED]))
+    more = ", …" if len(end.first) > MOST_NAMED else ""
+    ranks = f"rank {named}" if len(end.first) == 1 else f"ranks {named}{more}"
+    where = f" on {', '.join(nodes[:MOST_NAMED])}" if nodes else ""
+    how = (
+        "went first, while the others lived"
+        if end.by_scrapes
+        else "went without a word, and the others met an error"
+    )
+    return f"{head}: {ranks}{where} {how}."
+
+
+def _facts(end: End) -> tuple[Fact, ...]:
+    """What the ranks said last; nobody saw what ended them."""
+    told = [
+        f"{count} {'was' if count == 1 else 'were'} not told of" if not state
+        else f"{count} said {str(state).replace('_', ' ')}"
+        for state, count in sorted((end.states or {}).items())
+    ]  # fmt: skip
+    found = [Fact(True, f"last word of the ranks: {', '.join(told)}", m.RANK_LAST_STATE.name)]
+    if end.first and not end.by_scrapes:
+        found.append(Fact(False, "no scrape saw one rank gone while the others lived", ""))
+    return tuple(found) if told else ()
+
+
+def with_ends(
+    sightings: Iterable[Detection],
+    lives: Mapping[str, Life],
+    over: Mapping[str, str],
+    held: Mapping[str, float],
+    course: Course,
+    judged: Mapping[str, float],
+    patience: float,
+) -> Iterator[Detection]:
+    """Without what is seen of runs that ended; of each that did so badly, its end, once.
+
+    Who stopped it is told by its diagnosis, where that names one; else by how its ranks went.
+
+    Args:
+        sightings: What is seen.
+        lives: Runs as they were seen last.
+        over, held: As `over` has them.
+        course: What is open.
+        judged: Run -> unix seconds of the moment that its last diagnosis is about.
+        patience: Seconds for which a diagnosis of the end is waited for where nobody else names
+            anybody.
+    """
+    stops: dict[str, list[Detection]] = {}
+    for one in sightings:
+        if one.who.run not in over or one.kind is Kind.EVENT:
+            yield one
+        elif one.kind is Kind.STOP and one.who.run in held:
+            stops.setdefault(one.who.run, []).append(one)
+    told = {one.who.run for one in course.open.values() if one.kind is Kind.STOP}
+    for run in held:
+        life = lives[run]
+        if run in told or life.end is None:
+            continue
+        named = stops.get(run, [])
+        if len(named) == 1 and named[0].scope != "run":
+            yield replace(named[0], sure=True, tier=Tier.PAGE)
+            continue
+        awaited = judged.get(run, life.seen) <= life.end.when and life.end.how is How.DIED
+        if awaited and not life.end.first and held[run] < patience:
+            continue
+        yield detection(run, life, life.end, tuple(f for one in named for f in one.facts))
+
+
+def over(
+    lives: Mapping[str, Life], living: Collection[str], now: float
+) -> tuple[dict[str, str], dict[str, float]]:
+    """Which runs' findings are over, in words; and those whose stop is still told.
+
+    Of these with the seconds since they were seen alive last.
+
+    Args:
+        lives: Runs as they were seen last.
+        living: Runs of which a rank is alive now.
+        now: Unix seconds.
+    """
+    words: dict[str, str] = {}
+    held: dict[str, float] = {}
+    taken = {
+        place: run for run in sorted(living) for place in set(lives[run].ranks.values())
+        if run in lives
+    }  # fmt: skip
+    for run, life in lives.items():
+        end = life.end
+        if end is None or run in living:
+            continue
+        if end.how is How.CLEAN:
+            words[run] = f"the run ended as it should at {clock(end.when)}"
+            continue
+        heir = next((taken[one] for one in life.ranks.values() if one in taken), None)
+        if heir is not None:
+            words[run] = f"the run ended at {clock(end.when)}, and run {heir} has its place now"
+        elif now - end.when >= HOLD_SECONDS:
+            words[run] = f"the run ended at {clock(end.when)} and was not started again"
+        else:
+            words[run] = f"the run ended at {clock(end.when)}"
+            held[run] = now - life.seen
+    return words, held
+
+
+def remembered(lives: Mapping[str, Life], now: float) -> dict[str, Life]:
+    """Without runs that nobody saw alive for a day."""
+    return {run: one for run, one in lives.items() if now - one.seen < FORGET_SECONDS}

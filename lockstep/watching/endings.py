@@ -1,0 +1,120 @@
+"""Which runs live, and how those ended of which no rank does, as Prometheus tells it."""
+
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+
+from analyzer.readers.labels import number
+from analyzer.readers.prometheus import SourceError
+from analyzer.readers.prometheus.connection import Connection
+from analyzer.readers.prometheus.decoding import Series
+from analyzer.watch import questions as ask
+from analyzer.watch.run_end import End, How, Life, Place, Seen, ended, lived, remembered
+from lockstep.watching.judging import answering
+from lockstep.watching.look import Look
+
+LOG = logging.getLogger(__name__)
+
+MOST_SERIES = 20_000
+"""Ranks of a run whose last scrapes are read; of more, what they said last alone decides."""
+
+
+def lives_now(
+    connection: Connection, seen: Look, known: Mapping[str, Life], interval: float, patience: float
+) -> dict[str, Life]:
+    """Every run as it was seen last, this look included.
+
+    Args:
+        connection: To the Prometheus.
+        seen: Of this cycle.
+        known: Those of the cycle before.
+        interval: Seconds between two cycles.
+        patience: Seconds for which collectors answer without a run until it is gone.
+    """
+    now, members = seen.now, seen.members
+    found = remembered(known, now)
+    gone = []
+    for run, columns in members.columns_of_run.items():
+        life = found.get(run)
+        if seen.living[columns].any():
+            here = zip(members.job[columns].tolist(), members.instance[columns].tolist(),
+                       strict=True)  # fmt: skip
+            found[run] = lived(
+                life, _places(seen, columns), frozenset(here), int(members.attempt[columns].max()),
+                now,
+            )  # fmt: skip
+        elif (seen.up[columns] == 0).any() and (life is None or life.end is None):
+            if life is None:  # it ended before anybody looked
+                here = zip(members.job[columns].tolist(), members.instance[columns].tolist(),
+                           strict=True)  # fmt: skip
+                attempt = int(members.attempt[columns].max())
+                found[run] = lived(None, _places(seen, columns), frozenset(here), attempt, now)
+            gone.append(run)
+    if gone:
+        found.update(_ended(connection, seen, {run: found[run] for run in gone}, interval))
+    pages = answering(seen, interval)
+    for run, life in found.items():
+        vanished = life.end is None and run not in members.columns_of_run
+        if vanished and life.pages <= pages and now - life.seen >= patience:
+            found[run] = _with(life, End(life.seen, How.VANISHED))
+    return found
+
+
+def _places(seen: Look, columns: np.ndarray) -> dict[int, Place]:
+    members = seen.members
+    told = zip(
+        members.rank[columns].tolist(), members.node[columns].tolist(),
+        members.gpu[columns].tolist(), strict=True,
+    )  # fmt: skip
+    return {rank: Place(node, gpu) for rank, node, gpu in told}
+
+
+def _ended(
+    connection: Connection, seen: Look, lives: Mapping[str, Life], interval: float
+) -> dict[str, Life]:
+    """Those whose end is told; what is not answered is asked again in the next cycle."""
+    states: dict[str, dict[int, str]] = {}
+    found: dict[str, Life] = {}
+    try:
+        for labels, value in connection.instant(ask.LAST_STATE, seen.now):
+            rank, run = number(labels, "rank"), labels.get("run", "")
+            if rank is not None and run in lives and value == 1:
+                states.setdefault(run, {})[rank] = labels.get("state", "")
+        for run, life in lives.items():
+            every: list[Series] = []
+            if len(life.ranks) <= MOST_SERIES and run in states:
+                every = connection.samples(ask.lately_up(run), seen.now)
+            times, scrape = _seen(every, interval)
+            end = ended(life, states.get(run, {}), times, scrape)
+            if end is not None:
+                found[run] = _with(life, end)
+                LOG.warning("run %r ended: %s", run, end.how)
+    except SourceError as error:
+        LOG.warning("how runs ended is not told now, and asked again: %s", error)
+    return found
+
+
+def _with(life: Life, end: End) -> Life:
+    return Life(life.ranks, life.pages, life.attempt, life.seen, life.again, end)
+
+
+def _seen(every: list[Series], interval: float) -> tuple[dict[int, Seen], float]:
+    """When each rank was seen alive last and gone first, and the seconds between two scrapes."""
+    found: dict[int, Seen] = {}
+    apart: list[float] = []
+    for series in every:
+        rank, times = number(series.labels, "rank"), series.times / 1000.0
+        if rank is None or not len(times):
+            continue
+        apart += [float(np.median(np.diff(times)))] if len(times) > 1 else []
+        alive, gone = times[series.values == 1], times[series.values == 0]
+        if not len(alive):
+            continue
+        last = float(alive[-1])
+        after = gone[gone > last]
+        first = float(after[0]) if len(after) else float("inf")
+        known = found.get(rank)
+        if known is None or last > known.alive:
+            found[rank] = Seen(last, first)
+    return found, float(np.median(apart)) if apart else interval

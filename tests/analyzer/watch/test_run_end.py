@@ -1,0 +1,138 @@
+"""How runs end, who went first, and what that does to findings: told once, never left open."""
+
+import pytest
+
+from analyzer.watch.finding import Detection, Kind, Tier, Who
+from analyzer.watch.finding_lifecycle import Course
+from analyzer.watch.run_end import (
+    HOLD_SECONDS,
+    End,
+    How,
+    Life,
+    Place,
+    Seen,
+    detection,
+    ended,
+    lived,
+    over,
+    with_ends,
+)
+
+PAGES = frozenset({("lockstep", "a:9410")})
+RANKS = {rank: Place(f"node-{rank // 2}", rank % 2) for rank in range(4)}
+LIFE = Life(RANKS, PAGES, 0, 1000.0)
+NOTHING = Course({}, {})
+TOGETHER = {rank: Seen(1000.0, 1001.0) for rank in range(4)}
+RUNNING, FAILED, LOST, FINISHED = "running", "failed", "peer_lost", "finished"
+
+
+def end_of(*states, seen=TOGETHER, life=LIFE):
+    return ended(life, dict(enumerate(states)), seen, 1.0)
+
+
+def test_a_run_whose_ranks_all_finished_ended_as_it_should():
+    assert How.CLEAN == end_of(*[FINISHED] * 4).how
+
+
+def test_what_nobody_told_is_no_end():
+    assert ended(LIFE, {}, TOGETHER, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("states", "seen", "first", "by_scrapes"),
+    [
+        # One was gone while three scrapes saw the others.
+        ((FAILED, RUNNING, FAILED, LOST),
+         {**{r: Seen(1003.0, 1004.0) for r in (0, 2, 3)}, 1: Seen(1000.0, 1001.0)}, (1,), True),
+        # The spans overlap: only what they said tells it.
+        ((FAILED, RUNNING, FAILED, LOST), TOGETHER, (1,), False),
+        ((RUNNING,) * 4, TOGETHER, (), False),
+        ((FAILED,) * 4, TOGETHER, (), False),
+    ],
+)  # fmt: skip
+def test_who_went_first(states, seen, first, by_scrapes):
+    end = end_of(*states, seen=seen)
+
+    assert (How.DIED, first, by_scrapes) == (end.how, end.first, end.by_scrapes)
+
+
+def test_the_ranks_of_a_node_that_fell_silent_before_the_others_went_were_first():
+    seen = {0: Seen(1000.0, float("inf")), 1: Seen(1000.0, float("inf")),
+            2: Seen(1004.0, 1005.0), 3: Seen(1004.0, 1005.0)}  # fmt: skip
+    end = ended(LIFE, {2: FAILED, 3: FAILED}, seen, 1.0)
+    assert end is not None
+    told = detection("gpt", LIFE, end)
+
+    assert ((0, 1), True, "node") == (end.first, end.by_scrapes, told.scope)
+    assert Who("gpt", "node-0", None, None, None) == told.who
+    assert "ranks 0, 1 on node-0 went first, while the others lived" in told.sentence
+
+
+@pytest.mark.parametrize(
+    ("states", "tier", "who", "words"),
+    [
+        ((FAILED, RUNNING, FAILED, LOST), Tier.PAGE, 1, "rank 1 on node-0 went without a word"),
+        ((FAILED,) * 4, Tier.PAGE, None, "which rank met it first cannot be told"),
+        ((RUNNING,) * 4, Tier.RECORD, None, "as when a scheduler ends a job"),
+    ],
+)
+def test_an_end_wakes_somebody_only_where_something_went_wrong(states, tier, who, words):
+    end = end_of(*states)
+    assert end is not None
+    told = detection("gpt", LIFE, end)
+
+    assert (tier, who, Kind.STOP) == (told.tier, told.who.rank, told.kind)
+    assert words in told.sentence
+    assert (told.place_confidence is None) is (who is None)
+
+
+def test_a_restart_begins_a_new_life_and_ranks_that_fell_silent_stay_known():
+    silent = lived(LIFE, {rank: RANKS[rank] for rank in (2, 3)}, PAGES, 0, 1010.0)
+    dead = Life(RANKS, PAGES, 0, 1010.0, end=End(1009.0, How.DIED))
+
+    assert (set(RANKS), 1010.0, None) == (set(silent.ranks), silent.seen, silent.end)
+    assert (1020.0, None) == (
+        (again := lived(dead, RANKS, PAGES, 1, 1020.0)).again, again.end,
+    )  # fmt: skip
+
+
+def stop(rank: int | None, scope: str = "rank", kind: Kind = Kind.STOP) -> Detection:
+    node = None if rank is None else RANKS[rank].node
+    return Detection(
+        Who("gpt", node, rank, None, None), kind, scope, "crash", Tier.PAGE, 0.9, "It died.", 999.0,
+        sure=True,
+    )  # fmt: skip
+
+
+def told(sightings, end, now=1002.0, judged=1002.0, course=NOTHING):
+    life = Life(RANKS, PAGES, 0, 1001.0, end=end)
+    words, held = over({"gpt": life}, (), now)
+    return list(with_ends(sightings, {"gpt": life}, words, held, course, {"gpt": judged}, 3.0))
+
+
+def test_of_a_run_that_ended_only_its_end_is_seen_by_its_diagnosis_if_that_names_one():
+    died = End(1001.0, How.DIED, (1,))
+    slow, error = stop(2, kind=Kind.SLOW), stop(3, kind=Kind.EVENT)
+
+    assert [error, stop(1)] == told([slow, error, stop(1)], died)
+    # It names two: then how the ranks went tells one.
+    assert [1] == [one.who.rank for one in told([stop(0), stop(1)], died)]
+    assert [] == told([slow, stop(1)], End(1001.0, How.CLEAN))
+
+
+def test_a_diagnosis_is_waited_for_where_nobody_else_names_anybody_but_not_for_long():
+    died = End(1001.0, How.DIED)
+
+    assert [] == told([], died, judged=990.0)
+    assert [None] == [one.who.rank for one in told([], died, now=1005.0, judged=990.0)]
+
+
+def test_an_end_is_told_until_it_was_for_long_enough_or_somebody_runs_there():
+    died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED))
+    new = Life({0: RANKS[3]}, PAGES, 0, 1010.0)
+
+    assert {"gpt"} == set(over({"gpt": died}, (), 1002.0)[1])
+    words, held = over({"gpt": died, "new": new}, {"new"}, 1010.0)
+    assert ("run new has its place now" in words["gpt"], {}) == (True, held)
+    words, held = over({"gpt": died}, (), 1001.0 + HOLD_SECONDS)
+    assert ("was not started again" in words["gpt"], {}) == (True, held)
