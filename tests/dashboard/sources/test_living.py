@@ -41,5 +41,6 @@ def test_who_is_told_to_be_gone_comes_before_who_is_not_told_at_all() -> None:
     answers = Answers(("a",), {"a": 0.0})
 
     assert ["a", "b"] == [
-        labels["run"] for labels, _ in living_last(answers, rows, 0.0)  # type: ignore[arg-type]
+        labels["run"]
+        for labels, _ in living_last(answers, rows, 0.0)  # type: ignore[arg-type]
     ]
