@@ -22,6 +22,7 @@ REPORT_STEM = "report"
 FINDING_FILE = "finding.json"
 OPENED_FILE = "opened.json"
 TRACE_FILE = "trace.perfetto.json.gz"
+POSTED_FILE = "posted.jsonl"
 PART_SECONDS = 5.0
 """A writer closes one part file this often."""
 

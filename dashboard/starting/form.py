@@ -40,6 +40,7 @@ class Form:
         factor: The culprit's own time per step during the fault over before.
         from_step: First step of the fault; 0 = after a third of the steps.
         name: Of the archive's folder; empty = the first free one.
+        faults: More faults, each a SPEC of `--fault`; forms of pages have none.
         follow: Whether `lockstep analyze` and `lockstep report` follow by themselves.
     """
 
@@ -59,6 +60,7 @@ class Form:
     from_step: int = 0
     name: str = ""
     follow: bool = True
+    faults: tuple[str, ...] = ()
 
 
 PRESETS: Mapping[str, Form] = {

@@ -23,7 +23,15 @@ _NOT_IN_OPTIONS = {"ranks_per_node": "ranks per node", "from_step": "first step 
 
 
 class PlanError(ValueError):
-    """The form asks for something that cannot be; the message says what would be right."""
+    """The form asks for something that cannot be; the message says what would be right.
+
+    Attributes:
+        field: Of the form; empty = several together.
+    """
+
+    def __init__(self, sentence: str, field: str = "") -> None:
+        super().__init__(sentence)
+        self.field = field
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ def planned(
     _check_numbers(form)
     name = form.name or first_free(form.workload, taken)
     if name in taken:
-        raise PlanError(f"The folder {name} is there already; give another name.")
+        raise PlanError(f"The folder {name} is there already; give another name.", "name")
     try:
         _check_together(form, refused)
     except (SpecError, FaultError, LinkError, ConfigError, DataError) as error:
@@ -95,6 +103,11 @@ def fault_spec(form: Form) -> str:
     return f"{form.fault}:{','.join(words)}"
 
 
+def fault_specs(form: Form) -> tuple[str, ...]:
+    """Every SPEC: the one of the fields, and those that are given as such."""
+    return tuple(filter(None, (fault_spec(form), *form.faults)))
+
+
 def _arguments(form: Form, out: Path) -> tuple[str, ...]:
     numbers = [("--nodes", form.nodes), ("--ranks-per-node", form.ranks_per_node)]
     numbers += [("--dp", form.dp)] if form.dp else []
@@ -107,8 +120,9 @@ def _arguments(form: Form, out: Path) -> tuple[str, ...]:
     words = ["run", form.workload]
     for option, number in numbers:
         words += [option, str(number)]
-    for option, text in (("--model", form.model), ("--fault", fault_spec(form))):
-        words += [option, text] if text else []
+    words += ["--model", form.model] if form.model else []
+    for spec in fault_specs(form):
+        words += ["--fault", spec]
     return (*words, "--out", str(out))
 
 
@@ -117,7 +131,7 @@ def _check_words(form: Form) -> None:
     if form.model:
         models = MODELS.get(form.workload, ())
         if not models:
-            raise PlanError(f"{form.workload} has one model only; leave the model out.")
+            raise PlanError(f"{form.workload} has one model only; leave the model out.", "model")
         _one_of("model", form.model, models)
     if form.fault:
         _one_of("fault", form.fault, BUILT)
@@ -125,13 +139,14 @@ def _check_words(form: Form) -> None:
     if form.name and not _NAME.fullmatch(form.name):
         raise PlanError(
             "The name must be of small letters, digits and hyphens, 40 at most, and begin with a"
-            " letter or a digit."
+            " letter or a digit.",
+            "name",
         )
 
 
 def _one_of(what: str, word: str, known: Collection[str]) -> None:
     if word not in known:
-        raise PlanError(f"The {what} must be one of {', '.join(known)}.")
+        raise PlanError(f"The {what} must be one of {', '.join(known)}.", what)
 
 
 def _check_numbers(form: Form) -> None:
@@ -139,7 +154,7 @@ def _check_numbers(form: Form) -> None:
         number = getattr(form, field)
         if type(number) is not int or not least <= number <= most:
             what = _NOT_IN_OPTIONS.get(field, field)
-            raise PlanError(f"The {what} must be a whole number from {least} to {most}.")
+            raise PlanError(f"The {what} must be a whole number from {least} to {most}.", field)
     if not (math.isfinite(form.factor) and 1.0 < form.factor <= MOST_FACTOR):
         raise PlanError(f"The factor must be above 1 and at most {MOST_FACTOR:g}.")
     world = form.nodes * form.ranks_per_node
@@ -154,15 +169,14 @@ def _check_together(form: Form, refused: Mapping[FaultKind, str]) -> None:
     """What `lockstep run` would refuse, before it starts; raises its own errors."""
     replicas = form.dp or max(1, form.nodes * form.ranks_per_node // (form.tp * form.pp))
     layout = Layout(form.nodes, form.ranks_per_node, replicas, form.tp, form.pp)
-    faults: tuple[Fault, ...] = ()
-    if spec := fault_spec(form):
-        can = {kind: refused.get(kind, "") for kind in BUILT}
-        faults = (
-            parse(
-                spec, nodes=form.nodes, ranks_per_node=form.ranks_per_node, steps=form.steps,
-                available=can,
-            ),
-        )  # fmt: skip
+    can = {kind: refused.get(kind, "") for kind in BUILT}
+    faults: tuple[Fault, ...] = tuple(
+        parse(
+            spec, nodes=form.nodes, ranks_per_node=form.ranks_per_node, steps=form.steps,
+            available=can,
+        )
+        for spec in fault_specs(form)
+    )  # fmt: skip
     check_links(faults, form.nodes)
     task = find(form.workload)
     training = replace(task.defaults, model=form.model) if form.model else task.defaults

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from lockstep.commands import (
     analyze,
+    api,
     capture,
     cluster,
     collect,
@@ -36,6 +37,7 @@ COMMANDS: tuple[Callable[..., int | None], ...] = (
     ledger.ledger,
     dashboard.dashboard,
     watch.watch,
+    api.api,
     nodes.nodes,
     score.score,
     fit.fit,

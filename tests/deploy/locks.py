@@ -27,7 +27,7 @@ IMAGES = {
     "collector": ("collector", "stacks"),
     "dashboard": ("dashboard", "collector"),
     "nodes": ("kubernetes",),
-    "watch": ("analyzer", "collector"),
+    "watch": ("analyzer", "api", "collector"),
     "workloads": ("workloads", "collector", "kubernetes", "stacks"),
 }
 """Image -> its extras."""

@@ -20,7 +20,7 @@ from collector.contract.metrics import EVERY, EXPORTERS, Metric
 from collector.contract.metrics.ranges import OF_UNITS, Range, of_unit
 from collector.flags import FLAGS
 from lockstep.cli import build
-from tests.docs import faults, kernel_log, verdict
+from tests.docs import api, faults, kernel_log, verdict
 from tests.docs.tables import code, table
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +70,8 @@ OTHER_FILES = {
     archive.RESULTS_FILE: "evaluations, goal, throughput, sweep and probe, where a run has them",
     archive.VERDICT_FILE: "the verdict ([its keys](verdict.md))",
     f"{archive.REPORT_STEM}.{{html,md,json}}": "the report",
+    archive.POSTED_FILE: "samples that programs added by `lockstep api`: a list a line of metric,"
+    " node, rank, unix seconds and value",
     archive.TRACE_FILE: "some steps around the onset, for ui.perfetto.dev",
     archive.FINDING_FILE: "of `lockstep watch`: what was found, when, and which alerts told of it",
     archive.OPENED_FILE: "likewise: the verdict by which the finding opened, as it was then",
@@ -313,6 +315,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings,
     "command-line.md": command_line,
     "archive.md": archives,
+    "api.md": lambda: api.text(MADE),
     "verdict.md": verdict.text,
     "alerts.md": alerts,
     "xids.md": lambda: _page(kernel_log.xids(MADE)),

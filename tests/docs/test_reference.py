@@ -17,6 +17,8 @@ from workloads.faults.kinds import BUILT
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_of_the_reference_is_what_the_contract_says(name: str) -> None:
+    if name == "api.md":
+        pytest.importorskip("fastapi", reason="needs the extra api")
     assert (FOLDER / name).read_text("utf-8") == PAGES[name](), "run python -m tests.docs"
 
 

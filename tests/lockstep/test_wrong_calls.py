@@ -87,6 +87,12 @@ CALLS: list[tuple[str, int, str]] = [
           ("analyze", ""), ("report", ""), ("cluster", " {archive}"), ("ledger", ""))
       for what in ("nowhere", "file", "empty", "torn", "unreadable")],
     ("dashboard {nowhere}", BAD, "is not a folder"),
+    ("api {empty} --listen here", USAGE, "--listen is 'here'"),
+    ("api {empty} --listen 0.0.0.0:0", USAGE, "would be sent in clear; give --tls-certificate"),
+    ("api {empty} --tls-key {file}", USAGE, "go together"),
+    ("api {empty} --listen 127.0.0.1:0 --tls-key {file} --tls-certificate {file}", AWAY, "TLS"),
+    ("api {empty} --token-file {nowhere}", BAD, "nowhere is empty or not there"),
+    ("api {file}", AWAY, "file cannot be used"),
     ("dashboard {file}", BAD, "is not a folder"),
     ("dashboard {archive} --login {torn_toml}", BAD, "is not TOML"),
     ("analyze {archive} --topology {torn_toml}", BAD, "torn.toml"),

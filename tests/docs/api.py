@@ -1,0 +1,91 @@
+"""docs/reference/api.md, from the OpenAPI document of `lockstep api`."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import Mock
+
+from tests.docs.tables import code, table
+
+INTRODUCTION = """\
+Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. An answer is JSON unless it
+says otherwise; NaN and infinities are null. A refusal is 4xx with `error` (a word that does not change), `reason` (one
+sentence) and `field` (which parameter or key, or null). `lockstep watch` serves the paths without a star beside its
+page. [How it is used](../ml/api.md).
+"""
+ACTING = "\\*"
+Tree = Mapping[str, Any]
+
+
+def text(made: str) -> str:
+    """The page."""
+    full = document(acting=True)
+    reading = document(acting=False)["paths"]
+    rows = []
+    for path, methods in full["paths"].items():
+        for method, told in methods.items():
+            star = "" if method in reading.get(path, {}) else f" {ACTING}"
+            rows.append((f"{code(f'{method.upper()} {path}')}{star}", told["summary"]))
+    parts = ["# API", made, INTRODUCTION, table(("request", "what"), rows)]
+    parts += ["## Queries", *_queries(full)]
+    schemas = full["components"]["schemas"]
+    for name, shape in schemas.items():
+        if "properties" in shape and name not in ("HTTPValidationError", "ValidationError"):
+            parts += [f"## {name}", shape.get("description", ""), _keys(shape)]
+    return "\n\n".join(parts) + "\n"
+
+
+def document(*, acting: bool) -> Tree:
+    """The OpenAPI document."""
+    from lockstep.api.app import routes
+    from lockstep.api.reading import Reading
+
+    with TemporaryDirectory() as folder:
+        app = routes(Reading(Path(folder)), Mock() if acting else None)
+        told: Tree = app.openapi()
+        return told
+
+
+def _queries(full: Tree) -> Iterator[str]:
+    for path, methods in full["paths"].items():
+        for method, told in methods.items():
+            asked = [each for each in told.get("parameters", ()) if each["in"] == "query"]
+            if asked:
+                rows = [(code(each["name"]), _kind(each["schema"]), each.get("description", ""))
+                        for each in asked]  # fmt: skip
+                yield code(f"{method.upper()} {path}")
+                yield table(("parameter", "type", "what"), rows)
+
+
+def _keys(shape: Tree) -> str:
+    needed = shape.get("required", ())
+    rows = []
+    for name, told in shape["properties"].items():
+        default = "" if name in needed else f"; default {_shown(told.get('default'))}"
+        rows.append((code(name), f"{_kind(told)}{default}", told.get("description", "")))
+    return table(("key", "type", "what"), rows)
+
+
+def _kind(told: Tree) -> str:
+    if "anyOf" in told:
+        return " or ".join(_kind(each) for each in told["anyOf"])
+    if "$ref" in told:
+        name = told["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in told:
+        return ", ".join(map(str, told["enum"]))
+    kind = str(told.get("type", "any"))
+    if kind == "array":
+        return f"list of {_kind(told['items'])}"
+    least = told.get("minimum", told.get("exclusiveMinimum"))
+    most = told.get("maximum")
+    bounds = "".join([
+        "" if least is None else f", from {least}", "" if most is None else f" to {most}",
+    ])  # fmt: skip
+    return f"{kind}{bounds}"
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if value in (True, False) and isinstance(
+        value, bool) else str(value) or "empty"  # fmt: skip

@@ -1,0 +1,170 @@
+"""The words of the API, once: each is a request and what is made of its answer. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+from collector.contract import bounded_json
+from workloads.sdk.client.address import PREFIX
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+Form = Literal["json", "parquet", "zip"]
+MAX_BYTES = 512 << 20
+"""Of an answer; the largest that the server gives is far smaller."""
+
+
+class ApiError(Exception):
+    """The API refused a request, or cannot be reached; its text is a sentence.
+
+    Attributes:
+        status: Of HTTP; 0 = nobody answered.
+        error: A word that does not change.
+        field: Which parameter or key it is about; empty = none.
+    """
+
+    def __init__(self, status: int, error: str, reason: str, field: str = "") -> None:
+        super().__init__(reason)
+        self.status = status
+        self.error = error
+        self.reason = reason
+        self.field = field
+
+
+class WaitError(ApiError, TimeoutError):
+    """A run was not over in time; it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request.
+
+    Attributes:
+        read: The body of an answer -> what the word returns.
+    """
+
+    method: str
+    path: str
+    read: Callable[[bytes], T]
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Tree | None = None
+
+
+def refused(status: int, body: bytes) -> ApiError:
+    """What an answer of 4xx or 5xx says."""
+    try:
+        told = bounded_json.loads(body)
+        return ApiError(
+            status, str(told["error"]), str(told["reason"]), str(told.get("field") or "")
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ApiError(status, "unknown", f"the answer was {status}, without a reason of the API")
+
+
+def capacity() -> Call[Tree]:
+    """As Client.capacity."""
+    return Call("GET", f"{PREFIX}/capacity", _tree)
+
+
+def runs(state: str | None, limit: int | None) -> Call[list[Tree]]:
+    """As Client.runs."""
+    return Call("GET", f"{PREFIX}/runs", _part("runs"), _given(state=state, limit=limit))
+
+
+def run(name: str) -> Call[Tree]:
+    """As Client.run."""
+    return Call("GET", _of(name), _tree)
+
+
+def start(settings: Mapping[str, Any]) -> Call[Tree]:
+    """As Client.start."""
+    return Call("POST", f"{PREFIX}/runs", _tree, body=dict(settings))
+
+
+def stop(name: str) -> Call[Tree]:
+    """As Client.stop."""
+    return Call("POST", _of(name, "/stop"), _tree)
+
+
+def delete(name: str) -> Call[None]:
+    """As Client.delete."""
+    return Call("DELETE", _of(name), lambda _: None)
+
+
+def series(name: str) -> Call[list[Tree]]:
+    """As Client.series."""
+    return Call("GET", _of(name, "/series"), _part("series"))
+
+
+def metrics(name: str, query: Mapping[str, Any]) -> Call[list[Tree]]:
+    """As Client.metrics."""
+    return Call("GET", _of(name, "/metrics"), _part("series"), query)
+
+
+def download(name: str, form: Form, query: Mapping[str, Any]) -> Call[bytes]:
+    """As Client.download_metrics."""
+    return Call("GET", _of(name, "/metrics"), bytes, {**query, "format": form})
+
+
+def post_metrics(name: str, samples: Sequence[Mapping[str, Any]]) -> Call[int]:
+    """As Client.post_metrics."""
+    told = {"samples": [dict(each) for each in samples]}
+    return Call("POST", _of(name, "/metrics"), lambda body: int(_tree(body)["taken"]), body=told)
+
+
+def verdict(name: str) -> Call[Tree]:
+    """As Client.verdict."""
+    return Call("GET", _of(name, "/verdict"), _tree)
+
+
+def results(name: str) -> Call[Tree]:
+    """As Client.results."""
+    return Call("GET", _of(name, "/results"), _tree)
+
+
+def findings(name: str | None) -> Call[list[Tree]]:
+    """As Client.findings."""
+    path = f"{PREFIX}/findings" if name is None else _of(name, "/findings")
+    return Call("GET", path, _part("findings"))
+
+
+def chosen(
+    metric: str | Sequence[str] | None, rank: int | None, node: str | None,
+    since: float | str | None, until: float | str | None, last_n: int | None,
+    summarize: int | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The query of metrics, without what was not given."""
+    names = [metric] if isinstance(metric, str) else list(metric or ())
+    return _given(
+        metric=names or None, rank=rank, node=node, since=since, until=until, last_n=last_n,
+        summarize=summarize,
+    )  # fmt: skip
+
+
+def _given(**words: Any) -> dict[str, Any]:
+    return {name: value for name, value in words.items() if value is not None}
+
+
+def _of(name: str, more: str = "") -> str:
+    return f"{PREFIX}/runs/{quote(name, safe='')}{more}"
+
+
+def _tree(body: bytes) -> Tree:
+    try:
+        told = bounded_json.loads(body, limit=MAX_BYTES)
+    except ValueError as error:
+        raise ApiError(200, "unknown", f"the answer is no JSON: {error}") from None
+    if not isinstance(told, dict):
+        raise ApiError(200, "unknown", "the answer is no JSON object")
+    return told
+
+
+def _part(name: str) -> Callable[[bytes], list[Tree]]:
+    def read(body: bytes) -> list[Tree]:
+        found = _tree(body).get(name)
+        if not isinstance(found, list):
+            raise ApiError(200, "unknown", f"the answer has no list {name}")
+        return found
+
+    return read
