@@ -21,7 +21,7 @@ from lockstep.api.door import Door
 from lockstep.api.forms import JSON, PARQUET, ZIP, dumped
 from lockstep.api.lines import Wish
 from lockstep.api.reading import Reading, info, iso, packed, when
-from lockstep.api.refusal import Refusal
+from lockstep.api.refusal import Refusal, absent
 from lockstep.api.shapes import PostMetrics, StartRun, State
 from lockstep.api.starting import WALL, Entry, Starting
 from workloads.sdk.client.address import PREFIX
@@ -91,6 +91,9 @@ def _read(router: APIRouter, reading: Reading, starting: Starting | None) -> Non
     """What changes nothing."""
     room = BoundedSemaphore(AT_ONCE)
 
+    def begun(name: str) -> None:
+        _begun(reading, starting, name)
+
     def runs(
         state: Annotated[State | None, Query(description="Those in this state.")] = None,
         limit: Annotated[int, Query(ge=1, le=MOST_RUNS, description="The newest so many.")] = 100,
@@ -105,6 +108,7 @@ def _read(router: APIRouter, reading: Reading, starting: Starting | None) -> Non
 
     def series(name: Name) -> Response:
         """Which series a run has, without their samples."""
+        begun(name)
         with room:
             return _json(reading.series(name))
 
@@ -124,6 +128,7 @@ def _read(router: APIRouter, reading: Reading, starting: Starting | None) -> Non
         form: Annotated[Literal["json", "parquet", "zip"], Query(alias="format")] = "json",
     ) -> Response:  # fmt: skip
         """Series of a run: of its scrapes, its steps, and what was posted."""
+        begun(name)
         wish = Wish(
             tuple(metric), rank, node, when("since", since, -math.inf),
             when("until", until, math.inf), last_n, summarize,
@@ -134,14 +139,17 @@ def _read(router: APIRouter, reading: Reading, starting: Starting | None) -> Non
 
     def verdict(name: Name) -> Response:
         """The verdict of a run (docs/reference/verdict.md)."""
+        begun(name)
         return _json(reading.verdict(name))
 
     def results(name: Name) -> Response:
         """What a run found out beside its steps: evaluations, goal, throughput, sweep."""
+        begun(name)
         return _json(reading.results(name))
 
     def findings(name: Name) -> Response:
         """What is wrong with a run, where and since when."""
+        begun(name)
         return _json({"findings": reading.findings(name)})
 
     def all_findings() -> Response:
@@ -192,6 +200,7 @@ def _act(router: APIRouter, reading: Reading, starting: Starting) -> None:
     def post(name: Name, sent: PostMetrics) -> Response:
         """Add samples of a program to a run: all are taken, or none."""
         at = WALL()
+        _begun(reading, starting, name)
         posted.append(
             reading.archive(name),
             [(each.metric, each.node or "", each.rank, at if each.time is None else each.time,
@@ -221,6 +230,18 @@ def _route(
         response_class=Response, summary=(answer.__doc__ or "").strip(),
         operation_id=f"{method.lower()}-{answer.__name__.replace('_', '-')}",
     )  # fmt: skip
+
+
+def _begun(reading: Reading, starting: Starting | None, name: str) -> None:
+    """Of a run that was asked for here there is something to read.
+
+    Raises:
+        Refusal: There is no archive of it yet, or it left none.
+    """
+    entry = None if starting is None else starting.entry(name)
+    if entry is not None and name not in {each.run for each in reading.runs()}:
+        which = "" if entry.over.is_set() else " yet"
+        raise absent("no_archive", f"the run {name} is {entry.state()}, and has no archive{which}")
 
 
 def _all(reading: Reading, starting: Starting | None) -> list[dict[str, Any]]:

@@ -8,12 +8,13 @@ from unittest.mock import Mock
 
 from tests.docs.tables import code, table
 
-INTRODUCTION = """\
-Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. An answer is JSON unless it
-says otherwise; NaN and infinities are null. A refusal is 4xx with `error` (a word that does not change), `reason` (one
-sentence) and `field` (which parameter or key, or null). `lockstep watch` serves the paths without a star beside its
-page. [How it is used](../ml/api.md).
-"""
+INTRODUCTION = (
+    "Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. An answer is"
+    " JSON unless it says otherwise; NaN and infinities are null. A refusal is 4xx with `error` (a"
+    " word that does not change), `reason` (one sentence) and `field` (which parameter or key, or"
+    " null). `lockstep watch` serves the paths without a star beside its page."
+    " [How it is used](../ml/api.md)."
+)
 ACTING = "\\*"
 Tree = Mapping[str, Any]
 

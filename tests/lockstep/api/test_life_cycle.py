@@ -58,6 +58,8 @@ def test_a_run_waits_behind_the_one_that_goes_on(api: Api) -> None:
     assert api.client.capacity()["running"] == "wait-1"
     with pytest.raises(lockstep.ApiError, match="stop it first"):
         api.client.delete("wait-1")
+    with pytest.raises(lockstep.ApiError, match="gpt-2 is queued, and has no archive yet"):
+        api.client.metrics("gpt-2")
 
     assert api.client.stop("gpt-2")["state"] == "stopped"
     api.client.stop("wait-1")
