@@ -9,8 +9,8 @@ from unittest.mock import Mock
 from tests.docs.tables import code, table
 
 INTRODUCTION = (
-    "Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. An answer is"
-    " JSON unless it says otherwise; NaN and infinities are null. A refusal is 4xx with `error` (a"
+    "Every path but `/healthz` and `/openapi.json` needs `Authorization: Bearer TOKEN`. Answers are"
+    " JSON unless they say otherwise; NaN and infinities are null. A refusal is 4xx with `error` (a"
     " word that does not change), `reason` (one sentence) and `field` (which parameter or key, or"
     " null). `lockstep watch` serves the paths without a star beside its page."
     " [How it is used](../ml/api.md)."
