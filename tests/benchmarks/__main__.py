@@ -49,6 +49,7 @@ BENCHMARKS: dict[str, str] = {
     "resnet": "ResNet-20 against the best accuracy of its synthetic images, and seconds to it",
     "sdk": "CPU of lockstep.recorder in somebody else's program",
     "stack_pause": "how long a program stands still while its stacks are read",
+    "top": "CPU of `lockstep top` in a terminal, over pages and over a Prometheus",
     "tensor_parallel": "CPU of our tensor parallel, torch's DTensor and one rank",
     "training_loop": "CPU of the whole loop against plain torch",
     "verdict_by_source": "culprits by NCCL Inspector's lines alone, and by our recorder",

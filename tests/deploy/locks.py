@@ -27,7 +27,7 @@ IMAGES = {
     "collector": ("collector", "stacks"),
     "dashboard": ("dashboard", "collector"),
     "nodes": ("kubernetes",),
-    "watch": ("analyzer", "api", "collector"),
+    "watch": ("analyzer", "api", "collector", "top"),
     "workloads": ("workloads", "collector", "kubernetes", "stacks"),
 }
 """Image -> its extras."""

@@ -173,3 +173,12 @@ def test_vmalert_loads_the_rules(pytestconfig, tmp_path):
     # vmalert may not know it yet, as Debian 12's: docs/sre/servers.md says what to do.
     whole = _vmalert(rules / "lockstep-alerts.rules.yml")
     assert not whole or whole.endswith("unknown fields in rule: keep_firing_for")
+
+
+@pytest.mark.parametrize("set_up", ["one", *SET_UPS])
+def test_top_names_the_late_rank(lockstep, urls, until, set_up):
+    answer = lockstep("top", "--once", "--prometheus", urls[set_up])
+    assert answer.code == 0
+    assert "fleet: rank 5 on " in answer.out
+    assert "Nodes: 8 of 8 answer" in answer.out
+    assert "nobody is late" not in answer.out

@@ -35,6 +35,14 @@ CALLS: list[tuple[str, int, str]] = [
     ("ledger --faults {file}", BAD, "file"),
     ("ledger --faults {nowhere}", BAD, "nowhere cannot be read"),
     ("ledger --prometheus {nobody} --run x", AWAY, "127.0.0.1:9"),
+    ("top http://h:1 --prometheus {nobody}", USAGE, "are two sources; give one"),
+    ("top --run x", USAGE, "--run goes with --prometheus URL"),
+    ("top nonsense", USAGE, "'nonsense' is no address of a page"),
+    ("top --period 0", USAGE, "--period is '0'; it must be a number from 1 to 3600"),
+    ("top {nobody}", USAGE, "this is no terminal; --once prints one screen"),
+    ("top --once {nobody}", AWAY, "the collector at http://127.0.0.1:9 does not answer"),
+    ("top --once --prometheus {nobody}", AWAY, "127.0.0.1:9"),
+    ("top --once --prometheus nonsense", USAGE, "nonsense"),
     ("watch", USAGE, "watch needs --prometheus"),
     ("score", USAGE, "score needs KIND: real, faults or synth"),
     ("dump", USAGE, "dump needs RUN"),
@@ -205,7 +213,7 @@ def test_an_unknown_option_is_named(lockstep: Callable[..., Any], command: str) 
 
 
 @pytest.mark.parametrize(
-    "command", [name for name in NAMES if name not in ("run", "cluster", "ledger")]
+    "command", [name for name in NAMES if name not in ("run", "cluster", "ledger", "top")]
 )
 def test_a_word_too_many_is_named(lockstep: Callable[..., Any], command: str) -> None:
     needed = ["--prometheus", NOBODY] if command == "watch" else []
