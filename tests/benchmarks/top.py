@@ -1,4 +1,4 @@
-"""CPU of `lockstep top` in a terminal of 80x24, from its first screen on; the goal is 1 % of a core.
+"""CPU of `lockstep top` in a terminal of 80x24, from its first screen on; the goal is 1 %.
 
 Over pages of nodes with 8 GPUs and some 2,400 series each, that a process of its own serves; and
 over a Prometheus that scrapes 64 nodes each second.
