@@ -11,7 +11,6 @@ from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.slowness.changepoint import Blocks, Shift, blocks, clearest_spans, refine, sustained
-from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.group_transfers import OWN, grown, slow_groups
 from analyzer.slowness.on_and_off import (
     EPISODES_AT_LEAST,
@@ -24,14 +23,14 @@ from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, movements, st
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
 
 FLOOR = 0.10
-"""Of a usual step, by the medians of the steps."""
+"""Of a usual step, by the medians of the steps and by times alone."""
 TIMES = 3.0
 """Three of four transfers take this many times the usual one, and half the floor. With a link fault
 of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to twenty processes
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
 STEPS_AT_LEAST = 20
 MEAN_FLOOR = 0.03
-"""Of a usual step, by the mean of what comes and goes."""
+"""Of a usual step, with counters that moved; of what comes and goes by the mean."""
 BY_GROUPS = "groups"
 """`details["by"]` of a link that nothing but slow and healthy groups tells of."""
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK)
@@ -49,13 +48,13 @@ class Links:
 
     Times alone must be far from usual, because a lack of processors lengthens transfers as well;
     with counters that moved they must be longer in most steps. With pipeline stages collectives
-    hold bubbles, and only times with counters tell, or groups. While too little is known of a rank,
-    all may wait for it, and nothing is told of the network.
+    hold bubbles, and only times with counters tell, or groups. A window in which a rank did not tell
+    says nothing: all may wait for it.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
         """At most one finding: `link` accuses, `network` does not."""
-        if len({info.node for info in grid.ranks}) < 2 or unseen_ranks(grid):
+        if len({info.node for info in grid.ranks}) < 2:
             return ()
         stages = len({info.pp for info in grid.ranks})
         groups = blocks(grid)
@@ -71,16 +70,17 @@ class Links:
                 now, then = median(transfer[inside]), median(transfer[outside])
                 if (
                     shift.score < shift.critical
-                    or now - then < FLOOR * usual
+                    or now - then < MEAN_FLOOR * usual
                     or (shift.last - shift.first) * groups.steps < STEPS_AT_LEAST
                     or not sustained(series, shift)
                 ):
                     continue
                 mostly = _in_most_steps(transfer[inside])
-                clear = stages == 1 and mostly >= max(FLOOR / 2 * usual, TIMES * then)
-                longer = mostly >= max(FLOOR / 2 * usual, (then + now) / 2)
+                large = now - then >= FLOOR * usual
+                clear = large and stages == 1 and mostly >= max(FLOOR / 2 * usual, TIMES * then)
+                longer = mostly >= (then + now) / 2
                 moved = longer and bool(movements(grid, inside, outside, COUNTERS))
-                if not (clear or moved or (longer and stages > 1)):
+                if not (clear or moved or (large and longer and stages > 1)):
                     continue
                 found = _finding(grid, groups, shift, transfer, (then, now), inside, outside)
                 if found.kind == "link" and (clear or moved):
@@ -102,7 +102,8 @@ def _again_and_again(
 ) -> Finding | None:
     """A link that is slow on and off, of which one node's counters tell; None without.
 
-    Times alone would not do: whoever computes unevenly lets the others wait as well.
+    Times alone would not do: whoever computes unevenly lets the others wait as well. Of one that is
+    there from the first step on the counters must move with each turn: there is no time before.
     """
     usable = np.concatenate(groups.members)
     seen = on_and_off(transfer[usable] / usual, least=FLOOR / 2, most=1.0)
@@ -111,21 +112,24 @@ def _again_and_again(
         or seen.mean < ON_SIGMAS * seen.error
         or seen.inside < MEAN_FLOOR
         or seen.episodes < EPISODES_AT_LEAST
-        or not seen.late
     ):
         return None
     first = int(usable[seen.begin])
     last = None if seen.stop is None else int(usable[seen.stop - 1]) + 1
-    inside, outside = usable[seen.begin : seen.stop], usable[: seen.begin]
     score = seen.mean / seen.error
     shift = Shift(0, *blocks_of(groups, first, last), seen.inside, seen.error, score, ON_SIGMAS,
                   seen.inside)  # fmt: skip
-    then, now = (mean(transfer[some]) for some in (outside, inside))
-    if not now > then or grown(grid, inside, outside) >= OWN * (now - then):
-        return None  # the others wait for that rank
-    edges = first, last
-    found = _finding(grid, groups, shift, transfer, (then, now), inside, outside, edges)
-    return found if found.details["node"] or found.details["part_nodes"] else None
+    span = usable[seen.begin : seen.stop], usable[: seen.begin]
+    # Counters that move with each turn are its own; by design, as of every n-th step, none move.
+    for inside, outside in (span, (usable[seen.on], usable[~seen.on])):
+        then, now = (mean(transfer[some]) for some in (outside, inside))
+        # Else the others wait for a rank, or nobody knows.
+        if now > then and grown(grid, inside, outside) < OWN * (now - then):
+            edges = first, last
+            found = _finding(grid, groups, shift, transfer, (then, now), inside, outside, edges)
+            if found.details["node"] or found.details["part_nodes"]:
+                return found
+    return None
 
 
 def _in_most_steps(cells: FloatGrid) -> float:

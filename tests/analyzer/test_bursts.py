@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analyzer.align import align
@@ -185,3 +186,20 @@ def test_a_run_that_stands_still_while_it_is_scraped_is_no_gap_of_scrapes():
 
     assert longest > 55.0
     assert not inside.any()
+
+
+def test_a_link_that_comes_and_goes_from_the_first_step_on_is_told_by_counters_that_move_with_it():
+    always = dataclasses.replace(fault(Cause.LINK, "errors", 8, 1.5), from_step=0)
+    run = run_of(always, dp=32)
+    (finding,) = Links().detect(align(run))
+
+    assert ("link", "node-1") == (finding.kind, finding.details["node"])
+    counted = run.samples["metric"].str.startswith(("lockstep_net", "lockstep_tcp", "lockstep_ib"))
+    elsewhere = labelled(SyntheticFleet(
+        dp=32, steps=300, resolution=Resolution.STEP, seed=3,
+        faults=(dataclasses.replace(always, place=8, factor=1.0, shape=Shape.CONSTANT),),
+    )).run.samples  # fmt: skip
+    steady = elsewhere[elsewhere["metric"].str.startswith(
+        ("lockstep_net", "lockstep_tcp", "lockstep_ib"))]  # fmt: skip
+    mixed = pd.concat([run.samples[~counted], steady], ignore_index=True)
+    assert () == tuple(Links().detect(align(dataclasses.replace(run, samples=mixed))))

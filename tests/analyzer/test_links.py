@@ -129,3 +129,21 @@ def test_windows_without_the_rank_that_all_wait_for_are_no_slow_link(synthetic, 
     grid = align(dataclasses.replace(run, windows=run.windows[~gone]))
 
     assert () == tuple(Links().detect(grid))
+
+
+def test_windows_of_which_some_ranks_are_not_known_say_nothing_and_the_others_do(synthetic, fault):
+    """A node that nobody scraped for a while before clears nobody then, and hides no link later."""
+    run = synthetic(world=4, faults=[fault("loss", 2, 1.5, 120)]).run()
+    gone = (run.windows["rank"] == 3) & run.windows["from_step"].between(40, 90)
+    verdict = diagnose(dataclasses.replace(run, windows=run.windows[~gone])).verdict
+
+    assert [("link", "node-2", "link")] == [(c.scope, c.node, c.cause) for c in verdict.culprits]
+
+
+def test_a_little_longer_is_told_where_one_nodes_counters_moved_and_nowhere_else(synthetic, fault):
+    grid = align(synthetic(world=4, faults=[fault("loss", 2, 1.07, 80)]).run())
+    (found,) = Links().detect(grid)
+
+    assert ("link", "node-2") == (found.kind, found.details["node"])
+    blind = {key: cells for key, cells in grid.signals.items() if "retransmitted" not in key}
+    assert () == tuple(Links().detect(dataclasses.replace(grid, signals=blind)))
