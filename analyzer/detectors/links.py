@@ -48,8 +48,8 @@ class Links:
 
     Times alone must be far from usual, because a lack of processors lengthens transfers as well;
     with counters that moved they must be longer in most steps. With pipeline stages collectives
-    hold bubbles, and only times with counters tell, or groups. A window in which a rank did not tell
-    says nothing: all may wait for it.
+    hold bubbles, and only times with counters tell, or groups. A window in which a rank did not
+    tell says nothing: all may wait for it.
     """
 
     def detect(self, grid: Grid) -> Sequence[Finding]:
