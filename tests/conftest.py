@@ -83,7 +83,10 @@ def is_timed(file: Path) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keeps the tiers that were asked for; timed files come first, see the scheduler below."""
+    """Keeps the tiers that were asked for; timed files come first, see the scheduler below.
+
+    After them what one worker has for long: begun last, it would be waited for by the other.
+    """
     if moving := [item.nodeid for item in items if unstable(item.nodeid)]:
         raise pytest.UsageError(f"ids with an address differ between workers: {moving}")
     tiers = _tiers(items)
@@ -91,7 +94,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[item for item in items if tiers[item] not in here])
     items[:] = [item for item in items if tiers[item] in here]
     if Tier.REAL in here:
-        items.sort(key=lambda item: not is_timed(item.path))
+        items.sort(key=lambda item: (not is_timed(item.path), not _together(item.nodeid)))
+
+
+def _together(nodeid: str) -> str:
+    """The folder of TOGETHER that a test is in; empty: none."""
+    return next((folder for folder in TOGETHER if nodeid.startswith(folder)), "")
 
 
 def _tiers(items: list[pytest.Item]) -> dict[pytest.Item, Tier]:
@@ -122,7 +130,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = super()._split_scope(nodeid)
             if is_timed(config.rootpath / file):
                 return "timed"
-            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+            return _together(file) or file
 
     config.option.loadscopereorder = False
     return TimedFilesTogether(config, log)

@@ -91,6 +91,7 @@ def attacked(one: Collector, attack: Callable[[socket.socket], None]) -> Iterato
             connection.close()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("source", [SCRAPER, "127.0.0.1"])
 def test_a_hundred_connections_cost_no_scrape_and_no_look_at_the_health(collector, attack, source):
@@ -106,6 +107,7 @@ def test_a_hundred_connections_cost_no_scrape_and_no_look_at_the_health(collecto
     assert None not in again
 
 
+@pytest.mark.sweep(sample=3)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_with_64_descriptors_a_collector_still_answers(poor, attack):
     with attacked(poor, attack):

@@ -53,6 +53,7 @@ def stolen(page: Page) -> list[object]:
     return [frame.evaluate("window.stolen ?? null") for frame in page.frames]
 
 
+@pytest.mark.sweep(sample=5)
 @pytest.mark.parametrize("key", [each.key for each in PAGES])
 def test_no_name_becomes_a_script_on_any_page(page: Page, address: str, key: str) -> None:
     asked: list[str] = []

@@ -46,6 +46,7 @@ def test_every_example_is_tested_and_short():
     assert max(found.values()) < LONGEST
 
 
+@pytest.mark.sweep(sample=2)
 @pytest.mark.parametrize("example", NEEDS)
 def test_an_example_runs_without_lockstep(example):
     needed(example)

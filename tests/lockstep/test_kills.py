@@ -17,6 +17,7 @@ NUMBERS = (0, 4, 9, 10, 11, 21, 22, 30)
 """All launchers and kinds of layouts, and SIGKILL, SIGTERM and SIGSEGV."""
 
 
+@pytest.mark.sweep(sample=3)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_rank_killed_at_any_moment_is_named_and_never_healthy(
     tmp_path: Path, number: int

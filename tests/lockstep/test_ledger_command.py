@@ -120,6 +120,7 @@ def test_a_trace_of_faults(tmp_path: Path, lockstep: Callable[..., Any]) -> None
     assert "the faults are of 2 nodes, more than 1" in refused.err
 
 
+@pytest.mark.sweep(sample=0)
 @pytest.mark.distributed
 def test_a_real_run_killed_and_resumed_at_known_steps(
     tmp_path: Path, lockstep: Callable[..., Any]

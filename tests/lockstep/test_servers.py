@@ -66,6 +66,7 @@ def test_one_prometheus_names_the_slow_rank(usual):
     assert [(5, "node-5", "thermal")] == [(c.rank, c.node, c.cause) for c in usual.culprits]
 
 
+@pytest.mark.sweep(sample=2)
 @pytest.mark.parametrize("set_up", SET_UPS)
 def test_the_verdict_is_the_same(urls, until, usual, set_up):
     found = diagnose(prometheus.load(urls[set_up], FLEET.run, None, until, {})).verdict
@@ -79,6 +80,7 @@ def test_the_verdict_is_the_same(urls, until, usual, set_up):
     assert usual.slowdown == pytest.approx(found.slowdown, rel=0.05)
 
 
+@pytest.mark.sweep(sample=2)
 @pytest.mark.parametrize("set_up", ["one", *SET_UPS])
 def test_watch_sees_the_slow_rank_and_opens_the_finding_of_the_lost_gpu(urls, until, set_up):
     watch = Watch(Settings(access(urls[set_up], {}), None, None, interval=SCRAPE))
@@ -99,6 +101,7 @@ def test_watch_sees_the_slow_rank_and_opens_the_finding_of_the_lost_gpu(urls, un
     assert ("node-2", 0, "xid") in opened()
 
 
+@pytest.mark.sweep(sample=1)
 @pytest.mark.parametrize("set_up", SET_UPS)
 def test_the_dashboard_shows_the_same(urls, until, set_up):
     def shown(name):
@@ -175,6 +178,7 @@ def test_vmalert_loads_the_rules(pytestconfig, tmp_path):
     assert not whole or whole.endswith("unknown fields in rule: keep_firing_for")
 
 
+@pytest.mark.sweep(sample=2)
 @pytest.mark.parametrize("set_up", ["one", *SET_UPS])
 def test_top_names_the_late_rank(lockstep, urls, until, set_up):
     answer = lockstep("top", "--once", "--prometheus", urls[set_up])

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.distributed
 
 
 @contextmanager
-def running(folder: Path, fault: str, **more: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+def running(folder: Path, fault: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     port = str(reachable.free_port())
     rings = folder / "rings"
     rings.mkdir()
@@ -45,7 +45,7 @@ def running(folder: Path, fault: str, **more: str) -> Iterator[list[subprocess.P
             env={
                 **os.environ, "OMP_NUM_THREADS": "1", "LOCKSTEP_DIR": str(rings),
                 "LOCKSTEP_RUN": "stuck-1", "RANK": str(rank), "WORLD_SIZE": str(WORLD),
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **more,
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "LOCKSTEP_STACK_SIGNAL": "USR2",
             },
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -62,6 +62,25 @@ def running(folder: Path, fault: str, **more: str) -> Iterator[list[subprocess.P
             rank.wait()
 
 
+@pytest.fixture(scope="module")
+def hanging(tmp_path_factory):
+    """Fault -> (folder, ranks) of a program that hangs by it; one for all tests that look at it.
+
+    It offers its stacks on a signal as well; without need nobody asks for them in that way.
+    """
+    started = {}
+    with ExitStack() as ending:
+
+        def of(fault: str):
+            if fault not in started:
+                folder = tmp_path_factory.mktemp(fault)
+                ranks = ending.enter_context(running(folder, fault))
+                started[fault] = folder, ranks
+            return started[fault]
+
+        yield of
+
+
 def line_of(fault: str) -> int:
     lines = PROGRAM.read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if line.endswith(f"# line: {fault}"))
@@ -74,24 +93,24 @@ def steps(folder: Path, rank: int) -> int:
         return -1
 
 
-def hung(lockstep, folder: Path, *words: str):
-    """What is told of the hang, once the dumps show it."""
-    out = folder / "sent"
+def hung(lockstep, rings: Path, out: Path, *words: str):
+    """What is told of the hang of these ranks, once the dumps show it."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         answer = lockstep(
-            "dump", "stuck-1", "--dir", folder / "rings", "--out", out, "--stacks", *words,
+            "dump", "stuck-1", "--dir", rings, "--out", out, "--stacks", *words,
             "--stack-timeout", "60", "--timeout", "2", "-o", "json",
         )  # fmt: skip
         if answer.code == ExitCode.OK:
             again = lockstep("hang", out, "--limit", "1", "--json")
             tree = json.loads(again.out)
             if tree["culprits"]:
-                return tree, (folder / "sent" / "stacks.json").read_text()
+                return tree, (out / "stacks.json").read_text()
         time.sleep(0.5)
     raise AssertionError("no hang was told in time")
 
 
+@pytest.mark.sweep(sample=2)
 @pytest.mark.parametrize(
     ("fault", "line", "function", "kind", "words"),
     [
@@ -102,12 +121,12 @@ def hung(lockstep, folder: Path, *words: str):
     ],
 )
 def test_the_blamed_line_is_the_one_that_hangs(
-    lockstep, tmp_path, fault, line, function, kind, words
+    lockstep, hanging, tmp_path, fault, line, function, kind, words
 ):
-    with running(tmp_path, fault) as ranks:
-        tree, _ = hung(lockstep, tmp_path)
-        state = status(PROC, ranks[1].pid).state
-        alive = [rank.poll() for rank in ranks]
+    folder, ranks = hanging(fault)
+    tree, _ = hung(lockstep, folder / "rings", tmp_path)
+    state = status(PROC, ranks[1].pid).state
+    alive = [rank.poll() for rank in ranks]
 
     assert [1] == [one["rank"] for one in tree["culprits"]]
     assert kind in (None, tree["kind"])
@@ -125,9 +144,8 @@ def test_the_blamed_line_is_the_one_that_hangs(
     assert fault != "stopped" or state == "T"
 
 
-def test_a_worker_of_the_data_loader_is_seen_at_its_line(lockstep, tmp_path):
-    with running(tmp_path, "workers"):
-        tree, _ = hung(lockstep, tmp_path)
+def test_a_worker_of_the_data_loader_is_seen_at_its_line(lockstep, hanging, tmp_path):
+    tree, _ = hung(lockstep, hanging("workers")[0] / "rings", tmp_path)
 
     assert ([1], "data-loader") == ([one["rank"] for one in tree["culprits"]], tree["kind"])
     assert (
@@ -136,9 +154,8 @@ def test_a_worker_of_the_data_loader_is_seen_at_its_line(lockstep, tmp_path):
     )
 
 
-def test_native_frames_are_read_where_they_are_asked_for(lockstep, tmp_path):
-    with running(tmp_path, "gil"):
-        tree, text = hung(lockstep, tmp_path, "--native")
+def test_native_frames_are_read_where_they_are_asked_for(lockstep, hanging, tmp_path):
+    tree, text = hung(lockstep, hanging("gil")[0] / "rings", tmp_path, "--native")
 
     assert [True] * WORLD == [one["native"] for one in tree["stacks"]["ranks"]]
     assert "sleep" in {
@@ -181,28 +198,29 @@ def test_a_program_that_is_well_goes_on_and_nothing_is_left(lockstep, tmp_path, 
     assert [] == list((tmp_path / "rings").rglob("dump-*"))
 
 
-def test_a_collector_that_allows_it_tells_watch_where_the_blamed_rank_stands(lockstep, tmp_path):
+def test_a_collector_that_allows_it_tells_watch_where_the_blamed_rank_stands(
+    lockstep, hanging, tmp_path
+):
     address = f"127.0.0.1:{reachable.free_port()}"
-    with running(tmp_path, "loader"):
-        command = [
-            sys.executable, "-m", "lockstep", "collect", "--listen", address, "--stacks", "python",
-            "--sources", "rank_ring", "--lockstep-dir", str(tmp_path / "rings"),
-            "--announce", str(tmp_path / "address"),
-        ]  # fmt: skip
-        collector = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        try:
-            hung(lockstep, tmp_path)
-            folder = tmp_path / "sent"
-            (folder / "stacks.json").unlink()
-            before = judge(read_folder(folder)[0][1], 1.0)
-            until = time.monotonic() + PATIENCE
-            while not (tmp_path / "address").exists() and time.monotonic() < until:
-                time.sleep(0.1)
-            page = f"http://{address}/metrics"
-            verdict = added([page], "stuck-1", folder, before, range(WORLD), seconds=60.0)
-        finally:
-            collector.terminate()
-            collector.wait()
+    rings, folder = hanging("loader")[0] / "rings", tmp_path / "sent"
+    command = [
+        sys.executable, "-m", "lockstep", "collect", "--listen", address, "--stacks", "python",
+        "--sources", "rank_ring", "--lockstep-dir", str(rings),
+        "--announce", str(tmp_path / "address"),
+    ]  # fmt: skip
+    collector = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        hung(lockstep, rings, folder)
+        (folder / "stacks.json").unlink()
+        before = judge(read_folder(folder)[0][1], 1.0)
+        until = time.monotonic() + PATIENCE
+        while not (tmp_path / "address").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        page = f"http://{address}/metrics"
+        verdict = added([page], "stuck-1", folder, before, range(WORLD), seconds=60.0)
+    finally:
+        collector.terminate()
+        collector.wait()
 
     assert [1] == [one.rank for one in before.origins]
     assert () == before.merged.dumps.stacks
@@ -213,14 +231,14 @@ def test_a_collector_that_allows_it_tells_watch_where_the_blamed_rank_stands(loc
 
 
 def test_without_py_spy_a_program_that_offers_it_answers_and_goes_on(
-    lockstep, tmp_path, monkeypatch
+    lockstep, hanging, tmp_path, monkeypatch
 ):
     from collector.stacks import py_spy
 
     monkeypatch.setattr(py_spy, "program", lambda: None)
-    with running(tmp_path, "loader", LOCKSTEP_STACK_SIGNAL="USR2") as ranks:
-        tree, _ = hung(lockstep, tmp_path)
-        alive = [rank.poll() for rank in ranks]
+    folder, ranks = hanging("loader")
+    tree, _ = hung(lockstep, folder / "rings", tmp_path)
+    alive = [rank.poll() for rank in ranks]
 
     assert ["faulthandler"] * WORLD == [one["reader"] for one in tree["stacks"]["ranks"]]
     assert ("read_record", line_of("loader")) == tuple(

@@ -55,6 +55,7 @@ AGENT_VARIABLES = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LA
 pytestmark = [
     pytest.mark.distributed,
     pytest.mark.slow,
+    pytest.mark.sweep(sample=2),
     pytest.mark.skipif(find_spec("mpi4py") is None, reason="mpi4py is not installed"),
 ]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks.real_hangs import cases, is_right
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.sweep(sample=0)]
 
 
 def test_real_hangs_are_named(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def curve(
 LAYOUTS = [(1, 2, 1), (1, 1, 2), (2, 1, 1), (2, 2, 2)]
 
 
+@pytest.mark.sweep(sample=1)
 @pytest.mark.parametrize("model", ["tiny", "tiny-llama"])
 def test_the_loss_curve_is_the_same_in_every_layout(
     forked: Forked, tmp_path: Path, model: str
@@ -134,6 +135,7 @@ def test_an_evaluation_finds_the_same_in_every_layout_and_on_every_rank(
         assert one["perplexity"] == pytest.approx(math.exp(one["loss"]))
 
 
+@pytest.mark.sweep(sample=1)
 @pytest.mark.parametrize(
     ("saved", "resumed"),
     [((2, 1, 2), (1, 2, 1)), ((1, 1, 1), (2, 1, 2)), ((1, 2, 2), (1, 1, 2))],
@@ -150,6 +152,7 @@ def test_a_run_goes_on_in_another_layout_as_if_it_had_never_stopped(
     assert whole == pytest.approx(before + after, rel=1e-5)
 
 
+@pytest.mark.sweep(sample=1)
 @pytest.mark.parametrize("model", ["tiny", "tiny-llama"])
 def test_the_sharded_optimizer_has_the_loss_curve_of_the_plain_one(
     forked: Forked, tmp_path: Path, model: str
@@ -161,6 +164,7 @@ def test_the_sharded_optimizer_has_the_loss_curve_of_the_plain_one(
         assert wanted == pytest.approx(curve(forked, tmp_path, spec), rel=1e-5)
 
 
+@pytest.mark.sweep(sample=1)
 @pytest.mark.parametrize(
     ("saved", "resumed"), [((2, 2, 1), None), (None, (1, 2, 2)), ((1, 4, 1), (2, 2, 1))]
 )

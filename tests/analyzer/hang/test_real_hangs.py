@@ -54,6 +54,7 @@ def asked(folder: Path, limit: float | None) -> HangVerdict | None:
         return None
 
 
+@pytest.mark.sweep(sample=2)
 @pytest.mark.parametrize(
     ("fault", "kind", "tp"),
     [

@@ -144,7 +144,7 @@ def test_the_page_has_the_table():
     assert page() in PAGE.read_text()
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(sample=4)
 @pytest.mark.distributed
 @pytest.mark.slow
 @pytest.mark.timed
