@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.model.precision import WINDOWS
+from analyzer.model.spans import last_blocks, newest_spans
 from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import NODE, Part, parts_of_nodes
@@ -28,7 +30,6 @@ TIMES = 3.0
 """Three of four transfers take this many times the usual one, and half the floor. With a link fault
 of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to twenty processes
 wanted, at most 0.001, where medians alone once passed the floor (measured, 6 and 4 runs)."""
-STEPS_AT_LEAST = 20
 MEAN_FLOOR = 0.03
 """Of a usual step, with counters that moved; of what comes and goes by the mean."""
 BY_GROUPS = "groups"
@@ -56,45 +57,73 @@ class Links:
         """At most one finding: `link` accuses, `network` does not."""
         if len({info.node for info in grid.ranks}) < 2:
             return ()
-        stages = len({info.pp for info in grid.ranks})
         groups = blocks(grid)
         usual = median(grid.time["wall"][~grid.masked])
         transfer = transfers(grid)
         if not groups.members or not np.isfinite(usual):
             return ()
-        by_groups: Finding | None = None
-        for series in by_block(transfer, groups, usual):
-            for shift in clearest_spans(series):
-                inside = np.concatenate(groups.members[shift.first : shift.last])
-                outside = np.setdiff1d(np.concatenate(groups.members), inside)
-                now, then = median(transfer[inside]), median(transfer[outside])
-                if (
-                    shift.score < shift.critical
-                    or now - then < MEAN_FLOOR * usual
-                    or (shift.last - shift.first) * groups.steps < STEPS_AT_LEAST
-                    or not sustained(series, shift)
-                ):
-                    continue
-                mostly = _in_most_steps(transfer[inside])
-                large = now - then >= FLOOR * usual
-                clear = large and stages == 1 and mostly >= max(FLOOR / 2 * usual, TIMES * then)
-                longer = mostly >= (then + now) / 2
-                moved = longer and bool(movements(grid, inside, outside, COUNTERS))
-                if not (clear or moved or (large and longer and stages > 1)):
-                    continue
-                found = _finding(grid, groups, shift, transfer, (then, now), inside, outside)
-                if found.kind == "link" and (clear or moved):
-                    return (found,)
-                if stages == 1 and not clear:
-                    continue
-                told = _by_groups(grid, found, inside, outside)
-                if clear:
-                    return (told or found,)
-                by_groups = by_groups or told
-        if by_groups is not None:
-            return (by_groups,)
-        again = _again_and_again(grid, groups, transfer, usual)
-        return () if again is None else (again,)
+        for shape in (_spans, _again_and_again, _newest_spans):
+            found = shape(grid, groups, transfer, usual)
+            if found is not None:
+                return (found,)
+        return ()
+
+
+def _spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Finding | None:
+    """A span of the whole run."""
+    by_groups: Finding | None = None
+    for series in by_block(transfer, groups, usual):
+        for shift in clearest_spans(series):
+            if shift.score >= shift.critical:
+                found, sure = _of_span(grid, groups, series, shift, transfer, usual)
+                if sure:
+                    return found
+                by_groups = by_groups or found
+    return by_groups
+
+
+def _newest_spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Finding | None:
+    """What began only just now, as of ranks: large and, at once, somebody's."""
+    last = last_blocks(grid, np.concatenate(groups.members))
+    for series in by_block(transfer, last, usual):
+        for shift in newest_spans(series, last):
+            if shift.effect >= FLOOR:
+                found, sure = _of_span(grid, last, series, shift, transfer, usual)
+                if found is not None and sure and found.kind == "link":
+                    return found
+    return None
+
+
+def _of_span(
+    grid: Grid, groups: Blocks, series: FloatGrid, shift: Shift, transfer: FloatGrid, usual: float
+) -> tuple[Finding | None, bool]:
+    """What a span is, and whether times or counters alone say so."""
+    stages = len({info.pp for info in grid.ranks})
+    inside = np.concatenate(groups.members[shift.first : shift.last])
+    outside = np.setdiff1d(np.concatenate(groups.members), inside)
+    now, then = median(transfer[inside]), median(transfer[outside])
+    ended = shift.last < len(groups)
+    steps = WINDOWS.transient_steps if ended else WINDOWS.steps
+    if (
+        now - then < MEAN_FLOOR * usual
+        or (shift.last - shift.first) * groups.steps < steps
+        or not sustained(series, shift)
+    ):
+        return None, False
+    mostly = _in_most_steps(transfer[inside])
+    large = now - then >= FLOOR * usual
+    clear = large and stages == 1 and mostly >= max(FLOOR / 2 * usual, TIMES * then)
+    longer = mostly >= (then + now) / 2
+    moved = longer and bool(movements(grid, inside, outside, COUNTERS))
+    if not (clear or moved or (large and longer and stages > 1)):
+        return None, False
+    found = _finding(grid, groups, shift, transfer, (then, now), inside, outside)
+    if found.kind == "link" and (clear or moved):
+        return found, True
+    if stages == 1 and not clear:
+        return None, False
+    told = _by_groups(grid, found, inside, outside)
+    return (told or found, True) if clear else (told, False)
 
 
 def _again_and_again(

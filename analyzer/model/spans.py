@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from analyzer.model.candidate import OWN_SHARE, Candidate, candidate
-from analyzer.model.precision import Precision
+from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.scopes import Scope, Table, View
-from analyzer.run import FloatGrid
+from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import (
     FALSE_ALARM,
     MEDIAN_EFFICIENCY,
+    NOISE_FLOOR,
     Blocks,
     Shift,
     clearest_spans,
@@ -66,29 +68,39 @@ def spans_to_the_end(table: Table) -> Iterator[Candidate]:
     Blocks of the whole run grow with it, and three of them are minutes. What began so recently may
     as well be a burst, so it must be as large as one that came and went, and its chance smaller.
     """
-    groups = _last(table)
-    if len(groups) < BLOCKS_AT_MOST // 2:
-        return
+    groups = last_blocks(table.grid, table.usable, table.precision)
     view = table.view(groups)
-    tests = len(table.scopes) * len(groups) * LOOKS
-    asked = critical_t(len(groups), len(table.scopes), tests)
-    for shift in clearest_spans(
-        view.rest,
-        shortest=SHORTEST,
-        baseline=len(groups) // 2,
-        peers=table.peers,
-        noise=table.precision.noise,
-    ):
+    for shift in newest_spans(view.rest, groups, peers=table.peers, noise=table.precision.noise):
         if (
-            shift.last == len(groups)
-            and shift.effect >= table.precision.transient_floor
-            and shift.score >= asked
+            shift.effect >= table.precision.transient_floor
             and _became(table, view, shift)
             and _steps_above(table, groups, shift) >= MOST
             and _goes_on(table, groups, shift)
-            and sum(map(len, groups.members[shift.first :])) >= WINDOWS_AT_LEAST
         ):
             yield candidate(table, view, shift)
+
+
+def newest_spans(
+    series: FloatGrid, groups: Blocks, *, peers: int = 0, noise: float = NOISE_FLOOR
+) -> Iterator[Shift]:
+    """The clearest span of each column of (B, S) that goes on, beyond chance for so many looks.
+
+    Args:
+        series: In `last_blocks`.
+        groups: These.
+        peers: As of `clearest_spans`.
+        noise: The same.
+    """
+    if len(groups) < BLOCKS_AT_MOST // 2:
+        return
+    tests = series.shape[1] * len(groups) * LOOKS
+    asked = critical_t(len(groups), series.shape[1], tests)
+    for shift in clearest_spans(
+        series, shortest=SHORTEST, baseline=len(groups) // 2, peers=peers, noise=noise
+    ):
+        windows = sum(map(len, groups.members[shift.first :]))
+        if shift.last == len(groups) and shift.score >= asked and windows >= WINDOWS_AT_LEAST:
+            yield shift
 
 
 def _became(table: Table, view: View, shift: Shift) -> bool:
@@ -191,13 +203,13 @@ def _goes_on(table: Table, groups: Blocks, shift: Shift) -> bool:
     return bool(not np.isfinite(ratio[stop:]).any())
 
 
-def _last(table: Table) -> Blocks:
-    """The last windows in groups of enough steps."""
-    steps = (table.grid.to_step - table.grid.from_step)[table.usable]
+def last_blocks(grid: Grid, usable: NDArray[np.int64], precision: Precision = WINDOWS) -> Blocks:
+    """The last of some windows in groups of enough steps."""
+    steps = (grid.to_step - grid.from_step)[usable]
     members: list[list[int]] = [[]]
     held: list[int] = [0]
-    for window, count in zip(table.usable[::-1].tolist(), steps[::-1].tolist(), strict=True):
-        if held[-1] >= table.precision.block_steps:
+    for window, count in zip(usable[::-1].tolist(), steps[::-1].tolist(), strict=True):
+        if held[-1] >= precision.block_steps:
             if len(members) == BLOCKS_AT_MOST:
                 break
             members.append([])
