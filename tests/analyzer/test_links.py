@@ -147,3 +147,13 @@ def test_a_little_longer_is_told_where_one_nodes_counters_moved_and_nowhere_else
     assert ("link", "node-2") == (found.kind, found.details["node"])
     blind = {key: cells for key, cells in grid.signals.items() if "retransmitted" not in key}
     assert () == tuple(Links().detect(dataclasses.replace(grid, signals=blind)))
+
+
+def test_a_link_that_just_became_slow_is_named_before_a_block_of_the_long_run_is_full(
+    synthetic, fault
+):
+    grid = align(synthetic(world=4, steps=1000, faults=[fault("loss", 2, 1.5, 982)]).run())
+    (found,) = Links().detect(grid)
+
+    assert ("link", "node-2") == (found.kind, found.details["node"])
+    assert 982 == pytest.approx(int(grid.from_step[found.first]), abs=5)
