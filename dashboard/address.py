@@ -11,6 +11,8 @@ from dashboard.shapes import Span
 from dashboard.trouble import Kind, TroubleError
 
 LONGEST_TEXT = 200
+LONGEST_LIST = 1000
+"""Of several runs."""
 MILLISECONDS = 1000.0
 _RELATIVE = re.compile(r"now(?:-(\d{1,6})([smhdwMy]))?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "M": 2592000, "y": 31536000}
@@ -29,6 +31,7 @@ class Place:
         metric: Of the fleet (shapes.FLEET_METRICS).
         finding: Id of a finding.
         a, b: Runs that are compared.
+        more: Further runs that are held against a, with commas between.
         op: Name of an operation.
         axis: `time`, `step` or `relative`.
         refresh: Seconds between two looks of a live page; 0 = only when asked.
@@ -44,6 +47,7 @@ class Place:
     finding: str = ""
     a: str = ""
     b: str = ""
+    more: str = ""
     op: str = ""
     axis: str = ""
     refresh: int | None = None
@@ -77,7 +81,7 @@ def read(words: Mapping[str, str]) -> Place:
         name = _READ.get(written, written).removeprefix("var-")
         if name not in known or not value:
             continue
-        if len(value) > LONGEST_TEXT:
+        if len(value) > (LONGEST_LIST if name == "more" else LONGEST_TEXT):
             raise TroubleError(
                 Kind.UNKNOWN_ID,
                 f"The address says {written} with {len(value)} characters; nothing is called so.",

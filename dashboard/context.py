@@ -19,12 +19,17 @@ class Settings:
         grafana: Address of Grafana; empty = no links to it.
         refresh_seconds: Between two looks of a live page; 0 = only when asked.
         login: Whether only people who are logged in may look.
+        alertmanager: Where findings are acknowledged and silenced, by who is logged in; empty =
+            nowhere. Its credentials are in the environment.
+        local: Whether only this machine can reach it: then everybody on it may write notes.
     """
 
     runs: Path | None = None
     grafana: str = ""
     refresh_seconds: float = 15.0
     login: bool = False
+    alertmanager: str = ""
+    local: bool = False
 
     @classmethod
     def read(cls, text: str) -> "Settings":
@@ -42,6 +47,8 @@ class Settings:
                 "grafana": self.grafana,
                 "refresh_seconds": self.refresh_seconds,
                 "login": self.login,
+                "alertmanager": self.alertmanager,
+                "local": self.local,
             }
         )
 

@@ -42,6 +42,7 @@ class RunRow:
         culprits: How many are named.
         folder: Of its archive, as people know it; empty without one.
         report: Whether a report lies there.
+        tags: That people gave it.
         provenance: What of it was emulated or simulated, in words; shown wherever the run is.
     """
 
@@ -60,6 +61,7 @@ class RunRow:
     folder: str = ""
     report: bool = False
     provenance: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from collector.contract import archive as contract
 from collector.contract.words import ExitCode
 from dashboard.context import Settings
 from lockstep.addresses import GRAFANA_VARIABLE
-from lockstep.output import fail
+from lockstep.output import fail, note
 
 USUAL_FOLDER = Path("runs")
 """Where `lockstep run` writes."""
@@ -38,6 +38,7 @@ class Asked:
     runs: Path | None = None
     grafana: str = ""
     login: Path | None = None
+    alertmanager: str = ""
     announce: Path | None = None
 
 
@@ -56,8 +57,8 @@ def source(asked: Asked) -> dict[str, Any]:
     if asked.prometheus is not None:
         return {
             "kind": "prometheus",
-            "url": _prometheus(asked.prometheus),
-            "findings": None if asked.findings is None else str(_folder(asked.findings)),
+            "url": _server(asked.prometheus),
+            "findings": None if asked.findings is None else str(_coming(asked.findings)),
         }
     if asked.simulated is not None:
         return {"kind": "simulated", "gpus": asked.simulated, "seed": 0}
@@ -92,8 +93,18 @@ def settings(asked: Asked, where: Address) -> Settings:
         fail(ExitCode.USAGE, f"{word} is {grafana!r}; it must be http://HOST or https://HOST")
     if asked.login is not None:
         check_login(asked.login)
+    if asked.alertmanager and asked.login is None:
+        fail(
+            ExitCode.USAGE,
+            "--alertmanager lets readers silence alerts in their own name, so it goes with"
+            " --login FILE",
+        )
     runs = None if asked.runs is None else asked.runs.resolve()
-    return Settings(runs, grafana.rstrip("/"), login=asked.login is not None)
+    return Settings(
+        runs, grafana.rstrip("/"), login=asked.login is not None,
+        alertmanager=_server(asked.alertmanager, "alertmanager") if asked.alertmanager else "",
+        local=is_loopback(where.host),
+    )  # fmt: skip
 
 
 def place(asked: Asked) -> Address:
@@ -149,18 +160,26 @@ def _missing(auth: object) -> list[str]:
     ]
 
 
-def _prometheus(url: str) -> str:
+def _server(url: str, service: str = "prometheus") -> str:
     try:
-        where = access(url)
+        where = access(url, service=service)
     except RequestError as error:
         fail(ExitCode.USAGE, str(error))
     if "@" in url.partition("://")[2].partition("/")[0]:
         fail(
             ExitCode.USAGE,
-            "--prometheus holds credentials, which other users of this machine could read; set"
-            " LOCKSTEP_PROMETHEUS_USER and LOCKSTEP_PROMETHEUS_PASSWORD instead",
+            f"--{service} holds credentials, which other users of this machine could read; set"
+            f" LOCKSTEP_{service.upper()}_USER and LOCKSTEP_{service.upper()}_PASSWORD instead",
         )
     return where.url
+
+
+def _coming(path: Path) -> Path:
+    """A folder, or where one will be: `watch` makes it with its first finding."""
+    if not path.exists():
+        note(f"{path} is not there yet; findings are shown from it once `lockstep watch` makes it")
+        return path.resolve()
+    return _folder(path)
 
 
 def _folder(path: Path) -> Path:

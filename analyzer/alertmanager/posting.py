@@ -68,7 +68,7 @@ def post(session: requests.Session, access: Access, alerts: Sequence[dict[str, A
         status, date = response.status_code, _date(response.headers.get("Date"))
         if status == requests.codes.ok:
             return Answer(Result.TAKEN, date=date)
-        reason = _reason(response.content[:MAX_REASON_BYTES])
+        reason = reason_of(response.content[:MAX_REASON_BYTES])
     except ExceededError as error:
         if isinstance(error, TooLateError):
             return Answer(Result.TIMEOUT, "it did not answer in time")
@@ -94,7 +94,7 @@ def _date(header: str | None) -> float | None:
         return None
 
 
-def _reason(start: bytes) -> str:
+def reason_of(start: bytes) -> str:
     """The server's own words on one line; its API answers a string, its proxies anything."""
     text = start.decode("utf-8", "replace")
     try:

@@ -4,8 +4,8 @@ import pandas as pd
 import streamlit as st
 
 from analyzer.report.settings import differing
-from dashboard.address import utc
-from dashboard.comparing import measures, places
+from dashboard.address import Place, link, utc
+from dashboard.comparing import many, measures, places
 from dashboard.context import Context
 from dashboard.figures import lines, matrix
 from dashboard.figures.charts import Other
@@ -26,6 +26,12 @@ FORMATS = {
     **dict.fromkeys(("a", "b"), st.column_config.NumberColumn(format="%.4g")),
     **dict.fromkeys(("effect", "p"), st.column_config.NumberColumn(format="%.2g")),
 }
+MANY = {
+    **dict.fromkeys(("against a", "at least", "at most"),
+                    st.column_config.NumberColumn(format="percent")),
+    **dict.fromkeys(("step (s)", "last loss", "lost (GPU-h)"),
+                    st.column_config.NumberColumn(format="%.4g")),
+}  # fmt: skip
 SETTINGS = ("setting", "a", "b")
 
 
@@ -41,8 +47,50 @@ def show(context: Context) -> None:
     if not (place.a and place.b) or place.a == place.b:
         sentence(_choose(known, place.a, place.b), Severity.NOTE)
         return
+    more = _more(known, place)
     a, b = context.source.run(place.a), context.source.run(place.b)
+    if more:
+        _many(context, [a, b, *(context.source.run(name) for name in more)])
     _compared(context, a, b)
+
+
+def _more(known: list[str], place: Place) -> list[str]:
+    """The field of further runs, which is a word of the address; those that are chosen."""
+    free = [name for name in known if name not in (place.a, place.b) and "," not in name]
+    if not free:
+        return []
+    chosen = [name for name in dict.fromkeys(place.more.split(",")) if name in free]
+    st.session_state["pick-more"] = chosen[: many.MOST - 2]
+
+    def say() -> None:
+        words = ",".join(st.session_state["pick-more"])
+        if words:
+            st.query_params["more"] = words
+        else:
+            st.query_params.pop("more", None)
+
+    st.multiselect(
+        "Others against a", free, key="pick-more", max_selections=many.MOST - 2, on_change=say,
+        placeholder="up to six more runs",
+    )  # fmt: skip
+    return chosen[: many.MOST - 2]
+
+
+def _many(context: Context, rows: list[RunRow]) -> None:
+    """All runs beside each other; below, b against a in full."""
+    charts = [context.source.run_lines(row.run, row.span) for row in rows]
+    frame = many.table(rows, charts)
+    st.subheader(f"{len(rows)} runs", anchor=False)
+    st.markdown(f"**{plain(many.answer(frame))}**")
+    frame["open"] = [link("run", context.place, run=row.run, a="", b=rows[0].run, more="")
+                     for row in rows]  # fmt: skip
+    table(frame, "runs", "Every run, its step time against that of a.", columns=MANY,
+          links=("open",))  # fmt: skip
+    told = many.overlaid(charts)
+    if told:
+        picture(lines.stack(told, (), None, "step", title="All runs, by steps since each began"),
+                "all-runs")  # fmt: skip
+    st.subheader("b against a", anchor=False)
 
 
 def _compared(context: Context, a: RunRow, b: RunRow) -> None:
@@ -72,7 +120,7 @@ def _compared(context: Context, a: RunRow, b: RunRow) -> None:
 def _who(context: Context, a: RunRow, b: RunRow) -> None:
     frame = pd.DataFrame(
         {
-            "": ["a", "b"],
+            "which": ["a", "b"],
             "run": [a.run, b.run],
             "start": [utc(a.span.start), utc(b.span.start)],
             "workload": [a.workload, b.workload],

@@ -9,6 +9,7 @@ from dashboard.figures import heatmap
 from dashboard.shapes import FLEET_METRICS, FindingRow, FleetSnapshot, RunRow
 from dashboard.widgets import number_row
 from dashboard.widgets.glance import glance
+from dashboard.widgets.on_call import on_call
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.widgets.ways import ways
@@ -56,6 +57,7 @@ def _answer(
         glance(first, row, context.answer.now)
         place = findings.around(first, row.span if row else None)
         ways(place, first.node, place.but(rank=None) if first.run else place)
+        on_call(first, context.settings, "now")
 
 
 def _moment(context: Context, runs: Mapping[str, RunRow], first: FindingRow | None) -> float | None:

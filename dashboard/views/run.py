@@ -16,6 +16,7 @@ from dashboard.widgets.choices import choice
 from dashboard.widgets.later import later
 from dashboard.widgets.parts import part
 from dashboard.widgets.picking import choice as pick
+from dashboard.widgets.run_notes import run_notes
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.widgets.words import capital
 from dashboard.words import run_page, verdict
@@ -43,6 +44,7 @@ def show(context: Context) -> None:
         st.markdown(f"**{plain(gain)}**")
     if method:
         st.caption(plain(method))
+    run_notes(source.folder(run), context.settings)
     charts = source.run_lines(run, context.span)
     number_row.row(run_page.numbers(row, told, charts), "run")
     events = part(lambda: source.events(context.span, run)) or ()

@@ -5,6 +5,7 @@ import hashlib
 import streamlit as st
 
 from dashboard.address import Place
+from dashboard.comparing.many import MOST
 from dashboard.context import Context
 from dashboard.shapes import RunRow
 from dashboard.widgets import picking
@@ -29,7 +30,7 @@ def show(context: Context) -> None:
     _filters()
     if not found:
         return
-    st.caption("Tick a run to open it, two to compare them.")
+    st.caption(f"Tick a run to open it, two to {MOST} to compare them.")
     key = hashlib.sha256(repr(wish).encode()).hexdigest()[:8]
     ticked = picking.ticked(
         frame(found, context.place), f"runs-{key}", "Every run with its ending and its verdict.",
@@ -41,7 +42,7 @@ def show(context: Context) -> None:
 def _filters() -> None:
     left, *others = st.columns([2, 1, 1, 1])
     with left:
-        picking.text("Find", "q", "a name, a workload, a word of the verdict")
+        picking.text("Find", "q", "a name, a tag, a workload, a word of the verdict")
     for column, (label, name, options, unset) in zip(
         others,
         (
@@ -57,8 +58,14 @@ def _filters() -> None:
 
 def _links(rows: list[RunRow]) -> None:
     """What can be done with the ticked runs."""
+    if len(rows) > MOST:
+        st.caption(f"{len(rows)} runs are ticked; up to {MOST} can be compared.")
+        return
+    # The oldest one is what the others are compared with.
+    ordered = sorted(rows, key=lambda row: row.span.start)
     if len(rows) > PAIR:
-        st.caption(f"{len(rows)} runs are ticked; two can be compared.")
+        a, b, *more = (row.run for row in ordered)
+        link_to(f"Compare these {len(rows)}", "compare", Place(a=a, b=b, more=",".join(more)))
         return
     with st.container(horizontal=True):
         for row in rows:
@@ -66,8 +73,7 @@ def _links(rows: list[RunRow]) -> None:
         if len(rows) == 1:
             link_to("Its report", "reports", Place(run=rows[0].run))
         if len(rows) == PAIR:
-            # The older one is what the other is compared with.
-            older, newer = sorted(rows, key=lambda row: row.span.start)
+            older, newer = ordered
             link_to("Compare both", "compare", Place(a=older.run, b=newer.run))
     for row in rows:
         if row.sentence:

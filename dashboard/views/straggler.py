@@ -14,6 +14,7 @@ from dashboard.widgets import number_row
 from dashboard.widgets.formats import formats
 from dashboard.widgets.glance import glance
 from dashboard.widgets.later import later
+from dashboard.widgets.on_call import on_call
 from dashboard.widgets.parts import part
 from dashboard.widgets.shown import link_to, picture, plain, sentence, table
 from dashboard.widgets.ways import EVIDENCE, ways
@@ -49,6 +50,8 @@ def show(context: Context) -> None:
     if row is not None:
         glance(row, source.run(place.run), context.answer.now)
     _ways(context, told, row)
+    if row is not None:
+        on_call(row, context.settings, "straggler")
     if told is not None:
         _numbers(told)
         _hang(context, told)

@@ -32,7 +32,8 @@ class Wish:
     """What of the list is asked for; empty = everything.
 
     Attributes:
-        text: In the name, the workload, the layout, the verdict or the folder; case is no matter.
+        text: In the name, the workload, the layout, the verdict, the folder or a tag;
+            case is no matter.
         state: One of STATES.
         status: One of STATUSES.
         order: A key of ORDERS; unknown ones are the first.
@@ -72,6 +73,7 @@ def frame(rows: Sequence[RunRow], place: Place) -> pd.DataFrame:
             for row in rows
         ],
         "run": [_cut(row.run) for row in rows],
+        "tags": [" ".join(row.tags) for row in rows],
         "state": [row.state for row in rows],
         "verdict": [status(row) for row in rows],
         COLUMNS["slowdown"]: _numbers([row.slowdown for row in rows], 2),
@@ -121,7 +123,7 @@ def hours(gpu_hours: float) -> str:
 
 
 def _words(row: RunRow) -> str:
-    parts = (row.run, row.workload, row.layout, row.sentence or "", row.folder)
+    parts = (row.run, row.workload, row.layout, row.sentence or "", row.folder, *row.tags)
     return " ".join(parts).casefold()
 
 

@@ -35,6 +35,12 @@ def dashboard(
         Path | None,
         typer.Option(metavar="FILE", help="Streamlit's secrets.toml with [auth], for OpenID."),
     ] = None,
+    alertmanager: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Findings are acknowledged and silenced there; with --login."
+        ),
+    ] = "",
     announce: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write HOST:PORT there once it answers.")
     ] = None,
@@ -43,7 +49,8 @@ def dashboard(
 
     Of a folder of archives it shows all, and says which run ended last. Without a source it shows
     the folder runs, if it is there. Credentials of Prometheus come from
-    LOCKSTEP_PROMETHEUS_TOKEN or _USER and _PASSWORD. Everybody who reaches the address can read,
+    LOCKSTEP_PROMETHEUS_TOKEN or _USER and _PASSWORD, those of Alertmanager from the same with
+    ALERTMANAGER in the name. Everybody who reaches the address can read,
     unless --login is given; without it, runs can be started on this machine's loopback only.
 
     Example: lockstep dashboard runs
@@ -53,5 +60,6 @@ def dashboard(
     asked = program.Asked(
         folder=folder, prometheus=prometheus, findings=findings, simulated=simulated,
         listen=listen, runs=runs, grafana=grafana, login=login, announce=announce,
+        alertmanager=alertmanager,
     )  # fmt: skip
     return program.serve(asked)

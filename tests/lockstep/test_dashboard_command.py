@@ -62,6 +62,29 @@ def test_without_a_source_the_folder_runs_is_taken_where_it_is(
     assert {"kind": "folder", "path": str(tmp_path / "runs")} == dashboard_asked.source(Asked())
 
 
+def test_findings_may_come_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    later = tmp_path / "findings"
+    found = dashboard_asked.source(Asked(prometheus="http://host:9090", findings=later))
+    assert str(later) == found["findings"]
+    assert "is not there yet" in capsys.readouterr().err
+
+
+def test_an_alertmanager_goes_with_a_login(secrets: Path) -> None:
+    code, said = refused(
+        lambda: dashboard_asked.settings(Asked(alertmanager="http://am:9093"), LOOPBACK)
+    )
+    assert 64 == code
+    assert "--login" in said
+    pytest.importorskip("authlib", reason="authlib, for a login, is not installed")
+    asked = Asked(alertmanager="http://am:9093/", login=secrets)
+    assert "http://am:9093" == dashboard_asked.settings(asked, EVERYWHERE).alertmanager
+
+
+def test_notes_are_written_without_a_login_on_loopback_only() -> None:
+    assert dashboard_asked.settings(Asked(), LOOPBACK).local
+    assert not dashboard_asked.settings(Asked(), EVERYWHERE).local
+
+
 def test_a_prometheus_and_a_simulated_fleet_are_sources(tmp_path: Path) -> None:
     asked = Asked(prometheus="http://host:9090/", findings=tmp_path)
     expected = {"kind": "prometheus", "url": "http://host:9090", "findings": str(tmp_path)}

@@ -7,6 +7,7 @@ from typing import Any
 from analyzer.readers.archive.files import ArchiveError, Files, moment, number, part, run_id, whole
 from collector.contract import archive
 from dashboard.shapes import RunRow, Span
+from dashboard.sources import notes
 from dashboard.trouble import TroubleError
 
 STATES = {"finished": "ended", "crash": "failed", "hang": "hung", "interrupted": "stopped"}
@@ -43,7 +44,7 @@ def row(files: Files, meta: Mapping[str, Any], span: Span, now: float) -> RunRow
         culprits=len(culprits) if isinstance(culprits, list) else 0,
         folder=str(files.folder),
         report=files.inside(f"{archive.REPORT_STEM}.html") is not None,
-        provenance=provenance(meta, verdict),
+        provenance=provenance(meta, verdict), tags=notes.read(files.folder).tags,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from collector.contract.metrics import (
 )
 from collector.contract.words import Cause
 from dashboard.shapes import FindingRow, RunRow, Severity, Span
+from dashboard.sources import notes
 from dashboard.sources.grid import MOST_POINTS, grid
 from dashboard.sources.prometheus.asking import Asking
 from dashboard.sources.prometheus.directory import Member, sample
@@ -119,6 +120,7 @@ def row(
         report=bool(kept) and (kept[0].folder / "report.html").exists(),
         culprits=len(culprits) if isinstance(culprits, list) else 0,
         provenance=tuple(dict.fromkeys(words)),
+        tags=notes.read(kept[0].folder).tags if kept else (),
     )  # fmt: skip
 
 

@@ -60,3 +60,19 @@ def test_runs_without_numbers_are_unknown_and_no_exception(
     app = look(monkeypatch, Fake(told=False), "compare", a="gpt-1", b="gpt-0")
     assert not app.exception
     assert any("cannot be said" in each for each in boxes(app))
+
+
+def test_up_to_eight_runs_are_held_against_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = tuple(f"gpt-{place}" for place in range(9))
+    more = ",".join(names[2:])  # one too many
+    app = look(monkeypatch, Fake(run_names=names), "compare", a="gpt-0", b="gpt-1", more=more)
+    assert not app.exception
+    frame = app.dataframe[0].value
+    assert list(names[:8]) == frame["run"].tolist()
+    assert "b against a" in [each.value for each in app.subheader]
+
+
+def test_further_runs_that_are_not_there_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = look(monkeypatch, Fake(), "compare", a="gpt-0", b="gpt-1", more="nobody,<script>")
+    assert not app.exception
+    assert "b against a" not in [each.value for each in app.subheader]

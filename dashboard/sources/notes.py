@@ -1,0 +1,144 @@
+"""What people wrote of a run: tags and notes, in `notes.json` beside its archive.
+
+Of an archive it lies in the folder, beside `run.json`; of findings that `lockstep watch` keeps, in
+the folder of their run. It is the only thing that the dashboard writes there, and nothing else of
+an archive is ever changed. The file is not trusted when it is read.
+"""
+
+import json
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collector.contract import bounded_json
+from collector.contract.archive import FINDING_FILE
+
+FILE = "notes.json"
+SCHEMA_VERSION = 1
+TAG = re.compile(r"[\w][\w.:/-]{0,39}")
+MOST_TAGS, MOST_NOTES, LONGEST_NOTE, LONGEST_NAME = 20, 200, 2000, 200
+MOST_BYTES = 2 << 20
+_LOCK = threading.Lock()
+
+
+class UnwritableError(Exception):
+    """It cannot be kept; its text is a sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One note: when (unix seconds), by whom, and what; plain text."""
+
+    at: float
+    by: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """All of a run, notes in the order in which they were written."""
+
+    tags: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+def home(folder: Path) -> Path:
+    """Where the notes of a run lie: in its archive, or in the folder of its findings."""
+    return folder.parent if (folder / FINDING_FILE).exists() else folder
+
+
+def read(folder: Path) -> Notes:
+    """What was written; what is no note of ours is as if it were not there."""
+    path = home(folder) / FILE
+    try:
+        if path.is_symlink() or path.stat().st_size > MOST_BYTES:
+            return Notes()
+        told = bounded_json.loads(path.read_text("utf-8", "replace"))
+    except (OSError, ValueError):
+        return Notes()
+    if not isinstance(told, dict):
+        return Notes()
+    return Notes(tags_of(_list(told.get("tags"))), tuple(_notes(_list(told.get("notes")))))
+
+
+def tags_of(words: Sequence[object]) -> tuple[str, ...]:
+    """Those that are tags (letters, digits and `.:/_-`, at most 40), each once."""
+    found = [word for word in words if isinstance(word, str) and TAG.fullmatch(word)]
+    return tuple(dict.fromkeys(found))[:MOST_TAGS]
+
+
+def tagged(folder: Path, tags: Sequence[str]) -> None:
+    """The run has these tags from now on, and no other.
+
+    Raises:
+        UnwritableError: They cannot be kept.
+    """
+    _change(folder, lambda before: replace(before, tags=tags_of(tags)))
+
+
+def noted(folder: Path, note: Note) -> None:
+    """One more note.
+
+    Raises:
+        UnwritableError: It cannot be kept, or there are too many.
+    """
+
+    def more(before: Notes) -> Notes:
+        if len(before.notes) >= MOST_NOTES:
+            raise UnwritableError(f"This run has {MOST_NOTES} notes already; take one away.")
+        short = Note(note.at, note.by[:LONGEST_NAME], note.text[:LONGEST_NOTE])
+        return replace(before, notes=(*before.notes, short))
+
+    _change(folder, more)
+
+
+def withdrawn(folder: Path, note: Note) -> None:
+    """Without a note.
+
+    Raises:
+        UnwritableError: What is left cannot be kept.
+    """
+    _change(folder, lambda before: replace(
+        before, notes=tuple(each for each in before.notes if each != note)
+    ))  # fmt: skip
+
+
+def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
+    where = home(folder)
+    with _LOCK:
+        now = change(read(folder))
+        told = {
+            "schema_version": SCHEMA_VERSION, "tags": list(now.tags),
+            "notes": [{"at": each.at, "by": each.by, "text": each.text} for each in now.notes],
+        }  # fmt: skip
+        try:
+            descriptor, name = tempfile.mkstemp(prefix=f".{FILE}.", dir=where)
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+                    json.dump(told, file, indent=1)
+                os.chmod(name, 0o644)
+                os.replace(name, where / FILE)
+            except OSError:
+                os.unlink(name)
+                raise
+        except OSError as error:
+            raise UnwritableError(
+                f"Notes of this run cannot be kept in {where}: {error.strerror}."
+            ) from error
+
+
+def _notes(told: Sequence[object]) -> list[Note]:
+    return [
+        Note(float(each["at"]), str(each.get("by", ""))[:LONGEST_NAME],
+             str(each["text"])[:LONGEST_NOTE])
+        for each in told[:MOST_NOTES]
+        if isinstance(each, dict) and isinstance(each.get("at"), int | float) and each.get("text")
+    ]  # fmt: skip
+
+
+def _list(told: object) -> list[object]:
+    return told if isinstance(told, list) else []
