@@ -156,6 +156,12 @@ def _read(router: APIRouter, reading: Reading, starting: Starting | None) -> Non
         """What is wrong with any run, the newest first."""
         return _json({"findings": reading.findings()})
 
+    def bench_results(
+        bench: Annotated[str, Query(max_length=128, description="Name; empty = all.")] = "",
+    ) -> Response:
+        """Rows of `lockstep bench`, with every column of its table."""
+        return _json({"results": reading.bench_results(bench)})
+
     one = "/runs/{name}"
     _route(router, "GET", "/runs", runs, shapes.Runs)
     _route(router, "GET", one, run, shapes.RunDetail)
@@ -165,6 +171,7 @@ def _read(router: APIRouter, reading: Reading, starting: Starting | None) -> Non
     _route(router, "GET", f"{one}/results", results, dict[str, Any])
     _route(router, "GET", f"{one}/findings", findings, shapes.Findings)
     _route(router, "GET", "/findings", all_findings, shapes.Findings)
+    _route(router, "GET", "/results", bench_results, shapes.BenchResults)
 
 
 def _act(router: APIRouter, reading: Reading, starting: Starting) -> None:

@@ -28,6 +28,7 @@ class Asked:
     key: Path | None = None
     plain_http: bool = False
     announce: Path | None = None
+    results: tuple[Path, ...] = ()
 
 
 def serve(asked: Asked) -> int:
@@ -51,7 +52,7 @@ def serve(asked: Asked) -> int:
     key = bearer(asked.token_file, folder / PLACE)
     assert key is not None  # there is a folder for one
     starting = Starting(folder)
-    app = application(Reading(folder), key, starting)
+    app = application(Reading(folder, asked.results), key, starting)
     try:
         server = Server(app, where, asked.certificate, asked.key)
     except OSError as error:

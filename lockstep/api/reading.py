@@ -24,12 +24,14 @@ from dashboard.trouble import Kind, TroubleError
 from lockstep.api import forms
 from lockstep.api.lines import Line, Summary, Wish, lines, names, sized
 from lockstep.api.refusal import Refusal, absent, bad_value, conflict
+from lockstep.bench import results as table_of_results
 
 Tree = dict[str, Any]
 ALWAYS = Span(-math.inf, math.inf)
 FAILED = frozenset({"failed", "hung", "stopped"})
 LAST_LINES = 20
 MOST_NAMED = 8
+RESULTS_TABLE = "results.parquet"
 RANK_LOG = "logs/rank-{}.log"
 STATUSES = {
     Kind.UNKNOWN_ID: (HTTPStatus.NOT_FOUND, "unknown_run"),
@@ -47,8 +49,15 @@ _NUMBER = re.compile(r"-?[0-9]{1,11}(\.[0-9]{1,9})?", re.ASCII)
 class Reading:
     """Answers questions about the archives of a folder; many threads ask."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tables: Sequence[Path] = ()) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            folder: Of the archives.
+            tables: Of results of `lockstep bench`, beside those in the folder.
+        """
         self.folder = folder
+        self._tables = tuple(tables)
         self._source = FolderSource(folder)
 
     def runs(self) -> tuple[RunRow, ...]:
@@ -110,6 +119,33 @@ class Reading:
         if told is None:
             raise absent("no_results", f"the run {name} left no results, as one that was ended")
         return dict(told)
+
+    def bench_results(self, bench: str = "") -> list[Tree]:
+        """Rows of `lockstep bench`, of all benchmarks or of one.
+
+        Raises:
+            Refusal: There is no such benchmark, or a table cannot be read.
+        """
+        try:
+            rows = table_of_results.read(*self._results())
+        except (table_of_results.ResultError, OSError) as error:
+            raise conflict("unreadable", str(error)) from None
+        if bench and bench not in (known := {str(each["bench"]) for each in rows}):
+            there = (
+                f"there are {', '.join(sorted(known)[:MOST_NAMED])}" if known else "there is none"
+            )
+            raise absent("unknown_bench", f"there is no benchmark {bench[:200]!r}; {there}")
+        return [dict(each) for each in rows if bench in ("", each["bench"])]
+
+    def _results(self) -> Iterator[Path]:
+        """Tables in the folder, and one level below; no links."""
+        yield from self._tables
+        if not self.folder.is_dir():
+            return
+        for place in (self.folder, *sorted(self.folder.iterdir())):
+            table = place / RESULTS_TABLE
+            if not place.is_symlink() and table.is_dir() and not table.is_symlink():
+                yield table
 
     def findings(self, name: str = "") -> list[Tree]:
         """Of a run, or of all, the newest first."""

@@ -222,4 +222,7 @@ class Findings(BaseModel):
     findings: list[FindingInfo]
 
 
-Tree = dict[str, Any]
+class BenchResults(BaseModel):
+    """Rows of `lockstep bench`: a key for every column of its table."""
+
+    results: list[dict[str, Any]]

@@ -27,6 +27,10 @@ def api(
         bool,
         typer.Option("--plain-http", help="Beyond this machine without TLS, behind a proxy."),
     ] = False,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Table of lockstep bench, beside those in the folder."),
+    ] = None,
     announce: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write HOST:PORT there once it listens.")
     ] = None,
@@ -43,5 +47,14 @@ def api(
     from lockstep.api import program
 
     return program.serve(
-        program.Asked(folder, listen, token_file, tls_certificate, tls_key, plain_http, announce)
+        program.Asked(
+            folder,
+            listen,
+            token_file,
+            tls_certificate,
+            tls_key,
+            plain_http,
+            announce,
+            tuple(results or ()),
+        )
     )

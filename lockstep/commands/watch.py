@@ -44,7 +44,7 @@ def watch(
     """Watch every live run: findings open and close, on a page, in archives, to Alertmanager.
 
     Serves /metrics, /healthz, /runbooks/, /findings/ and POST /alertmanager until Ctrl-C (exit 130)
-    or SIGTERM (0).
+    or SIGTERM (0); with LOCKSTEP_API_TOKEN_FILE or LOCKSTEP_API_TOKEN also /api/v1/, read only.
     With --once exits as analyze does, 69 where Prometheus does not answer. Credentials come from
     LOCKSTEP_PROMETHEUS_TOKEN or _USER and _PASSWORD; those of Alertmanager, and of collectors for
     the operations of a finding, from the same with ALERTMANAGER and COLLECTOR in the name.

@@ -18,6 +18,7 @@ from collector.config.values import address
 from collector.contract.words import ExitCode
 from collector.exporter.page import Form, render
 from lockstep.addresses import addresses
+from lockstep.api import beside
 from lockstep.output import data, fail, note
 from lockstep.watching import pages
 from lockstep.watching.admission import host_check
@@ -68,7 +69,10 @@ def serve(asked: Asked) -> int:
     delivery = Delivery(
         watch, asked.alertmanagers, asked.out, asked.webhook_token, where, asked.state
     )
-    server = _server(asked.listen, [*_routes(watch), *delivery.routes, *pages.routes(asked.out)])
+    server = _server(
+        asked.listen,
+        [*_routes(watch), *delivery.routes, *pages.routes(asked.out), *beside.routes(asked.out)],
+    )
     delivery.addresses = pages.served(where, server.address, asked.out, watch.url)
     ended = threading.Event()
     # A daemon: a cycle that waits for a slow Prometheus must not keep the process.

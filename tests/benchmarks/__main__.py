@@ -16,6 +16,7 @@ from tests.benchmarks.interrupted import InterruptedEarlyError
 
 BENCHMARKS: dict[str, str] = {
     "alert_delay": "from an XID, and from a straggler's first slow step, to the webhook",
+    "api_mutations": "1,000 requests to the API that schemathesis makes: none ends in 5xx",
     "chart_install": "the chart on a real API server: install, upgrade, rollback, uninstall",
     "collector": "the collector with 8 GPUs: serving, CPU, memory, throttled seconds",
     "collector_changes": "how soon the page tells of a lost, new or partitioned GPU, and of an XID",

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("fastapi", reason="needs the extra api")
+
 import lockstep
 from dashboard.starting.registry import take
 from lockstep.api import starting as starting_module
 from lockstep.api.shapes import StartRun
+from lockstep.bench import results
 from lockstep.claim import claim_folder
-from tests.lockstep.api.conftest import TOKEN, Api
+from tests.lockstep.api.served import TOKEN, Api
 
 PATIENCE = 30.0
 
@@ -311,3 +314,21 @@ def test_no_token_is_shown(tmp_path: Path) -> None:
     client = lockstep.Client("http://127.0.0.1:9", token_file=tmp_path / "token")
 
     assert "very-secret" not in repr(client) + repr(vars(client))
+
+
+def test_results_of_benchmarks_are_told(api: Api) -> None:
+    assert api.client.bench_results() == []
+    table = api.folder / "nightly" / "results.parquet"
+    results.write(table, {"bench": "nightly", "cell": "gpt", "nodes": 2, "metric_f1": 0.5})
+    results.write(table, {"bench": "weekly", "cell": "gpt", "nodes": 4})
+
+    rows = api.client.bench_results("nightly")
+
+    assert [(each["cell"], each["nodes"], each["metric_f1"]) for each in rows] == [("gpt", 2, 0.5)]
+    assert len(api.client.bench_results()) == 2
+    with pytest.raises(lockstep.ApiError, match="there are nightly, weekly"):
+        api.client.bench_results("monthly")
+    (table / "torn.parquet").write_bytes(b"PAR1")
+    with pytest.raises(lockstep.ApiError, match=r"torn.parquet cannot be read") as torn:
+        api.client.bench_results()
+    assert torn.value.status == 409

@@ -7,8 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
+pytest.importorskip("fastapi", reason="needs the extra api")
+
 import lockstep
-from tests.lockstep.api.conftest import Api, served
+from tests.lockstep.api.served import Api, served
 
 RUNS = "/api/v1/runs"
 JSON = {"Content-Type": "application/json"}

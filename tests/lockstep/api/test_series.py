@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("fastapi", reason="needs the extra api")
+
 import lockstep
 from collector.contract.archive import POSTED_FILE
 from lockstep.api import posted
 from lockstep.api.lines import Line, windows
-from tests.lockstep.api.conftest import Api
+from tests.lockstep.api.served import Api
 
 BEGIN = 1_795_000_000.0
 

@@ -15,12 +15,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+pytest.importorskip("fastapi", reason="needs the extra api")
+
 import lockstep
 from collector.contract.words import ExitCode
 from lockstep.api import server
 from lockstep.api.bearer import FILE, bearer
 from lockstep.output import CommandError
-from tests.lockstep.api.conftest import TOKEN, Api
+from tests.lockstep.api.served import TOKEN, Api
 
 
 @pytest.fixture(autouse=True)

@@ -155,6 +155,10 @@ class Client:
         """What a run found out beside its steps: evaluations, goal, throughput."""
         return self._do(calls.results(name))
 
+    def bench_results(self, bench: str | None = None) -> list[Tree]:
+        """Rows of `lockstep bench`, of all benchmarks or of one."""
+        return self._do(calls.bench_results(bench))
+
     def findings(self, name: str | None = None) -> list[Tree]:
         """What is wrong, where and since when: of a run, or of all, the newest first."""
         return self._do(calls.findings(name))
@@ -266,6 +270,10 @@ class AsyncClient:
     async def results(self, name: str) -> Tree:
         """As Client."""
         return await self._do(calls.results(name))
+
+    async def bench_results(self, bench: str | None = None) -> list[Tree]:
+        """As Client."""
+        return await self._do(calls.bench_results(bench))
 
     async def findings(self, name: str | None = None) -> list[Tree]:
         """As Client."""

@@ -123,6 +123,11 @@ def results(name: str) -> Call[Tree]:
     return Call("GET", _of(name, "/results"), _tree)
 
 
+def bench_results(bench: str | None) -> Call[list[Tree]]:
+    """As Client.bench_results."""
+    return Call("GET", f"{PREFIX}/results", _part("results"), _given(bench=bench))
+
+
 def findings(name: str | None) -> Call[list[Tree]]:
     """As Client.findings."""
     path = f"{PREFIX}/findings" if name is None else _of(name, "/findings")

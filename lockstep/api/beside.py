@@ -1,0 +1,66 @@
+"""The reading half beside another page: the same routes, answered through that page's server."""
+
+import asyncio
+from email.message import Message
+from http import HTTPStatus
+from importlib.util import find_spec
+from pathlib import Path
+
+from lockstep.api.bearer import Bearer, bearer
+from lockstep.output import note
+from lockstep.watching.server import Reply, Request, Route
+from workloads.sdk.client.address import PREFIX, TOKEN_FILE_VARIABLE
+
+
+def routes(folder: Path | None) -> tuple[Route, ...]:
+    """Who answers below /api/v1/; none where there are no archives, or no token is known.
+
+    Raises:
+        CommandError: 65, the token of the environment cannot be read.
+    """
+    key = None if folder is None else bearer(None, None)
+    if folder is None or key is None:
+        return ()
+    if find_spec("fastapi") is None or find_spec("httpx") is None:
+        note(
+            f"lockstep: {TOKEN_FILE_VARIABLE} is set, and this installation lacks the extra api;"
+            f" {PREFIX} is not served"
+        )
+        return ()
+    return _routes(folder, key)
+
+
+def _routes(folder: Path, key: Bearer) -> tuple[Route, ...]:
+    import httpx
+
+    from lockstep.api.app import application
+    from lockstep.api.reading import Reading
+
+    app = application(Reading(folder), key)
+
+    async def ask(method: str, request: Request) -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        headers = {"Authorization": request.headers.get("authorization", "")}
+        async with httpx.AsyncClient(transport=transport, base_url="http://watch") as client:
+            return await client.request(
+                method, f"{request.path}?{request.query}", headers=headers, content=request.body
+            )
+
+    def answer(method: str, request: Request) -> Reply:
+        try:
+            told = asyncio.run(ask(method, request))
+        except (httpx.InvalidURL, ValueError):  # a path that is none
+            told = asyncio.run(ask("GET", Request(f"{PREFIX}/", "", request.headers, b"")))
+        return HTTPStatus(told.status_code), told.headers.get("content-type", ""), told.content
+
+    def admit(_: str, headers: Message) -> Reply | None:
+        given = headers.get_all("Authorization", [])
+        if len(given) == 1 and key.allows(given[0]):
+            return None
+        refused = {name.lower(): value for name, value in headers.items()} | {"authorization": ""}
+        return answer("GET", Request(f"{PREFIX}/runs", "", refused, b""))
+
+    return tuple(
+        Route(method, f"{PREFIX}/", lambda request, method=method: answer(method, request), admit)  # type: ignore[misc]
+        for method in ("GET", "POST")
+    )
