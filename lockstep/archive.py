@@ -22,6 +22,7 @@ from workloads.faults.measure import Effect, effect
 from workloads.faults.plan import Fault
 from workloads.launchers import Outcome
 from workloads.network.emulated import effects, needed
+from workloads.resume import RESTORED
 from workloads.spec import RunSpec
 from workloads.tasks import find
 
@@ -55,9 +56,16 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def write_start(out: Path, spec: RunSpec, started: datetime) -> None:
-    """run.json without an end, and the faults as intended."""
-    _write_json(out / contract.RUN_FILE, _run(spec, started, None))
+def write_start(
+    out: Path, spec: RunSpec, started: datetime, submitted: datetime | None = None
+) -> None:
+    """run.json without an end, and the faults as intended.
+
+    Args:
+        submitted: When a scheduler was asked for it; None = nobody says, or there was none.
+    """
+    told = _submitted(submitted)
+    _write_json(out / contract.RUN_FILE, {**_run(spec, started, None), **told})
     _write_truth(out, spec, measured={})
 
 
@@ -69,23 +77,50 @@ def write_job(out: Path, spec: RunSpec, written: datetime) -> None:
     run = _run(spec, written, None)
     if not spec.hosts:
         run["emulated_nodes"] = run["clock"]["shared_monotonic_clock"] = None
-    _write_json(out / contract.RUN_FILE, {**run, "started_by": "another launcher"})
+    about = {"started_by": "another launcher", **_submitted(written)}
+    _write_json(out / contract.RUN_FILE, {**run, **about})
     _write_truth(out, spec, measured={})
     write_ranks(out, spec)
 
 
 def write_end(
-    out: Path, spec: RunSpec, started: datetime, outcome: Outcome, recording: Recording
+    out: Path,
+    spec: RunSpec,
+    started: datetime,
+    outcome: Outcome,
+    recording: Recording,
+    submitted: datetime | None = None,
 ) -> None:
     """run.json with how the run ended, and what the faults measurably did."""
     _write_truth(out, spec, _measure(out, spec))
     shutil.rmtree(out / PROOFS, ignore_errors=True)
+    restored = _restored(out, spec)
     told = {"failed_requests": recording.failed_requests, "lost_steps": recording.lost_steps}
     run = {**_run(spec, started, outcome), "measured_peak_flops": recording.peak_flops}
     if recording.own_time_known is not None:
         means = {str(rank): each for rank, each in recording.means.items()}
         run |= {"means": means, "own_time_known": recording.own_time_known}
-    _write_json(out / contract.RUN_FILE, {**run, "recording": told})
+    more = {**_submitted(submitted), **({"restored": restored} if restored else {})}
+    _write_json(out / contract.RUN_FILE, {**run, **more, "recording": told})
+
+
+def _submitted(moment: datetime | None) -> dict[str, str]:
+    return {} if moment is None else {"submitted": moment.isoformat()}
+
+
+def _restored(out: Path, spec: RunSpec) -> dict[str, list[float]]:
+    """Rank -> unix seconds between which it read its checkpoint, of the ranks that told."""
+    found: dict[str, list[float]] = {}
+    for rank in range(spec.layout.world):
+        try:
+            told = bounded_json.read(out / RESTORED / f"rank-{rank}.json")
+            begin, end = float(told["begin"]), float(told["end"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if begin <= end:
+            found[str(rank)] = [begin, end]
+    shutil.rmtree(out / RESTORED, ignore_errors=True)
+    return found
 
 
 def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str, Any]:
@@ -95,6 +130,7 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
         "schema_version": contract.SCHEMA_VERSION,
         "run": spec.run,
         "workload": spec.workload,
+        "labels": {"team": spec.team} if spec.team else {},
         "started": started.isoformat(),
         "ended": None if outcome is None else now().isoformat(),
         "outcome": None if outcome is None else asdict(outcome),

@@ -1,6 +1,7 @@
 """Runs a workload under observation: collectors, ranks, recorder, and the archive they leave."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from collector.contract.words import ExitCode
-from lockstep import archive, claim
+from lockstep import archive, claim, submission
 from lockstep.archive import LOGS, Recording
 from lockstep.interrupts import Interrupts
 from lockstep.launching import collector_addresses, exit_on_refusal, look_at_data, start_ranks
@@ -64,9 +65,10 @@ def execute(
         with interrupts.heeded():
             look_at_data(spec, workspace, on_data)
         started = archive.now()
-        _written(out, lambda: archive.write_start(out, spec, started))
+        asked = submission.submitted(os.environ)
+        _written(out, lambda: archive.write_start(out, spec, started, asked))
         outcome, recording = _observed(spec, out, workspace, on_progress, interrupts)
-        _written(out, lambda: archive.write_end(out, spec, started, outcome, recording))
+        _written(out, lambda: archive.write_end(out, spec, started, outcome, recording, asked))
         if interrupts.came and outcome.ending is not Ending.INTERRUPTED:
             raise KeyboardInterrupt  # too late for this run, and in time for what would follow it
     if recording.incomplete:

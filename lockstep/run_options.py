@@ -238,6 +238,15 @@ class LaunchOptions:
             help="Start nothing: write what `torchrun -m workloads FILE` and srun need.",
         ),
     ] = None
+    team: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            envvar="LOCKSTEP_TEAM",
+            help="Who pays for the run, for `lockstep ledger`; default: the Slurm account.",
+            show_default=False,
+        ),
+    ] = None
     run_id: Annotated[
         str | None, typer.Option(hidden=True, help="Of a launcher that chose it.")
     ] = None

@@ -19,6 +19,7 @@ from workloads import mesh
 from workloads.accelerator import Accelerator
 from workloads.checkpoint import Checkpoints
 from workloads.clock_exchange import Clocks
+from workloads.clocksync import wall_minus_monotonic_ns
 from workloads.comm import Comm
 from workloads.data.loader import Loader
 from workloads.device import EmulatedDevice, device_seconds
@@ -32,6 +33,7 @@ from workloads.outcome.evaluation import Evaluation
 from workloads.outcome.telling import Teller
 from workloads.rank import RankJob, dice_seed
 from workloads.recording import StepRecorder
+from workloads.resume import RESTORED, tell_restored
 from workloads.ring import OP_INDEX, RingWriter
 from workloads.simulated_gpu import SimulatedGpu
 from workloads.tasks import find
@@ -100,7 +102,13 @@ class Loop:
         """Train from a step to the last one."""
         parts, spec = self._parts, self._spec
         if spec.training.resume is not None and self._checkpoints is not None:
+            begun = monotonic_ns()
             self._checkpoints.load(Path(spec.training.resume))
+            offset, _ = wall_minus_monotonic_ns()
+            tell_restored(
+                self._job.checkpoints.parent / RESTORED, self._job.rank, begun + offset,
+                monotonic_ns() + offset,
+            )  # fmt: skip
         loader = Loader(parts.batch, first_step)
         gc.collect()
         gc.freeze()  # what torch made at import is never garbage: leave it out of every collection

@@ -4,6 +4,7 @@ No torch, so that a checkpoint that cannot be used is refused before any rank st
 """
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from collector.contract import bounded_json
 from workloads.models.configs import GptConfig
 
 ABOUT = "lockstep.json"
+RESTORED = "restored"
+"""Folder of an archive where each rank says when it read its checkpoint, until run.json has it."""
 NAME = "step-"
 MAX_ABOUT_BYTES = 16 * 2**20
 COMPARED = ("style", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "sequence")
@@ -46,6 +49,19 @@ class About:
             OSError: It cannot be written.
         """
         (folder / ABOUT).write_text(json.dumps(asdict(self), indent=1))
+
+
+def tell_restored(folder: Path, rank: int, begin_ns: int, end_ns: int) -> None:
+    """What a rank says of reading its checkpoint; who cannot say it trains all the same.
+
+    Args:
+        folder: RESTORED of the archive.
+        begin_ns: Unix time on the clock of the run.
+    """
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        told = {"begin": begin_ns / 1e9, "end": end_ns / 1e9}
+        (folder / f"rank-{rank}.json").write_text(json.dumps(told))
 
 
 def latest(folder: Path) -> Path:

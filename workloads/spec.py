@@ -176,6 +176,7 @@ class RunSpec:
         device_seconds: Emulated device time per step at least.
         hang_timeout: Seconds without a completed step on any rank after which the run is ended.
         record: In which formats of others its collectives are written, too (workloads.formats).
+        team: Who pays for it; empty = nobody says.
     """
 
     run: str
@@ -198,6 +199,7 @@ class RunSpec:
     device_seconds: float = 0.040
     hang_timeout: float = 10.0
     record: tuple[str, ...] = ()
+    team: str = ""
 
     def node(self, rank: int) -> str:
         """Name of a rank's node: a host's, or of an emulated node."""
@@ -238,9 +240,10 @@ class RunSpec:
                 if self.step_pattern is None
                 else (f" --step-pattern {shlex.quote(self.step_pattern)}")
             )
+            team = f" --team {shlex.quote(self.team)}" if self.team else ""
             return (
                 f"lockstep run --exec --nodes {layout.nodes} --ranks-per-node"
-                f" {layout.ranks_per_node}{pattern} --hang-timeout {self.hang_timeout:g}"
+                f" {layout.ranks_per_node}{pattern}{team} --hang-timeout {self.hang_timeout:g}"
                 f" -- {shlex.join(self.program)}"
             )
         injected = self.faults if faults else ()
@@ -257,6 +260,7 @@ class RunSpec:
             *(() if self.hostfile is None else (f"--hostfile {shlex.quote(self.hostfile)}",)),
             *(() if self.network == "auto" else (f"--network {self.network}",)),
             *(f"--record {one}" for one in self.record),
+            *((f"--team {shlex.quote(self.team)}",) if self.team else ()),
             f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",
             f"--hang-timeout {self.hang_timeout:g}",
         ]

@@ -10,7 +10,7 @@ import pandas as pd
 from analyzer.ledger.attempt import Attempt
 from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket, Row
 from analyzer.ledger.jobs import resumed_from
-from analyzer.ledger.stretches import table_of
+from analyzer.ledger.stretches import spent
 from analyzer.run import FloatGrid
 
 
@@ -51,6 +51,8 @@ class Ledger:
             not been done before; NaN where no attempt came so far.
         missing: What could not be told, in words.
         provenance: What was emulated or simulated.
+        joules: (R, len(BUCKETS)) energy of the ranks' GPUs in each bucket, as far as it was told.
+        powered_seconds: Rank-seconds of which it was told.
     """
 
     run: str
@@ -65,6 +67,8 @@ class Ledger:
     repairs: tuple[float, ...]
     missing: tuple[str, ...]
     provenance: tuple[str, ...]
+    joules: FloatGrid
+    powered_seconds: float
 
     def of(self, bucket: Bucket) -> float:
         """Rank-seconds of all ranks in a bucket."""
@@ -99,6 +103,8 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     if any(later.begin < earlier.end for earlier, later in pairwise(attempts)):
         raise ValueError("attempts of one run must not overlap in time")
     rows: dict[int, FloatGrid] = {}
+    joules: dict[int, FloatGrid] = {}
+    powered = 0.0
     costs: dict[tuple[str, str | None, str], float] = {}
     done, total, down, failures = 0, 0.0, 0.0, 0
     repairs: list[float] = []
@@ -106,7 +112,8 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     previous: Attempt | None = None
     for attempt in attempts:
         world = len(attempt.run.ranks)
-        table = table_of(attempt, done)
+        told_of = spent(attempt, done)
+        table = told_of.seconds
         waited = 0.0 if previous is None else attempt.begin - previous.end
         # Between two spans of a run it may have gone on.
         gap = Bucket.UNKNOWN if attempt.span else Bucket.WAITING
@@ -115,6 +122,11 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
             row += told[: len(BUCKETS)]
             row[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
             row[INDEX[gap]] += waited
+        for info, told, known in zip(attempt.run.ranks, told_of.joules, told_of.told, strict=True):
+            energy = joules.setdefault(info.rank, np.zeros(len(BUCKETS)))
+            energy += told[: len(BUCKETS)]
+            energy[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
+            powered += float(known)
         for excess, lost in zip(
             attempt.excesses, table[:, len(BUCKETS) :].sum(axis=0), strict=True
         ):
@@ -154,6 +166,8 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
         provenance=tuple(dict.fromkeys(
             word for one in attempts for word in one.verdict.provenance
         )),
+        joules=np.array([joules[rank] for rank in ranks]).reshape(len(ranks), len(BUCKETS)),
+        powered_seconds=powered,
     )  # fmt: skip
 
 
@@ -227,7 +241,7 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
         ]
         if before is not None and before not in names:
             told.append(f"{one.name} went on from {before}, which was not given or still ran")
-        if before is not None:
+        if before is not None and not one.run.meta.get("restored"):
             told.append(
                 f"nobody recorded how long {one.name} read its checkpoint: it is in starting"
             )

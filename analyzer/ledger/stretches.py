@@ -4,47 +4,101 @@ Closure is by construction: edges are put in order inside [launched, end], and w
 told to hold is scaled to its length (docs/method/ledger.md#closure).
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from analyzer.ledger.attempt import FINISHED, INTERRUPTED, Attempt
 from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
+from analyzer.ledger.energy import Course, courses
 from analyzer.run import FloatGrid
 from collector.contract import metrics
 
 
-def table_of(attempt: Attempt, done_until: int) -> FloatGrid:
-    """Seconds of each rank in each bucket, those of each culprit behind them.
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Where the time and the energy of an attempt went, in the order of `attempt.run.ranks`.
+
+    Attributes:
+        seconds: (R, len(BUCKETS) + len(attempt.excesses)), those of each culprit behind the
+            buckets; each row sums to the attempt's seconds. The bucket `straggler` is 0: its
+            seconds are the culprits'.
+        joules: Alike, as far as the energy of the rank's GPU was told.
+        told: (R,) seconds of which it was.
+    """
+
+    seconds: FloatGrid
+    joules: FloatGrid
+    told: FloatGrid
+
+
+class _Row:
+    """One rank, filled stretch by stretch."""
+
+    def __init__(self, columns: int, energy: Course | None) -> None:
+        self.seconds = np.zeros(columns)
+        self.joules = np.zeros(columns)
+        self.told = 0.0
+        self._energy = energy
+
+    def put(self, bucket: Bucket, begin: float, end: float) -> None:
+        """A stretch that is all of one bucket."""
+        length = end - begin
+        self.seconds[INDEX[bucket]] += length
+        if self._energy is not None and length > 0:
+            joules, told = self._energy.between(np.array([begin]), np.array([end]))
+            self.joules[INDEX[bucket]] += joules[0]
+            self.told += float(told[0])
+
+    def put_windows(self, held: FloatGrid, start: FloatGrid, end: FloatGrid) -> None:
+        """Windows, whose energy is shared as their time is: within one nobody tells more."""
+        self.seconds += held.sum(axis=0)
+        if self._energy is None:
+            return
+        joules, told = self._energy.between(start, end)
+        length = held.sum(axis=1)
+        share = np.divide(held, length[:, None], out=np.zeros_like(held), where=length[:, None] > 0)
+        self.joules += (share * joules[:, None]).sum(axis=0)
+        self.told += float(told.sum())
+
+
+def spent(attempt: Attempt, done_until: int) -> Spent:
+    """Seconds and joules of each rank in each bucket, those of each culprit behind them.
 
     Args:
         attempt: One launch.
         done_until: Steps that earlier attempts have done on every rank, exclusive.
-
-    Returns:
-        (R, len(BUCKETS) + len(attempt.excesses)), in the order of `attempt.run.ranks`; each row
-        sums to the attempt's seconds. The bucket `straggler` is 0: its seconds are the culprits'.
     """
     columns = len(BUCKETS) + len(attempt.excesses)
-    table = np.zeros((len(attempt.run.ranks), columns))
     windows = _in_order(attempt)
     held = _steps(attempt, windows, done_until)
     by_rank = dict(list(windows.groupby("rank").indices.items()))
     ups = _processes(attempt)
     inside = _collectives(attempt)
-    table[:, INDEX[Bucket.QUEUED]] = attempt.launched - attempt.begin
-    for row, info in enumerate(attempt.run.ranks):
+    energy = courses(attempt.run)
+    restored = _restored(attempt)
+    table = []
+    for info in attempt.run.ranks:
+        row = _Row(columns, energy.get(info.rank))
+        table.append(row)
+        row.put(Bucket.QUEUED, attempt.begin, attempt.launched)
         mine = by_rank.get(info.rank)
         if mine is None:
-            _silent(table[row], attempt, windows)
+            _silent(row, attempt, windows)
             continue
         rows = windows.iloc[mine]
         start, end = rows["start"].to_numpy(), rows["end"].to_numpy()
-        table[row] += held[mine].sum(axis=0)
-        _before(table[row], attempt, rows, start[0])
-        _between(table[row], rows, start, end, ups.get(info.rank, {}), inside.get(info.rank))
-        _after(table[row], attempt, end[-1])
-    return table
+        row.put_windows(held[mine], start, end)
+        _before(row, attempt, rows, start[0], restored.get(info.rank))
+        _between(row, rows, start, end, ups.get(info.rank, {}), inside.get(info.rank))
+        row.put(_tail(attempt), end[-1], attempt.end)
+    return Spent(
+        np.array([row.seconds for row in table]).reshape(-1, columns),
+        np.array([row.joules for row in table]).reshape(-1, columns),
+        np.array([row.told for row in table]),
+    )
 
 
 def _in_order(attempt: Attempt) -> pd.DataFrame:
@@ -159,10 +213,31 @@ def _window_of(attempt: Attempt, start: FloatGrid) -> NDArray[np.int64]:
     return np.where(place >= 0, order[np.maximum(place, 0)], -1)
 
 
-def _before(row: FloatGrid, attempt: Attempt, rows: pd.DataFrame, first: float) -> None:
+def _before(
+    row: _Row, attempt: Attempt, rows: pd.DataFrame, first: float,
+    restored: tuple[float, float] | None,
+) -> None:  # fmt: skip
     """From the launch to the first step; unknown where that step may not be the first."""
     bucket = Bucket.STARTING if _is_first(attempt, rows.iloc[0]) else Bucket.UNKNOWN
-    row[INDEX[bucket]] += first - attempt.launched
+    begin, end = restored if restored is not None else (first, first)
+    begin, end = (min(max(edge, attempt.launched), first) for edge in (begin, end))
+    row.put(bucket, attempt.launched, begin)
+    row.put(Bucket.RESTORED, begin, end)
+    row.put(bucket, end, first)
+
+
+def _restored(attempt: Attempt) -> dict[int, tuple[float, float]]:
+    """Rank -> unix seconds between which it read its checkpoint, as run.json tells it."""
+    told = attempt.run.meta.get("restored")
+    found: dict[int, tuple[float, float]] = {}
+    for rank, span in told.items() if isinstance(told, dict) else ():
+        try:
+            begin, end = float(span[0]), float(span[1])
+            if begin <= end and np.isfinite([begin, end]).all():
+                found[int(rank)] = begin, end
+        except (TypeError, ValueError, IndexError, KeyError):
+            continue
+    return found
 
 
 def _is_first(attempt: Attempt, row: "pd.Series[float]") -> bool:
@@ -172,7 +247,7 @@ def _is_first(attempt: Attempt, row: "pd.Series[float]") -> bool:
 
 
 def _between(
-    row: FloatGrid, rows: pd.DataFrame, start: FloatGrid, end: FloatGrid,
+    row: _Row, rows: pd.DataFrame, start: FloatGrid, end: FloatGrid,
     processes: dict[int, tuple[float, float]], inside: tuple[FloatGrid, FloatGrid] | None,
 ) -> None:  # fmt: skip
     """Between windows: another attempt, what follows a warm-up step, collectives, or unknown."""
@@ -182,29 +257,27 @@ def _between(
     consecutive = rows["to_step"].to_numpy()[:-1] == rows["from_step"].to_numpy()[1:]
     restarted = number[1:] != number[:-1]
     starting = warm & consecutive & ~restarted
-    row[INDEX[Bucket.STARTING]] += gaps[starting].sum()
     plain = ~starting & ~restarted
-    together = 0.0
+    together = np.zeros(len(gaps))
     if inside is not None:
         moments, covered = inside
-        spent = np.interp(start[1:], moments, covered) - np.interp(end[:-1], moments, covered)
-        together = float(np.clip(spent, 0.0, gaps)[plain & consecutive].sum())
-    row[INDEX[Bucket.COMMUNICATION]] += together
-    row[INDEX[Bucket.UNKNOWN]] += gaps[plain].sum() - together
+        reached = np.interp(start[1:], moments, covered) - np.interp(end[:-1], moments, covered)
+        together = np.clip(reached, 0.0, gaps) * (plain & consecutive)
+    held = np.zeros((len(gaps), len(row.seconds)))
+    held[:, INDEX[Bucket.STARTING]] = gaps * starting
+    held[:, INDEX[Bucket.COMMUNICATION]] = together
+    held[:, INDEX[Bucket.UNKNOWN]] = gaps * plain - together
+    row.put_windows(held[~restarted], end[:-1][~restarted], start[1:][~restarted])
     for place in np.flatnonzero(restarted):
         gone, up = processes.get(int(number[place + 1]), (np.nan, np.nan))
         edges = np.clip([gone, up], end[place], start[place + 1])
         if not np.isfinite(edges).all():
-            row[INDEX[Bucket.UNKNOWN]] += gaps[place]
+            row.put(Bucket.UNKNOWN, end[place], start[place + 1])
             continue
         gone, up = edges[0], max(edges)
-        row[INDEX[Bucket.STALL]] += gone - end[place]
-        row[INDEX[Bucket.WAITING]] += up - gone
-        row[INDEX[Bucket.STARTING]] += start[place + 1] - up
-
-
-def _after(row: FloatGrid, attempt: Attempt, last: float) -> None:
-    row[INDEX[_tail(attempt)]] += attempt.end - last
+        row.put(Bucket.STALL, end[place], gone)
+        row.put(Bucket.WAITING, gone, up)
+        row.put(Bucket.STARTING, up, start[place + 1])
 
 
 def _tail(attempt: Attempt) -> Bucket:
@@ -218,11 +291,11 @@ def _tail(attempt: Attempt) -> Bucket:
     return Bucket.STALL
 
 
-def _silent(row: FloatGrid, attempt: Attempt, windows: pd.DataFrame) -> None:
+def _silent(row: _Row, attempt: Attempt, windows: pd.DataFrame) -> None:
     """A rank without a step: an attempt that never came to one was starting."""
     ended = attempt.ending is not None and "recording" in attempt.run.meta
     bucket = Bucket.STARTING if ended and windows.empty else Bucket.UNKNOWN
-    row[INDEX[bucket]] += attempt.end - attempt.launched
+    row.put(bucket, attempt.launched, attempt.end)
 
 
 def _processes(attempt: Attempt) -> dict[int, dict[int, tuple[float, float]]]:

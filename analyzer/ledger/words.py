@@ -10,6 +10,7 @@ from analyzer.ledger.faults import DAY, Fleet
 from analyzer.ledger.fleet import of_fleet, of_node, of_run
 from analyzer.ledger.ledger import Ledger, by_team, team_of
 from analyzer.ledger.reliability import Estimate
+from analyzer.run import FloatGrid
 
 SCHEMA_VERSION = 1
 HOUR = 3600.0
@@ -51,9 +52,12 @@ def ledger_json(ledgers: Sequence[Ledger], price: float | None = None) -> dict[s
     return {
         "schema_version": SCHEMA_VERSION,
         "runs": [_run(one, price) for one in ledgers],
-        "teams": {team: _buckets(sums, price) for team, sums in by_team(ledgers).items()},
+        "teams": {
+            team: _buckets(sums, price, joules_of([one for one in ledgers if team_of(one) == team]))
+            for team, sums in by_team(ledgers).items()
+        },
         "all": {
-            "buckets": _buckets(whole, price),
+            "buckets": _buckets(whole, price, joules_of(ledgers)),
             "rank_seconds": float(sum(one.rank_seconds for one in ledgers)),
         },
         "reliability": {
@@ -111,7 +115,9 @@ def _run(told: Ledger, price: float | None) -> dict[str, Any]:
         "rank_seconds": told.rank_seconds,
         "goodput": _known(told.goodput),
         "ettr": _known(told.ettr),
-        "buckets": _buckets(told.seconds.sum(axis=0), price),
+        "buckets": _buckets(told.seconds.sum(axis=0), price, joules_of([told])),
+        "energy_told_share": told.powered_seconds / told.rank_seconds
+        if told.rank_seconds > 0 else None,
         "stragglers": [
             {
                 "who": one.who, "node": one.node, "cause": one.cause, "seconds": one.seconds,
@@ -130,7 +136,14 @@ def _run(told: Ledger, price: float | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _buckets(sums: Any, price: float | None) -> list[dict[str, Any]]:
+def joules_of(ledgers: Sequence[Ledger]) -> FloatGrid | None:
+    """(len(BUCKETS),) energy of the GPUs of some runs, as far as it was told; None = of none."""
+    if not any(one.powered_seconds > 0 for one in ledgers):
+        return None
+    return np.asarray(sum(one.joules.sum(axis=0) for one in ledgers))
+
+
+def _buckets(sums: Any, price: float | None, joules: FloatGrid | None) -> list[dict[str, Any]]:
     whole = float(sums.sum())
     return [
         {
@@ -139,6 +152,7 @@ def _buckets(sums: Any, price: float | None) -> list[dict[str, Any]]:
             "share": float(sums[INDEX[row.bucket]]) / whole if whole > 0 else None,
             "gpu_hours": float(sums[INDEX[row.bucket]]) / HOUR,
             "money": None if price is None else float(sums[INDEX[row.bucket]]) / HOUR * price,
+            "energy_joules": None if joules is None else float(joules[INDEX[row.bucket]]),
         }
         for row in BUCKETS
     ]

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from analyzer.ledger.reliability import Reliability
 
 
+KWH = 3.6e6
+"""Joules."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
     """The run as a Prometheus recorded it."""
@@ -113,29 +117,55 @@ def _table(told: "Sequence[Ledger]", price: float | None) -> str:
     parts = [part for one in told for part in _of_run(one, price)]
     if len(told) > 1:
         parts.append(f"all {len(told)} runs")
+        parts.append(_teams(told, price))
         parts.append(_means("fleet", of_fleet(told)))
     parts.append(_means("node", of_node(told)))
     return "\n\n".join(parts)
 
 
+def _teams(told: "Sequence[Ledger]", price: float | None) -> str:
+    """Where the time of each team went, the most first."""
+    from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
+    from analyzer.ledger.ledger import by_team
+
+    header = ["team", "GPU-hours", "useful", "straggler", "lost otherwise"]
+    header += ["money", "of it lost"] if price is not None else []
+    rows = []
+    for team, sums in sorted(by_team(told).items(), key=lambda pair: -float(pair[1].sum())):
+        whole = float(sums.sum())
+        good = float(sum(sums[INDEX[row.bucket]] for row in BUCKETS if row.productive))
+        slow = float(sums[INDEX[Bucket.STRAGGLER]])
+        shares = [f"{part / whole:.1%}" if whole > 0 else "-"
+                  for part in (good, slow, whole - good - slow)]  # fmt: skip
+        cost = [] if price is None else [f"{part / 3600 * price:.2f}"
+                                         for part in (whole, whole - good)]  # fmt: skip
+        rows.append((team, f"{whole / 3600:.4g}", *shares, *cost))
+    return output.grid(header, rows)
+
+
 def _of_run(told: "Ledger", price: float | None) -> list[str]:
-    from analyzer.ledger.buckets import BUCKETS, Bucket
+    from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
     from analyzer.ledger.fleet import of_run
-    from analyzer.ledger.words import duration, sentence
+    from analyzer.ledger.words import duration, joules_of, sentence
 
     attempts = f"{len(told.attempts)} attempt{'s' * (len(told.attempts) != 1)}"
     simulated = f" ({', '.join(told.provenance)})" if told.provenance else ""
     header = ["where it went", "rank-seconds", "share", "GPU-hours"]
     header += ["money"] if price is not None else []
-    rows = []
+    joules = joules_of([told])
+    blank = () if joules is None else ("",)
+    header += ["kWh"] if joules is not None else []
+    rows: list[tuple[str, ...]] = []
     for row in BUCKETS:
-        rows.append(_row(row.title, told.of(row.bucket), told, price))
+        energy = () if joules is None else (f"{joules[INDEX[row.bucket]] / KWH:.4g}",)
+        rows.append((*_row(row.title, told.of(row.bucket), told, price), *energy))
         if row.bucket is Bucket.STRAGGLER:
             rows += [
-                _row(f"  {one.who}, {one.cause}", one.seconds, told, price)
+                (*_row(f"  {one.who}, {one.cause}", one.seconds, told, price), *blank)
                 for one in told.stragglers
             ]
-    rows.append(_row("sum", float(told.seconds.sum()), told, price))
+    whole = () if joules is None else (f"{joules.sum() / KWH:.4g}",)
+    rows.append((*_row("sum", float(told.seconds.sum()), told, price), *whole))
     size = f"{len(told.ranks)} ranks, {duration(told.wall_seconds)}"
     facts = [
         f"{told.run}: {attempts}, {size}{simulated}",
@@ -143,6 +173,9 @@ def _of_run(told: "Ledger", price: float | None) -> list[str]:
     ]
     parts = [output.emphasis(f"{sentence(told)}."), "\n".join(facts), output.grid(header, rows)]
     parts.append(_means("run", of_run(told)))
+    if joules is not None:
+        share = told.powered_seconds / told.rank_seconds
+        parts.append(f"energy of GPUs was told for {share:.1%} of the rank-seconds")
     if told.missing:
         parts.append("\n".join(["missing:", *(f"  {each}" for each in told.missing)]))
     return parts

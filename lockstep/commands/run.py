@@ -1,5 +1,6 @@
 """`lockstep run`: a reference workload under observation."""
 
+import os
 import secrets
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -64,7 +65,7 @@ def run(
 
     Example: lockstep run gpt --fault thermal:rank=2,factor=1.5
     """
-    from lockstep import external_program
+    from lockstep import external_program, submission
     from lockstep.planning import plan, planned_program, with_training_settings
     from workloads.spec import CLUSTER_LAUNCHERS
 
@@ -94,6 +95,7 @@ def run(
         )  # fmt: skip
     if starting.run_id is not None:
         spec = replace(spec, run=cluster_options.checked_run_id(starting.run_id))
+    spec = replace(spec, team=submission.team(starting.team, os.environ))
     archive = out if out is not None else Path("runs") / spec.run
     if not on_cluster:
         cluster_options.refuse_without_cluster(launcher, given_options(context))

@@ -25,8 +25,8 @@ from lockstep.top.screen import Mood, Screen, Table, screen
 from lockstep.top.text import MARKS, body, cut
 
 SHARE = 0.008
-"""Of a core: after a look that cost so many seconds of it, the next one is 1 / SHARE as many
-seconds away, whatever the period. What the terminal itself needs between two looks is not in it."""
+"""Of a core, all that this process does included: after so many seconds of it since the last look,
+the next one is 1 / SHARE as many seconds away, whatever the period."""
 SECOND_LOOK_SECONDS = 2.0
 """After the first one: rates of pages need two."""
 WIDE = 130
@@ -165,12 +165,13 @@ class Top(App[int]):
         self._draw()
 
     def _looking(self) -> None:
+        before = time.process_time()
         while not self._ended:
-            begun = time.process_time()
             try:
                 look = self._look()
                 shown = screen(look)
-                cost = time.process_time() - begun
+                now = time.process_time()
+                cost, before = now - before, now  # with the drawing of the last one
                 pause = max(self._period, cost / SHARE) if look.span > 0 else SECOND_LOOK_SECONDS
                 self.post_message(Looked(shown, pause))
             except LookError as error:

@@ -254,3 +254,32 @@ def test_runs_side_by_side_share_the_time_of_the_fleet(synthetic):
     book = _book(synthetic().run())
 
     assert of_fleet([book, book]).exposure_seconds == pytest.approx(book.wall_seconds)
+
+
+def test_a_checkpoint_that_was_read_is_measured_rank_by_rank(synthetic):
+    run = _part(synthetic().run(), 0, 200, 0.0, "finished", tail=1.0)
+    first = float(run.windows["start"].min())
+    spans = {str(info.rank): [first - 1.5, first - 0.5] for info in run.ranks}
+    run = dataclasses.replace(run, meta={**run.meta, "restored": spans})
+
+    book = _book(run)
+
+    assert book.of(Bucket.RESTORED) == pytest.approx(1.0 * len(run.ranks))
+    assert book.of(Bucket.STARTING) == pytest.approx(
+        _book(dataclasses.replace(run, meta={**run.meta, "restored": {}})).of(Bucket.STARTING)
+        - 1.0 * len(run.ranks)
+    )
+    assert not any("read its checkpoint" in each for each in book.missing)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [None, 3, {"0": None}, {"0": [1]}, {"x": [1, 2]}, {"0": ["a", 2]}, {"0": [9e99, 1]},
+     {"0": [float("nan"), 2]}, {"0": [-1e9, 9e9]}],
+    ids=str,
+)  # fmt: skip
+def test_nonsense_about_restoring_still_closes(synthetic, told):
+    run = _part(synthetic().run(), 0, 200, 0.0, "finished", tail=1.0)
+    book = _book(dataclasses.replace(run, meta={**run.meta, "restored": told}))
+
+    assert float(book.seconds.sum()) == pytest.approx(book.rank_seconds, rel=1e-6)
