@@ -185,12 +185,12 @@ def _signal(
     for node in nodes:
         row = node.series.get(series)
         if row is not None:
-            cells = _told(value, node.cells[row])
+            cells = _at_cells(value, node.cells[row])
             found[:, node.columns] = _rates(node, cells) if counts else _gauges(node, cells)
     return found
 
 
-def _told(value: FloatGrid, cells: NDArray[np.int32]) -> FloatGrid:
+def _at_cells(value: FloatGrid, cells: NDArray[np.int32]) -> FloatGrid:
     return np.where(cells < 0, np.nan, value[cells])
 
 
@@ -217,7 +217,7 @@ def _last(
     values, moments = (np.full((len(names), world), np.nan) for _ in range(2))
     of = {code: row for row, code in enumerate(names.values())}
     for node in nodes:
-        cells = _told(value, node.cells)
+        cells = _at_cells(value, node.cells)
         there = np.isfinite(cells[:, ::-1])
         place: Integers = len(node.times) - np.argmax(there, axis=1)
         seen = there.any(axis=1)

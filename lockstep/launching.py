@@ -75,7 +75,7 @@ def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[st
         launcher.check(nodes, ranks_per_node)
         if os.environ.get(node_names.VARIABLE) != node_names.BY_COLLECTORS:
             return launcher.hosts
-        named = node_names.names(launcher.hosts, node_names.told(launcher.targets()))
+        named = node_names.names(launcher.hosts, node_names.ask(launcher.targets()))
         if named == launcher.hosts:
             note("the hosts' collectors do not tell what their nodes are called: hosts are named")
         return named

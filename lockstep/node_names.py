@@ -19,7 +19,7 @@ _INFO = re.compile(
 )
 
 
-def told(targets: Mapping[str, str], seconds: float = SECONDS) -> dict[str, str]:
+def ask(targets: Mapping[str, str], seconds: float = SECONDS) -> dict[str, str]:
     """Host -> name of its node, of those whose collector answered in time.
 
     Args:

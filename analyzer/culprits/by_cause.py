@@ -36,7 +36,9 @@ def by_cause(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     twice = {node for node, mine in nodes.items() if known.intersection(one.rank for one in mine)}
     left = {node: _left(grid, mine) for node, mine in nodes.items() if node not in twice}
     return tuple(
-        _told(one, left) for one in findings if one.kind != KIND or one.details["node"] not in twice
+        _with_place(one, left)
+        for one in findings
+        if one.kind != KIND or one.details["node"] not in twice
     )
 
 
@@ -75,7 +77,7 @@ def _left(grid: Grid, mine: Sequence[Finding]) -> float:
     return float(np.exp(now).sum() / np.exp(before).sum())
 
 
-def _told(one: Finding, left: Mapping[str, float]) -> Finding:
+def _with_place(one: Finding, left: Mapping[str, float]) -> Finding:
     if one.kind != KIND:
         return one
     odds = left[one.details["node"]] / HEAVIER

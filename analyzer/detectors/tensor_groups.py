@@ -94,7 +94,7 @@ def _finding(
     slowdown, margin = 1.0 + shift.effect, 1.96 * shift.error
     ranks = [grid.ranks[column].rank for column in columns.tolist()]
 
-    def told(kind: str, rank: int | None, text: str) -> Finding:
+    def finding(kind: str, rank: int | None, text: str) -> Finding:
         return Finding(
             detector="tensor_groups",
             kind=kind,
@@ -118,13 +118,15 @@ def _finding(
         f" {shift.effect * usual * 1e3:.1f} ms a step longer than in the other groups from step"
         f" {int(grid.from_step[first])}, and nobody's own time does"
     )
-    links = {rank: nvlink(grid, told("slow", rank, "")) for rank in ranks}
+    links = {rank: nvlink(grid, finding("slow", rank, "")) for rank in ranks}
     seen = {rank: symptom for rank, symptom in links.items() if symptom and symptom.seen}
     # One that began at another time is late, or another's; the only one of all that tell, is it.
     at_once = [rank for rank, symptom in seen.items() if symptom.explains]
     troubled = list(seen) if len(seen) == 1 and None not in links.values() else at_once
     if len(troubled) != 1:
         nodes = ", ".join(dict.fromkeys(grid.ranks[column].node for column in columns.tolist()))
-        return told("network", None, f"{words} ({nodes}); no NVLink of theirs tells whose it is")
+        return finding("network", None, f"{words} ({nodes}); no NVLink of theirs tells whose it is")
     (rank,) = troubled
-    return told("slow", rank, f"{words}; of its ranks only rank {rank}'s NVLinks tell of trouble")
+    return finding(
+        "slow", rank, f"{words}; of its ranks only rank {rank}'s NVLinks tell of trouble"
+    )

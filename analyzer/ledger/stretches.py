@@ -126,8 +126,8 @@ def _steps(attempt: Attempt, windows: pd.DataFrame, done_until: int) -> FloatGri
     length = (windows["end"] - windows["start"]).to_numpy()
     wall = _numbers(windows, "wall_seconds")
     steps = np.maximum(_numbers(windows, "steps"), 1.0)
-    held[:, INDEX[Bucket.SAVED]] = _told(windows, "checkpoint_seconds")
-    held[:, INDEX[Bucket.EVALUATION]] = _told(windows, "eval_seconds")
+    held[:, INDEX[Bucket.SAVED]] = _seconds(windows, "checkpoint_seconds")
+    held[:, INDEX[Bucket.EVALUATION]] = _seconds(windows, "eval_seconds")
     apart = held.sum(axis=1)
     own = _numbers(windows, "own_seconds")
     timed = np.isfinite(own)
@@ -357,7 +357,7 @@ def _numbers(windows: pd.DataFrame, name: str) -> FloatGrid:
     return numbers
 
 
-def _told(windows: pd.DataFrame, name: str) -> FloatGrid:
+def _seconds(windows: pd.DataFrame, name: str) -> FloatGrid:
     """(N,) seconds, 0 where nobody tells."""
     told: FloatGrid = np.nan_to_num(_numbers(windows, name))
     return told

@@ -35,7 +35,7 @@ def with_history(verdict: Verdict, finding: Mapping[str, Any]) -> Verdict:
         verdict: About the archive.
         finding: Its finding.json, not trusted: a torn one changes nothing.
     """
-    told = _told(verdict, finding)
+    told = _past_finding(verdict, finding)
     if told is None:
         return verdict
     words = [] if told["agrees"] else [told["text"]]
@@ -91,7 +91,7 @@ def _end(
     return _iso(closed), changed
 
 
-def _told(verdict: Verdict, finding: Mapping[str, Any]) -> dict[str, Any] | None:
+def _past_finding(verdict: Verdict, finding: Mapping[str, Any]) -> dict[str, Any] | None:
     key = part(finding, "key")
     sentence, tier, scope = (
         _text(each) for each in (finding.get("sentence"), key.get("tier"), key.get("scope"))

@@ -37,7 +37,7 @@ def with_dumps(
     for one in change.open:
         known = standing.get(one.who.run)
         if one.kind is Kind.STOP and known is not None and known.hangs:
-            told[one.folder] = _told(one, known)
+            told[one.folder] = _with_sentence(one, known)
     after = Change(
         tuple(told.get(one.folder, one) for one in change.opened),
         tuple(_over(one, moving, living) for one in change.closed),
@@ -47,7 +47,7 @@ def with_dumps(
     return replace(course, open=open_now), after
 
 
-def _told(finding: WatchFinding, known: Standing) -> WatchFinding:
+def _with_sentence(finding: WatchFinding, known: Standing) -> WatchFinding:
     """With the sentence of the dumps, once."""
     if known.sentence in finding.sentence or (finding.hang and finding.hang == known.hang):
         return finding  # it says so, maybe by an earlier process

@@ -55,7 +55,7 @@ class Heard:
 def heard(sampler: Sampler) -> Heard:
     """What the sources of a collector last told."""
     source = sampler.source(Xids.name)
-    errors = source.told() if isinstance(source, Xids) else ()
+    errors = source.recent() if isinstance(source, Xids) else ()
     return Heard(tuple(sample for part in sampler.snapshot() for sample in part), errors)
 
 

@@ -147,7 +147,7 @@ class _Folder:
             tree = bounded_json.loads(body, limit=None)
             if tree["schema_version"] != DUMPS_SCHEMA_VERSION or tree["run"] != self._run:
                 raise AnswerError("of another schema or run")
-            rows = [_told(one) for one in tree["ranks"][:MAX_RANKS]]
+            rows = [_rank_and_dump(one) for one in tree["ranks"][:MAX_RANKS]]
             facts = [_fact(one) for one in tree["facts"][:MAX_FACTS]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise AnswerError(f"the answer to /dumps is not as agreed: {error!r}") from error
@@ -218,7 +218,7 @@ def _attempt(row: tuple[RankTold, str | None]) -> int:
     return row[0].attempt
 
 
-def _told(tree: Any) -> tuple[RankTold, str | None]:
+def _rank_and_dump(tree: Any) -> tuple[RankTold, str | None]:
     """A rank and its dump, packed."""
     rank, world, attempt = tree["rank"], tree["world"], tree["attempt"]
     dump = tree["dump"]

@@ -123,6 +123,7 @@ def test_a_run_too_noisy_to_notice_a_slow_rank_is_not_called_healthy(synthetic):
     assert "would have been noticed" in verdict.sentence
 
 
+@pytest.mark.sweep(sample=1)
 @pytest.mark.parametrize("noise", [0.02, 0.08])
 def test_a_slowdown_that_would_be_noticed_is_noticed(synthetic, fault, noise):
     quiet = align(synthetic(noise=noise).run())

@@ -160,7 +160,7 @@ def test_with_everything_there_each_recipe_is_told_as_it_is(recipe, seen):
     assert EXPECTED.get(recipe, ACCUSED) == claimed(recipe, seen).says
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(case=st.sampled_from(CASES), data=st.data())
 def test_with_an_input_less_no_verdict_says_more(case, data):
     run = run_of(*case)

@@ -115,6 +115,7 @@ def test_every_culprit_tells_how_certain_its_place_is(run):
     assert all(0.0 <= culprit.place_confidence <= 1.0 for culprit in culprits)
 
 
+@pytest.mark.sweep(sample=3)
 @pytest.mark.parametrize("seed", range(8))
 def test_so_does_every_culprit_of_drawn_fleets_in_the_sentence_too(seed):
     verdict = diagnose(labelled(drawn(seed, injected=True)).run).verdict

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lockstep import launching
-from lockstep.node_names import BY_COLLECTORS, VARIABLE, names, told
+from lockstep.node_names import BY_COLLECTORS, VARIABLE, ask, names
 from workloads.spec import Layout, RunSpec
 
 PAGE = (
@@ -43,7 +43,7 @@ def collector(page: str) -> Iterator[str]:
 
 def test_collectors_tell_what_their_nodes_are_called():
     with collector(PAGE.format("gpu-7")) as one, collector(PAGE.format("gpu-8")) as other:
-        found = told({"run-worker-0": one, "run-worker-1": other})
+        found = ask({"run-worker-0": one, "run-worker-1": other})
 
     assert {"run-worker-0": "gpu-7", "run-worker-1": "gpu-8"} == found
     assert ("gpu-7", "gpu-8") == names(("run-worker-0", "run-worker-1"), found)
@@ -52,11 +52,11 @@ def test_collectors_tell_what_their_nodes_are_called():
 @pytest.mark.parametrize("page", ["", PAGE.format("a b"), PAGE.format(""), "not a page"])
 def test_what_is_no_name_is_none(page: str):
     with collector(page) as address:
-        assert {} == told({"host": address}, seconds=0.05)
+        assert {} == ask({"host": address}, seconds=0.05)
 
 
 def test_who_does_not_answer_has_no_name():
-    assert {} == told({"host": "http://127.0.0.1:9"}, seconds=0.05)
+    assert {} == ask({"host": "http://127.0.0.1:9"}, seconds=0.05)
 
 
 @pytest.mark.parametrize("found", [
@@ -85,7 +85,7 @@ class Launcher:
 def test_a_run_is_recorded_under_the_names_of_its_nodes(monkeypatch, asked: str, called):
     monkeypatch.setenv(VARIABLE, asked)
     monkeypatch.setattr(launching, "MpirunLauncher", Launcher)
-    monkeypatch.setattr(launching.node_names, "told", lambda _: {"w-0": "n7", "w-1": "n8"})
+    monkeypatch.setattr(launching.node_names, "ask", lambda _: {"w-0": "n7", "w-1": "n8"})
     hosts = launching.hosts_of(Path("hosts"), 2, 1)
     spec = RunSpec("gpt-1", "gpt", Layout(2, 1, 2), 4, 0, launcher="mpirun", hostfile="hosts",
                    hosts=hosts)  # fmt: skip

@@ -123,9 +123,9 @@ class Files:
 
     def finding(self) -> Mapping[str, Any] | None:
         """finding.json of `lockstep watch`; None where there is none that is whole."""
-        return self.told(archive.FINDING_FILE)
+        return self.whole_document(archive.FINDING_FILE)
 
-    def told(self, name: str) -> Mapping[str, Any] | None:
+    def whole_document(self, name: str) -> Mapping[str, Any] | None:
         """A JSON object of the archive; None where there is none that is whole."""
         try:
             return self.document(name)

@@ -158,7 +158,7 @@ class _Marked:
         else:
             bad[BELONGS] += 1
 
-    def told(self, rows: Rows, bad: Counter[str]) -> bool:
+    def add_to(self, rows: Rows, bad: Counter[str]) -> bool:
         """Add its lines; whether some are lost."""
         lost = len(self.lines) < self.count
         if lost and self.strict:
@@ -233,7 +233,7 @@ def _file(path: Path, rows: Rows, bad: Counter[str], left: int) -> int:
                 bad["not JSON"] += 1
                 continue
             if (begun := _Marked.of(tree)) is not None:
-                begun.strict = marked.told(rows, bad)
+                begun.strict = marked.add_to(rows, bad)
                 marked = begun
             elif isinstance(tree, dict) and "header" not in tree and RECORDS.intersection(tree):
                 marked.add(tree, bad)
@@ -241,7 +241,7 @@ def _file(path: Path, rows: Rows, bad: Counter[str], left: int) -> int:
                 bad[why] += 1
             elif len(rows):
                 usual.learn(line)
-    marked.told(rows, bad)
+    marked.add_to(rows, bad)
     return left
 
 

@@ -15,7 +15,7 @@ from urllib3.util import Retry
 from analyzer.readers.bounded_session import BoundedAdapter, session
 from analyzer.readers.prometheus.access import Access
 from analyzer.readers.prometheus.answers import refusal, shape
-from analyzer.readers.prometheus.decoding import Series, decode, told
+from analyzer.readers.prometheus.decoding import Series, decode, without_nan
 from analyzer.readers.prometheus.errors import SourceError, TooMuchError
 from analyzer.readers.prometheus.matchers import ahead, with_matchers
 from analyzer.readers.prometheus.partial import warning
@@ -200,7 +200,7 @@ class Connection:
         Of every replica: replicas.merged makes one of them.
         """
         found = decode(self.body("query", {"query": ranged, "time": f"{time:.3f}"}), self.url)
-        return [told(one) for one in found] if self._manners().marks_ends else found
+        return [without_nan(one) for one in found] if self._manners().marks_ends else found
 
     def body(self, path: str, words: Mapping[str, str]) -> bytes:
         """The bytes of an answer to `/api/v1/<path>`."""

@@ -67,7 +67,7 @@ def decode(body: bytes, url: str) -> list[Series]:
     return series
 
 
-def told(series: Series) -> Series:
+def without_nan(series: Series) -> Series:
     """A series without its NaN."""
     there = ~np.isnan(series.values)
     return Series(series.labels, series.times[there], series.values[there])

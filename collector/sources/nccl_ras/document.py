@@ -199,7 +199,7 @@ def _status(tree: Mapping[str, Any], notes: Notes) -> Status:
         whole,
         Counter((one.status, one.health) for one in communicators) if whole else {},
         _seconds(ras.get("collection_time_sec"), notes),
-        _told(ras, "timeouts_count", notes),
+        _optional_count(ras, "timeouts_count", notes),
         version_of(tree.get("nccl_version")),
         notes.rejected(),
     )
@@ -215,8 +215,11 @@ def _understood(tree: Any, names: dict[str, str], notes: Notes) -> Communicator 
 
 def _communicator(tree: Mapping[str, Any], names: dict[str, str], notes: Notes) -> Communicator:
     group = _group(tree)
-    size, lost = _told(tree, "size", notes), _told(tree, "missing_ranks_count", notes)
-    expected = _told(tree, "ranks_count", notes)
+    size, lost = (
+        _optional_count(tree, "size", notes),
+        _optional_count(tree, "missing_ranks_count", notes),
+    )
+    expected = _optional_count(tree, "ranks_count", notes)
     if size == 0:
         # NCCL 2.29.7 fills in none of one that is being made (nccl issue 2346).
         raise ValueError("it has no ranks")
@@ -347,7 +350,7 @@ def _pid(tree: Mapping[str, Any]) -> int | None:
     return pid if type(pid) is int and pid > 0 else None
 
 
-def _told(tree: Mapping[str, Any], name: str, notes: Notes) -> int | None:
+def _optional_count(tree: Mapping[str, Any], name: str, notes: Notes) -> int | None:
     """A count that may be absent."""
     try:
         return _count(tree[name]) if name in tree else None

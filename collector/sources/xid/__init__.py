@@ -149,7 +149,7 @@ class Xids:
                 self._ledger.twins.forget(now)  # before, all of the log may still tell its half
             return self._errors()
 
-    def told(self) -> tuple[Told, ...]:
+    def recent(self) -> tuple[Told, ...]:
         """The last events since the start, oldest first; NVML and the log may both tell of one."""
         with self._lock:
             return tuple(Told(event, *self._name(event)) for event in self._told)

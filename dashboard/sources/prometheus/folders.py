@@ -47,7 +47,7 @@ def kept(findings: Path | None, run: str = "") -> tuple[Kept, ...]:
 def verdict(findings: Path | None, run: str) -> Mapping[str, Any] | None:
     """The newest verdict of a run among its findings, as watch tells of the run."""
     for one in kept(findings, run):
-        told = Files(one.folder).told(VERDICT_FILE)
+        told = Files(one.folder).whole_document(VERDICT_FILE)
         if told is not None and told.get("schema_version") == 1:
             return _with_told(told)
     return None

@@ -143,7 +143,7 @@ class PrometheusSource:
     def spec(self, run: str) -> Mapping[str, Any]:
         one = self._known.seen(run)
         for archived in folders.kept(self._findings, run):
-            told = Files(archived.folder).told(RUN_FILE)
+            told = Files(archived.folder).whole_document(RUN_FILE)
             if told is not None:
                 return told
         found = self._known.members(run, one.span.end)

@@ -88,6 +88,7 @@ def test_a_leaf_that_is_a_stage_cannot_be_told_from_its_work(synthetic, fault):
     assert "stage-slowdown" in [one["kind"] for one in verdict.structure]
 
 
+@pytest.mark.sweep(sample=0)
 def test_seventy_nodes_of_a_rack_are_that(synthetic, fault):
     faults = [fault("power", rank, 1.3, 80) for rank in range(70)]
     run = synthetic(world=144, faults=faults, steps=160).run()

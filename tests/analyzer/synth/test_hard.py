@@ -68,6 +68,7 @@ def test_with_any_difficulty_a_step_is_all_its_phases_and_what_is_not_own_is_wai
     assert min(seconds.min() for seconds in whole.by_group.values()) > -1e-9
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("difficulty", list(Difficulty))
 def test_a_difficulty_alone_is_seen_in_the_run(difficulty):
     """Of the first seeds that it can be drawn for; the same dice without it give another run."""
@@ -204,7 +205,7 @@ def test_longer_sequences_are_told_in_tokens_and_cost_more_than_they_are():
 
 
 @pytest.mark.parametrize("only", [None, *Difficulty])
-@pytest.mark.sweep
+@pytest.mark.sweep(sample=2)
 def test_a_run_in_parts_is_the_same_run(only):
     fleet = hard(38, injected=True, only=None if only is None else [only])
     whole, parts = labelled(fleet), streamed(fleet)
