@@ -18,7 +18,7 @@ class Tier(StrEnum):
 
 
 REAL_MARKS = frozenset(
-    {"browser", "cluster", "distributed", "gpu", "prometheus", "root", "slow", "timed"}
+    {"browser", "cluster", "distributed", "gpu", "pods", "prometheus", "root", "slow", "timed"}
 )
 """What needs the machine itself: its processes, kernel, programs or clock."""
 SWEEP_MARK = "sweep"

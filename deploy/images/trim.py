@@ -22,15 +22,20 @@ PARTS = (
     # Arrow's servers, other formats than Parquet, and S3: archives are read and written as files.
     "pyarrow/*s3*",
     "pyarrow/*flight*",
-    "pyarrow/*substrait*",
+    "pyarrow/_substrait*",  # its library stays: all others are linked to it
+    "pyarrow/_pyarrow_cpp_tests*",
     "pyarrow/*gandiva*",
     "pyarrow/*orc*",
     "pyarrow/src",
     "pyarrow/libarrow_python.so*.*.*.*",  # the third copy of one library
     "pyarrow/libarrow_python_parquet_encryption.so*.*.*.*",
     "matplotlib/mpl-data/sample_data",
+    "matplotlib/mpl-data/fonts/afm",  # of PostScript and PDF; charts are SVG
+    "matplotlib/mpl-data/fonts/pdfcorefonts",
     "matplotlib/backends/web_backend",
     "plotly/labextension",  # of JupyterLab
+    "plotly/package_data/plotly.min.js",  # Streamlit brings its own
+    "plotly/package_data/datasets",
     "pydeck/nbextension",  # of Jupyter
     "streamlit/testing",
     "numpy/f2py",  # a compiler of Fortran
@@ -60,15 +65,11 @@ def trim(packages: Path) -> int:
 
 
 def strip(libraries: list[Path]) -> None:
-    """Take the symbols for debuggers away, a seventh of all libraries; one that refuses stays.
-
-    Not those of `<package>.libs`: auditwheel has rewritten their headers.
-    """
+    """Take the symbols for debuggers away, a fifth of all libraries; one that refuses stays."""
     program = shutil.which("strip")
     for path in libraries if program else ():
-        if not path.parent.name.endswith(".libs"):
-            command = [str(program), "--strip-unneeded", path]
-            subprocess.run(command, check=False, capture_output=True)
+        command = [str(program), "--strip-unneeded", path]
+        subprocess.run(command, check=False, capture_output=True)
 
 
 def size(folder: Path) -> int:
