@@ -38,8 +38,6 @@ PARTS = (
     "plotly/package_data/datasets",
     "pydeck/nbextension",  # of Jupyter
     "streamlit/testing",
-    "numpy/f2py",  # a compiler of Fortran
-    "numpy/distutils",
     "grpc/_cython/_credentials",  # certificates: the kubelet's socket has none
 )
 
@@ -65,11 +63,15 @@ def trim(packages: Path) -> int:
 
 
 def strip(libraries: list[Path]) -> None:
-    """Take the symbols for debuggers away, a fifth of all libraries; one that refuses stays."""
+    """Take the symbols for debuggers away, a fifth of all libraries; one that refuses stays.
+
+    Not those of `<package>.libs`: auditwheel has moved their parts, and they would not load.
+    """
     program = shutil.which("strip")
     for path in libraries if program else ():
-        command = [str(program), "--strip-unneeded", path]
-        subprocess.run(command, check=False, capture_output=True)
+        if not path.parent.name.endswith(".libs"):
+            command = [str(program), "--strip-unneeded", path]
+            subprocess.run(command, check=False, capture_output=True)
 
 
 def size(folder: Path) -> int:
