@@ -18,6 +18,8 @@ class Settings:
         runs: Folder where started runs go; None = pages may not start runs.
         grafana: Address of Grafana; empty = no links to it.
         refresh_seconds: Between two looks of a live page; 0 = only when asked.
+        api: Address of the `lockstep api` that starts, stops and deletes runs, in place of `runs`;
+            empty = none. Its token is in the environment.
         login: Whether only people who are logged in may look.
         alertmanager: Where findings are acknowledged and silenced, by who is logged in; empty =
             nowhere. Its credentials are in the environment.
@@ -30,6 +32,7 @@ class Settings:
     login: bool = False
     alertmanager: str = ""
     local: bool = False
+    api: str = ""
 
     @classmethod
     def read(cls, text: str) -> "Settings":
@@ -49,6 +52,7 @@ class Settings:
                 "login": self.login,
                 "alertmanager": self.alertmanager,
                 "local": self.local,
+                "api": self.api,
             }
         )
 

@@ -19,6 +19,7 @@ from collector.contract.words import ExitCode
 from dashboard.context import Settings
 from lockstep.addresses import GRAFANA_VARIABLE
 from lockstep.output import fail, note
+from workloads.sdk.client.address import place as api_place
 
 USUAL_FOLDER = Path("runs")
 """Where `lockstep run` writes."""
@@ -40,6 +41,7 @@ class Asked:
     login: Path | None = None
     alertmanager: str = ""
     announce: Path | None = None
+    api: str = ""
 
 
 def source(asked: Asked) -> dict[str, Any]:
@@ -76,10 +78,13 @@ def settings(asked: Asked, where: Address) -> Settings:
         CommandError: 64, runs could be started by strangers, or a word is wrong; 65, the file of
             the login; 69, a folder cannot be used, or what the login needs is not installed.
     """
-    if asked.runs is not None and not (is_loopback(where.host) or asked.login):
+    if asked.runs is not None and asked.api:
+        fail(ExitCode.USAGE, "--runs and --api are two ways to start runs; give one of them")
+    starts = "--api" if asked.api else "--runs" if asked.runs is not None else ""
+    if starts and not (is_loopback(where.host) or asked.login):
         fail(
             ExitCode.USAGE,
-            f"with --runs everybody who reaches {where.host} could start runs;"
+            f"with {starts} everybody who reaches {where.host} could start runs;"
             " add --login FILE, or listen on 127.0.0.1",
         )
     if asked.runs is not None:
@@ -103,8 +108,22 @@ def settings(asked: Asked, where: Address) -> Settings:
     return Settings(
         runs, grafana.rstrip("/"), login=asked.login is not None,
         alertmanager=_server(asked.alertmanager, "alertmanager") if asked.alertmanager else "",
-        local=is_loopback(where.host),
+        local=is_loopback(where.host), api=_api(asked.api),
     )  # fmt: skip
+
+
+def _api(url: str) -> str:
+    """The address of an API whose token the environment has; empty = none is asked for."""
+    if not url:
+        return ""
+    try:
+        return api_place(url).url
+    except ValueError as error:
+        fail(ExitCode.USAGE, f"--api: {error}")
+    except OSError as error:
+        fail(
+            ExitCode.BAD_INPUT, f"the API's token {error.filename} cannot be read: {error.strerror}"
+        )
 
 
 def place(asked: Asked) -> Address:

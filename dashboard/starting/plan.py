@@ -43,12 +43,14 @@ class Plan:
         out: Its archive.
         arguments: What follows `lockstep`, as a list: no shell reads them.
         follow: Whether analysis and report follow.
+        form: What was filled in; None = it is of no form.
     """
 
     name: str
     out: Path
     arguments: tuple[str, ...]
     follow: bool
+    form: Form | None = None
 
     @property
     def command(self) -> str:
@@ -80,7 +82,7 @@ def planned(
     except (SpecError, FaultError, LinkError, ConfigError, DataError) as error:
         raise PlanError(f"This cannot be run: {error}.") from error
     out = folder / name
-    return Plan(name, out, _arguments(form, out), form.follow)
+    return Plan(name, out, _arguments(form, out), form.follow, form)
 
 
 def first_free(workload: str, taken: Collection[str]) -> str:

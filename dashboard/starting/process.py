@@ -33,6 +33,7 @@ TAIL_BYTES = 64 * 1024
 class Stage(StrEnum):
     """Where a started run is."""
 
+    QUEUED = "queued"
     RUNNING = "running"
     STOPPING = "stopping"
     ANALYZING = "analyzing"
@@ -54,6 +55,8 @@ class Snapshot:
         stopped: Whether somebody asked it to stop.
         trouble: Why analysis or report did not follow; empty = they did, or were not wanted.
         log: The end of what it said.
+        run: Its id; empty = run.json of the archive says it.
+        behind: Of one that waits: behind whom.
     """
 
     name: str
@@ -65,6 +68,8 @@ class Snapshot:
     stopped: bool
     trouble: str
     log: bytes
+    run: str = ""
+    behind: str = ""
 
 
 class Job:

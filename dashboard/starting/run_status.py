@@ -9,6 +9,9 @@ from dashboard.starting.progress import Progress
 def sentence(shown: Snapshot, progress: Progress) -> tuple[str, Severity]:
     """Where a started run is, or how it ended; plain text."""
     match shown.stage:
+        case Stage.QUEUED:
+            behind = f" behind {shown.behind}" if shown.behind else ""
+            return f"{shown.name} waits{behind}; it begins once that is over.", Severity.NOTE
         case Stage.RUNNING:
             return f"{shown.name} is running: {_where(progress)}.", Severity.NOTE
         case Stage.STOPPING:

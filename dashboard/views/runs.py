@@ -8,7 +8,7 @@ from dashboard.address import Place
 from dashboard.comparing.many import MOST
 from dashboard.context import Context
 from dashboard.shapes import RunRow
-from dashboard.widgets import picking
+from dashboard.widgets import picking, run_actions
 from dashboard.widgets.shown import link_to, plain, sentence
 from dashboard.words.run_table import ORDERS, STATES, STATUSES, Wish, frame, wished
 from dashboard.words.run_table import sentence as answer
@@ -23,6 +23,7 @@ def show(context: Context) -> None:
     found = wished(every, wish)
     text, severity = answer(every, found)
     sentence(text, severity)
+    run_actions.waiting(context.settings.api)
     if not every:
         st.caption("Start one, then look again:")
         st.code("lockstep run gpt", language=None)
@@ -36,7 +37,10 @@ def show(context: Context) -> None:
         frame(found, context.place), f"runs-{key}", "Every run with its ending and its verdict.",
         links=("open", "report"),
     )  # fmt: skip
-    _links([found[row] for row in ticked])
+    rows = [found[row] for row in ticked]
+    _links(rows)
+    if len(rows) == 1:
+        run_actions.draw(context.settings.api, rows[0].run)
 
 
 def _filters() -> None:

@@ -7,14 +7,20 @@ import streamlit as st
 from collector.contract.words import FaultKind
 from dashboard.context import Context
 from dashboard.shapes import Severity
-from dashboard.starting import kinds, registry
+from dashboard.starting import kinds, registry, remote
 from dashboard.starting.plan import Plan, PlanError, planned
 from dashboard.starting.registry import BusyError, Registry
+from dashboard.starting.remote import RemoteRuns
 from dashboard.starting.world import missing, unwritable
 from dashboard.widgets import run_form, run_state
 from dashboard.widgets.shown import sentence
+from workloads.sdk.client import ApiError
 
 REFRESH_SECONDS = 1.0
+REMOTE_FOLDER = Path("runs")
+"""As the command line shows it; the API has a folder of its own."""
+ONE_AT_A_TIME = "One run at a time: the one above goes on."
+QUEUES = "The one above goes on: this one waits until it is over."
 PROBLEM = "start-problem"
 """In the session: why the last click on Start did nothing."""
 
@@ -22,6 +28,9 @@ PROBLEM = "start-problem"
 def show(context: Context) -> None:
     """Draws the page."""
     folder = context.settings.runs
+    if context.settings.api:
+        _over_http(context)
+        return
     if folder is None:
         sentence(OFF, Severity.NOTE)
         st.code(OFF_COMMAND, language=None)
@@ -36,7 +45,22 @@ def show(context: Context) -> None:
     _form(runs, folder, kinds.refused(), goes_on=goes_on)
 
 
-def _state(context: Context, runs: Registry) -> bool:
+def _over_http(context: Context) -> None:
+    """The same page, of an API on this machine or another."""
+    try:
+        runs = remote.of(context.settings.api)
+        refused, waiting = runs.refused(), runs.waiting()
+        goes_on = _state(context, runs)
+        if waiting:
+            st.caption(f"In order wait: {', '.join(waiting)}.")
+        if problem := st.session_state.pop(PROBLEM, ""):
+            sentence(problem, Severity.WARNING)
+        _form(runs, REMOTE_FOLDER, refused, goes_on=goes_on, queues=True)
+    except (ApiError, ValueError, OSError) as error:
+        sentence(f"Runs are started by an API, and: {error}.", Severity.WARNING)
+
+
+def _state(context: Context, runs: Registry | RemoteRuns) -> bool:
     """The last run that was started; draws itself again while it goes on."""
     job = runs.job
     if job is None:
@@ -55,7 +79,10 @@ def _state(context: Context, runs: Registry) -> bool:
     return goes_on
 
 
-def _form(runs: Registry, folder: Path, refused: dict[FaultKind, str], *, goes_on: bool) -> None:
+def _form(
+    runs: Registry | RemoteRuns, folder: Path, refused: dict[FaultKind, str], *, goes_on: bool,
+    queues: bool = False,
+) -> None:  # fmt: skip
     st.subheader("A new run", anchor=False)
     form = run_form.draw(refused)
     try:
@@ -67,13 +94,14 @@ def _form(runs: Registry, folder: Path, refused: dict[FaultKind, str], *, goes_o
     st.caption("The same on the command line; this is what is run, without a shell:")
     st.code(plan.command, language=None, wrap_lines=True)
     st.button(
-        "Start", key="start-start", type="primary", icon=":material/play_arrow:", disabled=goes_on,
+        "Start", key="start-start", type="primary", icon=":material/play_arrow:",
+        disabled=goes_on and not queues,
         on_click=_start, args=(runs, plan),
-        help="One run at a time: the one above goes on." if goes_on else None,
+        help=(QUEUES if queues else ONE_AT_A_TIME) if goes_on else None,
     )  # fmt: skip
 
 
-def _start(runs: Registry, plan: Plan) -> None:
+def _start(runs: Registry | RemoteRuns, plan: Plan) -> None:
     try:
         runs.start(plan)
     except BusyError as error:

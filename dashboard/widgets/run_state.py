@@ -42,7 +42,7 @@ def _share(now: Snapshot, far: Progress) -> float:
 
 
 def _links(now: Snapshot, context: Context) -> None:
-    run = run_of(now.out)
+    run = now.run or run_of(now.out)
     if not run:
         return
     try:

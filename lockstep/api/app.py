@@ -199,6 +199,16 @@ def _act(router: APIRouter, reading: Reading, starting: Starting) -> None:
             )  # fmt: skip
         return _json(_detail(reading, starting, name), HTTPStatus.ACCEPTED)
 
+    def log(name: Name) -> Response:
+        """The end of what a run says, while it goes on and afterwards."""
+        said = starting.log(name)
+        if said is None:
+            reading.run(name)
+            raise absent(
+                "no_log", f"the run {name} was not started by this server; its archive has logs"
+            )
+        return _json({"run": name, "lines": said})
+
     def remove(name: Name) -> Response:
         """Remove a run that is over, with its archive."""
         delete(reading, starting, name)
@@ -219,6 +229,7 @@ def _act(router: APIRouter, reading: Reading, starting: Starting) -> None:
     _route(router, "GET", "/capacity", capacity, shapes.Capacity)
     _route(router, "POST", "/runs", start, shapes.RunDetail, status=HTTPStatus.CREATED)
     _route(router, "POST", f"{one}/stop", stop, shapes.RunDetail, status=HTTPStatus.ACCEPTED)
+    _route(router, "GET", f"{one}/log", log, shapes.Log)
     _route(router, "DELETE", one, remove, None, status=HTTPStatus.NO_CONTENT)
     _route(router, "POST", f"{one}/metrics", post, shapes.Taken, status=HTTPStatus.CREATED)
 

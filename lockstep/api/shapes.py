@@ -129,6 +129,13 @@ class Runs(BaseModel):
     runs: list[RunInfo]
 
 
+class Log(BaseModel):
+    """The last lines of a run's log."""
+
+    run: str
+    lines: list[str]
+
+
 class Capacity(BaseModel):
     """What this machine runs."""
 

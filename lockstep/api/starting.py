@@ -176,6 +176,11 @@ class Starting:
                 entry.job.stop()
             return entry
 
+    def log(self, name: str) -> list[str] | None:
+        """The end of what a run says; None = it was not started here."""
+        entry = self.entry(name)
+        return None if entry is None else list(log_lines(tail(entry.log)))
+
     def forget(self, name: str) -> None:
         """Of a run that is over; its log goes, too."""
         with self._changed:

@@ -28,6 +28,9 @@ def dashboard(
         Path | None,
         typer.Option(metavar="DIR", help="Pages may start runs, and write them there."),
     ] = None,
+    api: Annotated[
+        str, typer.Option(metavar="URL", help="lockstep api that starts, stops and deletes runs.")
+    ] = "",
     grafana: Annotated[
         str, typer.Option(metavar="URL", help="Of Grafana; else LOCKSTEP_GRAFANA_URL, if set.")
     ] = "",
@@ -60,6 +63,6 @@ def dashboard(
     asked = program.Asked(
         folder=folder, prometheus=prometheus, findings=findings, simulated=simulated,
         listen=listen, runs=runs, grafana=grafana, login=login, announce=announce,
-        alertmanager=alertmanager,
+        alertmanager=alertmanager, api=api,
     )  # fmt: skip
     return program.serve(asked)

@@ -95,6 +95,8 @@ CALLS: list[tuple[str, int, str]] = [
           ("analyze", ""), ("report", ""), ("cluster", " {archive}"), ("ledger", ""))
       for what in ("nowhere", "file", "empty", "torn", "unreadable")],
     ("dashboard {nowhere}", BAD, "is not a folder"),
+    ("dashboard {archive} --runs {empty} --api http://h", USAGE, "two ways to start runs"),
+    ("dashboard {archive} --api ftp://h", USAGE, "no address of an API"),
     ("api {empty} --listen here", USAGE, "--listen is 'here'"),
     ("api {empty} --listen 0.0.0.0:0", USAGE, "would be sent in clear; give --tls-certificate"),
     ("api {empty} --tls-key {file}", USAGE, "go together"),

@@ -91,6 +91,10 @@ class Client:
         """Ask a run to close its archive and end; `wait` tells when it has."""
         return self._do(calls.stop(name))
 
+    def log(self, name: str) -> list[str]:
+        """The last lines that a run said, of one that this server started."""
+        return self._do(calls.log(name))
+
     def delete(self, name: str) -> None:
         """Remove a run that is over, with its archive."""
         self._do(calls.delete(name))
@@ -223,6 +227,10 @@ class AsyncClient:
     async def stop(self, name: str) -> Tree:
         """As Client."""
         return await self._do(calls.stop(name))
+
+    async def log(self, name: str) -> list[str]:
+        """As Client."""
+        return await self._do(calls.log(name))
 
     async def delete(self, name: str) -> None:
         """As Client."""

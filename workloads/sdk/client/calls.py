@@ -87,6 +87,11 @@ def stop(name: str) -> Call[Tree]:
     return Call("POST", _of(name, "/stop"), _tree)
 
 
+def log(name: str) -> Call[list[str]]:
+    """As Client.log."""
+    return Call("GET", _of(name, "/log"), lambda body: [str(each) for each in _tree(body)["lines"]])
+
+
 def delete(name: str) -> Call[None]:
     """As Client.delete."""
     return Call("DELETE", _of(name), lambda _: None)
