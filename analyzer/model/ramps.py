@@ -10,9 +10,11 @@ from analyzer.slowness.changepoint import (
     MEDIAN_EFFICIENCY,
     Shift,
     autocorrelation_factor,
+    column_medians,
     critical_t,
 )
 from analyzer.slowness.temporal_shape import ramp_start
+from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 LEVEL_SHARE = 4
@@ -31,25 +33,26 @@ def ramps(table: Table) -> Iterator[Candidate]:
     if count < 2 * LEVEL_SHARE:
         return
     flat = slice(0, max(count // LEVEL_SHARE, 2))
-    told = [c for c in range(rest.shape[1]) if np.isfinite(rest[:, c]).all()]
+    known = np.isfinite(rest)
+    least = 2 * LEVEL_SHARE
+    told = [c for c in range(rest.shape[1]) if known[:, c].sum() >= least and known[flat, c].any()]
     if not told:
         return
-    sigmas = MAD_TO_SIGMA * np.median(np.abs(np.diff(rest[:, told], axis=0)), axis=0) / np.sqrt(2)
+    sigmas = MAD_TO_SIGMA * column_medians(np.abs(np.diff(rest[:, told], axis=0))) / np.sqrt(2)
     asked = critical_t(count, len(told), len(told) * count)
     for column in told:
         scope = table.scopes[column]
-        level = float(np.median(rest[flat, column]))
+        level = median(rest[flat, column])
         values = rest[:, column] - level
         knee = ramp_start(values, count)
         if knee is None or not (scope.alike and scope.majority):
             continue
-        rise = np.maximum(np.arange(count) - knee + 1.0, 0.0)
+        there = np.flatnonzero(known[:, column])
+        values, rise = values[there], np.maximum(there - knee + 1.0, 0.0)
         slope = float(rise @ values / (rise @ rise))
         left = values - slope * rise
         sigma = MAD_TO_SIGMA * float(np.median(np.abs(left - np.median(left))))
-        sigma = max(
-            sigma, float(np.median(sigmas)), table.precision.noise
-        ) * autocorrelation_factor(left)
+        sigma = max(sigma, median(sigmas), table.precision.noise) * autocorrelation_factor(left)
         error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(rise @ rise))
         half = (count - knee) / 2
         long = table.precision.long_enough(

@@ -8,17 +8,13 @@ from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
 
-RAMP_SHARE = 0.5
-"""A ramp rises by this share of its last level inside its span."""
 RAMP_STEPS = 8
-RAMP_TURN = 0.25
-"""Each third of a ramp rises by this share of the whole rise at least; a jump rises in one."""
-RAMP_FIT = 0.8
-"""A ramp leaves less than this share of the absolute deviation that two levels leave."""
 FLAT_AT_LEAST = 3
 """Values before a climb that tell the level which it leaves."""
 CLIMB_AT_LEAST = 2
 """Values; a jump inside one looks like a climb of that length."""
+NOTHING = 1e-9
+"""Deviation of what fits exactly: of made-up series alone."""
 LIKELIER = 4.0
 """Log of the ratio of the likelihoods of a climb and a jump: noise reaches it one time in 200
 (Wilks, one parameter more)."""
@@ -91,15 +87,6 @@ def words(shape: Shape, share: float = 0.0, every: int | None = None) -> str:
     return ", ever more" if shape is Shape.RAMP else ""
 
 
-def rises(values: FloatGrid) -> bool:
-    """Whether a series climbs all the way."""
-    if len(values) < RAMP_STEPS or not np.isfinite(values).all():
-        return False
-    marks = [float(np.median(part)) for part in np.array_split(values, 4)]
-    rise = marks[-1] - marks[0]
-    return rise >= RAMP_SHARE * marks[-1] and bool((np.diff(marks) >= RAMP_TURN / 2 * rise).all())
-
-
 def smooth(values: FloatGrid) -> FloatGrid:
     """Running median of SMOOTH steps; the ends stay."""
     if len(values) < SMOOTH:
@@ -118,24 +105,34 @@ def ramp_start(values: FloatGrid, stop: int) -> int | None:
     """Where (n,) leaves zero and climbs in a line up to `stop`; None where it does not.
 
     The knee with the least absolute deviation from 0 before and from a line through the knee after
-    it. It must leave clearly less than the best two levels, 0 and a constant: those are a jump.
+    it. By the likelihood of Laplace noise, of which the absolute deviation is the scale, it must be
+    clearly likelier than the best jump, 0 and a constant, and no climb to a level that stays
+    clearly likelier than it. NaN = not known.
     """
-    series = values[:stop]
-    count = len(series)
-    if count < RAMP_STEPS or not np.isfinite(series).all():
+    place = np.flatnonzero(np.isfinite(values[:stop]))
+    if len(place) < RAMP_STEPS:
         return None
-    place = np.arange(count)
+    series = values[place]
     rise = np.maximum(place - place[:-3, None] + 1.0, 0.0)  # (knees, n)
-    slope = (rise @ series) / (rise**2).sum(axis=1)
-    climbing = np.abs(series - slope[:, None] * rise).sum(axis=1)
-    step = rise > 0
-    level = (step @ series) / step.sum(axis=1)
-    jumping = np.abs(series - level[:, None] * step).sum(axis=1)
+    climbing, slope = _left(series, rise)
+    if not (slope > 0).any():
+        return None
     climbing[slope <= 0] = np.inf
     knee = int(np.argmin(climbing))
-    if not climbing[knee] <= RAMP_FIT * jumping.min():
+    jumping, _ = _left(series, rise > 0)
+    least = max(float(climbing[knee]), NOTHING)
+    if len(place) * float(np.log(max(float(jumping.min()), NOTHING) / least)) < LIKELIER:
         return None
-    return knee if rises(series[knee:]) else None
+    begin, top = np.triu_indices(len(rise), 1, len(place))
+    stays, _ = _left(series, np.clip(rise[begin], 0.0, rise[begin, top][:, None]))
+    staying = len(place) * float(np.log(least / max(float(stays.min()), NOTHING)))
+    return int(place[knee]) if staying < LIKELIER else None
+
+
+def _left(series: FloatGrid, shapes: FloatGrid | NDArray[np.bool_]) -> tuple[FloatGrid, FloatGrid]:
+    """(K,) absolute deviations of (n,) from each of (K, n) at its best size, and that size."""
+    size = (shapes @ series) / (shapes**2).sum(axis=1)
+    return np.abs(series - size[:, None] * shapes).sum(axis=1), size
 
 
 def plateau(values: FloatGrid, high: float) -> int | None:
@@ -153,7 +150,7 @@ def plateau(values: FloatGrid, high: float) -> int | None:
     jumps = top == knee
     best = int(np.argmin(left))
     # The likelihood of Laplace noise, of which the absolute deviation is the scale.
-    likelier = len(known) * float(np.log(left[jumps].min() / max(left[best], 1e-9)))
+    likelier = len(known) * float(np.log(left[jumps].min() / max(left[best], NOTHING)))
     climbs = knee[best] >= FLAT_AT_LEAST and top[best] - knee[best] >= CLIMB_AT_LEAST
     return int(knee[best]) if climbs and likelier >= LIKELIER else None
 

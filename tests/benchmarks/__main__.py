@@ -59,6 +59,7 @@ BENCHMARKS: dict[str, str] = {
     "watch_states": "1,000 states of what watch reads, each with one input taken away",
     "weight": "files, lines and statements of the source, and what is generated",
     "whatif": "every published quantity of an op trace; a run of 10,000 GPUs",
+    "window_shapes": "ranks slow on and off, and in a climb of ten windows: missed, others named",
     "recording": "CPU that recording adds to a training step",
 }
 
