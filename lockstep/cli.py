@@ -14,7 +14,7 @@ from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
 from lockstep import completion, interrupts, misuse, output
 from lockstep.command_line import SETTINGS, Command, Group
-from lockstep.commands import COMMANDS
+from lockstep.commands import COMMANDS, GROUPS
 
 DISTRIBUTION = "lockstep-monitor"
 DEBUG_VARIABLE = output.DEBUG_VARIABLE
@@ -22,7 +22,8 @@ DEBUG_VARIABLE = output.DEBUG_VARIABLE
 EPILOG = """
 Exit codes: 0 healthy or done; 1 warning; 2 a culprit was named; 3 unknown or too little data;
 64 usage; 65 bad input file; 69 source unreachable; 70 internal; 130 interrupted.
-1 to 3 come from `analyze`, `cluster`, and `watch` and `nodes` with --once (and 1 from `doctor`).
+1 to 3 come from `analyze`, `cluster`, `bench compare`, and `watch` and `nodes` with --once (and 1
+from `doctor`).
 Data goes to stdout, progress to stderr.
 
 Start with: lockstep demo
@@ -88,6 +89,12 @@ def build() -> typer.Typer:
     app.callback(epilog=EPILOG)(_root)
     for command in COMMANDS:
         app.command(name=command.__name__, cls=Command, context_settings=SETTINGS)(command)
+    for name, (text, commands) in GROUPS.items():
+        group = typer.Typer(cls=Group, rich_markup_mode=None, context_settings=SETTINGS)
+        for command in commands:
+            word = command.__name__.removesuffix("_")
+            group.command(name=word, cls=Command, context_settings=SETTINGS)(command)
+        app.add_typer(group, name=name, help=text, cls=Group)
     return app
 
 

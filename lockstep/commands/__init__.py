@@ -9,6 +9,7 @@ from collections.abc import Callable
 from lockstep.commands import (
     analyze,
     api,
+    bench,
     capture,
     cluster,
     collect,
@@ -49,3 +50,7 @@ COMMANDS: tuple[Callable[..., int | None], ...] = (
     doctor.doctor,
     capture.capture,
 )
+GROUPS: dict[str, tuple[str, tuple[Callable[..., int | None], ...]]] = {
+    "bench": (bench.HELP, bench.COMMANDS),
+}
+"""Commands of several words: the first -> what it is for, and the functions of the second."""

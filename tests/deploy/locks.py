@@ -33,6 +33,8 @@ IMAGES = {
 """Image -> its extras."""
 MORE = {"dashboard": ("streamlit[auth]",)}
 """What an image has beside its extras."""
+NO_IMAGE = ("results",)
+"""Extras of no image: who pushes results elsewhere does so from a workstation or from CI."""
 BUILD = "build"
 """The lock of what builds our own wheel."""
 UNLOCKED = re.compile(r"torch|triton|nvidia-(?!ml-py$).*|cuda-.*")
@@ -76,7 +78,11 @@ def locked(image: str) -> str:
 
 def constrained(*, upgrade: bool) -> str:
     """constraints.txt: all that any extra and the tests need."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     asked = {line for image in (*IMAGES, BUILD) for line in requirements(image)} | set(grouped())
+    asked |= {line for extra in NO_IMAGE for line in extras[extra]}
     words = ["--output-file", str(CONSTRAINTS)]  # whose versions it prefers, and keeps
     _compiled("\n".join(sorted(asked)), [*words, *(["--upgrade"] if upgrade else [])])
     told = entries(CONSTRAINTS.read_text())

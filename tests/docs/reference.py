@@ -19,6 +19,7 @@ from collector.contract.archive import Column
 from collector.contract.metrics import EVERY, EXPORTERS, Metric
 from collector.contract.metrics.ranges import OF_UNITS, Range, of_unit
 from collector.flags import FLAGS
+from lockstep.bench.results import COLUMNS, METRIC_PREFIX
 from lockstep.cli import build
 from tests.docs import api, faults, kernel_log, verdict
 from tests.docs.tables import code, table
@@ -179,7 +180,7 @@ def command_line() -> str:
         "## Exit codes",
         table(("code", "meaning"), EXIT_CODES),
         (
-            "`analyze` and `cluster` speak by 0 to 3, and so do `watch` and `nodes` with --once;"
+            "`analyze`, `cluster` and `bench compare` speak by 0 to 3, and so do `watch` and `nodes` with --once;"
             " `doctor` by 0 and 1. `run`, `demo`, `report` and `score` exit 0 when they did"
             " their work, injected faults included. A traceback is a bug."
         ),
@@ -189,6 +190,9 @@ def command_line() -> str:
     for name, command in commands.items():
         parts += [f"## lockstep {name}", _help(command.help or "")]
         parts.append(_parameters([each for each in command.params if each.name != "help"]))
+        for second, inner in getattr(command, "commands", {}).items():
+            parts += [f"### lockstep {name} {second}", _help(inner.help or "")]
+            parts.append(_parameters([each for each in inner.params if each.name != "help"]))
     return _page([part for part in parts if part])
 
 
@@ -310,7 +314,19 @@ def _page(parts: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def results() -> str:
+    """The columns of `lockstep bench`'s table of results."""
+    rows = [(code(one.name), one.dtype, one.unit, one.help) for one in COLUMNS]
+    return _page([
+        "# The table of results", MADE,
+        (f"One row a cell and repeat. What a workload measures follows as `{METRIC_PREFIX}NAME`, by"
+        " name. Null is what is not known. [Benchmarks](../ml/bench.md)"),
+        table(("column", "type", "unit", "what"), rows),
+    ])  # fmt: skip
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "results.md": results,
     "metrics.md": metrics,
     "settings.md": settings,
     "command-line.md": command_line,

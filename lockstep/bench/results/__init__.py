@@ -9,7 +9,9 @@ written again replaces itself. DuckDB reads the same folder:
 `SELECT * FROM read_parquet('results.parquet/*.parquet', union_by_name = true)`.
 """
 
-from lockstep.bench.results.columns import COLUMNS, METRIC_PREFIX, Value
+from lockstep.bench.results.columns import COLUMNS, METRIC_PREFIX, VERSIONS, Value
 from lockstep.bench.results.table import ResultError, columns_of, read, write
 
-__all__ = ["COLUMNS", "METRIC_PREFIX", "ResultError", "Value", "columns_of", "read", "write"]
+__all__ = [
+    "COLUMNS", "METRIC_PREFIX", "VERSIONS", "ResultError", "Value", "columns_of", "read", "write",
+]  # fmt: skip

@@ -12,7 +12,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("bench", "string", "", "name of the benchmark"),
     Column("cell", "string", "", "which cell of its matrix"),
     Column("repeat", "int64", "", "of the same cell, from 0"),
-    Column("status", "string", "", "finished, failed, timeout or stopped"),
+    Column("status", "string", "", "finished, failed or timeout"),
     Column("run", "string", "", "run id; null = none was started"),
     Column("archive", "string", "", "where its archive lies"),
     Column("started", "string", "", "UTC, ISO 8601"),

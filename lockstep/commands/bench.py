@@ -1,0 +1,275 @@
+"""`lockstep bench`: a matrix of runs from one file, their results, and what they are held against.
+
+Each function is a command; a name that Python has itself ends in an underscore.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from collector.contract.words import ExitCode
+from lockstep import output
+from lockstep.output import Format
+
+if TYPE_CHECKING:
+    from lockstep.bench.judging import Judgement
+    from lockstep.bench.plan import Cell
+    from lockstep.bench.runner import Told
+    from lockstep.bench.spec import Bench
+
+HELP = "A matrix of runs from one file: results as a table, and baselines for later runs."
+LOCKSTEP = (sys.executable, "-m", "lockstep")
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The benchmark, as TOML.")]
+OutFolder = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Its folder; default benches/<name>.")
+]
+TablesArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="RESULTS...", help="Tables, folders of benchmarks, or archives."),
+]
+As = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
+
+
+def run(
+    spec: SpecFile,
+    out: OutFolder = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Table of results; default results.parquet in --out."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print every command, and run none.")
+    ] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Wait so long behind another benchmark; default ever.",
+        ),
+    ] = None,
+    form: As = Format.TABLE,
+) -> int:
+    """Run every cell of a benchmark that has not finished yet, unattended.
+
+    One line a cell. Ctrl-C and kills lose nothing: the same command goes on where it was. A cell
+    that fails is named with its rank, node and last lines, and the others go on. Exits 0 when all
+    cells have finished, 70 when one failed.
+
+    Example: lockstep bench run nightly.toml
+    """
+    from lockstep import claim
+    from lockstep.bench import runner
+    from lockstep.bench.fitting import refuse_what_cannot_run
+    from lockstep.bench.spec import BenchError
+    from lockstep.bench.state import RESULTS
+    from lockstep.bench.turns import default_file, turn
+    from lockstep.interrupts import Interrupts
+
+    bench, cells = _planned(spec)
+    folder = (out or Path("benches") / bench.name).resolve()
+    table = results.resolve() if results is not None else folder / RESULTS
+    show = output.Progress()
+    interrupts = Interrupts()
+    one = runner.Runner(bench, folder, table, spec.resolve().parent, LOCKSTEP)
+    try:
+        if dry_run:
+            _show_plan(one, cells, form)
+            return ExitCode.OK
+        for each in cells:
+            one.planned(each)
+        refuse_what_cannot_run(bench, cells, show)
+        runner.refuse_without_room(folder)
+        with interrupts.noted(), claim.claim_folder(folder):
+            one.check(cells)
+            who = f"{bench.name} in {folder} (process {_own_id()})"
+            one.heeded = interrupts.heeded
+            with interrupts.heeded():
+                waiting = turn(who, default_file(), lambda before: output.note(
+                    f"waiting behind {before}"), wait)  # fmt: skip
+                waiting.__enter__()
+            try:
+                told = _run_all(one, cells, show, form, interrupts)
+            finally:
+                waiting.__exit__(None, None, None)
+        if interrupts.came:
+            raise KeyboardInterrupt
+    except BenchError as error:
+        output.fail(ExitCode.UNREACHABLE if "cannot be written" in str(error) else
+                    ExitCode.BAD_INPUT, str(error))  # fmt: skip
+    except KeyboardInterrupt:
+        show.close()
+        output.note(f"stopped; the same command goes on: lockstep bench run {spec}"
+                    f"{'' if out is None else f' --out {out}'}")  # fmt: skip
+        return ExitCode.INTERRUPTED
+    finally:
+        show.close()
+    failed = [each for each in told if each.status != "finished"]
+    output.note(f"{len(told) - len(failed)} of {len(told)} cells finished; results in {table}")
+    if failed:
+        output.fail(
+            ExitCode.INTERNAL,
+            f"{len(failed)} of {len(told)} cells failed, first {failed[0].cell.name}:"
+            f" {failed[0].reason}; the same command runs them again",
+        )
+    return ExitCode.OK
+
+
+def list_(
+    tables: TablesArgument,
+    form: As = Format.TABLE,
+) -> None:
+    """Show results: each cell with its mean over repeats and a 95 % interval.
+
+    Example: lockstep bench list benches/nightly
+    """
+    from lockstep.bench.summary import header, summaries, summary_row
+
+    rows = _read(tables)
+    told = summaries(rows)
+    output.document(
+        {"cells": [each.to_json() for each in told]}, form,
+        output.grid(header(), [summary_row(each) for each in told]),
+    )  # fmt: skip
+
+
+def compare(
+    before: Annotated[
+        Path, typer.Argument(metavar="A", help="A locked baseline, a table, or an archive.")
+    ],
+    after: Annotated[Path, typer.Argument(metavar="B", help="A table, or an archive.")],
+    form: As = Format.TABLE,
+) -> int:
+    """Judge B against A, workload by workload: a regression, one slow GPU, both, or neither.
+
+    Says what changed, how sure it is, and the smallest change that it would have noticed. Exits 0
+    as before, 1 slower and not known where, 2 a regression or a culprit was named, 3 too little
+    data.
+
+    Example: lockstep bench compare baseline.json benches/nightly
+    """
+    from lockstep.bench.baseline import rows_of_any
+    from lockstep.bench.judging import compared, exit_code
+    from lockstep.bench.spec import BenchError
+
+    try:
+        told = compared(rows_of_any(before), rows_of_any(after))
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+    tree = {"comparisons": [each.to_json() for each in told]}
+    output.document(tree, form, "\n".join(map(_judged_lines, told)))
+    return exit_code(told)
+
+
+def lock(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Good results: tables, benchmarks, or archives."),
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The baseline; it must not be there.")
+    ] = Path("baseline.json"),
+    force: Annotated[bool, typer.Option("--force", help="Replace one that is there.")] = False,
+) -> None:
+    """Fix hardware, software and workload of good results as a baseline for later runs.
+
+    `lockstep bench compare FILE B` judges against it, and `lockstep watch --baseline FILE` a live
+    run. Three repeats or more are advised: with one, only large changes are noticed.
+
+    Example: lockstep bench lock benches/nightly --out baseline.json
+    """
+    from lockstep.bench.baseline import locked, rows_of_any, write_baseline
+    from lockstep.bench.spec import BenchError
+
+    try:
+        if out.exists() and not force:
+            output.fail(ExitCode.USAGE, f"{out} is there; give --force, or another --out")
+        baseline = locked([row for each in runs for row in rows_of_any(each)])
+        write_baseline(out, baseline)
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+    for each in baseline.told():
+        output.data(each)
+
+
+COMMANDS: tuple[Callable[..., Any], ...] = (run, list_, compare, lock)
+
+
+def _planned(spec: Path) -> "tuple[Bench, tuple[Cell, ...]]":
+    from lockstep.bench.plan import cells
+    from lockstep.bench.spec import BenchError, read
+
+    try:
+        bench = read(spec)
+        return bench, cells(bench)
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+
+
+def _run_all(
+    one: Any, cells: "Sequence[Cell]", show: output.Progress, form: Format, interrupts: Any
+) -> "list[Told]":
+    """Every cell, with a line for each."""
+    told: list[Told] = []
+    for number, cell in enumerate(cells, 1):
+        if interrupts.came:
+            raise KeyboardInterrupt
+        one.show = lambda stage, text, n=number: show(f"{n} of {len(cells)} {stage}", text)
+        ended = one.run(cell)
+        show.close()
+        told.append(ended)
+        _tell(ended, number, len(cells), form)
+    return told
+
+
+def _tell(told: "Told", number: int, total: int, form: Format) -> None:
+    cell = told.cell
+    tree = {
+        "cell": cell.name, "repeat": cell.repeat, "status": told.status, "reason": told.reason,
+        "seconds": round(told.seconds, 3), "step_seconds": told.step_seconds,
+        "before": told.again,
+    }  # fmt: skip
+    speed = "" if told.step_seconds is None else f", {1e3 * told.step_seconds:.1f} ms a step"
+    how = "finished before" if told.again else f"{told.status} in {told.seconds:.1f} s{speed}"
+    line = f"{number:>3} of {total}  {cell.name} repeat {cell.repeat}: {how}"
+    if told.reason:
+        line += f": {told.reason}"
+    output.document(tree, Format.TABLE if form is Format.TABLE else Format.JSONL, line)
+
+
+def _show_plan(one: Any, cells: "Sequence[Cell]", form: Format) -> None:
+    import shlex
+
+    for cell in cells:
+        planned = one.planned(cell)
+        tree = {
+            "cell": cell.name, "repeat": cell.repeat,
+            "steps": [{"name": each.name, "command": list(each.command)} for each in planned],
+        }  # fmt: skip
+        lines = [f"{cell.name} repeat {cell.repeat}"]
+        lines += [f"  {each.name:10}{shlex.join(each.command)}" for each in planned if each.command]
+        output.document(tree, Format.TABLE if form is Format.TABLE else Format.JSONL,
+                        "\n".join(lines))  # fmt: skip
+
+
+def _read(tables: list[Path]) -> list[dict[str, Any]]:
+    from lockstep.bench.baseline import rows_of_any
+    from lockstep.bench.spec import BenchError
+
+    try:
+        return [dict(row) for each in tables for row in rows_of_any(each)]
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+
+
+def _judged_lines(told: "Judgement") -> str:
+    return "\n".join([output.emphasis(told.sentence), *(f"  {each}" for each in told.facts)])
+
+
+def _own_id() -> int:
+    import os
+
+    return os.getpid()

@@ -1,0 +1,211 @@
+"""The runner: finished cells are not run again, failed ones are named, kills lose nothing."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.bench import results, state
+from lockstep.bench.plan import cells
+from lockstep.bench.runner import Runner, Told, refuse_without_room
+from lockstep.bench.spec import BenchError, parse
+from lockstep.bench.turns import turn
+
+COUNT = "import pathlib, sys; p = pathlib.Path('{out}/ran-{cell}'); p.open('a').write('x')"
+
+
+def made(tmp_path: Path, *more: dict[str, Any], launch: str = COUNT, **bench: Any) -> Runner:
+    """A benchmark of three cells whose launch is a small program."""
+    tree = {
+        "bench": {"name": "n", "report": [], **bench},
+        "workloads": {"gpt": {}},
+        "matrix": {"nodes": [1, 2, 3]},
+        "steps": [
+            {"name": "launch", "command": [sys.executable, "-c", launch]},
+            {"name": "analyze", "command": ["true"]},
+            *more,
+        ],
+    }
+    out = tmp_path / "out"
+    return Runner(parse(tree), out, out / "results.parquet", tmp_path, ("lockstep",))
+
+
+def run_all(one: Runner) -> Sequence[Told]:
+    return [one.run(cell) for cell in cells(one.bench)]
+
+
+def times_run(one: Runner) -> list[int]:
+    return [len((one.out / f"ran-{cell.name}").read_text()) for cell in cells(one.bench)]
+
+
+def test_every_cell_leaves_a_row_and_is_not_run_again(tmp_path: Path) -> None:
+    one = made(tmp_path)
+    assert ["finished"] * 3 == [each.status for each in run_all(one)]
+    assert [True] * 3 == [each.again for each in run_all(one)]
+
+    assert [1, 1, 1] == times_run(one)
+    rows = results.read(one.table)
+    assert [1, 2, 3] == [each["nodes"] for each in rows]
+    assert {"gpt"} == {each["workload"] for each in rows}
+
+
+def test_a_failed_cell_is_told_with_its_last_lines_and_the_others_go_on(tmp_path: Path) -> None:
+    fails = COUNT + "; print('line one\\nno GPU left', file=sys.stderr); sys.exit({nodes} == 2)"
+    one = made(tmp_path, launch=fails)
+    told = run_all(one)
+
+    assert ["finished", "failed", "finished"] == [each.status for each in told]
+    assert "launch exited 1: no GPU left" == told[1].reason
+    row = results.read(one.table)[1]
+    assert ("failed", "line one\nno GPU left") == (row["status"], row["last_lines"])
+
+
+def test_a_failed_cell_is_run_again_by_the_next_call_and_its_row_replaced(tmp_path: Path) -> None:
+    once = COUNT + "; sys.exit({nodes} == 2 and p.stat().st_size == 1)"
+    one = made(tmp_path, launch=once)
+    run_all(one)
+    run_all(one)
+
+    assert [1, 2, 1] == times_run(one)
+    assert ["finished"] * 3 == [each["status"] for each in results.read(one.table)]
+
+
+def test_a_cell_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    slow = (
+        COUNT + "; import subprocess, time; child = subprocess.Popen(['sleep', '300']);"
+        " pathlib.Path('{out}/child').write_text(str(child.pid)); time.sleep(300)"
+    )
+    one = made(tmp_path, launch=slow, timeout=1.5)
+    told = one.run(cells(one.bench)[0])
+
+    assert "timeout" == told.status
+    assert "launch had not ended after 1.5 s, and was ended" == told.reason
+    child = Path(f"/proc/{(one.out / 'child').read_text()}/stat")
+    assert not child.exists() or child.read_text().split(") ")[1][0] == "Z"
+
+
+def test_clean_up_runs_though_a_step_before_it_failed(tmp_path: Path) -> None:
+    cleaned = {"name": "clean-up", "command": ["touch", "{out}/cleaned"]}
+    one = made(tmp_path, cleaned, launch="raise SystemExit(3)")
+
+    assert "failed" == one.run(cells(one.bench)[0]).status
+    assert (one.out / "cleaned").exists()
+
+
+def test_numbers_of_a_steps_output_become_columns(tmp_path: Path) -> None:
+    text = json.dumps({"p99_seconds": 0.25, "count": 3}).replace("{", "{{").replace("}", "}}")
+    measured = {
+        "name": "measured", "after": "wait",
+        "command": ["sh", "-c", f"echo '{text}' > {{metrics}}"],
+        "outputs": {"metrics": "m.json"},
+    }  # fmt: skip
+    one = made(tmp_path, measured)
+    one.run(cells(one.bench)[0])
+
+    (row,) = results.read(one.table)
+    assert (0.25, 3.0) == (row["metric_p99_seconds"], row["metric_count"])
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ({"command": ["true"], "outputs": {"x": "x.txt"}}, "step more did not write .*x.txt"),
+        ({"command": ["no-such-program-1"]}, "step more: there is no program no-such-program-1"),
+        ({"command": ["sh", "-c", "echo 'x: 1' > {metrics}"], "outputs": {"metrics": "m.json"}},
+         "step more: m.json cannot be read as JSON"),
+        ({"command": ["sleep", "9"], "timeout": 0.2}, "more had not ended after 0.2 s"),
+        ({"command": ["true"], "inputs": ["archive"]}, "step more needs .*archive-0, which no"),
+    ],
+)  # fmt: skip
+def test_a_step_that_goes_wrong_fails_its_cell_with_a_reason(
+    tmp_path: Path, step: dict[str, Any], said: str
+) -> None:
+    one = made(tmp_path, {"name": "more", "after": "wait", **step})
+    told = one.run(cells(one.bench)[0])
+
+    assert told.status in ("failed", "timeout")
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(told.reason)
+
+
+def test_a_folder_of_another_benchmark_is_refused(tmp_path: Path) -> None:
+    run_all(made(tmp_path))
+    other = made(tmp_path, launch="pass")
+
+    with pytest.raises(BenchError, match="was run with other settings; choose another --out"):
+        other.check(cells(other.bench))
+
+
+def test_ctrl_c_ends_what_runs_and_leaves_the_cell_open(tmp_path: Path) -> None:
+    one = made(tmp_path, launch=COUNT + "; import time; time.sleep({nodes} * 300)")
+
+    def pressed(stage: str, text: str) -> None:
+        if text == "wait":
+            raise KeyboardInterrupt
+
+    one.show = pressed
+    first = cells(one.bench)[0]
+    with pytest.raises(KeyboardInterrupt):
+        one.run(first)
+
+    assert one._running is None
+    assert state.closed(one.out, first) is None
+    assert not one.table.exists()
+
+
+def test_a_row_that_cannot_be_written_leaves_the_cell_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = made(tmp_path)
+    first = cells(one.bench)[0]
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("lockstep.bench.runner.write", full)
+    with pytest.raises(BenchError, match=r"cannot be written: .*No space left.*nothing is lost"):
+        one.run(first)
+    assert state.closed(one.out, first) is None
+
+
+def test_a_disk_without_room_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="MiB left"):
+        refuse_without_room(tmp_path / "a" / "b", needed=1 << 60)
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Callable[[], Path]]:
+    """A machine on which `nightly` measures."""
+    with turn("nightly (process 7)", tmp_path / "queue", lambda who: None):
+        yield lambda: tmp_path / "queue"
+
+
+def test_who_has_to_wait_is_told_behind_whom(held: Callable[[], Path]) -> None:
+    told: list[str] = []
+    with (
+        pytest.raises(BenchError, match=r"still behind nightly \(process 7\) after 0.1 s"),
+        turn("other", held(), told.append, timeout=0.1),
+    ):
+        pass
+    assert ["nightly (process 7)"] == told
+
+
+def test_the_next_one_begins_when_the_first_is_through(tmp_path: Path) -> None:
+    file, order = tmp_path / "queue", []
+    began = threading.Event()
+
+    def second() -> None:
+        with turn("second", file, lambda who: began.set(), timeout=20):
+            order.append("second")
+
+    with turn("first", file, lambda who: None):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert began.wait(10)
+        order.append("first")
+    thread.join(20)
+    assert ["first", "second"] == order
