@@ -8,7 +8,7 @@ from analyzer.run import Culprit, Verdict
 from analyzer.verdict_json import verdict_json
 from collector.contract.metrics import EVERY
 from collector.contract.words import ExitCode
-from lockstep.commands import COMMANDS
+from lockstep.commands import COMMANDS, GROUPS
 from tests.docs import verdict
 from tests.docs.faults import HAPPENS
 from tests.docs.reference import EXIT_CODES, FOLDER, PAGES
@@ -31,7 +31,7 @@ def test_every_metric_of_every_page_is_told_once() -> None:
 def test_every_command_has_its_section() -> None:
     told = re.findall(r"^## lockstep (\w+)$", PAGES["command-line.md"](), re.MULTILINE)
 
-    assert told == [command.__name__ for command in COMMANDS]
+    assert told == [*(command.__name__ for command in COMMANDS), *GROUPS]
 
 
 def test_every_exit_code_is_explained() -> None:
