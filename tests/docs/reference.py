@@ -180,9 +180,9 @@ def command_line() -> str:
         "## Exit codes",
         table(("code", "meaning"), EXIT_CODES),
         (
-            "`analyze`, `cluster` and `bench compare` speak by 0 to 3, and so do `watch` and `nodes`"
-            " with --once; `doctor` by 0 and 1. `run`, `demo`, `report` and `score` exit 0 when they did"
-            " their work, injected faults included. A traceback is a bug."
+            "`analyze`, `cluster` and `bench compare` speak by 0 to 3, and so do `watch` and"
+            " `nodes` with --once; `doctor` by 0 and 1. `run`, `demo`, `report` and `score` exit 0"
+            " when they did their work, injected faults included. A traceback is a bug."
         ),
         "## Faults",
         faults.text(),
