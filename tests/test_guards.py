@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collector.contract.metrics import METRICS
-from lockstep.commands import COMMANDS
+from lockstep.commands import COMMANDS, GROUPS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("lockstep", "dashboard", "grafana", "analyzer", "workloads", "collector")
@@ -50,7 +50,7 @@ def test_every_command_has_a_file_and_every_file_a_command() -> None:
     folder = ROOT / "lockstep" / "commands"
     files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
 
-    assert sorted(command.__name__ for command in COMMANDS) == sorted(files)
+    assert sorted([*(command.__name__ for command in COMMANDS), *GROUPS]) == sorted(files)
     assert [f"lockstep.commands.{each.__name__}" for each in COMMANDS] == [
         command.__module__ for command in COMMANDS
     ]
