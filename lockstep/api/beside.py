@@ -62,5 +62,5 @@ def _routes(folder: Path, key: Bearer) -> tuple[Route, ...]:
 
     return tuple(
         Route(method, f"{PREFIX}/", lambda request, method=method: answer(method, request), admit)  # type: ignore[misc]
-        for method in ("GET", "POST")
+        for method in ("GET", "POST", "DELETE")
     )

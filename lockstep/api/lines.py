@@ -1,7 +1,7 @@
 """The series of a run: what scrapes saw, what steps told, and what was posted."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +27,9 @@ STEP_METRICS = tuple(
     if column.name not in ("step", "rank", "attempt", "start", "tags")
 )
 """Columns of steps.parquet that are numbers: each is a series a rank."""
+
+IDENTITY = ("metric", "node", "gpu", "rank", "labels")
+"""By which series are told apart."""
 
 Floats = NDArray[np.float64]
 
@@ -128,14 +131,43 @@ def windows(line: Line, count: int) -> Summary:
 
 
 def names(folder: Path) -> list[dict[str, Any]]:
-    """Every series, with how many samples it has and from when until when."""
-    return [
-        {
-            **about(each), "samples": len(each.times), "first": float(each.times[0]),
-            "last": float(each.times[-1]),
-        }
-        for each in sorted(_read(folder, Wish()), key=identity) if len(each.times)
+    """Every series, with how many samples it has and from when until when.
+
+    Of scrapes a part at a time is counted, so that a run of a day can be asked, too.
+    """
+    stored = Archive(folder)
+    counted: dict[tuple[Any, ...], tuple[int, float, float]] = {}
+    for rows in stored.samples.batches((*IDENTITY, "time")):
+        plain = rows.combine_chunks().group_by(list(IDENTITY))
+        for row in plain.aggregate(
+            [("time", each) for each in ("count", "min", "max")]
+        ).to_pylist():
+            key = tuple(row[name] for name in IDENTITY)
+            count, first, last = counted.get(key, (0, math.inf, -math.inf))
+            counted[key] = (
+                count + row["time_count"], min(first, row["time_min"]), max(last, row["time_max"])
+            )  # fmt: skip
+    told = [
+        {**dict(zip(IDENTITY, key, strict=True)), "samples": count, "first": first, "last": last}
+        for key, (count, first, last) in counted.items() if count
     ]  # fmt: skip
+    for each in (*_of_steps(stored, frozenset()), *_posted(folder, frozenset())):
+        times = (float(each.times[0]), float(each.times[-1]))
+        told.append(
+            {**about(each), "samples": len(each.times), "first": times[0], "last": times[1]}
+        )
+    return sorted(told, key=_order)
+
+
+def _order(told: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(
+        ""
+        if told[name] is None
+        else f"{told[name]:09}"
+        if isinstance(told[name], int)
+        else told[name]
+        for name in IDENTITY
+    )
 
 
 def identity(line: Line) -> tuple[str, str, int, int, str]:
@@ -165,6 +197,10 @@ def _read(folder: Path, wish: Wish) -> Iterator[Line]:
     wanted = frozenset(wish.metrics)
     yield from _scraped(stored, wanted)
     yield from _of_steps(stored, wanted)
+    yield from _posted(folder, wanted)
+
+
+def _posted(folder: Path, wanted: frozenset[str]) -> Iterator[Line]:
     for metric, node, rank, times, values in posted.read(folder):
         if not wanted or metric in wanted:
             yield Line(metric, node, None, rank, "", times, values)

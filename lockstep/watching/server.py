@@ -123,12 +123,15 @@ class _Handler(BoundedHandler):
     def do_GET(self) -> None:  # noqa: N802 - the base class asks for it by this name
         self._answer()
 
+    def do_DELETE(self) -> None:  # noqa: N802 - likewise
+        self._answer()
+
     def do_POST(self) -> None:  # noqa: N802 - likewise
         self._answer()
 
     def _answer(self) -> None:
         # Of a body that is not read, what is left would be read as the next request.
-        last = self.command == "POST"
+        last = self.command != "GET"
         path, _, query = self.path.partition("?")
         admissions, route = [self.server.admit], self._route(path)
         if isinstance(route, Route):
@@ -140,7 +143,7 @@ class _Handler(BoundedHandler):
         if not isinstance(route, Route):
             self._send(route, last=last)
             return
-        length = self.headers.get("Content-Length", "" if last else "0")
+        length = self.headers.get("Content-Length", "" if self.command == "POST" else "0")
         if not (length.isascii() and length.isdecimal() and len(length) < 20):
             self._send(text(HTTPStatus.LENGTH_REQUIRED, "a Content-Length is needed"), last=True)
             return

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -86,6 +87,22 @@ def test_who_failed_where_and_what_was_said_last_is_told(api: Api) -> None:
     assert failed["failure"]["ranks"] == [1]
     assert failed["failure"]["reason"] == "rank 1 ended with exit code 1"
     assert failed["failure"]["last_lines"][-1] == "RuntimeError: no memory"
+
+
+def test_nodes_and_last_lines_of_a_run_of_others_are_told(api: Api) -> None:
+    archive = api.folder / "made-1"
+    told = json.loads((archive / "run.json").read_text())
+    told["outcome"] = {"ending": "crash", "ranks": [2], "reason": "rank 2 ended with exit code 1"}
+    (archive / "run.json").write_text(json.dumps(told))
+    (archive / "logs").mkdir()
+    (archive / "logs" / "rank-2.log").write_text("step 9\nout of memory\n")
+
+    failed = api.client.run("made-1")
+
+    assert failed["state"] == "failed"
+    assert (failed["failure"]["ranks"], failed["failure"]["nodes"]) == ([2], ["node-1"])
+    assert failed["failure"]["last_lines"] == ["step 9", "out of memory"]
+    assert api.client.runs(state="failed")[0]["run"] == "made-1"
 
 
 def test_a_run_without_an_archive_fails_with_its_last_words(api: Api) -> None:

@@ -123,7 +123,11 @@ def test_a_table_and_a_zip_have_the_same_samples(api: Api) -> None:
 def test_all_of_a_run_is_an_answer(api: Api) -> None:
     every = api.client.metrics("made-1", summarize=1)
 
-    assert len(every) == len(api.client.series("made-1"))
+    known = api.client.series("made-1")
+    assert [(each["metric"], each["node"], each["gpu"], each["rank"]) for each in every] == [
+        (each["metric"], each["node"], each["gpu"], each["rank"]) for each in known
+    ]
+    assert [each["points"][0]["count"] for each in every] == [each["samples"] for each in known]
 
 
 def test_too_many_points_are_refused_with_what_to_do(
