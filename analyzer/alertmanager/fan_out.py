@@ -52,8 +52,13 @@ class Alertmanagers:
         for replica in self._replicas:
             replica.join(max(0.0, deadline - time.monotonic()))
 
-    def want(self, alerts: Sequence[Alert]) -> None:
-        """Take all that fires now, the most important first; what is no more there is resolved."""
+    def want(self, alerts: Sequence[Alert], over: Sequence[Alert] = ()) -> None:
+        """Take all that fires now, the most important first; what is no more there is resolved.
+
+        Args:
+            alerts: What fires.
+            over: What is over, in its last words.
+        """
         beyond = frozenset(alert.key for alert in alerts[MAX_ALERTS:])
         if new := len(beyond - self._beyond):
             self._left_out += new
@@ -63,7 +68,12 @@ class Alertmanagers:
             )  # fmt: skip
         self._beyond = beyond
         for replica in self._replicas:
-            replica.want(alerts[:MAX_ALERTS])
+            replica.want(alerts[:MAX_ALERTS], over)
+
+    def ended(self, alerts: Sequence[tuple[Alert, float]]) -> None:
+        """Tell again what ended before this process began, and when: the last may not have."""
+        for replica in self._replicas:
+            replica.ended(alerts)
 
     def samples(self) -> Iterator[Sample]:
         """What the page says about delivery."""

@@ -7,7 +7,7 @@ the next sending says the same again. `now` is seconds of a clock that is never 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key
+from analyzer.alertmanager.alert import Alert, Key
 
 RESEND_SECONDS = 60.0
 """docs/method/alerting.md."""
@@ -16,6 +16,10 @@ STALE_SECONDS = 2 * RESEND_SECONDS
 FIRST_PAUSE_SECONDS = 1.0
 LAST_PAUSE_SECONDS = 30.0
 """Pauses between tries double from the first to the last."""
+LATE_SECONDS = 60.0
+"""What was over before it was taken is told to fire for so long: longer than groups wait."""
+OWED_SECONDS = 86_400.0
+"""What was not taken for so long is owed no more."""
 MAX_ALERTS = 1000
 """At a time; a fleet with more findings has one problem. They take 0.12 s
 (docs/method/alerting.md)."""
@@ -36,15 +40,12 @@ class _Firing:
     Attributes:
         due: When it is sent next.
         heard: When it was last taken; before that, when it began.
-        lapses: When the Alertmanager ends it by itself, if it heard the last sending; an answer
-            may be lost where the alert was not.
         asked: A request with it is under way.
     """
 
     alert: Alert
     due: float
     heard: float
-    lapses: float = float("-inf")
     taken: bool = False
     refused: bool = False
     asked: bool = False
@@ -52,70 +53,115 @@ class _Firing:
 
 @dataclass(slots=True)
 class _Over:
-    """An alert that ended at `unix`, and that the Alertmanager ends by itself at `lapses`."""
+    """An alert that ended at `unix`; that is sent from `due` on, and kept until it is taken.
+
+    An Alertmanager that was started anew has lost the alert and not its log of what it told people:
+    without an end they would never hear of one. To one that ended it by itself it says nothing new.
+    """
 
     alert: Alert
     unix: float
-    lapses: float
+    since: float
+    due: float
+
+
+@dataclass(slots=True)
+class _Late:
+    """An alert that was over before it was taken: people hear of it, and then of its end."""
+
+    alert: Alert
+    unix: float
+    since: float
 
 
 @dataclass(slots=True)
 class Outbox:
-    """What one Alertmanager is owed. Not for several threads."""
+    """What one Alertmanager is owed. Not for several threads.
+
+    Attributes:
+        dropped: Alerts that it did not take within OWED_SECONDS after their end.
+    """
+
+    dropped: int = 0
 
     _firing: dict[Key, _Firing] = field(default_factory=dict)
     _over: dict[Key, _Over] = field(default_factory=dict)
+    _late: dict[Key, _Late] = field(default_factory=dict)
     _failures: int = 0
     _not_before: float = float("-inf")
 
-    def want(self, alerts: Sequence[Alert], now: float, unix: float) -> tuple[Alert, ...]:
+    def want(
+        self, alerts: Sequence[Alert], now: float, unix: float, over: Sequence[Alert] = ()
+    ) -> tuple[Alert, ...]:
         """Take what fires now; what fired before and does no more is over.
 
         Args:
             alerts: The most important first.
             now: Own clock.
             unix: The same moment in unix seconds.
+            over: What is over, in its last words; of others those before stand.
 
         Returns:
-            Alerts that are over before this Alertmanager said that it took them.
+            Alerts that are over before this Alertmanager said that it took them: they are told
+            late.
         """
         wanted = {alert.key: alert for alert in alerts[:MAX_ALERTS]}
+        last = {alert.key: alert for alert in over}
         missed = []
         for key in [key for key in self._firing if key not in wanted]:
             gone = self._firing.pop(key)
-            self._over[key] = _Over(gone.alert, unix, gone.lapses)
-            if not gone.taken and not gone.asked:
-                missed.append(gone.alert)
+            words = last.get(key, gone.alert)
+            if gone.taken or gone.asked:
+                self._over[key] = _Over(words, unix, now, now)
+            else:
+                self._late[key] = _Late(words, unix, now)
+                missed.append(words)
         for key, alert in wanted.items():
-            back = self._over.pop(key, None)
-            lapses = float("-inf") if back is None else back.lapses
-            self._firing.setdefault(key, _Firing(alert, now, now, lapses)).alert = alert
-        # What it has ended by itself by now needs no words.
-        self._over = {key: each for key, each in self._over.items() if each.lapses > now}
+            self._over.pop(key, None)
+            self._late.pop(key, None)
+            self._firing.setdefault(key, _Firing(alert, now, now)).alert = alert
+        since = now - OWED_SECONDS
+        self._over = {key: each for key, each in self._over.items() if each.since > since}
+        late = len(self._late)
+        self._late = {key: each for key, each in self._late.items() if each.since > since}
+        self.dropped += late - len(self._late)
         return tuple(missed)
+
+    def ended(self, alerts: Sequence[tuple[Alert, float]], now: float) -> None:
+        """Take what ended before this process began, and when (unix seconds): it is told again.
+
+        Args:
+            alerts: Of which an earlier process may have told the end, or not.
+            now: Own clock.
+        """
+        for alert, unix in alerts[:MAX_ALERTS]:
+            if alert.key not in self._firing:
+                self._over[alert.key] = _Over(alert, unix, now, now)
 
     def due(self, now: float) -> tuple[Owed, ...]:
         """What is to be sent now."""
         if now < self._not_before:
             return ()
         waiting = [each for each in self._firing.values() if each.due <= now]
-        ended = [Owed(each.alert, each.unix) for each in self._over.values()]
+        ended = [Owed(each.alert, each.unix) for each in self._over.values() if each.due <= now]
+        late = [Owed(each.alert, None) for each in self._late.values()]
         # What was called wrong goes after the others, or they would be refused with it.
         right = [Owed(each.alert, None) for each in waiting if not each.refused]
-        return (*right, *ended) or tuple(Owed(each.alert, None) for each in waiting)
+        return (*right, *late, *ended) or tuple(Owed(each.alert, None) for each in waiting)
 
     def seconds(self, now: float) -> float | None:
         """How long nothing is due; None = until something else fires or ends."""
         moments = [each.due for each in self._firing.values()]
-        if self._over:
+        moments += [each.due for each in self._over.values()]
+        if self._late:
             moments.append(now)
         return max(0.0, min(moments) - now, self._not_before - now) if moments else None
 
-    def asking(self, sent: Sequence[Owed], now: float) -> None:
+    def asking(self, sent: Sequence[Owed]) -> None:
         """A request with these begins: what ends before its answer has to be told as ended too."""
         for each in sent:
             if (firing := self._firing.get(each.alert.key)) is not None and each.over is None:
-                firing.lapses, firing.asked = now + FIRING_SECONDS, True
+                firing.asked = True
 
     def taken(self, sent: Sequence[Owed], now: float) -> None:
         """The Alertmanager took these."""
@@ -131,7 +177,7 @@ class Outbox:
         """The Alertmanager did not say that it took these; seconds before the next try."""
         for each in sent:
             if (firing := self._firing.get(each.alert.key)) is not None and each.over is None:
-                firing.lapses, firing.asked = now + FIRING_SECONDS, False
+                firing.asked = False
         pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16), LAST_PAUSE_SECONDS)
         self._failures += 1
         self._not_before = now + pause
@@ -147,7 +193,10 @@ class Outbox:
             if (over := self._over.get(key)) and over.unix == one.over:
                 del self._over[key]
             return
+        if (late := self._late.get(key)) is not None and taken:
+            del self._late[key]
+            self._over[key] = _Over(late.alert, late.unix, now, now + LATE_SECONDS)
         if (firing := self._firing.get(key)) is not None:
             firing.due, firing.refused, firing.asked = now + RESEND_SECONDS, not taken, False
             if taken:
-                firing.taken, firing.heard, firing.lapses = True, now, now + FIRING_SECONDS
+                firing.taken, firing.heard = True, now

@@ -68,16 +68,23 @@ class Replica:
         if self._thread.ident is not None:
             self._thread.join(seconds)
 
-    def want(self, alerts: Sequence[Alert]) -> None:
-        """Take what fires now; returns at once."""
+    def want(self, alerts: Sequence[Alert], over: Sequence[Alert] = ()) -> None:
+        """Take what fires now, and the last words of what is over; returns at once."""
         with self._change:
-            missed = self._outbox.want(alerts, self._monotonic(), self._unix())
-            self.counts["dropped"] += len(missed)
+            missed = self._outbox.want(alerts, self._monotonic(), self._unix(), over)
+            self.counts["dropped"] = self._outbox.dropped
             self._change.notify()
         for alert in missed:
             LOG.warning(
-                "Alertmanager %s never took an alert that is over now: %s", self.url, _named(alert)
-            )
+                "Alertmanager %s has not taken an alert that is over now; it is told late: %s",
+                self.url, _named(alert),
+            )  # fmt: skip
+
+    def ended(self, alerts: Sequence[tuple[Alert, float]]) -> None:
+        """Take what ended before this process began, and when; returns at once."""
+        with self._change:
+            self._outbox.ended(alerts, self._monotonic())
+            self._change.notify()
 
     def undelivered(self) -> int:
         """Alerts that fire and that it has not taken for a while."""
@@ -89,7 +96,7 @@ class Replica:
         with self._change:
             now = self._monotonic()
             due = self._outbox.due(now)
-            self._outbox.asking(due, now)
+            self._outbox.asking(due)
         if due:
             self._deliver(due)
 

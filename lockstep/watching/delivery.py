@@ -7,7 +7,7 @@ from pathlib import Path
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
 from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.readers.prometheus import RequestError
-from analyzer.watch.alerts import alerts
+from analyzer.watch.alerts import alert, alerts
 from analyzer.watch.finding import WatchFinding
 from collector.clock import SystemClock
 from collector.contract.metrics import Sample
@@ -71,6 +71,10 @@ class Delivery:
         """Deliver from now on; what an earlier process left open is told again at once."""
         self._alertmanagers.start()
         self._alertmanagers.want(alerts(self._watch.findings(), self.addresses))
+        self._alertmanagers.ended([
+            (alert(one, self.addresses), one.closed)
+            for one in self._watch.closed_lately() if one.closed is not None
+        ])  # fmt: skip
         if self._post_mortems is not None:
             self._post_mortems.start()
 
@@ -86,8 +90,10 @@ class Delivery:
         closed: Sequence[WatchFinding],
         still: Sequence[WatchFinding],
     ) -> None:
-        del closed  # what is no more wanted is resolved
-        self._alertmanagers.want(alerts([*still, *opened], self.addresses))
+        # What is no more wanted is resolved, with what it cost in all.
+        self._alertmanagers.want(
+            alerts([*still, *opened], self.addresses), alerts(closed, self.addresses)
+        )
 
     def _admit(self, _: str, headers: Message) -> Reply | None:
         assert self._webhook is not None

@@ -203,6 +203,10 @@ class Watch:
         """All that are open."""
         return tuple(self._cycles.memory.course.open.values())
 
+    def closed_lately(self) -> tuple[WatchFinding, ...]:
+        """Of whom whoever is told of findings may not have heard that they are over."""
+        return self._cycles.memory.closed
+
     def report(self) -> list[str]:
         """A line for each open finding, or for each run where none is open."""
         open_now = [f"{one.tier.value}: {one.told}" for one in self.findings()]

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from analyzer.alertmanager.alert import FIRING_SECONDS, Alert, Key
 from analyzer.alertmanager.outbox import (
     LAST_PAUSE_SECONDS,
+    LATE_SECONDS,
     MAX_ALERTS,
+    OWED_SECONDS,
     RESEND_SECONDS,
     Outbox,
     Owed,
@@ -48,17 +50,17 @@ def test_what_is_no_more_wanted_is_ended_once(alert) -> None:
     assert None is box.seconds(1000.0)
 
 
-def test_an_end_that_was_not_taken_lapses_when_the_alertmanager_ends_the_alert_itself(
-    alert,
-) -> None:
+def test_an_end_is_owed_until_it_is_taken_for_people_may_have_heard_of_its_beginning(alert) -> None:
     box = Outbox()
     box.want([alert()], 0.0, 5.0)
     box.taken(box.due(0.0), 0.0)
     box.want([], 10.0, 15.0)
     box.failed(box.due(10.0), 10.0)
-    box.want([], FIRING_SECONDS, 0.0)
+    box.want([], 3600.0, 0.0)
 
-    assert () == box.due(FIRING_SECONDS)
+    assert [("node-3", 15.0)] == names(box.due(3600.0))
+    box.want([], 10.0 + OWED_SECONDS, 0.0)
+    assert () == box.due(10.0 + OWED_SECONDS)
 
 
 def test_pauses_between_tries_double_up_to_half_a_minute(alert) -> None:
@@ -73,19 +75,41 @@ def test_pauses_between_tries_double_up_to_half_a_minute(alert) -> None:
     assert [1.0, 2.0, 4.0, 8.0, 16.0, LAST_PAUSE_SECONDS, LAST_PAUSE_SECONDS] == pauses
 
 
-def test_an_alert_that_is_over_before_it_was_taken_is_told_as_missed(alert) -> None:
+def test_an_alert_that_is_over_before_it_was_taken_is_told_late_and_then_its_end(alert) -> None:
     box = Outbox()
     box.want([alert()], 0.0, 5.0)
     box.failed(box.due(0.0), 0.0)
 
     assert (alert(),) == box.want([], 1.0, 6.0)
+    late = box.due(100.0)
+    assert [("node-3", None)] == names(late)
+    box.taken(late, 100.0)
+    assert ((), LATE_SECONDS) == (box.due(100.0), box.seconds(100.0))
+    assert [("node-3", 6.0)] == names(box.due(100.0 + LATE_SECONDS))
+
+
+def test_an_end_has_the_last_words_of_its_finding(alert) -> None:
+    box, last = Outbox(), Alert({"node": "node-3"}, {"summary": "It is over."}, 0.0)
+    box.want([named("node-3")], 0.0, 5.0)
+    box.taken(box.due(0.0), 0.0)
+    box.want([], 10.0, 15.0, [last])
+
+    assert [last] == [one.alert for one in box.due(10.0)]
+
+
+def test_what_ended_before_this_process_began_is_told_again_unless_it_fires(alert) -> None:
+    box = Outbox()
+    box.want([named("node-0")], 0.0, 5.0)
+    box.ended([(named("node-0"), 3.0), (named("node-1"), 4.0)], 0.0)
+
+    assert [("node-0", None), ("node-1", 4.0)] == names(box.due(0.0))
 
 
 def test_what_ends_while_it_is_asked_for_is_ended_once_it_is_taken(alert) -> None:
     box = Outbox()
     box.want([alert()], 0.0, 100.0)
     sent = box.due(0.0)
-    box.asking(sent, 0.0)
+    box.asking(sent)
 
     assert () == box.want([], 0.1, 100.1)
     box.taken(sent, 0.2)
@@ -166,6 +190,9 @@ def test_whatever_failed_before_an_alertmanager_that_answers_believes_what_is_so
         elif sent:
             box.failed(sent, now)
 
-    now += box.seconds(now) or 0.0
-    believed.hear(box.due(now), now)
+    for _ in range(3):  # what was over before it was taken fires for a moment
+        now += LATE_SECONDS
+        sent = box.due(now)
+        believed.hear(sent, now)
+        box.taken(sent, now)
     assert {NAMES[0]} == believed.firing(now)

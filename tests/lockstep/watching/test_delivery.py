@@ -31,6 +31,9 @@ class FakeWatch:
     def findings(self) -> tuple[WatchFinding, ...]:
         return ()
 
+    def closed_lately(self) -> tuple[WatchFinding, ...]:
+        return ()
+
     def live(self, node: str | None) -> tuple[str, ...]:
         return ()
 
@@ -100,7 +103,7 @@ def test_every_metric_of_delivery_is_a_row_and_every_row_is_on_the_page(tmp_path
 
 def test_alerts_point_to_the_addresses_that_watch_was_given(monkeypatch) -> None:
     told = []
-    monkeypatch.setattr(Alertmanagers, "want", lambda _, alerts: told.extend(alerts))
+    monkeypatch.setattr(Alertmanagers, "want", lambda _, alerts, over: told.extend(alerts))
     watch = FakeWatch()
     where = Addresses(runbooks="https://wiki/r", dashboard="https://d", grafana="https://g/d")
     Delivery(watch, (), None, None, where)  # type: ignore[arg-type]
