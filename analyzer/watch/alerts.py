@@ -5,6 +5,7 @@ told by both has one, and the words of the verdict.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from urllib.parse import quote
 
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
@@ -15,7 +16,7 @@ from analyzer.readers.prometheus.promql import quoted
 from analyzer.run import Fact
 from analyzer.watch.finding import ALERT_SCOPE, Kind, Tier, WatchFinding, Who
 from analyzer.watch.finding_lifecycle import folder_of
-from analyzer.watch.headline import first_action, headline, sureness
+from analyzer.watch.headline import LONGEST, clipped, first_action, headline, sureness
 from collector.contract.metrics import FINDING_ACTIVE, RANK_STRAGGLER
 from collector.contract.words import Cause
 
@@ -57,6 +58,24 @@ def alert(finding: WatchFinding, addresses: Addresses = PLACEHOLDERS) -> Alert:
         starts_at=finding.opened,
         source=_query(finding, addresses),
     )  # fmt: skip
+
+
+def superseded(
+    findings: Iterable[WatchFinding], addresses: Addresses = PLACEHOLDERS
+) -> list[Alert]:
+    """The last words of alerts whose cause became known: a cause is a label, so another fires now.
+
+    Receivers that are told by run hear of both in one message (docs/method/alerting.md).
+    """
+    found = []
+    for one in findings:
+        if one.learnt is None:
+            continue
+        before = alert(replace(one, cause=str(Cause.UNKNOWN)), addresses)
+        words = clipped(f"It goes on, and its cause is known: {one.cause}.", LONGEST)
+        told = {**before.annotations, "summary": words, "description": words, "sentence": words}
+        found.append(Alert(before.labels, told, before.starts_at, before.source))
+    return found
 
 
 def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:

@@ -15,6 +15,7 @@ class Reason(StrEnum):
     """Why it is not known, as the label `reason` of `lockstep_run_status`."""
 
     NONE = ""
+    NAMESAKES = "two-of-one-name"
     NOT_HEARD = "not-heard"
     RANKS = "ranks-missing"
     STANDS = "no-steps"
@@ -26,6 +27,10 @@ class Reason(StrEnum):
 
 
 WORDS: Mapping[str, str] = {
+    Reason.NAMESAKES: (
+        "two programs call themselves by its name, and their numbers are mixed; it is known once"
+        " each has its own LOCKSTEP_RUN"
+    ),
     Reason.NOT_HEARD: (
         "a collector of the run was not scraped lately; it is known once all of them answer"
     ),
@@ -66,6 +71,7 @@ class Facts:
         named: Whether a finding that costs time is open about it or its nodes.
         unsure: Whether something is seen that may become one.
         settled: Whether it was looked at for long enough without a pause.
+        namesakes: Whether two programs have its name.
     """
 
     heard: bool
@@ -78,6 +84,7 @@ class Facts:
     named: bool
     unsure: bool
     settled: bool
+    namesakes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,8 @@ class Assessment:
 
 def assessed(facts: Facts) -> Assessment:
     """What these facts say: degraded by evidence, healthy by complete evidence, else unknown."""
+    if facts.namesakes:
+        return Assessment(UNKNOWN, Reason.NAMESAKES)
     if facts.named:
         return Assessment(DEGRADED)
     unseen = (

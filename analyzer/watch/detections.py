@@ -13,6 +13,8 @@ from collector.contract.words import Cause
 WORTH = 1.05
 """A rank that takes less than this much more than its peers, and that no diagnosis names, opens no
 finding: it costs a synchronous run less than the noise of its steps."""
+MOST_NODES = 8
+"""In a sentence."""
 GONE = frozenset({Cause.CRASH, Cause.FREEZE, Cause.XID})
 """Causes by which a rank cannot be in a checkpoint."""
 CAUSE_OF = {CLOCK: Cause.SLOW_GPU, TEMPERATURE: Cause.THERMAL, POWER: Cause.POWER}
@@ -135,6 +137,28 @@ def stalled(run: str, since: float, now: float, members: Members) -> Detection:
         sure=True,
         attempt=_attempt(run, members),
     )
+
+
+def of_namesakes(
+    namesakes: Mapping[str, Sequence[str]], members: Members, now: float
+) -> Iterator[Detection]:
+    """Runs whose name two programs have: that is all that is known of them."""
+    for run, nodes in namesakes.items():
+        yield Detection(
+            who=Who(run, None, None, None, None),
+            kind=Kind.EVENT,
+            scope="run",
+            cause=str(Cause.SOFTWARE),
+            tier=Tier.RECORD,
+            confidence=1.0,
+            sentence=(
+                f"Two programs call themselves run {run}, on {', '.join(nodes[:MOST_NODES])}: their"
+                " numbers are mixed, and nobody in it is judged. Give each its own LOCKSTEP_RUN."
+            ),
+            onset=now,
+            sure=True,
+            attempt=_attempt(run, members),
+        )
 
 
 def columns_by_stream(members: Members) -> Mapping[tuple[str, str], int]:

@@ -1,13 +1,14 @@
 """Who the ranks of all live runs are, as arrays: the columns of everything that is watched."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.readers.labels import page_label
 from analyzer.readers.rank_info import Labels, last_attempts
 from analyzer.slowness.peer_groups import MAJORITY
 
@@ -94,6 +95,37 @@ def members(infos: Iterable[tuple[Labels, float]]) -> Members:
         instance=_words(labels.get("instance", "") for _, labels in told),
         stratum=_strata(runs.tolist(), pp.tolist(), tp.tolist()),
     )  # fmt: skip
+
+
+def namesakes(
+    infos: Iterable[tuple[Labels, float]], up: Callable[[], Iterable[tuple[Labels, float]]]
+) -> Mapping[str, tuple[str, ...]]:
+    """Runs of which a rank lives twice, as of two programs of one name; and on which nodes.
+
+    Args:
+        infos: Series of `lockstep_rank_info`.
+        up: Series of `lockstep_rank_up` by job, instance, run and rank; asked where it matters.
+    """
+    places: dict[tuple[str, str], dict[tuple[str, str], tuple[str, str]]] = {}
+    for labels, _ in infos:
+        who = page_label(labels, "run"), page_label(labels, "rank")
+        process = page_label(labels, "node"), page_label(labels, "pid")
+        page = labels.get("job", ""), labels.get("instance", "")
+        places.setdefault(who, {})[process] = page
+    twice = {who: told for who, told in places.items() if who[0] and len(told) > 1}
+    if not twice:
+        return {}
+    alive = {
+        (page_label(labels, "run"), page_label(labels, "rank"), labels.get("job", ""),
+         labels.get("instance", ""))
+        for labels, value in up() if value == 1
+    }  # fmt: skip
+    found: dict[str, set[str]] = {}
+    for who, told in twice.items():
+        living = {page: node for (node, _), page in told.items() if (*who, *page) in alive}
+        if len(living) > 1:
+            found.setdefault(who[0], set()).update(living.values())
+    return {run: tuple(sorted(nodes)) for run, nodes in found.items()}
 
 
 def _words(texts: Iterable[str]) -> Words:

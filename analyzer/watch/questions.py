@@ -14,10 +14,13 @@ MOST_STOPPED = 64
 OF_RANK = "max by (run, rank)"
 INFOS = m.RANK_INFO.name
 LIVING = f"{OF_RANK} ({m.RANK_UP.name})"
+UP_BY_PAGE = f"max by (job, instance, run, rank) ({m.RANK_UP.name})"
 TOLD = f"max by (run) (timestamp({m.RANK_UP.name}))"
 STEPS = f"{OF_RANK} ({m.TRAIN_STEPS.name})"
 OWN = f"{OF_RANK} ({m.TRAIN_OWN.name})"
 KNOWN = f"{OF_RANK} ({m.TRAIN_KNOWN_STEPS.name})"
+GONE = f"count by (run) ({LIVING} == 0)"
+"""How many ranks of each run are gone."""
 LAST_STATE = f"max by (run, rank, state) ({m.RANK_LAST_STATE.name})"
 """What each rank that is gone said last."""
 UP_SECONDS = 300.0

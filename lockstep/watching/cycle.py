@@ -15,7 +15,7 @@ from analyzer.watch import hardware, inventory, node_names, page, reporting, run
 from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.bill import RunCost, with_costs
 from analyzer.watch.choice import Pages, pages
-from analyzer.watch.detections import alarmed_ranks
+from analyzer.watch.detections import alarmed_ranks, of_namesakes
 from analyzer.watch.finding import Change, Kind, WatchFinding, is_named
 from analyzer.watch.finding_lifecycle import Course, advance
 from analyzer.watch.memory import Memory
@@ -148,6 +148,9 @@ class Cycles:
             *detections.of_runs(seen, runs, self.diagnoses, reported, alarms, settings, still),
             *detections.of_hardware(seen, self.memory.events, names),
         ]
+        mixed = seen.namesakes
+        told = [one for one in told if one.who.run not in mixed or one.kind is Kind.EVENT]
+        told += of_namesakes(mixed, members, now)
         judged = {run: one.at for run, one in self.diagnoses.last.items()}
         patience = ENDS_AWAITED_CYCLES * settings.interval
         told = list(run_end.with_ends(told, lives, over, held, course, judged, patience))
@@ -311,6 +314,7 @@ class Cycles:
             ),
             unsure=any(who.run == run for who, _ in course.waiting),
             settled=now - since >= self._settings.pace.close,
+            namesakes=run in seen.namesakes,
         )
 
     def _looked(

@@ -7,7 +7,7 @@ from pathlib import Path
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
 from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.readers.prometheus import RequestError
-from analyzer.watch.alerts import alert, alerts
+from analyzer.watch.alerts import alert, alerts, superseded
 from analyzer.watch.finding import WatchFinding
 from collector.clock import SystemClock
 from collector.contract.metrics import Sample
@@ -90,10 +90,9 @@ class Delivery:
         closed: Sequence[WatchFinding],
         still: Sequence[WatchFinding],
     ) -> None:
-        # What is no more wanted is resolved, with what it cost in all.
-        self._alertmanagers.want(
-            alerts([*still, *opened], self.addresses), alerts(closed, self.addresses)
-        )
+        # What is no more wanted is resolved, with what it cost in all, or what is told instead.
+        over = [*alerts(closed, self.addresses), *superseded(still, self.addresses)]
+        self._alertmanagers.want(alerts([*still, *opened], self.addresses), over)
 
     def _admit(self, _: str, headers: Message) -> Reply | None:
         assert self._webhook is not None

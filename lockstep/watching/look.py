@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from analyzer.readers.prometheus.node_labels import places
 from analyzer.watch import questions as ask
 from analyzer.watch.finding import Kind
 from analyzer.watch.hardware import EVENT_SECONDS
-from analyzer.watch.members import Members, members
+from analyzer.watch.members import Members, members, namesakes
 from analyzer.watch.panel import (
     CLOCK,
     KNOWN,
@@ -69,6 +69,7 @@ class Look:
         places: Where nodes stand; None = not asked this time.
         unanswered: Why a question was not answered that the cycle can do without.
         blind: Kinds of findings of which nothing is known therefore.
+        namesakes: Runs whose name two programs have, and on which nodes: their numbers are mixed.
     """
 
     now: float
@@ -91,6 +92,7 @@ class Look:
     places: Places | None
     unanswered: tuple[str, ...] = ()
     blind: frozenset[Kind] = frozenset()
+    namesakes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def living(self) -> NDArray[np.bool_]:
@@ -117,7 +119,8 @@ def look(
         SourceError: Prometheus does not answer, or not whole, what a cycle cannot do without.
     """
     now = connection.now()
-    who = members(connection.instant(ask.INFOS, now))
+    infos = connection.instant(ask.INFOS, now)
+    who = members(infos)
     times = _times(since, now, interval, most)
 
     def instant(query: str) -> Answer:
@@ -168,6 +171,7 @@ def look(
         Kind.EVENT: lost is None or errors is None,
         Kind.HARDWARE: any(gauge is None for gauge in gauges.values()),
     }
+    twins = namesakes(infos, lambda: instant(ask.UP_BY_PAGE))
     unknown = np.full((len(times), len(who)), np.nan)
     panel = Panel(times, who, {
         OWN: own, STEPS: steps, KNOWN: known,
@@ -198,6 +202,7 @@ def look(
         places=where,
         unanswered=tuple(unanswered),
         blind=frozenset(kind for kind, is_blind in blind.items() if is_blind),
+        namesakes=twins,
     )
 
 

@@ -60,6 +60,10 @@ LEFT_SECONDS = 600.0
 """Dumps of a run that is gone wait so long for the archives of its findings: of the tries of
 lockstep.watching.jobs the fifth is after 450 s."""
 HANG_FILE = "hang.json"
+NOBODY_YET: Mapping[str, float] = {}
+"""Who is gone, before anybody looked."""
+GONE_SECONDS = 4.0
+"""A run that ends, page by page, begins a cycle so often at most."""
 
 Targets = Callable[[str], Sequence[tuple[str, str]]]
 """(job, instance) of the collectors that tell of a run."""
@@ -120,6 +124,8 @@ class Standstills:
         self._left: dict[str, _Left] = {}
         self._making: set[Path] = set()
         self._untold: dict[str, float] = {}
+        self._gone = NOBODY_YET
+        self._went, self._woken = False, float("-inf")
         self._lock = threading.Lock()
         self._places = threading.Semaphore(AT_ONCE)
         self._ended = threading.Event()
@@ -204,12 +210,27 @@ class Standstills:
                         daemon=True,
                     )  # fmt: skip
                     judging.start()
+            if self._somebody_went(by_run(connection.instant(questions.GONE, now))):
+                self._changed()
         with self._lock:
             ended = self._runs.keys() - silences.keys()
             gone = [self._leave(run, self._runs.pop(run)) for run in ended]
             late = [run for run, left in self._left.items() if left.until <= monotonic()]
             gone += [self._left.pop(run).folder for run in late]
         _remove(gone)
+
+    def _somebody_went(self, gone: Mapping[str, float]) -> bool:
+        """Whether more ranks of a run are gone than before: who, is told now.
+
+        Pages are scraped one after the other: a run that ends does not wake watch for each.
+        """
+        before, self._gone = self._gone, gone
+        more = any(count > before.get(run, 0.0) for run, count in gone.items())
+        self._went |= more and before is not NOBODY_YET
+        if not self._went or monotonic() < self._woken + GONE_SECONDS:
+            return False
+        self._went, self._woken = False, monotonic()
+        return True
 
     def _work(self) -> None:
         pause = min(LOOK_SECONDS, self._settings.interval)

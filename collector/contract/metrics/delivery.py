@@ -19,7 +19,7 @@ ALERTS_REJECTED = Metric(
 )  # fmt: skip
 ALERTS_DROPPED = Metric(
     "lockstep_analyzer_alerts_dropped_total", _C, ("alertmanager",),
-    "Alerts that an Alertmanager was never told of: too many at once, or over before it answered.",
+    "Alerts that an Alertmanager was never told of: too many at once, or not taken within a day.",
 )  # fmt: skip
 ALERTS_UNDELIVERED = Metric(
     "lockstep_analyzer_alerts_undelivered", _G, ("alertmanager",),

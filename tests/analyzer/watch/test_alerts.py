@@ -9,7 +9,7 @@ from analyzer.alert_rules.shape import BY_TIER, Addresses
 from analyzer.alertmanager.alert import alert_json
 from analyzer.alertmanager.webhook import ReceivedAlert
 from analyzer.run import Fact
-from analyzer.watch.alerts import alert, alerts, of_alert
+from analyzer.watch.alerts import alert, alerts, of_alert, superseded
 from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
 
 FACTS = tuple(Fact(number % 2 == 0, f"fact {number}", "query") for number in range(12))
@@ -154,3 +154,12 @@ def test_alerts_of_one_notification_have_an_archive_each() -> None:
 
     assert "gpt/19700101T012321Z-LockstepGpuXidFatal-node-1-gpu-0-58a2b3c4" == folders[0]
     assert len(every) == len(set(folders))
+
+
+def test_an_alert_whose_cause_became_known_ends_by_saying_that_it_goes_on() -> None:
+    learnt = replace(SLOW, cause="thermal", learnt=1020.0)
+    [before] = superseded([SLOW, learnt])
+
+    assert ("unknown", "thermal") == (before.labels["cause"], alert(learnt).labels["cause"])
+    assert "It goes on, and its cause is known: thermal." == before.annotations["summary"]
+    assert before.starts_at == alert(learnt).starts_at

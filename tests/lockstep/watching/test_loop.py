@@ -486,3 +486,31 @@ def test_the_loop_ends_when_it_is_told(watching, prometheus):
     thread.join(30.0)
 
     assert not thread.is_alive()
+
+
+def test_a_run_that_a_scheduler_ends_is_told_for_the_record_and_leaves_nothing_open(
+    watching, cycles, prometheus, tmp_path
+):
+    watch = watching()
+    prometheus.slow = (2, 1.5, prometheus.now)
+    slow = opened(cycles(watch, 9))
+    prometheus.ended, prometheus.killed = prometheus.now + 20.0, 2
+    prometheus.said = lambda rank: "running"
+
+    changes = cycles(watch, 5)
+
+    assert [one.folder for one in slow] == [one.folder for one in closed(changes)]
+    assert "the run ended at" in closed(changes)[0].ending
+    found = opened(changes)
+    assert 1 == len(found)
+    assert "ended without a clean close" in found[0].sentence or found[0].who.rank is not None
+    assert watch.wait(60.0)
+    folder = tmp_path / "out" / slow[0].folder
+    told = json.loads((folder / "finding.json").read_text())
+    assert told["closed"] is not None
+    assert told["lost_seconds"] > 0
+    assert "It is over after" in told["sentence"]
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert verdict["history"][0]["changed"][-1].startswith("it was over at ")
+    assert told["lost_seconds"] / 3600.0 == pytest.approx(verdict["lost_gpu_hours"])
+    assert "It was over at" in (folder / "report.html").read_text()

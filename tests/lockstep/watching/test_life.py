@@ -1,0 +1,27 @@
+"""Every finding of a simulated cluster opens once, closes once, and is told once each.
+
+`python -m tests.benchmarks watch_life` lives 72 hours.
+"""
+
+import logging
+
+import pytest
+
+from tests.lockstep.watching.cluster_life import Days
+
+HOURS = 3.0
+
+
+@pytest.mark.sweep(sample=1)
+@pytest.mark.parametrize("seed", range(8))
+def test_each_finding_is_told_once_whatever_is_killed(tmp_path, seed):
+    logging.disable(logging.CRITICAL)
+    try:
+        days = Days(tmp_path, seed, rows=2, oracle=True)
+        days.live(HOURS)
+        counts = days.judged()
+    finally:
+        logging.disable(logging.NOTSET)
+
+    assert [] == days.wrong
+    assert counts["findings"] > 0
