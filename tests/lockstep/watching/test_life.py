@@ -9,7 +9,7 @@ import pytest
 
 from tests.lockstep.watching.cluster_life import Days
 
-HOURS = 3.0
+HOURS = 1.5
 
 
 @pytest.mark.sweep(sample=1)
