@@ -13,6 +13,7 @@ from dashboard.shapes import (
     FleetMetric,
     FleetSnapshot,
     Health,
+    LedgerRow,
     Lines,
     Matrix,
     NodeFacts,
@@ -122,6 +123,12 @@ class Source(Protocol):
 
     def health(self, run: str = "") -> Health:
         """Whether the numbers can be trusted; those of a run, where one is given."""
+
+    def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
+        """Where the rank-seconds of the runs of a span went, the newest first; of one, or of all.
+
+        Of archives over all attempts of a run; of a Prometheus within the span.
+        """
 
     def folder(self, run: str) -> Path | None:
         """Of its archive on this machine, for reports; None = there is none."""

@@ -14,6 +14,10 @@ from analyzer.run import Span as Span
 Floats = NDArray[np.float64]
 
 
+KEPT_BUCKETS = ("useful step", "communication")
+"""Titles of the buckets that goodput counts (analyzer.ledger.buckets)."""
+
+
 class Severity(StrEnum):
     """How bad something is; shown as icon, word and colour together."""
 
@@ -62,6 +66,50 @@ class RunRow:
     report: bool = False
     provenance: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """Where the rank-seconds of one run went (docs/method/ledger.md).
+
+    Attributes:
+        run, team: Whose; `unknown` = nobody names a team.
+        sentence: As `71 % useful; the largest loss is node-7 (thermal), 9 %.`
+        buckets: Title of a bucket -> rank-seconds, without stragglers.
+        stragglers: Culprit and cause -> rank-seconds.
+        missing: What could not be told.
+        provenance: What was emulated or simulated.
+        attempts: How many; None = not told.
+        known_from: `archive` or `recording rules`.
+        query: Where it comes from, if somebody can ask it again.
+    """
+
+    run: str
+    team: str
+    sentence: str
+    buckets: Mapping[str, float]
+    stragglers: Mapping[str, float]
+    missing: tuple[str, ...] = ()
+    provenance: tuple[str, ...] = ()
+    attempts: int | None = None
+    known_from: str = "archive"
+    query: str = ""
+
+    @property
+    def rank_seconds(self) -> float:
+        """All of them."""
+        return sum(self.buckets.values()) + sum(self.stragglers.values())
+
+    @property
+    def useful(self) -> float:
+        """Rank-seconds of progress that was kept."""
+        return sum(self.buckets.get(title, 0.0) for title in KEPT_BUCKETS)
+
+    @property
+    def losses(self) -> Mapping[str, float]:
+        """All else, culprits by name."""
+        rest = {each: value for each, value in self.buckets.items() if each not in KEPT_BUCKETS}
+        return {**rest, **self.stragglers}
 
 
 @dataclass(frozen=True, slots=True)

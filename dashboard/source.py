@@ -20,6 +20,7 @@ from dashboard.shapes import (
     FleetMetric,
     FleetSnapshot,
     Health,
+    LedgerRow,
     Lines,
     Matrix,
     NodeFacts,
@@ -155,6 +156,9 @@ class Cached:
 
     def health(self, run: str = "") -> Health:
         return self._get(self._source.health, run)
+
+    def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
+        return self._get(self._source.ledgers, self._rounded(span), run)
 
     def folder(self, run: str) -> Path | None:
         return self._get(self._source.folder, run)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from grafana.settings import PREFIX, Json
 
-PAGES = ("now", "cluster", "run", "straggler", "node", "gpu", "collectives", "runs", "health")
+PAGES = ("now", "cluster", "run", "straggler", "node", "gpu", "collectives", "runs", "ledger",
+         "health")  # fmt: skip
 """Pages of `lockstep dashboard` that links lead to (dashboard/views)."""
 TITLES = {
     "home": "Home", "cluster": "Cluster", "run": "Run", "node": "Node", "straggler": "Straggler",

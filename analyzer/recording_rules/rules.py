@@ -10,6 +10,7 @@ written by hand and in order: the same for every version of every YAML library, 
 
 from collections.abc import Iterator
 
+from analyzer.recording_rules.ledger import ledger_rules
 from analyzer.recording_rules.signals import (
     PLACE,
     PLACE_LABELS,
@@ -45,13 +46,14 @@ def rules() -> str:
     for signal in SIGNALS:
         parts += _group(f"lockstep-{signal.name.replace('_', '-')}", _peer_rules(signal))
     parts += _group("lockstep-nccl-rank-wait", _nccl_wait_rules())
+    parts += _group("lockstep-ledger", ledger_rules())
     return "".join(parts)
 
 
 def recorded_series() -> tuple[str, ...]:
     """Every name that the rules record."""
     names = [name for name, _ in _place_rules()]
-    names += [name for name, _ in _nccl_wait_rules()]
+    names += [name for name, _ in (*_nccl_wait_rules(), *ledger_rules())]
     return (*names, *(name for signal in SIGNALS for name, _ in _peer_rules(signal)))
 
 

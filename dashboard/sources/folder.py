@@ -18,6 +18,7 @@ from dashboard.shapes import (
     FleetMetric,
     FleetSnapshot,
     Health,
+    LedgerRow,
     Lines,
     NodeFacts,
     RunRow,
@@ -26,10 +27,13 @@ from dashboard.shapes import (
 from dashboard.sources import folder_health
 from dashboard.sources.archive import WALL, ArchiveSource, newest_first
 from dashboard.sources.archive_index import Entry, Index
+from dashboard.sources.ledgers import of_archives
 from dashboard.trouble import Kind, TroubleError
 
 MOST_CHOICES = 50
 MOST_EVENTS_OF = 20
+MOST_LEDGERS_OF = 12
+"""Each is diagnosed anew."""
 """Runs whose samples are read for events of all; of more, the newest."""
 MOST_FINDINGS_OF = 200
 
@@ -130,6 +134,20 @@ class FolderSource:
         if not entries:
             raise self._empty()
         return _together([each.source.fleet(metric, at) for each in entries])
+
+    def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
+        """Of the newest archives in the span; those of one run are its attempts."""
+        found = [
+            each.folder for each in self._index.entries()
+            if each.readable and not each.finding and _overlaps(each.row.span, span)
+            and (not run or each.row.run == run)
+        ]  # fmt: skip
+        rows = of_archives(found[:MOST_LEDGERS_OF])
+        left = len(found) - MOST_LEDGERS_OF
+        if left <= 0 or not rows:
+            return rows
+        said = f"{left} older archives are not in it: lockstep ledger DIR has all"
+        return (replace(rows[0], missing=(*rows[0].missing, said)), *rows[1:])
 
     def nodes(self) -> tuple[str, ...]:
         """Of the runs that go on, or of the newest."""

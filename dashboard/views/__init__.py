@@ -8,6 +8,7 @@ from dashboard.views import (
     gpu,
     health,
     help,  # noqa: A004 - the page of that name
+    ledger,
     node,
     now,
     reports,
@@ -39,6 +40,9 @@ PAGES: tuple[Page, ...] = (
          "find a run, and how it ended", runs.show),
     Page("compare", "Compare", ":material/compare_arrows:", "What changed between runs?",
          "Runs", "know what changed between two runs, or up to eight", compare.show),
+    Page("ledger", "Ledger", ":material/pie_chart:",
+         "Where did the time go, and what was lost to whom?", "Runs",
+         "know how much of the time was useful, and where the rest went", ledger.show),
     Page("reports", "Reports", ":material/description:",
          "What happened, for people who were not there?", "Runs",
          "read or hand on a post-mortem", reports.show, "run"),

@@ -29,7 +29,8 @@ def make(settings: Settings) -> Json:
     """The dashboard."""
     return board(
         "home", "What runs, what is wrong, and where to look on?",
-        [[_index()], _state(), [_runs()], [_findings(), _alerts()], [_slowdown(), _open()]],
+        [[_index()], _state(), [_runs()], [_findings(), _alerts()], [_slowdown(), _open()],
+         [_ledger(), _ledger_shares()]],
         settings, events=[findings('run=~"$run"')], since="now-6h",
     )  # fmt: skip
 
@@ -128,6 +129,34 @@ def _alerts() -> Json:
              "each alert has a runbook of its name in deploy/runbooks."),
         lead("node", "node", "node", value=of_row), names=("firing",),
         nothing="None fires: not even LockstepWatchdog, so the alert rules are not loaded",
+    )  # fmt: skip
+
+
+_LEDGER = 'lockstep:ledger_rank_seconds:rate1m{run=~"$run"}'
+_NO_LEDGER = "Told of no rank: is lockstep-peers.rules.yml loaded, and does a run make steps?"
+
+
+def _ledger() -> Json:
+    return lines(
+        "Where the time goes", "short",
+        [query(f"sum by (bucket) ({_LEDGER})", "{{bucket}}")],
+        tell("Ranks by what they do, of those that live. Straggler is what culprits cost, by the "
+             "slowdown that lockstep watch knows.", "useful and communication are nearly all.",
+             "lockstep ledger says who and why, with what was before the first step and between "
+             "attempts."),
+        lead("run", "ledger"), stacked=True, nothing=_NO_LEDGER,
+    )  # fmt: skip
+
+
+def _ledger_shares() -> Json:
+    whole = f"sum by (run) (sum_over_time({_LEDGER}[$__range]))"
+    return rows(
+        "Where the time went", "percentunit",
+        [row(f"sum by (run, bucket) (sum_over_time({_LEDGER}[$__range]))\n"
+             f"/ on (run) group_left ()\n{whole}")],
+        tell("Share of the rank-seconds of the range, by run and bucket.",
+             "useful is the largest.", "the next ones are the largest losses; click the run."),
+        lead("run", "ledger", "run", value=of_row), names=("share",), nothing=_NO_LEDGER,
     )  # fmt: skip
 
 

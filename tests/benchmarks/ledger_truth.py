@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow.dataset as ds
 
 RANKS = 4
-STEPS = 420
+STEPS = 300
 EVERY = 50
-SLOW = (60, 160)
-CASES = ((210, 6.0, 1.5), (260, 3.0, 2.0), (330, 10.0, 1.3))
+SLOW = (40, 100)
+CASES = ((130, 6.0, 1.5), (180, 3.0, 2.0), (230, 10.0, 1.3))
 """Step at which a rank is killed, seconds until the next start, how slow another one was."""
 BUCKETS = ("starting", "straggler", "stall", "replayed", "waiting-for-node", "checkpoint-saved",
            "checkpoint-restored", "unknown", "kept")  # fmt: skip
@@ -141,7 +141,7 @@ def _run(out: Path, seed: int, *more: str) -> Lives:
     watching = threading.Thread(target=lives.watch, args=(program.pid,))
     watching.start()
     try:
-        _, said = program.communicate(timeout=300)
+        _, said = program.communicate(timeout=900)
     finally:
         program.kill()
         lives.ended.set()

@@ -17,6 +17,7 @@ from dashboard.shapes import (
     FleetMetric,
     FleetSnapshot,
     Health,
+    LedgerRow,
     Lines,
     Matrix,
     NodeFacts,
@@ -257,6 +258,17 @@ class Fake:
         sources = pd.DataFrame({"node": list(self.node_names), "up": True, "age_seconds": 1.0})
         checks = tuple(Check("answers", Severity.OK, "All answer.") for _ in range(self.told))
         return Health(checks, sources if self.told else sources.iloc[:0])
+
+    def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
+        self._ask("ledgers")
+        if run:
+            self.run(run)
+        told = {"useful step": 60.0, "communication": 11.0, "starting": 15.0, "unknown": 1.0}
+        return tuple(
+            LedgerRow(name, "unknown", "71% useful; the largest loss is starting, 15%.",
+                      told, {"rank 1 (thermal)": 13.0}, ("a part is not known",), attempts=1)
+            for name in self.run_names if run in ("", name)
+        ) if self.told else ()  # fmt: skip
 
     def folder(self, run: str) -> Path | None:
         self.run(run)

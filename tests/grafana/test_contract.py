@@ -9,6 +9,7 @@ import yaml
 
 from analyzer.alert_rules.groups import GROUPS
 from analyzer.alert_rules.shape import Recording
+from analyzer.recording_rules.ledger import SERIES
 from analyzer.recording_rules.rules import rules
 from collector.contract.metrics import EVERY, EXPORTED
 from tests.grafana.boards import BOARDS, queries
@@ -23,11 +24,15 @@ CELL = re.compile(r"__(?:field\.labels|data\.fields)\.(\w+)")
 # Labels that the recording rules keep: of a place, or of a stratum of peers.
 PLACE = {"run", "rank", "world_size", "dp", "pp", "tp", "node", "gpu", "uuid"}
 STRATUM = {"run", "pp", "tp"}
-RECORDED = {
-    rule["record"]: STRATUM if rule["record"].endswith((":count", ":med", ":mad")) else PLACE
-    for group in yaml.safe_load(rules())["groups"]
-    for rule in group["rules"]
-} | {rule.name: PLACE for group in GROUPS for rule in group.rules if isinstance(rule, Recording)}
+RECORDED = (
+    {
+        rule["record"]: STRATUM if rule["record"].endswith((":count", ":med", ":mad")) else PLACE
+        for group in yaml.safe_load(rules())["groups"]
+        for rule in group["rules"]
+    }
+    | {SERIES: {"run", "bucket"}}
+    | {rule.name: PLACE for group in GROUPS for rule in group.rules if isinstance(rule, Recording)}
+)
 # Prometheus tells its alerts itself: with the labels of the rule and of the series.
 ALERTS = {"alertname", "alertstate", "severity", "node", "run"}
 # Prometheus adds these to what it scrapes; `node` to collectors, by their target.

@@ -19,6 +19,7 @@ from dashboard.shapes import (
     FleetMetric,
     FleetSnapshot,
     Health,
+    LedgerRow,
     Lines,
     Matrix,
     NodeFacts,
@@ -41,6 +42,7 @@ from dashboard.sources.archive import (
 from dashboard.sources.archive.guard import guarded
 from dashboard.sources.archive.page import Page
 from dashboard.sources.archive.step_log import StepLog
+from dashboard.sources.ledgers import of_archives
 from dashboard.trouble import Kind, TroubleError
 from workloads.outcome import peak
 
@@ -250,6 +252,19 @@ class ArchiveSource:
         end = min(known.end, self._span(meta).end)
         return health.health(self._scraped.series(health.WANTED), meta, self.missing(),
                              Span(known.start, end), self._scraped.interval())  # fmt: skip
+
+    @guarded
+    def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
+        """Of this attempt; `lockstep ledger` and a folder of archives have all of a run."""
+        if run:
+            self._checked(run)
+        try:
+            return of_archives([self._files.folder])
+        except LoadError as error:
+            raise TroubleError(
+                Kind.UNREADABLE, f"{error}.",
+                "lockstep analyze says which file it is; remove that one to see the rest.",
+            ) from error  # fmt: skip
 
     @guarded
     def folder(self, run: str) -> Path | None:

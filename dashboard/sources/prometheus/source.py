@@ -17,6 +17,7 @@ from dashboard.shapes import (
     FleetMetric,
     FleetSnapshot,
     Health,
+    LedgerRow,
     Lines,
     Matrix,
     NodeFacts,
@@ -34,6 +35,7 @@ from dashboard.sources.prometheus.findings import findings
 from dashboard.sources.prometheus.fleet import fleet
 from dashboard.sources.prometheus.health import health
 from dashboard.sources.prometheus.known import Known
+from dashboard.sources.prometheus.ledgers import ledgers
 from dashboard.sources.prometheus.rank_rows import rank_times, ranks
 from dashboard.sources.prometheus.run_charts import run_charts
 from dashboard.sources.prometheus.runs import (
@@ -280,6 +282,11 @@ class PrometheusSource:
         at, asking = self._known.at(None), self._asking
         known = self._known.directory(at)
         return health(asking, known, at, asking.now(), self._known.scrape(), asking.warnings)
+
+    def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
+        moment = self._known.at(span)
+        looked = Span(min(span.start, moment), moment)
+        return ledgers(self._asking, looked, run, self.findings(looked, run))
 
     def folder(self, run: str) -> Path | None:
         found = folders.kept(self._findings, run)

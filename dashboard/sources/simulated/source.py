@@ -18,6 +18,7 @@ from dashboard.shapes import (
     FleetMetric,
     FleetSnapshot,
     Health,
+    LedgerRow,
     Lines,
     Matrix,
     NodeFacts,
@@ -212,6 +213,11 @@ class SimulatedSource:
             }
         )
         return Health(tuple(checks), sources)
+
+    def ledgers(self, span: Span, run: str = "") -> tuple[LedgerRow, ...]:
+        if run:
+            self._known(run)
+        return ()  # nothing of a simulated fleet was spent
 
     def folder(self, run: str) -> Path | None:
         self._known(run)

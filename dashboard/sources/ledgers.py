@@ -1,0 +1,54 @@
+"""Where the time of runs went, as pages show it: of archives, by analyzer.ledger."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from analyzer.ledger.attempt import attempt_of
+from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.ledger.jobs import chains
+from analyzer.ledger.ledger import Ledger, ledger, team_of
+from analyzer.ledger.words import sentence
+from analyzer.pipeline import diagnose
+from analyzer.readers import archive as archives
+from analyzer.run import LoadError
+from dashboard.shapes import LedgerRow
+
+TITLES = {row.bucket: row.title for row in BUCKETS}
+
+
+def of_archives(folders: Sequence[Path]) -> tuple[LedgerRow, ...]:
+    """One row a run, the newest first; archives of one run are its attempts.
+
+    Raises:
+        LoadError: None of them can be read; of several the others are told, and which cannot.
+    """
+    attempts, torn = [], []
+    for folder in folders:
+        try:
+            found = diagnose(archives.load(folder))
+        except LoadError as error:
+            if len(folders) == 1:
+                raise
+            torn.append(f"{folder.name} cannot be read: {error}")
+            continue
+        attempts.append(attempt_of(found, folder.resolve().name))
+    rows = [_row(ledger(job)) for job in reversed(chains(attempts))]
+    if rows:
+        rows[0] = replace(rows[0], missing=(*rows[0].missing, *torn))
+    return tuple(rows)
+
+
+def _row(told: Ledger) -> LedgerRow:
+    return LedgerRow(
+        run=told.run,
+        team=team_of(told),
+        sentence=f"{sentence(told)}.".replace("..", "."),
+        buckets={TITLES[row.bucket]: told.of(row.bucket) for row in BUCKETS
+                 if row.bucket is not Bucket.STRAGGLER},
+        stragglers={f"{one.who} ({one.cause})": one.seconds for one in told.stragglers},
+        missing=told.missing,
+        provenance=told.provenance,
+        attempts=len(told.attempts),
+        known_from="archive",
+    )  # fmt: skip

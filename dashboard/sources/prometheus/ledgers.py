@@ -1,0 +1,72 @@
+"""Where the time of runs went, as the recording rules told Prometheus (`lockstep rules`)."""
+
+from collections.abc import Mapping
+
+from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.readers.prometheus.promql import lasting, series
+from analyzer.recording_rules.ledger import SERIES
+from dashboard.shapes import FindingRow, LedgerRow, Span
+from dashboard.sources.prometheus.asking import Asking
+
+EVERY = 15.0
+"""Seconds between two evaluations of the rules."""
+NOT_IN_SERIES = (
+    "Prometheus tells of ranks that live, between their first and their last scrape: queueing, the"
+    " wait for a node and steps that were replayed are not told; lockstep ledger DIR tells them of"
+    " archives"
+)
+
+
+def ledgers(
+    asking: Asking, span: Span, run: str, findings: tuple[FindingRow, ...]
+) -> tuple[LedgerRow, ...]:
+    """One row a run of a span.
+
+    Args:
+        asking: The Prometheus.
+        span: Of which the time is told.
+        run: Empty = all.
+        findings: Of the span; what a straggler cost is the culprit's where a run has one.
+    """
+    seconds = max(EVERY, span.end - span.start)
+    told = series(SERIES, **({"run": run} if run else {}))
+    query = f"sum by (run, bucket) (sum_over_time({told}[{lasting(seconds)}])) * {EVERY:g}"
+    sums: dict[str, dict[str, float]] = {}
+    for labels, value in asking.instant(query, span.end):
+        sums.setdefault(labels.get("run", ""), {})[labels.get("bucket", "")] = value
+    return tuple(_row(name, found, findings, query) for name, found in sorted(sums.items()))
+
+
+def _row(
+    run: str, found: Mapping[str, float], findings: tuple[FindingRow, ...], query: str
+) -> LedgerRow:
+    whole = sum(found.values())
+    named = dict.fromkeys(
+        f"{one.node or one.link} ({one.cause})"
+        for one in findings
+        if one.run == run and (one.node or one.link)
+    )
+    excess = found.get(Bucket.STRAGGLER, 0.0)
+    who = next(iter(named)) if len(named) == 1 else "culprits together"
+    buckets = {row.title: found[row.bucket] for row in BUCKETS
+               if row.bucket in found and row.bucket is not Bucket.STRAGGLER}  # fmt: skip
+    stragglers = {who: excess} if excess > 0 else {}
+    return LedgerRow(
+        run=run, team="unknown", sentence=_sentence(buckets, stragglers, whole), buckets=buckets,
+        stragglers=stragglers, missing=(NOT_IN_SERIES,), provenance=(), attempts=None,
+        known_from="recording rules", query=query,
+    )  # fmt: skip
+
+
+def _sentence(buckets: Mapping[str, float], stragglers: Mapping[str, float], whole: float) -> str:
+    """As analyzer.ledger.words.sentence."""
+    if not whole > 0:
+        return "Nothing is known of its time."
+    productive = {row.title for row in BUCKETS if row.productive}
+    useful = sum(value for title, value in buckets.items() if title in productive) / whole
+    losses = {title: value for title, value in buckets.items() if title not in productive}
+    losses |= stragglers
+    who = max(losses, key=lambda name: losses[name], default="")
+    if not who or not losses[who] > 0:
+        return f"{useful:.0%} useful; nothing was lost."
+    return f"{useful:.0%} useful; the largest loss is {who}, {losses[who] / whole:.1%}."

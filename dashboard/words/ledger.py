@@ -1,0 +1,41 @@
+"""Where the time went, in one sentence; what nobody recorded is no gain."""
+
+from collections.abc import Sequence
+
+from dashboard.shapes import LedgerRow, Severity
+from dashboard.words.said import Said
+
+MUCH = 0.9
+"""Useful share from which on nothing needs to be done."""
+KNOWN = 0.1
+"""Share that is unknown from which on nobody can say how much was useful."""
+UNKNOWN = "unknown"
+
+
+def headline(rows: Sequence[LedgerRow], run: str) -> Said:
+    """Of one run its own sentence; of several, how much of all was useful and the largest loss."""
+    told = [row for row in rows if row.rank_seconds > 0]
+    if not told:
+        which = f"of run {run}" if run else "of any run here"
+        return Said(
+            f"Nothing is known of where the time {which} went.", Severity.UNKNOWN,
+            "lockstep ledger DIR",
+        )  # fmt: skip
+    whole = sum(row.rank_seconds for row in told)
+    useful = sum(row.useful for row in told) / whole
+    missing = sum(row.buckets.get(UNKNOWN, 0.0) for row in told) / whole
+    if len(told) == 1:
+        text = told[0].sentence
+        words = f"{text[:1].upper()}{text[1:]}"
+    else:
+        losses: dict[str, float] = {}
+        for row in told:
+            for name, seconds in row.losses.items():
+                losses[name] = losses.get(name, 0.0) + seconds
+        who = max(losses, key=lambda name: losses[name], default="")
+        loss = (f"the largest loss is {who}, {losses[who] / whole:.1%}" if losses.get(who, 0) > 0
+                else "nothing was lost")  # fmt: skip
+        words = f"{useful:.0%} of the time of {len(told)} runs was useful; {loss}."
+    if missing >= KNOWN:
+        return Said(f"{words} Of {missing:.0%} nobody knows where it went.", Severity.UNKNOWN)
+    return Said(words, Severity.OK if useful >= MUCH else Severity.NOTE)

@@ -1,0 +1,73 @@
+"""Where the time went, of archives and of what recording rules told."""
+
+from pathlib import Path
+
+import pytest
+
+from dashboard.shapes import FindingRow, LedgerRow, Severity, Span
+from dashboard.sources.prometheus.ledgers import ledgers
+
+
+class Answers:
+    """What Prometheus says of the rules' series."""
+
+    def __init__(self, rows: dict[tuple[str, str], float]) -> None:
+        self.rows, self.asked = rows, []
+
+    def instant(self, query: str, at: float) -> list[tuple[dict[str, str], float]]:
+        self.asked.append((query, at))
+        return [({"run": run, "bucket": bucket}, value)
+                for (run, bucket), value in self.rows.items()]  # fmt: skip
+
+
+def finding(node: str, cause: str) -> FindingRow:
+    return FindingRow("f", Severity.CRITICAL, True, "r", node, None, None, "", cause, None, None,
+                      0.0, None, "")  # fmt: skip
+
+
+TOLD = {("r", "useful"): 71.0, ("r", "communication"): 11.0, ("r", "straggler"): 13.0,
+        ("r", "starting"): 5.0}  # fmt: skip
+
+
+def test_rules_give_a_row_and_its_only_culprit_the_straggler():
+    asking = Answers(TOLD)
+    (row,) = ledgers(asking, Span(0.0, 900.0), "r", (finding("node-7", "thermal"),))  # type: ignore[arg-type]
+
+    assert row.sentence == "82% useful; the largest loss is node-7 (thermal), 13.0%."
+    assert row.rank_seconds == 100.0
+    assert "900000ms" in asking.asked[0][0]
+    assert any("replayed are not told" in each for each in row.missing)
+
+
+def test_of_several_culprits_rules_know_the_sum_only():
+    named = (finding("node-7", "thermal"), finding("node-2", "data"))
+    (row,) = ledgers(Answers(TOLD), Span(0.0, 900.0), "", named)  # type: ignore[arg-type]
+
+    assert row.stragglers == {"culprits together": 13.0}
+
+
+def test_without_rules_nothing_is_told():
+    assert ledgers(Answers({}), Span(0.0, 900.0), "", ()) == ()  # type: ignore[arg-type]
+
+
+def test_an_archive_gives_its_attempt_and_a_torn_one_is_named(tmp_path: Path):
+    from dashboard.sources.ledgers import of_archives
+    from tests.dashboard.archives import write
+
+    good = write(tmp_path / "good")
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    (torn / "run.json").write_text("{")
+    rows = of_archives([good, torn])
+
+    assert isinstance(rows[0], LedgerRow)
+    assert rows[0].rank_seconds > 0
+    assert any("torn cannot be read" in each for each in rows[0].missing)
+
+
+@pytest.mark.parametrize("titles", ["KEPT_BUCKETS"])
+def test_what_pages_call_kept_is_what_goodput_counts(titles: str):
+    from analyzer.ledger.buckets import BUCKETS
+    from dashboard import shapes
+
+    assert set(getattr(shapes, titles)) == {row.title for row in BUCKETS if row.productive}
