@@ -33,6 +33,8 @@ _CLOCK = (ring.IDENTITY_OFFSET + ring.IDENTITY.size - 4 * 4 - 2 * 8) // 8
 """clock_offset_ns, and clock_error_ns after it."""
 _KNOWN = ring.KNOWN_OFFSET // 8
 _GROUPS = ring.GROUP_COUNTERS_OFFSET // 8
+_VALUES = (ring.VALUES_OFFSET + ring.VALUE_NAME_BYTES) // 8
+_WORDS_PER_VALUE = ring.VALUE.size // 8
 _WORDS_PER_GROUP = ring.GROUP_COUNTERS.size // 8
 
 
@@ -52,6 +54,7 @@ class RingWriter:
         hidden = path.with_suffix(".new")
         self._map = create(hidden, identity)
         self._words = memoryview(self._map).cast("q")
+        self._doubles = memoryview(self._map).cast("d")
         self.path = path
         self.identity = identity
         self._now = now
@@ -64,6 +67,7 @@ class RingWriter:
         self._totals = [first_step, 0, 0, 0, 0, 0, 0.0, math.nan, *([0] * len(PHASES))]
         self._sequences = [0] * ring.MAX_GROUPS
         self._tags: dict[str, int] = {}
+        self._values: dict[str, int] = {}
         self.state(RankState.STARTING)
         self.heartbeat()
         self.phase(0)
@@ -100,6 +104,23 @@ class RingWriter:
             encoded = padded(name, ring.TAG_NAME_BYTES)
             self._map[offset : offset + len(encoded)] = encoded
         return index
+
+    def value(self, name: str, value: float) -> bool:
+        """Say a value of the program's own; False = its name has no room any more."""
+        index = self._values.get(name)
+        if index is None:
+            index = len(self._values)
+            if index >= ring.MAX_VALUES:
+                return False
+            self._values[name] = index
+            offset = ring.VALUES_OFFSET + index * ring.VALUE.size
+            encoded = padded(name, ring.VALUE_NAME_BYTES)
+            guard = self._guard
+            self._words[_GUARD] = guard + 1  # a name is several words
+            ring.VALUE.pack_into(self._map, offset, encoded, math.nan)
+            self._words[_GUARD] = self._guard = guard + 2
+        self._doubles[_VALUES + index * _WORDS_PER_VALUE] = value
+        return True
 
     def phase(self, index: int) -> int:
         """Enter a phase (index into PHASES) of the step in progress; returns the time."""
@@ -262,4 +283,5 @@ class RingWriter:
     def close(self) -> None:
         """Unmap the file; the file itself stays for the collector."""
         self._words.release()
+        self._doubles.release()
         self._map.close()

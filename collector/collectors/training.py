@@ -37,6 +37,7 @@ def collect(reading: RingReading) -> Iterator[Sample]:
             gone = GIVE_WAY[: max(0, excess)]
             yield from (sample for sample in living if sample.metric not in gone)
             yield from _open_operation(rank.header.live, key, reading.monotonic_ns)
+            yield from _values(rank.header.live, key, max(0, -excess))
         else:
             yield m.RANK_LAST_STATE(1, *key, rank.header.state)
 
@@ -64,6 +65,13 @@ def _living(
     if not math.isnan(live.loss):
         yield m.TRAIN_LOSS(live.loss, *key)
     yield m.TRAIN_FLOPS(live.flops, *key)
+
+
+def _values(live: Live | None, key: tuple[str, str], room: int) -> Iterator[Sample]:
+    """What the program says of itself, as far as a rank's other series leave room."""
+    told = () if live is None else live.values
+    known = [(name, value) for name, value in told if math.isfinite(value)]
+    yield from (m.TRAIN_VALUE(value, *key, name) for name, value in known[:room])
 
 
 def _open_operation(live: Live | None, key: tuple[str, str], now_ns: int) -> Iterator[Sample]:

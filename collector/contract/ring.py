@@ -26,6 +26,8 @@ OP_CAPACITY = 8192
 STEP_CAPACITY = 1024
 MAX_GROUPS = 8
 MAX_TAGS = 64
+MAX_VALUES = 8
+VALUE_NAME_BYTES = 32
 GROUP_NAME_BYTES = 16
 TAG_NAME_BYTES = 32
 FILE_SUFFIX = ".ring"
@@ -78,6 +80,12 @@ one entry for each of MAX_GROUPS groups. A sequence counts from 1; 0 = none yet.
 
 GROUP_NAMES_OFFSET = 1024
 TAG_NAMES_OFFSET = GROUP_NAMES_OFFSET + MAX_GROUPS * GROUP_NAME_BYTES
+
+VALUES_OFFSET = TAG_NAMES_OFFSET + MAX_TAGS * TAG_NAME_BYTES
+VALUE = Struct(f"<{VALUE_NAME_BYTES}sd")
+"""What the program says of itself (`recorder.log`): name, padded, and its last value (NaN = none
+yet), one entry for each of MAX_VALUES; a name is written inside the guard and before its first
+value, a value in one store outside it. A writer that tells none leaves zeros."""
 
 OP_RECORD = Struct("<HBBIIHHqqqQ")
 """op, group (LOCAL_GROUP = local work, sequence 0), flags, step, sequence, tag (index into the tag
@@ -235,6 +243,12 @@ class Header:
     def tags(self) -> tuple[bytes, ...]:
         """Padded, by tag index."""
         return self._names(TAG_NAMES_OFFSET, MAX_TAGS, TAG_NAME_BYTES)
+
+    @property
+    def values(self) -> tuple[tuple[bytes, float], ...]:
+        """Padded name and last value of what the program says of itself; unused ones are empty."""
+        end = VALUES_OFFSET + MAX_VALUES * VALUE.size
+        return tuple(VALUE.iter_unpack(self._page[VALUES_OFFSET:end]))
 
     def _names(self, offset: int, count: int, size: int) -> tuple[bytes, ...]:
         starts = range(offset, offset + count * size, size)

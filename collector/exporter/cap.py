@@ -45,6 +45,7 @@ FIRST_TO_GO: tuple[str, ...] = (
     "lockstep_gpu_fallen_",
     "lockstep_kernel_event",
     "lockstep_gpu_allocation_",
+    "lockstep_train_value",
     "lockstep_train_model_flops_",
     "lockstep_train_samples_",
     "lockstep_train_tokens_",

@@ -122,6 +122,22 @@ RUN_CHARTS: Mapping[str, Chart] = {
     "network": Chart("Network", "bytes/s", "All devices of all nodes together. It rises and falls"
                      " with the steps; a flat top is a full link."),
 }  # fmt: skip
+OWN_CHARTS_AT_MOST = 8
+"""As many names as a rank may log."""
+
+
+def own_key(name: str) -> str:
+    """Key of the chart of a value that the program logs itself."""
+    return f"own:{name}"
+
+
+def own_chart(name: str) -> Chart:
+    """Of a value that the program logs itself; what it means only the program knows."""
+    return Chart(f"{name} (own)", "", f"{name}, as the program logs it: recorder.log({name}=...)."
+                 " The last value at each scrape; the band reaches from the lowest to the highest"
+                 " rank.")  # fmt: skip
+
+
 NODE_CHARTS: Mapping[str, Chart] = {
     "utilization": Chart("GPU utilisation", "ratio", "Share of time in which a kernel ran. Low"
                          " while its peers are high: it waits.",

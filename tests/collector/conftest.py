@@ -80,6 +80,7 @@ class RingImage:
     completed: int = 23
     open: tuple[int, int, int] | None = None
     tags: tuple[str, ...] = ("grads.0",)
+    values: tuple[tuple[bytes, float], ...] = ()
     ops: list[tuple[Any, ...]] = field(default_factory=list)
     step_records: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -127,6 +128,8 @@ class RingImage:
         ring.STATE.pack_into(data, ring.STATE_OFFSET, RANK_STATES.index(self.state))  # type: ignore[arg-type]
         ring.HEARTBEAT.pack_into(data, ring.HEARTBEAT_OFFSET, self.heartbeat_ns)
         ring.GUARD.pack_into(data, ring.GUARD_OFFSET, self.guard)
+        for place, value in enumerate(self.values):
+            ring.VALUE.pack_into(data, ring.VALUES_OFFSET + place * ring.VALUE.size, *value)
         op, group, since = self.open or (0, 0, 0)
         ring.LIVE.pack_into(
             data, ring.LIVE_OFFSET, len(self.ops), len(self.step_records), self.steps, 3, op,

@@ -51,7 +51,7 @@ def test_a_rank_has_at_most_45_series_with_all_groups_and_every_source(collected
         name
         for name, metric in m.METRICS.items()
         if name.startswith(("lockstep_train_", "lockstep_rank_"))
-        and metric not in {*from_other_sources, m.RANK_LAST_STATE}
+        and metric not in {*from_other_sources, m.RANK_LAST_STATE, m.TRAIN_VALUE}
         and name not in names
     }
 
@@ -73,6 +73,30 @@ def test_a_group_outside_the_contract_is_not_exported(collected, image):
 
 def test_a_loss_that_is_not_there_is_absent(collected, image):
     assert m.TRAIN_LOSS.name not in {name for name, _ in collected(image(loss=math.nan))}
+
+
+def test_what_the_program_logs_is_there_by_name_and_what_is_no_number_is_absent(collected, image):
+    told = ((b"grad_norm", 1.5), (b"reward", -2.0), (b"later", math.nan), (b"big", math.inf))
+    shown = {labels[2]: value for (name, labels), value in collected(image(values=told)).items()
+             if name == m.TRAIN_VALUE.name}  # fmt: skip
+
+    assert {"grad_norm": 1.5, "reward": -2.0} == shown
+
+
+def test_own_values_give_way_to_what_verdicts_need(collected, image):
+    told = tuple((b"own_%d" % place, 1.0) for place in range(8))
+    many = [name for name, _ in collected(image(used=len(GROUPS), values=told))]
+    few = [name for name, _ in collected(image(used=2, values=told))]
+
+    assert (0, 8) == (many.count(m.TRAIN_VALUE.name), few.count(m.TRAIN_VALUE.name))
+    assert len(few) + 3 <= MAX_SERIES_PER_RANK
+
+
+@pytest.mark.parametrize("told", [
+    ((b"twice", 1.0), (b"twice", 2.0)), ((b"\xff\xfe", 1.0),), ((b"a\nb", 1.0),),
+])  # fmt: skip
+def test_a_ring_with_names_that_no_writer_of_ours_makes_is_left_out(collected, image, told):
+    assert {} == collected(image(values=told))
 
 
 def test_a_rank_on_a_cpu_has_empty_gpu_and_uuid(collected, image):

@@ -173,9 +173,10 @@ def test_a_rank_with_everything_on_has_at_most_45_series(machine, image):
         gpu=st.sampled_from([-1, 0]),
         order=st.permutations(GROUPS),
         guard=st.sampled_from([2, 3]),
+        values=st.integers(0, 8),
     )
     @settings(max_examples=100, deadline=None)
-    def holds(used, inside, loss, gpu, order, guard):
+    def holds(used, inside, loss, gpu, order, guard, values):
         open_operation = (OPS.index("dp-all-reduce"), 0, round(999e9)) if inside else None
         machine.ring(
             image(
@@ -185,6 +186,7 @@ def test_a_rank_with_everything_on_has_at_most_45_series(machine, image):
                 groups=tuple(order),
                 open=open_operation,
                 guard=guard,
+                values=tuple((b"own_%d" % place, 1.5) for place in range(values)),
             )
         )
         reading = RankRings(machine.rings, machine.proc, machine.clock).read()

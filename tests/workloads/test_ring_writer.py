@@ -44,6 +44,23 @@ def test_no_temporary_file_stays(writer: RingWriter) -> None:
     assert [writer.path] == list(writer.path.parent.iterdir())
 
 
+def test_a_value_of_the_program_is_its_last_one_and_a_ninth_name_has_no_room(writer) -> None:
+    assert writer.value("reward", 1.0)
+    assert writer.value("reward", 2.5)
+    assert all(writer.value(f"own_{place}", 0.0) for place in range(7))
+    assert not writer.value("ninth", 1.0)
+    told = ring.Header(writer.path.read_bytes()[: ring.HEADER_BYTES])
+
+    assert (b"reward", 2.5) == (told.values[0][0].rstrip(b"\0"), told.values[0][1])
+    assert b"own_6" == told.values[7][0].rstrip(b"\0")
+    assert 0 == told.guard % 2
+
+
+def test_values_lie_between_the_tags_and_the_records() -> None:
+    assert ring.VALUES_OFFSET + ring.MAX_VALUES * ring.VALUE.size <= ring.HEADER_BYTES
+    assert 0 == ring.VALUES_OFFSET % 8 == ring.VALUE.size % 8
+
+
 def test_an_open_collective_shows_what_the_rank_waits_in(writer: RingWriter) -> None:
     since = writer.begin(OP_INDEX["dp-all-reduce"], GROUP_INDEX["dp"])
     data = writer.path.read_bytes()

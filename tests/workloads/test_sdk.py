@@ -1,5 +1,6 @@
 """lockstep.recorder in programs of other people: what it records, and that it never disturbs."""
 
+import math
 import os
 import subprocess
 import sys
@@ -72,6 +73,32 @@ def test_without_a_folder_nothing_happens_and_the_loader_itself_is_given_back():
         silent.tell(loss="?", samples=-1)
     silent.step_ended()
     silent.watch_torch()
+    silent.log(reward="?")
+
+
+def test_what_the_program_logs_is_in_its_ring(recorder, tmp_path):
+    with recorder.step():
+        recorder.log(grad_norm=1.5, reward=0)
+        recorder.log(reward=2)
+    assert {"grad_norm": 1.5, "reward": 2.0} == dict(rank_of(tmp_path).header.live.values)
+
+
+def test_a_name_or_a_value_that_cannot_be_shown_is_told_once_and_harms_nothing(
+    recorder, tmp_path, capsys
+):
+    for _ in range(3):
+        with recorder.step():
+            recorder.log(**{"a b": 1.0, "x" * 40: 1.0}, fine=object(), good=1.0)
+    with recorder.step():
+        recorder.log(**{f"own_{place}": 1.0 for place in range(9)})
+
+    told = dict(rank_of(tmp_path).header.live.values)
+    assert 1.0 == told["good"]
+    assert math.isnan(told["fine"])
+    assert 8 == len(told)
+    said = capsys.readouterr().err
+    assert 1 == said.count("log(a b=…) is not shown")
+    assert 4 == len(steps_of(tmp_path))
 
 
 def test_a_phase_within_another_is_a_part_of_it(recorder, tmp_path):

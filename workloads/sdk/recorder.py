@@ -70,6 +70,14 @@ class Recorder:
     ) -> None:  # fmt: skip
         """Facts of the step in progress; a loss on a GPU is waited for when the step ends."""
 
+    def log(self, **values: SupportsFloat) -> None:
+        """Numbers of the program's own, as `log(grad_norm=1.2, reward=0.3)`: their last value.
+
+        They are shown on the axis of the run's charts, from an archive and from Prometheus
+        (`lockstep_train_value`), as often as pages are scraped. At most 8 names a rank, of at most
+        31 letters, digits and `_`; a value on a GPU is waited for when the step ends.
+        """
+
     def watch_torch(self) -> None:
         """Time from now on what torch.distributed makes this rank wait for.
 

@@ -3,6 +3,7 @@
 import atexit
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -10,6 +11,7 @@ from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Self, SupportsFloat
 
+from collector.contract import ring
 from collector.contract.words import PHASES, STEP_TAGS, Phase, RankState
 from workloads.heartbeat import Heartbeat
 from workloads.recording import StepRecorder
@@ -23,6 +25,10 @@ from workloads.stack_signal import stacks_on_signal
 from workloads.warmup import WARMUP_STEPS
 
 _NOTHING = nullcontext()
+OWN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")
+"""Of a value that the program logs: it fits into the ring, and into a label."""
+MOST_UNHEARD = 20
+"""Names that are told to be too many; a program that makes a new one each step says no more."""
 
 
 class RingRecorder(Recorder):
@@ -47,6 +53,8 @@ class RingRecorder(Recorder):
         self._ended = 0
         self._done = False
         self._facts: dict[str, Any] = {}
+        self._values: dict[str, SupportsFloat] = {}
+        self._unheard: set[str] = set()
         self.begin()
         dumps = dumps or Dumps(writer.path.parent, writer.identity)
         who = writer.identity
@@ -118,6 +126,11 @@ class RingRecorder(Recorder):
         facts = {"loss": loss, "samples": samples, "tokens": tokens, "flops": flops}
         self._facts |= {name: fact for name, fact in facts.items() if fact is not None}
 
+    def log(self, **values: SupportsFloat) -> None:
+        """See Recorder."""
+        self._done = True
+        self._values |= values
+
     def watch_torch(self) -> None:
         """See Recorder."""
         self._coverage.look()
@@ -125,6 +138,17 @@ class RingRecorder(Recorder):
     def settle(self) -> None:
         """Close what has ended by itself, as the averaging of gradients."""
         self._coverage.settle()
+
+    def _say(self) -> None:
+        """What was logged in the step that ends; what cannot be said is told once a name."""
+        for name, value in self._values.items():
+            number = _number(value, math.nan)
+            right = OWN_NAME.fullmatch(name) and self._writer.value(name, number)
+            if not right and name not in self._unheard and len(self._unheard) < MOST_UNHEARD:
+                self._unheard.add(name)
+                warn(f"log({name[:40]}=…) is not shown: a rank has at most {ring.MAX_VALUES} names,"
+                     " each of at most 31 letters, digits and _")  # fmt: skip
+        self._values = {}
 
     def begin(self) -> None:
         """Begin the next step."""
@@ -139,6 +163,8 @@ class RingRecorder(Recorder):
         self.settle()
         self._coverage.judge()
         self._ended += 1
+        if self._values:
+            self._say()
         facts = self._facts
         self.recorder.end_step(
             samples=_count(facts.get("samples", 0)),

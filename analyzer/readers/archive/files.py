@@ -99,12 +99,16 @@ class Files:
         return tree
 
     def verdict(self) -> Mapping[str, Any] | None:
-        """verdict.json (docs/reference/verdict.md); None = nobody analyzed the run.
+        """verdict.json (docs/reference/verdict.md), or the one that its report holds.
+
+        None = nobody analyzed the run.
 
         Raises:
             ArchiveError: It is torn, of another schema, or of another shape.
         """
         tree = self.document(archive.VERDICT_FILE)
+        if tree is None:
+            tree = part(self.told(f"{archive.REPORT_STEM}.json") or {}, "verdict") or None
         if tree is None:
             return None
         right = (

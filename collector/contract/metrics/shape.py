@@ -63,6 +63,7 @@ class Unshown(StrEnum):
     )
     PART = "A part of what is shown: lag, missing ranks and bus bandwidth are made of them."
     END_OF_RANK = "The end of one rank: verdicts read it, and the finding says it in words."
+    OWN_VALUE = "A number of one program: the Run page of `lockstep dashboard` shows those it has."
     OWN_TROUBLE = (
         "A collector's own trouble: errors by source and reason, which are shown, say it too."
     )

@@ -82,6 +82,13 @@ TRAIN_FLOPS = Metric(
 TRAIN_LOSS = Metric(
     "lockstep_train_loss", _G, _RANK, "Training loss of the last step, nats.", within=ranges.ANY
 )
+TRAIN_VALUE = Metric(
+    "lockstep_train_value", _G, (*_RANK, "name"),
+    "Last value of a number that the program logs itself (`recorder.log(name=value)`); at most 8"
+    " names a rank, and as many as its other series leave room for.",
+    unshown=Unshown.OWN_VALUE,
+    within=ranges.ANY,
+)  # fmt: skip
 TRAIN_OPEN_OP_AGE = Metric(
     "lockstep_train_open_operation_age_seconds", _G, (*_RANK, "op", "group"),
     "Age of the collective the rank is inside now; absent when it is in none.",

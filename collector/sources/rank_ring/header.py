@@ -85,6 +85,8 @@ class Live:
     progress_ns: int
     phase: str = ""
     """Of PHASES, the one under way; "" = not told."""
+    values: tuple[tuple[str, float], ...] = ()
+    """Name and last value of what the program says of itself; NaN = none yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +215,17 @@ def _live(header: ring.Header, group_names: tuple[str, ...]) -> Live:
     return Live(
         live.op_cursor, live.step_cursor, *counters, header.known_steps, phase_ns, groups,
         _open(live, group_names), live.progress_ns,
-        PHASES[live.phase] if live.phase < len(PHASES) else "",
+        PHASES[live.phase] if live.phase < len(PHASES) else "", _values(header),
     )  # fmt: skip
+
+
+def _values(header: ring.Header) -> tuple[tuple[str, float], ...]:
+    told = [(_text(name, "value", empty=True), value) for name, value in header.values]
+    used = [(name, value) for name, value in told if name]
+    names = [name for name, _ in used]
+    if len(set(names)) != len(names):
+        raise SourceError("content", f"the value names repeat: {', '.join(names)}")
+    return tuple(used)
 
 
 def _check_reach(live: Live, latest_ns: int) -> None:

@@ -10,13 +10,22 @@ from analyzer.readers.archive.steps import middle
 from collector.contract import metrics
 from collector.contract.metrics import Metric
 from dashboard.shapes import Floats, Lines
-from dashboard.sources.chart_table import BANDS, HIGHEST, LOWEST, MEDIAN, RUN_CHARTS
+from dashboard.sources.chart_table import (
+    HIGHEST,
+    LOWEST,
+    MEDIAN,
+    OWN_CHARTS_AT_MOST,
+    RUN_CHARTS,
+    Chart,
+    own_chart,
+    own_key,
+)
 from dashboard.sources.chart_table import lines as lines_of
 from dashboard.sources.downsample import thin
 
 OF_A_RUN: tuple[Metric, ...] = (
     metrics.GPU_UTILIZATION, metrics.HOST_CPU, metrics.HOST_MEMORY_TOTAL,
-    metrics.HOST_MEMORY_AVAILABLE, metrics.NET_BYTES, metrics.IB_DATA,
+    metrics.HOST_MEMORY_AVAILABLE, metrics.NET_BYTES, metrics.IB_DATA, metrics.TRAIN_VALUE,
 )  # fmt: skip
 IDLE = ("idle", "iowait")
 LOOPBACK = "lo"
@@ -40,7 +49,19 @@ def lines(series: Sequence[Series]) -> tuple[Lines, ...]:
         used(by[metrics.HOST_MEMORY_TOTAL.name], by[metrics.HOST_MEMORY_AVAILABLE.name]),
         query=f"1 - {metrics.HOST_MEMORY_AVAILABLE.name} / {metrics.HOST_MEMORY_TOTAL.name}",
     )
-    return tuple(thin(each) for each in (gpu, cpu, memory, network(series)))
+    own = _own(by[metrics.TRAIN_VALUE.name])
+    return tuple(thin(each) for each in (gpu, cpu, memory, network(series), *own))
+
+
+def _own(series: Sequence[Series]) -> list[Lines]:
+    """A chart a name that the program logs."""
+    names = sorted({each.label.get("name", "") for each in series} - {""})
+    charts = []
+    for name in names[:OWN_CHARTS_AT_MOST]:
+        mine = [settled(each) for each in series if each.label.get("name") == name]
+        query = f'{metrics.TRAIN_VALUE.name}{{name="{name}"}}'
+        charts.append(_band(own_key(name), mine, query=query, chart=own_chart(name)))
+    return charts
 
 
 def busy(modes: Sequence[Series]) -> list[Series]:
@@ -107,18 +128,24 @@ def summed(values: Floats) -> Floats:
     return total
 
 
-def _band(key: str, series: Sequence[Series], *, query: str) -> Lines:
+def _band(key: str, series: Sequence[Series], *, query: str, chart: Chart | None = None) -> Lines:
     """Lowest, median and highest of some series."""
     times, interval = moments(series)
     values = panel(series, times, interval)
     if not values.size:
-        return _chart(key, times, {}, query=query)
+        return _chart(key, times, {}, query=query, chart=chart)
+    if values.shape[1] == 1 and chart is not None:
+        return _chart(key, times, {f"rank {series[0].rank}": values[:, 0]}, query=query,
+                      chart=chart)  # fmt: skip
     edges = {LOWEST: np.fmin.reduce(values, axis=1), MEDIAN: middle(values),
              HIGHEST: np.fmax.reduce(values, axis=1)}  # fmt: skip
-    return replace(_chart(key, times, edges, query=query), band=BANDS[key])
+    shown = _chart(key, times, edges, query=query, chart=chart)
+    return replace(shown, band=(LOWEST, HIGHEST) if shown.values else None)
 
 
-def _chart(key: str, times: Floats, values: dict[str, Floats], *, query: str) -> Lines:
+def _chart(
+    key: str, times: Floats, values: dict[str, Floats], *, query: str, chart: Chart | None = None
+) -> Lines:
     if not any(np.isfinite(line).any() for line in values.values()):
         times, values = np.zeros(0), {}
-    return lines_of(RUN_CHARTS[key], key, times, values, query=query)
+    return lines_of(chart or RUN_CHARTS[key], key, times, values, query=query)

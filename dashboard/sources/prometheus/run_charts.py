@@ -15,10 +15,13 @@ from dashboard.sources.chart_table import (
     LOWEST,
     MEAN,
     MEDIAN,
+    OWN_CHARTS_AT_MOST,
     QUANTILES,
     RUN_CHARTS,
     SLOWEST,
     lines,
+    own_chart,
+    own_key,
     share_of_peak,
 )
 from dashboard.sources.grid import Grid
@@ -94,9 +97,39 @@ def run_charts(
         )
         for key, title in RUN_CHARTS.items()
     ]  # fmt: skip
+    charts += _own(asking, grid, run, own, step, steps, words, life)
     if peak is None:
         return tuple(charts)
     return tuple(share_of_peak(one, peak.words) if one.key == "mfu" else one for one in charts)
+
+
+def _own(
+    asking: Asking, grid: Grid, run: str, own: str, step: str, steps: Floats | None,
+    words: str, life: Span,
+) -> list[Lines]:  # fmt: skip
+    """A chart a name that the program logs; one question where it logs none."""
+    logged = f"{m.TRAIN_VALUE.name}{{{own}}}"
+    lived = lasting(max(life.seconds, 60.0))
+    found = asking.instant(f"group by (name) (last_over_time({logged}[{lived}]))", grid.end)
+    names = sorted({labels.get("name", "") for labels, _ in found} - {""})[:OWN_CHARTS_AT_MOST]
+    if not names:
+        return []
+    edges = {}
+    queries = []
+    for line, across, over in ((LOWEST, "min by (name)", "min"), (MEAN, "avg by (name)", "avg"),
+                               (HIGHEST, "max by (name)", "max")):  # fmt: skip
+        query = f"{across} ({over}_over_time({logged}[{step}]))"
+        queries.append(query)
+        edges[line], _ = asked(asking, grid, {"{name}": query}, "name")
+    nothing = np.full(len(grid.times), np.nan)
+    return [
+        lines(
+            own_chart(name), own_key(name), grid.times,
+            {line: told.get(name, nothing) for line, told in edges.items()},
+            band=(LOWEST, HIGHEST), steps=steps, sampling=words, query="\n".join(queries),
+        )
+        for name in names
+    ]  # fmt: skip
 
 
 def nodes(
