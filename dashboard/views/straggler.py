@@ -53,9 +53,9 @@ def show(context: Context) -> None:
     if row is not None:
         on_call(row, context.settings, "straggler")
     if told is not None:
-        _numbers(told)
         _hang(context, told)
         _causes(context, told)
+        _numbers(told)
     _measured(context, told)
     if told is not None:
         _without(told)

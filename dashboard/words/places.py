@@ -51,6 +51,8 @@ def fleet(
     count = int(away.sum())
     unknown = _untold(shown)
     dark = f" Of {unknown:,} more it is not known.{_how(shown)}" if unknown else ""
+    if idle := _idle(shown) if not run else 0:
+        dark += f" {idle:,} more {'is' if idle == 1 else 'are'} idle."
     if not count:
         said = f"{title}: none of the {known:,} {things}{scope} is far from its peers"
         if shown.metric.higher is not None:
@@ -76,6 +78,14 @@ def _untold(shown: FleetSnapshot) -> int:
     """Places that should tell this metric and do not: of ranks those of runs, else all GPUs."""
     should = shown.runs != "" if shown.metric.key in OF_RANKS else shown.gpus >= 0
     return int((should & ~np.isfinite(shown.values)).sum())
+
+
+def _idle(shown: FleetSnapshot) -> int:
+    """GPUs on which no run is, of nodes that answer: counted as on the first page."""
+    if shown.metric.key not in OF_RANKS:
+        return 0
+    nobody = (shown.runs == "") & ~np.isfinite(shown.values)
+    return int((nobody & ~np.isin(shown.nodes, list(shown.silent))).sum())
 
 
 def node(facts: NodeFacts, findings: Sequence[FindingRow]) -> Said:

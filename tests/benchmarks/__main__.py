@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, str] = {
     "collector_memory": "the collector's resident memory over 100,000 scrapes",
     "collector_peers": "the page beside prometheus_client and node_exporter",
     "dashboard_heatmap": "the dashboard's map of 10,000 GPUs: server, wire, browser, memory",
+    "dashboard_live": "Now, Cluster and Run in a browser, over a live Prometheus of 500 nodes",
     "dashboard_run_browser": "the Run page of a day in a browser",
     "dashboard_run_page": "lines and events of the Run page of a day, out of an archive",
     "diagnosis": "CPU of one diagnosis of 8 ranks and 400 steps",
