@@ -108,16 +108,9 @@ class Files:
         """
         tree = self.document(archive.VERDICT_FILE)
         if tree is None:
-            tree = part(self.told(f"{archive.REPORT_STEM}.json") or {}, "verdict") or None
-        if tree is None:
-            return None
-        right = (
-            tree.get("schema_version") == VERDICT_VERSION
-            and tree.get("status") in STATUSES
-            and isinstance(tree.get("sentence"), str)
-            and all(_objects(tree.get(name)) for name in ("culprits", "anomalies"))
-        )
-        if not right:
+            reported = part(self.whole_document(f"{archive.REPORT_STEM}.json") or {}, "verdict")
+            return reported if _is_verdict(reported) else None
+        if not _is_verdict(tree):
             raise ArchiveError(
                 Problem.DAMAGED,
                 f"{self.folder / archive.VERDICT_FILE} is no verdict that this version reads",
@@ -208,6 +201,15 @@ def part(meta: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A JSON object inside; empty where it is absent or something else."""
     value = meta.get(name)
     return value if isinstance(value, dict) else {}
+
+
+def _is_verdict(tree: Mapping[str, Any]) -> bool:
+    return (
+        tree.get("schema_version") == VERDICT_VERSION
+        and tree.get("status") in STATUSES
+        and isinstance(tree.get("sentence"), str)
+        and all(_objects(tree.get(name)) for name in ("culprits", "anomalies"))
+    )
 
 
 def _objects(told: object) -> bool:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -335,3 +336,16 @@ def test_truth_is_never_opened(tmp_path: Path) -> None:
 
     assert source.findings(source.extent())
     assert () == source.answer().missing
+
+
+def test_a_run_with_a_report_alone_is_told_as_its_report_tells(
+    straggling: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(straggling, tmp_path / straggling.name))
+    verdict = json.loads((folder / "verdict.json").read_text())
+    (folder / "verdict.json").unlink()
+    assert ArchiveSource(folder).runs()[0].status is None
+    (folder / "report.json").write_text(json.dumps({"schema_version": 1, "verdict": verdict}))
+    assert verdict["sentence"] == ArchiveSource(folder).runs()[0].sentence
+    (folder / "report.json").write_text(json.dumps({"verdict": {"sentence": 3}}))
+    assert ArchiveSource(folder).runs()[0].status is None
