@@ -32,6 +32,7 @@ PARTS = (
     "matplotlib/mpl-data/sample_data",
     "matplotlib/mpl-data/fonts/afm",  # of PostScript and PDF; charts are SVG
     "matplotlib/mpl-data/fonts/pdfcorefonts",
+    "matplotlib/mpl-data/fonts/ttf/STIX*",  # of formulas; DejaVu stays
     "matplotlib/backends/web_backend",
     "plotly/labextension",  # of JupyterLab
     "plotly/package_data/plotly.min.js",  # Streamlit brings its own

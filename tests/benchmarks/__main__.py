@@ -46,6 +46,7 @@ BENCHMARKS: dict[str, str] = {
     "op_shapes": "transients, ramps, on and off, pairs and two replicas in synthetic op traces",
     "nccl_ras": "an answer of NCCL's RAS about 1,000 ranks",
     "probe": "the pairwise probe among 8 nodes with a real bad link or node",
+    "pods": "images above their base; the chart on two nodes that run containers, and away again",
     "prometheus_decoding": "CPU of an answer of Prometheus beside json and float",
     "recording_rules": "recording rules in a real Prometheus, and their reader at 100,000 GPUs",
     "real_hangs": "320 real hangs of gloo programs, and 100 real runs that are well",

@@ -105,6 +105,15 @@ def real_nodes(count: int = 2) -> Iterator[RealNodes]:
         _script("down")
 
 
+def running() -> RealNodes | None:
+    """Nodes that somebody made by hand (`nodes.sh up`): tests take these, and leave them there."""
+    kubeconfig = Path(os.environ.get("LOCKSTEP_NODES", "/tmp/lockstep-nodes")) / "admin.kubeconfig"
+    if not kubeconfig.exists():
+        return None
+    count = len(list(kubeconfig.parent.glob("node-[0-9]")))
+    return RealNodes(kubeconfig, count)
+
+
 def left() -> str:
     """What there is of nodes on this machine, a line each."""
     return _script("left")
