@@ -134,6 +134,7 @@ def test_the_dashboard_shows_the_nodes_to_a_browser(
     shown.close()
 
 
+@pytest.mark.sweep(sample=0)  # at night, as what follows: CI has five minutes for pods
 def test_a_slow_rank_in_a_pod_becomes_a_finding_an_alert_a_report_and_a_condition_of_its_node(
     prometheus: Prometheus, operator: None, release: RealNodes, tmp_path: Path
 ):
@@ -172,7 +173,7 @@ def test_a_slow_rank_in_a_pod_becomes_a_finding_an_alert_a_report_and_a_conditio
     until(lambda: not release.pods(RUNS), PATIENCE)
 
 
-@pytest.mark.sweep(sample=0)  # at night, as what follows: CI has five minutes for pods
+@pytest.mark.sweep(sample=0)
 def test_an_image_that_is_not_there_is_said_and_nothing_is_left(
     operator: None, release: RealNodes, tmp_path: Path
 ):
