@@ -15,7 +15,8 @@ FOLDERS = ("**/tests", "**/include", "**/__pycache__")
 FILES = ("**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.pxi", "**/*.a", "**/*.h", "**/*.hpp", "**/*.map")
 PARTS = (
     "torch/test",  # compiled tests
-    "torch/bin",  # protoc, and programs that test
+    "torch/bin/protoc*",  # beside it stands torch_shm_manager, which torch needs
+    "torch/bin/*test*",
     "torch/lib/*_test.so",
     "torch/share",  # of cmake
     "torch/utils/model_dump",  # pages about saved models
