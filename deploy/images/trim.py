@@ -16,7 +16,7 @@ FILES = ("**/*.pyi", "**/*.pyx", "**/*.pxd", "**/*.pxi", "**/*.a", "**/*.h", "**
 PARTS = (
     "torch/test",  # compiled tests
     "torch/bin/protoc*",  # beside it stands torch_shm_manager, which torch needs
-    "torch/bin/*test*",
+    "torch/bin/*[tT]est*",
     "torch/lib/*_test.so",
     "torch/share",  # of cmake
     "torch/utils/model_dump",  # pages about saved models
