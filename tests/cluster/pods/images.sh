@@ -14,6 +14,14 @@ flock 9
 # skip_mount_home: otherwise a mount of the store stays behind.
 store=(--root "$kept/store" --runroot "$kept/run" --storage-driver overlay --storage-opt overlay.skip_mount_home=true)
 bud() { buildah "${store[@]}" "$@" 9>&-; }
+# A build that was killed leaves its containers, and their mounts.
+unmounted() {
+  local each
+  bud rm --all >/dev/null 2>&1 || true
+  for each in $(cut -d' ' -f2 /proc/mounts | grep "^$kept/store" | sort -r); do umount "$each" || true; done
+}
+unmounted
+trap unmounted EXIT
 there() { bud inspect --type image "$1" >/dev/null 2>&1; }
 
 # Archives are named by what is in them, so that who imported one knows whether it is another now.
@@ -28,7 +36,6 @@ archive() { # IMAGE NAME
 
 if ! there "$base"; then
   folder=$(mktemp -d)
-  trap 'rm -rf "$folder"' EXIT
   # Debian's Python stands in for that of /usr/local in the image of Docker's library.
   mmdebstrap --quiet --variant=minbase --include=ca-certificates,netbase,tzdata,python3,python3-venv \
     --aptopt='APT::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/doc/*' \
@@ -38,6 +45,7 @@ if ! there "$base"; then
   printf '%s\n' 'FROM scratch' 'ADD base.tar /' \
     'ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8' >"$folder/Dockerfile"
   bud bud -q --isolation chroot --layers=false -t "$base" "$folder" >/dev/null
+  rm -rf "$folder"
 fi
 if ! there localhost/pause:1; then
   folder=$(mktemp -d)
