@@ -195,7 +195,107 @@ def lock(
         output.data(each)
 
 
-COMMANDS: tuple[Callable[..., Any], ...] = (run, list_, compare, lock)
+def export(
+    tables: TablesArgument,
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="As FILE.csv, .json or .parquet; default CSV on stdout."),
+    ] = None,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Storage that fsspec knows, as s3://BUCKET/FOLDER, or postgresql://"
+        ),
+    ] = None,
+    table: Annotated[str, typer.Option(help="Name of the table in a Postgres.")] = "results",
+) -> None:
+    """Write results as CSV, JSON or Parquet, or push them to storage or a Postgres.
+
+    Columns have a fixed order; metrics follow by name. Pushing again replaces. Credentials come
+    from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL; PGPASSWORD.
+
+    Example: lockstep bench export benches/nightly --to nightly.csv
+    """
+    from lockstep.bench import exports
+    from lockstep.bench.spec import BenchError
+
+    rows = _read(tables)
+    try:
+        if to is not None:
+            exports.write_export(rows, to)
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+    try:
+        if push is not None:
+            output.note(f"{len(rows)} results are in {exports.push(rows, push, table)}")
+    except BenchError as error:
+        output.fail(ExitCode.UNREACHABLE, str(error))
+    if to is None and push is None:
+        output.data(exports.as_csv(rows).rstrip("\n"))
+
+
+def plot(
+    tables: TablesArgument,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the figures.")] = Path(
+        "plots"
+    ),
+    prices: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help='TOML: [prices], as "NVIDIA H100" = 2.5 an hour.'),
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="svg or png.")] = "svg",
+) -> None:
+    """Draw time to accuracy, speed-up, cost, communication share and phases, each also as CSV.
+
+    Example: lockstep bench plot benches/nightly --prices prices.toml
+    """
+    from lockstep.bench import plots
+    from lockstep.bench.spec import BenchError
+    from lockstep.diagnosis import write_whole
+
+    if form not in ("svg", "png"):
+        raise typer.BadParameter(f"--format is {form!r}; it must be svg or png")
+    rows = _read(tables)
+    try:
+        known = None if prices is None else plots.read_prices(prices.read_text())
+    except (BenchError, OSError, UnicodeDecodeError) as error:
+        output.fail(ExitCode.BAD_INPUT, f"--prices {prices}: {error}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for each in plots.plots(rows, known):
+            write_whole(out / f"{each.name}.csv", each.to_csv())
+            output.data(str(write_whole(out / f"{each.name}.{form}", plots.draw(each, form))))
+            for missing in each.missing:
+                output.note(f"{each.name}: {missing}")
+    except OSError as error:
+        output.fail(ExitCode.UNREACHABLE, f"{out} cannot be written: {error.strerror}")
+
+
+def stop(
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the benchmark.")],
+) -> None:
+    """Stop a benchmark that runs on this machine; `bench run` goes on where it was.
+
+    The run under way is ended in an orderly way: on a cluster it is deleted.
+
+    Example: lockstep bench stop benches/nightly
+    """
+    import os
+    import signal
+
+    from lockstep.bench.stopping import writer
+
+    found = writer(out)
+    if found is None:
+        output.fail(ExitCode.USAGE, f"no benchmark runs in {out}")
+    try:
+        os.kill(found, signal.SIGTERM)
+    except OSError as error:
+        output.fail(ExitCode.UNREACHABLE, f"process {found} cannot be stopped: {error.strerror}")
+    output.data(f"process {found} was asked to stop")
+
+
+COMMANDS: tuple[Callable[..., Any], ...] = (run, list_, compare, lock, export, plot, stop)
 
 
 def _planned(spec: Path) -> "tuple[Bench, tuple[Cell, ...]]":

@@ -24,7 +24,10 @@ def watch(
     ] = "127.0.0.1:9411",
     baseline: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Archive whose throughput runs are compared with."),
+        typer.Option(
+            metavar="PATH",
+            help="Archive, or file of `bench lock`, whose throughput runs are compared with.",
+        ),
     ] = None,
     false_alarms: Annotated[
         float, typer.Option(help="False alarms that a node may give in a month.")

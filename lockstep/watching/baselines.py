@@ -10,6 +10,37 @@ from collector.contract.words import ExitCode
 from lockstep.output import fail
 
 
+def of_path(path: Path) -> dict[tuple[str, int], float]:
+    """(workload, ranks) -> steps per second, of an archive, or of a file of `lockstep bench lock`.
+
+    Raises:
+        CommandError: 65, it is neither, or a file with two of a kind: a live run tells no settings.
+    """
+    if not path.is_file():
+        return dict([steps_per_second(path)])
+    from statistics import median
+
+    from lockstep.bench.baseline import read_baseline
+    from lockstep.bench.judging import grouped, words_of
+    from lockstep.bench.spec import BenchError
+
+    found: dict[tuple[str, int], float] = {}
+    try:
+        groups = grouped(read_baseline(path).rows)
+    except BenchError as error:
+        fail(ExitCode.BAD_INPUT, f"--baseline {error}")
+    for rows in groups.values():
+        kind = (str(rows[0].get("workload")), int(rows[0].get("ranks") or 0))
+        if kind in found:
+            fail(
+                ExitCode.BAD_INPUT,
+                f"--baseline {path} has {words_of(rows[0])} and another of {kind[0]} on {kind[1]}"
+                " ranks, which a live run does not tell apart; lock them into files of their own",
+            )
+        found[kind] = 1.0 / median(row["step_seconds"] for row in rows)
+    return found
+
+
 def steps_per_second(archive: Path) -> tuple[tuple[str, int], float]:
     """((workload, ranks), steps per second): the median step, those that are slow by design out.
 

@@ -22,7 +22,7 @@ from lockstep.api import beside
 from lockstep.output import data, fail, note
 from lockstep.watching import pages
 from lockstep.watching.admission import host_check
-from lockstep.watching.baselines import steps_per_second
+from lockstep.watching.baselines import of_path
 from lockstep.watching.delivery import Delivery
 from lockstep.watching.loop import Watch
 from lockstep.watching.process import log_warnings, signals
@@ -129,7 +129,9 @@ def _settings(asked: Asked) -> Settings:
         settings = Settings(
             access=where, out=asked.out, state=asked.state, interval=asked.interval,
             false_alarms=asked.false_alarms,
-            baselines=dict(map(steps_per_second, asked.baselines)),
+            baselines={
+                kind: rate for each in asked.baselines for kind, rate in of_path(each).items()
+            },
         )  # fmt: skip
         settings.budget(1)
     except RequestError as error:

@@ -49,7 +49,7 @@ def write(folder: Path, row: Mapping[str, Value]) -> Path:
 
     table = pa.Table.from_pylist([_checked(row)], schema=_schema(row))
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / _part_name(row)
+    part = folder / part_name(row)
     temporary = part.with_name(f".{part.stem}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
         with temporary.open("xb") as file:
@@ -88,14 +88,18 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return (*_NAMES, *sorted(others))
 
 
-def arrow_table(rows: Iterable[Mapping[str, Value]]) -> "pa.Table":
-    """The rows as one Arrow table, with the columns of `columns_of`."""
+def arrow_table(rows: Iterable[Mapping[str, Value]], *, lists: bool = True) -> "pa.Table":
+    """The rows as one Arrow table, with the columns of `columns_of`.
+
+    Args:
+        lists: Whether columns may be lists; else they are texts, as rows then must have them.
+    """
     import pyarrow as pa
 
     rows = list(rows)
     whole = {name: next((row[name] for row in rows if name in row), None)
              for name in columns_of(rows)}  # fmt: skip
-    return pa.Table.from_pylist([dict(row) for row in rows], schema=_schema(whole))
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=_schema(whole, lists=lists))
 
 
 def _order(row: Mapping[str, Any]) -> tuple[str, str, int, str]:
@@ -130,19 +134,22 @@ def _rows(part: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _part_name(row: Mapping[str, Value]) -> str:
+def part_name(row: Mapping[str, Value]) -> str:
+    """Of the part of a result: the same whenever it is written again."""
     key = "\0".join(str(row.get(name)) for name in KEY)
     words = "".join(each if each.isalnum() or each in "-=" else "-" for each in str(row["cell"]))
     return f"{words[:60]}-{hashlib.sha256(key.encode()).hexdigest()[:16]}{SUFFIX}"
 
 
-def _schema(row: Mapping[str, Value]) -> "pa.Schema":
+def _schema(row: Mapping[str, Value], *, lists: bool = True) -> "pa.Schema":
     import pyarrow as pa
 
     def arrow(dtype: str) -> "pa.DataType":
         inner = dtype.removeprefix("list<").removesuffix(">")
         plain = getattr(pa, _TYPES[inner])()
-        return plain if inner == dtype else pa.list_(plain)
+        if inner == dtype:
+            return plain
+        return pa.list_(plain) if lists else pa.string()
 
     own = [(column.name, arrow(column.dtype)) for column in COLUMNS]
     metrics = sorted(name for name in row if name.startswith(METRIC_PREFIX))
