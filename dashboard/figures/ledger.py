@@ -57,7 +57,8 @@ def ledger(rows: Sequence[LedgerRow]) -> Picture:
         colour = SILENT if part == UNKNOWN else strokes.colour(index)
         bars.append({
             "type": "bar", "orientation": "h", "name": escape.text(part), "y": names, "x": shares,
-            "text": [f"{share:.0f} %" if share >= 4 else "" for share in shares],
+            # On a pattern nothing can be read.
+            "text": [f"{share:.0f} %" if share >= 4 and index < 6 else "" for share in shares],
             "textposition": "inside", "insidetextanchor": "middle", "textangle": 0,
             "marker": {"color": colour,
                        "pattern": {"shape": ("", "/", "\\", "x", "-", ".")[index // 6 % 6]}},
