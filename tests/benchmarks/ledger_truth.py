@@ -32,19 +32,19 @@ GOALS = {f"{name}_off_percent": 1.0 for name in BUCKETS} | {"unknown_percent": 2
 
 @dataclass
 class Lives:
-    """When rank processes were there, in unix seconds, looked at every 10 ms."""
+    """When it was launched, and rank processes were there: unix seconds, looked at every 10 ms."""
 
     first: float = 0.0
     fell: float = 0.0
     last: float = 0.0
     ended: threading.Event = field(default_factory=threading.Event)
 
-    def watch(self, launcher: int) -> None:
+    def watch(self, launcher: int, archive: Path) -> None:
         """Until it is told to end."""
         most = 0
         while not self.ended.wait(0.01):
             now, count = time.time(), _ranks(launcher)
-            if count and not self.first:
+            if not self.first and (archive / "run.json").exists():
                 self.first = now
             if count >= RANKS:
                 most = count
@@ -138,7 +138,7 @@ def _run(out: Path, seed: int, *more: str) -> Lives:
          "--no-verdict", "--out", str(out), *more],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
-    watching = threading.Thread(target=lives.watch, args=(program.pid,))
+    watching = threading.Thread(target=lives.watch, args=(program.pid, out))
     watching.start()
     try:
         _, said = program.communicate(timeout=900)
