@@ -1,17 +1,16 @@
-"""Grid -> Findings; `null` stands beside the tuple as the baseline that never finds anything."""
+"""Grid -> Findings: what is off, by every observation of the run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from analyzer.detectors.change import Change
 from analyzer.detectors.checkpoints import Checkpoints
-from analyzer.detectors.cpu import Cpu
 from analyzer.detectors.effects import effects
 from analyzer.detectors.hang import Hang
 from analyzer.detectors.links import Links
+from analyzer.detectors.second_signals import uses_more_cpu, waits_less
 from analyzer.detectors.stage_levels import stage_levels
 from analyzer.detectors.tensor_groups import TensorGroups
-from analyzer.detectors.waits import Waits
 from analyzer.run import Finding, Grid
 
 
@@ -32,8 +31,8 @@ DETECTORS: tuple[DetectorSpec, ...] = (
     DetectorSpec("effects", effects),
     DetectorSpec("checkpoints", Checkpoints().detect),
     DetectorSpec("tensor_groups", TensorGroups().detect),
-    DetectorSpec("waits", Waits().detect),
-    DetectorSpec("cpu", Cpu().detect),
+    DetectorSpec("waits", waits_less),
+    DetectorSpec("cpu", uses_more_cpu),
     DetectorSpec("change", Change().detect),
     DetectorSpec("links", Links().detect),
     DetectorSpec("hang", Hang().detect),

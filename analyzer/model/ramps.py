@@ -1,6 +1,7 @@
 """The shape ramp: own time that grows to the end; of no span is its level steady."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,12 +9,14 @@ from analyzer.model.candidate import Candidate, candidate
 from analyzer.model.scopes import Table
 from analyzer.slowness.changepoint import (
     MEDIAN_EFFICIENCY,
+    SCORES_AT_LEAST,
     Shift,
     autocorrelation_factor,
     column_medians,
     critical_t,
+    usual_highest,
 )
-from analyzer.slowness.temporal_shape import ramp_start
+from analyzer.slowness.temporal_shape import best_climb
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
@@ -39,29 +42,45 @@ def ramps(table: Table) -> Iterator[Candidate]:
     if not told:
         return
     sigmas = MAD_TO_SIGMA * column_medians(np.abs(np.diff(rest[:, told], axis=0))) / np.sqrt(2)
+    found = [
+        (clear, shift)
+        for column in told
+        for shift, clear in _fitted(table, column, median(sigmas), flat)
+    ]
     asked = critical_t(count, len(told), len(told) * count)
-    for column in told:
-        scope = table.scopes[column]
-        level = median(rest[flat, column])
-        values = rest[:, column] - level
-        knee = ramp_start(values, count)
-        if knee is None or not (scope.alike and scope.majority):
-            continue
-        there = np.flatnonzero(known[:, column])
-        values, rise = values[there], np.maximum(there - knee + 1.0, 0.0)
-        slope = float(rise @ values / (rise @ rise))
-        left = values - slope * rise
-        sigma = MAD_TO_SIGMA * float(np.median(np.abs(left - np.median(left))))
-        sigma = max(sigma, median(sigmas), table.precision.noise) * autocorrelation_factor(left)
-        error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(rise @ rise))
-        half = (count - knee) / 2
-        long = table.precision.long_enough(
-            (count - knee) * groups.steps, count * groups.steps, ended=False
-        )
-        above = level + slope * half >= slope * half / 2
-        if slope / error >= asked and slope * half >= table.floor(scope) and long and above:
-            shift = Shift(
-                column, knee, count, slope * half, error * half, slope / error, asked,
-                level + slope * half,
-            )  # fmt: skip
-            yield candidate(table, table.whole, shift, (groups.first(knee), None))
+    if table.peers + 1 >= SCORES_AT_LEAST:
+        # Where levels wander, all climb or fall (as of spans).
+        asked = max(asked, usual_highest([shift.score for _, shift in found]))
+    for clear, shift in found:
+        scope, steps = table.scopes[shift.column], (count - shift.first) * groups.steps
+        long = table.precision.long_enough(steps, count * groups.steps, ended=False)
+        if (
+            clear
+            and shift.score >= asked
+            and shift.effect >= table.floor(scope)
+            and long
+            and shift.inside >= shift.effect / 2
+            and scope.alike
+            and scope.majority
+        ):
+            edges = groups.first(shift.first), None
+            yield candidate(table, table.whole, replace(shift, critical=asked), edges)
+
+
+def _fitted(table: Table, column: int, usual: float, flat: slice) -> Iterator[tuple[Shift, bool]]:
+    """The best climb of a column, at its middle height, and whether it is one; none that falls."""
+    rest = table.whole.rest[:, column]
+    count, level = len(rest), median(rest[flat])
+    knee, clear = best_climb(rest - level, count)
+    if knee is None:
+        return
+    there = np.flatnonzero(np.isfinite(rest))
+    values, rise = rest[there] - level, np.maximum(there - knee + 1.0, 0.0)
+    slope = float(rise @ values / (rise @ rise))
+    left = values - slope * rise
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(left - np.median(left))))
+    sigma = max(sigma, usual, table.precision.noise) * autocorrelation_factor(left)
+    error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(rise @ rise))
+    half = (count - knee) / 2
+    score, middle = slope / error, slope * half
+    yield Shift(column, knee, count, middle, error * half, score, 0.0, level + middle), clear

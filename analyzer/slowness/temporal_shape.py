@@ -102,7 +102,13 @@ def onset(values: FloatGrid, least: float) -> int:
 
 
 def ramp_start(values: FloatGrid, stop: int) -> int | None:
-    """Where (n,) leaves zero and climbs in a line up to `stop`; None where it does not.
+    """Where (n,) leaves zero and climbs in a line up to `stop`; None where it does not."""
+    knee, clear = best_climb(values, stop)
+    return knee if clear else None
+
+
+def best_climb(values: FloatGrid, stop: int) -> tuple[int | None, bool]:
+    """Where the best line up to `stop` leaves zero, and whether that is what it does.
 
     The knee with the least absolute deviation from 0 before and from a line through the knee after
     it. By the likelihood of Laplace noise, of which the absolute deviation is the scale, it must be
@@ -111,22 +117,22 @@ def ramp_start(values: FloatGrid, stop: int) -> int | None:
     """
     place = np.flatnonzero(np.isfinite(values[:stop]))
     if len(place) < RAMP_STEPS:
-        return None
+        return None, False
     series = values[place]
     rise = np.maximum(place - place[:-3, None] + 1.0, 0.0)  # (knees, n)
     climbing, slope = _left(series, rise)
     if not (slope > 0).any():
-        return None
+        return None, False
     climbing[slope <= 0] = np.inf
     knee = int(np.argmin(climbing))
     jumping, _ = _left(series, rise > 0)
     least = max(float(climbing[knee]), NOTHING)
     if len(place) * float(np.log(max(float(jumping.min()), NOTHING) / least)) < LIKELIER:
-        return None
+        return int(place[knee]), False
     begin, top = np.triu_indices(len(rise), 1, len(place))
     stays, _ = _left(series, np.clip(rise[begin], 0.0, rise[begin, top][:, None]))
     staying = len(place) * float(np.log(least / max(float(stays.min()), NOTHING)))
-    return int(place[knee]) if staying < LIKELIER else None
+    return int(place[knee]), staying < LIKELIER
 
 
 def _left(series: FloatGrid, shapes: FloatGrid | NDArray[np.bool_]) -> tuple[FloatGrid, FloatGrid]:

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.null import Null
 from analyzer.pipeline import diagnose
 from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 
@@ -108,12 +107,6 @@ def test_what_the_launcher_was_told_to_inject_is_not_read(synthetic):
     run.meta["spec"] = {"faults": [{"kind": "thermal", "rank": 2, "from_step": 50}]}
 
     assert "healthy" == diagnose(run).verdict.status
-
-
-def test_the_null_detector_never_finds_anything(synthetic, fault):
-    grid = diagnose(synthetic(faults=[fault("compute", 1, 2.0)]).run()).grid
-
-    assert () == Null().detect(grid)
 
 
 def test_a_run_too_noisy_to_notice_a_slow_rank_is_not_called_healthy(synthetic):
