@@ -19,12 +19,13 @@ from dashboard.starting.world import environment
 
 PROGRAM: tuple[str, ...] = (sys.executable, "-m", "lockstep")
 PATIENCE: tuple[tuple[signal.Signals, float], ...] = (
-    (signal.SIGINT, 20.0),
+    (signal.SIGINT, 60.0),
     (signal.SIGTERM, 10.0),
     (signal.SIGKILL, 10.0),
 )
-"""What Stop sends, and how long it waits before the next. Closing an archive takes a second or two;
-of SIGKILL the ranks die, too, and the run's janitor removes their traces."""
+"""What Stop sends, and how long it waits before the next. Closing an archive takes a second or two,
+and longer on a machine that does much else; of SIGKILL the ranks die, too, and the run's janitor
+removes their traces."""
 WITHOUT_VERDICT = "--no-verdict"
 """Of `lockstep run`: whoever starts it here and wants a verdict has analysis and report follow."""
 TAIL_BYTES = 64 * 1024

@@ -52,7 +52,7 @@ def _over_http(context: Context) -> None:
         refused, waiting = runs.refused(), runs.waiting()
         goes_on = _state(context, runs)
         if waiting:
-            st.caption(f"In order wait: {', '.join(waiting)}.")
+            st.caption(f"Waiting, in this order: {', '.join(waiting)}.")
         if problem := st.session_state.pop(PROBLEM, ""):
             sentence(problem, Severity.WARNING)
         _form(runs, REMOTE_FOLDER, refused, goes_on=goes_on, queues=True)

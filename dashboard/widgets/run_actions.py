@@ -23,7 +23,7 @@ def waiting(api: str) -> None:
         st.caption(f"Whether runs wait is not known: {plain(str(error))}.")
         return
     if names:
-        st.caption(f"In order wait: {', '.join(names)}.")
+        st.caption(f"Waiting, in this order: {', '.join(names)}.")
 
 
 def draw(api: str, run: str) -> None:

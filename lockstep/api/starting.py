@@ -31,8 +31,8 @@ MOST_OVER = 200
 """Runs that are over and of which we still know how; their archives know for good."""
 LOOK_SECONDS = 0.5
 """Between two looks whether another program's run is over."""
-END_SECONDS = 60.0
-"""For a run to close its archive when we end; afterwards it is killed."""
+END_SECONDS = 90.0
+"""For a run to close its archive when we end; process.PATIENCE is shorter."""
 WALL = SystemClock().wall
 
 
