@@ -70,4 +70,4 @@ def page(visitor: "BrowserContext") -> Iterator["Page"]:
     shown.on("request", asked)
     yield shown
     shown.close()
-    assert ([], []) == (elsewhere, complaints)
+    assert ([], []) == (elsewhere, complaints), f"{elsewhere} {complaints}"

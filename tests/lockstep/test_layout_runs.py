@@ -16,7 +16,7 @@ import pytest
 from workloads.data.indexed import write
 
 pytestmark = [
-    pytest.mark.distributed, pytest.mark.slow, pytest.mark.timed, pytest.mark.timeout(900),
+    pytest.mark.distributed, pytest.mark.slow, pytest.mark.timed, pytest.mark.timeout(1800),
 ]  # fmt: skip
 
 NODES = ("--nodes", "2", "--ranks-per-node", "2")
@@ -25,11 +25,12 @@ INTERLEAVED = (
 )  # fmt: skip
 TENSOR = ("--pp", "2", "--tp", "2", "--sequence-parallel", "--micro-batches", "2")
 LAYERS_OF_A_STAGE = 1
+PATIENCE_SECONDS = 600.0
 
 
 def lockstep(*arguments: object) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "lockstep", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=240)
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
 
 
 def finished(archive: Path, *arguments: str) -> Path:
@@ -173,7 +174,10 @@ def test_a_rank_that_dies_at_start_is_the_first_cause_and_ends_every_rank(tmp_pa
     """)
     run = ("run", "gpt", *NODES, *TENSOR, "--steps", "40", "--out", str(archive))
     done = subprocess.run(
-        [sys.executable, "-c", broken, *run], capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", broken, *run],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
     told = json.loads((archive / "run.json").read_text())
 

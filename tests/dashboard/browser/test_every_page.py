@@ -10,9 +10,14 @@ from playwright.sync_api import Browser, Page
 from collector.contract.archive import RUN_FILE
 from dashboard.page import Page as Shown
 from dashboard.views import PAGES
+from tests.chromium import LONG_MS
 from tests.dashboard.browser.serving import pictured, settled
 
-pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.distributed,
+    pytest.mark.timeout(1200),
+]
 DESK, TELEPHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")
 TOP = 60
@@ -39,9 +44,11 @@ def look(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
     size, theme = request.param
     # The dashboard lets no script run that is not its own, that of axe as well.
     with browser.new_context(viewport=size, color_scheme=theme, bypass_csp=True) as seen:
+        seen.set_default_timeout(LONG_MS)
         yield seen.new_page()
 
 
+@pytest.mark.sweep(sample=3)
 def test_every_page_is_readable_named_and_within_its_window(
     look: Page, address: str, archive: Path
 ) -> None:
@@ -67,6 +74,7 @@ def path(each: Shown) -> str:
     return "" if each.key == "now" else each.key
 
 
+@pytest.mark.sweep(sample=2)
 def test_who_since_when_how_much_and_what_to_do_need_no_scrolling(
     look: Page, address: str, archive: Path
 ) -> None:
