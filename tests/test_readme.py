@@ -1,6 +1,8 @@
 """Every dependency has its reason in CONTRIBUTING, and is installed where it is wanted."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -14,6 +16,18 @@ def test_the_demo_installs_a_part_of_what_the_others_do() -> None:
     others = {line for name, lines in extras.items() if name != "demo" for line in lines}
 
     assert set() == set(extras["demo"]) - others
+
+
+def test_a_run_is_recorded_and_reported_with_what_the_demo_installs() -> None:
+    absent = ("requests", "prometheus_api_client", "grpc", "yaml", "bcrypt", "httpx", "fastapi")
+    imported = (
+        "collector.__main__", "lockstep.observe", "lockstep.diagnosis", "lockstep.report_inputs",
+        "lockstep.report_trace", "analyzer.report.document", "analyzer.report.page",
+    )  # fmt: skip
+    program = f"import sys; sys.modules |= dict.fromkeys({absent}); import {', '.join(imported)}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert (0, "") == (done.returncode, done.stderr)
 
 
 def test_every_dependency_has_its_reason() -> None:

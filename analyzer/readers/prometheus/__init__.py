@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from analyzer.readers.gpu_numbers import as_ranks_number
 from analyzer.readers.places import META_KEY
 from analyzer.readers.prometheus.access import PASSWORD, TOKEN, USER, access
-from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.discovery import find
 from analyzer.readers.prometheus.errors import RequestError, SourceError, TooMuchError
 from analyzer.readers.prometheus.frames import UNKNOWN_NODE, ranks_frame, samples_frame
@@ -18,6 +18,9 @@ from analyzer.readers.topology import rank_infos
 from analyzer.readers.windows import from_samples
 from analyzer.run import Run
 from collector.contract.metrics import RANK_UP
+
+if TYPE_CHECKING:
+    from analyzer.readers.prometheus.connection import Connection
 
 VANISHED_KEY = "vanished"
 """In `Run.meta`: the series ended while ranks were there, so nobody says how the run ended."""
@@ -67,6 +70,9 @@ def load(
     """
     if not run:
         raise RequestError("--run is empty; give the id of a run")
+    # Here, for who only wants the words of PromQL, as a report does, needs no requests.
+    from analyzer.readers.prometheus.connection import Connection
+
     with Connection(access(url, environment)) as connection:
         found = find(connection, run, since, until)
         whole = read(connection, run, found.targets, found.start, found.end)
@@ -90,7 +96,7 @@ def _vanished(run: Run, until: float) -> bool:
 
 
 def read(
-    connection: Connection,
+    connection: "Connection",
     run: str,
     targets: Mapping[str, Sequence[str]],
     start: float,

@@ -3,12 +3,15 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.errors import RequestError
 from analyzer.readers.prometheus.moments import moment, utc
 from analyzer.readers.prometheus.promql import lasting, series
 from collector.contract.metrics import RANK_UP
+
+if TYPE_CHECKING:
+    from analyzer.readers.prometheus.connection import Connection
 
 LOOK_BACK = 15 * 86400.0
 """Seconds before `until` that are searched without `since`: what Prometheus keeps by default."""
@@ -36,7 +39,7 @@ class Found:
 
 
 def find(
-    connection: Connection,
+    connection: "Connection",
     run: str,
     since: str | None,
     until: str | None,
@@ -70,7 +73,7 @@ def find(
 
 
 def _targets(
-    connection: Connection, name: str, run: str, start: float, end: float
+    connection: "Connection", name: str, run: str, start: float, end: float
 ) -> dict[str, tuple[str, ...]]:
     ranged = f"{series(name, run=run)}[{lasting(end - start)}]"
     query = f"count by (job, instance) (last_over_time({ranged}))"
@@ -81,14 +84,14 @@ def _targets(
 
 
 def _extent(
-    connection: Connection, name: str, run: str, start: float, end: float
+    connection: "Connection", name: str, run: str, start: float, end: float
 ) -> tuple[float, float]:
     """The time that has samples: first coarsely, then as finely as its length allows."""
     return _parts(connection, name, run, *_parts(connection, name, run, start, end))
 
 
 def _parts(
-    connection: Connection, name: str, run: str, start: float, end: float
+    connection: "Connection", name: str, run: str, start: float, end: float
 ) -> tuple[float, float]:
     """From the first part of the time that has samples to the last."""
     part = max(SHORTEST, math.ceil((end - start) / BUCKETS))
@@ -105,7 +108,7 @@ def _parts(
 
 
 def _absent(
-    connection: Connection, name: str, run: str, start: float, end: float, now: float
+    connection: "Connection", name: str, run: str, start: float, end: float, now: float
 ) -> str:
     runs = connection.labels("run", name, min(start, now - LOOK_BACK), now)
     if run in runs and _targets(connection, name, run, now - LOOK_BACK, now):
@@ -119,7 +122,7 @@ def _absent(
 
 
 def _not_then(
-    connection: Connection, name: str, run: str, start: float, end: float, now: float
+    connection: "Connection", name: str, run: str, start: float, end: float, now: float
 ) -> str:
     first, last = _extent(connection, name, run, now - LOOK_BACK, now)
     return (

@@ -7,11 +7,14 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from analyzer.readers.places import KINDS, Places
-from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.errors import RequestError
 from analyzer.readers.prometheus.promql import lasting
+
+if TYPE_CHECKING:
+    from analyzer.readers.prometheus.connection import Connection
 
 LOG = logging.getLogger(__name__)
 
@@ -76,7 +79,7 @@ def with_own(told: Sequence[str]) -> NodeLabels:
     return found
 
 
-def places(connection: Connection, end: float, labels: NodeLabels = LABELS) -> Places:
+def places(connection: "Connection", end: float, labels: NodeLabels = LABELS) -> Places:
     """Where the nodes of a cluster stand; nothing where nobody tells.
 
     Args:

@@ -8,15 +8,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.decoding import Series
 from analyzer.readers.prometheus.errors import TooMuchError
 from analyzer.readers.prometheus.promql import one_of, quoted
 from analyzer.readers.prometheus.replicas import merged
 from collector.contract.metrics import BUILD_INFO
+
+if TYPE_CHECKING:
+    from analyzer.readers.prometheus.connection import Connection
 
 MOST_POINTS = 11_000
 """Of a series in one answer: Prometheus' limit (web/api/v1/api.go) for ranges with a step, which
@@ -43,7 +46,7 @@ class Fetched:
 
 
 def fetch(
-    connection: Connection,
+    connection: "Connection",
     run: str,
     targets: Mapping[str, Sequence[str]],
     start: float,
@@ -96,7 +99,9 @@ def _where(job: str, instances: Sequence[str]) -> str:
     return f"job={quoted(job)},instance=~{one_of(instances)}"
 
 
-def _size(connection: Connection, target: str, every: str, low: int, high: int) -> tuple[int, int]:
+def _size(
+    connection: "Connection", target: str, every: str, low: int, high: int
+) -> tuple[int, int]:
     """(series, scrapes) of some targets in a span."""
     span = f"[{high - low}ms]"
     query = f"count(last_over_time({_selector(every)}{span}))"
@@ -114,7 +119,7 @@ def _selector(where: str) -> str:
     return f'{{__name__=~"lockstep_.+|up",{where}}}'
 
 
-def _samples(connection: Connection, where: str, low: int, high: int) -> Iterator[Series]:
+def _samples(connection: "Connection", where: str, low: int, high: int) -> Iterator[Series]:
     """Series with samples in (low, high], unix milliseconds; an answer too large is halved."""
     try:
         found = connection.samples(f"{_selector(where)}[{high - low}ms]", high / 1000)
