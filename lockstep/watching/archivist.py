@@ -250,7 +250,12 @@ class Archivist:
 
         def say(tree: Mapping[str, object]) -> Mapping[str, object]:
             kept = {name: tree[name] for name in KEPT if name in tree}
-            return {**tree, **told, **kept}
+            before = tree.get("evidence")
+            gone = [
+                one for one in (before if isinstance(before, list) else ())
+                if isinstance(one, dict) and one.get("text") == NO_DUMPS.text
+            ]  # fmt: skip
+            return {**tree, **told, **kept, "evidence": [*told["evidence"], *gone]}
 
         return finding_folders.update(out / finding.folder, say)
 

@@ -141,7 +141,9 @@ class Nodes:
             else kind == "node" and node == f"node-{first // WIDTH}"
         )  # fmt: skip
         somebody = named is not None or node is not None
-        return {**told, "right": is_right, "wrong": somebody and not is_right}
+        found = {**told, "right": is_right, "wrong": somebody and not is_right}
+        sys.stderr.write(f"{run}: {json.dumps(found)}\n")
+        return found
 
     def _end(self, kind: str, ranks: list["subprocess.Popen[bytes]"], first: int) -> None:
         if kind == "kill":

@@ -137,3 +137,23 @@ def test_an_archive_says_that_the_dumps_it_tells_of_were_gone(finding, tmp_path,
     archivist.stop()
     evidence = json.loads((place / "finding.json").read_text())["evidence"]
     assert said == [one["text"][: len("its dumps were gone")] for one in evidence]
+
+
+def test_what_is_renewed_keeps_alerts_and_what_was_said_of_dumps(finding, tmp_path):
+    place = tmp_path / finding.folder
+    place.mkdir(parents=True)
+    finding_folders.write(place, {**finding_json(finding), "alerts": [{"name": "X"}]})
+    archivist = Archivist(
+        Settings(access("http://127.0.0.1:9", {}), tmp_path, None), keep=lambda *_: False
+    )
+    archivist.start()
+    archivist.dumped(finding)
+    archivist.renewed(replace(finding, cause="nvlink", learnt=9.0, lost_seconds=12.5))
+
+    assert archivist.wait(SECONDS)
+    archivist.stop()
+    told = json.loads((place / "finding.json").read_text())
+    assert ("nvlink", 12.5, [{"name": "X"}]) == (
+        told["key"]["cause"], told["lost_seconds"], told["alerts"],
+    )  # fmt: skip
+    assert ["its dumps were gone"] == [one["text"][:19] for one in told["evidence"]]
