@@ -78,7 +78,7 @@ def _billed(finding: WatchFinding, run: RunCost | None, now: float) -> WatchFind
     begin = finding.onset if finding.counted is None else finding.counted
     if finding.kind is Kind.STOP:
         if run.stands_since is None:
-            return replace(finding, counted=now, lost_seconds=finding.lost_seconds or 0.0)
+            return replace(finding, unit=run.unit)
         share: float | None = 1.0
         begin = max(begin, run.stands_since)
     else:

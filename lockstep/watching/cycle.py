@@ -55,6 +55,8 @@ ENDS_TOLD_SECONDS = 3600.0
 an Alertmanager that heard of it takes for the same."""
 ENDS_AWAITED_CYCLES = 3
 """So many looks a diagnosis of a run's end is waited for, where nobody else names anybody."""
+STANDING_CHECKS = 2
+"""A run without a step for more intervals stands, where somebody is said to have stopped it."""
 STEPS_BEFORE = 100
 """Steps before the first slow one that an archive should have."""
 
@@ -280,12 +282,13 @@ class Cycles:
         for run in living:
             columns = seen.members.columns_of_run[run]
             last = fresh.get(run)
-            moves = bool((seen.step_rate[columns] > 0).all())
+            # A rate tells of the minute before; the last step, of now.
+            still = seen.now - runs[run].since > STANDING_CHECKS * self._settings.interval
             found[run] = RunCost(
                 max(len(columns), int(seen.members.world[columns].max())),
                 "GPU" if (seen.members.gpu[columns] >= 0).any() else "rank",
                 None if last is None else last.verdict,
-                None if moves or runs[run].seen < seen.now else runs[run].since,
+                runs[run].since if still and runs[run].seen == seen.now else None,
             )
         return found
 
