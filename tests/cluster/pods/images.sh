@@ -79,3 +79,4 @@ for part in "${parts[@]}"; do
     || { tail -20 "$kept/$part.log" >&2; exit 1; }
   archive "localhost/lockstep-$part:0.1.0" "lockstep-$part"
 done
+[ ${#parts[@]} -lt 5 ] || touch "$kept/complete"  # where a first build was cut off, tests are skipped

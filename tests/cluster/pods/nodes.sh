@@ -40,7 +40,7 @@ missing() {
   for each in kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy; do
     [ -x "$binaries/$each" ] || echo "no $each: tests/cluster/build.sh was not run, or failed"
   done
-  ls "$cache"/images/archives/*.id >/dev/null 2>&1 \
+  [ -e "$cache/images/complete" ] \
     || echo 'no images: tests/cluster/pods/images.sh was not run, or failed'
 }
 
