@@ -41,6 +41,9 @@ class ClusterOptions:
     claim: Annotated[
         str, typer.Option(help="The PersistentVolumeClaim that keeps the archive.")
     ] = DEFAULT_CLAIM
+    queue: Annotated[
+        str, typer.Option(metavar="NAME", help="LocalQueue of Kueue in which it waits for quota.")
+    ] = ""
     rings: Annotated[
         str, typer.Option(help="Rings of ranks on their node, or pod = inside of their pods.")
     ] = DEFAULT_RINGS
@@ -107,7 +110,8 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
     for option, told in (("--image", options.image), ("--analyzer-image", options.analyzer_image)):
         if told is not None and not _IMAGE.fullmatch(told):
             fail(ExitCode.USAGE, f"{option} {told!r} is no image; give REGISTRY/NAME:TAG")
-    for option, name in (("--namespace", options.namespace), ("--claim", options.claim)):
+    named = [("--namespace", options.namespace), ("--claim", options.claim)]
+    for option, name in [*named, *([("--queue", options.queue)] if options.queue else [])]:
         if not _NAME.fullmatch(name):
             fail(
                 ExitCode.USAGE,
@@ -141,6 +145,7 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
         timeout=options.timeout, start_timeout=options.start_timeout,
         host_rings=options.rings != RINGS_IN_PODS,
         submission=options.submission or secrets.token_hex(8), step=options.submission is not None,
+        queue=options.queue,
     )  # fmt: skip
 
 

@@ -133,6 +133,7 @@ def command(spec: RunSpec, settings: Settings) -> list[str]:
             "--kind", str(settings.kind), "--claim", settings.claim,
             "--rings", "node" if settings.host_rings else "pod",
             *(("--submission", settings.submission) if settings.submission else ()),
+            *(("--queue", settings.queue) if settings.queue else ()),
             "--timeout", f"{settings.timeout:g}", "--start-timeout", f"{settings.start_timeout:g}",
             "--out", f"{folder}.launch",
         ]  # fmt: skip

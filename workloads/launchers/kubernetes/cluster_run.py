@@ -13,6 +13,7 @@ from workloads.launchers.kubernetes.cluster import (
     UnreachableError,
 )
 from workloads.launchers.kubernetes.conditions import Phase, Pod
+from workloads.launchers.kubernetes.kueue import WORKLOAD, suspended, waits_behind
 from workloads.launchers.kubernetes.names import POD, STEP, WORKFLOW, selector
 from workloads.launchers.kubernetes.objects import MISSING, Objects
 from workloads.launchers.kubernetes.settings import Settings
@@ -103,9 +104,13 @@ class ClusterRun:
                 tell("waiting for the cluster", str(error))
             else:
                 away = None
-                if ended := self._ended(whole, pods):
+                if self.settings.queue and not self._ran and suspended(whole):
+                    self._began = self.clock()  # what is queued has not begun to start
+                    tell("queued", self._queued(whole))
+                elif ended := self._ended(whole, pods):
                     return ended
-                tell(*self._stage(pods))
+                else:
+                    tell(*self._stage(pods))
             self.pause(POLL_SECONDS)
 
     def _ended(self, whole: dict[str, Any] | None, pods: tuple[Pod, ...]) -> Ended | None:
@@ -128,6 +133,15 @@ class ClusterRun:
             return ended(found[0], "; ".join(filter(None, (told, found[1]))))
         why = self._must_end(pods, told)
         return ended(Phase.FAILED, why) if why else None
+
+    def _queued(self, whole: dict[str, Any] | None) -> str:
+        """In which queue, and behind whom, as far as may be seen."""
+        uid = str(((whole or {}).get("metadata") or {}).get("uid", ""))
+        try:
+            told = self.cluster.read(WORKLOAD.path(self.made.namespace))
+        except RefusedError:
+            told = {}
+        return waits_behind(self.settings.queue, uid, told.get("items") or ())
 
     def _must_end(self, pods: tuple[Pod, ...], told: str) -> str:
         """Why it is not waited for any longer; empty = it is.

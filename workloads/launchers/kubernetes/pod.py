@@ -13,6 +13,7 @@ from collector.contract.kubernetes import (
     RUN_LABEL,
     SUBMISSION_LABEL,
 )
+from workloads.launchers.kubernetes.kueue import QUEUE_LABEL
 from workloads.launchers.kubernetes.names import COLLECTOR, WORKER, labels, object_name
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import RunSpec
@@ -154,6 +155,8 @@ def owned_by(made: Mapping[str, Any]) -> list[Manifest]:
 def metadata(spec: RunSpec, settings: Settings) -> Manifest:
     """Of the one object that owns all others."""
     own = {SUBMISSION_LABEL: settings.submission} if settings.submission else {}
+    if settings.queue and not settings.chain:  # of a chain the job that it creates is queued
+        own[QUEUE_LABEL] = settings.queue
     return {
         "name": object_name(spec.run),
         "namespace": settings.namespace,

@@ -29,6 +29,7 @@ class Settings:
         start_timeout: Seconds within which every pod must run.
         host_rings: Whether rings lie on the node, where its DaemonSet reads them; else in the pod.
         submission: Tells what this launch creates from all else of that name; empty = its uid does.
+        queue: LocalQueue of Kueue in which its job waits for quota; empty = none.
         step: The run is a step of the chain that has the same `submission`, which owns it.
     """
 
@@ -43,3 +44,4 @@ class Settings:
     host_rings: bool = True
     submission: str = ""
     step: bool = False
+    queue: str = ""
