@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from analyzer.run import FloatGrid
 
 RAMP_STEPS = 8
+"""Values of a climb at least: fewer may be a pause."""
 FLAT_AT_LEAST = 3
 """Values before a climb that tell the level which it leaves."""
 CLIMB_AT_LEAST = 2
@@ -119,7 +120,8 @@ def best_climb(values: FloatGrid, stop: int) -> tuple[int | None, bool]:
     if len(place) < RAMP_STEPS:
         return None, False
     series = values[place]
-    rise = np.maximum(place - place[:-3, None] + 1.0, 0.0)  # (knees, n)
+    knees = place[: len(place) - RAMP_STEPS + 1, None]
+    rise = np.maximum(place - knees + 1.0, 0.0)
     climbing, slope = _left(series, rise)
     if not (slope > 0).any():
         return None, False
