@@ -127,7 +127,7 @@ def best_climb(values: FloatGrid, stop: int) -> tuple[int | None, bool]:
         return None, False
     climbing[slope <= 0] = np.inf
     knee = int(np.argmin(climbing))
-    jumping, _ = _left(series, rise > 0)
+    jumping, _ = _left(series, place >= place[:, None])
     least = max(float(climbing[knee]), NOTHING)
     if len(place) * float(np.log(max(float(jumping.min()), NOTHING) / least)) < LIKELIER:
         return int(place[knee]), False
