@@ -1,6 +1,7 @@
 """What people read after an installation: what comes first, what is not there, what stays."""
 
 import re
+import tomllib
 
 import pytest
 from helm_python import Chart
@@ -9,6 +10,8 @@ from lockstep.cli import build
 from tests.deploy.chart.chart import CHART, DEPLOY, objects, values_files
 
 README = CHART / "README.md"
+BUILD = DEPLOY / "images" / "build.sh"
+VERSION = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["version"]
 PARTS = ("collector", "watch", "dashboard", "nodes", "workloads")
 REGISTRY = {"images": {"registry": "registry.example"}}
 
@@ -41,10 +44,9 @@ def test_the_readme_builds_and_pushes_every_image_before_it_installs(part: str):
 
     assert part in loop.split()
     assert (DEPLOY / "images" / part / "Dockerfile").is_file()
-    assert (
-        "build -f deploy/images/$part/Dockerfile -t $registry/lockstep-$part:$version ." in before
-    )
-    assert "push $registry/lockstep-$part:$version" in before
+    assert "make images REGISTRY=REGISTRY" in before
+    assert part in BUILD.read_text().partition("|| parts=(")[2].partition(")")[0].split()
+    assert f"docker push REGISTRY/lockstep-$part:{VERSION}" in before
 
 
 def test_they_say_what_an_uninstall_takes_and_what_it_leaves():
