@@ -64,7 +64,7 @@ def texts(answer: Answer, page: str = "", run: str = "") -> list[tuple[str, Seve
     if is_stale(answer):
         bad.append(
             f"The newest number is {age(answer)} old, and one is expected every"
-            f" {interval(answer):g} s: what is shown was true then."
+            f" {round(interval(answer), 2):g} s: what is shown was true then."
         )
     expected, answering = answer.nodes
     if answering < expected and not (page == "now" or (page == "cluster" and not run)):

@@ -37,6 +37,11 @@ def test_a_stale_answer_says_how_old_it_is() -> None:
     assert Severity.WARNING is severity
 
 
+def test_an_interval_that_was_measured_is_told_as_people_say_it() -> None:
+    ((text, _),) = banners.texts(replace(FRESH, now=400.0, scrape_seconds=0.999112))
+    assert "one is expected every 1 s:" in text
+
+
 def test_silent_nodes_are_counted() -> None:
     ((text, severity),) = banners.texts(replace(FRESH, nodes=(1250, 1247)))
     assert text.startswith("1,247 of 1,250 nodes answer")
