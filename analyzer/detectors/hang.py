@@ -32,9 +32,11 @@ from analyzer.slowness.stopped import (
     frozen,
     furthest_behind,
     opened_since_last_step,
+    silent,
     stall_after,
     stuck_inside,
     under_way,
+    unseen_then,
 )
 from collector.contract import metrics
 from collector.contract.words import RankState
@@ -134,6 +136,7 @@ def _began(grid: Grid, how: Ended, stall: _Stall | None) -> _Roots | None:
     if crash and how.struck:
         return _Roots(how.first, told=one)
     roots = None if stall is None else _roots(grid, stall)
+    roots = None if roots is None or not roots.ranks.any() else roots
     if roots is not None and roots.told:
         return roots
     if crash and how.first.any():
@@ -183,9 +186,10 @@ def _ended_by(grid: Grid, moment: float) -> bool:
 def _gone(grid: Grid) -> _Roots | None:
     """The ranks whose end began it, by their pages; None where that may be any of them.
 
-    So it may where a rank has no page at all: those that went may have waited for it.
+    So it may where a rank has no page, or was not seen any more when they went: they may have
+    waited for it.
     """
-    if np.isnan(grid.scraped_until).any():
+    if np.isnan(grid.scraped_until).any() or unseen_then(grid).any():
         return None
     first, known = died_first(grid) & unclean(grid), all_told(grid)
     failed = last_said(grid, (RankState.FAILED,)) & known
@@ -201,7 +205,10 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
 
     Ranks that froze or died first; then ranks that wait for nobody, the nearest to the stall; then
     those that may wait, as they began an operation that is not complete and are not seen inside.
+    Nobody who may be gone because of one that was not seen any more.
     """
+    after = dead(grid) & unseen_then(grid).any()
+    stall = replace(stall, missing=stall.missing & ~after)
     sure = frozen(grid) | died_first(grid) | died_silently(grid)
     near = stall.missing.copy()
     for group in ("dp", "pp", "tp"):
@@ -212,7 +219,7 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
         if some.any():
             return _Roots(some, told=True)
     known, begun = under_way(grid)
-    free = known & ~stuck_inside(grid) & ~stall.waiting & ~last_said(grid, NOTICED)
+    free = known & ~stuck_inside(grid) & ~stall.waiting & ~last_said(grid, NOTICED) & ~after
     idle = free & ~begun
     if (stall.missing & idle).any():
         return _Roots(stall.missing & idle, told=True)
@@ -227,8 +234,9 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
     world = len(grid.ranks)
     never = np.full(world, np.nan)
     gone, stands, how = dead(grid), frozen(grid), ended(grid)
-    silent = died_silently(grid) | (how.first & (how.word == "crash"))
+    quiet = died_silently(grid) | (how.first & (how.word == "crash"))
     noticed = _noticed(grid, how)
+    first = gone & ~unseen_then(grid).any()
     for key, enqueued in grid.last.items():
         if not key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):
             continue
@@ -245,7 +253,7 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
             seconds, since, op = _open(grid, waiting, name)
             if not absent.any():
                 # Stopped inside the collective: everybody arrived, so only the state tells.
-                absent = waiting & (stands | silent | (gone & ~gone[members].all()))
+                absent = waiting & (stands | quiet | (first & ~gone[members].all()))
             waiting &= ~absent
             stalled = seconds >= stall_after(grid)
             if waiting.any() and (stalled or (noticed and bool((absent & gone).any()))):
@@ -312,7 +320,11 @@ def _finding(
     words = {
         "frozen": "its process is there but its heartbeat stopped",
         "dead": how_it_went(how, rank) or "its process is gone",
-        "stuck": "its process is alive and makes no progress",
+        "stuck": (
+            "its node is not scraped any more, so how its process stands is not known"
+            if silent(grid)[column]
+            else "its process is alive and makes no progress"
+        ),
     }[state]
     certainty = 1.0 if roots.told else min(UNSURE, 1 / len(began))
     if stall is None or (not (stall.missing & roots.ranks).any() and how.word == "crash"):

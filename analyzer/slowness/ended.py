@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Grid
-from analyzer.slowness.stopped import alive_until, dead, longest_inside, stall_after
+from analyzer.slowness.stopped import (
+    alive_until,
+    dead,
+    longest_inside,
+    stall_after,
+    unseen_then,
+)
 from collector.contract import metrics
 from collector.contract.words import OWN_SIGNALS, RankState
 
@@ -73,7 +79,7 @@ def all_told(grid: Grid) -> bool:
     gone = dead(grid)
     if grid.down_since is None or not gone.any():
         return False
-    there = ~gone & (alive_until(grid) >= float(np.nanmin(grid.down_since)))
+    there = ~gone & ~unseen_then(grid)
     return bool((there | last_said(grid, tuple(RankState))).all())
 
 
@@ -113,16 +119,32 @@ def unexplained(grid: Grid) -> str | None:
     if how.word is not None:
         because = f" ({how.reason})" if how.reason else ""
         verb = {"crash": "crashed", "hang": "was ended because it hung"}.get(how.word, how.word)
-        return f"the run {verb}{because}, and it cannot be told which rank began it"
-    lost = [str(grid.ranks[column].rank) for column in np.flatnonzero(unclean(grid))]
-    if lost:
-        more = f" and {len(lost) - NAMED_AT_MOST} more" if len(lost) > NAMED_AT_MOST else ""
-        who = f"rank{'s' * (len(lost) > 1)} {', '.join(lost[:NAMED_AT_MOST])}{more}"
-        verb = "are" if len(lost) > 1 else "is"
-        return f"{who} {verb} gone without a clean end, and it cannot be told which began it"
+        return f"the run {verb}{because}, and it cannot be told which rank began it{_unseen(grid)}"
+    lost = unclean(grid)
+    if lost.any():
+        verb = "are" if lost.sum() > 1 else "is"
+        return (
+            f"{_who(grid, lost)} {verb} gone without a clean end, and it cannot be told which began"
+            f" it{_unseen(grid)}"
+        )
     if grid.meta.get("vanished"):
         return "its series ended while its ranks were there, and nobody says how it ended"
     return None
+
+
+def _unseen(grid: Grid) -> str:
+    """Who may have gone before those that are seen to be gone, in words; empty = nobody."""
+    unseen = unseen_then(grid)
+    if not unseen.any():
+        return ""
+    verb = "they were" if unseen.sum() > 1 else "it was"
+    return f"; {_who(grid, unseen)} may have gone before, as {verb} not seen alive since"
+
+
+def _who(grid: Grid, ranks: NDArray[np.bool_]) -> str:
+    numbers = [str(grid.ranks[column].rank) for column in np.flatnonzero(ranks)]
+    more = f" and {len(numbers) - NAMED_AT_MOST} more" if len(numbers) > NAMED_AT_MOST else ""
+    return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers[:NAMED_AT_MOST])}{more}"
 
 
 def how_it_went(how: Ended, rank: int) -> str:

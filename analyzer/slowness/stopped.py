@@ -15,6 +15,8 @@ SCRAPE_SECONDS = 1.0
 """Between two scrapes of our recorder; of a rank that showed no sign of life it is assumed."""
 READ_SECONDS = 1.0
 """How old a reading may be when it is scraped (collector.config, fast_period)."""
+MISSED_SCRAPES = 1.5
+"""A page that was scraped last so much earlier than another one is silent."""
 STALL_SECONDS = 3.0
 STALL_STEPS = 10.0
 """A collective open for more than 3 s and 10 steps is stalled."""
@@ -45,6 +47,33 @@ def alive_until(grid: Grid) -> FloatGrid:
     return assumed
 
 
+def silent(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) whose node has no page, or one that is not scraped any more while another one is."""
+    until = grid.scraped_until
+    newest = np.nanmax(until, initial=-np.inf)
+    return ~(until >= newest - MISSED_SCRAPES * _scrape_seconds(grid))
+
+
+def _scrape_seconds(grid: Grid) -> float:
+    return max(SCRAPE_SECONDS, float(np.nan_to_num(grid.scrape_seconds)))
+
+
+def unseen_then(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) nobody told whether it lived when the first of the others was gone; it is not gone.
+
+    As of a node that is lost with its collector. Its page may be older than its scrape, and clocks
+    differ: of one that was silent within a scrape afterwards it is not known either. So where there
+    is such a rank, that others are gone does not say that one of them was the first to go.
+    """
+    gone = dead(grid)
+    if grid.down_since is None or not gone.any():
+        return np.zeros(len(grid.ranks), dtype=bool)
+    doubt = np.where(silent(grid), _scrape_seconds(grid) + READ_SECONDS, 0.0)
+    told_at = float(np.nanmin(grid.down_since)) + doubt
+    unseen: NDArray[np.bool_] = ~gone & ~(alive_until(grid) >= told_at)
+    return unseen
+
+
 def died_first(grid: Grid) -> NDArray[np.bool_]:
     """(R,) the rank that was gone before any other could be; nobody where scrapes cannot tell.
 
@@ -53,7 +82,7 @@ def died_first(grid: Grid) -> NDArray[np.bool_]:
     """
     gone = dead(grid)
     nobody = np.zeros(len(grid.ranks), dtype=bool)
-    if grid.down_since is None or not gone.any():
+    if grid.down_since is None or not gone.any() or unseen_then(grid).any():
         return nobody
     earliest = float(np.nanmin(grid.down_since))
     maybe = ~(alive_until(grid) >= earliest)

@@ -1,6 +1,6 @@
 """Which pages of a run are read in full, which runs are diagnosed next, and how far back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,13 @@ class Pages:
     part: bool
 
 
-def pages(members: Members, run: str, suspects: Iterable[int], ratio: NDArray[np.float64]) -> Pages:
+def pages(
+    members: Members,
+    run: str,
+    suspects: Iterable[int],
+    ratio: NDArray[np.float64],
+    silent: Collection[tuple[str, str]] = (),
+) -> Pages:
     """The pages of a run, or of its suspects and of those of their peers that are most ordinary.
 
     Args:
@@ -35,12 +41,16 @@ def pages(members: Members, run: str, suspects: Iterable[int], ratio: NDArray[np
         run: The run's id.
         suspects: Its ranks that are suspected, the gravest first; without any the slowest are.
         ratio: (R,) own time over the peers' median.
+        silent: (job, instance) of pages that told of the run and do no more: what they told last
+            says whether others went before.
     """
     columns = members.columns_of_run[run]
-    every = _pages_of(members, columns)
+    gone = sorted(silent)
+    every = [*_pages_of(members, columns), *gone]
     slowest = columns[np.argsort(-np.nan_to_num(ratio[columns], nan=0.0), kind="stable")]
     wanted = [members.column[run, rank] for rank in suspects if (run, rank) in members.column]
-    first = _pages_of(members, np.array([*wanted, *slowest.tolist()]), SUSPECT_PAGES)
+    suspected = _pages_of(members, np.array([*wanted, *slowest.tolist()]), SUSPECT_PAGES)
+    first = [*gone[:SUSPECT_PAGES], *suspected]
     if len(every) <= MOST_PAGES:
         return Pages(_by_job(dict.fromkeys([*first, *every])), part=False)
     mine = set(members.stratum[wanted or slowest[:1]].tolist())

@@ -145,7 +145,7 @@ def _of_life(life: Life) -> dict[str, Any]:
     return {
         "ranks": [[rank, *place] for rank, place in life.ranks.items()],
         "pages": sorted(life.pages), "attempt": life.attempt, "seen": life.seen,
-        "again": life.again, "end": end,
+        "again": life.again, "end": end, "heir": life.heir,
     }  # fmt: skip
 
 
@@ -159,6 +159,7 @@ def _life(tree: Mapping[str, Any]) -> Life:
             float(end["when"]), How(end["how"]), tuple(map(int, end["first"])),
             bool(end["by_scrapes"]), end["states"],
         ),
+        str(tree.get("heir", "")),
     )  # fmt: skip
 
 

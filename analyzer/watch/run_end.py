@@ -23,6 +23,8 @@ It ends sooner where the run, or another on its nodes, was started."""
 FORGET_SECONDS = 86_400.0
 MISSED_SCRAPES = 2.0
 """A page that did not answer for so many scrapes is silent."""
+READ_SECONDS = 1.0
+"""How old a page may be when it is scraped (collector.config, fast_period)."""
 SURE, LIKELY = 0.95, 0.8
 """In the place: seen by scrapes; by what the ranks said last. Choices of ours."""
 SILENT = frozenset({RankState.STARTING, RankState.RUNNING})
@@ -86,6 +88,7 @@ class Life:
         seen: Unix seconds of the last look that saw one of its ranks alive.
         again: Unix seconds of the look that saw it alive after an end; 0 = it never ended before.
         end: How it ended; None = it lives, or nobody can tell.
+        heir: The run that was first seen at its place after its end; "" = none was.
     """
 
     ranks: Mapping[int, Place]
@@ -94,6 +97,7 @@ class Life:
     seen: float
     again: float = 0.0
     end: End | None = None
+    heir: str = ""
 
 
 def lived(
@@ -159,8 +163,13 @@ def _earliest(
 
     A process went between two scrapes, so one went before another for certain only where these
     spans do not overlap. A rank whose page fell silent may have lived on: it counts as gone once
-    that page missed several scrapes.
+    that page missed several scrapes. Or it was gone already, as pages may be old and clocks differ:
+    it counts as alive until a scrape before its last.
     """
+    alive = {
+        rank: one.alive - (0.0 if rank in states else scrape + READ_SECONDS)
+        for rank, one in seen.items()
+    }
     gone = {
         rank: seen[rank].gone if rank in states else seen[rank].alive + MISSED_SCRAPES * scrape
         for rank in every
@@ -168,10 +177,10 @@ def _earliest(
     }
     if len(gone) < len(every) or len(gone) < 2:
         return ()
-    order = sorted(gone, key=lambda rank: (seen[rank].alive, rank))
+    order = sorted(gone, key=lambda rank: (alive[rank], rank))
     for count in range(1, len(order)):
         early, later = order[:count], order[count:]
-        if max(gone[rank] for rank in early) <= min(seen[rank].alive for rank in later):
+        if max(gone[rank] for rank in early) <= min(alive[rank] for rank in later):
             return tuple(sorted(early))
     return ()
 
@@ -291,6 +300,27 @@ def with_ends(
         yield detection(run, life, life.end, tuple(f for one in named for f in one.facts))
 
 
+def inherited(lives: Mapping[str, Life], living: Collection[str]) -> dict[str, Life]:
+    """With the heirs of runs that ended.
+
+    An heir that ends too, moves or is not told of for a while gives nothing back: what is over is
+    over.
+
+    Args:
+        lives: Runs as they were seen last.
+        living: Runs of which a rank is alive now.
+    """
+    taken = {
+        place: run for run in sorted(living) if run in lives for place in lives[run].ranks.values()
+    }
+    found = dict(lives)
+    for run, life in lives.items():
+        if life.end is not None and not life.heir and run not in living:
+            heir = next((taken[one] for one in life.ranks.values() if one in taken), "")
+            found[run] = replace(life, heir=heir) if heir else life
+    return found
+
+
 def over(
     lives: Mapping[str, Life], living: Collection[str], now: float
 ) -> tuple[dict[str, str], dict[str, float]]:
@@ -305,10 +335,6 @@ def over(
     """
     words: dict[str, str] = {}
     held: dict[str, float] = {}
-    taken = {
-        place: run for run in sorted(living) for place in set(lives[run].ranks.values())
-        if run in lives
-    }  # fmt: skip
     for run, life in lives.items():
         end = life.end
         if end is None or run in living:
@@ -316,9 +342,8 @@ def over(
         if end.how is How.CLEAN:
             words[run] = f"the run ended as it should at {clock(end.when)}"
             continue
-        heir = next((taken[one] for one in life.ranks.values() if one in taken), None)
-        if heir is not None:
-            words[run] = f"the run ended at {clock(end.when)}, and run {heir} has its place now"
+        if life.heir:
+            words[run] = f"the run ended at {clock(end.when)}, and run {life.heir} took its place"
         elif now - end.when >= HOLD_SECONDS:
             words[run] = f"the run ended at {clock(end.when)} and was not started again"
         else:

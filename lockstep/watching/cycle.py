@@ -123,7 +123,8 @@ class Cycles:
         course = self.memory.course
         watched = frozenset(who.run for who, _ in (*course.open, *course.waiting))
         reported = alarmed_ranks(alarms, members)
-        self.diagnoses.work(connection, seen, own, runs, reported, watched)
+        told_by = {run: one.pages for run, one in self.memory.lives.items()}
+        self.diagnoses.work(connection, seen, own, runs, reported, watched, told_by)
         names = hardware.node_names(seen.pages, members, self.memory.nodes)
         renamed = node_names.renamed(self.memory.renamed, self.memory.nodes, names, course)
         lives = lives_now(
@@ -145,6 +146,7 @@ class Cycles:
             ),
         )  # fmt: skip
         living = frozenset(members.run[seen.living].tolist())
+        lives = run_end.inherited(lives, living)
         over, held = run_end.over(lives, living, now)
         told = [
             *detections.of_runs(seen, runs, self.diagnoses, reported, alarms, settings, still),
@@ -236,7 +238,7 @@ class Cycles:
         suspects = [] if finding.who.rank is None else [finding.who.rank]
         # What the verdict was reached by is read again: it is then the archive's own.
         chosen = pages(members, run, suspects, own) if judged is None else judged.pages
-        every = _targets(seen, columns)
+        every = seen.pages_of(run)
         collectors: dict[str, tuple[str, ...]] = {}
         for job, instance in sorted(every):
             collectors[job] = (*collectors.get(job, ()), instance)
@@ -351,7 +353,7 @@ class Cycles:
         columns, found = seen.members.columns_of_run, {}
         for run in {who.run for who, _ in (*course.open, *course.waiting)}:
             if run in columns:
-                found[run] = _targets(seen, columns[run])
+                found[run] = seen.pages_of(run)
             elif run in self.memory.pages:
                 found[run] = self.memory.pages[run]
         return found
@@ -383,9 +385,3 @@ class Cycles:
                 LOG.warning("run %r is compared with the baseline of %s on %d ranks", run, *kind)
         self._compared = frozenset(found)
         return found
-
-
-def _targets(seen: Look, columns: np.ndarray) -> frozenset[tuple[str, str]]:
-    members = seen.members
-    jobs, instances = members.job[columns].tolist(), members.instance[columns].tolist()
-    return frozenset(zip(jobs, instances, strict=True))

@@ -65,6 +65,7 @@ class Diagnoses:
         progress: Mapping[str, Progress],
         alarmed: Mapping[str, Mapping[int, float]],
         watched: frozenset[str],
+        told: Mapping[str, frozenset[tuple[str, str]]],
     ) -> None:
         """Diagnose what is due.
 
@@ -75,6 +76,8 @@ class Diagnoses:
             progress: How each run goes.
             alarmed: run -> rank -> unix seconds since which the sequential test reports it.
             watched: Runs of which a finding is open or nearly.
+            told: run -> (job, instance) of the pages that told of it, also of those that are
+                silent now.
         """
         self.last = {run: one for run, one in self.last.items() if run in progress}
         self._places = self._places if look.places is None else look.places
@@ -90,7 +93,8 @@ class Diagnoses:
                 return
             try:
                 self._tried[wish.run] = look.now
-                self._one(connection, look, wish, suspects, ratio)
+                silent = told.get(wish.run, frozenset()) - look.pages_of(wish.run)
+                self._one(connection, look, wish, suspects, ratio, silent)
             finally:
                 ONE_DIAGNOSIS.release()
             if monotonic() >= until:
@@ -130,10 +134,10 @@ class Diagnoses:
 
     def _one(
         self, connection: Connection, look: Look, wish: Wish, suspects: list[int],
-        ratio: NDArray[np.float64],
+        ratio: NDArray[np.float64], silent: frozenset[tuple[str, str]],
     ) -> None:  # fmt: skip
         run, members = wish.run, look.members
-        chosen = pages(members, run, suspects, ratio)
+        chosen = pages(members, run, suspects, ratio, silent)
         back = reach(wish.onset, look.now, self._settings.interval, self._settings.window)
         span = Span(look.now - back, look.now)
         try:

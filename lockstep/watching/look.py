@@ -99,6 +99,12 @@ class Look:
         """(R,) whether the rank's process is told to be there."""
         return np.asarray(self.up == 1)
 
+    def pages_of(self, run: str) -> frozenset[tuple[str, str]]:
+        """(job, instance) of the pages that tell of a run."""
+        columns, members = self.members.columns_of_run[run], self.members
+        jobs, instances = members.job[columns].tolist(), members.instance[columns].tolist()
+        return frozenset(zip(jobs, instances, strict=True))
+
 
 def look(
     connection: Connection, since: float, interval: float, most: int, *, inventory: bool

@@ -227,7 +227,71 @@ def test_the_first_to_go_is_not_accused_while_nobody_met_an_error(one_gone):
 
 @pytest.mark.parametrize("state", ["failed", "peer_lost"])
 def test_the_first_to_go_is_named_where_another_one_met_an_error(one_gone, state):
-    assert [(1, "crash")] == _named(one_gone({1: "running", 2: state}))
+    run = one_gone({1: "running", 2: state})
+    verdict = diagnose(run).verdict
+
+    # Rank 0 was scraped last a moment before: it may be gone too.
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "rank 0 may have gone before, as it was not seen alive since" in verdict.sentence
+
+    there = run.samples[run.samples["node"] == "node-0"]
+    again = there[there["time"] == there["time"].max()]
+    later = pd.concat([run.samples, again.assign(time=again["time"] + 1.0)])
+    assert [(1, "crash")] == _named(dataclasses.replace(run, samples=later))
+
+
+@pytest.fixture
+def node_lost(synthetic):
+    """`node_lost(seen)`: nodes of two ranks; node-1's see an error and go, one after the other.
+
+    node-0 is not scraped any more; `seen` is how many seconds after the first of them was gone it
+    was seen last.
+    """
+
+    def run_of(seen, said=("failed", "running"), apart=2.0):
+        run = synthetic(ranks_per_node=2, outcome=None).run()
+        samples = run.samples
+        there = samples[samples["node"] == "node-1"]
+        gone = float(there["time"].max()) - 2.0 - apart
+        kept = samples[(samples["node"] != "node-0") | (samples["time"] <= gone)]
+        last = kept[kept["node"] == "node-0"]
+        last = last[last["time"] == last["time"].max()].assign(time=gone + seen)
+        samples = pd.concat([kept[(kept["node"] != "node-0") | (kept["time"] < gone - 1.0)], last])
+        for rank, since, state in ((2, gone, said[0]), (3, gone + apart, said[1])):
+            late = (samples["rank"] == rank) & (samples["time"] >= since - 0.01)
+            samples = samples[~late | ~_of_the_living(samples) | (samples["metric"] == UP)]
+            up = (samples["rank"] == rank) & (samples["time"] >= since - 0.01)
+            up &= samples["metric"] == UP
+            samples = samples.assign(value=samples["value"].mask(up, 0.0))
+            word = samples[up].assign(metric=STATE, value=1.0, labels=f'state="{state}"')
+            samples = pd.concat([samples, word])
+        return dataclasses.replace(run, samples=samples, meta={})
+
+    return run_of
+
+
+@pytest.mark.parametrize("said", [("running", "peer_lost"), ("failed", "running"), ("failed",) * 2])
+@pytest.mark.parametrize("seen", [-5.0, -0.4, 0.4, 1.5])
+def test_who_lives_on_after_a_node_fell_silent_is_not_named_as_the_first_to_go(
+    node_lost, seen, said
+):
+    verdict = diagnose(node_lost(seen, said)).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+    assert "ranks 0, 1 may have gone before, as they were not seen alive since" in verdict.sentence
+
+
+@pytest.mark.parametrize("apart", [0.0, 2.0])
+def test_nor_where_nothing_is_known_of_that_node_at_all(node_lost, apart):
+    run = node_lost(-5.0, apart=apart)
+    without = run.samples[run.samples["node"] != "node-0"]
+    verdict = diagnose(dataclasses.replace(run, samples=without)).verdict
+
+    assert ("unknown", ()) == (verdict.status, verdict.culprits)
+
+
+def test_a_node_that_fell_silent_later_clears_nobody(node_lost):
+    assert [(2, "crash")] == _named(node_lost(4.0, ("running", "peer_lost")))
 
 
 def test_one_that_left_while_the_others_go_on_stopped_nothing(one_gone):

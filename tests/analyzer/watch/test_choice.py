@@ -1,6 +1,7 @@
 """What is read of a run, and which runs are diagnosed first."""
 
 import numpy as np
+import pytest
 
 from analyzer.watch.choice import MOST_PAGES, Wish, due_diagnoses, pages, reach
 
@@ -58,3 +59,12 @@ def test_what_just_began_is_looked_at_closely():
     assert 300.0 == reach(1000.0, 1030.0, 15.0, 600.0)
     assert 450.0 == reach(1000.0, 1090.0, 15.0, 600.0)
     assert 600.0 == reach(None, 1090.0, 15.0, 600.0) == reach(1000.0, 9000.0, 15.0, 600.0)
+
+
+@pytest.mark.parametrize("nodes", [4, 40])
+def test_what_a_silent_page_told_last_is_read_too(ranks, nodes):
+    gone = ("lockstep", "10.9.9.9:9410")
+    found = pages(ranks(nodes, 2), "gpt-1", [6], np.ones(2 * nodes), {gone})
+
+    assert gone[1] in found.targets["lockstep"]
+    assert len(found.targets["lockstep"]) <= MOST_PAGES

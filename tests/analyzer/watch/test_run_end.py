@@ -13,6 +13,7 @@ from analyzer.watch.run_end import (
     Seen,
     detection,
     ended,
+    inherited,
     lived,
     over,
     with_ends,
@@ -66,6 +67,16 @@ def test_the_ranks_of_a_node_that_fell_silent_before_the_others_went_were_first(
     assert ((0, 1), True, "node") == (end.first, end.by_scrapes, told.scope)
     assert Who("gpt", "node-0", None, None, None) == told.who
     assert "ranks 0, 1 on node-0 went first, while the others lived" in told.sentence
+
+
+@pytest.mark.parametrize(("last", "first"), [(1001.5, (0, 1, 2)), (1010.0, (2,))])
+def test_a_rank_was_not_gone_before_a_node_that_fell_silent_within_a_scrape(last, first):
+    silent = {rank: Seen(last, float("inf")) for rank in (0, 1)}
+    seen = {**silent, 2: Seen(1000.0, 1001.0), 3: Seen(1012.0, 1013.0)}
+    end = ended(LIFE, {2: FAILED, 3: FAILED}, seen, 1.0)
+
+    assert end is not None
+    assert (first, True) == (end.first, end.by_scrapes)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +143,20 @@ def test_an_end_is_told_until_it_was_for_long_enough_or_somebody_runs_there():
     new = Life({0: RANKS[3]}, PAGES, 0, 1010.0)
 
     assert {"gpt"} == set(over({"gpt": died}, (), 1002.0)[1])
-    words, held = over({"gpt": died, "new": new}, {"new"}, 1010.0)
-    assert ("run new has its place now" in words["gpt"], {}) == (True, held)
+    lives = inherited({"gpt": died, "new": new}, {"new"})
+    words, held = over(lives, {"new"}, 1010.0)
+    assert ("run new took its place" in words["gpt"], {}) == (True, held)
     words, held = over({"gpt": died}, (), 1001.0 + HOLD_SECONDS)
     assert ("was not started again" in words["gpt"], {}) == (True, held)
+
+
+@pytest.mark.parametrize("living", [(), ("new",)])
+def test_what_is_over_stays_over_when_the_heir_ends_or_its_node_is_renamed(living):
+    died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED))
+    lives = inherited({"gpt": died, "new": Life({0: RANKS[3]}, PAGES, 0, 1010.0)}, {"new"})
+    lives["new"] = Life({0: Place("host7-1", 1)}, PAGES, 0, 1020.0)
+    words, held = over(inherited(lives, living), living, 1020.0)
+
+    assert ("run new took its place" in words["gpt"], {}) == (True, held)
+    again = lived(lives["gpt"], RANKS, PAGES, 1, 1030.0)
+    assert "" == again.heir

@@ -25,3 +25,17 @@ def test_each_finding_is_told_once_whatever_is_killed(tmp_path, seed):
 
     assert [] == days.wrong
     assert counts["findings"] > 0
+
+
+def test_what_ended_is_not_told_again_where_the_nodes_of_the_run_in_its_place_are_renamed(tmp_path):
+    """As in the second hour of this one."""
+    logging.disable(logging.CRITICAL)
+    try:
+        days = Days(tmp_path, seed=0, rows=1, oracle=True)
+        days.live(1.4)
+        days.judged()
+    finally:
+        logging.disable(logging.NOTSET)
+
+    assert ["node-{}"] != days.cluster.names
+    assert [] == days.wrong
