@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,7 +44,7 @@ def outlived(folder: Path, age: float, clock: Clock) -> bool:
     try:
         if folder.lstat().st_mtime > until:
             return False
-        for at, path in enumerate(folder.rglob("*")):
+        for at, path in enumerate(_below(folder)):
             if at >= MAX_ENTRIES or path.lstat().st_mtime > until:
                 return False
             if (
@@ -55,6 +56,21 @@ def outlived(folder: Path, age: float, clock: Clock) -> bool:
     except OSError:
         return False
     return True
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """All that is in a folder and in those below it; no link is followed.
+
+    Raises:
+        OSError: One of them cannot be looked into (`Path.rglob` would pass over it).
+    """
+
+    def refused(error: OSError) -> NoReturn:
+        raise error
+
+    for place, folders, files in os.walk(folder, onerror=refused):
+        for name in (*folders, *files):
+            yield Path(place, name)
 
 
 def _beats(path: Path, age: float, clock: Clock) -> bool:

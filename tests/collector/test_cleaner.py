@@ -127,3 +127,20 @@ def test_a_wrong_call_says_what_would_be_right(words: list[str], said: str, caps
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path, capsys):
     assert 69 == main([str(tmp_path / "none"), "--once"])
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_looked_into_stays(machine, monkeypatch):
+    inside = left(machine, "pod") / "of-another-user"
+    inside.mkdir()
+    aged(inside.parent, machine, 2 * AGE)
+    listed = os.scandir
+
+    def scandir(path="."):
+        if Path(path) == inside:
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+    assert [] == clean(machine.rings, AGE, machine.clock)
+    assert inside.is_dir()

@@ -55,6 +55,7 @@ class Client:
         self.url = where.url
         self._http = httpx.Client(
             base_url=where.url, timeout=timeout, transport=transport,
+            trust_env=where.may_be_proxied,
             headers={"Authorization": f"Bearer {where.token}"},
         )  # fmt: skip
 
@@ -192,6 +193,7 @@ class AsyncClient:
         self.url = where.url
         self._http = httpx.AsyncClient(
             base_url=where.url, timeout=timeout, transport=transport,
+            trust_env=where.may_be_proxied,
             headers={"Authorization": f"Bearer {where.token}"},
         )  # fmt: skip
 

@@ -3,7 +3,9 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 URL_VARIABLE = "LOCKSTEP_API_URL"
 TOKEN_VARIABLE = "LOCKSTEP_API_TOKEN"  # noqa: S105 - a name, not a secret
@@ -25,6 +27,16 @@ class Place:
 
     url: str
     token: str = field(repr=False)
+
+    @property
+    def may_be_proxied(self) -> bool:
+        """Whether a proxy of the environment may stand between; none that would read the token."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            here = ip_address(host).is_loopback
+        except ValueError:
+            here = host == "localhost"
+        return self.url.startswith("https://") and not here
 
 
 def place(
