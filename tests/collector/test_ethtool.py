@@ -379,7 +379,7 @@ def test_the_kernel_knows_no_device_of_that_name():
 
 
 IN_A_NAMESPACE = """
-import subprocess, sys
+import subprocess, sys, time
 from pathlib import Path
 from collector.clock import SystemClock
 from collector.sources.ethtool import Ethtool, _count, _table, GSTRINGS, GSTATS, STATISTICS
@@ -393,8 +393,12 @@ run("ip", "link", "add", "a0", "type", "veth", "peer", "name", "b0")
 run("ip", "link", "set", "a0", "mtu", "1400", "up")
 run("ip", "link", "set", "b0", "up")
 devices = Devices(Path("/proc"), Path("/sys"))
-reading = Netdev(devices, SystemClock(), 30).read()
-links = {traffic.device: link for traffic, link in reading.devices}
+for _ in range(600):  # the kernel tells of a carrier when it comes to it
+    reading = Netdev(devices, SystemClock(), 30).read()
+    links = {traffic.device: link for traffic, link in reading.devices}
+    if "a0" in links and links["a0"].up and links["a0"].speed:
+        break
+    time.sleep(0.1)
 assert {"a0", "b0"} == links.keys(), links
 assert () == reading.rejected, reading.rejected
 assert links["a0"].up and 1400 == links["a0"].mtu, links

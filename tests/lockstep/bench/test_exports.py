@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,18 +123,19 @@ def test_s3_holds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """The URL of a server of Debian's, for this module alone."""
     if not PROGRAMS:
         pytest.skip("PostgreSQL is not installed (apt-get install postgresql)")
-    folder = tmp_path_factory.mktemp("postgres")
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are closed to others
+        yield from _served(Path(folder))
+
+
+def _served(folder: Path) -> Iterator[str]:
     data, bin_ = folder / "data", PROGRAMS[-1]
     as_somebody: list[str] = []
     if os.getuid() == 0:  # it refuses to be root
         shutil.chown(folder, "postgres")
-        for each in (folder, *folder.parents):
-            if each.stat().st_uid == 0 and each != each.parent and "pytest" in each.name:
-                each.chmod(each.stat().st_mode | 0o011)
         as_somebody = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
