@@ -11,7 +11,7 @@ from collector.contract import bounded_json
 from collector.contract.archive import RUN_FILE, VERDICT_FILE
 from lockstep.bench import measure
 from lockstep.bench.judging import Row, grouped, words_of
-from lockstep.bench.results import ResultError, read
+from lockstep.bench.results import ResultError, checked, read
 from lockstep.bench.results.columns import COLUMNS, VERSIONS
 from lockstep.bench.spec import BenchError
 from lockstep.bench.state import RESULTS
@@ -104,6 +104,16 @@ def read_baseline(path: Path) -> Baseline:
     rows = tree.get("results")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BenchError(f"{path} has no list of results")
+    names = [column.name for column in COLUMNS]
+    for number, row in enumerate(rows, 1):
+        try:
+            checked({**{key: row.get(key) for key in names}, "bench": "-", "cell": "-"})
+        except ResultError as error:
+            raise BenchError(f"{path}: result {number}: {error}; lock it anew") from error
+        speed = row.get("step_seconds")
+        if speed is None or speed <= 0:
+            raise BenchError(f"{path}: result {number} has step_seconds {speed}, which must be"
+                             " above 0; lock it anew")  # fmt: skip
     return Baseline(str(tree.get("locked")), tuple(rows))
 
 
@@ -146,13 +156,15 @@ def of_run(archive: Path) -> dict[str, Any]:
                  "culprits": [f"{one.who}: {one.cause}" for one in verdict.culprits]}  # fmt: skip
     else:
         found = {}
-    meta: Mapping[str, Any] = bounded_json.read(archive / RUN_FILE)
-    spec, layout = meta.get("spec") or {}, meta.get("layout") or {}
+    try:
+        meta = _tree(bounded_json.read(archive / RUN_FILE))
+    except (OSError, ValueError) as error:
+        raise BenchError(f"{archive / RUN_FILE} cannot be read: {error}") from error
+    spec, layout, outcome = (_tree(meta.get(name)) for name in ("spec", "layout", "outcome"))
     training = spec.get("training") or {}
     told = {
         "bench": "run", "cell": str(meta.get("run")), "repeat": 0,
-        "status": "finished" if (meta.get("outcome") or {}).get("ending") == "finished"
-        else "failed",
+        "status": "finished" if outcome.get("ending") == "finished" else "failed",
         "workload": str(meta.get("workload")), "launcher": spec.get("launcher"),
         "nodes": layout.get("nodes"), "ranks": layout.get("world"),
         **{name: layout.get(name) for name in ("dp", "tp", "pp")},
@@ -160,3 +172,7 @@ def of_run(archive: Path) -> dict[str, Any]:
     }  # fmt: skip
     return {**dict.fromkeys(column.name for column in COLUMNS), **told,
             **measure.of_archive(archive), **found}  # fmt: skip
+
+
+def _tree(told: object) -> Mapping[str, Any]:
+    return told if isinstance(told, dict) else {}

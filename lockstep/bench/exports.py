@@ -21,6 +21,7 @@ Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".json", ".parquet")
 POSTGRES = ("postgresql", "postgres")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_SECRET = re.compile(r"(?i)((?:^|[?&\s])(?:password|passwd|token|secret|sslpassword)=)[^&#\s]*")
 _POSTGRES_TYPES = {"string": "text", "int64": "bigint", "double": "double precision",
                    "bool": "boolean"}  # fmt: skip
 
@@ -140,8 +141,9 @@ def to_postgres(rows: Sequence[Row], url: str, table: str) -> None:
 
 
 def hidden(url: str) -> str:
-    """A URL without its password."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
+    """A URL, or a sentence with one, without its passwords: rather too much is hidden."""
+    url = re.sub(r"(://[^/@:]*):.*@", r"\1:***@", url)
+    return _SECRET.sub(r"\1***", url)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,29 +1,46 @@
 """What can never run is refused before anything starts, in seconds, with the capacity."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
-from lockstep.bench.plan import CLUSTER, Cell
+from lockstep.bench.plan import Cell
 from lockstep.bench.processes import container_runtime
 from lockstep.bench.spec import Bench, BenchError
 from lockstep.output import CommandError
 
+_Number = TypeVar("_Number", int, float)
+
 
 def refuse_what_cannot_run(
-    bench: Bench, cells: Sequence[Cell], show: Callable[[str, str], None]
+    bench: Bench,
+    cells: Sequence[Cell],
+    show: Callable[[str, str], None],
+    known: Collection[str],
 ) -> None:
     """Plan every cell as `lockstep run` would, and ask the cluster, if there is one.
+
+    Args:
+        known: Options of `lockstep run`, without dashes.
 
     Raises:
         BenchError: One can never run; says which, and the capacity.
     """
     runs_containers = [task for task in bench.tasks if task.container is not None]
-    if runs_containers and bench.launcher not in CLUSTER and container_runtime() is None:
+    if runs_containers and container_runtime() is None:
         raise BenchError(
             f"step {runs_containers[0].name} is a container, and there is neither docker nor podman"
-            " here; install one, give a command, or run the benchmark on a cluster"
+            " here; install one, or give a command"
         )
+    for cell in cells:
+        for name in {**bench.options, **cell.settings}:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                raise BenchError(
+                    f"cell {cell.name} has an option {name!r}, which `lockstep run` does not have"
+                    + (f"; did you mean {near[0]}?" if near else "")
+                )
     seen = set()
     for cell in cells:
         if cell.repeat or cell.workload.command:
@@ -37,6 +54,8 @@ def refuse_what_cannot_run(
             _plan(bench, cell)
         except CommandError as error:
             raise BenchError(f"cell {cell.name} cannot run: {error.sentence}") from error
+        except (ValueError, TypeError) as error:  # a value of a type that no option has
+            raise BenchError(f"cell {cell.name} cannot run: {error}") from error
 
 
 def _plan(bench: Bench, cell: Cell) -> None:
@@ -44,6 +63,7 @@ def _plan(bench: Bench, cell: Cell) -> None:
 
     Raises:
         CommandError: It would refuse.
+        ValueError: An option is no number, and must be one.
     """
     from lockstep.planning import plan, with_training_settings
     from workloads.spec import Training
@@ -51,21 +71,42 @@ def _plan(bench: Bench, cell: Cell) -> None:
     told: dict[str, Any] = {
         key.replace("-", "_"): value for key, value in {**bench.options, **cell.settings}.items()
     }
-    fields = {key: value for key, value in told.items() if key in Training.__dataclass_fields__}
+    kinds = get_type_hints(Training)
+    fields = {
+        key: _typed(key, value, kinds[key]) for key, value in told.items() if key in kinds
+    }  # fmt: skip
     hostfile = told.get("hostfile")
     plan(
         cell.workload.workload, nodes=cell.nodes, ranks_per_node=cell.ranks_per_node,
-        **cell.sizes, steps=int(told.get("steps", 250)), seed=int(told.get("seed", 0)),
+        **cell.sizes, steps=_number("steps", told, 250, int), seed=_number("seed", told, 0, int),
         faults=_listed(told.get("fault")), disturbances=_listed(told.get("disturb")),
         network=str(told.get("network", "auto")),
         training=with_training_settings(cell.workload.workload, fields),
         launcher=cell.launcher, hostfile=None if hostfile is None else Path(str(hostfile)),
         device=str(told.get("device", "auto")),
         pace=None if "pace" not in told else told["pace"] in ("on", True),
-        device_noise=float(told.get("device_noise", 0.02)),
-        hang_timeout=float(told.get("hang_timeout", 10.0)),
+        device_noise=_number("device_noise", told, 0.02, float),
+        hang_timeout=_number("hang_timeout", told, 10.0, float),
         record=tuple(_listed(told.get("record"))), token="0000",  # noqa: S106 - no secret
     )  # fmt: skip
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    """A value of the file as the option takes it from the command line."""
+    for each in (int, float):
+        if kind in (each, each | None):
+            return _number(name, {name: value}, value, each)
+    return value
+
+
+def _number(name: str, told: Mapping[str, Any], default: Any, kind: type[_Number]) -> _Number:
+    value = told.get(name, default)
+    try:
+        return kind(str(value))
+    except ValueError:
+        what = "whole number" if kind is int else "number"
+        option = name.replace("_", "-")
+        raise ValueError(f"{option} is {value!r:.60}; it must be a {what}") from None
 
 
 def _listed(value: Any) -> list[str]:

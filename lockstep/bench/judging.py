@@ -70,7 +70,7 @@ class Judgement:
 
 
 def compared(before: Sequence[Row], after: Sequence[Row]) -> list[Judgement]:
-    """Every workload of both, in the order of `after`.
+    """Every workload of both, in the order of `after`; then those that only failed there.
 
     Raises:
         BenchError: They have none in common, or are of other hardware.
@@ -82,7 +82,8 @@ def compared(before: Sequence[Row], after: Sequence[Row]) -> list[Judgement]:
             "A and B have no workload in common: workload, settings, nodes, ranks and layout must"
             f" be the same; A has {_names(old)}, B has {_names(new)}"
         )
-    return [judge(old[key], new[key]) for key in common]
+    judged = [judge(old[key], new[key]) for key in common]
+    return [*judged, *_without_speed(old, new, after)]
 
 
 def grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -161,6 +162,29 @@ def exit_code(told: Sequence[Judgement]) -> int:
     if "slower" in found:
         return ExitCode.WARNING
     return ExitCode.UNKNOWN if not told or "unknown" in found else ExitCode.OK
+
+
+def _without_speed(
+    old: Mapping[str, Sequence[Row]], new: Mapping[str, Sequence[Row]], after: Sequence[Row]
+) -> Iterable[Judgement]:
+    """Workloads of the baseline that were run, and none of whose runs tells how fast it was."""
+    known, measured = ({_asked(rows[0]) for rows in each.values()} for each in (old, new))
+    silent: dict[str, list[Row]] = {}
+    for row in after:
+        if _asked(row) in known - measured:
+            silent.setdefault(_asked(row), []).append(row)
+    for rows in silent.values():
+        finished = any(row.get("status", "finished") == "finished" for row in rows)
+        how = "tells how fast it was" if finished else "finished"
+        sentence = f"{words_of(rows[0])}: unknown, none of its runs ({len(rows)}) {how}."
+        reasons = sorted({str(row["reason"]) for row in rows if row.get("reason")})
+        yield Judgement(words_of(rows[0]), "unknown", math.nan, (math.nan, math.nan), math.nan,
+                        math.nan, (), (), sentence, tuple(reasons[:3]))  # fmt: skip
+
+
+def _asked(row: Row) -> str:
+    """The workload as far as a run that failed tells it: not on which devices."""
+    return json.dumps([row.get(name) for name in WORKLOAD if name != "emulated_devices"])
 
 
 def words_of(row: Row) -> str:

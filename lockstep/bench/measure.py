@@ -149,6 +149,8 @@ def metrics(path: Path) -> dict[str, Value]:
         raise BenchError(f"{path.name} is no JSON object of numbers")
     found: dict[str, Value] = {}
     for name, value in told.items():
+        if not name.strip():
+            raise BenchError(f"{path.name} has a number without a name")
         if isinstance(value, bool) or not isinstance(value, int | float | None):
             raise BenchError(f"{path.name}: {name} is {value!r:.60}; it must be a number or null")
         found[f"{METRIC_PREFIX}{name}"] = None if value is None else _number(value)

@@ -17,6 +17,8 @@ ARCHIVE, METRICS = "archive", "metrics"
 CLUSTER = ("kubernetes", "argo")
 VERDICTS = (0, 1, 2, 3)
 """Exit codes of `lockstep analyze` that are verdicts."""
+MAX_NAME = 120
+"""Characters of a cell's name, which is a folder; a longer one ends in a hash of the whole."""
 _PARAMETER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 
 
@@ -124,9 +126,23 @@ def cells(bench: Bench) -> tuple[Cell, ...]:
                     f" {sizes['pp']} is {sizes['dp'] * sizes['tp'] * sizes['pp']}; change it or"
                     " leave it out by [matrix] exclude"
                 )
+            if one.command and bench.launcher != "local":
+                raise BenchError(
+                    f"[workloads.{workload}] is a command, which runs on this machine only, and"
+                    f" [bench] launcher is {bench.launcher}; leave one of them out"
+                )
             found.append(replace(cell, name=_name(bench, cell, settings)))
     if not found:
         raise BenchError("[matrix] exclude leaves no cell")
+    seen: set[tuple[str, int]] = set()
+    for cell in found:
+        if (cell.name, cell.repeat) in seen:
+            raise BenchError(
+                f"[matrix] has the same cell twice; {cell.name} ({cell.ranks} ranks,"
+                f" {'x'.join(f'{key}{value}' for key, value in cell.sizes.items())}) comes from two"
+                " of its entries, leave one out"
+            )
+        seen.add((cell.name, cell.repeat))
     return tuple(found)
 
 
@@ -268,7 +284,11 @@ def _name(bench: Bench, cell: Cell, settings: Mapping[str, Any]) -> str:
         # What a file system or a label cannot hold is told by its place in the list.
         place = matrix.settings.index(settings)
         words.append(f"s{place}" + (f"-{told}" if told else ""))
-    return re.sub(r"[^A-Za-z0-9_.=+,-]+", "-", ",".join(words))[:120]
+    name = re.sub(r"[^A-Za-z0-9_.=+,-]+", "-", ",".join(words))
+    if len(name) <= MAX_NAME:
+        return name
+    mark = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return f"{name[: MAX_NAME - 13]}-{mark}"
 
 
 def _excluded(cell: Cell, each: Mapping[str, Scalar]) -> bool:

@@ -128,9 +128,9 @@ def _container_words(step: Step, folder: Path) -> Sequence[str]:
             f"step {step.name} is a container, and there is neither {' nor '.join(RUNTIMES)} here;"
             " install one, or give a command"
         )
-    entry = ["--entrypoint", step.container.command[0]] if step.container.command else []
+    entry = ["--entrypoint", step.command[0]] if step.container.command else []
     rest = step.command[1:] if step.container.command else step.command
     return [
-        runtime, "run", "--rm", "--network=host", f"--volume={folder}:{folder}",
+        runtime, "run", "--rm", "--init", "--network=host", f"--volume={folder}:{folder}",
         f"--workdir={folder}", *entry, step.container.image, *rest,
     ]  # fmt: skip

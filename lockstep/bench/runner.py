@@ -5,6 +5,7 @@ next `lockstep bench run` goes on with the first cell that is not closed. A cell
 closed, too, and is run again by the next call; the others go on.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -62,6 +63,8 @@ class Runner:
     show: Callable[[str, str], None] = lambda stage, text: None
     heeded: Callable[[], AbstractContextManager[None]] = nullcontext
     _running: Running | None = field(default=None, init=False)
+    _launched: tuple[Step, Running] | None = field(default=None, init=False)
+    """The step in the background, which others go on beside."""
 
     def planned(self, cell: Cell) -> list[Step]:
         """The steps of its next attempt."""
@@ -87,14 +90,18 @@ class Runner:
                 )
 
     def run(self, cell: Cell) -> Told:
-        """Run a cell, unless it has finished before.
+        """Run a cell, unless this very one has finished before.
 
         Raises:
             BenchError: The row or the closing file cannot be written.
             KeyboardInterrupt: The user does not want to wait; what runs is ended, the cell is open.
         """
         before = state.closed(self.out, cell)
-        if before is not None and before.status == FINISHED:
+        if (
+            before is not None
+            and before.status == FINISHED
+            and before.fingerprint == self.mark(cell)
+        ):
             return Told(cell, FINISHED, "", sum(before.steps.values()), again=True)
         begun, seconds = monotonic(), dict[str, float]()
         started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -103,13 +110,12 @@ class Runner:
         row: dict[str, Value] = {}
         try:
             (self.out / cell.folder).mkdir(parents=True, exist_ok=True)
+            _remove_outputs(planned, self.out / cell.folder)
             try:
                 with self.heeded():
                     status, reason = self._steps(cell, planned, seconds)
             finally:
-                if self._running is not None:  # a wait that was replaced, or Ctrl-C
-                    self._running.end()
-                    self._running = None
+                self._end()
             row = {**cell.told(), "started": started, **surroundings(self.beside)}
             self._measure(row, cell, planned, archive, status, reason)
             write(self.table, row)
@@ -145,7 +151,17 @@ class Runner:
             seconds[step.name] = round(monotonic() - begun, 3)
             if status_now != FINISHED and status == FINISHED:
                 status, reason = status_now, reason_now
+        if status == FINISHED:  # a launch that stands after its wait
+            status, reason = self._launch_ended(folder, self.bench.timeout)
         return status, reason
+
+    def _end(self) -> None:
+        """What a step that went wrong, or Ctrl-C, left running."""
+        launched = None if self._launched is None else self._launched[1]
+        running, self._running, self._launched = self._running, None, None
+        for each in (running, launched):
+            if each is not None:
+                each.end()
 
     def _elsewhere(self, step: Step, cell: Cell) -> bool:
         """Whether the step reads an archive that is on a claim: there the chain of Argo does it."""
@@ -157,34 +173,28 @@ class Runner:
         if missing:
             raise BenchError(f"step {step.name} needs {missing[0]}, which no step before it wrote")
         if step.waits:
-            if self._running is None:
-                return FINISHED, ""
-            ended = self._running.wait(step.timeout)
-            self._running = None
-            return self._judged(ended, step, folder, "launch", (0,))
+            return self._launch_ended(folder, step.timeout)
         if not step.command and step.container is None:
             return FINISHED, ""
-        running = start(step, folder)
-        self._running = running
         if step.background:
+            self._launched = (step, start(step, folder))
             return FINISHED, ""
-        ended = running.wait(step.timeout)
+        self._running = start(step, folder)
+        ended = self._running.wait(step.timeout)
         self._running = None
-        told = self._judged(ended, step, folder, step.name, step.ok)
-        lacking = [each for each in step.outputs.values() if not Path(each).exists()]
-        if told[0] == FINISHED and lacking:
-            raise BenchError(f"step {step.name} did not write {lacking[0]}")
+        told = _judged(ended, step, folder, step.timeout)
+        if told[0] == FINISHED and step.name == "wait":  # one that was replaced
+            return self._launch_ended(folder, self.bench.timeout)
         return told
 
-    def _judged(
-        self, ended: Exit, step: Step, folder: Path, logged: str, ok: Sequence[int]
-    ) -> tuple[str, str]:
-        if ended.code is None:
-            return TIMEOUT, f"{logged} had not ended after {step.timeout:g} s, and was ended"
-        if ended.code in ok:
+    def _launch_ended(self, folder: Path, timeout: float) -> tuple[str, str]:
+        """(status, reason) of the launch, which has `timeout` seconds more; at once, if none."""
+        if self._launched is None:
             return FINISHED, ""
-        why = sentence(folder, logged) or "it said nothing"
-        return FAILED, f"{logged} exited {ended.code}: {why}"
+        step, running = self._launched
+        ended = running.wait(timeout)
+        self._launched = None
+        return _judged(ended, step, folder, timeout)
 
     def _measure(
         self, row: dict[str, Value], cell: Cell, planned: Sequence[Step], archive: Path,
@@ -213,6 +223,28 @@ class Runner:
         row |= {"status": status, "reason": reason or None}
         row.setdefault("archive", str(archive) if archive.exists() else None)
         row["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _judged(ended: Exit, step: Step, folder: Path, timeout: float) -> tuple[str, str]:
+    """(status, reason) of a step that ended."""
+    if ended.code is None:
+        return TIMEOUT, f"{step.name} had not ended after {timeout:g} s, and was ended"
+    if ended.code not in step.ok:
+        why = sentence(folder, step.name) or "it said nothing"
+        return FAILED, f"{step.name} exited {ended.code}: {why}"
+    lacking = [each for each in step.outputs.values() if not Path(each).exists()]
+    if lacking:
+        return FAILED, f"step {step.name} did not write {lacking[0]}"
+    return FINISHED, ""
+
+
+def _remove_outputs(planned: Sequence[Step], folder: Path) -> None:
+    """Files of an attempt before this one, which would be taken for what this one wrote."""
+    for step in planned:
+        for each in step.outputs.values():
+            path = Path(os.path.normpath(each))
+            if path.is_relative_to(folder) and (path.is_symlink() or path.is_file()):
+                path.unlink(missing_ok=True)
 
 
 def refuse_without_room(out: Path, needed: int = 64 << 20) -> None:

@@ -38,7 +38,7 @@ class BenchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A step that is a container: run by docker or podman, on a cluster by Argo."""
+    """A step that is a container: run by docker or podman on this machine."""
 
     image: str
     command: tuple[str, ...] = ()

@@ -34,6 +34,7 @@ As = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
 
 
 def run(
+    context: typer.Context,
     spec: SpecFile,
     out: OutFolder = None,
     results: Annotated[
@@ -81,7 +82,7 @@ def run(
             return ExitCode.OK
         for each in cells:
             one.planned(each)
-        refuse_what_cannot_run(bench, cells, show)
+        refuse_what_cannot_run(bench, cells, show, _options_of_run(context))
         runner.refuse_without_room(folder)
         with interrupts.noted(), claim.claim_folder(folder):
             one.check(cells)
@@ -307,6 +308,16 @@ def _planned(spec: Path) -> "tuple[Bench, tuple[Cell, ...]]":
         return bench, cells(bench)
     except BenchError as error:
         output.fail(ExitCode.BAD_INPUT, str(error))
+
+
+def _options_of_run(context: typer.Context) -> set[str]:
+    """What a workload may set, without dashes."""
+    root: Any = context.find_root()
+    params = root.command.get_command(root, "run").params
+    return {
+        word.removeprefix("--")
+        for each in params for word in (*each.opts, *each.secondary_opts) if word.startswith("--")
+    }  # fmt: skip
 
 
 def _run_all(

@@ -47,7 +47,7 @@ def write(folder: Path, row: Mapping[str, Value]) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pylist([_checked(row)], schema=_schema(row))
+    table = pa.Table.from_pylist([checked(row)], schema=_schema(row))
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / part_name(row)
     temporary = part.with_name(f".{part.stem}.{secrets.token_hex(8)}{UNFINISHED}")
@@ -156,8 +156,8 @@ def _schema(row: Mapping[str, Value], *, lists: bool = True) -> "pa.Schema":
     return pa.schema([*own, *((name, pa.float64()) for name in metrics)])
 
 
-def _checked(row: Mapping[str, Value]) -> dict[str, Value]:
-    """The row, with every column.
+def checked(row: Mapping[str, Value]) -> dict[str, Value]:
+    """The row, with every column, each of its type.
 
     Raises:
         ResultError: As `write`.

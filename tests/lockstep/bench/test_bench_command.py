@@ -76,6 +76,40 @@ def test_a_damaged_baseline_is_told(tmp_path: Path) -> None:
             read_baseline(path)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"step_seconds": "x"},
+        {"step_seconds": -1.0},
+        {"step_seconds": None},
+        {"rank_own_seconds": 3},
+    ],
+    ids=str,
+)
+def test_a_result_of_a_baseline_that_is_none_is_told(
+    lockstep: Lockstep, tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    path = tmp_path / "b.json"
+    write_baseline(path, locked(BEFORE))
+    tree = json.loads(path.read_text())
+    tree["results"][2] |= wrong
+    path.write_text(json.dumps(tree))
+    answer = lockstep("bench", "compare", path, path)
+
+    assert 65 == answer.code
+    assert "result 3" in answer.err
+    assert next(iter(wrong)) in answer.err
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_a_torn_archive_is_told(lockstep: Lockstep, tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    for verdict in (False, True):
+        if verdict:
+            (tmp_path / "verdict.json").write_text("{}")
+        assert 65 == lockstep("bench", "list", tmp_path).code
+
+
 def test_watch_takes_a_locked_baseline(tmp_path: Path) -> None:
     path = tmp_path / "b.json"
     write_baseline(path, locked(BEFORE))
@@ -108,6 +142,19 @@ def test_a_dry_run_prints_every_command_and_runs_none(lockstep: Lockstep, tmp_pa
             "cell gpt cannot run",
         ),
         ("[bench]\nname = 'n'\n[workloads.gpt]\nsteps = 1\n", 65, "--steps 1 is too few"),
+        *(
+            (f"[bench]\nname = 'n'\n[workloads.gpt]\n{line}\n", 65, f"cell gpt {said}")
+            for line, said in (
+                ("steps = 'ten'", "cannot run: steps is 'ten'; it must be a whole number"),
+                ("device-noise = 'x'", "cannot run: device-noise is 'x'; it must be a number"),
+                ("hang-timeout = [1]", "cannot run: hang-timeout is [1]; it must be a number"),
+                ("micro-batch = 1.5", "cannot run: micro-batch is 1.5; it must be a whole"),
+                (
+                    "setps = 10",
+                    "has an option 'setps', which `lockstep run` does not have; did you",
+                ),
+            )
+        ),
     ],
 )
 def test_what_can_never_run_is_refused_before_anything_starts(

@@ -67,6 +67,9 @@ def test_the_form_is_the_files_ending(tmp_path: Path) -> None:
 def test_a_password_is_never_told() -> None:
     url = "postgresql://me:secret@db/x"
     assert "postgresql://me:***@db/x" == hidden(url)
+    for part in ("me:se@cret@db/x", "me:se/cret@db/x", "db/x?user=me&password=secret",
+                 "db/x?sslpassword=secret&user=me", "me:a@db/x?Token=secret#y"):  # fmt: skip
+        assert "cret" not in hidden(f"postgresql://{part}"), part
     with pytest.raises(BenchError) as told:
         push(ROWS, "postgresql://me:secret@127.0.0.1:9/x", "results")
     assert "secret" not in str(told.value)

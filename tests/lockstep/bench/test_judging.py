@@ -126,6 +126,20 @@ def test_other_workloads_are_not_compared() -> None:
         compared(BEFORE, [{**result(9), "status": "failed"}])
 
 
+def test_a_workload_none_of_whose_runs_finished_is_unknown() -> None:
+    other = [{**each, "workload": "resnet", "emulated_devices": True} for each in BEFORE]
+    failed = {"workload": "resnet", "status": "failed", "step_seconds": None, "reason": "no memory",
+              "emulated_devices": None}  # fmt: skip
+    told = compared([*BEFORE, *other], [result(9), *({**result(7), **failed},) * 2])
+
+    assert ["as-before", "unknown"] == [each.status for each in told]
+    assert "resnet on 2 nodes" in told[1].sentence
+    assert told[1].sentence.endswith("none of its runs (2) finished.")
+    assert ("no memory",) == told[1].facts
+    assert 3 == exit_code(told)
+    assert told[1].to_json()["slowdown"] is None
+
+
 @pytest.mark.parametrize("slow", range(RANKS))
 def test_whichever_rank_it_is_it_is_that_one(slow: int) -> None:
     told = judge(BEFORE, [result(20 + slow, slow={slow: 1.05})])

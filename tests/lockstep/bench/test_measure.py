@@ -78,7 +78,7 @@ def test_who_failed_is_told_with_node_and_last_lines(tmp_path: Path) -> None:
     assert ([], "") == failed_ranks(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("text", ["[1]", '{"a": "fast"}', '{"a": true}', "{"])
+@pytest.mark.parametrize("text", ["[1]", '{"a": "fast"}', '{"a": true}', "{", '{"": 1}'])
 def test_metrics_that_are_no_numbers_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "m.json"
     path.write_text(text)

@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,57 @@ def test_a_step_that_goes_wrong_fails_its_cell_with_a_reason(
         raise AssertionError(told.reason)
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"name": "beside", "after": "launch", "command": ["true"]},
+        {"name": "wait", "command": ["true"]},
+        {"name": "wait", "after": "configure", "command": ["true"]},
+    ],
+    ids=["between", "replaced", "moved"],
+)
+def test_a_launch_that_fails_is_told_whatever_stands_around_it(
+    tmp_path: Path, step: dict[str, Any]
+) -> None:
+    one = made(tmp_path, step, launch="import time; time.sleep(0.2); raise SystemExit(9)")
+    told = one.run(cells(one.bench)[0])
+
+    assert ("failed", "launch exited 9: it said nothing") == (told.status, told.reason)
+    assert one._launched is None
+
+
+def test_exit_codes_and_outputs_of_a_launch_of_the_file_are_its_own(tmp_path: Path) -> None:
+    for number, (more, status) in enumerate((
+        ({"ok": [0, 9]}, "finished"), ({"ok": [9], "outputs": {"x": "x.txt"}}, "failed"),
+    )):  # fmt: skip
+        one = made(tmp_path / str(number))
+        launch = {"name": "launch", "command": ["sh", "-c", "exit 9"], **more}
+        head = {"bench": {"name": "n", "report": []}, "workloads": {"gpt": {}}}
+        one.bench = parse({**head, "steps": [launch, {"name": "analyze", "command": ["true"]}]})
+        assert status == one.run(cells(one.bench)[0]).status
+
+
+def test_what_an_earlier_attempt_wrote_is_not_taken_for_new(tmp_path: Path) -> None:
+    once = "test -e {out}/was || echo '{{\"count\": 1}}' > {metrics}; touch {out}/was; exit 1"
+    step = {"name": "measured", "after": "wait", "command": ["sh", "-c", once],
+            "outputs": {"metrics": "m.json"}}  # fmt: skip
+    one = made(tmp_path, step)
+    first = cells(one.bench)[0]
+    one.run(first)
+    assert 1.0 == results.read(one.table)[0]["metric_count"]
+    one.run(first)
+    assert results.read(one.table)[0].get("metric_count") is None
+
+
+def test_a_cell_that_another_of_its_name_finished_is_run(tmp_path: Path) -> None:
+    one = made(tmp_path)
+    first = cells(one.bench)[0]
+    one.run(first)
+
+    other = replace(first, settings={"steps": 41})
+    assert [False, True] == [one.run(other).again for _ in range(2)]
+
+
 def test_a_folder_of_another_benchmark_is_refused(tmp_path: Path) -> None:
     run_all(made(tmp_path))
     other = made(tmp_path, launch="pass")
@@ -153,6 +205,7 @@ def test_ctrl_c_ends_what_runs_and_leaves_the_cell_open(tmp_path: Path) -> None:
         one.run(first)
 
     assert one._running is None
+    assert one._launched is None
     assert state.closed(one.out, first) is None
     assert not one.table.exists()
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.bench import processes
 from lockstep.bench.plan import cells, steps
 from lockstep.bench.spec import Bench, BenchError, parse, read
 
@@ -119,6 +120,46 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_what_is_wrong_is_told_by_its_key(given: dict[str, Any], said: str) -> None:
     with pytest.raises(BenchError, match=said):
         spec(**given)
+
+
+def test_cells_with_long_names_are_told_apart_by_a_hash() -> None:
+    long = "x" * 200
+    found = cells(spec(matrix={"nodes": [1, 2], "settings": [{"data": long}, {"data": long + "y"}],
+                               "images": ["r/a:1", f"r/{long}:1", f"r/{long}:2"]}))  # fmt: skip
+
+    assert 12 == len({each.name for each in found})
+    assert 120 == max(len(each.name) for each in found)
+
+
+def test_the_same_cell_twice_is_refused_by_name() -> None:
+    with pytest.raises(BenchError, match=r"the same cell twice; gpt,dp2xtp1xpp1 \(2 ranks"):
+        cells(spec(matrix={"nodes": [2], "layouts": [{}, {"dp": 2}]}))
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "kubernetes", "argo"])
+def test_a_program_of_yours_is_refused_with_other_launchers_than_local(launcher: str) -> None:
+    bench = {"name": "n", "launcher": launcher}
+    with pytest.raises(
+        BenchError, match=rf"workloads.mine\] is a command, .* is {launcher}; leave"
+    ):
+        cells(spec(bench=bench, workloads={"mine": {"command": ["x"]}}))
+
+
+def test_a_containers_command_is_filled_and_its_end_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = {
+        "name": "report",
+        "container": {"image": "i", "command": ["{tool}"], "args": ["{cell}"]},
+    }
+    bench = spec(parameters={"tool": "draw"}, steps=[step])
+    report = next(each for each in steps(bench, cells(bench)[0], tmp_path, 0, OURS)
+                  if each.name == "report")  # fmt: skip
+    monkeypatch.setattr(processes, "container_runtime", lambda: "docker")
+
+    words = " ".join(processes._container_words(report, tmp_path))
+    assert words.startswith("docker run --rm --init ")
+    assert words.endswith("--entrypoint draw i gpt")
 
 
 def test_an_impossible_matrix_names_the_sizes() -> None:
