@@ -66,7 +66,10 @@ class Silence:
         return self.comment.startswith(ACKNOWLEDGED)
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        """Whether an alert with these labels is silent by it; a label that is absent is empty."""
+        """Whether an alert with these labels is silent by it; a label that is absent is empty.
+
+        By a pattern that is not read nothing is covered, whether it must match or must not.
+        """
         return all(
             _matches(pattern, labels.get(name, ""), regex=regex) is equal
             for name, pattern, regex, equal in self.matchers
@@ -97,7 +100,7 @@ class Silences:
         return self._access.url
 
     def in_force(self) -> tuple[Silence, ...]:
-        """Those that are active now or will be, the one that ends last first.
+        """Those that are active now, the one that ends last first.
 
         Raises:
             SilenceError: It does not answer, or not as an Alertmanager does.
@@ -170,7 +173,7 @@ class Silences:
 def _read(told: Any) -> Silence | None:
     if not isinstance(told, dict) or not isinstance(told.get("status"), dict):
         return None
-    if told["status"].get("state") not in ("active", "pending"):
+    if told["status"].get("state") != "active":
         return None
     try:
         until = datetime.fromisoformat(str(told["endsAt"])).timestamp()
@@ -185,17 +188,18 @@ def _read(told: Any) -> Silence | None:
     return Silence(str(told.get("id", "")), author, comment, until, matchers)
 
 
-def _matches(pattern: str, value: str, *, regex: bool) -> bool:
+def _matches(pattern: str, value: str, *, regex: bool) -> bool | None:
+    """Whether it matches; None = the pattern is not read, so nobody knows."""
     if not regex:
         return pattern == value
     # Alertmanager's RE2 never looks back; of ours only what cannot look back for long is asked.
     simple = len(pattern) <= LONGEST_NAME and not re.search(r"[({]", pattern)
     if not simple or len(re.findall(r"[*+?]", pattern)) > MOST_REPEATS:
-        return False
+        return None
     try:
         return re.fullmatch(pattern, value[:LONGEST_NAME]) is not None
     except re.error:
-        return False
+        return None
 
 
 def _moment(seconds: float) -> str:

@@ -85,6 +85,15 @@ def answer(frame: pd.DataFrame) -> str:
     """Which is the slowest and which the quickest, of those that differ from a for certain."""
     sure = frame[frame["certain"] == "yes"].sort_values("against a")
     if sure.empty:
+        others = frame["certain"].iloc[1:]
+        unknown = int((others == "not known").sum())
+        if unknown == len(others):
+            return "Which runs differ from a in their step time is not known: none was measured."
+        if unknown:
+            return (
+                f"None of {len(others) - unknown} runs differs from a for certain in its step"
+                f" time; of {unknown} it is not known."
+            )
         return f"None of {len(frame) - 1} runs differs from a for certain in its step time."
     first, last = sure.iloc[0], sure.iloc[-1]
     parts = [f"{row['which']} by {row['against a']:+.1%}"

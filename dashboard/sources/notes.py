@@ -21,7 +21,16 @@ FILE = "notes.json"
 SCHEMA_VERSION = 1
 TAG = re.compile(r"[\w][\w.:/-]{0,39}")
 MOST_TAGS, MOST_NOTES, LONGEST_NOTE, LONGEST_NAME = 20, 200, 2000, 200
-MOST_BYTES = 2 << 20
+WIDEST = 12
+"""Bytes of a character as JSON: two escapes, as other writers have them; of ours six at most."""
+MOST_BYTES = (
+    1024
+    + MOST_TAGS * (WIDEST * 40 + 64)
+    + MOST_NOTES * (WIDEST * (LONGEST_NOTE + LONGEST_NAME) + 256)
+)
+"""As large as all that is allowed, and its braces, can be."""
+LATEST = 1e11
+"""Unix seconds that a moment is below: the year 5138."""
 _LOCK = threading.Lock()
 
 
@@ -53,15 +62,24 @@ def home(folder: Path) -> Path:
 
 def read(folder: Path) -> Notes:
     """What was written; what is no note of ours is as if it were not there."""
-    path = home(folder) / FILE
     try:
-        if path.is_symlink() or path.stat().st_size > MOST_BYTES:
-            return Notes()
-        told = bounded_json.loads(path.read_text("utf-8", "replace"))
+        return _read(home(folder) / FILE)
     except (OSError, ValueError):
         return Notes()
-    if not isinstance(told, dict):
+
+
+def _read(path: Path) -> Notes:
+    """None where there is no file; OSError or ValueError where there is one that does not read."""
+    if path.is_symlink():
+        raise ValueError("it is a link")
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"it is larger than {MOST_BYTES} bytes")
+        told = bounded_json.loads(path.read_text("utf-8", "replace"))
+    except FileNotFoundError:
         return Notes()
+    if not isinstance(told, dict):
+        raise ValueError("it is no object")
     return Notes(tags_of(_list(told.get("tags"))), tuple(_notes(_list(told.get("notes")))))
 
 
@@ -110,7 +128,13 @@ def withdrawn(folder: Path, note: Note) -> None:
 def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
     where = home(folder)
     with _LOCK:
-        now = change(read(folder))
+        try:
+            before = _read(where / FILE)
+        except (OSError, ValueError) as error:
+            raise UnwritableError(
+                f"{where / FILE} does not read, so it is left as it is: mend it, or move it away."
+            ) from error
+        now = change(before)
         told = {
             "schema_version": SCHEMA_VERSION, "tags": list(now.tags),
             "notes": [{"at": each.at, "by": each.by, "text": each.text} for each in now.notes],
@@ -119,7 +143,7 @@ def _change(folder: Path, change: Callable[[Notes], Notes]) -> None:
             descriptor, name = tempfile.mkstemp(prefix=f".{FILE}.", dir=where)
             try:
                 with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-                    json.dump(told, file, indent=1)
+                    json.dump(told, file, indent=1, ensure_ascii=False)
                 os.chmod(name, 0o644)
                 os.replace(name, where / FILE)
             except OSError:
@@ -136,7 +160,8 @@ def _notes(told: Sequence[object]) -> list[Note]:
         Note(float(each["at"]), str(each.get("by", ""))[:LONGEST_NAME],
              str(each["text"])[:LONGEST_NOTE])
         for each in told[:MOST_NOTES]
-        if isinstance(each, dict) and isinstance(each.get("at"), int | float) and each.get("text")
+        if isinstance(each, dict) and isinstance(each.get("at"), int | float)
+        and 0 <= each["at"] < LATEST and each.get("text")
     ]  # fmt: skip
 
 

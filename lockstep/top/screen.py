@@ -20,7 +20,7 @@ from analyzer.wording import ratio
 from collector.contract import metrics as m
 from collector.contract.visible import visible_line
 from collector.contract.words import CLOCK_EVENT_REASONS, RankState
-from lockstep.top.look import Look, Rates, Who
+from lockstep.top.look import Answered, Look, Rates, Who
 
 LATE = 1.1
 """Own time over peers from which on a rank holds its run back, as on the dashboard's map."""
@@ -77,7 +77,7 @@ class Screen:
     Attributes:
         source: Who was asked.
         when: UTC, HH:MM:SS, on the source's clock.
-        sentences: The first says who is late.
+        sentences: The first says who is late, or that what is known is old.
         nodes, ranks, gpus: The tables.
     """
 
@@ -216,9 +216,15 @@ def _now(
 def _sentences(
     look: Look, who: Members, ranks: Sequence[_Rank]
 ) -> Iterable[tuple[str, str]]:  # fmt: skip
-    """Who is late first; then what is missing."""
+    """That all is old, where it is; then who is late; then what is missing."""
     silent = [one for one in look.nodes if one.why]
-    stale = max((one.age or 0.0 for one in look.nodes if not one.why), default=0.0)
+    stale = [one for one in look.nodes if _stale(one)]
+    if stale:
+        oldest = max(one.age or 0.0 for one in stale)
+        every = len(stale) + len(silent) == len(look.nodes)
+        of = "" if every else f" of {len(stale)} of {len(look.nodes)} nodes"
+        below = "all below" if every else "what is below of them"
+        yield f"The newest scrape{of} is {oldest:.0f} s old: {below} is from then.", Mood.UNKNOWN
     if look.findings:
         more = len(look.findings) - 1
         also = f" {more} more finding{'s are' if more > 1 else ' is'} open." if more else ""
@@ -236,18 +242,19 @@ def _sentences(
         rest = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
         text = f"{len(silent)} of {len(look.nodes)} nodes do not answer: {names}{rest}."
         yield f"{text} Nothing below is about them.", Mood.UNKNOWN
-    if stale > STALE_SECONDS:
-        yield f"The newest scrape is {stale:.0f} s old: all below is from then.", Mood.UNKNOWN
     for said in look.warnings[:1]:
         yield said, Mood.UNKNOWN
 
 
 def _of_run(run: str, ranks: Sequence[_Rank], look: Look) -> Iterable[tuple[str, str]]:
     out = [one for one in ranks if one.out]
-    waiting = [one for one in ranks if (one.inside or 0.0) >= STANDS_SECONDS]
+    waiting = [one for one in ranks if not one.out and (one.inside or 0.0) >= STANDS_SECONDS]
     late = [one for one in ranks if one.late]
     if waiting:
-        absent = [one for one in ranks if one.inside is None and one.now != "finished"]
+        absent = [
+            one for one in ranks
+            if (one.inside is None or one.out) and one.now != "finished"
+        ]  # fmt: skip
         longest = max(one.inside or 0.0 for one in waiting)
         names = _names(absent) if absent else "nobody whose page answers"
         who = f"{run} stands: {len(waiting)} of {len(ranks)} ranks wait in a collective"
@@ -285,6 +292,9 @@ def _calm(run: str, ranks: Sequence[_Rank], look: Look) -> tuple[str, str]:
         here = f"{run}: nobody of these {len(ranks)} ranks is late"
         others = world - len(ranks)
         return f"{here}; of the other {others} these pages do not tell.", Mood.UNKNOWN
+    fresh = {one.node for one in look.nodes if not one.why and not _stale(one)}
+    if any(map(_stale, look.nodes)) and not {one.node for one in ranks} <= fresh:
+        return f"{run}: how it is now is not known.", Mood.UNKNOWN
     below = f"all {len(ranks)} ranks are below {ratio(LATE)} of their peers"
     return f"{run}: nobody is late; {below} in the last {look.span:.0f} s.", Mood.OK
 
@@ -303,6 +313,11 @@ def _names(ranks: Sequence[_Rank]) -> str:
     return first + (f" and {len(ranks) - 3} more" if len(ranks) > 3 else "")
 
 
+def _stale(one: Answered) -> bool:
+    """Whether what it told last says nothing of now, though nobody says that it is silent."""
+    return not one.why and one.age is not None and one.age > STALE_SECONDS
+
+
 def _ago(age: float | None) -> str:
     return "" if age is None else f", last heard {age:.0f} s ago"
 
@@ -319,10 +334,13 @@ def _nodes(look: Look, ranks: Sequence[_Rank]) -> Table:
     for name in dict.fromkeys((*places, *sorted({one.node for one in ranks} - places.keys()))):
         mine = [one for one in ranks if one.node == name]
         answered = places.get(name)
-        silent = answered is not None and bool(answered.why)
+        why = "" if answered is None else answered.why
+        if answered is not None and _stale(answered):
+            why = f"not scraped for {answered.age:.0f} s"
+        silent = bool(why)
         worst = max((one.over for one in mine if not math.isnan(one.over)), default=math.nan)
         out = [one for one in mine if one.out]
-        state = _node_state(answered.why if answered else "", mine, out, worst)
+        state = _node_state(why, mine, out, worst)
         load, cpus, total, free = (each.get(name) for each in values.values())
         lines.append((
             (0 if out else 1 if silent else 2, -worst if worst == worst else 0.0),
@@ -341,7 +359,7 @@ def _nodes(look: Look, ranks: Sequence[_Rank]) -> Table:
             ),
         ))  # fmt: skip
     ordered = tuple(line for _, line in sorted(lines, key=lambda pair: pair[0]))
-    answering = sum(not one.why for one in look.nodes)
+    answering = sum(not one.why and not _stale(one) for one in look.nodes)
     return Table(
         f"Nodes: {answering} of {len(look.nodes)} answer", NODE_COLUMNS, ordered,
         "No node is told of.",

@@ -44,6 +44,24 @@ def test_a_pattern_that_could_take_for_ever_is_not_asked(pattern: str) -> None:
     assert not made(("node", pattern, True, True)).covers({"node": "a" * 200 + "!"})
 
 
+@pytest.mark.parametrize("pattern", ["(node-1|node-2)", "a{2}", "[", "a*b*c*", "x" * 5000])
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_pattern_that_is_not_read_covers_nothing(pattern: str, *, equal: bool) -> None:
+    assert not made(("node", pattern, True, equal)).covers({"node": "node-1"})
+    assert not made(("node", pattern, True, equal)).covers({"node": "node-7"})
+
+
+@pytest.mark.parametrize(("state", "count"), [("active", 1), ("pending", 0), ("expired", 0)])
+def test_only_a_silence_that_is_active_is_in_force(
+    monkeypatch: pytest.MonkeyPatch, state: str, count: int
+) -> None:
+    there = Silences(access("http://127.0.0.1:9093", service="alertmanager"))
+    told = {"id": "s-1", "status": {"state": state}, "endsAt": "2030-01-01T00:00:00Z",
+            "matchers": [{"name": "node", "value": "node-1", "isRegex": False}]}  # fmt: skip
+    monkeypatch.setattr(there, "_asked", lambda *_: [told])
+    assert count == len(there.in_force())
+
+
 def test_an_alertmanager_that_is_away_is_a_sentence() -> None:
     there = Silences(access(f"http://127.0.0.1:{free_port()}", service="alertmanager"))
     with pytest.raises(SilenceError, match="cannot be reached"):

@@ -53,3 +53,10 @@ def test_a_run_that_told_nothing_is_not_known_and_no_zero() -> None:
     assert "not known" == frame.loc[1, "certain"]
     assert frame[["step (s)", "against a", "last loss"]].iloc[1].isna().all()
     assert () == many.overlaid([charts(0.1), ()])
+
+
+def test_what_was_not_measured_is_not_told_as_no_difference() -> None:
+    assert "not known" in many.answer(many.table(ROWS[:3], [charts(0.1), (), ()]))
+    assert "None of" not in many.answer(many.table(ROWS[:2], [(), charts(0.1)]))
+    some = many.answer(many.table(ROWS[:3], [charts(0.1), charts(0.1, seed=1), ()]))
+    assert some == "None of 1 runs differs from a for certain in its step time; of 1 it is not known."

@@ -71,3 +71,28 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(json.dumps({"tags": ["secret"]}))
     (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
     assert () == notes.read(tmp_path).tags
+
+
+@pytest.mark.parametrize("character", ["\u8a18", "\U0001f525", "\x01"])
+def test_all_that_is_allowed_is_read_again(tmp_path: Path, character: str) -> None:
+    full = Note(1.7e9 + 0.123456, character * notes.LONGEST_NAME, character * notes.LONGEST_NOTE)
+    notes._change(tmp_path, lambda _: Notes(notes=(full,) * notes.MOST_NOTES))
+    notes.tagged(tmp_path, ["\u8a18" * 40])
+    assert notes.MOST_NOTES == len(notes.read(tmp_path).notes)
+
+
+@pytest.mark.parametrize("torn", ['{"notes": [{"at": 1.0, "by"', "[]", "", "link"])
+def test_a_file_that_does_not_read_is_not_written_over(tmp_path: Path, torn: str) -> None:
+    if torn == "link":
+        (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
+    else:
+        (tmp_path / FILE).write_text(torn)
+    with pytest.raises(notes.UnwritableError, match="does not read"):
+        notes.noted(tmp_path, FIRST)
+    assert (tmp_path / FILE).is_symlink() or torn == (tmp_path / FILE).read_text()
+
+
+def test_a_moment_that_no_calendar_has_is_no_note(tmp_path: Path) -> None:
+    told = [{"at": at, "by": "a", "text": "x"} for at in (1e18, -1.0, 5.0)]
+    (tmp_path / FILE).write_text(json.dumps({"notes": told}))
+    assert [5.0] == [each.at for each in notes.read(tmp_path).notes]

@@ -122,11 +122,38 @@ def test_what_watch_names_comes_first_and_its_doubt_is_no_all_clear():
     assert screen(told).sentences[0].mood == Mood.UNKNOWN
 
 
-def test_an_old_scrape_is_told():
+def test_an_old_scrape_is_told_first_and_nothing_is_green():
     told = look()
-    nodes = [Answered(one.node, 200.0) for one in told.nodes]
-    assert "The newest scrape is 200 s old: all below is from then." in said(
-        replace(told, nodes=nodes)
+    nodes = [Answered(one.node, 864000.0) for one in told.nodes]
+    shown = screen(replace(told, nodes=nodes))
+    assert [one.text for one in shown.sentences] == [
+        "The newest scrape is 864000 s old: all below is from then.",
+        f"{RUN}: how it is now is not known.",
+    ]
+    assert {one.mood for one in (*shown.sentences, *shown.nodes.lines)} == {Mood.UNKNOWN}
+    assert {one.cells[-1] for one in shown.nodes.lines} == {"not scraped for 864000 s"}
+    assert shown.nodes.title == "Nodes: 0 of 4 answer"
+
+
+def test_one_node_of_old_leaves_its_run_unknown():
+    told = look()
+    first, *rest = told.nodes
+    shown = screen(replace(told, nodes=[Answered(first.node, 200.0), *rest]))
+    assert shown.sentences[0].text == (
+        "The newest scrape of 1 of 4 nodes is 200 s old: what is below of them is from then."
+    )
+    assert Mood.OK not in {one.mood for one in shown.sentences}
+
+
+def test_a_rank_frozen_inside_a_collective_is_not_in_it():
+    lines = "\n".join(
+        f'lockstep_train_open_operation_age_seconds{{run="{RUN}",rank="{rank}",op="all-reduce",'
+        f'group="dp"}} 20'
+        for rank in range(8)
+    )  # fmt: skip
+    frozen = f'lockstep_train_heartbeat_age_seconds{{run="{RUN}",rank="2"}} 20'
+    assert "7 of 8 ranks wait in a collective for up to 20 s; not in it: rank 2 on node-1." in said(
+        look(more=f"{lines}\n{frozen}")
     )
 
 
