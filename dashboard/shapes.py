@@ -150,6 +150,10 @@ class FindingRow:
         confidence: Probability of the cause, 0 to 1.
         slowdown: Own time over expected own time; None where it does not apply.
         place_confidence: Probability that this is the place, 0 to 1.
+        kind: A word of analyzer.watch.finding.Kind; empty = not told.
+        scope: As of analyzer.watch.finding.WatchFinding; empty = not told.
+        lost_seconds: Of `unit`s, that it alone has cost so far; None = not known.
+        unit: Whose seconds these are: GPU or rank.
     """
 
     finding: str
@@ -167,6 +171,10 @@ class FindingRow:
     until: float | None
     sentence: str
     place_confidence: float | None = None
+    kind: str = ""
+    scope: str = ""
+    lost_seconds: float | None = None
+    unit: str = "GPU"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def _read(path: Path) -> Notes:
     except FileNotFoundError:
         return Notes()
     if not isinstance(told, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is no object")  # noqa: TRY004 - a file's content, not an argument
     return Notes(tags_of(_list(told.get("tags"))), tuple(_notes(_list(told.get("notes")))))
 
 

@@ -5,12 +5,13 @@ from datetime import UTC, datetime
 from analyzer.causes import CAUSE_WORDS
 from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
 from analyzer.watch.headline import first_action
-from analyzer.wording import certainty, ratio
+from analyzer.wording import certainty, hours, ratio
 from collector.contract.words import Cause
 from dashboard.shapes import FindingRow, RunRow, Severity
 from dashboard.words.age import duration
 from dashboard.words.spent import HOUR
 
+KINDS = frozenset(Kind)
 STOPS = frozenset((Cause.CRASH, Cause.FREEZE, Cause.SOFTWARE))
 """Causes of a run that stands, where nobody told a slowdown."""
 
@@ -28,10 +29,13 @@ def cost(one: FindingRow, run: RunRow | None) -> str:
     parts = [] if one.slowdown is None else [f"{ratio(one.slowdown)} its own time"]
     if run is not None and run.slowdown is not None:
         parts.append(f"the run's steps {ratio(run.slowdown)}")
-    if run is not None and run.lost_gpu_hours is not None:
-        hours = run.lost_gpu_hours
-        spent = f"{hours:,.3g} GPU-h" if hours >= 1 else f"{hours * HOUR:,.3g} GPU-s"
-        parts.append(f"{spent} lost{' so far' if one.open else ''}")
+    so_far = " so far" if one.open else ""
+    if one.lost_seconds is not None:  # as its alert says
+        parts.append(f"{hours(one.lost_seconds / HOUR, one.unit)} lost{so_far}")
+    elif run is not None and run.lost_gpu_hours is not None:
+        lost = run.lost_gpu_hours
+        spent = f"{lost:,.3g} GPU-h" if lost >= 1 else f"{lost * HOUR:,.3g} GPU-s"
+        parts.append(f"{spent} lost{so_far}")
     return ", ".join(parts) if parts else "not known"
 
 
@@ -49,16 +53,22 @@ def to_do(one: FindingRow) -> tuple[str, str]:
 
 
 def _as_watched(one: FindingRow) -> WatchFinding:
-    stops = one.slowdown is None and one.cause in STOPS
     page = one.severity is Severity.CRITICAL
     return WatchFinding(
         who=Who(one.run, one.node or None, one.rank, one.gpu, one.link or None),
-        kind=Kind.STOP if stops else Kind.SLOW, scope=_scope(one), attempt=None, cause=one.cause,
+        kind=_kind(one), scope=one.scope or _scope(one), attempt=None, cause=one.cause,
         tier=Tier.PAGE if page else Tier.RECORD, confidence=one.confidence or 0.0,
         slowdown=one.slowdown, onset=one.since, first_seen=one.since, opened=one.since,
         seen=one.since, closed=one.until, sentence=one.sentence, facts=(), folder="",
-        place_confidence=one.place_confidence,
+        place_confidence=one.place_confidence, lost_seconds=one.lost_seconds, unit=one.unit,
     )  # fmt: skip
+
+
+def _kind(one: FindingRow) -> Kind:
+    """As it was confirmed; a guess where its source does not tell."""
+    if one.kind in KINDS:
+        return Kind(one.kind)
+    return Kind.STOP if one.slowdown is None and one.cause in STOPS else Kind.SLOW
 
 
 def _scope(one: FindingRow) -> str:

@@ -53,7 +53,9 @@ def of_watch(run: str, folder: str, told: Mapping[str, Any]) -> FindingRow:
         cause=text(key.get("cause")) or "unknown", confidence=number(told.get("confidence")),
         slowdown=number(told.get("slowdown")), since=since, until=closed,
         sentence=text(told.get("sentence")),
-        place_confidence=number(told.get("place_confidence")),
+        place_confidence=number(told.get("place_confidence")), kind=text(told.get("kind")),
+        scope=text(key.get("scope")), lost_seconds=number(told.get("lost_seconds")),
+        unit="rank" if told.get("lost_unit") == "rank" else "GPU",
     )  # fmt: skip
 
 

@@ -96,6 +96,9 @@ def _archived(one: folders.Kept) -> FindingRow | None:
         slowdown=files.number(one.told.get("slowdown")), since=since, until=until,
         sentence=str(one.told.get("sentence") or ""),
         place_confidence=files.number(one.told.get("place_confidence")),
+        kind=str(one.told.get("kind") or ""), scope=text("scope"),
+        lost_seconds=files.number(one.told.get("lost_seconds")),
+        unit="rank" if one.told.get("lost_unit") == "rank" else "GPU",
     )  # fmt: skip
 
 

@@ -59,4 +59,6 @@ def test_what_was_not_measured_is_not_told_as_no_difference() -> None:
     assert "not known" in many.answer(many.table(ROWS[:3], [charts(0.1), (), ()]))
     assert "None of" not in many.answer(many.table(ROWS[:2], [(), charts(0.1)]))
     some = many.answer(many.table(ROWS[:3], [charts(0.1), charts(0.1, seed=1), ()]))
-    assert some == "None of 1 runs differs from a for certain in its step time; of 1 it is not known."
+    assert (
+        some == "None of 1 runs differs from a for certain in its step time; of 1 it is not known."
+    )

@@ -1,5 +1,15 @@
 """The lines under the sentence of a finding."""
 
+import json
+from pathlib import Path
+
+import pytest
+
+from analyzer.watch.finding import Kind, Tier, WatchFinding, Who, finding_json
+from analyzer.watch.headline import first_action
+from dashboard.sources.archive.findings import of_watch
+from dashboard.sources.prometheus.findings import _archived
+from dashboard.sources.prometheus.folders import Kept
 from dashboard.words import at_a_glance
 from tests.dashboard.words.rows import FOUND, RUN, found
 
@@ -35,3 +45,24 @@ def test_a_run_that_stands_is_not_told_to_drain() -> None:
 def test_a_hostile_node_is_an_argument_and_no_command() -> None:
     _, command = at_a_glance.to_do(found(node="x; rm -rf /", place_confidence=0.99))
     assert "'x; rm -rf /'" in command
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("cause", ["unknown", "thermal", "software", "freeze"])
+@pytest.mark.parametrize("slowdown", [None, 1.5])
+def test_page_and_alert_say_the_same_of_a_finding(
+    kind: Kind, cause: str, slowdown: float | None
+) -> None:
+    watched = WatchFinding(
+        who=Who("gpt-a", "node-1", 2, 0, None), kind=kind, scope="node", attempt=0, cause=cause,
+        tier=Tier.PAGE, confidence=0.9, slowdown=slowdown, onset=1.7e9, first_seen=1.7e9,
+        opened=1.7e9, seen=1.7e9 + 600.0, closed=None, sentence="It stands.", facts=(),
+        folder="gpt-a/x", place_confidence=0.99, lost_seconds=7200.0, unit="rank",
+    )  # fmt: skip
+    told = json.loads(json.dumps(finding_json(watched)))
+    archived = _archived(Kept("gpt-a/x", Path("x"), told))
+    assert archived is not None
+    for row in (archived, of_watch("gpt-a", "x", told)):
+        assert first_action(watched) == at_a_glance.to_do(row)
+        assert "2.00 rank-hours lost so far" in at_a_glance.cost(row, RUN)
+        assert "2.00 rank-hours lost so far" in watched.told
