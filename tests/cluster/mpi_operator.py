@@ -1,8 +1,8 @@
 """A test double of the MPI Operator: an MPIJob -> worker pods, then the launcher's Job.
 
-It follows the names, labels and conditions that mpi-operator 0.8 documents, on a real API server,
-and is no more: it makes no SSH keys and no host file, and nothing runs in hollow pods. How a run
-ends, a test says.
+It follows the names, labels and conditions of mpi-operator 0.8, on a real API server, and the rules
+of tests/cluster/controllers/mpi_operator.py; it makes no SSH keys and no host file, and nothing
+runs in hollow pods. How a run ends, a test says.
 """
 
 import threading
@@ -12,13 +12,13 @@ from typing import Any
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
+from tests.cluster.controllers import mpi_operator as rules
+
 GROUP, VERSION, PLURAL = "kubeflow.org", "v2beta1", "mpijobs"
 JOB_NAME, ROLE, INDEX = (
     f"training.kubeflow.org/{name}" for name in ("job-name", "job-role", "replica-index")
 )
 PERIOD_SECONDS = 0.2
-WHY = {"Created": "MPIJobCreated", "Running": "MPIJobRunning", "Succeeded": "MPIJobSucceeded",
-       "Failed": "MPIJobFailed"}  # fmt: skip
 
 
 class MpiOperator:
@@ -26,6 +26,9 @@ class MpiOperator:
 
     Args:
         scheduler: Who places the pods; a name that nobody has leaves them to `phase`.
+
+    Attributes:
+        events: What it said of jobs that it does not take, once each: it says it nowhere else.
     """
 
     def __init__(self, api: client.ApiClient, namespace: str, scheduler: str = "") -> None:
@@ -35,6 +38,7 @@ class MpiOperator:
         self._scheduler = scheduler
         self._closing = threading.Event()
         self._ended: dict[str, tuple[str, str]] = {}
+        self.events: list[str] = []
         self._thread = threading.Thread(target=self._work, daemon=True)
 
     def __enter__(self) -> "MpiOperator":
@@ -70,12 +74,19 @@ class MpiOperator:
 
     def _reconcile(self, job: dict[str, Any]) -> None:
         name = job["metadata"]["name"]
-        true = {one["type"] for one in job.get("status", {}).get("conditions", ())}
-        if true & {"Succeeded", "Failed"}:
+        if said := rules.validation_errors(job):
+            told = f"ValidationError {name}: Found validation errors: {'; '.join(said)}"
+            self.events += [told] if told not in self.events else []
+            return
+        conditions = job.get("status", {}).get("conditions", ())
+        true = {one["type"] for one in conditions if one["status"] == "True"}
+        if true & set(rules.FINISHED):
             self._clean(job)
             return
         self._say(job, "Created")
         if job["spec"]["runPolicy"].get("suspend"):
+            self._clean(job)
+            self._say(job, "Suspended")
             return
         ready = self._workers(job)
         if name in self._ended:
@@ -88,7 +99,7 @@ class MpiOperator:
         """Whether all run; those that are missing are created, once."""
         name, replicas = job["metadata"]["name"], job["spec"]["mpiReplicaSpecs"]["Worker"]
         there = self._pods(name, "worker")
-        if not there and "Running" not in str(job.get("status")):
+        if not there and not self._ran(job):
             for index in range(replicas["replicas"]):
                 about = {JOB_NAME: name, ROLE: "worker", INDEX: str(index)}
                 template = self._template(job, replicas, about)
@@ -101,11 +112,10 @@ class MpiOperator:
     def _launcher(self, job: dict[str, Any]) -> None:
         name, replicas = job["metadata"]["name"], job["spec"]["mpiReplicaSpecs"]["Launcher"]
         template = self._template(job, replicas, {JOB_NAME: name, ROLE: "launcher"})
-        policy = job["spec"]["runPolicy"]
         owners = template["metadata"].pop("ownerReferences")
         launcher = {
             "metadata": {"name": f"{name}-launcher", "ownerReferences": owners},
-            "spec": {"template": template, "backoffLimit": policy["backoffLimit"]},
+            "spec": {"template": template, **rules.launcher_job(job)},
         }
         with suppress(ApiException):  # it is there
             self._batch.create_namespaced_job(self._namespace, launcher)
@@ -130,11 +140,15 @@ class MpiOperator:
         }  # fmt: skip
 
     def _clean(self, job: dict[str, Any]) -> None:
-        if job["spec"]["runPolicy"].get("cleanPodPolicy") != "Running":
-            return
-        for pod in self._pods(job["metadata"]["name"], "worker"):
-            if pod.status.phase in ("Running", "Pending"):
-                self._core.delete_namespaced_pod(pod.metadata.name, self._namespace)
+        pods = {one.metadata.name: one for one in self._pods(job["metadata"]["name"], "worker")}
+        there = {name: one.status.phase for name, one in pods.items()
+                 if not one.metadata.deletion_timestamp}  # fmt: skip
+        for name in rules.swept(job, there):
+            self._core.delete_namespaced_pod(name, self._namespace)
+
+    def _ran(self, job: dict[str, Any]) -> bool:
+        told = job.get("status", {}).get("conditions", ())
+        return any((one["type"], one["status"]) == ("Running", "True") for one in told)
 
     def _pods(self, name: str, role: str) -> list[Any]:
         chosen = f"{JOB_NAME}={name},{ROLE}={role}"
@@ -143,10 +157,13 @@ class MpiOperator:
 
     def _say(self, job: dict[str, Any], kind: str, message: str = "") -> None:
         status = job.setdefault("status", {})
-        known = status.setdefault("conditions", [])
-        if any(one["type"] == kind for one in known):
+        known = status.get("conditions", [])
+        told = rules.told(known, kind, "True", message=message)
+        if kind == "Suspended":
+            told = rules.told(told, "Running", "False", rules.WHY[kind])
+        if told == known:
             return
-        known.append({"type": kind, "status": "True", "reason": WHY[kind], "message": message})
+        status["conditions"] = told
         self._custom.patch_namespaced_custom_object_status(
             GROUP, VERSION, self._namespace, PLURAL, job["metadata"]["name"], {"status": status}
         )

@@ -170,6 +170,52 @@ def test_an_image_that_cannot_be_pulled_fails_the_run_with_the_pods_reason(
     assert [] == left(admin, wanted.run)
 
 
+def test_a_run_that_is_suspended_after_it_ran_loses_its_pods_and_ends_with_the_reason(
+    admin: client.ApiClient, connected: ApiCluster, settings: Settings
+) -> None:
+    wanted = spec("5555")
+    run = ClusterRun(connected, submission(wanted, settings, ["true"]), wanted.run, settings)
+    jobs = client.CustomObjectsApi(admin)
+    with MpiOperator(admin, NAMESPACE, scheduler="nobody") as operator:
+        run.create()
+        until(lambda: len(left(admin, wanted.run)) >= 5)
+        for index in range(4):
+            operator.phase(f"{run.made.name}-worker-{index}", "Running")
+
+        def tell(stage: str, words: str) -> None:
+            if stage == "running":
+                jobs.patch_namespaced_custom_object(
+                    "kubeflow.org", "v2beta1", NAMESPACE, "mpijobs", run.made.name,
+                    {"spec": {"runPolicy": {"suspend": True}}},
+                )  # fmt: skip
+
+        ended = run.wait(tell)
+        until(lambda: not [each for each in left(admin, wanted.run) if "-worker-" in each])
+        assert run.end()
+
+    assert Phase.FAILED is ended.phase
+    assert "somebody suspended it after it had run" in ended.reason
+    assert [] == left(admin, wanted.run)
+
+
+def test_what_the_operator_says_in_an_event_alone_is_refused_before_it_is_created(
+    admin: client.ApiClient, connected: ApiCluster, settings: Settings
+) -> None:
+    wanted = replace(spec("4444"), run="7b-4444")
+    refused = refusal(look(connected, settings), wanted, settings)
+    made = submission(wanted, settings, ["true"])
+    with MpiOperator(admin, NAMESPACE, scheduler="nobody") as operator:
+        connected.create(made.resource.path(NAMESPACE), made.whole)
+        until(lambda: bool(operator.events))
+        left_there = left(admin, wanted.run)
+        connected.delete(made.path)
+
+    assert refused is not None
+    assert "the run id 7b-4444 names hosts of 4 nodes" in refused.sentence
+    assert ["7b-4444"] == left_there
+    assert "invalid DNS label 7b-4444-worker-3" in operator.events[0]
+
+
 def test_an_api_server_that_is_away_is_waited_for_and_told(
     cluster: ControlPlane, admin: client.ApiClient, connected: ApiCluster, settings: Settings,
     monkeypatch: pytest.MonkeyPatch,

@@ -11,6 +11,7 @@ import pytest
 from tests.workloads.kubernetes.conftest import FakeCluster
 from workloads.launchers.kubernetes.api import ApiCluster
 from workloads.launchers.kubernetes.cluster import Cluster, RefusedError, UnreachableError
+from workloads.launchers.kubernetes.names import is_hosts_name
 from workloads.launchers.kubernetes.objects import Objects, TakenError
 from workloads.launchers.kubernetes.settings import Kind, Settings
 from workloads.launchers.kubernetes.submission import submission
@@ -65,6 +66,15 @@ def test_a_name_is_given_once_and_the_first_is_untouched(api: Cluster) -> None:
     assert 409 == told.value.status
     assert first == uid(api, f"{SERVICES}/{name}")
     api.delete(f"{SERVICES}/{name}")
+
+
+@pytest.mark.parametrize("name", ["7b", "ends-", "Upper", "a.b"])
+def test_a_service_is_refused_whose_name_no_host_may_have(api: Cluster, name: str) -> None:
+    with pytest.raises(RefusedError) as told:
+        api.create(SERVICES, service(name))
+
+    assert 422 == told.value.status
+    assert not is_hosts_name(name, 1) or name == "Upper"  # a run id is given in lower case
 
 
 def test_a_deletion_takes_only_the_one_that_is_meant(api: Cluster) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.controllers import DNS_1035, DNS_1123_SUBDOMAIN, InvalidError, argo, kueue
 from workloads.launchers.kubernetes.cluster import RefusedError, UnreachableError
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.launchers.kubernetes.submission import rights
@@ -21,8 +22,9 @@ NAMESPACE = "/api/v1/namespaces/lockstep-runs"
 class FakeCluster:
     """Objects by path; lists by the path above them. What is created appears there.
 
-    That it selects, refuses a name twice and keeps what has another uid, as the API does, is what
-    tests/cluster/test_launchers_contract.py holds against a real one.
+    That it selects, refuses a name twice or one that is none, and keeps what has another uid, as
+    the API does, is what tests/cluster/test_launchers_contract.py holds against a real one. Kueue
+    and Argo are installed there, as far as tests/cluster/controllers says what they do.
 
     Attributes:
         fails: The next answers that do not come.
@@ -65,6 +67,10 @@ class FakeCluster:
             }
         made = deepcopy(dict(manifest))
         name = made["metadata"]["name"]
+        try:
+            made = admitted(made)
+        except InvalidError as error:
+            raise RefusedError(422, f"{made['kind']} {name} is invalid: {error}") from None
         if f"{path}/{name}" in self.objects:
             raise RefusedError(409, f'{path} "{name}" already exists')
         made["metadata"]["uid"] = f"uid-{next(self.uids)}"
@@ -104,6 +110,21 @@ class FakeCluster:
         self.asked.append(f"{verb} {path}")
         if self.fails:
             raise self.fails.pop(0)
+
+
+def admitted(made: dict[str, Any]) -> dict[str, Any]:
+    """What the API and the webhooks make of an object that is created.
+
+    Raises:
+        InvalidError: They refuse it.
+    """
+    name = made["metadata"]["name"]
+    form = DNS_1035 if made["kind"] == "Service" else DNS_1123_SUBDOMAIN
+    if not form.fullmatch(name):
+        raise InvalidError([f"metadata.name: Invalid value: {name!r}"])
+    if made["kind"] == "Workflow":
+        return argo.admitted(made)
+    return kueue.admitted(made) if made["kind"] in kueue.SUSPENDS else made
 
 
 def selected(each: Mapping[str, Any], selector: str) -> bool:

@@ -32,6 +32,17 @@ def test_a_run_that_fits_is_not_refused(
     assert None is judged(cluster, spec, settings)
 
 
+@pytest.mark.parametrize("run", ["7b-run", "gpt-", "g" * 55, "gpt.1"])
+def test_a_run_id_that_names_no_hosts(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, run: str
+) -> None:
+    refused = judged(cluster, replace(spec, run=run), settings)
+
+    assert refused is not None
+    assert 64 == refused.code
+    assert f"the run id {run} names hosts of 4 nodes there" in refused.sentence
+
+
 def test_more_nodes_than_there_are(cluster: FakeCluster, spec: RunSpec, settings: Settings) -> None:
     refused = judged(cluster, replace(spec, layout=Layout(5, 2, 10)), settings)
 

@@ -1,6 +1,7 @@
 """A run on a cluster, from where it was submitted: created, waited for, ended, its logs fetched."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
@@ -13,7 +14,7 @@ from workloads.launchers.kubernetes.cluster import (
     UnreachableError,
 )
 from workloads.launchers.kubernetes.conditions import Phase, Pod
-from workloads.launchers.kubernetes.kueue import WORKLOAD, suspended, waits_behind
+from workloads.launchers.kubernetes.kueue import WORKLOADS, suspended, taken_back, waits_behind
 from workloads.launchers.kubernetes.names import POD, STEP, WORKFLOW, selector
 from workloads.launchers.kubernetes.objects import MISSING, Objects
 from workloads.launchers.kubernetes.settings import Settings
@@ -131,17 +132,27 @@ class ClusterRun:
             if found[0] is Phase.SUCCEEDED:
                 return ended(Phase.SUCCEEDED, "")
             return ended(found[0], "; ".join(filter(None, (told, found[1]))))
-        why = self._must_end(pods, told)
+        why = self._taken_back(whole) or self._must_end(pods, told)
         return ended(Phase.FAILED, why) if why else None
 
     def _queued(self, whole: dict[str, Any] | None) -> str:
         """In which queue, and behind whom, as far as may be seen."""
-        uid = str(((whole or {}).get("metadata") or {}).get("uid", ""))
-        try:
-            told = self.cluster.read(WORKLOAD.path(self.made.namespace))
-        except RefusedError:
-            told = {}
-        return waits_behind(self.settings.queue, uid, told.get("items") or ())
+        return waits_behind(self.settings.queue, _uid(whole), self._workloads())
+
+    def _taken_back(self, whole: dict[str, Any]) -> str:
+        """That somebody suspended what had run; empty = nobody did."""
+        if not (self._ran and suspended(whole)):
+            return ""
+        why = taken_back(_uid(whole), self._workloads()) if self.settings.queue else ""
+        by = f"Kueue took its quota back ({why})" if why else "somebody suspended it"
+        return f"{by} after it had run, and its ranks are gone"
+
+    def _workloads(self) -> list[dict[str, Any]]:
+        """Of Kueue, in the version that is served; none where they may not be seen."""
+        for version in WORKLOADS:
+            with suppress(RefusedError):
+                return list(self.cluster.read(version.path(self.made.namespace)).get("items") or ())
+        return []
 
     def _must_end(self, pods: tuple[Pod, ...], told: str) -> str:
         """Why it is not waited for any longer; empty = it is.
@@ -227,3 +238,7 @@ class ClusterRun:
             up = f"{sum(each.phase == 'Running' for each in pods)} pods"
             return "running", "; ".join((up, *self._noted.values()))
         return "waiting for pods", conditions.waits(pods) or f"of {self._name}"
+
+
+def _uid(whole: dict[str, Any] | None) -> str:
+    return str(((whole or {}).get("metadata") or {}).get("uid", ""))

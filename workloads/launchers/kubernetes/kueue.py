@@ -1,8 +1,10 @@
 """Whether Kueue holds a run back, and behind whom: from its Workload objects.
 
-Kueue suspends a job that names a queue until its quota has room.
+Kueue suspends a job that names a queue until its quota has room, and again when it takes the quota
+back: then the pods are deleted.
 
-Fields: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta1/ (Workload).
+Fields: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/ (Workload), and the same in v1beta1,
+which Kueue 0.20 still serves and calls deprecated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,11 @@ from typing import Any
 from workloads.launchers.kubernetes.names import Resource
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-WORKLOAD = Resource("kueue.x-k8s.io", "v1beta1", "Workload", "workloads")
+WORKLOADS = tuple(
+    Resource("kueue.x-k8s.io", version, "Workload", "workloads")
+    for version in ("v1beta2", "v1beta1")
+)
+"""Newest first; a cluster serves one of them, or both."""
 SHOWN = 3
 Told = Mapping[str, Any]
 
@@ -47,6 +53,15 @@ def waits_behind(queue: str, uid: str, workloads: Sequence[Told]) -> str:
         parts.append(f"while {_listed(running)} run{'s' * (len(running) == 1)}")
     why = _message(own)
     return " ".join(parts) + (f": {why}" if why else "")
+
+
+def taken_back(uid: str, workloads: Sequence[Told]) -> str:
+    """Why Kueue suspended a job again that had run, as far as may be seen."""
+    own = next((each for each in workloads if _owned_by(each, uid)), None)
+    for one in ((own or {}).get("status") or {}).get("conditions") or ():
+        if one.get("type") == "Evicted" and one.get("status") == "True":
+            return ": ".join(str(one[key]) for key in ("reason", "message") if one.get(key))[:300]
+    return ""
 
 
 def _owned_by(told: Told, uid: str) -> bool:

@@ -29,7 +29,8 @@ SSH_PORT = 2222
 """Of an sshd that is not root, as in the operator's own images."""
 MEETING_PORT = 29500
 KEPT_SECONDS = 3600
-"""A finished MPIJob is removed by the cluster after that, where nobody else did."""
+"""A finished Job or Workflow is removed by the cluster after that, where nobody else did; of an
+MPIJob its launcher's Job alone, for the operator hands the number on and deletes no MPIJob."""
 MPI_VARIABLES = {
     "LOCKSTEP_DIR": RINGS_FOLDER,
     # The host file has names of pods; who is paged looks for nodes (lockstep/node_names.py).

@@ -5,6 +5,7 @@ MPIJob API v2beta1 of https://github.com/kubeflow/mpi-operator, and Argo's
 https://argo-workflows.readthedocs.io/en/latest/fields/.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,9 +57,24 @@ CLAIM = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 QUOTA = Resource("", "v1", "ResourceQuota", "resourcequotas")
 
 
+_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+"""A name of a Service and of a host: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/."""
+
+
 def object_name(run: str) -> str:
     """What the API calls a run: its id in lower case."""
     return run.lower()
+
+
+def is_hosts_name(run: str, nodes: int) -> bool:
+    """Whether a Service and its last worker may be called so.
+
+    The MPI Operator creates nothing for an MPIJob whose workers may not, and says so in an event
+    alone (v0.8, pkg/apis/kubeflow/validation).
+    """
+    return bool(_DNS_1035.fullmatch(f"{object_name(run)}-worker-{nodes - 1}")) and bool(
+        _DNS_1035.fullmatch(object_name(run))
+    )
 
 
 def labels(run: str, role: str = "") -> dict[str, str]:

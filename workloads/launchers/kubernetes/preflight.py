@@ -16,7 +16,7 @@ from typing import Any
 from collector.contract.kubernetes import GPU_RESOURCE
 from collector.contract.words import ExitCode
 from workloads.launchers.kubernetes.facts import Facts, Told
-from workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW
+from workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW, is_hosts_name
 from workloads.launchers.kubernetes.pod import LAUNCHER_RESOURCES, resources
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import RunSpec
@@ -40,6 +40,7 @@ class Refusal:
 def refusal(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
     """The first thing that is in the way; None = nothing that is known."""
     for check in (
+        _name(spec),
         _namespace(facts, settings),
         _served(facts),
         _rights(facts, settings),
@@ -50,6 +51,17 @@ def refusal(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
         if check is not None:
             return check
     return None
+
+
+def _name(spec: RunSpec) -> Refusal | None:
+    if is_hosts_name(spec.run, spec.layout.nodes):
+        return None
+    return Refusal(
+        ExitCode.USAGE,
+        f"the run id {spec.run} names hosts of {spec.layout.nodes} nodes there: it must begin with"
+        " a letter, end with a letter or digit, and leave room for `-worker-N` in 63 characters;"
+        " give another by --run-id",
+    )
 
 
 def _namespace(facts: Facts, settings: Settings) -> Refusal | None:
