@@ -32,7 +32,7 @@ class ClusterOptions:
     image: Annotated[str | None, typer.Option(metavar="IMAGE", help="What every pod runs.")] = None
     analyzer_image: Annotated[
         str | None,
-        typer.Option(metavar="IMAGE", help="For argo: of the steps after the run."),
+        typer.Option(metavar="IMAGE", help="For argo and --measure: of what reads the run."),
     ] = None
     kind: Annotated[
         str, typer.Option(help="mpijob (MPI Operator), or job (Indexed Job, torchrun).")
@@ -59,6 +59,9 @@ class ClusterOptions:
     start_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Within which all pods must run.")
     ] = DEFAULT_START_TIMEOUT
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Analyze, report and measure it there; argo does so.")
+    ] = False
     submission: Annotated[
         str | None, typer.Option(hidden=True, metavar="MARK", help="Of the chain it is a step of.")
     ] = None
@@ -134,18 +137,28 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
             "--launcher argo analyzes the archive, which only an MPIJob leaves; leave --kind job"
             " out",
         )
-    if not chain and options.analyzer_image is not None:
-        fail(ExitCode.USAGE, "--analyzer-image is for --launcher argo; leave it out")
+    if options.measure and chosen is cluster.Kind.JOB:
+        fail(
+            ExitCode.USAGE,
+            "--measure reads the archive, which only an MPIJob leaves; leave --measure out, or"
+            " --kind job",
+        )
+    reads = chain or options.measure
+    if not reads and options.analyzer_image is not None:
+        fail(
+            ExitCode.USAGE,
+            "--analyzer-image is for --launcher argo or --measure; leave it out, or add --measure",
+        )
     if options.submission is not None and not _MARK.fullmatch(options.submission):
         fail(ExitCode.USAGE, f"--submission {options.submission!r} is no mark; letters and digits")
     return cluster.Settings(
         image=options.image,
-        analyzer_image=options.analyzer_image or (analyzer_beside(options.image) if chain else ""),
+        analyzer_image=options.analyzer_image or (analyzer_beside(options.image) if reads else ""),
         namespace=options.namespace, kind=chosen, claim=options.claim, chain=chain,
         timeout=options.timeout, start_timeout=options.start_timeout,
         host_rings=options.rings != RINGS_IN_PODS,
         submission=options.submission or secrets.token_hex(8), step=options.submission is not None,
-        queue=options.queue,
+        queue=options.queue, measured=options.measure and not chain,
     )  # fmt: skip
 
 
@@ -160,7 +173,7 @@ def analyzer_beside(image: str) -> str:
     if name != TRAINER or "@" in last:
         fail(
             ExitCode.USAGE,
-            f"--launcher argo cannot tell from --image {image} what analyzes the run; give"
+            f"it cannot be told from --image {image} what analyzes the run; give"
             f" --analyzer-image REGISTRY/{ANALYZER}:TAG",
         )
     return f"{place}/{ANALYZER}{colon}{tag}".removeprefix("/")

@@ -22,6 +22,7 @@ from workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
 from workloads.launchers.kubernetes.conditions import Phase
 from workloads.launchers.kubernetes.doubts import doubts
 from workloads.launchers.kubernetes.facts import Facts, look
+from workloads.launchers.kubernetes.measuring import measured
 from workloads.launchers.kubernetes.mpijob import HOSTFILE
 from workloads.launchers.kubernetes.names import JOB, LAUNCHER, STEP, WORKER
 from workloads.launchers.kubernetes.objects import TakenError
@@ -35,6 +36,8 @@ from workloads.tasks import find
 LOGS = "logs"
 CLUSTER_FILE = "cluster.json"
 """Where the run was, beside the logs of its pods."""
+MEASURED_LINE = '{"measured":'
+"""How the line of `lockstep bench measure` begins."""
 SENTENCE = "lockstep: "
 """How our own commands begin to say what is wrong."""
 
@@ -92,6 +95,10 @@ def run(
             with interrupts.heeded():
                 ended = there.wait(show)
                 logs = there.logs(ended.pods)  # with the pods their logs go
+            if settings.measured and ended.phase is Phase.SUCCEEDED:
+                show("measuring", spec.run)
+                with interrupts.heeded():
+                    logs["measure"] = _measured(cluster, spec, settings)
             answer = _closed(there, ended, logs, spec, settings, out)
             return replace(answer, code=ExitCode.INTERRUPTED) if interrupts.came else answer
         except TakenError as error:
@@ -194,6 +201,8 @@ def _closed(
         "ending": told.get("ending", "finished") if finished else "failed",
         "ranks": told.get("ranks", []),
         "nodes": nodes,
+        "images": sorted({pod.image for pod in ended.pods if pod.image}),
+        "measured": _result(logs),
         "reason": str(told.get("reason", "")) if finished and not reason else reason,
     }
     if finished and not left and not unwritten:
@@ -201,6 +210,28 @@ def _closed(
     code = ExitCode.INTERNAL if ended.ran else ExitCode.UNREACHABLE
     said = f"the run {spec.run} failed: {reason}" if not finished else reason
     return Answer(tree, code, f"{said}; logs of its pods are in {out / LOGS}")
+
+
+def _measured(cluster: Cluster, spec: RunSpec, settings: Settings) -> str:
+    """What the Job that reads the archive says; a run is none the worse for not being measured."""
+    try:
+        said, why = measured(cluster, spec, settings)
+    except ClusterError as error:
+        said, why = "", str(error)
+    if why:
+        note(f"how fast it was is not known: {why}")
+    return said or why
+
+
+def _result(logs: dict[str, str]) -> dict[str, Any]:
+    """How fast the run was, as `lockstep bench measure` said it in a pod; empty = not known."""
+    for line in reversed(_lines(logs)):
+        if line.startswith(MEASURED_LINE):
+            with suppress(ValueError):
+                told = bounded_json.loads(line)
+                if isinstance(told, dict) and isinstance(told.get("measured"), dict):
+                    return dict(told["measured"])
+    return {}
 
 
 def _place(spec: RunSpec, settings: Settings) -> str:

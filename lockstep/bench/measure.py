@@ -1,15 +1,17 @@
 """From a run's archive to a row of results; what the archive does not tell is null."""
 
+import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collector.contract import bounded_json
 from collector.contract.archive import RESULTS_FILE, VERDICT_FILE
 from collector.contract.words import PHASES
-from lockstep.bench.results import METRIC_PREFIX, Value
+from lockstep.bench.results import METRIC_PREFIX, ResultError, Value, checked
 from lockstep.bench.spec import BenchError
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
     from analyzer.run import Run
 
+KEY = ("bench", "cell", "repeat")
+"""Columns that a run does not know."""
 BLOCKS = 8
 """Of steps, for the standard error of a median: neighbouring steps are alike, blocks hardly."""
 VERSIONS_OF = {
@@ -49,6 +53,47 @@ def of_archive(archive: Path) -> dict[str, Value]:
         **_outcome(archive),
         **_verdict(archive),
     }
+
+
+def line(archive: Path) -> str:
+    """What `of_archive` has, as the line of JSON that a pod beside the archive says.
+
+    Raises:
+        BenchError: It is no archive.
+    """
+    return json.dumps({"measured": of_archive(archive)}, separators=(",", ":"), allow_nan=False)
+
+
+def of_cluster(launch: Path) -> dict[str, Value]:
+    """All columns that a run on a cluster answered with; what is no column is left out.
+
+    Args:
+        launch: What `lockstep run` printed, whose last line is its answer.
+    """
+    try:
+        lines = launch.read_text(errors="replace").splitlines()
+        told = bounded_json.loads(lines[-1]) if lines else {}
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    found: dict[str, Any] = dict(_tree(told.get("measured")))
+    found |= {name: told[name] for name in ("archive", "run") if told.get(name)}
+    if isinstance(told.get("images"), list) and told["images"]:
+        found["image_digest"] = ", ".join(map(str, told["images"]))
+    if nodes := sorted({str(each) for each in _tree(told.get("nodes")).values()} - {""}):
+        found["node_names"] = nodes
+    row: dict[str, Value] = {}
+    for name, value in found.items():
+        with suppress(ResultError):  # a pod may say anything
+            if value is not None and name not in KEY:
+                checked({"bench": "-", "cell": "-", name: value})
+                row[name] = value
+    return row
+
+
+def _tree(told: object) -> Mapping[str, Any]:
+    return told if isinstance(told, dict) else {}
 
 
 def speed(windows: "pd.DataFrame", nodes: Mapping[int, str]) -> dict[str, Value]:
@@ -179,8 +224,6 @@ def _told(run: "Run") -> dict[str, Value]:
 
 def _versions(run: "Run") -> dict[str, Value]:
     """As the nodes' own series tell them; several are joined, and told rank by rank."""
-    import json
-
     import numpy as np
 
     from analyzer.readers.labels import parsed
@@ -250,8 +293,6 @@ def _culprit(told: Mapping[str, Any]) -> str:
 
 def failed_ranks(archive: Path) -> tuple[list[str], str]:
     """Who failed, as `rank 3 on node-1`, and the last lines of the first one's log."""
-    from contextlib import suppress
-
     try:
         meta = bounded_json.read(archive / "run.json")
         ranks: Sequence[int] = meta["outcome"]["ranks"]

@@ -207,6 +207,10 @@ def run_command(cell: Cell, bench: Bench, lockstep: Sequence[str]) -> tuple[str,
         words += ["--image", cell.image]
     if cell.launcher in CLUSTER:
         words += ["--timeout", f"{bench.timeout:g}"]
+        told = {**bench.options, **cell.settings}
+        # An Indexed Job leaves no archive, and a chain of Argo measures in a step of its own.
+        if cell.launcher == "kubernetes" and "measure" not in told and (told.get("kind") != "job"):
+            words += ["--measure"]
     return tuple(words)
 
 

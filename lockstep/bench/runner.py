@@ -211,6 +211,8 @@ class Runner:
             failed, lines = measure.failed_ranks(archive)
             if status != FINISHED:
                 row |= {"failed_ranks": failed, "last_lines": lines or None}
+        if cell.launcher in CLUSTER:
+            row |= measure.of_cluster(folder / "logs" / "launch.out")
         for step in planned:
             path = step.outputs.get(METRICS)
             if path is not None and Path(path).exists():

@@ -44,6 +44,12 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print every command, and run none.")
     ] = False,
+    cell: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this cell, as --dry-run names it.")
+    ] = None,
+    repeat: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Only this repeat of each cell, from 0.")
+    ] = None,
     wait: Annotated[
         float | None,
         typer.Option(
@@ -71,6 +77,7 @@ def run(
     from lockstep.interrupts import Interrupts
 
     bench, cells = _planned(spec)
+    cells = _chosen(cells, cell, repeat)
     folder = (out or Path("benches") / bench.name).resolve()
     table = results.resolve() if results is not None else folder / RESULTS
     show = output.Progress()
@@ -163,6 +170,56 @@ def compare(
     tree = {"comparisons": [each.to_json() for each in told]}
     output.document(tree, form, "\n".join(map(_judged_lines, told)))
     return exit_code(told)
+
+
+def workflow(
+    spec: SpecFile,
+    image: Annotated[
+        str | None,
+        typer.Option(metavar="IMAGE", help="Of its steps; default that of the runs."),
+    ] = None,
+) -> None:
+    """Print a benchmark on a cluster as one Argo Workflow, a step a cell, for `kubectl create`.
+
+    Argo runs it from there on, with nobody's terminal. Results lie on the claim, in
+    benches/<name>; created again, it goes on with the cells that have not finished.
+
+    Example: lockstep bench workflow nightly.toml | kubectl create -f -
+    """
+    import json
+
+    from lockstep.bench.spec import BenchError
+    from lockstep.bench.workflow import workflow as made
+    from lockstep.cluster_options import DEFAULT_CLAIM, DEFAULT_NAMESPACE
+
+    bench, cells = _planned(spec)
+    told = bench.options
+    try:
+        chosen = image or cells[0].image or str(told.get("image", ""))
+        tree = made(bench, cells, spec.read_text(), chosen,
+                    str(told.get("namespace", DEFAULT_NAMESPACE)),
+                    str(told.get("claim", DEFAULT_CLAIM)))  # fmt: skip
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+    output.data(json.dumps(tree, indent=2))
+
+
+def measure(
+    archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="Of a run.")],
+) -> None:
+    """Print how fast a run was and what was found, as a line of JSON: a row of results.
+
+    On a cluster a pod beside the archive says so, and `bench run` keeps it.
+
+    Example: lockstep bench measure runs/gpt-1
+    """
+    from lockstep.bench.measure import line
+    from lockstep.bench.spec import BenchError
+
+    try:
+        output.data(line(archive))
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
 
 
 def lock(
@@ -296,7 +353,9 @@ def stop(
     output.data(f"process {found} was asked to stop")
 
 
-COMMANDS: tuple[Callable[..., Any], ...] = (run, list_, compare, lock, export, plot, stop)
+COMMANDS: tuple[Callable[..., Any], ...] = (
+    run, list_, compare, workflow, measure, lock, export, plot, stop,
+)  # fmt: skip
 
 
 def _planned(spec: Path) -> "tuple[Bench, tuple[Cell, ...]]":
@@ -308,6 +367,23 @@ def _planned(spec: Path) -> "tuple[Bench, tuple[Cell, ...]]":
         return bench, cells(bench)
     except BenchError as error:
         output.fail(ExitCode.BAD_INPUT, str(error))
+
+
+def _chosen(cells: "tuple[Cell, ...]", name: str | None, repeat: int | None) -> "tuple[Cell, ...]":
+    chosen = tuple(
+        each for each in cells
+        if name in (None, each.name) and repeat in (None, each.repeat)
+    )  # fmt: skip
+    if not chosen:
+        names = sorted({each.name for each in cells})
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        what = f"--cell {name}" if name is not None else f"--repeat {repeat}"
+        output.fail(
+            ExitCode.USAGE,
+            f"{what} is none of the benchmark's; its cells are {', '.join(names[:5])}{more}, each"
+            f" {max(each.repeat for each in cells) + 1} times",
+        )
+    return chosen
 
 
 def _options_of_run(context: typer.Context) -> set[str]:

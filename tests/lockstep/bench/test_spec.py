@@ -46,7 +46,7 @@ def test_the_two_tiers_become_the_words_of_lockstep_run() -> None:
     assert (
         "lockstep run gpt --nodes 2 --ranks-per-node 2 --dp 2 --tp 2 --pp 1 --launcher kubernetes"
         " --no-verdict --claim c --steps 40 --recompute --fault a --fault b --image r/i:1"
-        " --timeout 90 --out /o/cells/gpt/0/archive-0 -o jsonl"
+        " --timeout 90 --measure --out /o/cells/gpt/0/archive-0 -o jsonl"
     ) == " ".join(commands(bench)["launch"])
 
 

@@ -18,9 +18,10 @@ from tests.cluster.mpijob_crd import SPEC, closed
 from workloads.faults.capabilities import available
 from workloads.faults.plan import parse
 from workloads.joining import job_file
+from workloads.launchers.kubernetes import measuring
 from workloads.launchers.kubernetes.names import object_name
 from workloads.launchers.kubernetes.settings import Kind, Settings
-from workloads.launchers.kubernetes.submission import Submission, submission
+from workloads.launchers.kubernetes.submission import Submission, rights, submission
 from workloads.launchers.mpirun import PASSED, PASSED_PREFIXES, hostfile
 from workloads.spec import Layout, RunSpec
 
@@ -141,18 +142,36 @@ def test_a_workflow_has_only_fields_of_its_api(spec: RunSpec, settings: Settings
     jsonschema.validate(whole["spec"], WORKFLOW)
     templates = {each["name"]: each for each in whole["spec"]["templates"]}
 
-    assert {"chain", "run", "analyze", "report", "clean-up"} == set(templates)
-    assert ["run", "analyze", "report"] == [
+    assert {"chain", "run", "analyze", "report", "measure", "clean-up"} == set(templates)
+    assert ["run", "analyze", "report", "measure"] == [
         step["template"] for [step] in templates["chain"]["steps"]
     ]
     assert ["mpijobs.kubeflow.org", object_name(spec.run), "--namespace=lockstep-runs"] == (
         templates["clean-up"]["resource"]["flags"]
     )
-    for name in ("run", "analyze", "report"):
+    for name in ("run", "analyze", "report", "measure"):
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
             "containers": [templates[name]["container"]], "volumes": whole["spec"]["volumes"],
         }}  # fmt: skip
         kubernetes_validate.validate(pod, "1.30", strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_measures_a_run_is_a_job_that_goes_with_it_and_waits_in_its_queue(
+    spec: RunSpec, settings: Settings, version: str
+) -> None:
+    settings = replace(settings, measured=True, analyzer_image="r/lockstep-watch:1", queue="team")
+    owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+             "metadata": {"name": object_name(spec.run), "uid": "u"}}  # fmt: skip
+    whole = measuring.job(spec, settings, owner)
+    kubernetes_validate.validate(whole, version, strict=True)
+    [container] = whole["spec"]["template"]["spec"]["containers"]
+
+    assert "u" == whole["metadata"]["ownerReferences"][0]["uid"]
+    assert "team" == whole["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+    assert "r/lockstep-watch:1" == container["image"]
+    assert f"/runs/{spec.run}" == container["command"][-1]
+    assert {"create jobs.batch", "get jobs.batch"} <= {str(each) for each in rights(settings)}
 
 
 @pytest.mark.parametrize("kind", ["mpijob", "job"])

@@ -46,6 +46,7 @@ class Pod:
         failed: How it failed; empty = it did not.
         noted: What of it ended without ending the run: its collector; empty = nothing.
         containers: Their names.
+        image: Digest that its node pulled for the ranks; empty = not told.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Pod:
     failed: str = ""
     noted: str = ""
     containers: tuple[str, ...] = ()
+    image: str = ""
 
     @property
     def place(self) -> str:
@@ -95,6 +97,7 @@ def pod(told: Told) -> Pod:
         hopeless=hopeless,
         failed=_failure(status),
         containers=tuple(str(each.get("name")) for each in spec.get("containers") or ()),
+        image=_digest(status),
     )
     if about.get("deletionTimestamp") or found.phase != "Running" or found.failed:
         return found  # then its collector ends, too
@@ -194,6 +197,15 @@ def _containers(status: Told) -> list[Told]:
     return [
         *(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())
     ]  # fmt: skip
+
+
+def _digest(status: Told) -> str:
+    """Of the image of its ranks, as the runtime resolved it: `sha256:` and 64 digits."""
+    for one in status.get("containerStatuses") or ():
+        if one.get("name") in (RANKS, LAUNCHER):
+            _, at, digest = str(one.get("imageID") or "").rpartition("@")
+            return digest if at else ""
+    return ""
 
 
 def _words(reason: object, message: object) -> str:

@@ -31,6 +31,7 @@ class Settings:
         host_rings: Whether rings lie on the node, where its DaemonSet reads them; else in the pod.
         submission: Tells what this launch creates from all else of that name; empty = its uid does.
         queue: LocalQueue of Kueue in which its job waits for quota; empty = none.
+        measured: After an MPIJob, a Job analyzes its archive and tells how fast it was.
         step: The run is a step of the chain that has the same `submission`, which owns it.
     """
 
@@ -45,4 +46,5 @@ class Settings:
     host_rings: bool = True
     submission: str = ""
     step: bool = False
+    measured: bool = False
     queue: str = ""

@@ -107,6 +107,8 @@ def rights(settings: Settings) -> tuple[Right, ...]:
     needed += [Right(verb, one.group, one.plural) for one in started for verb in ("get", "delete")]
     if resource is JOB:
         needed.append(Right("create", SERVICE.group, SERVICE.plural))
+    if settings.measured and resource is not JOB:
+        needed += [Right(verb, JOB.group, JOB.plural) for verb in ("create", "get")]
     return (
         *needed,
         Right("list", POD.group, POD.plural),

@@ -1,4 +1,4 @@
-"""The whole chain as an Argo Workflow: the run, its analysis, its report.
+"""The whole chain as an Argo Workflow: the run, its analysis, its report, and how fast it was.
 
 The run is a step of ours that waits on conditions, not a resource template: Argo's conditions of
 success cannot look into `status.conditions` (argo-workflows, issue 7143). On exit, whatever the
@@ -34,8 +34,10 @@ from workloads.launchers.kubernetes.settings import Kind, Settings
 from workloads.spec import RunSpec
 
 CHAIN = "chain"
-STEPS = ("run", "analyze", "report")
+STEPS = ("run", "analyze", "report", "measure")
 CLEAN_UP = "clean-up"
+# A verdict is no failure of the step: 1, 2 and 3 are what analyze found out.
+ANALYZE = f'lockstep analyze "$0"; code=$?; [ $code -le {ExitCode.UNKNOWN} ] || exit $code'
 HOME = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - libraries keep caches there; ours is nobody's
 ON_TOP_SECONDS = 1800.0
 """Of the chain beyond the run: pods that start, analysis, report."""
@@ -48,12 +50,11 @@ def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manif
         command: What launches the run from inside the cluster and waits for it.
     """
     folder = archive_folder(spec)
-    # A verdict is no failure of the step: 1, 2 and 3 are what analyze found out.
-    analyze = f'lockstep analyze "$0"; code=$?; [ $code -le {ExitCode.UNKNOWN} ] || exit $code'
     templates = (
         _step("run", settings.image, command),
-        _step("analyze", settings.analyzer_image, ("sh", "-c", analyze, folder)),
+        _step("analyze", settings.analyzer_image, ("sh", "-c", ANALYZE, folder)),
         _step("report", settings.analyzer_image, ("lockstep", "report", folder)),
+        _step("measure", settings.analyzer_image, ("lockstep", "bench", "measure", folder)),
         _clean_up(spec, settings),
     )
     return {

@@ -1,0 +1,124 @@
+"""Cells on a cluster: their rows, and a whole benchmark as one Workflow."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from lockstep.bench import measure, results
+from lockstep.bench.plan import cells
+from lockstep.bench.runner import Runner
+from lockstep.bench.spec import Bench, BenchError, parse
+from lockstep.bench.workflow import workflow
+from tests.lockstep.bench.cluster_double import DIGEST
+
+MEASURED = {
+    "run": "inside", "archive": "/runs/x", "step_seconds": 0.25, "verdict": "healthy",
+    "rank_own_seconds": [0.2, 0.21], "metric_p99": 1.5, "kernel": "6.8", "bench": "not yours",
+    "steps": "many", "nonsense": 1,
+}  # fmt: skip
+
+
+def bench(launcher: str = "kubernetes", **more: Any) -> Bench:
+    return parse({
+        "bench": {"name": "Nightly.1", "launcher": launcher, "repeats": 2, "report": []},
+        "workloads": {"gpt": {}}, "matrix": {"nodes": [1, 2], "images": ["r/i:1"]}, **more,
+    })  # fmt: skip
+
+
+def ran(tmp_path: Path, said: str, condition: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The row of one cell on the double, and what `lockstep run` answered."""
+    double = (sys.executable, "-m", "tests.lockstep.bench.cluster_double", said, condition)
+    out = tmp_path / "out"
+    one = Runner(bench(), out, out / "results.parquet", tmp_path, double)
+    cell = cells(one.bench)[1]
+    told = one.run(cell)
+    assert "finished" == told.status, told.reason
+    [row] = results.read(one.table)
+    launch = (out / cell.folder / "logs" / "launch.out").read_text()
+    return row, json.loads(launch.splitlines()[-1])
+
+
+def test_a_cell_on_a_cluster_has_the_speed_and_the_verdict_that_its_pods_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    line = json.dumps({"measured": MEASURED}, separators=(",", ":"))
+    row, answer = ran(tmp_path, f"verdict: healthy\n{line}\n", "Complete")
+
+    assert (0.25, "healthy", 1.5, "6.8") == (
+        row["step_seconds"], row["verdict"], row["metric_p99"], row["kernel"])  # fmt: skip
+    assert ("Nightly.1", None, ["a", "b"]) == (row["bench"], row["steps"], row["node_names"])
+    assert (DIGEST, "lockstep-runs:/gpt-20260101T000000-abcd") == (
+        row["image_digest"], row["archive"])  # fmt: skip
+    assert [] == answer["left"]
+
+
+def test_a_run_that_could_not_be_measured_is_finished_and_its_speed_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    row, answer = ran(tmp_path, "lockstep: no archive there", "Failed")
+
+    assert (None, None) == (row["step_seconds"], row["verdict"])
+    assert [] == answer["left"]
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"measured":[1],"nodes":3,"images":4}'])
+def test_what_is_no_answer_tells_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "launch.out").write_text(text)
+
+    assert {} == measure.of_cluster(tmp_path / "launch.out")
+    assert {} == measure.of_cluster(tmp_path / "nowhere")
+
+
+def test_a_benchmark_is_one_workflow_with_a_step_a_cell_that_go_on_after_a_failure() -> None:
+    told = bench()
+    whole = workflow(told, cells(told), "[bench]", "r/i:1", "team", "claim")
+    every, cell = whole["spec"]["templates"]
+    kubernetes_validate.validate(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+            "containers": [cell["container"]], "volumes": whole["spec"]["volumes"],
+            "securityContext": whole["spec"]["securityContext"],
+            **json.loads(whole["spec"]["podSpecPatch"]),
+        }}, "1.30", strict=True,
+    )  # fmt: skip
+
+    assert [("gpt,nodes=1", "0"), ("gpt,nodes=2", "0"), ("gpt,nodes=1", "1"),
+            ("gpt,nodes=2", "1")] == [
+        tuple(each["value"] for each in one["arguments"]["parameters"]) for [one] in every["steps"]
+    ]  # fmt: skip
+    assert all(one["continueOn"]["failed"] for [one] in every["steps"])
+    assert 1 == whole["spec"]["parallelism"]
+    assert "bench-nightly-1-" == whole["metadata"]["generateName"]
+    assert "[bench]" == cell["inputs"]["artifacts"][0]["raw"]["data"]
+
+
+@pytest.mark.parametrize(
+    ("told", "image", "said"),
+    [
+        (bench("local"), "i", "launcher is local, and a Workflow's cells need kubernetes or argo"),
+        (bench(), "", "no image is named"),
+        (bench(steps=[{"name": "x", "after": "wait", "container": {"image": "i"}}]), "i",
+         "step x is a container"),
+    ],
+)  # fmt: skip
+def test_what_can_be_no_workflow_is_refused(told: Bench, image: str, said: str) -> None:
+    with pytest.raises(BenchError, match=said):
+        workflow(told, cells(told), "", image, "n", "c")
+
+
+def test_a_cell_that_is_none_is_refused_with_those_that_are(
+    lockstep: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "b.toml").write_text(
+        '[bench]\nname = "n"\n[workloads.gpt]\n[matrix]\nnodes = [1, 2]\n'
+    )
+    for words in (("--cell", "gpt"), ("--repeat", "1")):
+        told = lockstep("bench", "run", tmp_path / "b.toml", *words, "--dry-run")
+        assert 64 == told.code
+        assert "its cells are gpt,nodes=1, gpt,nodes=2, each 1 times" in told.err
