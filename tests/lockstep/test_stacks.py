@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,8 @@ PROGRAM = Path(__file__).with_name("stacks_program.py")
 WORLD = 3
 """Of two without the dump of one, the dumps alone name nobody."""
 PATIENCE = 150.0
+BAD_STEP = 5
+"""In which rank 1 hangs: see the program."""
 PROC = Path("/proc")
 
 pytestmark = pytest.mark.distributed
@@ -75,6 +78,8 @@ def hanging(tmp_path_factory):
             if fault not in started:
                 folder = tmp_path_factory.mktemp(fault)
                 ranks = ending.enter_context(running(folder, fault))
+                # Before, a rank that has only just begun is late, and another is not there yet.
+                reached(folder, 0, BAD_STEP - 1)
                 started[fault] = folder, ranks
             return started[fault]
 
@@ -93,6 +98,14 @@ def steps(folder: Path, rank: int) -> int:
         return -1
 
 
+def reached(folder: Path, rank: int, step: int) -> None:
+    """Wait until this rank has done that step."""
+    until = time.monotonic() + PATIENCE
+    while steps(folder, rank) < step:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
 def hung(lockstep, rings: Path, out: Path, *words: str):
     """What is told of the hang of these ranks, once the dumps show it."""
     until = time.monotonic() + PATIENCE
@@ -108,6 +121,17 @@ def hung(lockstep, rings: Path, out: Path, *words: str):
                 return tree, (out / "stacks.json").read_text()
         time.sleep(0.5)
     raise AssertionError("no hang was told in time")
+
+
+def asked(tree) -> dict[int, dict[str, Any]]:
+    """What is told of each rank that was asked for its stacks.
+
+    All of them, or, once they have waited for so long that the dumps alone name who is missing,
+    that one and a peer: which of the two is a matter of seconds here.
+    """
+    told = {one["rank"]: one for one in tree["stacks"]["ranks"]}
+    assert set(told) in ({0, 1}, {0, 1, 2})
+    return told
 
 
 @pytest.mark.sweep(sample=2)
@@ -130,8 +154,7 @@ def test_the_blamed_line_is_the_one_that_hangs(
 
     assert [1] == [one["rank"] for one in tree["culprits"]]
     assert kind in (None, tree["kind"])
-    told = tree["stacks"]["ranks"]
-    assert [0, 1, 2] == [one["rank"] for one in told]
+    told = asked(tree)
     assert (function, line_of(line)) == tuple(
         told[1]["blamed_line"][name] for name in ("function", "line")
     )
@@ -157,22 +180,23 @@ def test_a_worker_of_the_data_loader_is_seen_at_its_line(lockstep, hanging, tmp_
 def test_native_frames_are_read_where_they_are_asked_for(lockstep, hanging, tmp_path):
     tree, text = hung(lockstep, hanging("gil")[0] / "rings", tmp_path, "--native")
 
-    assert [True] * WORLD == [one["native"] for one in tree["stacks"]["ranks"]]
+    told = asked(tree)
+    assert {True} == {one["native"] for one in told.values()}
     assert "sleep" in {
         frame["function"]
-        for thread in json.loads(text)["ranks"][1]["threads"]
+        for one in json.loads(text)["ranks"]
+        if one["rank"] == 1
+        for thread in one["threads"]
         for frame in thread["frames"]
         if frame["native"]
     }
-    assert "call_extension" == tree["stacks"]["ranks"][1]["blamed_line"]["function"]
+    assert "call_extension" == told[1]["blamed_line"]["function"]
 
 
 @pytest.mark.parametrize("words", [(), ("--native",)])
 def test_a_program_that_is_well_goes_on_and_nothing_is_left(lockstep, tmp_path, words):
     with running(tmp_path, "none") as ranks:
-        until = time.monotonic() + PATIENCE
-        while steps(tmp_path, 0) < 10 and time.monotonic() < until:
-            time.sleep(0.05)
+        reached(tmp_path, 0, 10)
         for _ in range(5):
             before = steps(tmp_path, 0)
             answer = lockstep(
@@ -183,10 +207,7 @@ def test_a_program_that_is_well_goes_on_and_nothing_is_left(lockstep, tmp_path, 
             assert {"py-spy"} == {
                 one["reader"] for one in json.loads(answer.out)["verdict"]["stacks"]["ranks"]
             }
-            until = time.monotonic() + PATIENCE
-            while steps(tmp_path, 0) < before + 10 and time.monotonic() < until:
-                time.sleep(0.05)
-            assert steps(tmp_path, 0) >= before + 10
+            reached(tmp_path, 0, before + 10)
         assert [None] * WORLD == [rank.poll() for rank in ranks]
     left = [
         child
@@ -240,8 +261,9 @@ def test_without_py_spy_a_program_that_offers_it_answers_and_goes_on(
     tree, _ = hung(lockstep, folder / "rings", tmp_path)
     alive = [rank.poll() for rank in ranks]
 
-    assert ["faulthandler"] * WORLD == [one["reader"] for one in tree["stacks"]["ranks"]]
+    told = asked(tree)
+    assert {"faulthandler"} == {one["reader"] for one in told.values()}
     assert ("read_record", line_of("loader")) == tuple(
-        tree["stacks"]["ranks"][1]["blamed_line"][name] for name in ("function", "line")
+        told[1]["blamed_line"][name] for name in ("function", "line")
     )
     assert [None] * WORLD == alive
