@@ -67,11 +67,12 @@ class _Over:
 
 @dataclass(slots=True)
 class _Late:
-    """An alert that was over before it was taken: people hear of it, and then of its end."""
+    """An alert that was over before it was taken: people hear of it, at `due`, then of its end."""
 
     alert: Alert
     unix: float
     since: float
+    due: float
 
 
 @dataclass(slots=True)
@@ -114,7 +115,7 @@ class Outbox:
             if gone.taken or gone.asked:
                 self._over[key] = _Over(words, unix, now, now)
             else:
-                self._late[key] = _Late(words, unix, now)
+                self._late[key] = _Late(words, unix, now, gone.due if gone.refused else now)
                 missed.append(words)
         for key, alert in wanted.items():
             self._over.pop(key, None)
@@ -144,7 +145,7 @@ class Outbox:
             return ()
         waiting = [each for each in self._firing.values() if each.due <= now]
         ended = [Owed(each.alert, each.unix) for each in self._over.values() if each.due <= now]
-        late = [Owed(each.alert, None) for each in self._late.values()]
+        late = [Owed(each.alert, None) for each in self._late.values() if each.due <= now]
         # What was called wrong goes after the others, or they would be refused with it.
         right = [Owed(each.alert, None) for each in waiting if not each.refused]
         return (*right, *late, *ended) or tuple(Owed(each.alert, None) for each in waiting)
@@ -153,8 +154,7 @@ class Outbox:
         """How long nothing is due; None = until something else fires or ends."""
         moments = [each.due for each in self._firing.values()]
         moments += [each.due for each in self._over.values()]
-        if self._late:
-            moments.append(now)
+        moments += [each.due for each in self._late.values()]
         return max(0.0, min(moments) - now, self._not_before - now) if moments else None
 
     def asking(self, sent: Sequence[Owed]) -> None:
@@ -193,9 +193,11 @@ class Outbox:
             if (over := self._over.get(key)) and over.unix == one.over:
                 del self._over[key]
             return
-        if (late := self._late.get(key)) is not None and taken:
-            del self._late[key]
-            self._over[key] = _Over(late.alert, late.unix, now, now + LATE_SECONDS)
+        if (late := self._late.get(key)) is not None:
+            late.due = now + RESEND_SECONDS
+            if taken:
+                del self._late[key]
+                self._over[key] = _Over(late.alert, late.unix, now, now + LATE_SECONDS)
         if (firing := self._firing.get(key)) is not None:
             firing.due, firing.refused, firing.asked = now + RESEND_SECONDS, not taken, False
             if taken:

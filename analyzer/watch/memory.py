@@ -37,7 +37,8 @@ class Memory:
         told: Node -> what is told of its GPUs -> when it was last.
         since: Unix seconds since which it was looked without a pause; None = that is not known.
         lives: Run -> how it was seen last.
-        closed: Findings that closed lately: their end may not have been told yet.
+        closed: Findings that closed lately, or whose folder does not say so yet: their end may not
+            have been told yet.
         renamed: New name of a node -> the name by which open findings call it.
     """
 
@@ -145,7 +146,7 @@ def _of_life(life: Life) -> dict[str, Any]:
     return {
         "ranks": [[rank, *place] for rank, place in life.ranks.items()],
         "pages": sorted(life.pages), "attempt": life.attempt, "seen": life.seen,
-        "again": life.again, "end": end, "heir": life.heir,
+        "again": life.again, "end": end, "heir": life.heir, "first": life.first,
     }  # fmt: skip
 
 
@@ -159,7 +160,7 @@ def _life(tree: Mapping[str, Any]) -> Life:
             float(end["when"]), How(end["how"]), tuple(map(int, end["first"])),
             bool(end["by_scrapes"]), end["states"],
         ),
-        str(tree.get("heir", "")),
+        str(tree.get("heir", "")), float(tree.get("first", 0.0)),
     )  # fmt: skip
 
 

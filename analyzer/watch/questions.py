@@ -68,6 +68,11 @@ def lately_up(run: str) -> str:
     return f"{m.RANK_UP.name}{{run={quoted(run)}}}{span(UP_SECONDS)}"
 
 
+def lately_stepped(run: str) -> str:
+    """The steps of the ranks of a run in the same time."""
+    return f"{m.TRAIN_STEPS.name}{{run={quoted(run)}}}{span(UP_SECONDS)}"
+
+
 def longest_silence(run: str) -> str:
     """The longest of the day before, in which Prometheus is looked at once a minute.
 

@@ -1,10 +1,12 @@
 """How a run ended: as it should, without a clean close, or so that nobody tells of it any more.
 
-A run lives while one of its ranks does. When the last is gone, what they said last decides: all
-that finished ended as they should. Who went first is told by scrapes that saw one gone while the
-others lived, else by who said nothing while others met an error; else nobody is named.
+A run lives while one of its ranks does. When the last is gone, what they said last decides: where
+all finished, it ended as it should. Who went first is told by scrapes that saw one gone while the
+others lived, else by who said nothing while others met an error; else nobody is named. A page that
+fell silent may be a lost node or a lost collector: no synchronous run makes a step without a node.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -34,7 +36,7 @@ MOST_NAMED = 8
 
 
 class How(StrEnum):
-    """How a run ended; of one that vanished nobody told that."""
+    """How a run ended; of one that vanished nobody told that, or not of all its ranks."""
 
     CLEAN = "clean"
     DIED = "died"
@@ -89,6 +91,7 @@ class Life:
         again: Unix seconds of the look that saw it alive after an end; 0 = it never ended before.
         end: How it ended; None = it lives, or nobody can tell.
         heir: The run that was first seen at its place after its end; "" = none was.
+        first: Unix seconds of the look that saw it first; 0 = that is not known.
     """
 
     ranks: Mapping[int, Place]
@@ -98,6 +101,7 @@ class Life:
     again: float = 0.0
     end: End | None = None
     heir: str = ""
+    first: float = 0.0
 
 
 def lived(
@@ -117,10 +121,10 @@ def lived(
         now: Unix seconds.
     """
     if known is None:
-        return Life(ranks, pages, attempt, now)
+        return Life(ranks, pages, attempt, now, first=now)
     if known.end is not None or attempt > known.attempt:
         again = now if known.end is not None else known.again
-        return Life(ranks, pages, attempt, now, again)
+        return Life(ranks, pages, attempt, now, again, first=known.first)
     if known.ranks != ranks and not known.ranks.keys() <= ranks.keys():
         ranks = {**known.ranks, **ranks}
         pages = known.pages | pages
@@ -128,7 +132,12 @@ def lived(
 
 
 def ended(
-    life: Life, states: Mapping[int, str], seen: Mapping[int, Seen], scrape: float
+    life: Life,
+    states: Mapping[int, str],
+    seen: Mapping[int, Seen],
+    scrape: float,
+    now: float,
+    stepped: float,
 ) -> End | None:
     """The end of a run none of whose ranks is alive; None = how it ended cannot be told yet.
 
@@ -137,34 +146,47 @@ def ended(
         states: Rank -> what it said last, of those that are told to be gone.
         seen: Rank -> when it was seen alive last, and gone first.
         scrape: Seconds between two scrapes.
+        now: Unix seconds.
+        stepped: Unix seconds of the scrape that saw its last step; inf = nobody told of steps.
     """
-    if not states:
+    untold = life.ranks.keys() - states.keys()
+    silent = {rank: seen[rank].alive for rank in untold if rank in seen}
+    if not states or any(now - alive < MISSED_SCRAPES * scrape for alive in silent.values()):
         return None
     when = max((one.alive for one in seen.values()), default=life.seen)
-    if all(state == RankState.FINISHED for state in states.values()):
+    finished = all(state == RankState.FINISHED for state in states.values())
+    if finished and not untold:
         return End(when, How.CLEAN)
     every = life.ranks.keys() | states.keys()
     counts: dict[str, int] = {}
     for rank in every:
         state = states.get(rank, "")
         counts[state] = counts.get(state, 0) + 1
-    early = _earliest(every, seen, states, scrape)
+    if finished:
+        return End(when, How.VANISHED, states=counts)
+    late = stepped - MISSED_SCRAPES * scrape - READ_SECONDS
+    went_on = {rank for rank in untold if silent.get(rank, -math.inf) < late}
+    early = _earliest(every, seen, states, scrape, went_on)
     if early:
         return End(when, How.DIED, early, by_scrapes=True, states=counts)
-    mute = {rank for rank in every if states.get(rank, RankState.RUNNING) in SILENT}
+    mute = {rank for rank in every if states.get(rank, RankState.RUNNING) in SILENT} - went_on
     first = tuple(sorted(mute)) if 0 < len(mute) < len(every) else ()
     return End(when, How.DIED, first, states=counts)
 
 
 def _earliest(
-    every: Collection[int], seen: Mapping[int, Seen], states: Mapping[int, str], scrape: float
+    every: Collection[int],
+    seen: Mapping[int, Seen],
+    states: Mapping[int, str],
+    scrape: float,
+    went_on: Collection[int],
 ) -> tuple[int, ...]:
     """Ranks that were gone while all others were still seen alive.
 
     A process went between two scrapes, so one went before another for certain only where these
     spans do not overlap. A rank whose page fell silent may have lived on: it counts as gone once
-    that page missed several scrapes. Or it was gone already, as pages may be old and clocks differ:
-    it counts as alive until a scrape before its last.
+    that page missed several scrapes, and never where the run went on. Or it was gone already, as
+    pages may be old and clocks differ: it counts as alive until a scrape before its last.
     """
     alive = {
         rank: one.alive - (0.0 if rank in states else scrape + READ_SECONDS)
@@ -174,7 +196,8 @@ def _earliest(
         rank: seen[rank].gone if rank in states else seen[rank].alive + MISSED_SCRAPES * scrape
         for rank in every
         if rank in seen
-    }
+    } | dict.fromkeys(went_on, math.inf)
+    alive = dict.fromkeys(went_on, -math.inf) | alive
     if len(gone) < len(every) or len(gone) < 2:
         return ()
     order = sorted(gone, key=lambda rank: (alive[rank], rank))
@@ -197,15 +220,14 @@ def detection(run: str, life: Life, end: End, facts: tuple[Fact, ...] = ()) -> D
     elif len(nodes) == 1 and len(places) == len(end.first):
         who, scope = Who(run, nodes.pop(), None, None, None), "node"
     noticed = any(state not in (*SILENT, "") for state in end.states or ())
-    paged = end.how is How.DIED and (bool(end.first) or noticed)
-    known = bool(end.first) or noticed
+    known = end.how is How.DIED and (bool(end.first) or noticed)
     certain = SURE if end.by_scrapes else LIKELY
     return Detection(
         who=who,
         kind=Kind.STOP,
         scope=scope,
         cause=str(Cause.CRASH if known else Cause.UNKNOWN),
-        tier=Tier.PAGE if paged else Tier.RECORD,
+        tier=Tier.PAGE if known else Tier.RECORD,
         confidence=certain if known else 0.0,
         sentence=_sentence(run, life, end),
         onset=end.when,
@@ -217,6 +239,12 @@ def detection(run: str, life: Life, end: End, facts: tuple[Fact, ...] = ()) -> D
 
 
 def _sentence(run: str, life: Life, end: End) -> str:
+    if end.how is How.VANISHED and end.states:
+        untold = end.states.get("", 0)
+        return (
+            f"Run {run} ended at {clock(end.when)}: the ranks that are told of finished, and of"
+            f" {untold} of its {len(life.ranks)} nobody told the end; how it ended is not known."
+        )
     if end.how is How.VANISHED:
         return (
             f"Run {run} is told of no more since {clock(end.when)}: its collectors answer and know"
@@ -310,13 +338,17 @@ def inherited(lives: Mapping[str, Life], living: Collection[str]) -> dict[str, L
         lives: Runs as they were seen last.
         living: Runs of which a rank is alive now.
     """
-    taken = {
-        place: run for run in sorted(living) if run in lives for place in lives[run].ranks.values()
-    }
+    taken: dict[Place, list[str]] = {}
+    for run in sorted(living):
+        for place in sorted(set(lives[run].ranks.values())) if run in lives else ():
+            taken.setdefault(place, []).append(run)
     found = dict(lives)
     for run, life in lives.items():
         if life.end is not None and not life.heir and run not in living:
-            heir = next((taken[one] for one in life.ranks.values() if one in taken), "")
+            # What lived there all along, or was found together with it, took no place.
+            after = max(life.end.when, life.first)
+            there = (one for place in life.ranks.values() for one in taken.get(place, ()))
+            heir = next((h for h in there if (lives[h].again or lives[h].first) > after), "")
             found[run] = replace(life, heir=heir) if heir else life
     return found
 

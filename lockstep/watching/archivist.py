@@ -248,7 +248,9 @@ class Archivist:
         assert out is not None
         told = finding_json(finding)
 
-        def say(tree: Mapping[str, object]) -> Mapping[str, object]:
+        def say(tree: Mapping[str, object]) -> Mapping[str, object] | None:
+            if finding.closed is None and tree.get("closed") is not None:
+                return None  # it was told late, after the end
             kept = {name: tree[name] for name in KEPT if name in tree}
             before = tree.get("evidence")
             gone = [

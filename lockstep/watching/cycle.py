@@ -81,6 +81,7 @@ class Cycles:
     Attributes:
         state, memory: What is remembered, after the last cycle.
         unanswered: Questions so far that a cycle did without.
+        awaits_end: Whether a run is gone, lately, of which it cannot be told yet how it ended.
     """
 
     def __init__(self, settings: Settings, state: State, memory: Memory) -> None:
@@ -89,6 +90,7 @@ class Cycles:
         self.diagnoses = Diagnoses(settings)
         self._settings = settings
         self.unanswered = 0
+        self.awaits_end = False
         self._gauges = Gauges()
         self._count = 0
         self._told_unanswered: tuple[str, ...] = ()
@@ -147,6 +149,11 @@ class Cycles:
         )  # fmt: skip
         living = frozenset(members.run[seen.living].tolist())
         lives = run_end.inherited(lives, living)
+        self.awaits_end = any(
+            run in members.columns_of_run and run not in living and life.end is None
+            and now - life.seen < 2 * settings.interval
+            for run, life in lives.items()
+        )  # fmt: skip
         over, held = run_end.over(lives, living, now)
         told = [
             *detections.of_runs(seen, runs, self.diagnoses, reported, alarms, settings, still),
@@ -173,7 +180,7 @@ class Cycles:
         course, change = with_costs(course, change, self._run_costs(seen, runs, living), now)
         unwritten = {**self.memory.unwritten, **{one.folder: 1 for one in change.opened}}
         closings = {one.folder: one.closed for one in change.closed if one.closed is not None}
-        unclosed = {**self.memory.unclosed, **closings}
+        unclosed = {**self.memory.unclosed, **closings} if settings.out is not None else {}
         self.state = state
         self.memory = replace(
             self.memory,
@@ -188,12 +195,12 @@ class Cycles:
                 *(
                     one
                     for one in self.memory.closed
-                    if now - (one.closed or now) < ENDS_TOLD_SECONDS
+                    if now - (one.closed or now) < ENDS_TOLD_SECONDS or one.folder in unclosed
                 ),
                 *change.closed,
             ),
             unwritten={} if settings.out is None else unwritten,
-            unclosed={} if settings.out is None else unclosed,
+            unclosed=unclosed,
         )
         assessments = {
             run: assessed(self._facts(run, seen, fresh, missing))
@@ -271,9 +278,10 @@ class Cycles:
         steady = 0 <= pause <= stale_after(self._settings.interval)
         return min(since, now) if since is not None and steady else now
 
-    def _closed_lately(self, now: float) -> Iterator[WatchFinding]:
+    def closed_lately(self) -> Iterator[WatchFinding]:
+        """Findings whose end may not have been told yet."""
         for one in self.memory.closed:
-            if one.closed is not None and now - one.closed < ENDS_TOLD_SECONDS:
+            if one.closed is not None and self.state.until - one.closed < ENDS_TOLD_SECONDS:
                 yield one
 
     def _run_costs(

@@ -1,7 +1,9 @@
 """Which runs live, and how those ended of which no rank does, as Prometheus tells it."""
 
 import logging
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -86,7 +88,11 @@ def _ended(
             if len(life.ranks) <= MOST_SERIES and run in states:
                 every = connection.samples(ask.lately_up(run), seen.now)
             times, scrape = _seen(every, interval)
-            end = ended(life, states.get(run, {}), times, scrape)
+            told = states.get(run, {})
+            stepped = math.inf
+            if every and life.ranks.keys() - told.keys():  # a lost node, or a lost collector
+                stepped = _stepped(connection.samples(ask.lately_stepped(run), seen.now))
+            end = ended(life, told, times, scrape, seen.now, stepped)
             if end is not None:
                 found[run] = _with(life, end)
                 LOG.warning("run %r ended: %s", run, end.how)
@@ -96,7 +102,17 @@ def _ended(
 
 
 def _with(life: Life, end: End) -> Life:
-    return Life(life.ranks, life.pages, life.attempt, life.seen, life.again, end)
+    return replace(life, end=end, heir="")
+
+
+def _stepped(every: list[Series]) -> float:
+    """Unix seconds of the last scrape that saw more steps; inf = nobody told of them."""
+    moments = []
+    for series in every:
+        rises = series.times[1:][np.diff(series.values) > 0]
+        if len(series.times):
+            moments.append(float(rises[-1]) / 1000.0 if len(rises) else -math.inf)
+    return max(moments, default=math.inf)
 
 
 def _seen(every: list[Series], interval: float) -> tuple[dict[int, Seen], float]:

@@ -31,6 +31,9 @@ from lockstep.watching.trouble import bug
 
 LOG = logging.getLogger(__name__)
 
+END_SECONDS = 2.0
+"""Between two cycles while it cannot be told yet how a run ended: a page that missed one scrape is
+waited for."""
 LONGEST_PAUSE_SECONDS = 120.0
 LONGEST_PAUSE_CYCLES = 20
 """After failures pauses double up to the shorter of both."""
@@ -124,7 +127,8 @@ class Watch:
             longest = min(LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_CYCLES * self._settings.interval)
             pause = self._settings.interval * 2 ** min(self._failures, 6)
             self._pause = max(self._settings.interval, min(pause, longest))
-            due = max(due + self._pause, monotonic())
+            soon = self._cycles.awaits_end and not self._failures
+            due = max(due + (min(END_SECONDS, self._pause) if soon else self._pause), monotonic())
             while not self._woken.is_set() and (left := due - monotonic()) > 0:
                 if ended.wait(min(left, WOKEN_SECONDS)):
                     break
@@ -205,7 +209,7 @@ class Watch:
 
     def closed_lately(self) -> tuple[WatchFinding, ...]:
         """Of whom whoever is told of findings may not have heard that they are over."""
-        return self._cycles.memory.closed
+        return tuple(self._cycles.closed_lately())
 
     def report(self) -> list[str]:
         """A line for each open finding, or for each run where none is open."""
@@ -363,11 +367,12 @@ class Watch:
             return []
         memory, new = self._cycles.memory, {one.folder for one in change.opened}
         begun = {one.folder: one for one in change.still if one.folder in memory.unwritten}
+        begun |= {one.folder: one for one in memory.closed if one.folder in memory.unwritten}
         closed_now = {one.folder for one in change.closed}
         for one in memory.closed:
             if one.folder in memory.unclosed and one.folder not in closed_now:
                 self._archivist.closed(one)
-        # Of what closed in between nobody knows any more what belongs into its archive.
+        # Of what closed long ago nobody knows any more what belongs into its archive.
         counted = {
             folder: tries + (folder in begun)
             for folder, tries in memory.unwritten.items()

@@ -126,6 +126,18 @@ def test_an_alert_that_was_refused_is_tried_again_when_it_would_be_sent_again(al
     assert (1, 0) == (box.undelivered(120.0), box.undelivered(119.0))
 
 
+def test_an_alert_that_was_refused_and_is_over_is_tried_once_a_minute(alert) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 5.0)
+    box.refused(box.due(0.0)[0], 0.0)
+    box.want([], 30.0, 35.0)
+
+    assert ((), RESEND_SECONDS - 30.0) == (box.due(30.0), box.seconds(30.0))
+    box.refused(box.due(RESEND_SECONDS)[0], RESEND_SECONDS)
+    assert ((), RESEND_SECONDS) == (box.due(RESEND_SECONDS), box.seconds(RESEND_SECONDS))
+    assert [("node-3", None)] == names(box.due(2 * RESEND_SECONDS))
+
+
 def test_what_was_refused_is_sent_after_the_others(alert) -> None:
     box = Outbox()
     box.want([alert("node-1"), alert("node-2")], 0.0, 5.0)

@@ -28,7 +28,11 @@ RUNNING, FAILED, LOST, FINISHED = "running", "failed", "peer_lost", "finished"
 
 
 def end_of(*states, seen=TOGETHER, life=LIFE):
-    return ended(life, dict(enumerate(states)), seen, 1.0)
+    return judged(dict(enumerate(states)), seen, life=life)
+
+
+def judged(states, seen, now=1020.0, stepped=999.0, life=LIFE):
+    return ended(life, states, seen, 1.0, now, stepped)
 
 
 def test_a_run_whose_ranks_all_finished_ended_as_it_should():
@@ -36,7 +40,7 @@ def test_a_run_whose_ranks_all_finished_ended_as_it_should():
 
 
 def test_what_nobody_told_is_no_end():
-    assert ended(LIFE, {}, TOGETHER, 1.0) is None
+    assert judged({}, TOGETHER) is None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_who_went_first(states, seen, first, by_scrapes):
 def test_the_ranks_of_a_node_that_fell_silent_before_the_others_went_were_first():
     seen = {0: Seen(1000.0, float("inf")), 1: Seen(1000.0, float("inf")),
             2: Seen(1004.0, 1005.0), 3: Seen(1004.0, 1005.0)}  # fmt: skip
-    end = ended(LIFE, {2: FAILED, 3: FAILED}, seen, 1.0)
+    end = judged({2: FAILED, 3: FAILED}, seen)
     assert end is not None
     told = detection("gpt", LIFE, end)
 
@@ -73,10 +77,41 @@ def test_the_ranks_of_a_node_that_fell_silent_before_the_others_went_were_first(
 def test_a_rank_was_not_gone_before_a_node_that_fell_silent_within_a_scrape(last, first):
     silent = {rank: Seen(last, float("inf")) for rank in (0, 1)}
     seen = {**silent, 2: Seen(1000.0, 1001.0), 3: Seen(1012.0, 1013.0)}
-    end = ended(LIFE, {2: FAILED, 3: FAILED}, seen, 1.0)
+    end = judged({2: FAILED, 3: FAILED}, seen)
 
     assert end is not None
     assert (first, True) == (end.first, end.by_scrapes)
+
+
+SILENT = {rank: Seen(1000.0, float("inf")) for rank in (2, 3)}
+
+
+@pytest.mark.parametrize("told", [FINISHED, LOST])
+def test_a_page_that_missed_one_scrape_is_waited_for_but_no_longer_than_two(told):
+    states, seen = {0: told, 1: told}, {**TOGETHER, **SILENT}
+
+    assert judged(states, seen, now=1001.9) is None
+    assert judged(states, seen, now=1002.0) is not None
+
+
+def test_a_run_of_which_some_finished_and_others_are_not_told_of_did_not_end_as_it_should():
+    end = judged({0: FINISHED, 1: FINISHED}, {**TOGETHER, **SILENT})
+    assert end is not None
+    told = detection("gpt", LIFE, end)
+
+    assert (How.VANISHED, Tier.RECORD, "unknown") == (end.how, told.tier, told.cause)
+    assert "of 2 of its 4 nobody told the end; how it ended is not known" in told.sentence
+
+
+@pytest.mark.parametrize(
+    ("stepped", "first"), [(941.0, (2, 3)), (999.0, ()), (float("inf"), ())]
+)  # fmt: skip
+def test_a_run_that_went_on_without_a_page_lost_a_collector_and_no_node(stepped, first):
+    silent = {rank: Seen(940.0, float("inf")) for rank in (2, 3)}
+    end = judged({0: FAILED, 1: LOST}, {**TOGETHER, **silent}, stepped=stepped)
+
+    assert end is not None
+    assert (How.DIED, first) == (end.how, end.first)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +175,7 @@ def test_a_diagnosis_is_waited_for_where_nobody_else_names_anybody_but_not_for_l
 
 def test_an_end_is_told_until_it_was_for_long_enough_or_somebody_runs_there():
     died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED))
-    new = Life({0: RANKS[3]}, PAGES, 0, 1010.0)
+    new = Life({0: RANKS[3]}, PAGES, 0, 1010.0, first=1010.0)
 
     assert {"gpt"} == set(over({"gpt": died}, (), 1002.0)[1])
     lives = inherited({"gpt": died, "new": new}, {"new"})
@@ -153,10 +188,33 @@ def test_an_end_is_told_until_it_was_for_long_enough_or_somebody_runs_there():
 @pytest.mark.parametrize("living", [(), ("new",)])
 def test_what_is_over_stays_over_when_the_heir_ends_or_its_node_is_renamed(living):
     died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED))
-    lives = inherited({"gpt": died, "new": Life({0: RANKS[3]}, PAGES, 0, 1010.0)}, {"new"})
+    new = Life({0: RANKS[3]}, PAGES, 0, 1010.0, first=1010.0)
+    lives = inherited({"gpt": died, "new": new}, {"new"})
     lives["new"] = Life({0: Place("host7-1", 1)}, PAGES, 0, 1020.0)
     words, held = over(inherited(lives, living), living, 1020.0)
 
     assert ("run new took its place" in words["gpt"], {}) == (True, held)
     again = lived(lives["gpt"], RANKS, PAGES, 1, 1030.0)
     assert "" == again.heir
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "heir"),
+    [(900.0, 0.0, False), (0.0, 0.0, False), (1002.0, 0.0, True), (900.0, 1002.0, True)],
+)
+def test_who_lived_at_the_place_of_a_run_all_along_is_no_heir(first, again, heir):
+    place = {0: Place("node-0", -1)}
+    died = Life(place, PAGES, 0, 1000.0, end=End(1000.0, How.DIED, (0,)), first=900.0)
+    beside = Life(place, PAGES, 0, 1002.0, again, first=first)
+    lives = inherited({"a": died, "b": beside, "c": Life(place, PAGES, 0, 1002.0)}, {"b", "c"})
+    _, held = over(lives, {"b", "c"}, 1002.0)
+
+    assert ("b" if heir else "", heir) == (lives["a"].heir, not held)
+
+
+def test_a_run_is_first_seen_once_and_what_two_first_looks_found_is_no_heir():
+    new = lived(None, RANKS, PAGES, 0, 1010.0)
+    died = Life(RANKS, PAGES, 0, 1010.0, end=End(1001.0, How.DIED), first=1010.0)
+
+    assert 1010.0 == lived(new, RANKS, PAGES, 1, 1020.0).first
+    assert "" == inherited({"gpt": died, "new": new}, {"new"})["gpt"].heir

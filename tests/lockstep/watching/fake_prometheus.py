@@ -14,7 +14,9 @@ from collector.contract import metrics as m
 STEP, OWN, SCRAPE = 0.5, 0.4, 15.0
 START = 1_790_000_000.0
 LEAF = series_label(LABELS["leaf"][0])
-UP = re.compile(rf'^{m.RANK_UP.name}\{{run="(?P<run>.*)"\}}\[(?P<ms>\d+)ms\]$')
+UP = re.compile(
+    rf'^(?P<name>{m.RANK_UP.name}|{m.TRAIN_STEPS.name})\{{run="(?P<run>.*)"\}}\[(?P<ms>\d+)ms\]$'
+)
 RANGE = re.compile(r"^\{__name__=~.*instance=~\"(?P<instance>.*?)\".*\}\[(?P<ms>\d+)ms\]$")
 
 
@@ -82,7 +84,7 @@ class FakePrometheus:
         elif found := UP.match(query):
             time, seconds = float(words["time"]), int(found["ms"]) / 1000
             raw = self._raw(".*", time - seconds, time) if found["run"] == self.run else []
-            data = self._matrix([one for one in raw if one[0]["__name__"] == m.RANK_UP.name])
+            data = self._matrix([one for one in raw if one[0]["__name__"] == found["name"]])
         elif query == "time()":
             data = {"resultType": "scalar", "result": [self.now, str(self.now)]}
         else:

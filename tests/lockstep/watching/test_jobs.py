@@ -157,3 +157,16 @@ def test_what_is_renewed_keeps_alerts_and_what_was_said_of_dumps(finding, tmp_pa
         told["key"]["cause"], told["lost_seconds"], told["alerts"],
     )  # fmt: skip
     assert ["its dumps were gone"] == [one["text"][:19] for one in told["evidence"]]
+
+
+def test_what_is_renewed_after_its_end_does_not_open_it_again(finding, tmp_path):
+    place = tmp_path / finding.folder
+    place.mkdir(parents=True)
+    finding_folders.write(place, finding_json(replace(finding, closed=20.0)))
+    archivist = Archivist(Settings(access("http://127.0.0.1:9", {}), tmp_path, None))
+    archivist.start()
+    archivist.renewed(replace(finding, learnt=9.0))
+
+    assert archivist.wait(SECONDS)
+    archivist.stop()
+    assert 20.0 == json.loads((place / "finding.json").read_text())["closed"]

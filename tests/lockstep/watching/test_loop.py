@@ -18,6 +18,7 @@ from collector.exporter.page import render
 from collector.recorder.parts import arrow_schema
 from lockstep import diagnosis
 from lockstep.watching import diagnoses
+from lockstep.watching.cycle import ENDS_TOLD_SECONDS
 from lockstep.watching.loop import NO_OPERATIONS, Watch
 from lockstep.watching.settings import Settings
 
@@ -400,8 +401,9 @@ def test_an_archive_that_an_earlier_process_owes_is_written_by_the_next(
     assert {found[0].folder: 2} == told["unwritten"]
 
 
+@pytest.mark.parametrize("later", [0.0, 2 * ENDS_TOLD_SECONDS])
 def test_a_finding_that_closed_in_a_process_that_was_killed_says_so_after_the_next(
-    server, watching, cycles, prometheus, xid, tmp_path
+    server, watching, cycles, prometheus, xid, tmp_path, later
 ):
     xid(1)
     first = watching()
@@ -413,6 +415,7 @@ def test_a_finding_that_closed_in_a_process_that_was_killed_says_so_after_the_ne
     over = closed(cycles(killed, 4, 100.0))
 
     watch = watching()
+    prometheus.now += later
     cycles(watch, 1)
 
     assert watch.wait(30.0)
@@ -421,6 +424,23 @@ def test_a_finding_that_closed_in_a_process_that_was_killed_says_so_after_the_ne
     watch.stop()
     memory = json.loads((tmp_path / "state" / "memory.json").read_text())
     assert ({}, {}) == (memory["unwritten"], memory["unclosed"])
+
+
+def test_an_archive_of_what_closed_before_it_was_written_is_written_by_the_next(
+    server, watching, cycles, prometheus, xid, tmp_path
+):
+    xid(1)
+    killed = Watch(Settings(access(server[0], {}), tmp_path / "out", tmp_path / "state"))
+    [found] = opened(cycles(killed, 1))
+    prometheus.xids = []
+    [over] = closed(cycles(killed, 4, 100.0))
+
+    watch = watching()
+    cycles(watch, 1)
+
+    assert watch.wait(30.0)
+    told = json.loads((tmp_path / "out" / found.folder / "finding.json").read_text())
+    assert over.closed == told["closed"] is not None
 
 
 def test_no_second_archive_is_written_while_a_finding_waits_for_its_own(
