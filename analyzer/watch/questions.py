@@ -21,10 +21,13 @@ OWN = f"{OF_RANK} ({m.TRAIN_OWN.name})"
 KNOWN = f"{OF_RANK} ({m.TRAIN_KNOWN_STEPS.name})"
 GONE = f"count by (run) ({LIVING} == 0)"
 """How many ranks of each run are gone."""
-LAST_STATE = f"max by (run, rank, state) ({m.RANK_LAST_STATE.name})"
-"""What each rank that is gone said last."""
 UP_SECONDS = 300.0
 """Before the end of a run, in which the scrapes are read that saw its ranks."""
+LAST_STATE = (
+    f"max by (run, rank, state) (last_over_time({m.RANK_LAST_STATE.name}"
+    f"[{round(UP_SECONDS * 1000)}ms]))"
+)
+"""What each rank that is gone said last, also where its page has ended since."""
 OPEN = f"max by (run) ({m.TRAIN_OPEN_OP_AGE.name})"
 STOPPED = (
     f"topk by (run) ({MOST_STOPPED}, {OF_RANK} ({m.TRAIN_HEARTBEAT_AGE.name}) > {FROZEN_SECONDS}"
@@ -66,6 +69,11 @@ PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 def lately_up(run: str) -> str:
     """The last scrapes of the ranks of a run: 1 = alive, 0 = gone."""
     return f"{m.RANK_UP.name}{{run={quoted(run)}}}{span(UP_SECONDS)}"
+
+
+def lately_said(run: str) -> str:
+    """The last words of the ranks of a run in the same time."""
+    return f"{m.RANK_LAST_STATE.name}{{run={quoted(run)}}}{span(UP_SECONDS)}"
 
 
 def lately_stepped(run: str) -> str:

@@ -138,6 +138,8 @@ def ended(
     scrape: float,
     now: float,
     stepped: float,
+    *,
+    heard: bool = True,
 ) -> End | None:
     """The end of a run none of whose ranks is alive; None = how it ended cannot be told yet.
 
@@ -148,6 +150,8 @@ def ended(
         scrape: Seconds between two scrapes.
         now: Unix seconds.
         stepped: Unix seconds of the scrape that saw its last step; inf = nobody told of steps.
+        heard: Whether a page tells of it still. Where all fell silent at once, collectors that
+            belong to the run ended with it: then those that told speak for those that could not.
     """
     untold = life.ranks.keys() - states.keys()
     silent = {rank: seen[rank].alive for rank in untold if rank in seen}
@@ -163,7 +167,9 @@ def ended(
         state = states.get(rank, "")
         counts[state] = counts.get(state, 0) + 1
     if finished:
-        return End(when, How.VANISHED, states=counts)
+        near = when - MISSED_SCRAPES * scrape - READ_SECONDS
+        at_once = not heard and all(silent.get(rank, -math.inf) >= near for rank in untold)
+        return End(when, How.CLEAN if at_once else How.VANISHED, states=counts)
     late = stepped - MISSED_SCRAPES * scrape - READ_SECONDS
     went_on = {rank for rank in untold if silent.get(rank, -math.inf) < late}
     early = _earliest(every, seen, states, scrape, went_on)
@@ -372,7 +378,7 @@ def over(
         if end is None or run in living:
             continue
         if end.how is How.CLEAN:
-            words[run] = f"the run ended as it should at {clock(end.when)}"
+            words[run] = f"the run ended as it should at {clock(end.when)}{_as_far(end)}"
             continue
         if life.heir:
             words[run] = f"the run ended at {clock(end.when)}, and run {life.heir} took its place"
@@ -382,6 +388,14 @@ def over(
             words[run] = f"the run ended at {clock(end.when)}"
             held[run] = now - life.seen
     return words, held
+
+
+def _as_far(end: End) -> str:
+    untold = (end.states or {}).get("", 0)
+    if not untold:
+        return ""
+    ranks = sum((end.states or {}).values())
+    return f", as far as {ranks - untold} of its {ranks} ranks told: its collectors ended with it"
 
 
 def remembered(lives: Mapping[str, Life], now: float) -> dict[str, Life]:

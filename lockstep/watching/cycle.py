@@ -150,8 +150,7 @@ class Cycles:
         living = frozenset(members.run[seen.living].tolist())
         lives = run_end.inherited(lives, living)
         self.awaits_end = any(
-            run in members.columns_of_run and run not in living and life.end is None
-            and now - life.seen < 2 * settings.interval
+            run not in living and life.end is None and now - life.seen < 2 * settings.interval
             for run, life in lives.items()
         )  # fmt: skip
         over, held = run_end.over(lives, living, now)
@@ -162,7 +161,9 @@ class Cycles:
         mixed = seen.namesakes
         told = [one for one in told if one.who.run not in mixed or one.kind is Kind.EVENT]
         told += of_namesakes(mixed, members, now)
-        judged = {run: one.at for run, one in self.diagnoses.last.items()}
+        # Of a run that no page tells of any more no diagnosis will be made.
+        judged = dict.fromkeys(held.keys() - members.columns_of_run.keys(), now)
+        judged |= {run: one.at for run, one in self.diagnoses.last.items() if run not in judged}
         patience = ENDS_AWAITED_CYCLES * settings.interval
         told = list(run_end.with_ends(told, lives, over, held, course, judged, patience))
         sightings = list(node_names.by_old_names(told, renamed, course))
@@ -173,7 +174,10 @@ class Cycles:
         again = {run: one.again for run, one in lives.items() if one.again}
         ended = {run: end.when for run in held if (end := lives[run].end) is not None}
         old = {renamed[name] for name in knows.dark if name in renamed}
-        knows = replace(knows, over=over, held=ended, again=again, dark=knows.dark | old)
+        knows = replace(
+            knows, over=over, held=ended, again=again, dark=knows.dark | old,
+            runs=knows.runs | ended.keys(),
+        )  # fmt: skip
         course, change = advance(course, sightings, knows, settings.pace)
         told_of = frozenset(members.runs)
         course, change = with_dumps(course, change, still.standing, knows.moving, told_of)

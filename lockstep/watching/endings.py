@@ -53,6 +53,12 @@ def lives_now(
                 attempt = int(members.attempt[columns].max())
                 found[run] = lived(None, _places(seen, columns), frozenset(here), attempt, now)
             gone.append(run)
+    told = members.columns_of_run.keys()
+    # Collectors may end with their run: what they told until then is still known.
+    gone += [
+        run for run, life in found.items()
+        if life.end is None and run not in told and now - life.seen < ask.UP_SECONDS
+    ]  # fmt: skip
     if gone:
         found.update(_ended(connection, seen, {run: found[run] for run in gone}, interval))
     pages = answering(seen, interval)
@@ -84,15 +90,20 @@ def _ended(
             if rank is not None and run in lives and value == 1:
                 states.setdefault(run, {})[rank] = labels.get("state", "")
         for run, life in lives.items():
+            if run not in states:
+                continue
             every: list[Series] = []
-            if len(life.ranks) <= MOST_SERIES and run in states:
+            told = states[run]
+            if len(life.ranks) <= MOST_SERIES:
                 every = connection.samples(ask.lately_up(run), seen.now)
             times, scrape = _seen(every, interval)
-            told = states.get(run, {})
+            if every:
+                told = _said(connection.samples(ask.lately_said(run), seen.now), times)
             stepped = math.inf
             if every and life.ranks.keys() - told.keys():  # a lost node, or a lost collector
                 stepped = _stepped(connection.samples(ask.lately_stepped(run), seen.now))
-            end = ended(life, told, times, scrape, seen.now, stepped)
+            heard = run in seen.members.columns_of_run
+            end = ended(life, told, times, scrape, seen.now, stepped, heard=heard)
             if end is not None:
                 found[run] = _with(life, end)
                 LOG.warning("run %r ended: %s", run, end.how)
@@ -103,6 +114,20 @@ def _ended(
 
 def _with(life: Life, end: End) -> Life:
     return replace(life, end=end, heir="")
+
+
+def _said(every: list[Series], seen: Mapping[int, Seen]) -> dict[int, str]:
+    """What each rank said last, after it was seen alive for the last time."""
+    found: dict[int, tuple[float, str]] = {}
+    for series in every:
+        rank, times = number(series.labels, "rank"), series.times[series.values == 1] / 1000.0
+        if rank is None or not len(times):
+            continue
+        last = float(times[-1])
+        before = seen[rank].alive if rank in seen else -math.inf
+        if last > max(before, found.get(rank, (-math.inf, ""))[0]):
+            found[rank] = last, series.labels.get("state", "")
+    return {rank: state for rank, (_, state) in found.items()}
 
 
 def _stepped(every: list[Series]) -> float:

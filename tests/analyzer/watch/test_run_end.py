@@ -31,8 +31,8 @@ def end_of(*states, seen=TOGETHER, life=LIFE):
     return judged(dict(enumerate(states)), seen, life=life)
 
 
-def judged(states, seen, now=1020.0, stepped=999.0, life=LIFE):
-    return ended(life, states, seen, 1.0, now, stepped)
+def judged(states, seen, now=1020.0, stepped=999.0, life=LIFE, heard=True):
+    return ended(life, states, seen, 1.0, now, stepped, heard=heard)
 
 
 def test_a_run_whose_ranks_all_finished_ended_as_it_should():
@@ -101,6 +101,18 @@ def test_a_run_of_which_some_finished_and_others_are_not_told_of_did_not_end_as_
 
     assert (How.VANISHED, Tier.RECORD, "unknown") == (end.how, told.tier, told.cause)
     assert "of 2 of its 4 nobody told the end; how it ended is not known" in told.sentence
+
+
+@pytest.mark.parametrize(("last", "how"), [(1000.0, How.CLEAN), (990.0, How.VANISHED)])
+def test_where_all_pages_fell_silent_at_once_those_that_told_speak_for_the_others(last, how):
+    silent = {rank: Seen(last, float("inf")) for rank in (2, 3)}
+    end = judged({0: FINISHED, 1: FINISHED}, {**TOGETHER, **silent}, heard=False)
+    assert end is not None
+    words, _ = over({"gpt": Life(RANKS, PAGES, 0, 1001.0, end=end)}, (), 1020.0)
+
+    assert how == end.how
+    as_far = "as far as 2 of its 4 ranks told: its collectors ended with it" in words["gpt"]
+    assert (how is How.CLEAN) is as_far
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ STEP, OWN, SCRAPE = 0.5, 0.4, 15.0
 START = 1_790_000_000.0
 LEAF = series_label(LABELS["leaf"][0])
 UP = re.compile(
-    rf'^(?P<name>{m.RANK_UP.name}|{m.TRAIN_STEPS.name})\{{run="(?P<run>.*)"\}}\[(?P<ms>\d+)ms\]$'
+    rf'^(?P<name>{m.RANK_UP.name}|{m.TRAIN_STEPS.name}|{m.RANK_LAST_STATE.name})\{{run="(?P<run>.*)"\}}\[(?P<ms>\d+)ms\]$'
 )
 RANGE = re.compile(r"^\{__name__=~.*instance=~\"(?P<instance>.*?)\".*\}\[(?P<ms>\d+)ms\]$")
 
@@ -28,6 +28,7 @@ class FakePrometheus:
         slow: (rank, factor, from when) or None.
         gone: (rank, from when) or None: all others wait then.
         stopped: From when on no page is scraped, or None.
+        stale: Seconds for which what was scraped is told at once; less = the scrapes after failed.
         ended: When the run ended, or None; as it should, unless somebody was killed.
         killed: The rank whose end by a signal ended the run and all others, or None.
         pauses: (from when, until when) in which rank 0 saves and all others wait for it.
@@ -50,6 +51,7 @@ class FakePrometheus:
         self.slow: tuple[int, float, float] | None = None
         self.gone: tuple[int, float] | None = None
         self.stopped: float | None = None
+        self.stale = 300.0
         self.ended: float | None = None
         self.killed: int | None = None
         self.pauses: list[tuple[float, float]] = []
@@ -189,11 +191,12 @@ class FakePrometheus:
         }  # fmt: skip
 
     def _fresh(self, time: float) -> bool:
-        return time - self.scraped(time) < 300.0
+        return time - self.scraped(time) < self.stale
 
     def _instant(self, query: str, time: float) -> list[tuple[dict[str, str], float]]:
         at, every = self.scraped(time), self._ranks()
-        if not self._fresh(time):
+        said = ask.LAST_STATE
+        if not (self._fresh(time) or (query == said and time - at < ask.UP_SECONDS)):
             return []
         if query == ask.XIDS:
             return self._errors()

@@ -186,6 +186,22 @@ def test_a_run_that_ends_with_a_killed_rank_is_a_finding_though_all_are_gone(
     assert 2 == watch.exit_code()
 
 
+@pytest.mark.parametrize("killed", [None, 2])
+def test_a_run_whose_collectors_end_with_it_is_over(watching, cycles, prometheus, killed):
+    watch = watching()
+    prometheus.slow = (2, 1.5, prometheus.now)
+    slow = opened(cycles(watch, 14))
+    prometheus.ended, prometheus.killed = prometheus.now + 10.0, killed
+    prometheus.stopped, prometheus.stale = prometheus.now + 16.0, 16.0
+    prometheus.now += 16.0
+
+    changes = cycles(watch, 4)
+
+    assert ([2], []) == ([one.who.rank for one in slow], list(watch.live(None)))
+    assert [one.folder for one in slow] == [one.folder for one in closed(changes)]
+    assert [killed] * (killed is not None) == [one.who.rank for one in opened(changes)]
+
+
 def test_an_error_that_the_driver_logged_opens_at_once(watching, cycles, xid):
     watch = watching(None)
     xid(1)
