@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 MPI := .cache/mpi
-# Test files at a time. Three are a minute faster on two cores, and leave timing tests less room.
+# Test files at a time, and of the real tier, which waits for programs more than it computes.
 TEST_PROCESSES ?= 2
+REAL_TEST_PROCESSES ?= 3
 # More words for pytest: make test PYTEST_ARGS='--junitxml=tests.xml'
 PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
-PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile
+PYTEST = $(BIN)/python -m pytest --dist loadfile --numprocesses
 
 # What is installed for what: each target brings its own, with the versions of constraints.txt.
 DEMO := $(VENV)/.demo
@@ -62,13 +63,13 @@ dashboard: $(PAGES)  ## the runs of the folder runs/ in a browser
 	$(BIN)/lockstep dashboard runs
 
 test: $(TEST)  ## what one runs all the time: no cluster of processes, no root, no browser, no clock
-	$(PYTEST) --tier quick $(PYTEST_ARGS)
+	$(PYTEST) $(TEST_PROCESSES) --tier quick $(PYTEST_ARGS)
 
 test-real: $(TEST)  ## what needs the machine: distributed runs, root, Prometheus, browser, real time
-	$(PYTEST) --tier real $(PYTEST_ARGS)
+	$(PYTEST) $(REAL_TEST_PROCESSES) --tier real $(PYTEST_ARGS)
 
 test-all: $(TEST)  ## both, and the whole of every sweep
-	$(PYTEST) $(PYTEST_ARGS)
+	$(PYTEST) $(TEST_PROCESSES) $(PYTEST_ARGS)
 
 lint: $(LINT)  ## lint, format, types and import floors
 	$(BIN)/ruff check .

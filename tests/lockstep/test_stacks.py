@@ -197,7 +197,7 @@ def test_native_frames_are_read_where_they_are_asked_for(lockstep, hanging, tmp_
 def test_a_program_that_is_well_goes_on_and_nothing_is_left(lockstep, tmp_path, words):
     with running(tmp_path, "none") as ranks:
         reached(tmp_path, 0, 10)
-        for _ in range(5):
+        for _ in range(2):
             before = steps(tmp_path, 0)
             answer = lockstep(
                 "dump", "stuck-1", "--dir", tmp_path / "rings", "--stacks", *words,
