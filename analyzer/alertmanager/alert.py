@@ -6,6 +6,7 @@ https://github.com/prometheus/alertmanager/blob/v0.25.0/api/v2/openapi.yaml, `po
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2s
 from typing import Any
 
 Key = tuple[tuple[str, str], ...]
@@ -35,6 +36,12 @@ class Alert:
     def __post_init__(self) -> None:
         key = tuple(sorted((name, value) for name, value in self.labels.items() if value))
         object.__setattr__(self, "key", key)
+
+    @property
+    def mark(self) -> str:
+        """16 hexadecimal digits of what it is about and when that began."""
+        told = repr((self.key, self.starts_at))
+        return blake2s(told.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def alert_json(alert: Alert, ends_at: float) -> dict[str, Any]:

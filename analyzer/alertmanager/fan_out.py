@@ -5,7 +5,7 @@ All replicas, as https://prometheus.io/docs/alerting/latest/alertmanager/#high-a
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from analyzer.alertmanager.alert import Alert, Key
 from analyzer.alertmanager.outbox import MAX_ALERTS
@@ -70,8 +70,18 @@ class Alertmanagers:
         for replica in self._replicas:
             replica.want(alerts[:MAX_ALERTS], over)
 
+    def taken(self) -> dict[str, frozenset[str]]:
+        """Which alerts each took while they fired: its address -> `Alert.mark` of each."""
+        return {replica.url: replica.marks() for replica in self._replicas}
+
+    def remember(self, taken: Mapping[str, Collection[str]]) -> None:
+        """What `taken` of an earlier process was; of others than its own nothing is known."""
+        for replica in self._replicas:
+            if replica.url in taken:
+                replica.remember(taken[replica.url])
+
     def ended(self, alerts: Sequence[tuple[Alert, float]]) -> None:
-        """Tell again what ended before this process began, and when: the last may not have."""
+        """Tell what ended before this process began, and when: the last may not have."""
         for replica in self._replicas:
             replica.ended(alerts)
 

@@ -4,7 +4,7 @@ It is given the alerts that fire now, not what changed: after a failure, a lost 
 the next sending says the same again. `now` is seconds of a clock that is never stepped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from analyzer.alertmanager.alert import Alert, Key
@@ -85,11 +85,22 @@ class Outbox:
 
     dropped: int = 0
 
+    _marks: dict[str, float] = field(default_factory=dict)
+    _remembers: bool = False
     _firing: dict[Key, _Firing] = field(default_factory=dict)
     _over: dict[Key, _Over] = field(default_factory=dict)
     _late: dict[Key, _Late] = field(default_factory=dict)
     _failures: int = 0
     _not_before: float = float("-inf")
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """Of the alerts that it took while they fired (`Alert.mark`), lately."""
+        return frozenset(self._marks)
+
+    def remember(self, marks: Collection[str], now: float) -> None:
+        """Which alerts it took from an earlier process: all others it did not."""
+        self._marks, self._remembers = dict.fromkeys(marks, now), True
 
     def want(
         self, alerts: Sequence[Alert], now: float, unix: float, over: Sequence[Alert] = ()
@@ -120,8 +131,10 @@ class Outbox:
         for key, alert in wanted.items():
             self._over.pop(key, None)
             self._late.pop(key, None)
-            self._firing.setdefault(key, _Firing(alert, now, now)).alert = alert
+            firing = self._firing.setdefault(key, _Firing(alert, now, now))
+            firing.alert, firing.taken = alert, firing.taken or alert.mark in self._marks
         since = now - OWED_SECONDS
+        self._marks = {mark: when for mark, when in self._marks.items() if when > since}
         self._over = {key: each for key, each in self._over.items() if each.since > since}
         late = len(self._late)
         self._late = {key: each for key, each in self._late.items() if each.since > since}
@@ -129,15 +142,25 @@ class Outbox:
         return tuple(missed)
 
     def ended(self, alerts: Sequence[tuple[Alert, float]], now: float) -> None:
-        """Take what ended before this process began, and when (unix seconds): it is told again.
+        """Take what ended before this process began, and when (unix seconds).
+
+        Of what the Alertmanager took the end is told again; what it is known not to have taken is
+        told late.
 
         Args:
-            alerts: Of which an earlier process may have told the end, or not.
+            alerts: Of which an earlier process may have told the end, or not; the newest last.
             now: Own clock.
         """
-        for alert, unix in alerts[:MAX_ALERTS]:
-            if alert.key not in self._firing:
-                self._over[alert.key] = _Over(alert, unix, now, now)
+        for alert, unix in alerts[-MAX_ALERTS:]:
+            key = alert.key
+            if key in self._firing:
+                continue
+            if self._remembers and alert.mark not in self._marks:
+                self._late[key] = _Late(alert, unix, now, now)
+                self._over.pop(key, None)
+            else:
+                self._over[key] = _Over(alert, unix, now, now)
+                self._late.pop(key, None)
 
     def due(self, now: float) -> tuple[Owed, ...]:
         """What is to be sent now."""
@@ -196,9 +219,11 @@ class Outbox:
         if (late := self._late.get(key)) is not None:
             late.due = now + RESEND_SECONDS
             if taken:
+                self._marks[late.alert.mark] = now
                 del self._late[key]
                 self._over[key] = _Over(late.alert, late.unix, now, now + LATE_SECONDS)
         if (firing := self._firing.get(key)) is not None:
             firing.due, firing.refused, firing.asked = now + RESEND_SECONDS, not taken, False
             if taken:
                 firing.taken, firing.heard = True, now
+                self._marks[one.alert.mark] = now

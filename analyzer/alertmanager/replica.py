@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import requests
@@ -85,6 +85,16 @@ class Replica:
         with self._change:
             self._outbox.ended(alerts, self._monotonic())
             self._change.notify()
+
+    def marks(self) -> frozenset[str]:
+        """Of the alerts that it took while they fired."""
+        with self._change:
+            return self._outbox.marks
+
+    def remember(self, marks: Collection[str]) -> None:
+        """Those that it took from an earlier process."""
+        with self._change:
+            self._outbox.remember(marks, self._monotonic())
 
     def undelivered(self) -> int:
         """Alerts that fire and that it has not taken for a while."""

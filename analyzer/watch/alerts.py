@@ -4,7 +4,7 @@ An alert has the labels of the rule on `lockstep_finding_active`, so that an Ale
 told by both has one, and the words of the verdict.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -76,6 +76,15 @@ def superseded(
         told = {**before.annotations, "summary": words, "description": words, "sentence": words}
         found.append(Alert(before.labels, told, before.starts_at, before.source))
     return found
+
+
+def is_owed(finding: WatchFinding, taken: Mapping[str, Collection[str]]) -> bool:
+    """Whether an Alertmanager did not take the alert of a finding.
+
+    Args:
+        taken: As memory.Memory.taken.
+    """
+    return any(alert(finding).mark not in marks for marks in taken.values())
 
 
 def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:

@@ -40,6 +40,7 @@ class Memory:
         closed: Findings that closed lately, or whose folder does not say so yet: their end may not
             have been told yet.
         renamed: New name of a node -> the name by which open findings call it.
+        taken: Address of an Alertmanager -> which alerts it took, by `Alert.mark`.
     """
 
     course: Course = field(default_factory=lambda: Course({}, {}))
@@ -55,6 +56,7 @@ class Memory:
     lives: Mapping[str, Life] = field(default_factory=dict)
     closed: tuple[WatchFinding, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
+    taken: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def to_json(memory: Memory) -> str:
@@ -82,6 +84,7 @@ def to_json(memory: Memory) -> str:
         "lives": {run: _of_life(one) for run, one in memory.lives.items()},
         "closed": [asdict(one) for one in memory.closed],
         "renamed": memory.renamed,
+        "taken": {url: sorted(marks) for url, marks in memory.taken.items()},
     }
     return json.dumps(_plain(tree), allow_nan=False)
 
@@ -127,6 +130,9 @@ def from_json(text: str) -> Memory:
             lives={str(run): _life(one) for run, one in tree.get("lives", {}).items()},
             closed=tuple(_finding(one) for one in tree.get("closed", ())),
             renamed={str(new): str(old) for new, old in tree.get("renamed", {}).items()},
+            taken={
+                str(url): frozenset(map(str, marks)) for url, marks in tree.get("taken", {}).items()
+            },
         )
     except MemoryFileError:
         raise

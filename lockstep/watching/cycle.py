@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.alertmanager.outbox import OWED_SECONDS
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.sequential_test.state import State
 from analyzer.sequential_test.watching import watch
 from analyzer.watch import hardware, inventory, node_names, page, reporting, run_end
+from analyzer.watch.alerts import is_owed
 from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.bill import RunCost, with_costs
 from analyzer.watch.choice import Pages, pages
@@ -199,7 +201,7 @@ class Cycles:
                 *(
                     one
                     for one in self.memory.closed
-                    if now - (one.closed or now) < ENDS_TOLD_SECONDS or one.folder in unclosed
+                    if one.folder in unclosed or self._untold(one, now)
                 ),
                 *change.closed,
             ),
@@ -284,9 +286,13 @@ class Cycles:
 
     def closed_lately(self) -> Iterator[WatchFinding]:
         """Findings whose end may not have been told yet."""
-        for one in self.memory.closed:
-            if one.closed is not None and self.state.until - one.closed < ENDS_TOLD_SECONDS:
-                yield one
+        return (one for one in self.memory.closed if self._untold(one, self.state.until))
+
+    def _untold(self, one: WatchFinding, now: float) -> bool:
+        """Whether an Alertmanager may not have heard that a finding closed."""
+        age = 0.0 if one.closed is None else now - one.closed
+        owed = age < OWED_SECONDS and is_owed(one, self.memory.taken)
+        return owed or age < ENDS_TOLD_SECONDS
 
     def _run_costs(
         self, seen: Look, runs: Mapping[str, Progress], living: frozenset[str]

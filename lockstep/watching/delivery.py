@@ -66,6 +66,8 @@ class Delivery:
             self.routes = (Route("POST", "/alertmanager", self._answer, self._admit),)
         watch.on_change.append(self._changed)
         watch.more_samples.append(self._samples)
+        self._alertmanagers.remember(watch.taken_before())
+        watch.taken = self._alertmanagers.taken
 
     def start(self) -> None:
         """Deliver from now on; what an earlier process left open is told again at once."""

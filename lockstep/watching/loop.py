@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, process_time
@@ -69,11 +69,14 @@ class Watch:
     Attributes:
         on_change: Hooks; they return soon, since a cycle waits for them.
         more_samples: What others add to the page.
+        taken: Which alerts each Alertmanager took by now, which is saved with the findings; None =
+            nobody sends any.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.on_change: list[OnChange] = []
         self.more_samples: list[Callable[[], Iterable[Sample]]] = []
+        self.taken: Callable[[], Mapping[str, frozenset[str]]] | None = None
         self._settings = settings
         self._cycles = _restored(settings)
         self._woken = threading.Event()
@@ -210,6 +213,10 @@ class Watch:
     def closed_lately(self) -> tuple[WatchFinding, ...]:
         """Of whom whoever is told of findings may not have heard that they are over."""
         return tuple(self._cycles.closed_lately())
+
+    def taken_before(self) -> Mapping[str, Collection[str]]:
+        """Which alerts each Alertmanager had taken when that was last saved."""
+        return self._cycles.memory.taken
 
     def report(self) -> list[str]:
         """A line for each open finding, or for each run where none is open."""
@@ -403,6 +410,8 @@ class Watch:
             return
         try:
             with self._saving:
+                if self.taken is not None:
+                    self._cycles.memory = replace(self._cycles.memory, taken=self.taken())
                 store(folder, self._cycles.state, self._cycles.memory)
         except OSError as error:
             self._state_failures += 1

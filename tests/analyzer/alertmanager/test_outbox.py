@@ -105,6 +105,32 @@ def test_what_ended_before_this_process_began_is_told_again_unless_it_fires(aler
     assert [("node-0", None), ("node-1", 4.0)] == names(box.due(0.0))
 
 
+def test_what_an_earlier_process_could_not_deliver_is_told_late_and_the_rest_ended() -> None:
+    before = Outbox()
+    before.want([named("node-0"), named("node-1")], 0.0, 5.0)
+    before.taken(before.due(0.0)[:1], 0.0)
+    box = Outbox()
+    box.remember(before.marks, 0.0)
+    box.ended([(named("node-0"), 3.0), (named("node-1"), 4.0)], 0.0)
+    sent = box.due(0.0)
+
+    assert [("node-1", None), ("node-0", 3.0)] == names(sent)
+    box.taken(sent, 0.0)
+    assert [("node-1", 4.0)] == names(box.due(LATE_SECONDS))
+    assert {named("node-0").mark, named("node-1").mark} == box.marks
+
+
+def test_what_an_earlier_process_delivered_and_is_over_at_the_first_look_is_ended() -> None:
+    box = Outbox()
+    box.remember([named("node-0").mark], 0.0)
+    box.want([named("node-0")], 0.0, 5.0)
+
+    assert () == box.want([], 1.0, 6.0)
+    assert [("node-0", 6.0)] == names(box.due(1.0))
+    box.want([], 1.0 + OWED_SECONDS, 7.0)
+    assert frozenset() == box.marks
+
+
 def test_what_ends_while_it_is_asked_for_is_ended_once_it_is_taken(alert) -> None:
     box = Outbox()
     box.want([alert()], 0.0, 100.0)

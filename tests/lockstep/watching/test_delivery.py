@@ -27,6 +27,10 @@ class FakeWatch:
     def __init__(self) -> None:
         self.on_change: list[Callable[..., None]] = []
         self.more_samples: list[Callable[..., object]] = []
+        self.taken: Callable[..., object] | None = None
+
+    def taken_before(self) -> dict[str, frozenset[str]]:
+        return {}
 
     def findings(self) -> tuple[WatchFinding, ...]:
         return ()
