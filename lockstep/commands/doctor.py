@@ -16,6 +16,10 @@ from lockstep.output import Format
 if TYPE_CHECKING:
     from lockstep.leftovers import Leftover
 
+NAMESPACES = ("lockstep", "lockstep-collector", "lockstep-runs")
+"""Of the chart's own values, installed as its README says."""
+LONGEST_WAIT = 3600.0
+
 
 def doctor(
     clean: Annotated[
@@ -32,16 +36,46 @@ def doctor(
             " --share` wrote, or of the folder that it was unpacked to.",
         ),
     ] = None,
+    cluster: Annotated[
+        bool,
+        typer.Option(
+            "--cluster",
+            help="In place of this machine: whether the release of the chart runs, and why not."
+            " `helm test` does the same.",
+        ),
+    ] = False,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Of the release; again for each. Default: the chart's."),
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of which cluster; default as kubectl.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One of the kubeconfig's.")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For pods that are about to start.")
+    ] = 0.0,
     form: Annotated[Format, typer.Option("--output", "-o", help="How to print.")] = Format.TABLE,
 ) -> int:
     """Say what this machine has, what it lacks, and how to mend it.
 
     Exits 1 when something required is missing, or a parser did not understand all of a bundle;
-    what is absent only costs a feature.
+    what is absent only costs a feature. With --cluster 1 where a part does not run, 69 where the
+    API server does not answer.
     """
+    chosen = {"--clean": clean, "--raw": raw is not None, "--cluster": cluster}
+    if sum(chosen.values()) > 1:
+        given = " and ".join(name for name, is_given in chosen.items() if is_given)
+        output.fail(ExitCode.USAGE, f"{given} look at different things; give one")
+    if cluster:
+        return _of_cluster(tuple(namespace or NAMESPACES), kubeconfig, context, wait, form)
+    if namespace or kubeconfig or context or wait:
+        output.fail(
+            ExitCode.USAGE, "--namespace, --kubeconfig, --context and --wait go with --cluster"
+        )
     if raw is not None:
-        if clean:
-            output.fail(ExitCode.USAGE, "--clean is for this machine, --raw for a bundle; give one")
         return _of_bundle(raw, form)
     from lockstep import leftovers, machine
 
@@ -70,6 +104,43 @@ def doctor(
     output.document(tree, form, "\n".join(filter(None, parts)))
     missing = any(check.state is machine.State.MISSING for check in checks)
     return ExitCode.WARNING if missing else ExitCode.OK
+
+
+def _of_cluster(
+    namespaces: Sequence[str], kubeconfig: Path | None, context: str | None, wait: float,
+    form: Format,
+) -> int:  # fmt: skip
+    """What of a release runs; 1 where something does not."""
+    from time import monotonic, sleep
+
+    from lockstep import installed
+    from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
+    from workloads.launchers.kubernetes.cluster import ClusterError
+
+    if not 0 <= wait <= LONGEST_WAIT:
+        output.fail(ExitCode.USAGE, f"--wait is {wait:g}; it must be from 0 to {LONGEST_WAIT:g}")
+    try:
+        api = ApiCluster(kubeconfig, context)
+    except ImportError:
+        output.fail(
+            ExitCode.UNREACHABLE, "--cluster needs the extra kubernetes, not installed here"
+        )
+    except KubeconfigError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+    try:
+        parts = installed.watched(api, namespaces, wait, monotonic, sleep)
+    except ClusterError as error:
+        output.fail(ExitCode.UNREACHABLE, str(error))
+    finally:
+        api.close()
+    tree = {"schema_version": 1, "parts": [asdict(each) for each in parts]}
+    rows = [
+        (each.state.value, each.name, f"{each.found}; {each.fix}".removesuffix("; "))
+        for each in parts
+    ]
+    output.document(tree, form, _table(("", "part", "found, and what would mend it"), rows))
+    runs = all(each.state is installed.State.OK for each in parts)
+    return ExitCode.OK if runs else ExitCode.WARNING
 
 
 def _of_bundle(path: Path, form: Format) -> int:

@@ -16,6 +16,7 @@ ACCOUNTS = (
     "lockstep-runs:lockstep-runs",
     "lockstep:lockstep-watch",
     "lockstep-collector:lockstep-collector",
+    "of-the-chart:lockstep-test",
 )
 """Service accounts that get a token; their namespaces and roles are the tests' own to make."""
 

@@ -28,7 +28,13 @@ ENTRY = {
     "collector": ["collector.__main__", "lockstep.commands.collect"],
     "watch": ["lockstep.watching.program", "lockstep.commands.analyze", "lockstep.commands.report"],
     "dashboard": ["lockstep.dashboard_program", "dashboard.app"],
-    "nodes": ["lockstep.node_conditions.program", "analyzer.node_conditions.kubernetes"],
+    "nodes": [
+        "lockstep.node_conditions.program",
+        "analyzer.node_conditions.kubernetes",
+        "lockstep.commands.doctor",
+        "lockstep.installed",
+        "workloads.launchers.kubernetes.api",
+    ],
     "workloads": ["workloads.__main__", "lockstep.observe", "lockstep.on_cluster"],
 }
 """Image -> modules that its commands need, imported with nothing else installed."""

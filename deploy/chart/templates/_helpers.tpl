@@ -13,10 +13,12 @@ app.kubernetes.io/name: lockstep
 app.kubernetes.io/component: {{ .part }}
 {{- end }}
 
+{{/* With the last words of a container that ends wrong in the pod's own state. */}}
 {{- define "lockstep.image" -}}
 {{- with .root.Values.images -}}
 image: {{ with .registry }}{{ . }}/{{ end }}lockstep-{{ $.part }}:{{ .tag | default $.root.Chart.AppVersion }}
 imagePullPolicy: {{ .pullPolicy }}
+terminationMessagePolicy: FallbackToLogsOnError
 {{- end }}
 {{- end }}
 

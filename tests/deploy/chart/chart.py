@@ -28,10 +28,21 @@ def values_files() -> dict[str, Mapping[str, Any]]:
 def render(values: Mapping[str, Any] | None = None) -> dict[str, list[Manifest]]:
     """Template -> its objects, in the namespace `lockstep`; templates that give none are left out.
 
+    Hooks are none of the release's objects.
+
     Raises:
         HelmError: The values are refused.
     """
-    return _render(json.dumps(values or {}))
+    told = {
+        name: [each for each in manifests if not is_hook(each)]
+        for name, manifests in _render(json.dumps(values or {})).items()
+    }
+    return {name: manifests for name, manifests in told.items() if manifests}
+
+
+def _all(values: Mapping[str, Any] | None) -> list[Manifest]:
+    told = _render(json.dumps(values or {}))
+    return [each for manifests in told.values() for each in manifests]
 
 
 @functools.cache
@@ -46,6 +57,19 @@ def _render(values: str) -> dict[str, list[Manifest]]:
         if path.endswith(".yaml")
     }
     return {name: manifests for name, manifests in found.items() if manifests}
+
+
+def is_hook(manifest: Manifest) -> bool:
+    """Whether it is there only while `helm test` runs."""
+    return "helm.sh/hook" in (manifest["metadata"].get("annotations") or {})
+
+
+def hooks(values: Mapping[str, Any] | None = None) -> list[Manifest]:
+    """What `helm test` creates, in that order."""
+    found = [each for each in _all(values) if is_hook(each)]
+    return sorted(found, key=lambda each: int(
+        each["metadata"]["annotations"]["helm.sh/hook-weight"]
+    ))  # fmt: skip
 
 
 def forget_renders() -> None:
