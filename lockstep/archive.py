@@ -41,6 +41,7 @@ class Recording:
         peak_flops: FLOP/s of one core in matrix products; None = not measured.
         means: By which means the steps of each rank of somebody else's program became known.
         own_time_known: Whether own time of any step is known; steps tell of which. None = our own.
+        ranks_ended: When no rank was there any more; None = not seen.
     """
 
     failed_requests: int = 0
@@ -49,6 +50,7 @@ class Recording:
     peak_flops: float | None = None
     means: Mapping[int, str] = field(default_factory=dict)
     own_time_known: bool | None = None
+    ranks_ended: datetime | None = None
 
 
 def now() -> datetime:
@@ -100,6 +102,8 @@ def write_end(
     if recording.own_time_known is not None:
         means = {str(rank): each for rank, each in recording.means.items()}
         run |= {"means": means, "own_time_known": recording.own_time_known}
+    if recording.ranks_ended is not None:
+        run |= {"ranks_ended": recording.ranks_ended.isoformat()}
     more = {**_submitted(submitted), **({"restored": restored} if restored else {})}
     _write_json(out / contract.RUN_FILE, {**run, **more, "recording": told})
 

@@ -1,10 +1,12 @@
 """Options of `lockstep run` for launchers on a cluster, and what they say together."""
 
 import math
+import os
 import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -102,6 +104,7 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
     Raises:
         CommandError: 64, with the option that is wrong and what would be right.
     """
+    from lockstep import submission
     from workloads.launchers.kubernetes import settings as cluster
     from workloads.spec import SpecError, one_of
 
@@ -158,6 +161,7 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
         timeout=options.timeout, start_timeout=options.start_timeout,
         host_rings=options.rings != RINGS_IN_PODS,
         submission=options.submission or secrets.token_hex(8), step=options.submission is not None,
+        submitted=(submission.submitted(os.environ) or datetime.now(UTC)).isoformat(),
         queue=options.queue, measured=options.measure and not chain,
     )  # fmt: skip
 

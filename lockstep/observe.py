@@ -127,7 +127,8 @@ def _observed(
             outcome = _waited(ranks, on_progress, interrupts)
         finally:
             ranks.end()
-            recording = _told_by(ranks, _stopped(recorder))
+            gone = archive.now()
+            recording = _told_by(ranks, replace(_stopped(recorder), ranks_ended=gone))
     return outcome, recording
 
 

@@ -74,14 +74,16 @@ class Attempt:
 def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
     """The attempt that a diagnosed run is.
 
-    Its begin and end are those of run.json; where it has none, the first and the last that a window
+    Its begin is that of run.json, its end when the last rank was gone, or else that of run.json,
+    which is when the archive was closed; where it has none, the first and the last that a window
     or a sample tells of. Of a finding's archive `started` is where its reading began, which is no
     launch.
     """
     run, grid = diagnosis.run, diagnosis.grid
     span = run.meta.get("source") == FROM_PROMETHEUS
     begin = None if span else _moment(run.meta, "started")
-    end = _moment(run.meta, "ended")
+    end = _moment(run.meta, "ranks_ended")
+    end = _moment(run.meta, "ended") if end is None else end
     first, last = _seen(run)
     begin = first if begin is None else begin
     end = max(begin, last if end is None else end)

@@ -8,7 +8,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from collector.contract import bounded_json
@@ -77,13 +77,14 @@ def compared(before: Sequence[Row], after: Sequence[Row]) -> list[Judgement]:
     """
     old, new = grouped(before), grouped(after)
     common = [key for key in new if key in old]
-    if not common:
+    silent = list(_without_speed(old, new, after))
+    if not common and not silent:
         raise BenchError(
             "A and B have no workload in common: workload, settings, nodes, ranks and layout must"
             f" be the same; A has {_names(old)}, B has {_names(new)}"
         )
-    judged = [judge(old[key], new[key]) for key in common]
-    return [*judged, *_without_speed(old, new, after)]
+    judged = [_with_failures(judge(old[key], new[key]), new[key], after) for key in common]
+    return [*judged, *silent]
 
 
 def grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -119,7 +120,10 @@ def judge(before: Sequence[Row], after: Sequence[Row]) -> Judgement:
     if culprits and old_own is not None and new_own is not None:
         slow = {each["rank"] for each in culprits}
         shared = [
-            math.log(max(row["step_seconds"] - _excess(old_own, own, slow), 1e-12))
+            max(
+                math.log(max(row["step_seconds"] - _excess(old_own, own, slow), 1e-12)),
+                _by_the_others(old, old_own, own, slow),
+            )
             for row, own in zip(after, new_own, strict=True)
         ]
     change = statistics.fmean(shared) - statistics.fmean(old)
@@ -162,6 +166,23 @@ def exit_code(told: Sequence[Judgement]) -> int:
     if "slower" in found:
         return ExitCode.WARNING
     return ExitCode.UNKNOWN if not told or "unknown" in found else ExitCode.OK
+
+
+def _with_failures(told: Judgement, good: Sequence[Row], after: Sequence[Row]) -> Judgement:
+    """Says that some runs of the workload did not finish; those that did were judged."""
+    failed = [
+        row for row in after
+        if _asked(row) == _asked(good[0]) and row.get("status", "finished") != "finished"
+    ]  # fmt: skip
+    if not failed:
+        return told
+    reasons = sorted({str(row.get("reason") or "nobody says why") for row in failed})
+    more = f" and {len(reasons) - 1} more reasons" if len(reasons) > 1 else ""
+    fact = (
+        f"{len(failed)} of its {len(failed) + len(good)} runs did not finish and are not in it:"
+        f" {reasons[0]}{more}"
+    )
+    return replace(told, facts=(*told.facts, fact))
 
 
 def _without_speed(
@@ -277,6 +298,26 @@ def _excess(old: list[list[float]], own: list[float], slow: set[int]) -> float:
     return max(own) - max(without)
 
 
+def _by_the_others(
+    old: Sequence[float], old_own: list[list[float]], own: list[float], slow: set[int]
+) -> float:
+    """Log step time without culprits, by what the other ranks' own time gained.
+
+    Where one rank is behind in every step, the step no longer shows how the others vary, and what
+    `_excess` takes out is too much; all else of the step is as it was then.
+    """
+    ranks = [rank for rank in range(len(own)) if rank not in slow]
+    step = math.exp(statistics.fmean(old))
+    if not ranks:
+        return -math.inf
+    gained = statistics.fmean(
+        math.log(own[rank]) - statistics.fmean(math.log(each[rank]) for each in old_own)
+        for rank in ranks
+    )
+    most = max(statistics.fmean(each[rank] for each in old_own) for rank in ranks)
+    return math.log(max(step + most * (math.exp(gained) - 1), 1e-12))
+
+
 def _spread(
     old: Sequence[float], new: Sequence[float], before: Sequence[Row], after: Sequence[Row]
 ) -> tuple[float, int]:
@@ -285,14 +326,14 @@ def _spread(
         sum((each - statistics.fmean(group)) ** 2 for each in group) for group in (old, new)
     )
     freedom = PRIOR_RUNS + len(old) - 1 + len(new) - 1
-    variance = (PRIOR_RUNS * PRIOR_SPREAD**2 + squares) / freedom
     within = [
         row["step_seconds_error"] / row["step_seconds"]
         for row in (*before, *after) if row.get("step_seconds_error")
     ]  # fmt: skip
-    # A run's own steps say how uncertain its median is at least.
+    # Before runs are compared, a run's own steps say how uncertain its median is at least.
     least = statistics.fmean(each**2 for each in within) if within else 0.0
-    return math.sqrt(max(variance, least)), freedom
+    variance = (PRIOR_RUNS * max(PRIOR_SPREAD**2, least) + squares) / freedom
+    return math.sqrt(variance), freedom
 
 
 def _t(probability: float, freedom: int) -> float:
@@ -347,12 +388,28 @@ def _partly(after: Sequence[Row], culprits: Sequence[Mapping[str, Any]]) -> str:
     for row in after:
         if not slow or not row.get("rank_versions"):
             continue
-        for what, by_rank in bounded_json.loads(row["rank_versions"]).items():
+        for what, by_rank in _rank_versions(row).items():
             words = {by_rank.get(rank) for rank in slow}
             others = {word for rank, word in by_rank.items() if rank not in slow}
             if len(words) == 1 and None not in words and not words & others:
                 return f"just these ranks have {what.replace('_', ' ')} {words.pop()}"
     return ""
+
+
+def _rank_versions(row: Row) -> Mapping[str, Mapping[str, str]]:
+    """What -> rank -> its version.
+
+    Raises:
+        BenchError: The column holds something else.
+    """
+    try:
+        told = bounded_json.loads(row["rank_versions"])
+    except ValueError:
+        told = None
+    if isinstance(told, dict) and all(isinstance(each, dict) for each in told.values()):
+        return told
+    who = f"{row.get('bench')} {row.get('cell')} repeat {row.get('repeat')}"
+    raise BenchError(f"{who}: rank_versions is no JSON of versions by rank; leave that row out")
 
 
 def _percent(ratio: float) -> str:

@@ -168,7 +168,8 @@ def speed(windows: "pd.DataFrame", nodes: Mapping[int, str]) -> dict[str, Value]
 def block_error(values: Any) -> float:
     """Standard error of the median of a series, by the medians of blocks of it; NaN = too few.
 
-    A median of a block has the error of the whole's times the root of the number of blocks.
+    A median of a block has the error of the whole's times the root of the number of blocks. Blocks
+    further out than 3 spreads (of the median deviation) are drawn in: long steps come in bursts.
     """
     import numpy as np
 
@@ -176,7 +177,10 @@ def block_error(values: Any) -> float:
     values = values[np.isfinite(values)]
     if len(values) < 2 * BLOCKS:
         return math.nan
-    medians = [float(np.median(each)) for each in np.array_split(values, BLOCKS)]
+    medians = np.array([float(np.median(each)) for each in np.array_split(values, BLOCKS)])
+    middle = np.median(medians)
+    reach = 3 * 1.4826 * np.median(np.abs(medians - middle))
+    medians = np.clip(medians, middle - reach, middle + reach)
     return float(np.std(medians, ddof=1) / math.sqrt(BLOCKS))
 
 

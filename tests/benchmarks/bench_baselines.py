@@ -33,13 +33,13 @@ class Pair:
     """
 
     before: tuple[dict[str, Any], ...]
-    after: dict[str, Any]
+    after: tuple[dict[str, Any], ...]
     truth: str
     changed: str | None
     rank: int | None
 
 
-def simulated(seed: int, truth: str) -> Pair:
+def simulated(seed: int, truth: str, runs: int) -> Pair:
     """Drawn from the seed alone; knows no threshold of what judges it.
 
     2 to 16 ranks, 3 to 5 runs before, 60 to 300 steps; from run to run 0.05 to 0.6 %, from rank to
@@ -60,7 +60,8 @@ def simulated(seed: int, truth: str) -> Pair:
     factor = SLOWER if truth in ("regression", "both") else 1.0
     changed = str(dice.choice(DRIVERS)) if truth in ("regression", "both") else None
     new = own if changed is None else {**own, changed: "new"}
-    return Pair(old, _run(dice, shape, ranks, factor, rank, new), truth, changed, rank)
+    after = tuple(_run(dice, shape, ranks, factor, rank, new) for _ in range(runs))
+    return Pair(old, after, truth, changed, rank)
 
 
 def _run(
@@ -91,7 +92,7 @@ def _run(
             **told}  # fmt: skip
 
 
-def real(folder: Path, seed: int) -> Iterator[Pair]:
+def real(folder: Path, seed: int, runs: int) -> Iterator[Pair]:
     """Pairs of real runs: each run that is not of the drawn baseline is judged against it.
 
     Devices are emulated, and the version that changes is written into the row: software of a real
@@ -104,14 +105,20 @@ def real(folder: Path, seed: int) -> Iterator[Pair]:
     for draw in range(12):
         healthy = dice.sample(kinds["s0"], len(kinds["s0"]))
         before = tuple({**row, "settings": "{}", "driver": "550.1"} for row in healthy[:5])
-        for row in healthy[5:]:
-            yield Pair(before, {**before[0], **_speed(row)}, "healthy", None, None)
-        for row in kinds["s1"]:
-            after = {**before[0], **_speed(row), "driver": "560.2"}
+        own = before[0]
+        for rows in _groups(healthy[5:], runs):
+            yield Pair(before, tuple({**own, **_speed(row)} for row in rows), "healthy", None, None)
+        for rows in _groups(dice.sample(kinds["s1"], len(kinds["s1"])), runs):
+            after = tuple({**own, **_speed(row), "driver": "560.2"} for row in rows)
             yield Pair(before, after, "regression", "driver", None)
-        for row in kinds["s2"]:
-            yield Pair(before, {**before[0], **_speed(row)}, "one-gpu", None, 1)
+        for rows in _groups(dice.sample(kinds["s2"], len(kinds["s2"])), runs):
+            yield Pair(before, tuple({**own, **_speed(row)} for row in rows), "one-gpu", None, 1)
         del draw
+
+
+def _groups(rows: Sequence[dict[str, Any]], runs: int) -> Iterator[Sequence[dict[str, Any]]]:
+    for first in range(0, len(rows) - runs + 1, runs):
+        yield rows[first : first + runs]
 
 
 def _speed(row: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +134,7 @@ def score(pairs: Sequence[Pair]) -> dict[str, tuple[int, int]]:
                               "false regressions", "false culprits", "unknown")
     }  # fmt: skip
     for pair in pairs:
-        told = judge(pair.before, [pair.after])
+        told = judge(pair.before, pair.after)
         regressed = told.status in ("regression", "both")
         found["unknown"].append(told.status == "unknown")
         if pair.truth == "healthy":
@@ -181,13 +188,19 @@ def main() -> dict[str, float]:
     parser.add_argument("--real", type=Path, help="folder of a benchmark by bench_runs")
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--after", type=int, default=5, help="runs that are judged together")
     asked = parser.parse_args(sys.argv[2:])
     if asked.real is not None:
         title = "real runs, emulated devices, the version written into the row"
-        return show(title, score(list(real(asked.real, asked.seed))))
+        return show(title, score(list(real(asked.real, asked.seed, asked.after))))
     kinds = ("regression", "one-gpu", "both", "regression")
     first = asked.seed * 100_000
-    pairs = [simulated(first + n, kinds[n % 4]) for n in range(asked.pairs)]
-    healthy = [simulated(first + 50_000 + n, "healthy") for n in range(2 * asked.pairs)]
-    title = f"simulated: {len(pairs)} pairs with a fault of 5 %, {len(healthy)} healthy ones"
+    pairs = [simulated(first + n, kinds[n % 4], asked.after) for n in range(asked.pairs)]
+    healthy = [
+        simulated(first + 50_000 + n, "healthy", asked.after) for n in range(2 * asked.pairs)
+    ]
+    title = (
+        f"simulated: {len(pairs)} pairs with a fault of 5 %, {len(healthy)} healthy ones,"
+        f" {asked.after} runs after"
+    )
     return show(title, score([*pairs, *healthy]))

@@ -41,7 +41,8 @@ command = ["sh", "-c", "echo {{cell}} {{repeat}} >> {{out}}/through"]
 WHOLE = {"workloads": '["gpt", "logreg", "allreduce"]', "nodes": "[1, 2, 3]", "settings": "[{}]"}
 
 
-GOALS = {"not finished": 0.0, "repeated": 0.0, "rows lost or garbled": 0.0}
+GOALS = {"not finished": 0.0, "repeated": 0.0, "rows lost or garbled": 0.0,
+         "kills that came too late": 0.0}  # fmt: skip
 
 
 def main() -> dict[str, float]:
@@ -70,7 +71,7 @@ def matrix(kills: int) -> dict[str, float]:
             # A group of its own, so that nothing but the bench itself is killed.
             bench = subprocess.Popen(command, start_new_session=True)
             try:
-                code = bench.wait(dice.uniform(3, 40) if killed < kills else None)
+                code = bench.wait(dice.uniform(2, 15) if killed < kills else None)
                 break
             except subprocess.TimeoutExpired:
                 os.kill(bench.pid, signal.SIGKILL)
@@ -88,7 +89,8 @@ def matrix(kills: int) -> dict[str, float]:
         print(told)  # noqa: T201
         # A kill between a cell's analysis and its closing is the one case that runs it again.
         repeated = len(through) - len(set(through))
-        return {"not finished": 9.0 - finished + (code != 0), "repeated": float(repeated)}
+        return {"not finished": 9.0 - finished + (code != 0), "repeated": float(repeated),
+                "kills that came too late": float(kills - killed)}  # fmt: skip
 
 
 def _write(folder: str, number: int) -> None:

@@ -165,4 +165,4 @@ def _steps(folder: Path) -> pd.DataFrame:
 
 def _times(folder: Path) -> list[float]:
     meta = json.loads((folder / RUN_FILE).read_text())
-    return [datetime.fromisoformat(meta[name]).timestamp() for name in ("started", "ended")]
+    return [datetime.fromisoformat(meta[name]).timestamp() for name in ("started", "ranks_ended")]

@@ -107,6 +107,15 @@ def test_killed_and_resumed_at_known_moments(synthetic):
     assert book.repairs == pytest.approx([onward - first.windows["end"].max()])
 
 
+def test_an_attempt_ends_with_its_ranks_and_not_when_its_archive_was_closed(synthetic):
+    run = _part(synthetic().run(), 0, 100, 0.0, "crash", tail=5.0)
+    last = float(run.windows["end"].max())
+    gone = datetime.fromtimestamp(last + 3.0, UTC).isoformat()
+    told = _book(dataclasses.replace(run, meta={**run.meta, "ranks_ended": gone}))
+
+    assert told.attempts[0].end == pytest.approx(last + 3.0)
+
+
 def test_an_attempt_that_vanished_is_unknown_from_its_last_sign_on(synthetic):
     run = _part(synthetic().run(), 0, 200, 0.0, None, tail=0.0)
     meta = {**run.meta, "ended": None, "outcome": None}

@@ -123,7 +123,37 @@ def test_other_workloads_are_not_compared() -> None:
     with pytest.raises(BenchError, match=r"no workload in common.*A has gpt on 2 nodes"):
         compared(BEFORE, [{**result(9), "nodes": 4}])
     with pytest.raises(BenchError, match="none that finished"):
-        compared(BEFORE, [{**result(9), "status": "failed"}])
+        compared(BEFORE, [{**result(9), "nodes": 4, "status": "failed"}])
+
+
+def test_where_every_workload_failed_it_is_unknown_and_says_why() -> None:
+    [told] = compared(BEFORE, [{**result(9), "status": "failed", "reason": "no memory"}])
+
+    assert ("unknown", ("no memory",)) == (told.status, told.facts)
+    assert told.sentence.endswith("unknown, none of its runs (1) finished.")
+    assert 3 == exit_code([told])
+
+
+def test_that_some_repeats_failed_is_told_beside_what_the_others_say() -> None:
+    failed = {**result(8), "status": "failed", "reason": "a rank crashed"}
+    [told] = compared(BEFORE, [result(9), failed, failed])
+
+    assert "as-before" == told.status
+    assert "2 of its 3 runs did not finish and are not in it: a rank crashed" == told.facts[-1]
+
+
+@pytest.mark.parametrize("torn", ["{", "[1]", '{"driver": 5}'])
+def test_versions_by_rank_that_do_not_read_are_told(torn: str) -> None:
+    with pytest.raises(BenchError, match="rank_versions is no JSON of versions by rank"):
+        judge(BEFORE, [result(9, slow={2: 1.1}, rank_versions=torn)])
+
+
+def test_a_regression_beside_a_slow_rank_is_not_hidden_by_it() -> None:
+    after = [result(seed, 1.06, slow={2: 1.08}) for seed in (7, 8, 9)]
+    told = judge(BEFORE, after)
+
+    assert "both" == told.status
+    assert told.slowdown == pytest.approx(1.06, abs=0.01)
 
 
 def test_a_workload_none_of_whose_runs_finished_is_unknown() -> None:

@@ -240,6 +240,8 @@ def test_the_launcher_repeats_the_run_under_the_same_id_with_the_operators_host_
     name = object_name(spec.run)
     assert f"{name}-worker-0.{name}.lockstep-runs.svc" == variables["MASTER_ADDR"]
     assert "collectors" == variables.pop("LOCKSTEP_NODE_NAMES")  # of the launcher alone
+    asked = made(spec, replace(settings, submitted="2026-01-01T00:00:00+00:00"), "mpijob").whole
+    assert '"LOCKSTEP_SUBMITTED", "value": "2026-01-01T00:00:00+00:00"' in json.dumps(asked)
     assert set(variables) - set(PASSED) <= {
         each for each in variables if each.startswith((*PASSED_PREFIXES, "PRTE_"))
     }

@@ -15,6 +15,7 @@ from workloads.launchers.kubernetes.names import LAUNCHER, MPIJOB, RANKS, object
 from workloads.launchers.kubernetes.pod import (
     RAS_PORT,
     RINGS_FOLDER,
+    SUBMITTED,
     Manifest,
     metadata,
     single,
@@ -54,6 +55,7 @@ def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manif
         # Where rank 0 is, by the operator's own name for it: ranks meet without mpi4py, too.
         "MASTER_ADDR": f"{name}-worker-0.{name}.{settings.namespace}.svc",
         "MASTER_PORT": str(MEETING_PORT),
+        **({SUBMITTED: settings.submitted} if settings.submitted else {}),
     }
     launcher: Manifest = {
         "name": LAUNCHER,

@@ -20,6 +20,8 @@ from workloads.spec import RunSpec
 
 Manifest = dict[str, Any]
 
+SUBMITTED = "LOCKSTEP_SUBMITTED"
+"""Variable with the time at which a run was asked for; the ledger counts queueing from there."""
 RUNS_FOLDER = "/runs"
 RINGS_FOLDER = "/run/lockstep"
 """On the node and in the pod; the chart's DaemonSet reads the node's."""

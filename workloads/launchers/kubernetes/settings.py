@@ -32,6 +32,7 @@ class Settings:
         submission: Tells what this launch creates from all else of that name; empty = its uid does.
         queue: LocalQueue of Kueue in which its job waits for quota; empty = none.
         measured: After an MPIJob, a Job analyzes its archive and tells how fast it was.
+        submitted: When somebody asked for the run, RFC 3339; empty = nobody says.
         step: The run is a step of the chain that has the same `submission`, which owns it.
     """
 
@@ -47,4 +48,5 @@ class Settings:
     submission: str = ""
     step: bool = False
     measured: bool = False
+    submitted: str = ""
     queue: str = ""

@@ -24,6 +24,7 @@ from workloads.launchers.kubernetes.pod import (
     LAUNCHER_RESOURCES,
     RESTRICTED,
     RUNS_FOLDER,
+    SUBMITTED,
     Manifest,
     archive_folder,
     claim_volume,
@@ -39,6 +40,8 @@ CLEAN_UP = "clean-up"
 # A verdict is no failure of the step: 1, 2 and 3 are what analyze found out.
 ANALYZE = f'lockstep analyze "$0"; code=$?; [ $code -le {ExitCode.UNKNOWN} ] || exit $code'
 HOME = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - libraries keep caches there; ours is nobody's
+SINCE = {"name": SUBMITTED, "value": "{{workflow.creationTimestamp.RFC3339}}"}
+"""Argo writes it: what waited for the chain's own pod was queued, too."""
 ON_TOP_SECONDS = 1800.0
 """Of the chain beyond the run: pods that start, analysis, report."""
 
@@ -51,7 +54,7 @@ def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manif
     """
     folder = archive_folder(spec)
     templates = (
-        _step("run", settings.image, command),
+        _step("run", settings.image, command, SINCE),
         _step("analyze", settings.analyzer_image, ("sh", "-c", ANALYZE, folder)),
         _step("report", settings.analyzer_image, ("lockstep", "report", folder)),
         _step("measure", settings.analyzer_image, ("lockstep", "bench", "measure", folder)),
@@ -97,14 +100,14 @@ def _clean_up(spec: RunSpec, settings: Settings) -> Manifest:
     }
 
 
-def _step(name: str, image: str, command: Sequence[str]) -> Manifest:
+def _step(name: str, image: str, command: Sequence[str], *more: Manifest) -> Manifest:
     return {
         "name": name,
         "container": {
             "name": "main",
             "image": image,
             "command": list(command),
-            "env": [HOME],
+            "env": [HOME, *more],
             "resources": LAUNCHER_RESOURCES,
             "securityContext": RESTRICTED,
             "volumeMounts": [{"name": "runs", "mountPath": RUNS_FOLDER}],
