@@ -77,7 +77,7 @@ def plots(rows: Sequence[Row], prices: Mapping[str, float] | None = None) -> lis
         _lines("time-to-accuracy", "Training time to the goal", "s", groups,
                lambda row: row.get("time_to_goal_seconds")),
         _speed_up(groups),
-        *([] if prices is None else [_cost(groups, prices)]),
+        *([] if prices is None else [_cost(groups, prices), _price_index(groups, prices)]),
         *(_shares(group) for group in groups),
         *(_phases(group) for group in groups),
     ]  # fmt: skip
@@ -229,6 +229,24 @@ def _over(value: float | None, least: float) -> float | None:
 
 def _cost(groups: Sequence[_Group], prices: Mapping[str, float]) -> Plot:
     """Of the time to the goal, or of the whole run where it had none."""
+    return _costs("cost", groups, prices)
+
+
+def _price_index(groups: Sequence[_Group], prices: Mapping[str, float]) -> Plot:
+    """Cost over that of the smallest size: above 1, speed is bought dearer than in proportion."""
+    plot = _costs("price-index", groups, prices)
+    return Plot(
+        plot.name, "Price index: cost over that of the smallest size", "times",
+        tuple(Series(one.name, tuple(
+            (ranks, value / one.points[0][1], _over(low, one.points[0][1]),
+             _over(high, one.points[0][1]))
+            for ranks, value, low, high in one.points
+        )) for one in plot.series if len(one.points) > 1 and one.points[0][1] > 0),
+        missing=plot.missing,
+    )  # fmt: skip
+
+
+def _costs(name: str, groups: Sequence[_Group], prices: Mapping[str, float]) -> Plot:
     unknown = {str(row.get("hardware")) for group in groups for rows in group.by_ranks.values()
                for row in rows if row.get("hardware") not in prices}  # fmt: skip
 
@@ -240,7 +258,7 @@ def _cost(groups: Sequence[_Group], prices: Mapping[str, float]) -> Plot:
         return float(price * row["ranks"] * seconds / 3600.0)
 
     missing = [f"no price of {each}" for each in sorted(unknown)]
-    return _lines("cost", "Cost, to the goal or of the whole run", "money", groups, cost, missing)
+    return _lines(name, "Cost, to the goal or of the whole run", "money", groups, cost, missing)
 
 
 def _shares(group: _Group) -> Plot:

@@ -329,6 +329,35 @@ def plot(
         output.fail(ExitCode.UNREACHABLE, f"{out} cannot be written: {error.strerror}")
 
 
+def tf_cnn(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="What tf_cnn_benchmarks printed.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Its numbers, as an output `metrics` of a step."),
+    ] = None,
+) -> None:
+    """Print the 14 keys of a log of tf_cnn_benchmarks, as JSON.
+
+    Example: lockstep bench tf-cnn launch.out --out metrics.json
+    """
+    import json
+
+    from lockstep.bench.spec import BenchError
+    from lockstep.bench.tf_cnn import numbers, read
+    from lockstep.diagnosis import write_whole
+
+    try:
+        told = read(log)
+    except BenchError as error:
+        output.fail(ExitCode.BAD_INPUT, str(error))
+    try:
+        if out is not None:
+            write_whole(out, json.dumps(numbers(told), indent=2) + "\n")
+    except OSError as error:
+        output.fail(ExitCode.UNREACHABLE, f"{out} cannot be written: {error.strerror}")
+    output.data(json.dumps(told, indent=2))
+
+
 def stop(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the benchmark.")],
 ) -> None:
@@ -354,7 +383,7 @@ def stop(
 
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
-    run, list_, compare, workflow, measure, lock, export, plot, stop,
+    run, list_, compare, workflow, measure, lock, export, plot, tf_cnn, stop,
 )  # fmt: skip
 
 

@@ -64,6 +64,14 @@ def test_cost_is_hours_times_ranks_times_the_price_of_the_hardware() -> None:
     assert [(2, pytest.approx(0.07)), (4, pytest.approx(0.014))] == [p[:2] for p in one.points]
 
 
+def test_the_price_index_is_cost_over_that_of_the_smallest_size() -> None:
+    rows = [result(2, 1.0), result(4, 1.0, time_to_goal_seconds=36.0)]
+    (one,) = by_name(rows, prices={"T4": 0.35})["price-index"].series
+
+    assert [(2, 1.0), (4, pytest.approx(0.2))] == [point[:2] for point in one.points]
+    assert "price-index" not in by_name(rows[:1], prices={"T4": 0.35})
+
+
 def test_hardware_without_a_price_is_told_and_not_free() -> None:
     other = result(2, 1.0)
     other["hardware"] = "H100"
