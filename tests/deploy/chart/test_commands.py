@@ -78,7 +78,9 @@ def test_probes_ask_for_paths_that_are_served():
 
 
 def test_variables_are_ones_that_the_programs_read():
-    known = re.compile(r"LOCKSTEP_((RUNBOOKS|DASHBOARD|GRAFANA)_URL|COLLECTOR_NODE_NAME)")
+    known = re.compile(
+        r"LOCKSTEP_((RUNBOOKS|DASHBOARD|GRAFANA)_URL|COLLECTOR_NODE_NAME|API_TOKEN_FILE)"
+    )
     for _, container in every_container():
         for variable in container.get("env", ()):
             if variable["name"].startswith("LOCKSTEP_"):

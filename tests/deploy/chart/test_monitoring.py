@@ -166,6 +166,29 @@ def test_a_webhook_token_is_asked_for_and_given():
     assert "--webhook-token-file=/etc/lockstep/webhook/token" in spec["containers"][0]["args"]
 
 
+def test_the_reading_half_of_the_api_is_served_for_a_token_out_of_a_secret_and_to_whom_it_says():
+    peer = {"podSelector": {"matchLabels": {"app": "reader"}}}
+    values = {"watch": {"apiTokenSecret": "api"}, "networkPolicy": {"apiFrom": [peer]}}
+    rendered = render(values)
+    spec = rendered["watch-deployment.yaml"][0]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    [volume] = [each for each in spec["volumes"] if each["name"] == "api"]
+    [policy] = [each for each in rendered["networkpolicies.yaml"]
+                if each["metadata"]["name"] == "lockstep-watch"]  # fmt: skip
+    [rule] = policy["spec"]["ingress"]
+
+    told = {"name": "LOCKSTEP_API_TOKEN_FILE", "value": "/etc/lockstep/api/token"}
+    assert told in container["env"]
+    mount = {"name": "api", "mountPath": "/etc/lockstep/api", "readOnly": True}
+    assert mount in container["volumeMounts"]
+    secret = volume["secret"]
+    assert ("api", [{"key": "token", "path": "token"}]) == (secret["secretName"], secret["items"])
+    assert peer in rule["from"]
+    assert [9411] == [each["port"] for each in rule["ports"]]
+    by_default = str(render()["watch-deployment.yaml"] + render()["networkpolicies.yaml"])
+    assert "api" not in by_default.replace("apiVersion", "")
+
+
 def test_dashboards_are_whole_and_lead_to_the_pages():
     for config in render({"links": LINKS})["grafana-dashboards.yaml"]:
         [(name, text)] = config["data"].items()

@@ -51,9 +51,11 @@ def started(name: str) -> Iterator[tuple[list[str], dict[str, str]]]:
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders and files that a pod has, below another root."""
-    for folder in ("var/lib/lockstep/findings", "etc/lockstep/webhook", "run/lockstep", "host"):
+    for folder in ("var/lib/lockstep/findings", "run/lockstep", "host"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "etc/lockstep/webhook/token").write_text("token")
+    for token in ("webhook", "api"):
+        (tmp_path / "etc/lockstep" / token).mkdir(parents=True)
+        (tmp_path / "etc/lockstep" / token / "token").write_text("token")
     login = tmp_path / "run/lockstep/secrets.toml"
     login.write_text(LOGIN)
     login.chmod(0o600)
@@ -89,7 +91,8 @@ def test_each_command_takes_what_the_chart_tells_it(
             words.append(f"--kubeconfig={pod}/kubeconfig")
         with monkeypatch.context() as environment:
             for variable, value in variables.items():
-                environment.setenv(variable, value)
+                rooted = f"{pod}{value}" if value.startswith(FOLDERS) else value
+                environment.setenv(variable, rooted)
             assert "accepted" == answer(words), shlex.join(words)
 
 
