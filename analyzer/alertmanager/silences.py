@@ -36,7 +36,8 @@ PLACE = ("run", "node", "rank", "gpu", "link")
 """Labels of a finding that say whom it is about; its cause and tier may still change."""
 LONGEST_COMMENT, LONGEST_NAME = 1000, 200
 MOST_REPEATS = 2
-"""Of a pattern; one with more, or with groups, is not read, and its silence not shown."""
+"""Of a pattern, groups counted too; one with more, or whose groups are repeated, is not read, and
+its silence not shown."""
 
 
 class SilenceError(Exception):
@@ -193,8 +194,9 @@ def _matches(pattern: str, value: str, *, regex: bool) -> bool | None:
     if not regex:
         return pattern == value
     # Alertmanager's RE2 never looks back; of ours only what cannot look back for long is asked.
-    simple = len(pattern) <= LONGEST_NAME and not re.search(r"[({]", pattern)
-    if not simple or len(re.findall(r"[*+?]", pattern)) > MOST_REPEATS:
+    plain = pattern.replace("(?:", "(")
+    simple = len(pattern) <= LONGEST_NAME and not re.search(r"\{|\(\?|\)[*+?]", plain)
+    if not simple or len(re.findall(r"[*+?(]", plain)) > MOST_REPEATS:
         return None
     try:
         return re.fullmatch(pattern, value[:LONGEST_NAME]) is not None

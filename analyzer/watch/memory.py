@@ -32,6 +32,7 @@ class Memory:
             began with it.
         unclosed: Folders of findings that closed, and when, which do not say so yet.
         nodes: (job, instance) -> node, and unix seconds at which its collector answered last.
+        gpus: (job, instance) -> uuids of the GPUs of its ranks, as they were told last.
         pages: Run of a finding -> those that told of it last.
         events: The errors of GPUs, and whom they hit.
         told: Node -> what is told of its GPUs -> when it was last.
@@ -49,6 +50,7 @@ class Memory:
     unwritten: Mapping[str, int] = field(default_factory=dict)
     unclosed: Mapping[str, float] = field(default_factory=dict)
     nodes: Mapping[Target, tuple[str, float]] = field(default_factory=dict)
+    gpus: Mapping[Target, frozenset[str]] = field(default_factory=dict)
     pages: Mapping[str, frozenset[Target]] = field(default_factory=dict)
     events: Mapping[Gpu, Event] = field(default_factory=dict)
     told: Before = field(default_factory=dict)
@@ -77,6 +79,7 @@ def to_json(memory: Memory) -> str:
         "unwritten": memory.unwritten,
         "unclosed": memory.unclosed,
         "nodes": [[*target, *told] for target, told in memory.nodes.items()],
+        "gpus": [[*target, sorted(some)] for target, some in memory.gpus.items()],
         "pages": {run: sorted(some) for run, some in memory.pages.items()},
         "events": [[*gpu, asdict(one)] for gpu, one in memory.events.items()],
         "told": memory.told,
@@ -114,6 +117,10 @@ def from_json(text: str) -> Memory:
             nodes={
                 (str(job), str(instance)): (str(node), float(when))
                 for job, instance, node, when in tree.get("nodes", ())
+            },
+            gpus={
+                (str(job), str(instance)): frozenset(map(str, some))
+                for job, instance, some in tree.get("gpus", ())
             },
             pages={
                 str(run): frozenset((str(job), str(instance)) for job, instance in some)

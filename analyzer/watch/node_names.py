@@ -1,11 +1,12 @@
 """A node that is called otherwise while a finding about it is open: it stays the same finding."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from analyzer.watch.finding import Detection
 from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.hardware import Target
+from analyzer.watch.members import Members
 
 
 def renamed(
@@ -13,6 +14,7 @@ def renamed(
     known: Mapping[Target, tuple[str, float]],
     names: Mapping[Target, str],
     course: Course,
+    another: Collection[Target] = (),
 ) -> dict[str, str]:
     """New name -> the name by which open findings call the node.
 
@@ -24,14 +26,32 @@ def renamed(
         known: Target -> the name that it had, and when.
         names: Target -> the name that it has now.
         course: What is open.
+        another: Targets behind which another machine is than before.
     """
     found, here = dict(before), set(names.values())
     for target, name in names.items():
         old = known[target][0] if target in known else name
-        if old != name and old not in here:
+        if old != name and old not in here and target not in another:
             found[name] = before.get(old, old)
     wanted = {who.node for who, _ in (*course.open, *course.waiting)}
     return {new: old for new, old in found.items() if old in wanted and new != old}
+
+
+def gpus(members: Members) -> dict[Target, frozenset[str]]:
+    """Target -> the GPUs (uuids) of the ranks that its page tells of, where they have some."""
+    found: dict[Target, set[str]] = {}
+    rows = zip(members.job.tolist(), members.instance.tolist(), members.uuid.tolist(), strict=True)
+    for job, instance, uuid in rows:
+        if uuid:
+            found.setdefault((job, instance), set()).add(uuid)
+    return {target: frozenset(some) for target, some in found.items()}
+
+
+def other_machines(
+    before: Mapping[Target, frozenset[str]], now: Mapping[Target, frozenset[str]]
+) -> frozenset[Target]:
+    """Targets whose address another machine has now, as of a pod: none of its GPUs is the same."""
+    return frozenset(target for target, some in now.items() if not some & before.get(target, some))
 
 
 def by_old_names(

@@ -130,9 +130,11 @@ class Cycles:
         told_by = {run: one.pages for run, one in self.memory.lives.items()}
         self.diagnoses.work(connection, seen, own, runs, reported, watched, told_by)
         names = hardware.node_names(seen.pages, members, self.memory.nodes)
-        renamed = node_names.renamed(self.memory.renamed, self.memory.nodes, names, course)
+        gpus = node_names.gpus(members)
+        another = node_names.other_machines(self.memory.gpus, gpus)
+        renamed = node_names.renamed(self.memory.renamed, self.memory.nodes, names, course, another)
         lives = lives_now(
-            connection, seen, self.memory.lives, settings.interval, settings.pace.close
+            connection, seen, self.memory.lives, runs, settings.interval, settings.pace.close
         )
         told_of_ranks = self._gauges.told_now(seen, settings.interval)
         self.memory = replace(
@@ -144,6 +146,10 @@ class Cycles:
             since=self._since(now),
             runs=lately(runs, now),
             nodes=remembered(self.memory.nodes, names, seen, settings.interval),
+            gpus={
+                target: some for target, some in {**self.memory.gpus, **gpus}.items()
+                if target in self.memory.nodes or target in names
+            },
             events=hardware.events(
                 seen.xids, members, names, {run: one.begun for run, one in runs.items()},
                 self.memory.events, now,

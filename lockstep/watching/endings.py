@@ -12,6 +12,7 @@ from analyzer.readers.prometheus import SourceError
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.decoding import Series
 from analyzer.watch import questions as ask
+from analyzer.watch.progress import Progress
 from analyzer.watch.run_end import End, How, Life, Place, Seen, ended, lived, remembered
 from lockstep.watching.judging import answering
 from lockstep.watching.look import Look
@@ -23,7 +24,12 @@ MOST_SERIES = 20_000
 
 
 def lives_now(
-    connection: Connection, seen: Look, known: Mapping[str, Life], interval: float, patience: float
+    connection: Connection,
+    seen: Look,
+    known: Mapping[str, Life],
+    progress: Mapping[str, Progress],
+    interval: float,
+    patience: float,
 ) -> dict[str, Life]:
     """Every run as it was seen last, this look included.
 
@@ -31,6 +37,7 @@ def lives_now(
         connection: To the Prometheus.
         seen: Of this cycle.
         known: Those of the cycle before.
+        progress: When each made its last step.
         interval: Seconds between two cycles.
         patience: Seconds for which collectors answer without a run until it is gone.
     """
@@ -60,7 +67,8 @@ def lives_now(
         if life.end is None and run not in told and now - life.seen < ask.UP_SECONDS
     ]  # fmt: skip
     if gone:
-        found.update(_ended(connection, seen, {run: found[run] for run in gone}, interval))
+        lost = {run: found[run] for run in gone}
+        found.update(_ended(connection, seen, lost, progress, interval))
     pages = answering(seen, interval)
     for run, life in found.items():
         vanished = life.end is None and run not in members.columns_of_run
@@ -79,7 +87,11 @@ def _places(seen: Look, columns: np.ndarray) -> dict[int, Place]:
 
 
 def _ended(
-    connection: Connection, seen: Look, lives: Mapping[str, Life], interval: float
+    connection: Connection,
+    seen: Look,
+    lives: Mapping[str, Life],
+    progress: Mapping[str, Progress],
+    interval: float,
 ) -> dict[str, Life]:
     """Those whose end is told; what is not answered is asked again in the next cycle."""
     states: dict[str, dict[int, str]] = {}
@@ -102,6 +114,9 @@ def _ended(
             stepped = math.inf
             if every and life.ranks.keys() - told.keys():  # a lost node, or a lost collector
                 stepped = _stepped(connection.samples(ask.lately_stepped(run), seen.now))
+                if stepped == -math.inf and run in progress:
+                    # Its steps are further apart, and the last was seen a cycle late at most.
+                    stepped = progress[run].since - interval
             heard = run in seen.members.columns_of_run
             end = ended(life, told, times, scrape, seen.now, stepped, heard=heard)
             if end is not None:
@@ -131,7 +146,10 @@ def _said(every: list[Series], seen: Mapping[int, Seen]) -> dict[int, str]:
 
 
 def _stepped(every: list[Series]) -> float:
-    """Unix seconds of the last scrape that saw more steps; inf = nobody told of them."""
+    """Unix seconds of the last scrape that saw more steps.
+
+    inf = nobody told of them; -inf = they stayed as they were.
+    """
     moments = []
     for series in every:
         rises = series.times[1:][np.diff(series.values) > 0]

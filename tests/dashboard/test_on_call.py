@@ -39,12 +39,25 @@ def test_a_silence_covers_what_all_its_matchers_match() -> None:
     assert made(("link", "", False, True)).covers({})
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "a*a*a*a*", "[", "x" * 5000])
+@pytest.mark.parametrize(
+    "pattern", ["(node-1|node-2)", "(?:node-1|node-2)", "^(node|host)-(1|2)$", "node-(?:1|2)"]
+)
+def test_a_pattern_that_lists_names_in_a_group_is_read(pattern: str) -> None:
+    assert made(("node", pattern, True, True)).covers({"node": "node-1"})
+    assert not made(("node", pattern, True, True)).covers({"node": "node-12"})
+    assert not made(("node", pattern, True, False)).covers({"node": "node-2"})
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|a)*", "(?:a?)+", "(a|a)(a|a)(a|a)", "a*a*a*a*", "[", "x" * 5000]
+)
 def test_a_pattern_that_could_take_for_ever_is_not_asked(pattern: str) -> None:
     assert not made(("node", pattern, True, True)).covers({"node": "a" * 200 + "!"})
 
 
-@pytest.mark.parametrize("pattern", ["(node-1|node-2)", "a{2}", "[", "a*b*c*", "x" * 5000])
+@pytest.mark.parametrize(
+    "pattern", ["(node-1)*", "(?i)NODE-1", "(?<=x)", "a{2}", "[", "a*b*c*", "x" * 5000]
+)
 @pytest.mark.parametrize("equal", [True, False])
 def test_a_pattern_that_is_not_read_covers_nothing(pattern: str, *, equal: bool) -> None:
     assert not made(("node", pattern, True, equal)).covers({"node": "node-1"})

@@ -27,6 +27,7 @@ def memory(sighting) -> Memory:
         unwritten={"gpt-1/x": 2},
         unclosed={"gpt-1/y": 990.0},
         nodes={("lockstep", "10.0.0.1:9410"): ("node-1", 990.0)},
+        gpus={("lockstep", "10.0.0.1:9410"): frozenset({"GPU-1", "GPU-2"})},
         pages={"gpt-1": frozenset({("lockstep", "10.0.0.1:9410")})},
         events={("node-1", "GPU-2"): Event(79, 950.0, (Who("", "node-1", None, 0, None),), None)},
     )
