@@ -92,7 +92,7 @@ def build() -> typer.Typer:
     for name, (text, commands) in GROUPS.items():
         group = typer.Typer(cls=Group, rich_markup_mode=None, context_settings=SETTINGS)
         for command in commands:
-            word = command.__name__.removesuffix("_")
+            word = command.__name__.removesuffix("_").replace("_", "-")
             group.command(name=word, cls=Command, context_settings=SETTINGS)(command)
         app.add_typer(group, name=name, help=text, cls=Group)
     return app
