@@ -281,6 +281,8 @@ def export(
     try:
         if to is not None:
             exports.write_export(rows, to)
+    except exports.UnwritableError as error:
+        output.fail(ExitCode.UNREACHABLE, str(error))
     except BenchError as error:
         output.fail(ExitCode.BAD_INPUT, str(error))
     try:

@@ -186,6 +186,7 @@ def test_results_are_listed_exported_and_drawn(
     assert 5 == len(lockstep("bench", "list", where).out.splitlines()) - 1
     assert 6 == len(lockstep("bench", "export", where).out.splitlines())
     assert 65 == lockstep("bench", "export", where, "--to", tmp_path / "r.xls").code
+    assert 69 == lockstep("bench", "export", where, "--to", tmp_path / "no" / "r.csv").code
     assert 69 == lockstep("bench", "export", where, "--push", "postgresql://127.0.0.1:9/x").code
     assert 65 == lockstep("bench", "list", tmp_path / "nowhere").code
     assert 64 == lockstep("bench", "plot", where, "--format", "pdf").code
