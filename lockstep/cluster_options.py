@@ -46,6 +46,10 @@ class ClusterOptions:
     queue: Annotated[
         str, typer.Option(metavar="NAME", help="LocalQueue of Kueue in which it waits for quota.")
     ] = ""
+    queue_timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="It waits so long in --queue; default for ever."),
+    ] = None
     rings: Annotated[
         str, typer.Option(help="Rings of ranks on their node, or pod = inside of their pods.")
     ] = DEFAULT_RINGS
@@ -125,6 +129,10 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
                 " digits and dashes",
             )
     limits = {"--timeout": options.timeout, "--start-timeout": options.start_timeout}
+    if options.queue_timeout is not None:
+        limits["--queue-timeout"] = options.queue_timeout
+        if not options.queue:
+            fail(ExitCode.USAGE, "--queue-timeout is about --queue; give that, too, or neither")
     for option, seconds in limits.items():
         if not (math.isfinite(seconds) and seconds >= 1.0):
             fail(ExitCode.USAGE, f"{option} {seconds:g} must be at least 1 second")
@@ -162,6 +170,7 @@ def settings(launcher: str, options: ClusterOptions) -> "Settings":
         host_rings=options.rings != RINGS_IN_PODS,
         submission=options.submission or secrets.token_hex(8), step=options.submission is not None,
         submitted=(submission.submitted(os.environ) or datetime.now(UTC)).isoformat(),
+        queue_timeout=math.inf if options.queue_timeout is None else options.queue_timeout,
         queue=options.queue, measured=options.measure and not chain,
     )  # fmt: skip
 

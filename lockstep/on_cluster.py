@@ -5,6 +5,7 @@ what the pods said is fetched before they go.
 """
 
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
@@ -141,6 +142,8 @@ def command(spec: RunSpec, settings: Settings) -> list[str]:
             "--rings", "node" if settings.host_rings else "pod",
             *(("--submission", settings.submission) if settings.submission else ()),
             *(("--queue", settings.queue) if settings.queue else ()),
+            *(("--queue-timeout", f"{settings.queue_timeout:g}")
+              if math.isfinite(settings.queue_timeout) else ()),
             "--timeout", f"{settings.timeout:g}", "--start-timeout", f"{settings.start_timeout:g}",
             "--out", f"{folder}.launch",
         ]  # fmt: skip

@@ -65,6 +65,8 @@ def test_who_launches_runs_may_do_exactly_what_launchers_do():
     # judges by.
     needed |= {(verb, "argoproj.io", "workflowtaskresults") for verb in ("create", "patch")}
     needed |= {("list", "", "resourcequotas")}
+    # Kueue's quota, and behind whom a run waits.
+    needed |= {("get", "kueue.x-k8s.io", "localqueues"), ("list", "kueue.x-k8s.io", "workloads")}
 
     assert needed == {
         (verb, one.group, one.resource) for one in told if one.namespace for verb in one.verbs
@@ -72,6 +74,7 @@ def test_who_launches_runs_may_do_exactly_what_launchers_do():
     assert {RUNS_NAMESPACE, ""} == {one.namespace for one in told}
     assert {
         Right("", "", "nodes", ("list",)),
+        Right("", "kueue.x-k8s.io", "clusterqueues", ("get",)),
         Right("", "", "namespaces", ("get",), (RUNS_NAMESPACE,)),
     } == {one for one in told if not one.namespace}
 

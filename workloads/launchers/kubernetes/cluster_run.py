@@ -95,6 +95,7 @@ class ClusterRun:
         """
         self._began = self.clock()
         away: float | None = None
+        queued: float | None = None
         while True:
             try:
                 whole, pods = self._look()
@@ -106,8 +107,12 @@ class ClusterRun:
             else:
                 away = None
                 if self.settings.queue and not self._ran and suspended(whole):
+                    queued = self.clock() if queued is None else queued
                     self._began = self.clock()  # what is queued has not begun to start
                     tell("queued", self._queued(whole))
+                    if self.clock() - queued > self.settings.queue_timeout:
+                        why = f"it waited {self.settings.queue_timeout:g} s {self._queued(whole)}"
+                        return Ended(Phase.FAILED, why, pods, ran=False)
                 elif ended := self._ended(whole, pods):
                     return ended
                 else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workloads.launchers.kubernetes.cluster import Cluster, RefusedError
+from workloads.launchers.kubernetes.kueue import CLUSTER_QUEUES, LOCAL_QUEUES
 from workloads.launchers.kubernetes.names import CLAIM, QUOTA, Resource
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.launchers.kubernetes.submission import Right, kinds, rights
@@ -36,6 +37,8 @@ class Facts:
         claim: Empty = there is none.
         quotas: Of the namespace.
         nodes: Of the cluster.
+        queue: The LocalQueue that the run names; empty = there is none, None also = it names none.
+        cluster_queue: The ClusterQueue behind it, likewise.
     """
 
     namespace: Told | None = None
@@ -44,6 +47,8 @@ class Facts:
     claim: Told | None = None
     quotas: tuple[Told, ...] | None = None
     nodes: tuple[Told, ...] | None = None
+    queue: Told | None = None
+    cluster_queue: Told | None = None
 
     @property
     def enforced(self) -> str:
@@ -63,6 +68,7 @@ def look(cluster: Cluster, settings: Settings) -> Facts:
         ClusterError: It does not answer, or does not know us.
     """
     namespace = settings.namespace
+    queue, cluster_queue = _queues(cluster, settings)
     return Facts(
         namespace=_one(cluster, f"/api/v1/namespaces/{namespace}"),
         unknown=tuple(kind for kind in kinds(settings) if not _served(cluster, kind)),
@@ -72,7 +78,23 @@ def look(cluster: Cluster, settings: Settings) -> Facts:
         claim=_one(cluster, CLAIM.path(namespace, settings.claim)),
         quotas=_all(cluster, QUOTA.path(namespace)),
         nodes=_all(cluster, "/api/v1/nodes"),
+        queue=queue,
+        cluster_queue=cluster_queue,
     )
+
+
+def _queues(cluster: Cluster, settings: Settings) -> tuple[Told | None, Told | None]:
+    """The queue that the run names and the ClusterQueue behind it, in the newest version served."""
+    if not settings.queue:
+        return None, None
+    for local, whole in zip(LOCAL_QUEUES, CLUSTER_QUEUES, strict=True):
+        if not _served(cluster, local):
+            continue
+        queue = _one(cluster, local.path(settings.namespace, settings.queue))
+        name = str(((queue or {}).get("spec") or {}).get("clusterQueue", ""))
+        path = f"{whole.group_path}/{whole.plural}/{name}"
+        return queue, _one(cluster, path) if name else None
+    return None, None
 
 
 def _one(cluster: Cluster, path: str) -> Told | None:

@@ -18,8 +18,34 @@ WORKLOADS = tuple(
     for version in ("v1beta2", "v1beta1")
 )
 """Newest first; a cluster serves one of them, or both."""
+LOCAL_QUEUES, CLUSTER_QUEUES = (
+    tuple(Resource("kueue.x-k8s.io", each.version, kind, plural) for each in WORKLOADS)
+    for kind, plural in (("LocalQueue", "localqueues"), ("ClusterQueue", "clusterqueues"))
+)
+"""Likewise; ClusterQueues belong to no namespace."""
 SHOWN = 3
 Told = Mapping[str, Any]
+
+
+def capacities(cluster_queue: Told) -> Mapping[str, tuple[Any, ...]]:
+    """Resource -> what each flavor can give at most, as quantities; () = not limited by itself.
+
+    A flavor gives its own quota and what it may borrow; where a cohort lends without a limit, what
+    a queue can get is the cohort's business.
+    """
+    spec = cluster_queue.get("spec") or {}
+    shared = bool(spec.get("cohort") or spec.get("cohortName"))
+    found: dict[str, list[Any]] = {}
+    open_ended: set[str] = set()
+    for group in spec.get("resourceGroups") or ():
+        for flavor in group.get("flavors") or ():
+            for one in flavor.get("resources") or ():
+                name, borrows = str(one.get("name")), one.get("borrowingLimit")
+                if shared and borrows is None:
+                    open_ended.add(name)
+                told = (one.get("nominalQuota", "0"), borrows if shared else None)
+                found.setdefault(name, []).append(told)
+    return {name: () if name in open_ended else tuple(each) for name, each in found.items()}
 
 
 def suspended(whole: Told | None) -> bool:

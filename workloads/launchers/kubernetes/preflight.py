@@ -16,6 +16,7 @@ from typing import Any
 from collector.contract.kubernetes import GPU_RESOURCE
 from collector.contract.words import ExitCode
 from workloads.launchers.kubernetes.facts import Facts, Told
+from workloads.launchers.kubernetes.kueue import capacities
 from workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW, is_hosts_name
 from workloads.launchers.kubernetes.pod import LAUNCHER_RESOURCES, resources
 from workloads.launchers.kubernetes.settings import Settings
@@ -46,6 +47,7 @@ def refusal(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
         _rights(facts, settings),
         _claim(facts, spec, settings),
         _quotas(facts, spec, settings),
+        _queue(facts, spec, settings),
         _room(facts, spec),
     ):
         if check is not None:
@@ -144,6 +146,35 @@ def hard(quota: Told) -> Mapping[str, Any]:
     if about.get("scopes") or about.get("scopeSelector"):
         return {}  # and not known of which
     return quota.get("status", {}).get("hard") or about.get("hard") or {}
+
+
+def _queue(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
+    """What Kueue can never let in: its queue is not there, or has less quota than the run needs.
+
+    All ranks' pods are one pod set, which Kueue gives one flavor.
+    """
+    name = f"the queue {settings.queue} of namespace {settings.namespace}"
+    if facts.queue is not None and not facts.queue:
+        return Refusal(ExitCode.USAGE, f"there is not {name}; give another --queue, or create it")
+    if facts.cluster_queue is None:
+        return None
+    behind = str(((facts.queue or {}).get("spec") or {}).get("clusterQueue", ""))
+    if not facts.cluster_queue:
+        return Refusal(
+            ExitCode.UNREACHABLE, f"{name} leads to the ClusterQueue {behind}, which is not there"
+        )
+    told = capacities(facts.cluster_queue)
+    for what, each in _need(resources(spec)["requests"]).items():
+        needed, flavors = spec.layout.nodes * each, told.get(what, ())
+        most = max((parsed(quota) + parsed(more or "0") for quota, more in flavors), default=None)
+        if most is not None and needed > most:
+            return Refusal(
+                ExitCode.USAGE,
+                f"{name} can give at most {format_quantity(most)} {what} (ClusterQueue {behind}),"
+                f" and the run needs {format_quantity(needed)}, so Kueue would never let it in; ask"
+                " for fewer --nodes or --ranks-per-node, or give another --queue",
+            )
+    return None
 
 
 def _room(facts: Facts, spec: RunSpec) -> Refusal | None:

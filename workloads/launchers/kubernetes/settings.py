@@ -1,5 +1,6 @@
 """How a run is put onto a cluster: everything that RunSpec does not say."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,6 +33,7 @@ class Settings:
         submission: Tells what this launch creates from all else of that name; empty = its uid does.
         queue: LocalQueue of Kueue in which its job waits for quota; empty = none.
         measured: After an MPIJob, a Job analyzes its archive and tells how fast it was.
+        queue_timeout: Seconds that it may wait there.
         submitted: When somebody asked for the run, RFC 3339; empty = nobody says.
         step: The run is a step of the chain that has the same `submission`, which owns it.
     """
@@ -49,4 +51,5 @@ class Settings:
     step: bool = False
     measured: bool = False
     submitted: str = ""
+    queue_timeout: float = math.inf
     queue: str = ""
