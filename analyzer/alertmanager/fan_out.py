@@ -80,10 +80,15 @@ class Alertmanagers:
             if replica.url in taken:
                 replica.remember(taken[replica.url])
 
-    def ended(self, alerts: Sequence[tuple[Alert, float]]) -> None:
-        """Tell what ended before this process began, and when: the last may not have."""
+    def ended(self, alerts: Sequence[tuple[Alert, float]], *, late: bool = True) -> None:
+        """Tell what ended before this process began, and when: the last may not have.
+
+        Args:
+            alerts: And the unix seconds of their end.
+            late: Whether people are to hear of what an Alertmanager did not take.
+        """
         for replica in self._replicas:
-            replica.ended(alerts)
+            replica.ended(alerts, late=late)
 
     def samples(self) -> Iterator[Sample]:
         """What the page says about delivery."""

@@ -141,21 +141,26 @@ class Outbox:
         self.dropped += late - len(self._late)
         return tuple(missed)
 
-    def ended(self, alerts: Sequence[tuple[Alert, float]], now: float) -> None:
+    def ended(
+        self, alerts: Sequence[tuple[Alert, float]], now: float, *, late: bool = True
+    ) -> None:
         """Take what ended before this process began, and when (unix seconds).
 
         Of what the Alertmanager took the end is told again; what it is known not to have taken is
-        told late.
+        told late, if `late`.
 
         Args:
             alerts: Of which an earlier process may have told the end, or not; the newest last.
             now: Own clock.
+            late: Whether people are to hear of what they never heard of.
         """
         for alert, unix in alerts[-MAX_ALERTS:]:
             key = alert.key
             if key in self._firing:
                 continue
             if self._remembers and alert.mark not in self._marks:
+                if not late:
+                    continue
                 self._late[key] = _Late(alert, unix, now, now)
                 self._over.pop(key, None)
             else:

@@ -80,10 +80,10 @@ class Replica:
                 self.url, _named(alert),
             )  # fmt: skip
 
-    def ended(self, alerts: Sequence[tuple[Alert, float]]) -> None:
+    def ended(self, alerts: Sequence[tuple[Alert, float]], *, late: bool = True) -> None:
         """Take what ended before this process began, and when; returns at once."""
         with self._change:
-            self._outbox.ended(alerts, self._monotonic())
+            self._outbox.ended(alerts, self._monotonic(), late=late)
             self._change.notify()
 
     def marks(self) -> frozenset[str]:

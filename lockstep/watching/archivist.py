@@ -190,8 +190,11 @@ class Archivist:
         closed = isinstance(job, Closing)
         try:
             if isinstance(job, Opening):
-                self.write(job.finding, job.plan)
+                place = self.write(job.finding, job.plan)
                 closed = job.finding.closed is not None
+                if closed:  # before its archive was written
+                    self._say(job.finding)
+                    self._written_again(place)
             elif isinstance(job, Dumped):
                 return self._dumped(job.finding)
             elif isinstance(job, Renewed):

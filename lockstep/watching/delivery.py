@@ -73,10 +73,17 @@ class Delivery:
         """Deliver from now on; what an earlier process left open is told again at once."""
         self._alertmanagers.start()
         self._alertmanagers.want(alerts(self._watch.findings(), self.addresses))
-        self._alertmanagers.ended([
-            (alert(one, self.addresses), one.closed)
-            for one in self._watch.closed_lately() if one.closed is not None
-        ])  # fmt: skip
+        closed = self._watch.closed_lately()
+        # An alert whose cause became known just then may not have been ended.
+        before = [(one, one.learnt) for one in (*self._watch.findings(), *closed)
+                  if one.learnt is not None]  # fmt: skip
+        self._alertmanagers.ended(
+            [(old, learnt) for one, learnt in before for old in superseded([one], self.addresses)],
+            late=False,
+        )
+        self._alertmanagers.ended(
+            [(alert(one, self.addresses), one.closed) for one in closed if one.closed is not None]
+        )
         if self._post_mortems is not None:
             self._post_mortems.start()
 

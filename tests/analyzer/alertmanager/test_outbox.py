@@ -120,6 +120,14 @@ def test_what_an_earlier_process_could_not_deliver_is_told_late_and_the_rest_end
     assert {named("node-0").mark, named("node-1").mark} == box.marks
 
 
+def test_of_an_alert_that_another_replaced_only_who_took_it_hears_the_end() -> None:
+    box = Outbox()
+    box.remember([named("node-0").mark], 0.0)
+    box.ended([(named("node-0"), 3.0), (named("node-1"), 4.0)], 0.0, late=False)
+
+    assert [("node-0", 3.0)] == names(box.due(0.0))
+
+
 def test_what_an_earlier_process_delivered_and_is_over_at_the_first_look_is_ended() -> None:
     box = Outbox()
     box.remember([named("node-0").mark], 0.0)

@@ -170,3 +170,19 @@ def test_what_is_renewed_after_its_end_does_not_open_it_again(finding, tmp_path)
     assert archivist.wait(SECONDS)
     archivist.stop()
     assert 20.0 == json.loads((place / "finding.json").read_text())["closed"]
+
+
+def test_an_archive_that_is_written_after_the_end_of_its_finding_has_a_report(
+    finding, tmp_path, monkeypatch
+):
+    reported: list[Path] = []
+    monkeypatch.setattr("lockstep.watching.archivist.write_report", reported.append)
+    archivist = Archivist(Settings(access("http://127.0.0.1:9", {}), tmp_path, None))
+    monkeypatch.setattr(archivist, "write", lambda one, _: tmp_path / one.folder)
+    archivist.start()
+    archivist.opened(replace(finding, closed=2.0), PLAN)
+
+    assert archivist.wait(SECONDS)
+    archivist.stop()
+    assert [tmp_path / finding.folder] == reported
+    assert (frozenset({finding.folder}),) * 2 == archivist.done()
