@@ -6,7 +6,7 @@ The recorder writes samples, steps and operations (collector/recorder.py).
 import json
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -250,8 +250,12 @@ def _measure(out: Path, spec: RunSpec) -> dict[int, Effect | None]:
     }
 
 
-def write_ranks(out: Path, spec: RunSpec) -> None:
-    """Who each rank is; whole or not at all."""
+def write_ranks(out: Path, spec: RunSpec, pods: Sequence[str] = ()) -> None:
+    """Who each rank is; whole or not at all.
+
+    Args:
+        pods: Of Kubernetes, one a node in their order; empty = none.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -262,7 +266,7 @@ def write_ranks(out: Path, spec: RunSpec) -> None:
         rows.append({
             "rank": rank, "node": spec.node(rank), "gpu": local_rank if spec.pace else None,
             "uuid": spec.gpu_uuid(rank), "local_rank": local_rank, "dp": dp, "pp": pp, "tp": tp,
-            "pod": None,
+            "pod": pods[rank // spec.layout.ranks_per_node] if pods else None,
         })  # fmt: skip
     types = {"int32": pa.int32(), "string": pa.string()}
     schema = pa.schema([(column.name, types[column.dtype]) for column in contract.RANKS])

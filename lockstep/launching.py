@@ -83,6 +83,17 @@ def hosts_of(hostfile: Path | None, nodes: int, ranks_per_node: int) -> tuple[st
     return exit_on_refusal(checked)
 
 
+def pods_of(spec: RunSpec) -> tuple[str, ...]:
+    """Pods of the nodes, in their order, where the MPI Operator wrote the host file; else none.
+
+    Its hosts are `<pod>.<job>.<namespace>.svc` (mpi-operator v0.8, pkg/controller).
+    """
+    if spec.hostfile is None or os.environ.get(node_names.VARIABLE) != node_names.BY_COLLECTORS:
+        return ()
+    hosts = exit_on_refusal(lambda: MpirunLauncher(Path(spec.hostfile or "")).hosts)
+    return tuple(host.partition(".")[0] for host in hosts)
+
+
 def collector_addresses(spec: RunSpec) -> dict[str, str]:
     """Addresses of collectors that run on the hosts already, by node; empty for this machine."""
     if spec.hostfile is None:

@@ -13,7 +13,13 @@ from collector.contract.words import ExitCode
 from lockstep import archive, claim, submission
 from lockstep.archive import LOGS, Recording
 from lockstep.interrupts import Interrupts
-from lockstep.launching import collector_addresses, exit_on_refusal, look_at_data, start_ranks
+from lockstep.launching import (
+    collector_addresses,
+    exit_on_refusal,
+    look_at_data,
+    pods_of,
+    start_ranks,
+)
 from lockstep.node_collectors import NodeCollectors
 from lockstep.output import Progress as Show
 from lockstep.output import fail
@@ -120,7 +126,7 @@ def _observed(
     ):
         ranks = start_ranks(spec, workspace, out / LOGS, network)
         stack.callback(ranks.end)
-        _written(out, lambda: archive.write_ranks(out, spec))
+        _written(out, lambda: archive.write_ranks(out, spec, pods_of(spec)))
         recorder = _written(out, lambda: collectors.recorder(out, spec.run, addresses))
         recorder.start()
         try:

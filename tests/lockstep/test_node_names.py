@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from lockstep import launching
+from lockstep.api.reading import failure
+from lockstep.archive import write_ranks
 from lockstep.node_names import BY_COLLECTORS, VARIABLE, ask, names
 from workloads.spec import Layout, RunSpec
 
@@ -95,3 +97,16 @@ def test_a_run_is_recorded_under_the_names_of_its_nodes(monkeypatch, asked: str,
         launching.collector_addresses(spec)
     )
     assert called[1] == spec.node(1)
+
+
+@pytest.mark.parametrize(("asked", "pods"), [("", []), (BY_COLLECTORS, ["w-1"])])
+def test_who_failed_in_a_pod_is_told_with_its_pod(monkeypatch, tmp_path: Path, asked: str, pods):
+    monkeypatch.setenv(VARIABLE, asked)
+    monkeypatch.setattr(launching, "MpirunLauncher", Launcher)
+    monkeypatch.setattr(Launcher, "hosts", ("w-0.w.runs.svc", "w-1.w.runs.svc"))
+    spec = RunSpec("gpt-1", "gpt", Layout(2, 2, 4), 4, 0, launcher="mpirun", hostfile="hosts",
+                   hosts=("n7", "n8"))  # fmt: skip
+    write_ranks(tmp_path, spec, launching.pods_of(spec))
+    told = failure(tmp_path, {"outcome": {"ranks": [3], "reason": "rank 3 ended with code 1"}})
+
+    assert ([3], ["n8"], pods) == (told["ranks"], told["nodes"], told["pods"])
