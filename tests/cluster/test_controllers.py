@@ -156,7 +156,7 @@ def test_argo_takes_our_workflow() -> None:
         ("spec.templates.1.steps", [], "at most one template type"),
         ("spec.templates.0.timeout", "1m", "timeout cannot be applied"),
         ("spec.templates.0.activeDeadlineSeconds", 1, "only valid for leaf"),
-        ("spec.templates.4.resource.action", "remove", "not one of its actions"),
+        ("spec.templates.-1.resource.action", "remove", "not one of its actions"),
         ("spec.activeDeadlineSeconds", 0, "at least 1"),
     ],
 )
@@ -172,7 +172,7 @@ def test_the_definition_of_argo_refuses(path: str, value: Any, said: str) -> Non
         ("spec.onExit", "nowhere", "template name nowhere undefined"),
         ("spec.templates.1.name", "a_b", "invalid or not unique"),
         ("spec.templates.1.container.image", "", "image may not be empty"),
-        ("spec.templates.4.resource.action", "apply", "either manifest or manifestFrom"),
+        ("spec.templates.-1.resource.action", "apply", "either manifest or manifestFrom"),
         ("spec.templates.1.container.args", ["{{who}}"], "failed to resolve {{who}}"),
     ],
 )

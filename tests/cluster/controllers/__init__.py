@@ -33,7 +33,7 @@ class InvalidError(Exception):
 
 
 def at(manifest: Any, path: str, default: Any = None) -> Any:
-    """What lies at `a.b.0.c`."""
+    """What lies at `a.b.0.c`; -1 is the last."""
     for name in path.split("."):
         try:
             manifest = manifest[int(name) if isinstance(manifest, list) else name]
