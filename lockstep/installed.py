@@ -213,7 +213,10 @@ def _of_a_set(each: Told, space: Namespace) -> Part:
     if daemons and wanted == 0 and not unseen:
         fix = f"choose some by {_value(part)}.nodeSelector: `kubectl get nodes --show-labels`"
         return Part(label, State.MISSING, "it is meant for no node", fix)
-    if not unseen and ready >= wanted:
+    updated = int(status.get("updatedNumberScheduled" if daemons else "updatedReplicas") or 0)
+    # As `kubectl rollout status`: pods of the revision before may be all that is ready.
+    before = not daemons and int(status.get("replicas") or 0) > updated
+    if not unseen and ready >= wanted and updated >= wanted and not before:
         return Part(label, State.OK, f"{ready} of {wanted} ready")
     pods = [
         pod for pod in space.pods
@@ -224,6 +227,8 @@ def _of_a_set(each: Told, space: Namespace) -> Part:
         reasons += [(text, None) for text in refused]
     # A DaemonSet whose first pod is refused has no status yet.
     count = "none ready" if unseen else f"{ready} of {wanted} ready"
+    if not unseen and ready >= wanted:
+        count = f"{ready} ready, not all of this revision"
     if not reasons:
         return Part(label, State.WAITING, f"{count}: its pods start")
     text, pod = next((one for one in reasons if _known(one[0])), reasons[0])
@@ -236,6 +241,9 @@ def _of_a_set(each: Told, space: Namespace) -> Part:
 def _of_a_pod(pod: Told, space: Namespace) -> tuple[str, Told] | None:
     """What Kubernetes says of a pod that is not ready; None = it is, or says nothing."""
     name, status = str(pod["metadata"]["name"]), pod.get("status") or {}
+    conditions = status.get("conditions") or ()
+    if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+        return None  # how its containers ended before is over
     for one in (
         *(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())
     ):  # fmt: skip
@@ -253,7 +261,7 @@ def _of_a_pod(pod: Told, space: Namespace) -> tuple[str, Told] | None:
             return _end(str(one.get("name")), ended[0]), pod
         if reason not in ("", "ContainerCreating", "PodInitializing"):
             return f"{reason}: {waiting.get('message', '')}", pod
-    for one in status.get("conditions") or ():
+    for one in conditions:
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             return str(one.get("message", "it is not placed")), pod
     events = _events(

@@ -71,7 +71,7 @@ class Alertmanagers:
             replica.want(alerts[:MAX_ALERTS], over)
 
     def taken(self) -> dict[str, frozenset[str]]:
-        """Which alerts each took while they fired: its address -> `Alert.mark` of each."""
+        """Which alerts, or ends of alerts, each took: its address -> `Alert.mark` of each."""
         return {replica.url: replica.marks() for replica in self._replicas}
 
     def remember(self, taken: Mapping[str, Collection[str]]) -> None:

@@ -95,7 +95,7 @@ class Outbox:
 
     @property
     def marks(self) -> frozenset[str]:
-        """Of the alerts that it took while they fired (`Alert.mark`), lately."""
+        """Of the alerts that it took (`Alert.mark`), or whose end it took, lately."""
         return frozenset(self._marks)
 
     def remember(self, marks: Collection[str], now: float) -> None:
@@ -217,6 +217,8 @@ class Outbox:
 
     def _record(self, one: Owed, now: float, *, taken: bool) -> None:
         key = one.alert.key
+        if taken:
+            self._marks[one.alert.mark] = now
         if one.over is not None:
             if (over := self._over.get(key)) and over.unix == one.over:
                 del self._over[key]
@@ -224,11 +226,9 @@ class Outbox:
         if (late := self._late.get(key)) is not None:
             late.due = now + RESEND_SECONDS
             if taken:
-                self._marks[late.alert.mark] = now
                 del self._late[key]
                 self._over[key] = _Over(late.alert, late.unix, now, now + LATE_SECONDS)
         if (firing := self._firing.get(key)) is not None:
             firing.due, firing.refused, firing.asked = now + RESEND_SECONDS, not taken, False
             if taken:
                 firing.taken, firing.heard = True, now
-                self._marks[one.alert.mark] = now

@@ -87,7 +87,7 @@ class Replica:
             self._change.notify()
 
     def marks(self) -> frozenset[str]:
-        """Of the alerts that it took while they fired."""
+        """Of the alerts that it took, or whose end it took."""
         with self._change:
             return self._outbox.marks
 

@@ -23,7 +23,7 @@ def deployment(part: str = "watch", ready: int = 0) -> dict[str, Any]:
     return {
         "kind": "Deployment", "spec": {"replicas": 1},
         "metadata": {"name": f"lockstep-{part}", "labels": labels(part), "generation": 1},
-        "status": {"readyReplicas": ready, "observedGeneration": 1},
+        "status": {"readyReplicas": ready, "updatedReplicas": 1, "observedGeneration": 1},
     }  # fmt: skip
 
 
@@ -31,7 +31,10 @@ def daemons(wanted: int = 2, ready: int = 0) -> dict[str, Any]:
     return {
         "kind": "DaemonSet", "spec": {},
         "metadata": {"name": "lockstep-collector", "labels": labels("collector"), "generation": 1},
-        "status": {"desiredNumberScheduled": wanted, "numberReady": ready, "observedGeneration": 1},
+        "status": {
+            "desiredNumberScheduled": wanted, "numberReady": ready,
+            "updatedNumberScheduled": wanted, "observedGeneration": 1,
+        },
     }  # fmt: skip
 
 
@@ -188,6 +191,22 @@ def test_a_daemon_set_whose_first_pod_is_refused_has_no_status_and_is_told():
     assert "none ready: the cluster has no runtime class nvidia" == part.found
 
 
+def test_after_an_upgrade_pods_of_the_revision_before_are_not_what_runs():
+    old = daemons(2, 2)
+    old["status"]["updatedNumberScheduled"] = 0
+    [starts] = judged([Namespace(COLLECTORS, (old,))])
+    surging = deployment("dashboard", ready=1)
+    surging["status"] |= {"replicas": 2, "unavailableReplicas": 1}
+    new = pod("dashboard", **waits("ErrImagePull", "manifest unknown"))
+    [stuck] = judged([Namespace(HOME, (surging,), (pod("dashboard", "old"), new))])
+
+    assert (State.WAITING, "2 ready, not all of this revision: its pods start") == (
+        starts.state, starts.found
+    )  # fmt: skip
+    assert State.MISSING is stuck.state
+    assert "the registry has no image" in stuck.found
+
+
 def test_a_container_that_ends_is_told_by_its_own_last_line():
     ended = {"exitCode": 69, "reason": "Error", "message": "starting\nno Prometheus at http://x\n"}
     told = {"containerStatuses": [{
@@ -198,6 +217,18 @@ def test_a_container_that_ends_is_told_by_its_own_last_line():
 
     found = "0 of 1 ready: its container watch ended with 69: no Prometheus at http://x"
     assert (State.MISSING, found) == (part.state, part.found)
+
+
+def test_a_pod_that_is_ready_is_not_the_reason_though_it_was_killed_before():
+    ended = {"exitCode": 137, "reason": "OOMKilled"}
+    ready = pod(
+        "collector", "old", conditions=[{"type": "Ready", "status": "True"}],
+        containerStatuses=[{"name": "w", "lastState": {"terminated": ended}}],
+    )  # fmt: skip
+    other = pod("collector", "new", **unplaced("the moon is in the wrong house"))
+    [part] = judged([Namespace(COLLECTORS, (daemons(2, 1),), (ready, other))])
+
+    assert "1 of 2 ready: the moon is in the wrong house" == part.found
 
 
 def test_a_container_killed_for_its_memory():

@@ -120,6 +120,31 @@ def test_what_an_earlier_process_could_not_deliver_is_told_late_and_the_rest_end
     assert {named("node-0").mark, named("node-1").mark} == box.marks
 
 
+def test_an_end_that_was_told_is_not_told_late_by_the_process_after_the_next() -> None:
+    first = Outbox()  # of a state that does not say what was taken, as an older version's
+    first.ended([(named("node-0"), 10.0)], 0.0)
+    first.taken(first.due(0.0), 0.0)
+    second = Outbox()
+    second.remember(first.marks, 0.0)
+    second.ended([(named("node-0"), 10.0)], 0.0)
+
+    assert [("node-0", 10.0)] == names(second.due(0.0))
+
+
+def test_what_was_taken_only_once_it_was_over_is_not_told_late_after_a_restart() -> None:
+    first = Outbox()
+    first.want([named("node-0")], 0.0, 5.0)
+    sent = first.due(0.0)
+    first.asking(sent)
+    first.want([], 1.0, 6.0)
+    first.taken(sent, 1.5)
+    second = Outbox()
+    second.remember(first.marks, 0.0)
+    second.ended([(named("node-0"), 6.0)], 0.0)
+
+    assert [("node-0", 6.0)] == names(second.due(0.0))
+
+
 def test_of_an_alert_that_another_replaced_only_who_took_it_hears_the_end() -> None:
     box = Outbox()
     box.remember([named("node-0").mark], 0.0)
