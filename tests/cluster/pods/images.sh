@@ -73,10 +73,41 @@ if [ -d "${PIP_FIND_LINKS:-}" ]; then
 fi
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=(collector watch dashboard nodes workloads)
-for part in "${parts[@]}"; do
-  REGISTRY=localhost BASE=$base ENGINE="buildah ${store[*]}" ENGINE_OPTIONS=$options \
-    "$checkout/deploy/images/build.sh" "$part" >"$kept/$part.log" 2>&1 9>&- \
+
+# What goes into the images, with times and modes of its own: a fresh clone of the same content is
+# the same, and where only our code has changed, layers of dependencies are taken from the store.
+staged=$kept/staged
+rm -rf "$staged"
+mkdir "$staged"
+(cd "$checkout" && git ls-files -z -- .dockerignore pyproject.toml README.md LICENSE constraints.txt locks \
+  lockstep dashboard analyzer workloads collector deploy/runbooks deploy/images |
+  xargs -0 cp --parents --no-dereference --target-directory="$staged")
+chmod -R u=rwX,go=rX "$staged"
+find "$staged" -exec touch --no-dereference --date=@0 {} +
+content() { # PART: of what its image is made
+  { bud inspect --type image --format '{{.FromImageID}}' "$base"
+    cd "$staged"
+    find . -type f -not -path './deploy/images/*/*' -print0 | sort -z | xargs -0 sha256sum
+    sha256sum "deploy/images/$1/Dockerfile"
+  } | sha256sum
+}
+built() { # PART NAME OPTION...
+  local part=$1 registry=$2; shift 2
+  REGISTRY=$registry BASE=$base ENGINE="buildah ${store[*]}" ENGINE_OPTIONS="$options $*" \
+    "$staged/deploy/images/build.sh" "$part" >"$kept/$part.log" 2>&1 9>&- \
     || { tail -20 "$kept/$part.log" >&2; exit 1; }
+}
+changed=
+for part in "${parts[@]}"; do
+  now=$(content "$part")
+  [ "$now" != "$(cat "$kept/archives/lockstep-$part.content" 2>/dev/null)" ] || continue
+  changed=1
+  built "$part" localhost/dependencies --target dependencies  # a name keeps these layers from the pruning
+  built "$part" localhost
   archive "localhost/lockstep-$part:0.1.0" "lockstep-$part"
+  echo "$now" >"$kept/archives/lockstep-$part.content"
 done
+rm -rf "$staged"
+# Layers of earlier builds that no image has: some gigabytes an hour of work.
+[ -z "$changed" ] || bud rmi --prune >/dev/null
 [ ${#parts[@]} -lt 5 ] || touch "$kept/complete"  # where a first build was cut off, tests are skipped
