@@ -7,6 +7,7 @@ runs in hollow pods. How a run ends, a test says.
 
 import threading
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 from kubernetes import client
@@ -123,7 +124,7 @@ class MpiOperator:
     def _template(
         self, job: dict[str, Any], replicas: dict[str, Any], labels: dict[str, str]
     ) -> dict[str, Any]:
-        template = replicas["template"]
+        template = deepcopy(replicas["template"])
         about = template.get("metadata", {})
         owner = {
             "apiVersion": f"{GROUP}/{VERSION}", "kind": "MPIJob", "controller": True,

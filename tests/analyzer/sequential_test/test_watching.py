@@ -162,6 +162,28 @@ def test_young_streams_are_not_judged_and_that_is_said(fleet):
     assert ("16 of 16 GPUs are still learning what is normal",) == found.missing
 
 
+@pytest.mark.parametrize(
+    ("begun", "gpus", "expected"),
+    [(41, 4, [1, 2]), (20, 4, []), (41, 2, [])],
+    ids=["learned", "young", "two ranks have no majority"],
+)
+def test_a_slowness_shorter_than_what_is_learned_is_seen_once_a_stream_has_learned(
+    fleet, begun, gpus, expected
+):
+    """A minute at 5 s, 1.59x: as a real thermal fault that opened no finding."""
+
+    def minute(values):
+        values[begun : begun + 12, 0, [1, 2] if gpus > 2 else [1]] *= 1.59
+
+    told = fleet(checks=200, gpus=gpus, change=minute)
+    found = watch(replace(told, times=1e9 + 5.0 * np.arange(1, 201)), State.new(), BUDGET)
+
+    assert expected == [alarm.gpu for alarm in found.alarms]
+    assert all(
+        alarm.at <= told_at + 30 for alarm in found.alarms for told_at in [1e9 + 5.0 * begun]
+    )
+
+
 @pytest.mark.parametrize("stratum", [[""] * 16, [str(place // 2) for place in range(16)]])
 def test_gpus_without_peers_are_told_of_and_not_judged(fleet, stratum):
     found = watch(replace(fleet(), stratum=np.array(stratum)), State.new(), BUDGET)

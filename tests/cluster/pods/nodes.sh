@@ -223,6 +223,10 @@ END
     ctr -n k8s.io images import "$archive" >>"$folder/import.log" 2>&1
     cp "${archive%.tar}.id" "$images/imported/$each"
   done
+  # Of images whose name is another's now, the kubelet's names are left: gigabytes.
+  ctr -n k8s.io images ls | awk 'NR > 1 {of[$1] = $3; if ($1 !~ /^sha256:/) named[$3] = 1}
+    END {for (each in of) if (!(of[each] in named)) print each}' |
+    xargs --no-run-if-empty ctr -n k8s.io images rm >>"$folder/import.log" 2>&1
   "$binaries/kube-proxy" --config="$folder/proxy.yaml" >"$folder/kube-proxy.log" 2>&1 &
   "$binaries/kubelet" --config="$folder/kubelet.yaml" --kubeconfig="$folder/kubeconfig" \
     --hostname-override="$name" --node-ip="$net.0.$((10 + number))" --root-dir=/var/lib/kubelet \

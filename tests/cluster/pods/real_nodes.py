@@ -15,6 +15,8 @@ from kubernetes import client, config
 
 HERE = Path(__file__).parent
 SCRIPT, IMAGES = HERE / "nodes.sh", HERE / "images.sh"
+PATIENCE = 240.0
+"""Seconds, of a machine on which others work, too; goals are measured by `benchmarks pods`."""
 UP_SECONDS, IMAGES_SECONDS = 400, 540
 REGISTRY = "localhost"
 
@@ -70,6 +72,20 @@ class RealNodes:
         chosen = f"app.kubernetes.io/component={part}" if part else ""
         found = self.core.list_namespaced_pod(namespace, label_selector=chosen).items
         return [pod for pod in found if pod.metadata.deletion_timestamp is None]
+
+    def inside(self, node: str, *command: str) -> str:
+        """What a command says in the node's network and mounts, as root."""
+        first = (self.kubeconfig.parent / node / "first").read_text().strip()
+        return subprocess.run(
+            ["nsenter", "-t", first, "-n", "-m", *command],
+            check=True, capture_output=True, text=True, timeout=60,
+        ).stdout  # fmt: skip
+
+    def log(self, pod: Any, container: str) -> str:
+        """What a pod has said."""
+        return str(self.core.read_namespaced_pod_log(
+            pod.metadata.name, pod.metadata.namespace, container=container
+        ))  # fmt: skip
 
     def root(self, node: str) -> Path:
         """The node's file system, seen from outside."""

@@ -1,7 +1,6 @@
 """The chart on nodes that run containers: volumes, the release, and a Prometheus in a pod."""
 
 import json
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
@@ -71,6 +70,17 @@ def install(nodes: RealNodes, values: Mapping[str, Any] = VALUES) -> None:
     nodes.helm(NAMESPACE).install(str(CHART), NAME, dict(values), create_namespace=True, timeout=60)
 
 
+def upgrade(nodes: RealNodes, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    """As `helm upgrade` with other values of some parts."""
+    values = {**VALUES, **{part: {**VALUES.get(part, {}), **changes[part]} for part in changes}}
+    nodes.helm(NAMESPACE).upgrade(str(CHART), NAME, values, timeout=60)
+
+
+def rollback(nodes: RealNodes) -> None:
+    """As `helm rollback`."""
+    nodes.helm(NAMESPACE).rollback(NAME, timeout=60)
+
+
 def uninstall(nodes: RealNodes) -> None:
     """As `helm uninstall`."""
     nodes.helm(NAMESPACE).uninstall(NAME, timeout=60, ignore_not_found=True)
@@ -85,6 +95,18 @@ def all_ready(nodes: RealNodes, *, collectors: int = 2) -> bool:
         and all(len(one) == 1 for one in others)
         and all(map(is_ready, [*found, *(pod for one in others for pod in one)]))
     )
+
+
+def settled(nodes: RealNodes) -> bool:
+    """Whether all pods are Ready and none of an earlier revision is there."""
+    namespaces = (COLLECTORS, NAMESPACE)
+    going = [
+        pod
+        for namespace in namespaces
+        for pod in nodes.core.list_namespaced_pod(namespace).items
+        if pod.metadata.deletion_timestamp
+    ]
+    return not going and all_ready(nodes)
 
 
 class Prometheus:
@@ -118,6 +140,7 @@ class Prometheus:
     def __exit__(self, *_: object) -> None:
         with suppress(ApiException):
             self._nodes.core.delete_namespace(MONITORING)
+        until(lambda: MONITORING not in _names(self._nodes.core.list_namespace()))
 
     def ask(self, query: str) -> list[tuple[dict[str, str], float]]:
         """Labels and value of each series, as it is now."""
@@ -150,6 +173,7 @@ class Prometheus:
             "metadata": {"name": "prometheus", "labels": {"app": "prometheus"}},
             "spec": {
                 "terminationGracePeriodSeconds": 2,
+                "nodeName": self._nodes.names[0],  # the other one may lose its power
                 "securityContext": {"runAsUser": 65534, "fsGroup": 65534},
                 "containers": [{
                     "name": "prometheus", "image": f"{REGISTRY}/prometheus:1",
@@ -194,6 +218,6 @@ def shared_folder(nodes: RealNodes) -> Path:
     return nodes.kubeconfig.parent / "shared"
 
 
-def pause(seconds: float) -> None:
-    """Let time pass in the cluster."""
-    time.sleep(seconds)
+def findings_folder(nodes: RealNodes) -> Path:
+    """The claim of findings, from outside."""
+    return nodes.kubeconfig.parent / "findings"

@@ -79,7 +79,7 @@ class RunningMpiOperator(MpiOperator):
         items = [{"key": key, "path": path} for key, path in KEYS]
         secret = {"secretName": f"{name}-ssh", "items": items}
         spec["volumes"] = [*spec.get("volumes", ()), {"name": "ssh-auth", "secret": secret}]
-        first = spec["containers"][0] = dict(spec["containers"][0])
+        first = spec["containers"][0]
         mounts = [{"name": "ssh-auth", "mountPath": job["spec"]["sshAuthMountPath"]}]
         if labels[ROLE] == "launcher":
             spec["volumes"].append({"name": "mpi", "configMap": {"name": f"{name}-config"}})

@@ -1,0 +1,175 @@
+"""Runs launched into pods, and what is told of them."""
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collector.contract.kubernetes import HEALTHY, ROLE_LABEL, RUN_LABEL, Family
+from tests.cluster.pods.conftest import Launched
+from tests.cluster.pods.real_nodes import PATIENCE, RealNodes, until
+from tests.cluster.pods.release import (
+    NAMESPACE,
+    RUNS,
+    Prometheus,
+    findings_folder,
+    rollback,
+    settled,
+    shared_folder,
+    upgrade,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext
+
+pytestmark = [
+    pytest.mark.pods,
+    pytest.mark.sweep(sample=0),  # at night: runs take minutes
+    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),
+]
+RINGS = "/run/lockstep"
+
+
+def ranks(nodes: RealNodes) -> dict[int, str]:
+    """Rank -> node, of the pods that run."""
+    found = nodes.core.list_namespaced_pod(
+        RUNS, label_selector=f"{ROLE_LABEL}=worker", field_selector="status.phase=Running"
+    ).items
+    return {int(pod.metadata.name.rpartition("-")[2]): pod.spec.node_name for pod in found}
+
+
+def begun(nodes: RealNodes, run: "subprocess.Popen[str]") -> str:
+    """Its name, once all its ranks have pods that run."""
+    until(lambda: len(ranks(nodes)) == 2 or run.poll() is not None, PATIENCE)
+    assert run.poll() is None, run.communicate()
+    return str(nodes.pods(RUNS)[0].metadata.labels[RUN_LABEL])
+
+
+def conditions(nodes: RealNodes, node: str) -> dict[str, str]:
+    """Those of ours."""
+    told = nodes.core.read_node(node).status.conditions
+    return {one.type: one.status for one in told if one.type in (HEALTHY, *Family)}
+
+
+def named(prometheus: Prometheus, run: str) -> set[str]:
+    """Nodes that findings of the run name now."""
+    active = prometheus.ask(f'lockstep_finding_active{{run="{run}"}} == 1')
+    return {labels["node"] for labels, _ in active}
+
+
+def test_a_slow_rank_becomes_a_finding_an_alert_a_report_and_a_condition_of_its_node(
+    prometheus: Prometheus,
+    operator: None,
+    release: RealNodes,
+    launched: Launched,
+    visitor: "BrowserContext",
+):
+    words = ("--steps=1500", "--fault=compute:rank=1,factor=2,from=500", "--timeout=1500")
+    with launched(*words) as run:
+        name = begun(release, run)
+        culprit = ranks(release)[1]
+        until(lambda: named(prometheus, name) or run.poll() is not None, 2 * PATIENCE)
+        assert {culprit} == named(prometheus, name), run.communicate()
+        told = prometheus.ask(f'lockstep_rank_info{{run="{name}"}}')
+        assert set(release.names) == {labels["node"] for labels, _ in told}
+        alert = f'ALERTS{{alertname="LockstepFinding",alertstate="firing",run="{name}"}}'
+        until(lambda: prometheus.ask(alert), PATIENCE)
+        until(lambda: "False" == conditions(release, culprit).get(HEALTHY), PATIENCE)
+        assert "True" == conditions(release, culprit)[Family.STRAGGLER]
+        [other] = set(release.names) - {culprit}
+        assert "False" != conditions(release, other).get(HEALTHY)
+
+        [pod] = release.pods(NAMESPACE, "dashboard")
+        seen = visitor.new_page()
+        seen.goto(f"http://{pod.status.pod_ip}:8501/")
+        seen.get_by_text(name).first.wait_for()
+        assert 0 == seen.get_by_test_id("stException").count()
+        seen.close()
+
+        until(lambda: list(findings_folder(release).rglob("report.html")), PATIENCE)
+        said, errors = run.communicate(timeout=900)
+
+    assert 0 == run.returncode, errors
+    assert "finished" == json.loads(said)["ending"]
+    [fault] = json.loads((shared_folder(release) / name / "truth.json").read_text())["faults"]
+    assert culprit == fault["node"]  # and not the pod's host name
+    until(lambda: not release.pods(RUNS), PATIENCE)
+
+
+def test_a_node_that_loses_its_power_under_a_run_is_named_and_comes_back(
+    prometheus: Prometheus, operator: None, release: RealNodes, launched: Launched
+):
+    victim = release.names[1]
+    with launched("--steps=20000", "--timeout=1500") as run:
+        name = begun(release, run)
+        steps = f'lockstep_train_steps_total{{run="{name}"}} > 300'
+        until(lambda: len(prometheus.ask(steps)) == 2 or run.poll() is not None, PATIENCE)
+        assert run.poll() is None, run.communicate()
+        assert set() == named(prometheus, name)
+        release.power_off(victim)
+        try:
+            until(lambda: victim in named(prometheus, name), PATIENCE)
+            assert {victim} == named(prometheus, name)
+            until(lambda: victim not in release.ready(), PATIENCE)
+        finally:
+            release.power_on(victim)
+    until(lambda: not release.pods(RUNS), PATIENCE)
+
+
+def test_an_image_that_is_not_there_is_said_and_nothing_is_left(
+    operator: None, release: RealNodes, launched: Launched
+):
+    image = "localhost/lockstep-workloads:9.9.9"
+    with launched("--steps=10", "--start-timeout=120", f"--image={image}") as run:
+        _, errors = run.communicate(timeout=300)
+
+    assert 69 == run.returncode, errors
+    assert image in errors
+    until(lambda: not release.pods(RUNS), PATIENCE)
+
+
+def test_a_run_in_a_restricted_namespace_keeps_its_rings_in_its_pods(
+    operator: None, release: RealNodes, launched: Launched
+):
+    with launched("--steps=200", "--rings=pod") as run:
+        begun(release, run)
+        mounted = [volume for pod in release.pods(RUNS) for volume in pod.spec.volumes]
+        said, errors = run.communicate(timeout=300)
+
+    assert 0 == run.returncode, errors
+    assert "finished" == json.loads(said)["ending"]
+    assert [] == [one.name for one in mounted if one.host_path]
+    until(lambda: not release.pods(RUNS), PATIENCE)
+
+
+def test_what_ended_pods_left_on_nodes_is_cleaned_by_its_age(
+    operator: None, release: RealNodes, launched: Launched
+):
+    def folders() -> list[str]:
+        return [
+            f"{node}/{folder}"
+            for node in release.names
+            for folder in release.inside(node, "ls", RINGS).split()
+        ]
+
+    before = set(folders())
+    with launched("--steps=200") as run:
+        begun(release, run)
+        _, errors = run.communicate(timeout=300)
+    assert 0 == run.returncode, errors
+    until(lambda: not release.pods(RUNS), PATIENCE)
+    ours = set(folders()) - before
+    assert set(release.names) == {folder.partition("/")[0] for folder in ours}
+    for folder in ours:
+        node, _, name = folder.partition("/")
+        release.inside(
+            node, "find", f"{RINGS}/{name}", "-exec", "touch", "-d", "2 days ago", "{}", "+"
+        )
+    try:
+        upgrade(release, {"collector": {"maxUnavailable": "100%", "cleaner": {"age": "25h"}}})
+        until(lambda: not ours & set(folders()), PATIENCE)
+        assert before <= set(folders())
+    finally:
+        rollback(release)
+        until(lambda: settled(release), PATIENCE)
