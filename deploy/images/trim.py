@@ -40,6 +40,16 @@ PARTS = (
     "plotly/package_data/datasets",
     "pydeck/nbextension",  # of Jupyter
     "streamlit/testing",
+    "streamlit/.agents",  # advice to who writes pages
+    "altair/vegalite",  # of Streamlit's own charts; ours are Plotly's
+    # Matplotlib asks for names of glyphs (agl) alone, where it writes no PostScript and no PDF.
+    "fontTools/*Lib",
+    "fontTools/*2*",
+    "fontTools/pens",
+    "fontTools/subset",
+    "fontTools/misc/*.so",
+    "PIL/_avif*",  # Pillow does without where it is not there
+    "pillow.libs/libavif*",
     "grpc/_cython/_credentials",  # certificates: the kubelet's socket has none
 )
 

@@ -1,23 +1,40 @@
-"""Two nodes that run containers: sizes of images, `helm install` to all Ready, uninstall.
+"""Two nodes that run containers: sizes of images, `helm install` to all Ready, a run, uninstall.
 
-Nodes and images are made first and are not counted: as on a cluster that is there.
+Nodes and images are made first and are not counted: as on a cluster that is there. The run has a
+slow rank from the 4,000th step on and is scraped every 5 s; onset is the step's count on the page
+of its collector, which is asked five times a second.
 """
 
 import json
 import os
 import subprocess
+import tempfile
 import time
 import warnings
 from pathlib import Path
 
-from tests.cluster.pods.real_nodes import RealNodes, is_ready, left, missing, real_nodes, until
-from tests.cluster.pods.release import COLLECTORS, all_ready, install, uninstall
+from collector.contract.kubernetes import HEALTHY
+from tests.cluster.pods.real_nodes import (
+    RealNodes,
+    is_ready,
+    left,
+    missing,
+    page,
+    real_nodes,
+    series,
+    until,
+)
+from tests.cluster.pods.release import COLLECTORS, VALUES, Prometheus, all_ready, install, uninstall
 from tests.cluster.pods.release import left as left_of
+from tests.cluster.pods.runs import begun, conditions, launching, mpi_operator, ranks
 
 PARTS = ("collector", "watch", "dashboard", "nodes", "workloads")
 BASE = "docker.io/library/python:3.11.11-slim-bookworm"
 KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lockstep" / "images"
+SCRAPE_SECONDS, ONSET, STEPS = 5, 4000, 9000
 GOALS = {
+    "a rank's series after its pod runs (s)": 5.0,
+    "onset to the node's condition at 5 s scrapes (s)": 60.0,
     "install to all Ready on two nodes (s)": 20.0,
     "uninstall until nothing is there (s)": 20.0,
     "objects left after uninstall": 0.0,
@@ -39,7 +56,7 @@ def main() -> dict[str, float]:
         raise SystemExit(reason)
     warnings.filterwarnings("ignore", "Unverified HTTPS request")
     with real_nodes(2) as nodes:
-        figures = {**_sizes(), **_installed(nodes)}
+        figures = {**_sizes(), **_installed(nodes), **_run(nodes)}
     figures["traces of the nodes after they are taken down"] = float(len(left().split("\n")) - 1)
     return figures
 
@@ -83,4 +100,39 @@ def _installed(nodes: RealNodes) -> dict[str, float]:
         "install to all Ready on two nodes (s)": everything,
         "uninstall until nothing is there (s)": gone,
         "objects left after uninstall": float(len(left_of(nodes))),
+    }
+
+
+def _run(nodes: RealNodes) -> dict[str, float]:
+    interval = {
+        "watch": {**VALUES["watch"], "interval": SCRAPE_SECONDS},
+        "monitoring": {**VALUES["monitoring"], "interval": f"{SCRAPE_SECONDS}s"},
+    }
+    install(nodes, {**VALUES, **interval})
+    until(lambda: all_ready(nodes), 300)
+    words = (f"--steps={STEPS}", f"--fault=compute:rank=1,factor=2,from={ONSET}", "--timeout=3000")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Prometheus(nodes, SCRAPE_SECONDS),
+        mpi_operator(nodes),
+        launching(nodes, Path(folder, "run"), *words) as run,
+    ):
+        name = begun(nodes, run)
+        node = ranks(nodes)[1]
+        [collector] = [
+            pod for pod in nodes.pods(COLLECTORS, "collector") if pod.spec.node_name == node
+        ]
+
+        def told() -> list[float]:
+            found = series(page(collector, 9410), "lockstep_train_steps_total")
+            return [value for labels, value in found if labels["run"].lower() == name.lower()]
+
+        first = until(told, 300)
+        until(lambda: max(told(), default=0) >= ONSET or run.poll() is not None, 1500)
+        condition = until(lambda: conditions(nodes, node).get(HEALTHY) == "False", 600)
+    uninstall(nodes)
+    until(lambda: [] == left_of(nodes), 300)
+    return {
+        "a rank's series after its pod runs (s)": first,
+        "onset to the node's condition at 5 s scrapes (s)": condition,
     }

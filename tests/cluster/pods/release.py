@@ -115,8 +115,9 @@ class Prometheus:
     Its targets are written down: this build finds none by Kubernetes (no kubernetes_sd_configs).
     """
 
-    def __init__(self, nodes: RealNodes) -> None:
+    def __init__(self, nodes: RealNodes, seconds: int = SCRAPE_SECONDS) -> None:
         self._nodes = nodes
+        self._seconds = seconds
 
     def __enter__(self) -> "Prometheus":
         core = self._nodes.core
@@ -140,14 +141,14 @@ class Prometheus:
     def __exit__(self, *_: object) -> None:
         with suppress(ApiException):
             self._nodes.core.delete_namespace(MONITORING)
-        until(lambda: MONITORING not in _names(self._nodes.core.list_namespace()))
+        until(lambda: MONITORING not in _names(self._nodes.core.list_namespace()), 240)
 
     def ask(self, query: str) -> list[tuple[dict[str, str], float]]:
         """Labels and value of each series, as it is now."""
         [pod] = self._nodes.pods(MONITORING)
         words = urllib.parse.urlencode({"query": query})
         url = f"http://{pod.status.pod_ip}:9090/api/v1/query?{words}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             found = json.load(answer)["data"]["result"]
         return [(one["metric"], float(one["value"][1])) for one in found]
 
@@ -162,7 +163,7 @@ class Prometheus:
                 targets.append({"targets": [f"{pod.status.pod_ip}:{port}"], "labels": labels})
             job = {"collector": "collector", "watch": "analyzer", "nodes": "nodes"}[part]
             jobs.append({"job_name": f"lockstep-{job}", "static_configs": targets})
-        seconds = f"{SCRAPE_SECONDS}s"
+        seconds = f"{self._seconds}s"
         return {
             "global": {"scrape_interval": seconds, "evaluation_interval": seconds},
             "rule_files": ["/etc/prometheus/*.rules.yml"], "scrape_configs": jobs,
