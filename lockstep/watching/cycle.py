@@ -16,7 +16,7 @@ from analyzer.watch import hardware, inventory, node_names, page, reporting, run
 from analyzer.watch.alerts import is_owed
 from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.bill import RunCost, with_costs
-from analyzer.watch.choice import Pages, pages
+from analyzer.watch.choice import MOST_PAGES, Pages, pages
 from analyzer.watch.detections import alarmed_ranks, of_namesakes
 from analyzer.watch.finding import Change, Kind, WatchFinding, is_named
 from analyzer.watch.finding_lifecycle import Course, advance
@@ -252,7 +252,12 @@ class Cycles:
         columns = members.columns_of_run.get(run)
         if columns is None:
             here = [key for key, (node, _) in self.memory.nodes.items() if node == finding.who.node]
-            chosen = Pages({job: (instance,) for job, instance in here}, part=True)
+            if (life := self.memory.lives.get(run)) is not None:  # what its pages told last
+                here += sorted(life.pages.difference(here))
+            few, targets = here[:MOST_PAGES], dict[str, tuple[str, ...]]()
+            for job, instance in few:
+                targets[job] = (*targets.get(job, ()), instance)
+            chosen = Pages(targets, part=life is None or len(few) < len(here))
             return Plan(chosen, {}, begin, seen.now, 0, None)
         suspects = [] if finding.who.rank is None else [finding.who.rank]
         # What the verdict was reached by is read again: it is then the archive's own.

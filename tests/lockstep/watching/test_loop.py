@@ -187,7 +187,7 @@ def test_a_run_that_ends_with_a_killed_rank_is_a_finding_though_all_are_gone(
 
 
 @pytest.mark.parametrize("killed", [None, 2])
-def test_a_run_whose_collectors_end_with_it_is_over(watching, cycles, prometheus, killed):
+def test_a_run_whose_collectors_end_with_it_is_over(watching, cycles, prometheus, tmp_path, killed):
     watch = watching()
     prometheus.slow = (2, 1.5, prometheus.now)
     slow = opened(cycles(watch, 14))
@@ -199,7 +199,12 @@ def test_a_run_whose_collectors_end_with_it_is_over(watching, cycles, prometheus
 
     assert ([2], []) == ([one.who.rank for one in slow], list(watch.live(None)))
     assert [one.folder for one in slow] == [one.folder for one in closed(changes)]
-    assert [killed] * (killed is not None) == [one.who.rank for one in opened(changes)]
+    ends = opened(changes)
+    assert [killed] * (killed is not None) == [one.who.rank for one in ends]
+    assert watch.wait(60.0)
+    for one in ends:
+        ranks = pq.read_table(tmp_path / "out" / one.folder / "ranks.parquet")
+        assert [0, 1, 2, 3] == sorted(ranks["rank"].to_pylist())
 
 
 def test_an_error_that_the_driver_logged_opens_at_once(watching, cycles, xid):
