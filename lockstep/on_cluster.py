@@ -98,7 +98,8 @@ def run(
                 logs = there.logs(ended.pods)  # with the pods their logs go
             if settings.measured and ended.phase is Phase.SUCCEEDED:
                 show("measuring", spec.run)
-                with interrupts.heeded():
+                # The run has ended: who will not wait for this keeps what it said.
+                with suppress(KeyboardInterrupt), interrupts.heeded():
                     logs["measure"] = _measured(cluster, spec, settings)
             answer = _closed(there, ended, logs, spec, settings, out)
             return replace(answer, code=ExitCode.INTERRUPTED) if interrupts.came else answer

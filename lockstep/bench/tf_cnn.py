@@ -40,7 +40,7 @@ def parsed(text: str) -> dict[str, Value]:
     speed = told.get(SPEED)
     if speed is None:
         raise BenchError("no line `total images/sec`: no log of tf_cnn_benchmarks, or not whole")
-    if not isinstance(speed, float) or not math.isfinite(speed):
+    if not isinstance(speed, float):
         raise BenchError(f"total images/sec is {speed!r}; it must be a number")
     return {key: told[key] for key in KEYS if key in told}
 
@@ -75,4 +75,5 @@ def _value(key: str, text: str) -> Value:
     if key == "tensorflow":  # a version, though 1.13 looks like a number
         return text
     found = _NUMBER.match(text)
-    return float(found[0]) if found else text
+    value = float(found[0]) if found else math.inf
+    return value if math.isfinite(value) else text

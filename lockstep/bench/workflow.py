@@ -53,6 +53,11 @@ def workflow(
             f"step {containers[0]} is a container, which no pod can start inside of itself; give a"
             f" command that {image} has"
         )
+    if "{{" in text:
+        raise BenchError(
+            "the file has {{, which Argo takes for a variable of its own and refuses; put what"
+            " needs it into a script in the image"
+        )
     once = cells[: len({cell.name for cell in cells})]
     return {
         "apiVersion": "argoproj.io/v1alpha1",

@@ -408,7 +408,7 @@ def _chosen(cells: "tuple[Cell, ...]", name: str | None, repeat: int | None) -> 
     if not chosen:
         names = sorted({each.name for each in cells})
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        what = f"--cell {name}" if name is not None else f"--repeat {repeat}"
+        what = f"--repeat {repeat}" if name in (None, *names) else f"--cell {name}"
         output.fail(
             ExitCode.USAGE,
             f"{what} is none of the benchmark's; its cells are {', '.join(names[:5])}{more}, each"

@@ -1,6 +1,7 @@
 """Cells on a cluster: their rows, and a whole benchmark as one Workflow."""
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,18 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
+from lockstep import on_cluster
 from lockstep.bench import measure, results
 from lockstep.bench.plan import cells
 from lockstep.bench.runner import Runner
 from lockstep.bench.spec import Bench, BenchError, parse
 from lockstep.bench.workflow import workflow
-from tests.lockstep.bench.cluster_double import DIGEST
+from lockstep.output import Progress
+from tests.lockstep.bench.cluster_double import DIGEST, Cluster
+from tests.workloads.kubernetes.conftest import RUN
+from workloads.launchers.kubernetes import cluster_run
+from workloads.launchers.kubernetes.settings import Settings
+from workloads.spec import Layout, RunSpec
 
 MEASURED = {
     "run": "inside", "archive": "/runs/x", "step_seconds": 0.25, "verdict": "healthy",
@@ -112,13 +119,39 @@ def test_what_can_be_no_workflow_is_refused(told: Bench, image: str, said: str) 
         workflow(told, cells(told), "", image, "n", "c")
 
 
+def test_a_file_in_which_argo_would_see_variables_is_refused() -> None:
+    with pytest.raises(BenchError, match="which Argo takes for a variable"):
+        workflow(bench(), cells(bench()), 'command = ["echo", "{{}}"]', "i", "n", "c")
+
+
+def test_a_run_that_ended_keeps_its_logs_where_its_measuring_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> tuple[str, str]:
+        signal.raise_signal(signal.SIGINT)
+        return "", "nobody came"
+
+    monkeypatch.setattr(on_cluster, "measured", interrupted)
+    monkeypatch.setattr(cluster_run, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_run, "GONE_SECONDS", 1.0)
+    cluster = Cluster("", "Complete")
+    spec = RunSpec(RUN, "gpt", Layout(2, 1, 2), 20, 0, device="cpu", pace=False)
+    settings = Settings("r/i:1", "r/lockstep-watch:1", measured=True)
+    answer = on_cluster.run(cluster, spec, settings, tmp_path / "out", Progress())
+
+    assert (130, "finished") == (answer.code, answer.tree["ending"])
+    assert (tmp_path / "out" / "logs").is_dir()
+    assert not [path for path in cluster.objects if "mpijobs/" in path]
+
+
 def test_a_cell_that_is_none_is_refused_with_those_that_are(
     lockstep: Callable[..., Any], tmp_path: Path
 ) -> None:
     (tmp_path / "b.toml").write_text(
         '[bench]\nname = "n"\n[workloads.gpt]\n[matrix]\nnodes = [1, 2]\n'
     )
-    for words in (("--cell", "gpt"), ("--repeat", "1")):
+    for words in (("--cell", "gpt"), ("--repeat", "1"), ("--cell", "gpt,nodes=1", "--repeat", "1")):
         told = lockstep("bench", "run", tmp_path / "b.toml", *words, "--dry-run")
         assert 64 == told.code
+        assert f"{' '.join(words[-2:])} is none" in told.err
         assert "its cells are gpt,nodes=1, gpt,nodes=2, each 1 times" in told.err

@@ -57,6 +57,7 @@ def test_a_log_yields_the_fourteen_keys() -> None:
         (LOG.partition("total images")[0], "not whole"),
         (LOG.replace("395.51", "nan"), "is 'nan'; it must be a number"),
         (LOG.replace("395.51", "many"), "is 'many'; it must be a number"),
+        (LOG.replace("395.51", "1e999"), "is '1e999'; it must be a number"),
     ],
 )  # fmt: skip
 def test_what_is_no_whole_log_is_refused(log: str, said: str) -> None:
