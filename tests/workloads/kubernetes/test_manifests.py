@@ -60,7 +60,15 @@ WORKFLOW = {
                     "type": "array", "items": {
                         "type": "object", "required": ["name", "template"],
                         "additionalProperties": False,
-                        "properties": {"name": {}, "template": {}},
+                        "properties": {
+                            "name": {}, "template": {},
+                            "continueOn": {
+                                "type": "object", "additionalProperties": False,
+                                "properties": {
+                                    "failed": {"type": "boolean"}, "error": {"type": "boolean"},
+                                },
+                            },
+                        },
                     },
                 }}},
             },
@@ -145,6 +153,9 @@ def test_a_workflow_has_only_fields_of_its_api(spec: RunSpec, settings: Settings
     assert {"chain", "run", "analyze", "report", "measure", "clean-up"} == set(templates)
     assert ["run", "analyze", "report", "measure"] == [
         step["template"] for [step] in templates["chain"]["steps"]
+    ]
+    assert ["measure"] == [  # without its speed a run is none the worse
+        step["template"] for [step] in templates["chain"]["steps"] if "continueOn" in step
     ]
     assert ["mpijobs.kubeflow.org", object_name(spec.run), "--namespace=lockstep-runs"] == (
         templates["clean-up"]["resource"]["flags"]

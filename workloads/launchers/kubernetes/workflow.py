@@ -35,7 +35,10 @@ from workloads.launchers.kubernetes.settings import Kind, Settings
 from workloads.spec import RunSpec
 
 CHAIN = "chain"
-STEPS = ("run", "analyze", "report", "measure")
+MEASURE = "measure"
+STEPS = ("run", "analyze", "report", MEASURE)
+GOES_ON = {"continueOn": {"failed": True, "error": True}}
+"""A run is none the worse for not being measured."""
 CLEAN_UP = "clean-up"
 # A verdict is no failure of the step: 1, 2 and 3 are what analyze found out.
 ANALYZE = f'lockstep analyze "$0"; code=$?; [ $code -le {ExitCode.UNKNOWN} ] || exit $code'
@@ -76,7 +79,13 @@ def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manif
             "securityContext": pod_security(),
             "volumes": [claim_volume(settings)],
             "templates": [
-                {"name": CHAIN, "steps": [[{"name": name, "template": name}] for name in STEPS]},
+                {
+                    "name": CHAIN,
+                    "steps": [
+                        [{"name": name, "template": name, **(GOES_ON if name == MEASURE else {})}]
+                        for name in STEPS
+                    ],
+                },
                 *templates,
             ],
         },
