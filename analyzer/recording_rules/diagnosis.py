@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from analyzer.pipeline import Diagnosis
 from analyzer.pipeline import diagnose as diagnose_run
 from analyzer.readers.places import META_KEY, Places, merged
+from analyzer.readers.prometheus import teams
 from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.discovery import find
@@ -52,6 +53,8 @@ def diagnose_outliers(
         found = survey_span(connection, run, extent.start, extent.end)
         read = narrow(connection, run, found, extent.start, extent.end)
         where = merged(places(connection, extent.end, node_labels), known or {})
+        whose = connection.instant(teams.query(extent.end - extent.start, run), extent.end)
+    read = dataclasses.replace(read, meta={**read.meta, **teams.labels_of(whose, run)})
     if where:
         read = dataclasses.replace(read, meta={**read.meta, META_KEY: where})
     diagnosis = diagnose_run(read, gpu_hour_price=gpu_hour_price)

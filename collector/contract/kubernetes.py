@@ -24,6 +24,8 @@ RUN_LABEL = f"{API_DOMAIN}/run"
 """On everything that a run creates."""
 ROLE_LABEL = f"{API_DOMAIN}/role"
 """What part an object has in a run."""
+TEAM_LABEL = f"{API_DOMAIN}/team"
+"""Who pays for a run, on its pods and on what owns them; absent where nobody says."""
 SUBMISSION_LABEL = f"{API_DOMAIN}/submission"
 """On the object that owns a run: tells it from what somebody else created under the same name."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from analyzer.readers.gpu_numbers import as_ranks_number
 from analyzer.readers.places import META_KEY
+from analyzer.readers.prometheus import teams
 from analyzer.readers.prometheus.access import PASSWORD, TOKEN, USER, access
 from analyzer.readers.prometheus.discovery import find
 from analyzer.readers.prometheus.errors import RequestError, SourceError, TooMuchError
@@ -77,7 +78,8 @@ def load(
         found = find(connection, run, since, until)
         whole = read(connection, run, found.targets, found.start, found.end)
         where = places(connection, found.end, node_labels)
-    meta = {**whole.meta, **({META_KEY: where} if where else {})}
+        whose = connection.instant(teams.query(found.end - found.start, run), found.end)
+    meta = {**whole.meta, **teams.labels_of(whose, run), **({META_KEY: where} if where else {})}
     if _vanished(whole, found.until):
         meta |= {VANISHED_KEY: True}
     return dataclasses.replace(whole, meta=meta)

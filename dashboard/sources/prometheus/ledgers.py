@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.readers.prometheus import teams
 from analyzer.readers.prometheus.promql import lasting, series
 from analyzer.recording_rules.ledger import SERIES
 from dashboard.shapes import FindingRow, LedgerRow, Span
@@ -34,11 +35,21 @@ def ledgers(
     sums: dict[str, dict[str, float]] = {}
     for labels, value in asking.instant(query, span.end):
         sums.setdefault(labels.get("run", ""), {})[labels.get("bucket", "")] = value
-    return tuple(_row(name, found, findings, query) for name, found in sorted(sums.items()))
+    if not sums:
+        return ()
+    whose = teams.read_teams(asking.instant(teams.query(seconds, run), span.end))
+    return tuple(
+        _row(name, whose.get(name, "unknown"), found, findings, query)
+        for name, found in sorted(sums.items())
+    )
 
 
 def _row(
-    run: str, found: Mapping[str, float], findings: tuple[FindingRow, ...], query: str
+    run: str,
+    team: str,
+    found: Mapping[str, float],
+    findings: tuple[FindingRow, ...],
+    query: str,
 ) -> LedgerRow:
     whole = sum(found.values())
     named = dict.fromkeys(
@@ -52,7 +63,7 @@ def _row(
                if row.bucket in found and row.bucket is not Bucket.STRAGGLER}  # fmt: skip
     stragglers = {who: excess} if excess > 0 else {}
     return LedgerRow(
-        run=run, team="unknown", sentence=_sentence(buckets, stragglers, whole), buckets=buckets,
+        run=run, team=team, sentence=_sentence(buckets, stragglers, whole), buckets=buckets,
         stragglers=stragglers, missing=(NOT_IN_SERIES,), provenance=(), attempts=None,
         known_from="recording rules", query=query,
     )  # fmt: skip

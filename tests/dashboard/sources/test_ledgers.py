@@ -13,9 +13,13 @@ class Answers:
 
     def __init__(self, rows: dict[tuple[str, str], float]) -> None:
         self.rows, self.asked = rows, []
+        self.teams: list[tuple[str, str]] = []
 
     def instant(self, query: str, at: float) -> list[tuple[dict[str, str], float]]:
         self.asked.append((query, at))
+        if "kube_pod_labels" in query:
+            names = ("label_lockstep_example_run", "label_lockstep_example_team")
+            return [(dict(zip(names, each, strict=True)), 1.0) for each in self.teams]
         return [({"run": run, "bucket": bucket}, value)
                 for (run, bucket), value in self.rows.items()]  # fmt: skip
 
@@ -44,6 +48,19 @@ def test_of_several_culprits_rules_know_the_sum_only():
     (row,) = ledgers(Answers(TOLD), Span(0.0, 900.0), "", named)  # type: ignore[arg-type]
 
     assert row.stragglers == {"culprits together": 13.0}
+
+
+@pytest.mark.parametrize(
+    ("teams", "whose"),
+    [([("r", "vision"), ("s", "speech")], "vision"), ([], "unknown"), ([("s", "x")], "unknown"),
+     ([("r", "vision"), ("r", "speech")], "unknown")],
+)  # fmt: skip
+def test_the_labels_of_pods_say_whose_a_run_is(teams: list[tuple[str, str]], whose: str):
+    asking = Answers(TOLD)
+    asking.teams = teams
+    (row,) = ledgers(asking, Span(0.0, 900.0), "r", ())  # type: ignore[arg-type]
+
+    assert row.team == whose
 
 
 def test_without_rules_nothing_is_told():

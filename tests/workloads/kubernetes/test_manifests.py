@@ -185,6 +185,26 @@ def test_what_measures_a_run_is_a_job_that_goes_with_it_and_waits_in_its_queue(
     assert {"create jobs.batch", "get jobs.batch"} <= {str(each) for each in rights(settings)}
 
 
+@pytest.mark.parametrize("kind", ["mpijob", "job", "argo"])
+@pytest.mark.parametrize(("team", "told"), [
+    ("vision", "vision"), ("", None), ("Speech & Audio", None), ("a" * 64, None),
+])  # fmt: skip
+def test_every_pod_says_who_pays_where_a_label_can(
+    spec: RunSpec, settings: Settings, kind: str, team: str, told: str | None
+) -> None:
+    whole = made(replace(spec, team=team), settings, kind).whole
+    plain = made(spec, settings, kind).whole
+    labelled = [whole, *pods(whole)]
+    if kind == "argo":
+        labelled.append({"metadata": whole["spec"]["podMetadata"]})
+
+    assert len(labelled) > 1
+    for each in labelled:
+        assert each["metadata"]["labels"].get("lockstep.example/team") == told
+    if told is None and not team:
+        assert whole == plain
+
+
 @pytest.mark.parametrize("kind", ["mpijob", "job"])
 def test_rings_lie_on_the_node_under_the_pods_uid_and_ras_answers_there(
     spec: RunSpec, settings: Settings, kind: str

@@ -216,6 +216,16 @@ def test_a_quota_that_wants_what_runs_leave_open_is_a_doubt_for_a_limit_range_ma
         assert "without a LimitRange" in each
 
 
+def test_a_team_that_can_be_no_label_is_said_and_stops_nothing(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    facts = look(cluster, settings)
+
+    assert not doubts(facts, replace(spec, team="vision"), settings)
+    (found,) = doubts(facts, replace(spec, team="Speech & Audio"), settings)
+    assert "'Speech & Audio' can be no label of pods" in found
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
     [

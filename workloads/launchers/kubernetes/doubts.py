@@ -4,6 +4,7 @@ preflight.py refuses what is known; this is told before the run is created, and 
 """
 
 from workloads.launchers.kubernetes.facts import SEEN, Facts
+from workloads.launchers.kubernetes.names import team_labels
 from workloads.launchers.kubernetes.preflight import hard
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import RunSpec
@@ -15,7 +16,21 @@ UNSET_WITH_GPUS = ("cpu", "requests.cpu")
 
 def doubts(facts: Facts, spec: RunSpec, settings: Settings) -> list[str]:
     """What a person should know who wonders why the pods do not come."""
-    return [each for each in (_unseen(facts, settings), *_unset(facts, spec, settings)) if each]
+    return [
+        each
+        for each in (_unlabelled(spec), _unseen(facts, settings), *_unset(facts, spec, settings))
+        if each
+    ]
+
+
+def _unlabelled(spec: RunSpec) -> str:
+    """That pods cannot say who pays: run.json of the archive does."""
+    if not spec.team or team_labels(spec.team):
+        return ""
+    return (
+        f"the team {spec.team!r} can be no label of pods, so Prometheus will not know it: a label"
+        " takes at most 63 letters, digits, '-', '_' and '.', the first and last a letter or digit"
+    )
 
 
 def _unseen(facts: Facts, settings: Settings) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collector.contract.kubernetes import ROLE_LABEL, RUN_LABEL
+from collector.contract.kubernetes import ROLE_LABEL, RUN_LABEL, TEAM_LABEL
 
 JOB_INDEX = "batch.kubernetes.io/job-completion-index"
 LAUNCHER, WORKER, STEP = "launcher", "worker", "step"
@@ -60,6 +60,10 @@ QUOTA = Resource("", "v1", "ResourceQuota", "resourcequotas")
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 """A name of a Service and of a host: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/."""
 
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+"""https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set;
+an empty one says nothing."""
+
 
 def object_name(run: str) -> str:
     """What the API calls a run: its id in lower case."""
@@ -81,6 +85,11 @@ def labels(run: str, role: str = "") -> dict[str, str]:
     """On everything that a run creates."""
     told = {"app.kubernetes.io/part-of": "lockstep", RUN_LABEL: run}
     return {**told, ROLE_LABEL: role} if role else told
+
+
+def team_labels(team: str) -> dict[str, str]:
+    """Who pays, where a label can say it; beside `labels`, which select and must not change."""
+    return {TEAM_LABEL: team} if _LABEL_VALUE.fullmatch(team) else {}
 
 
 def selector(run: str) -> str:

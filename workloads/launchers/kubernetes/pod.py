@@ -14,7 +14,7 @@ from collector.contract.kubernetes import (
     SUBMISSION_LABEL,
 )
 from workloads.launchers.kubernetes.kueue import QUEUE_LABEL
-from workloads.launchers.kubernetes.names import COLLECTOR, WORKER, labels, object_name
+from workloads.launchers.kubernetes.names import COLLECTOR, WORKER, labels, object_name, team_labels
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import RunSpec
 
@@ -162,13 +162,13 @@ def metadata(spec: RunSpec, settings: Settings) -> Manifest:
     return {
         "name": object_name(spec.run),
         "namespace": settings.namespace,
-        "labels": {**labels(spec.run), **own},
+        "labels": {**labels(spec.run), **team_labels(spec.team), **own},
     }
 
 
 def _template(spec: RunSpec, role: str, containers: Sequence[Manifest]) -> Manifest:
     return {
-        "metadata": {"labels": labels(spec.run, role)},
+        "metadata": {"labels": {**labels(spec.run, role), **team_labels(spec.team)}},
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,

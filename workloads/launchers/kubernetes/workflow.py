@@ -19,6 +19,7 @@ from workloads.launchers.kubernetes.names import (
     WORKFLOW,
     labels,
     object_name,
+    team_labels,
 )
 from workloads.launchers.kubernetes.pod import (
     LAUNCHER_RESOURCES,
@@ -75,7 +76,7 @@ def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manif
             "automountServiceAccountToken": True,
             "activeDeadlineSeconds": round(settings.timeout + ON_TOP_SECONDS),
             "ttlStrategy": {"secondsAfterCompletion": KEPT_SECONDS},
-            "podMetadata": {"labels": labels(spec.run, STEP)},
+            "podMetadata": {"labels": {**labels(spec.run, STEP), **team_labels(spec.team)}},
             "securityContext": pod_security(),
             "volumes": [claim_volume(settings)],
             "templates": [
