@@ -49,11 +49,11 @@ class Weights:
     of: Mapping[str, Mapping[str, float]]
     temperature: float = 1.0
 
-    def log_odds(self, cause: str, states: Sequence[str]) -> float:
-        """Of a cause against "unknown"."""
+    def log_odds(self, cause: str, states: Mapping[str, float]) -> float:
+        """Of a cause against "unknown"; each state weighs by the share of which it is so."""
         mine, unknown = self.of[cause], self.of[Cause.UNKNOWN.value]
-        told = ("bias", *states)
-        odds = sum(mine.get(state, 0.0) - unknown.get(state, 0.0) for state in told)
+        told = {"bias": 1.0, **states}
+        odds = sum((mine.get(s, 0.0) - unknown.get(s, 0.0)) * told[s] for s in told)
         return odds / self.temperature
 
 
@@ -99,20 +99,26 @@ def possible(spec: CauseSpec, kind: str, *, gpu: bool) -> bool:
     return kind in spec.kinds and (gpu or not spec.of_gpu)
 
 
-def weigh_causes(grid: Grid, finding: Finding) -> list[Evidence]:
-    """The evidence of every cause that the finding can have, in the order of CAUSES."""
-    told = symptoms.measured(grid, finding)
-    states = symptoms.states_of(grid, finding, told)
-    gpu, weights = has_gpu(grid, finding.rank), fitted()
+def weigh_causes(grid: Grid, place: Sequence[Finding]) -> list[tuple[Evidence, ...]]:
+    """Of each rank's finding at one place every cause that it can have, in the order of CAUSES.
+
+    Log odds are the place's, by what all its ranks show, as in the fit: what the ranks of a host
+    tell comes from the same host, and is counted once. Facts are the rank's.
+    """
+    every, weights = [symptoms.measured(grid, one) for one in place], fitted()
+    states = symptoms.states_of(grid, place, every)
     return [
-        Evidence(
-            spec.cause,
-            weights.log_odds(spec.cause, states),
-            tuple(_facts(spec, told, weights)),
-            _missing(spec, told, finding.kind, gpu=gpu),
+        tuple(
+            Evidence(
+                spec.cause,
+                weights.log_odds(spec.cause, states),
+                tuple(_facts(spec, told, weights)),
+                _missing(spec, told, one.kind, gpu=has_gpu(grid, one.rank)),
+            )
+            for spec in CAUSES
+            if possible(spec, one.kind, gpu=has_gpu(grid, one.rank))
         )
-        for spec in CAUSES
-        if possible(spec, finding.kind, gpu=gpu)
+        for one, told in zip(place, every, strict=True)
     ]
 
 

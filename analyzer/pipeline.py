@@ -10,21 +10,18 @@ from functools import reduce
 
 from analyzer.anomalies.add import with_hardware
 from analyzer.case import Accused, Case, accuses, opened
-from analyzer.cause_weights import weigh_causes
 from analyzer.common_writes import without_common_writes
 from analyzer.cost.fixes import bounds_what_if
 from analyzer.cost.loss import loss, with_loss
 from analyzer.cost.step_time import bill
-from analyzer.culprits.by_cause import by_cause, heavier_or_slow, heavier_stages
 from analyzer.culprits.link import link_culprit
-from analyzer.culprits.pooled import apart, pooled
 from analyzer.culprits.rank import culprit
 from analyzer.culprits.together import together
 from analyzer.culprits.uniform import slower_structures
+from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed
 from analyzer.detectors import DETECTORS
-from analyzer.detectors.effects import UNPLACED
 from analyzer.from_operations import examine_operations, trace_evidence
-from analyzer.model.accepted import accepted
+from analyzer.model.accepted import UNPLACED, accepted
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
 from analyzer.run import NO_NODES_FAULT, Finding, Grid, Run, Verdict
@@ -93,19 +90,16 @@ def scopes(case: Case) -> Case:
     """
     grid, seen = case.grid, case.seen
     operations = trace_evidence.findings(seen, grid, case.findings)
-    return replace(case, findings=by_cause(grid, accepted(grid, (*case.findings, *operations))))
+    return replace(case, findings=accepted(grid, (*case.findings, *operations)))
 
 
 def causes(case: Case) -> Case:
-    """The probability of each cause of each finding that accuses (docs/method/causes.md)."""
-    grid, findings = case.grid, case.findings
-    asked = [accuses(finding) or finding.kind == "structure" for finding in findings]
-    weighed = [
-        weigh_causes(grid, finding) if wanted else ()
-        for finding, wanted in zip(findings, asked, strict=True)
-    ]
-    findings = apart(grid, findings, weighed)
-    evidences = pooled(findings, weighed)
+    """The probability of each cause of each place that is accused (docs/method/causes.md).
+
+    Where times leave a place open, its symptoms decide as well.
+    """
+    grid = case.grid
+    findings, evidences = placed(grid, case.findings)
     accused = [
         Accused(finding, posterior(evidence, cpu_time_evidence(grid, finding)))
         for finding, evidence in zip(findings, evidences, strict=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzer.culprits.pooled import node_of
+from analyzer.culprits.where import node_of
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.shared_part import Part
 from analyzer.trace_verdict.words import LATE_QUERY

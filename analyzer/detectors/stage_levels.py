@@ -1,8 +1,8 @@
 """Nodes that hold whole pipeline stages for themselves and always were slower than the others.
 
 Nobody else does the same work, so times alone cannot tell a heavier stage from a slow node. Such a
-finding accuses nobody by itself: what the hardware says decides (analyzer.culprits.by_cause), and
-where that is silent and the difference is more than parts can make, the run is not called healthy.
+finding accuses nobody by itself: what the hardware says decides (analyzer.culprits.where), and
+where that is silent the run is not called healthy.
 """
 
 from collections.abc import Sequence
@@ -10,22 +10,25 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.model.accepted import HEAVY
 from analyzer.run import Finding, Grid
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
 from analyzer.slowness.peer_groups import peer_groups
-from analyzer.slowness.significance import STEPS_AT_LEAST, TRANSIENT_FLOOR, phase_shares
+from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST, phase_shares
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 
-KIND = "heavy"
+BY_TIMES = 0.01
+"""Probability, before the hardware is asked, that its node is slow and the stage not heavier by
+design: chosen, as even stages are the exception (embedding and loss are at a pipeline's ends)."""
 PARTS = 3
 
 
 def stage_levels(grid: Grid) -> Sequence[Finding]:
     """A finding of kind `heavy` for each rank of such a node, which `details["node"]` names.
 
-    By the log of the middle own time of its ranks over the middle of the other nodes', from what a
-    slowdown that came and went must have: here as well nothing else speaks for it. It must be so
+    By the log of the middle own time of its ranks over the middle of the other nodes', from what
+    identical parts cannot differ by. It must be so
     in the first, the middle and the last third of the run.
     """
     nodes: dict[str, list[int]] = {}
@@ -48,7 +51,7 @@ def stage_levels(grid: Grid) -> Sequence[Finding]:
         over = middle[node] - column_medians(np.array([middle[other] for other in others]))
         parts = [median(part) for part in np.array_split(over, PARTS)]
         level = median(over)
-        if level >= TRANSIENT_FLOOR and min(parts) >= level / 2:
+        if level >= PARTS_AT_MOST and min(parts) >= level / 2:
             peers = np.array([column for other in others for column in nodes[other]])
             error = MEDIAN_EFFICIENCY * MAD_TO_SIGMA * median(np.abs(over - level))
             error /= float(np.sqrt(len(over)))
@@ -67,7 +70,7 @@ def _finding(
     names = f"stage{'s' if len(stages) > 1 else ''} {', '.join(map(str, stages))}"
     return Finding(
         detector="stage_levels",
-        kind=KIND,
+        kind=HEAVY,
         rank=info.rank,
         first=int(usable[0]),
         last=None,
@@ -81,6 +84,8 @@ def _finding(
         ),
         details={
             "node": node,
+            "place_confidence": BY_TIMES,
+            "log_chance": 0.0,
             "peers": [grid.ranks[other].rank for other in peers.tolist()],
             "from_start": True,
             "shape": "constant",

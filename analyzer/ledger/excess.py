@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from analyzer.case import accuses
 from analyzer.cost.step_time import ideal_step_seconds
-from analyzer.culprits.pooled import node_of
+from analyzer.culprits.where import node_of
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Culprit, Finding, FloatGrid, Grid
 from collector.contract.words import Cause

@@ -13,7 +13,7 @@ from analyzer.case import accuses
 from analyzer.cause_spec import MAY, MUST, Expectation
 from analyzer.cause_weights import Weights, expected, expected_signs, possible
 from analyzer.causes import CAUSES, SPECS
-from analyzer.culprits.pooled import node_of
+from analyzer.culprits.where import node_of
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Finding, Grid
 from analyzer.scoring.score import LINK
@@ -89,10 +89,8 @@ def examples(diagnosis: Diagnosis, truths: Sequence[Mapping[str, Any]]) -> Itera
         gpu = has_gpu(grid, found[0].rank)
         if truth is None or not _can_be(truth["cause"], kind, gpu=gpu):
             continue
-        told = [symptoms.states_of(grid, one, symptoms.measured(grid, one)) for one in found]
-        every = {state for states in told for state in states}
-        shares = {state: sum(state in one for one in told) / len(told) for state in sorted(every)}
-        yield Example(truth["cause"], kind, gpu, shares)
+        told = [symptoms.measured(grid, one) for one in found]
+        yield Example(truth["cause"], kind, gpu, symptoms.states_of(grid, found, told))
 
 
 def _can_be(cause: str, kind: str, *, gpu: bool) -> bool:

@@ -3,7 +3,7 @@
 A symptom that nobody tells of is missing, and says nothing for or against any cause.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzer.run import Finding, Grid
@@ -16,9 +16,9 @@ from analyzer.symptoms.shape import Symptom
 from analyzer.symptoms.xid import xid_of
 from collector.contract.words import Cause
 
-__all__ = ["SYMPTOMS", "Symptom", "SymptomSpec", "measured", "states_of"]
+__all__ = ["KINDS", "SYMPTOMS", "Symptom", "SymptomSpec", "measured", "states_of"]
 
-SLOW, STOP, LINK, RUN = "slow", "hang", "link", "structure"
+KINDS = SLOW, STOP, LINK, RUN = "slow", "hang", "link", "structure"
 """Kinds of findings that have causes."""
 
 
@@ -104,8 +104,23 @@ def measured(grid: Grid, finding: Finding) -> dict[str, Symptom]:
     return {name: symptom for name, symptom in told.items() if symptom is not None}
 
 
-def states_of(grid: Grid, finding: Finding, told: Mapping[str, Symptom]) -> tuple[str, ...]:
-    """`symptom: state` of all that is told, and what kind of finding it is about.
+def states_of(
+    grid: Grid, place: Sequence[Finding], told: Sequence[Mapping[str, Symptom]]
+) -> dict[str, float]:
+    """`symptom: state` of all that is told at a place -> share of its ranks of which it is so.
+
+    Args:
+        grid: The run's windows.
+        place: The findings of its ranks.
+        told: `told[i]` is what was measured of `place[i]`.
+    """
+    ranks = [_states(grid, *each) for each in zip(place, told, strict=True)]
+    every = sorted({state for states in ranks for state in states})
+    return {state: sum(state in states for states in ranks) / len(ranks) for state in every}
+
+
+def _states(grid: Grid, finding: Finding, told: Mapping[str, Symptom]) -> list[str]:
+    """Of one rank, with what kind of finding it is about.
 
     Of the finding itself whether it is a slow one, the rank has a GPU, and it is a whole node. Not
     how the slowness goes over time: that says more of who made the runs that the weights are fitted
@@ -117,4 +132,4 @@ def states_of(grid: Grid, finding: Finding, told: Mapping[str, Symptom]) -> tupl
         states.append("no GPU")
     if finding.details.get("node") and finding.kind == SLOW:
         states.append("whole node")
-    return tuple(states)
+    return states

@@ -17,7 +17,7 @@ XID = "lockstep_gpu_xid_last_timestamp_seconds"
 
 def _odds(diagnosis):
     finding = next(each for each in diagnosis.findings if accuses(each))
-    return {str(each.cause): each for each in weigh_causes(diagnosis.grid, finding)}
+    return {str(each.cause): each for each in weigh_causes(diagnosis.grid, [finding])[0]}
 
 
 def _texts(verdict, *, supports):

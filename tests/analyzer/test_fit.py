@@ -45,7 +45,7 @@ def test_examples_move_the_weights_of_what_a_cause_expects_and_no_others():
     odd = {"power at its cap: strong": 1.0, "heat: strong": 1.0}
     learned = fit([example("power", states=odd)] * 50, ridge=0.1)
 
-    assert learned.log_odds("power", tuple(odd)) > Weights(expected()).log_odds("power", tuple(odd))
+    assert learned.log_odds("power", odd) > Weights(expected()).log_odds("power", odd)
     assert guesses(learned, [example("power", states=odd)])[0][0] == "power"
     assert "heat: strong" not in learned.of["power"]
     assert learned.of["unknown"] == expected()["unknown"]
@@ -104,13 +104,13 @@ def test_a_full_link_without_counters_is_one_that_carries_less():
 def test_symptoms_that_nobody_tells_say_nothing(cause):
     """Only what is told moves the odds: each state by its own weight, what is not told by none."""
     weights = fitted()
-    silent = weights.log_odds(cause, ())
+    silent = weights.log_odds(cause, {})
 
     assert 0 > silent, "of what nobody tells, nobody knows"
-    assert silent == weights.log_odds(cause, ("a symptom that no cause knows: strong",))
+    assert silent == weights.log_odds(cause, {"a symptom that no cause knows: strong": 1.0})
     for state, odds in weights.of[cause].items():
         if state != "bias":
-            told = weights.log_odds(cause, (state,))
+            told = weights.log_odds(cause, {state: 1.0})
             assert odds / weights.temperature == pytest.approx(told - silent, abs=1e-9)
 
 
@@ -162,4 +162,4 @@ def test_the_committed_table_says_what_it_was_fitted_on():
 
 def test_what_is_expected_speaks_for_its_cause():
     assert set(PRIOR) == set(Expectation)
-    assert Weights(expected()).log_odds("thermal", ("thermal throttling: strong",)) > 0
+    assert Weights(expected()).log_odds("thermal", {"thermal throttling: strong": 1.0}) > 0

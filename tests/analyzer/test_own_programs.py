@@ -112,6 +112,6 @@ def test_with_a_gpu_its_vendor_s_diagnosis_is_the_advice(synthetic, fault):
 def test_a_rank_without_gpu_can_have_no_cause_of_a_gpu(synthetic, fault):
     diagnosis = diagnose(without_gpus(synthetic(faults=[fault("compute", 2, 1.5, 80)]).run()))
     (finding,) = (each for each in diagnosis.findings if each.kind == "slow")
-    causes = [one.cause for one in weigh_causes(diagnosis.grid, finding)]
+    causes = [one.cause for one in weigh_causes(diagnosis.grid, [finding])[0]]
 
     assert [s.cause for s in CAUSES if "slow" in s.kinds and not s.of_gpu] == causes

@@ -15,7 +15,7 @@ from analyzer.versions import versions
 
 
 def evidence(grid, finding):
-    return next(each for each in weigh_causes(grid, finding) if each.cause == "software")
+    return next(each for each in weigh_causes(grid, [finding])[0] if each.cause == "software")
 
 
 def _driver(nodes, when, new="550.90", old="550.54"):

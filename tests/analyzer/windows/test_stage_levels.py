@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.culprits.by_cause import heavier_or_slow, heavier_stages
+from analyzer.culprits.where import heavier_or_slow, heavier_stages
 from analyzer.detectors.stage_levels import stage_levels
 from analyzer.pipeline import diagnose
 from analyzer.synth.hard_draw import hard

@@ -1,0 +1,126 @@
+"""Where it is: what times leave open, their likelihood and that of the symptoms decide together.
+
+Each place is told about once: a rank, a node or a leaf, by what all its ranks show
+(`analyzer.cause_weights`). A place that its times leave open is named if it is likelier than not,
+
+`P / (1 - P) = odds by its times * R`, `R = sum of exp(log odds) / the same before any symptom`
+
+over all known causes: R is the likelihood of what is shown there if it is slow, over that if not.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from analyzer.cause_weights import fitted, weigh_causes
+from analyzer.model.accepted import HEAVY, LIKELIER, OPEN
+from analyzer.run import Evidence, Finding, Grid
+from analyzer.symptoms import KINDS
+
+UNSEEN = 0.5
+"""Share of what could be wrong with a node that may be left where it is said to be well."""
+MOST = 2.0
+"""Times the others' work that a stage is given by design at the most: chosen, as whoever lays out a
+pipeline would move layers to the others long before."""
+DESIGN = "stage-imbalance"
+
+
+def node_of(finding: Finding) -> str | None:
+    """The node that a rank's finding is about; None where it is about the rank."""
+    return finding.details.get("node") if finding.kind in ("slow", "hang", *OPEN) else None
+
+
+def placed(
+    grid: Grid, findings: Sequence[Finding]
+) -> tuple[tuple[Finding, ...], tuple[tuple[Evidence, ...], ...]]:
+    """The findings, and of each what is said of every cause at its place; empty without causes.
+
+    Those of an open place that is likelier than not are of kind `slow` then, and those of a leaf
+    or rack its nodes' where causes of their own are likelier.
+    """
+    told = list(findings)
+    evidences: list[tuple[Evidence, ...]] = [()] * len(findings)
+    groups: dict[Hashable, list[int]] = {}
+    for place, finding in enumerate(findings):
+        if finding.kind in (*KINDS, *OPEN):
+            where = finding.details.get("part") or node_of(finding) or place
+            groups.setdefault((where, finding.kind), []).append(place)
+    for places in groups.values():
+        mine = [findings[place] for place in places]
+        if mine[0].kind in OPEN:
+            mine = [replace(one, kind="slow") for one in mine]
+        weighed = weigh_causes(grid, mine)
+        if "part" in mine[0].details:
+            mine, weighed = _whole_or_nodes(grid, mine, weighed)
+        if findings[places[0]].kind in OPEN:
+            mine = [_decided(one, findings[places[0]].kind, weighed[0]) for one in mine]
+        for place, one, evidence in zip(places, mine, weighed, strict=True):
+            told[place], evidences[place] = one, evidence
+    return tuple(told), tuple(evidences)
+
+
+def _whole_or_nodes(
+    grid: Grid, part: list[Finding], weighed: list[tuple[Evidence, ...]]
+) -> tuple[list[Finding], list[tuple[Evidence, ...]]]:
+    """A leaf or rack as one place or as its nodes, whichever makes the symptoms likelier.
+
+    What slows all of a leaf is one thing, two that happen to be slow at once are two: the log odds
+    of the likeliest cause of all nodes together against the sum of each node's own likeliest. Each
+    node but the first costs the choice among all causes.
+    """
+    node_of = {info.rank: info.node for info in grid.ranks}
+    nodes: dict[str, list[int]] = {}
+    for place, one in enumerate(part):
+        nodes.setdefault(node_of[one.rank or 0], []).append(place)
+    told = {node: weigh_causes(grid, [part[i] for i in mine]) for node, mine in nodes.items()}
+    own = sum(_best(each[0]) for each in told.values())
+    choice = float(np.log(len(weighed[0]) + 1))
+    if own - (len(nodes) - 1) * choice <= len(nodes) * _best(weighed[0]):
+        return part, weighed
+    apart = [
+        replace(one, details={k: v for k, v in one.details.items() if k != "part"}) for one in part
+    ]
+    each = {place: told[n][i] for n, mine in nodes.items() for i, place in enumerate(mine)}
+    return apart, [each[place] for place in range(len(part))]
+
+
+def _best(evidence: Sequence[Evidence]) -> float:
+    """Log odds of the likeliest cause; those of "unknown" are 0."""
+    return max((0.0, *(one.log_odds for one in evidence)))
+
+
+def _decided(one: Finding, kind: str, evidence: Sequence[Evidence]) -> Finding:
+    before = np.array([fitted().log_odds(each.cause, {}) for each in evidence])
+    now = np.array([each.log_odds for each in evidence])
+    # A cause of which a source is not there is no less likely than before.
+    silent = np.array([bool(each.missing) for each in evidence])
+    now = np.where(silent, np.maximum(now, before), now)
+    ratio = float(np.exp(now).sum() / np.exp(before).sum())
+    by_times = float(one.details["place_confidence"])
+    place = by_times * ratio / (by_times * ratio + 1.0 - by_times)
+    return replace(
+        one,
+        kind="slow" if place > LIKELIER else kind,
+        details={**one.details, "left": ratio, "place_confidence": place},
+    )
+
+
+def heavier_stages(findings: Sequence[Finding]) -> tuple[Mapping[str, object], ...]:
+    """Structures of docs/reference/verdict.md: a heavier stage of a node that surely is well."""
+    firsts = {one.details["node"]: one for one in findings if one.kind == HEAVY}
+    return tuple(
+        {"kind": DESIGN, "share": None, "text": f"{one.text}; nothing says that the node is slow"}
+        for one in firsts.values()
+        if _by_design(one)
+    )
+
+
+def heavier_or_slow(findings: Sequence[Finding]) -> Finding | None:
+    """Of a node that nobody can say is well; None without."""
+    return next((one for one in findings if one.kind == HEAVY and not _by_design(one)), None)
+
+
+def _by_design(one: Finding) -> bool:
+    """Whether a heavier stage is all that is left to explain it."""
+    return bool(one.details["left"] < UNSEEN and one.slowdown <= MOST)
