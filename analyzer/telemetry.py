@@ -240,7 +240,7 @@ def _down_since(table: SampleColumns, ranks: tuple[RankInfo, ...]) -> FloatGrid:
     rank, time, value = rank[order], table.time[rows][order], table.value[rows][order]
     whose, first = np.unique(rank, return_index=True)
     column_of = {info.rank: column for column, info in enumerate(ranks)}
-    for who, *span in zip(whose, first, np.append(first[1:], len(rank)), strict=True):
+    for who, *span in zip(whose, first, np.append(first, len(rank))[1:], strict=True):
         mine = slice(*span)
         if value[mine][-1] > 0 or (column := column_of.get(int(who))) is None:
             continue

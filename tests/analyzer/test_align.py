@@ -107,6 +107,15 @@ def test_a_gone_rank_is_down_since_its_first_scrape_without_it(synthetic, fault)
     assert grid.scraped_until.min() >= grid.down_since.max()
 
 
+def test_a_page_of_no_rank_that_is_up_tells_of_no_rank(synthetic):
+    run = synthetic(seed=9, world=4, steps=40).run()
+    up = run.samples[run.samples["metric"] == "lockstep_rank_up"]
+    assert len(up)
+    nobody = dataclasses.replace(run, samples=up.assign(rank=np.nan))
+
+    assert np.isnan(align(nobody).down_since).all()
+
+
 def test_a_restart_splits_scraped_windows_into_attempts(synthetic):
     run = synthetic(steps=200).run()
     later = run.samples.assign(time=run.samples["time"] + 60.0)
