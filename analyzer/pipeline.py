@@ -20,8 +20,9 @@ from analyzer.culprits.together import together
 from analyzer.culprits.uniform import slower_structures
 from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed
 from analyzer.detectors import DETECTORS
+from analyzer.detectors.effects import UNPLACED
 from analyzer.from_operations import examine_operations, trace_evidence
-from analyzer.model.accepted import UNPLACED, accepted
+from analyzer.model.accepted import accepted
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
 from analyzer.run import NO_NODES_FAULT, Finding, Grid, Run, Verdict
@@ -96,7 +97,7 @@ def scopes(case: Case) -> Case:
 def causes(case: Case) -> Case:
     """The probability of each cause of each place that is accused (docs/method/causes.md).
 
-    Where times leave a place open, its symptoms decide as well.
+    Where times cannot tell a slow node from a heavier stage, its symptoms decide as well.
     """
     grid = case.grid
     findings, evidences = placed(grid, case.findings)

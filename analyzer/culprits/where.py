@@ -1,11 +1,11 @@
-"""Where it is: what times leave open, their likelihood and that of the symptoms decide together.
+"""Each place that is accused: a rank, a node or a leaf, told about once by what all its ranks show.
 
-Each place is told about once: a rank, a node or a leaf, by what all its ranks show
-(`analyzer.cause_weights`). A place that its times leave open is named if it is likelier than not,
+Times alone cannot tell a slow node from a heavier stage that it alone holds (`HEAVY`). Their odds
+and what is shown there decide together; it is named if it is likelier than not,
 
 `P / (1 - P) = odds by its times * R`, `R = sum of exp(log odds) / the same before any symptom`
 
-over all known causes: R is the likelihood of what is shown there if it is slow, over that if not.
+over all known causes.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.cause_weights import fitted, weigh_causes
-from analyzer.model.accepted import HEAVY, LIKELIER, OPEN
+from analyzer.detectors.effects import LIKELIER
+from analyzer.model.accepted import HEAVY
 from analyzer.run import Evidence, Finding, Grid
 from analyzer.symptoms import KINDS
 
@@ -28,7 +29,7 @@ DESIGN = "stage-imbalance"
 
 def node_of(finding: Finding) -> str | None:
     """The node that a rank's finding is about; None where it is about the rank."""
-    return finding.details.get("node") if finding.kind in ("slow", "hang", *OPEN) else None
+    return finding.details.get("node") if finding.kind in ("slow", "hang", HEAVY) else None
 
 
 def placed(
@@ -36,25 +37,26 @@ def placed(
 ) -> tuple[tuple[Finding, ...], tuple[tuple[Evidence, ...], ...]]:
     """The findings, and of each what is said of every cause at its place; empty without causes.
 
-    Those of an open place that is likelier than not are of kind `slow` then, and those of a leaf
-    or rack its nodes' where causes of their own are likelier.
+    Those of a node that likelier is slow than its stage heavier are of kind `slow` then, and those
+    of a leaf or rack its nodes' where causes of their own are likelier.
     """
     told = list(findings)
     evidences: list[tuple[Evidence, ...]] = [()] * len(findings)
     groups: dict[Hashable, list[int]] = {}
     for place, finding in enumerate(findings):
-        if finding.kind in (*KINDS, *OPEN):
+        if finding.kind in (*KINDS, HEAVY):
             where = finding.details.get("part") or node_of(finding) or place
             groups.setdefault((where, finding.kind), []).append(place)
     for places in groups.values():
         mine = [findings[place] for place in places]
-        if mine[0].kind in OPEN:
+        heavy = mine[0].kind == HEAVY
+        if heavy:
             mine = [replace(one, kind="slow") for one in mine]
         weighed = weigh_causes(grid, mine)
         if "part" in mine[0].details:
             mine, weighed = _whole_or_nodes(grid, mine, weighed)
-        if findings[places[0]].kind in OPEN:
-            mine = [_decided(one, findings[places[0]].kind, weighed[0]) for one in mine]
+        if heavy:
+            mine = [_decided(one, weighed[0]) for one in mine]
         for place, one, evidence in zip(places, mine, weighed, strict=True):
             told[place], evidences[place] = one, evidence
     return tuple(told), tuple(evidences)
@@ -90,7 +92,7 @@ def _best(evidence: Sequence[Evidence]) -> float:
     return max((0.0, *(one.log_odds for one in evidence)))
 
 
-def _decided(one: Finding, kind: str, evidence: Sequence[Evidence]) -> Finding:
+def _decided(one: Finding, evidence: Sequence[Evidence]) -> Finding:
     before = np.array([fitted().log_odds(each.cause, {}) for each in evidence])
     now = np.array([each.log_odds for each in evidence])
     # A cause of which a source is not there is no less likely than before.
@@ -101,7 +103,7 @@ def _decided(one: Finding, kind: str, evidence: Sequence[Evidence]) -> Finding:
     place = by_times * ratio / (by_times * ratio + 1.0 - by_times)
     return replace(
         one,
-        kind="slow" if place > LIKELIER else kind,
+        kind="slow" if place > LIKELIER else HEAVY,
         details={**one.details, "left": ratio, "place_confidence": place},
     )
 

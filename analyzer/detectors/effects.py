@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.model.accepted import LIKELIER, UNPLACED
 from analyzer.model.again import again_and_again, stand_stills
 from analyzer.model.candidate import Candidate, Edges, candidate
 from analyzer.model.precision import WINDOWS, Precision
@@ -38,6 +37,10 @@ FELT = 0.1
 as ALIKE is."""
 LONGER = 2
 """Times as many windows hold a shape, of which another one saw a part only: one turn of many."""
+LIKELIER = 0.5
+"""Confidence in a place from which it is likelier than all others, and nobody, together."""
+UNPLACED = "unplaced"
+"""Kind of a finding below it: somebody is slow, and nobody can say who."""
 NAMED = 8
 """Peers told one by one; more are counted."""
 ALL_AT_ONCE = 16
@@ -310,7 +313,7 @@ def _findings(sure: Candidate, one: Candidate, accused: Collection[int]) -> Iter
         text = finding.text if scope.alike and scope.majority else _by_its_past(finding)
         if kind == UNPLACED:
             text = (
-                f"{text}; others changed as much, and times alone do not tell that it is this one"
+                f"{text}; but that it is this one is less likely than not: others changed as much"
             )
         yield replace(finding, kind=kind, text=text, details={**finding.details, **more})
 

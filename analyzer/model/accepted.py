@@ -2,7 +2,7 @@
 
 Windows, operations, checkpoint writes and exchanges inside a tensor-parallel group are observations
 of one state: who is slow in one of them is accused once, by the one that is furthest beyond chance.
-One that leaves the place open explains nothing that another one does not.
+A node that may only hold a heavier stage explains nothing that another one does not.
 """
 
 import math
@@ -13,11 +13,9 @@ from scipy.special import log_ndtr
 from analyzer.run import Finding, Grid
 from analyzer.slowness.changepoint import FALSE_ALARM
 
-UNPLACED, HEAVY = OPEN = ("unplaced", "heavy")
-"""Kinds of findings whose place times leave open, as `details["place_confidence"]` says: somebody
-is slow, and others changed as much; a node is slow, or the stage heavy that it alone holds."""
-LIKELIER = 0.5
-"""Confidence in a place from which it is likelier than all others, and nobody, together."""
+HEAVY = "heavy"
+"""Kind of findings whose place times leave open, as `details["place_confidence"]` says: a node is
+slow, or the stage heavy that it alone holds."""
 SAME = 0.5
 """Share of the windows of the shorter of two effects, from which they explain the same time."""
 
@@ -31,7 +29,7 @@ def accepted(grid: Grid, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """
     ranks = len(grid.ranks)
     order = sorted(
-        (place for place, one in enumerate(findings) if one.kind in ("slow", *OPEN)),
+        (place for place, one in enumerate(findings) if one.kind in ("slow", HEAVY)),
         key=lambda place: (findings[place].kind != "slow", log_chance(findings[place], ranks)),
     )
     kept: list[Finding] = []
