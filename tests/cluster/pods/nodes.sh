@@ -107,7 +107,7 @@ up() {
     --port=0 --secure-port=0
   start names python3 "$here/names.py" "$net.0.1" "$api" "$work/certs/apiserver.crt" "$work/token"
   for ((number = 0; number < count; number++)); do node_up "$number"; done
-  for ((number = 0; number < count; number++)); do within 180 ready "node-$number"; done
+  for ((number = 0; number < count; number++)); do within 300 ready "node-$number"; done
   echo "KUBECONFIG=$work/admin.kubeconfig"
 }
 
