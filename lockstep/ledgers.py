@@ -1,4 +1,4 @@
-"""Ledgers of archives, of a run that a Prometheus recorded, and of a trace of faults."""
+"""Ledgers of archives, of a run that a Prometheus or a log alone tells of, and of faults."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,6 +51,25 @@ def of_prometheus(url: str, run: str, since: str | None, until: str | None) -> "
 
     told = prometheus_diagnosis.diagnose_prometheus(url, run, since, until, push_down=False)
     return (ledger([attempt_of(told)]),)
+
+
+def of_log(path: Path, ranks: int) -> "tuple[Ledger, ...]":
+    """The ledger of a run of which there is a log alone.
+
+    Raises:
+        CommandError: 65, it has no iteration line with its time.
+    """
+    from analyzer import pipeline
+    from analyzer.ledger.attempt import attempt_of
+    from analyzer.ledger.ledger import ledger
+    from analyzer.readers import iteration_log
+    from analyzer.run import LoadError
+
+    try:
+        told = iteration_log.read(path, ranks)
+    except LoadError as error:
+        fail(ExitCode.BAD_INPUT, str(error))
+    return (ledger([attempt_of(pipeline.diagnose(told))]),)
 
 
 def of_faults(path: Path, nodes: int | None, days: float | None) -> "Fleet":

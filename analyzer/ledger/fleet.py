@@ -6,6 +6,7 @@ import numpy as np
 
 from analyzer.ledger.ledger import Ledger
 from analyzer.ledger.reliability import Reliability, mean, mtbf, ratio
+from analyzer.readers.iteration_log import UNNAMED
 
 
 def of_run(told: Ledger) -> Reliability:
@@ -58,7 +59,7 @@ def of_node(ledgers: Sequence[Ledger]) -> Reliability:
     failures, exposure = 0, 0.0
     for one in ledgers:
         for attempt in one.attempts:
-            nodes = {info.node for info in attempt.run.ranks}
+            nodes = {info.node for info in attempt.run.ranks} - {UNNAMED}
             exposure += attempt.seconds * len(nodes)
             if attempt.failed and attempt.ending is not None:
                 failures += len(attempt.ended_by)

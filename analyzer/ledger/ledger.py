@@ -11,6 +11,7 @@ from analyzer.ledger.attempt import Attempt
 from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket, Row
 from analyzer.ledger.jobs import resumed_from
 from analyzer.ledger.stretches import spent
+from analyzer.readers.iteration_log import FROM_LOG
 from analyzer.run import FloatGrid
 
 
@@ -247,6 +248,11 @@ def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:
             )
         if one.span:
             told.append(f"{one.name} tells of a span of its run only: its launch is not known")
+        if one.run.meta.get("source") == FROM_LOG:
+            told.append(
+                f"{one.name} is a log alone: every rank is told as it, and nothing before its first"
+                " iteration, after its last one and between them but how long iterations took"
+            )
         if one.ending is None:
             told.append(f"{one.name} has no end: it goes on, was killed, or nobody recorded it")
         windows = one.run.windows

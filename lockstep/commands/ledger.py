@@ -40,6 +40,21 @@ class RecordedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """The run as its log alone tells."""
+
+    PANEL: ClassVar = "Instead of archives: a log"
+
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A log with iteration lines of Megatron-LM."),
+    ] = None
+    ranks: Annotated[
+        int | None, typer.Option(min=1, max=131072, help="Ranks of its run, which it does not say.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
 class FaultTrace:
     """The faults of a fleet, without runs."""
 
@@ -60,6 +75,7 @@ class FaultTrace:
 @grouped
 def ledger(
     recorded: RecordedRun,
+    logged: LoggedRun,
     trace: FaultTrace,
     archives: Annotated[
         list[Path] | None,
@@ -80,10 +96,13 @@ def ledger(
     """
     from analyzer.ledger.words import fleet_json, ledger_json
 
-    sources = [bool(archives), recorded.prometheus is not None, trace.faults is not None]
-    if sum(sources) != 1:
-        raise typer.BadParameter("give archives DIR, --prometheus URL --run ID, or --faults FILE")
+    others = (recorded.prometheus, logged.log, trace.faults)
+    if bool(archives) + sum(each is not None for each in others) != 1:
+        raise typer.BadParameter(
+            "give archives DIR, --prometheus URL --run ID, --log FILE --ranks N, or --faults FILE"
+        )
     _belong(recorded, "prometheus", "--prometheus URL")
+    _belong(logged, "log", "--log FILE")
     _belong(trace, "faults", "--faults FILE")
     for name, value in (("--gpu-hour-price", gpu_hour_price), ("--days", trace.days)):
         if value is not None and not math.isfinite(value):
@@ -98,12 +117,16 @@ def ledger(
         told = ledgers.of_prometheus(
             recorded.prometheus, recorded.run, recorded.since, recorded.until
         )
+    elif logged.log is not None:
+        if logged.ranks is None:
+            raise typer.BadParameter("--log needs --ranks N")
+        told = ledgers.of_log(logged.log, logged.ranks)
     else:
         told = ledgers.of_archives(archives or [])
     output.document(ledger_json(told, gpu_hour_price), form, _table(told, gpu_hour_price))
 
 
-def _belong(options: RecordedRun | FaultTrace, lead: str, name: str) -> None:
+def _belong(options: RecordedRun | LoggedRun | FaultTrace, lead: str, name: str) -> None:
     if getattr(options, lead) is not None:
         return
     for each in dataclasses.fields(options):
