@@ -116,7 +116,9 @@ def _parser() -> argparse.ArgumentParser:
 def _once(sampler: Sampler, exporter: Exporter) -> int:
     sampler.start()
     sampler.wait_ready()
-    _print(exporter.page().removesuffix("\n"))
+    page = exporter.page()
+    sampler.stop(timeout=0.0)
+    _print(page.removesuffix("\n"))
     return ExitCode.OK
 
 

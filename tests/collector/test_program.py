@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -89,9 +90,13 @@ def test_one_page_goes_to_stdout(capsys, machine):
     machine.host()
     paths = ["--proc", str(machine.proc), "--sys", str(machine.sys)]
 
+    before = set(threading.enumerate())
     code = main(["--once", "--lockstep-dir", str(machine.rings), *paths])
 
     assert code == 0
+    for thread in set(threading.enumerate()) - before:  # they would go on to read
+        thread.join(60)
+        assert not thread.is_alive()
     assert 'lockstep_node_info{hostname="gpu-07"' in capsys.readouterr().out
 
 
