@@ -403,6 +403,9 @@ def test_no_signal_is_sent_to_who_has_no_handler_of_it(tmp_path, monkeypatch):
     file = tmp_path / "stacks-run-3"
     file.touch()
     child = subprocess.Popen(["sleep", "1000"], env={"LOCKSTEP_STACK_SIGNAL": "USR2"})
+    until = time.monotonic() + 60  # a program that has just begun has no environment yet
+    while not Path(f"/proc/{child.pid}/environ").read_bytes() and time.monotonic() < until:
+        time.sleep(0.01)
     try:
         one = told(child.pid, file=file)
         assert "it has no handler of SIGUSR2, which would end it" in one.why
