@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # One pip at a time in one environment.
 .NOTPARALLEL:
-.PHONY: setup demo dashboard test test-real test-all lint docs images bench bench-collector clean
+.PHONY: setup demo dashboard test test-real test-again test-all lint docs images bench bench-collector clean
 
 setup: $(DEMO) $(PAGES) $(LINT) $(TEST)  ## all that any target here needs
 
@@ -67,6 +67,9 @@ test: $(TEST)  ## what one runs all the time: no cluster of processes, no root, 
 
 test-real: $(TEST)  ## what needs the machine: distributed runs, root, Prometheus, browser, real time
 	$(PYTEST) $(REAL_TEST_PROCESSES) --tier real $(PYTEST_ARGS)
+
+test-again: $(TEST)  ## those that failed last, one after the other
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS)
 
 test-all: $(TEST)  ## both, and the whole of every sweep
 	$(PYTEST) $(TEST_PROCESSES) $(PYTEST_ARGS)

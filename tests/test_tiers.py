@@ -21,6 +21,7 @@ mkdir -p .cache/results
 case "$1" in
   test) echo "$QUICK" > .cache/results/test.xml ;;
   test-real) echo "$REAL" > .cache/results/test-real.xml ;;
+  test-again) echo "$AGAIN" > .cache/results/again.xml ;;
 esac
 echo "made $1"
 exit ${status:-0}
@@ -97,7 +98,7 @@ def checked(tmp_path: Path):
         done = subprocess.run(
             ["bash", str(tmp_path / ".ci/checks")], text=True, capture_output=True, check=False,
             env={"PATH": path, "QUICK": RESULTS.format(8, 0, 0, 1),
-                 "REAL": RESULTS.format(3, 0, 0, 0), "FAILING": ""} | environment,
+                 "REAL": RESULTS.format(3, 0, 0, 0), "AGAIN": "", "FAILING": ""} | environment,
         )  # fmt: skip
         return done.returncode, done.stdout.splitlines()
 
@@ -135,3 +136,44 @@ def test_a_failed_test_fails_the_whole(checked) -> None:
 
     assert 1 == code
     assert "== 9 passed, 1 failed, 1 skipped in 3.00s ==" == lines[-1]
+
+
+CASE = '<testcase classname="tests.test_a" name="test_{}">{}</testcase>'
+ALONE = f"<testsuite {COUNTS}>{{}}</testsuite>"
+
+
+def test_who_fails_by_chance_is_named_and_stops_nobody(checked) -> None:
+    code, lines = checked(
+        FAILING="test", QUICK=RESULTS.format(8, 1, 0, 1),
+        AGAIN=ALONE.format(1, 0, 0, 0, CASE.format("late", "")),
+    )  # fmt: skip
+
+    assert 0 == code
+    assert "failed by chance, passed alone: tests.test_a.test_late" == lines[-2]
+    assert "== 10 passed, 0 failed, 1 skipped in 4.50s ==" == lines[-1]
+
+
+def test_who_fails_again_has_failed(checked) -> None:
+    code, lines = checked(
+        FAILING="test", QUICK=RESULTS.format(8, 2, 0, 1),
+        AGAIN=ALONE.format(2, 1, 0, 0, CASE.format("late", "") + CASE.format("bad", "<failure/>")),
+    )  # fmt: skip
+
+    assert 1 == code
+    assert "== 9 passed, 1 failed, 1 skipped in 4.50s ==" == lines[-1]
+
+
+@pytest.mark.parametrize("again", ["", "<a/>", ALONE.format(1, 0, 0, 1, CASE.format("a", "<s/>"))])
+def test_without_a_second_try_that_passed_the_first_counts(checked, again: str) -> None:
+    code, lines = checked(FAILING="test", QUICK=RESULTS.format(8, 1, 0, 1), AGAIN=again)
+
+    assert 1 == code
+    assert lines[-1].startswith("== 9 passed, 1 failed, 1 skipped")
+
+
+def test_many_failures_are_no_chance(checked) -> None:
+    code, lines = checked(FAILING="test-real", REAL=RESULTS.format(9, 4, 0, 0))
+
+    assert 1 == code
+    assert "made test-again" not in lines
+    assert "failed: test-real" in lines
