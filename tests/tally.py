@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-FEW = 3
+FEW = 5
 """Tests of some ten thousand that may fail together by chance."""
 
 

@@ -172,7 +172,7 @@ def test_without_a_second_try_that_passed_the_first_counts(checked, again: str) 
 
 
 def test_many_failures_are_no_chance(checked) -> None:
-    code, lines = checked(FAILING="test-real", REAL=RESULTS.format(9, 4, 0, 0))
+    code, lines = checked(FAILING="test-real", REAL=RESULTS.format(9, 6, 0, 0))
 
     assert 1 == code
     assert "made test-again" not in lines
