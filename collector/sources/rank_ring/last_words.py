@@ -45,5 +45,5 @@ class LastWords:
             os.close(self._open.pop(identity))
         for identity, path in wanted.items():
             if identity not in self._open:
-                with suppress(SourceError, OSError), opened(path) as descriptor:
+                with suppress(SourceError), opened(path) as descriptor:
                     self._open[identity] = os.dup(descriptor)
