@@ -358,7 +358,7 @@ def test_a_reader_that_hangs_is_ended_and_each_rank_has_its_share(sleeper, spy):
 def test_where_native_frames_take_too_long_half_the_time_is_left_for_pythons(sleeper, spy):
     spy(f'case "$*" in *--native*) exec sleep 1000;; esac\n'
         f"cat {FIXTURES}/py_spy_0.4.3_python.json")  # fmt: skip
-    one = told(sleeper.pid, Depth.NATIVE, seconds=8)
+    one = told(sleeper.pid, Depth.NATIVE, seconds=4)
 
     assert (Reader.PY_SPY, False) == (one.reader, one.native)
     assert "no native frames: py-spy: it did not end in time" == one.why
@@ -370,7 +370,7 @@ def test_one_rank_that_is_slow_leaves_the_others_their_time(sleeper, spy):
         spy(f'[ "$(echo "$@" | grep -c "pid {slow.pid}")" = 1 ] && exec sleep 1000\n'
             f"exec cat {FIXTURES}/py_spy_0.4.3_python.json")  # fmt: skip
         every = [asked(pid)[0] for pid in (slow.pid, sleeper.pid)]
-        first, second = read_stacks(every, Depth.PYTHON, PROC, CLOCK, 8)
+        first, second = read_stacks(every, Depth.PYTHON, PROC, CLOCK, 4)
     finally:
         slow.kill()
         slow.wait()

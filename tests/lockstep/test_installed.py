@@ -9,6 +9,7 @@ import pytest
 from lockstep import installed
 from lockstep.installed import Namespace, Part, State, judged
 from tests.cluster.fake_api import FakeApi
+from workloads.launchers.kubernetes import api as api_server
 
 HOME, COLLECTORS = "lockstep", "lockstep-collector"
 DIGEST = 'Failed to pull image "r.example/lockstep-watch:1": rpc error: code = Unknown desc = '
@@ -347,7 +348,10 @@ def test_the_command_says_the_sentence_and_exits_by_it(
     assert (0, ["ok"]) == (good.code, [one["state"] for one in json.loads(good.out)["parts"]])
 
 
-def test_an_api_server_that_is_away_is_told(lockstep: Callable[..., Any], tmp_path: Any) -> None:
+def test_an_api_server_that_is_silent_is_told(
+    lockstep: Callable[..., Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_server, "READ_SECONDS", 0.2)
     fake = FakeApi()
     answer = lockstep("doctor", "--cluster", "--kubeconfig", str(fake.kubeconfig(tmp_path)))
     fake._server.server_close()
