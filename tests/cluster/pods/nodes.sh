@@ -66,6 +66,9 @@ ready() { # NODE
   ask "/api/v1/nodes/$1" | python3 -c 'import json, sys
 sys.exit(not any(c["type"] == "Ready" and c["status"] == "True" for c in json.load(sys.stdin)["status"]["conditions"]))'
 }
+ready_or_gone() { # NUMBER
+  gone "$(cat "$work/node-$1/first")" || ready "node-$1"
+}
 
 up() {
   local count=${1:-2} number token why
@@ -107,7 +110,14 @@ up() {
     --port=0 --secure-port=0
   start names python3 "$here/names.py" "$net.0.1" "$api" "$work/certs/apiserver.crt" "$work/token"
   for ((number = 0; number < count; number++)); do node_up "$number"; done
-  for ((number = 0; number < count; number++)); do within 300 ready "node-$number"; done
+  for ((number = 0; number < count; number++)); do
+    within 300 ready_or_gone "$number" || true
+    ready "node-$number" || {
+      say "node-$number is not Ready; it said last:"
+      tail -n 5 "node-$number.log" "node-$number/import.log" "node-$number/kubelet.log" >&2 || true
+      exit 70
+    }
+  done
   echo "KUBECONFIG=$work/admin.kubeconfig"
 }
 
@@ -168,6 +178,11 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
   "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.devmapper"]
 [grpc]
   address = "/run/containerd/containerd.sock"
+# What is no longer named is removed below, not while layers over it are unpacked: import would fail.
+[plugins."io.containerd.gc.v1.scheduler"]
+  startup_delay = "24h"
+  deletion_threshold = 0
+  mutation_threshold = 0
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "localhost/pause:1"
   restrict_oom_score_adj = true  # for a root without CAP_SYS_RESOURCE
@@ -226,7 +241,7 @@ END
   # Of images whose name is another's now, the kubelet's names are left: gigabytes.
   ctr -n k8s.io images ls | awk 'NR > 1 {of[$1] = $3; if ($1 !~ /^sha256:/) named[$3] = 1}
     END {for (each in of) if (!(of[each] in named)) print each}' |
-    xargs --no-run-if-empty ctr -n k8s.io images rm >>"$folder/import.log" 2>&1
+    xargs --no-run-if-empty ctr -n k8s.io images rm --sync >>"$folder/import.log" 2>&1
   "$binaries/kube-proxy" --config="$folder/proxy.yaml" >"$folder/kube-proxy.log" 2>&1 &
   "$binaries/kubelet" --config="$folder/kubelet.yaml" --kubeconfig="$folder/kubeconfig" \
     --hostname-override="$name" --node-ip="$net.0.$((10 + number))" --root-dir=/var/lib/kubelet \

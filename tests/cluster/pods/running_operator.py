@@ -1,7 +1,9 @@
 """The MPI Operator's double, whose pods run: with SSH keys, a host file and a headless Service.
 
-As mpi-operator 0.8 makes them (pkg/controller/mpi_job_controller.go, v2beta1): Secret `<job>-ssh`,
-ConfigMap `<job>-config`, Service `<job>`, and the end of the launcher's Job is the MPIJob's.
+As mpi-operator v0.8.2 makes them (pkg/controller/mpi_job_controller.go, v2beta1): Secret
+`<job>-ssh`, ConfigMap `<job>-config`, Service `<job>`, labels, variables and names of the pods; a
+worker is waited for until its pod is Ready, since the Service tells of no other, and the end of the
+launcher's Job is the MPIJob's. Not made: `runLauncherAsWorker`, Intel MPI and MPICH.
 """
 
 import subprocess
@@ -13,8 +15,13 @@ from typing import Any
 from kubernetes.client.exceptions import ApiException
 
 from tests.cluster.mpi_operator import JOB_NAME, ROLE, MpiOperator
+from tests.cluster.pods.real_nodes import is_ready
 
-OPEN_MPI = {
+OPERATOR_NAME = {"training.kubeflow.org/operator-name": "mpi-operator"}
+LAUNCHER_VARIABLES = {
+    "K_MPI_JOB_ROLE": "launcher",
+    "NVIDIA_VISIBLE_DEVICES": "",
+    "NVIDIA_DRIVER_CAPABILITIES": "",
     "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
     "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
     "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
@@ -40,10 +47,7 @@ class RunningMpiOperator(MpiOperator):
 
     def _workers(self, job: dict[str, Any]) -> bool:
         running = super()._workers(job)
-        pods = self._pods(job["metadata"]["name"], "worker")
-        return running and all(
-            each.ready for pod in pods for each in pod.status.container_statuses or ()
-        )
+        return running and all(map(is_ready, self._pods(job["metadata"]["name"], "worker")))
 
     def _beside(self, job: dict[str, Any]) -> None:
         name, namespace = job["metadata"]["name"], self._namespace
@@ -51,41 +55,53 @@ class RunningMpiOperator(MpiOperator):
             "apiVersion": job["apiVersion"], "kind": "MPIJob", "name": name, "controller": True,
             "uid": job["metadata"]["uid"],
         }  # fmt: skip
-        about = {"ownerReferences": [owner], "labels": {JOB_NAME: name}}
+        about = {"ownerReferences": [owner], "labels": {"app": name}}
         self._core.create_namespaced_service(namespace, {
             "metadata": {"name": name, **about},
-            "spec": {"clusterIP": "None", "publishNotReadyAddresses": True,
-                     "selector": {JOB_NAME: name}},
+            # Names only of pods that are Ready: others are published for runLauncherAsWorker alone.
+            "spec": {"clusterIP": "None", "selector": {**OPERATOR_NAME, JOB_NAME: name}},
         })  # fmt: skip
         self._core.create_namespaced_secret(namespace, {
             "metadata": {"name": f"{name}-ssh", **about}, "stringData": _keys(),
             "type": "kubernetes.io/ssh-auth",
         })  # fmt: skip
         workers = job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"]
-        lines = [
-            f"{name}-worker-{number}.{name}.{namespace}.svc slots={job['spec']['slotsPerWorker']}"
-            for number in range(workers)
-        ]
+        hosts = [f"{name}-worker-{number}.{name}.{namespace}.svc" for number in range(workers)]
+        slots = job["spec"]["slotsPerWorker"]
+        found = "".join(f"echo {host}\n" for host in hosts)
         self._core.create_namespaced_config_map(namespace, {
             "metadata": {"name": f"{name}-config", **about},
-            "data": {"hostfile": "\n".join(lines) + "\n"},
+            "data": {"hostfile": "".join(f"{host} slots={slots}\n" for host in hosts),
+                     "discover_hosts.sh": f"#!/bin/sh\n{found}"},
         })  # fmt: skip
 
     def _template(
         self, job: dict[str, Any], replicas: dict[str, Any], labels: dict[str, str]
     ) -> dict[str, Any]:
-        made = super()._template(job, replicas, labels)
+        made = super()._template(job, replicas, {**OPERATOR_NAME, **labels})
         spec, name = made["spec"], job["metadata"]["name"]
+        spec["subdomain"] = name
         items = [{"key": key, "path": path} for key, path in KEYS]
         secret = {"secretName": f"{name}-ssh", "items": items}
         spec["volumes"] = [*spec.get("volumes", ()), {"name": "ssh-auth", "secret": secret}]
         first = spec["containers"][0]
         mounts = [{"name": "ssh-auth", "mountPath": job["spec"]["sshAuthMountPath"]}]
+        variables = {"K_MPI_JOB_ROLE": "worker"}
         if labels[ROLE] == "launcher":
-            spec["volumes"].append({"name": "mpi", "configMap": {"name": f"{name}-config"}})
-            mounts.append({"name": "mpi", "mountPath": "/etc/mpi"})
-            variables = [{"name": key, "value": value} for key, value in OPEN_MPI.items()]
-            first["env"] = [*first.get("env", ()), *variables]
+            spec["hostname"] = f"{name}-launcher"
+            files = {"name": f"{name}-config", "items": [
+                {"key": "hostfile", "path": "hostfile", "mode": 0o444},
+                {"key": "discover_hosts.sh", "path": "discover_hosts.sh", "mode": 0o555},
+            ]}  # fmt: skip
+            spec["volumes"].append({"name": "mpi-job-config", "configMap": files})
+            mounts.append({"name": "mpi-job-config", "mountPath": "/etc/mpi"})
+            slots = str(job["spec"]["slotsPerWorker"])
+            variables = {**LAUNCHER_VARIABLES, "OMPI_MCA_orte_set_default_slots": slots}
+        else:
+            searches = [f"{name}.{self._namespace}.svc.cluster.local"]
+            spec["dnsConfig"] = {"searches": searches}
+        told = [{"name": key, "value": value} for key, value in variables.items()]
+        first["env"] = [*first.get("env", ()), *told]
         first["volumeMounts"] = [*first.get("volumeMounts", ()), *mounts]
         return made
 
