@@ -81,6 +81,10 @@ class RealNodes:
             check=True, capture_output=True, text=True, timeout=60,
         ).stdout  # fmt: skip
 
+    def containerd(self, node: str, *words: str) -> str:
+        """What `ctr` says of the images and containers of the node's kubelet."""
+        return self.inside(node, "ctr", "--namespace", "k8s.io", *words)
+
     def log(self, pod: Any, container: str) -> str:
         """What a pod has said."""
         return str(self.core.read_namespaced_pod_log(
@@ -137,16 +141,18 @@ def left() -> str:
     return _script("left")
 
 
-def until(true: Callable[[], Any], seconds: float = 60.0) -> float:
+def until(
+    true: Callable[[], Any], seconds: float = 60.0, why: Callable[[], object] = lambda: ""
+) -> float:
     """Wait for it, and say how long that was, in seconds.
 
     Raises:
-        TimeoutError: It did not become true in time.
+        TimeoutError: It did not become true in time; with what `why` says then.
     """
     begun = time.monotonic()
     while not true():
         if time.monotonic() - begun > seconds:
-            raise TimeoutError(f"not in {seconds:g} s")
+            raise TimeoutError(f"not in {seconds:g} s: {why()}")
         time.sleep(0.2)
     return time.monotonic() - begun
 

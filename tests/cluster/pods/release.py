@@ -3,14 +3,14 @@
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from tests.cluster.pods.real_nodes import REGISTRY, RealNodes, is_ready, until
+from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, is_ready, until
 from tests.deploy.chart.chart import CHART
 
 NAME = NAMESPACE = "lockstep"
@@ -107,6 +107,16 @@ def settled(nodes: RealNodes) -> bool:
         if pod.metadata.deletion_timestamp
     ]
     return not going and all_ready(nodes)
+
+
+@contextmanager
+def put_back(nodes: RealNodes) -> Iterator[None]:
+    """The release, as it was before the last upgrade."""
+    try:
+        yield
+    finally:
+        rollback(nodes)
+        until(lambda: settled(nodes), PATIENCE)
 
 
 class Prometheus:

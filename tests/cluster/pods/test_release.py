@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 from kubernetes import client
@@ -18,8 +17,7 @@ from tests.cluster.pods.release import (
     all_ready,
     install,
     left,
-    rollback,
-    settled,
+    put_back,
     uninstall,
     upgrade,
 )
@@ -31,16 +29,6 @@ pytestmark = [
 ]
 SYSCTL, WANTED = "net.core.somaxconn", "8191"
 UUIDS = ("GPU-00000000-0000-4000-8000-000000000001", "GPU-00000000-0000-4000-8000-000000000002")
-
-
-@contextlib.contextmanager
-def put_back(nodes: RealNodes) -> Iterator[None]:
-    """The release, as it was before the last upgrade."""
-    try:
-        yield
-    finally:
-        rollback(nodes)
-        until(lambda: settled(nodes), PATIENCE)
 
 
 def sysctl(nodes: RealNodes, node: str) -> str:
