@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from analyzer.watch.finding import Kind, Who
 
 NEVER = float("-inf")
-AGAIN = "the run was started again"
+AGAIN = "the run lives again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
 from analyzer.watch.progress import Progress
 from analyzer.watch.reporting import Before
-from analyzer.watch.run_end import End, How, Life, Place
+from analyzer.watch.run_end import End, Heard, How, Life, Place
 from collector.contract import bounded_json
 
 FORMAT = "lockstep watch memory 1"
@@ -171,7 +171,7 @@ def _life(tree: Mapping[str, Any]) -> Life:
         int(tree["attempt"]), float(tree["seen"]), float(tree["again"]),
         None if end is None else End(
             float(end["when"]), How(end["how"]), tuple(map(int, end["first"])),
-            bool(end["by_scrapes"]), end["states"],
+            bool(end["by_scrapes"]), end["states"], Heard(end.get("heard", Heard.ANSWER)),
         ),
         str(tree.get("heir", "")), float(tree.get("first", 0.0)),
     )  # fmt: skip

@@ -1,7 +1,9 @@
 """What is asked of Prometheus in every cycle: answers of one number a rank, a GPU or a node."""
 
+from collections.abc import Iterable
+
 from analyzer.known import own_per_step
-from analyzer.readers.prometheus.promql import quoted
+from analyzer.readers.prometheus.promql import one_of, quoted
 from collector.contract import metrics as m
 from collector.contract.xid import PAGED, selector
 
@@ -62,6 +64,8 @@ XIDS = (
 """Each error that pages; and for each page that tells of such errors, without `xid`, whether it
 counted any. So an empty answer, or a count without its errors, says that nobody looked."""
 LINKS = f"sum by (job, instance, node, gpu, uuid) ({m.GPU_NVLINK_UP.name})"
+SCRAPING = "count(up == 1)"
+"""Whether any page is reached; `up` is Prometheus' own account of each that it scrapes."""
 PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 """4 = active (contract.metrics.IB_STATE)."""
 
@@ -79,6 +83,15 @@ def lately_said(run: str) -> str:
 def lately_stepped(run: str) -> str:
     """The steps of the ranks of a run in the same time."""
     return f"{m.TRAIN_STEPS.name}{{run={quoted(run)}}}{span(UP_SECONDS)}"
+
+
+def reached(jobs: Iterable[str], seconds: float) -> str:
+    """Of each page of some jobs: 1 = a scrape reached it in that time, 0 = every one failed.
+
+    Of others nobody says that they are scraped.
+    """
+    tried = f"up{{job=~{one_of(jobs)}}}{span(seconds)}"
+    return f"max by (job, instance) (max_over_time({tried}))"
 
 
 def longest_silence(run: str) -> str:

@@ -33,6 +33,9 @@ SILENT = frozenset({RankState.STARTING, RankState.RUNNING})
 """What a rank says last that ended without a word."""
 MOST_NAMED = 8
 """Ranks in a sentence."""
+UNTOLD_TIMES = 3.0
+"""Where nobody says that pages are scraped, as behind a federation that takes no `up`, a run that
+is told of no more is waited for so many times as long."""
 
 
 class How(StrEnum):
@@ -41,6 +44,14 @@ class How(StrEnum):
     CLEAN = "clean"
     DIED = "died"
     VANISHED = "vanished"
+
+
+class Heard(StrEnum):
+    """What became of the pages of a run that vanished."""
+
+    ANSWER = "answer"
+    UNREACHED = "unreached"
+    UNTOLD = "untold"
 
 
 class Place(NamedTuple):
@@ -70,6 +81,7 @@ class End:
         first: Ranks that went before all others; empty = that cannot be told, or needs not be.
         by_scrapes: Whether scrapes saw them go first; else they said nothing where others did.
         states: Word of RankState -> how many ranks said it last; "" = those that said nothing.
+        heard: What became of its pages, of one that vanished: the least of it.
     """
 
     when: float
@@ -77,6 +89,7 @@ class End:
     first: tuple[int, ...] = ()
     by_scrapes: bool = False
     states: Mapping[str, int] | None = None
+    heard: Heard = Heard.ANSWER
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +265,7 @@ def _sentence(run: str, life: Life, end: End) -> str:
             f" {untold} of its {len(life.ranks)} nobody told the end; how it ended is not known."
         )
     if end.how is How.VANISHED:
-        return (
-            f"Run {run} is told of no more since {clock(end.when)}: its collectors answer and know"
-            " none of its ranks, as after a restart of the node; how it ended is not known."
-        )
+        return f"Run {run} is told of no more since {clock(end.when)}: {HEARD[end.heard]}."
     head = f"Run {run} ended without a clean close at {clock(end.when)}"
     count = len(life.ranks)
     if not end.first:
@@ -276,6 +286,22 @@ def _sentence(run: str, life: Life, end: End) -> str:
         else "went without a word, and the others met an error"
     )
     return f"{head}: {ranks}{where} {how}."
+
+
+HEARD = {
+    Heard.ANSWER: (
+        "its collectors answer and know none of its ranks, as after a restart of the node; how it"
+        " ended is not known"
+    ),
+    Heard.UNREACHED: (
+        "Prometheus reaches none of its collectors that told of it, as where they ended with it, or"
+        " its nodes or the network to them went; how it ended, and whether it did, is not known"
+    ),
+    Heard.UNTOLD: (
+        "its collectors are scraped no more, or nobody says whether they are; how it ended, and"
+        " whether it did, is not known"
+    ),
+}
 
 
 def _facts(end: End) -> tuple[Fact, ...]:
@@ -380,12 +406,16 @@ def over(
         if end.how is How.CLEAN:
             words[run] = f"the run ended as it should at {clock(end.when)}{_as_far(end)}"
             continue
-        if life.heir:
-            words[run] = f"the run ended at {clock(end.when)}, and run {life.heir} took its place"
-        elif now - end.when >= HOLD_SECONDS:
-            words[run] = f"the run ended at {clock(end.when)} and was not started again"
+        if end.how is How.VANISHED and not end.states:
+            head, never = f"nobody tells of the run since {clock(end.when)}", "it did not come back"
         else:
-            words[run] = f"the run ended at {clock(end.when)}"
+            head, never = f"the run ended at {clock(end.when)}", "it was not started again"
+        if life.heir:
+            words[run] = f"{head}, and run {life.heir} took its place"
+        elif now - end.when >= HOLD_SECONDS:
+            words[run] = f"{head}, and {never}"
+        else:
+            words[run] = head
             held[run] = now - life.seen
     return words, held
 

@@ -134,8 +134,9 @@ class Cycles:
         another = node_names.other_machines(self.memory.gpus, gpus)
         renamed = node_names.renamed(self.memory.renamed, self.memory.nodes, names, course, another)
         lives = lives_now(
-            connection, seen, self.memory.lives, runs, settings.interval, settings.pace.close
-        )
+            connection, seen, self.memory.lives, runs, settings.interval, settings.pace.close,
+            self._since(now),
+        )  # fmt: skip
         told_of_ranks = self._gauges.told_now(seen, settings.interval)
         self.memory = replace(
             self.memory,

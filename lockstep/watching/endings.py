@@ -13,7 +13,18 @@ from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.decoding import Series
 from analyzer.watch import questions as ask
 from analyzer.watch.progress import Progress
-from analyzer.watch.run_end import End, How, Life, Place, Seen, ended, lived, remembered
+from analyzer.watch.run_end import (
+    UNTOLD_TIMES,
+    End,
+    Heard,
+    How,
+    Life,
+    Place,
+    Seen,
+    ended,
+    lived,
+    remembered,
+)
 from lockstep.watching.judging import answering
 from lockstep.watching.look import Look
 
@@ -30,6 +41,7 @@ def lives_now(
     progress: Mapping[str, Progress],
     interval: float,
     patience: float,
+    since: float = -math.inf,
 ) -> dict[str, Life]:
     """Every run as it was seen last, this look included.
 
@@ -39,7 +51,8 @@ def lives_now(
         known: Those of the cycle before.
         progress: When each made its last step.
         interval: Seconds between two cycles.
-        patience: Seconds for which collectors answer without a run until it is gone.
+        patience: Seconds for which nobody tells of a run until it is gone.
+        since: Unix seconds since which it was looked without a pause.
     """
     now, members = seen.now, seen.members
     found = remembered(known, now)
@@ -69,11 +82,12 @@ def lives_now(
     if gone:
         lost = {run: found[run] for run in gone}
         found.update(_ended(connection, seen, lost, progress, interval))
-    pages = answering(seen, interval)
-    for run, life in found.items():
-        vanished = life.end is None and run not in members.columns_of_run
-        if vanished and life.pages <= pages and now - life.seen >= patience:
-            found[run] = _with(life, End(life.seen, How.VANISHED))
+    quiet = {
+        run: life for run, life in found.items()
+        if life.end is None and run not in told and now - life.seen >= patience
+    }  # fmt: skip
+    if quiet:
+        found.update(_vanished(connection, seen, quiet, interval, patience, since))
     return found
 
 
@@ -124,6 +138,55 @@ def _ended(
                 LOG.warning("run %r ended: %s", run, end.how)
     except SourceError as error:
         LOG.warning("how runs ended is not told now, and asked again: %s", error)
+    return found
+
+
+def _vanished(
+    connection: Connection,
+    seen: Look,
+    quiet: Mapping[str, Life],
+    interval: float,
+    patience: float,
+    since: float,
+) -> dict[str, Life]:
+    """Those of which nobody will tell any more: that is their end, as far as it is known.
+
+    Their collectors answer without them, or Prometheus cannot reach them: it says so (`up`). Where
+    it does not answer itself, was started anew, or nothing at all is scraped, silence tells
+    nothing. A page that was reached may be slow, and is waited for.
+    """
+    pages = answering(seen, interval)
+    found = {
+        run: _with(life, End(life.seen, How.VANISHED))
+        for run, life in quiet.items()
+        if life.pages <= pages
+    }
+    rest = {run: life for run, life in quiet.items() if run not in found}
+    if not rest or seen.now - since < patience:
+        return found
+    jobs = sorted({job for life in rest.values() for job, _ in life.pages})
+    try:
+        reached = {
+            (labels.get("job", ""), labels.get("instance", "")): value
+            for labels, value in connection.instant(
+                ask.reached(jobs, patience), seen.now, every=True
+            )
+        }
+        scraping = bool(pages or reached or connection.instant(ask.SCRAPING, seen.now, every=True))
+    except SourceError as error:
+        LOG.warning("whether runs are gone is not told now, and asked again: %s", error)
+        return found
+    for run, life in rest.items():
+        lost = life.pages - pages
+        untold = lost - reached.keys()
+        waited = seen.now - max(life.seen, since)
+        if any(reached.get(page) for page in lost):
+            continue
+        if untold and (not scraping or waited < UNTOLD_TIMES * patience):
+            continue
+        heard = Heard.UNTOLD if untold else Heard.UNREACHED
+        found[run] = _with(life, End(life.seen, How.VANISHED, heard=heard))
+        LOG.warning("run %r is told of no more, and its collectors are %s", run, heard)
     return found
 
 

@@ -265,4 +265,4 @@ def test_what_stopped_a_run_is_over_when_it_was_started_again(sighting):
     again = dataclasses.replace(of(RUN, 1015.0), again={"gpt-1": 1010.0})
     _, change = advance(course, [], again, PACE)
 
-    assert ["the run was started again"] == [one.ending for one in change.closed]
+    assert ["the run lives again"] == [one.ending for one in change.closed]

@@ -1,16 +1,19 @@
 """How runs ended, from what Prometheus scraped of their last minutes."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from analyzer.readers.prometheus import SourceError
 from analyzer.readers.prometheus.decoding import Series
 from analyzer.watch import questions as ask
+from analyzer.watch.finding import Tier
 from analyzer.watch.members import members
 from analyzer.watch.progress import Progress
-from analyzer.watch.run_end import How, Life, Place
+from analyzer.watch.run_end import End, Heard, How, Life, Place, detection, lived, over
 from collector.contract import metrics as m
 from lockstep.watching.endings import lives_now
 
@@ -82,3 +85,86 @@ def test_what_a_rank_said_before_it_was_seen_alive_again_is_not_its_last_word():
 
     assert life.end is not None
     assert {"failed": 1, "": 1} == life.end.states
+
+
+class Scraped:
+    """Nobody tells of the run any more; `up` by rank, and how many other pages are reached."""
+
+    def __init__(self, up: dict[int, float] | None, others: int) -> None:
+        self.up, self.others = up, others
+
+    def instant(self, query: str, _: float, *, every: bool = False) -> list[Any]:
+        if query == ask.LAST_STATE:
+            return []
+        if self.up is None:
+            raise SourceError("http://fake cannot be reached")
+        if query == ask.SCRAPING:
+            return [({}, float(self.others))] if self.others else []
+        assert query == ask.reached(["lockstep"], 300.0)
+        return [({"job": PAGES[r][0], "instance": PAGES[r][1]}, up) for r, up in self.up.items()]
+
+
+def silent_since(
+    seconds: float, up: dict[int, float] | None, others: int = 0, looked: float = 4000.0,
+    answers: tuple[int, ...] = (),
+) -> Life:  # fmt: skip
+    pages = [({"job": PAGES[r][0], "instance": PAGES[r][1]}, NOW) for r in answers]
+    seen = SimpleNamespace(now=NOW, members=members([]), up=np.array([]), pages=pages,
+                           living=np.array([], dtype=bool))  # fmt: skip
+    life = Life(RANKS, frozenset(PAGES.values()), 0, NOW - seconds, first=NOW - 4000.0)
+    told = Scraped(up, others)
+    known = {"gpt": life}
+    return lives_now(told, seen, known, {}, SCRAPE, 300.0, NOW - looked)["gpt"]  # type: ignore[arg-type]
+
+
+NEITHER, BOTH = {0: 0.0, 1: 0.0}, {0: 1.0, 1: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("life", "heard"),
+    [
+        (silent_since(301.0, NEITHER), Heard.UNREACHED),
+        (silent_since(299.0, NEITHER), None),
+        # A collector answers, and knows nothing of the run; the other went with its node.
+        (silent_since(301.0, {0: 1.0, 1: 0.0}, answers=(0,)), Heard.UNREACHED),
+        (silent_since(301.0, {}, answers=(0, 1)), Heard.ANSWER),
+        # One was reached not long ago.
+        (silent_since(301.0, {0: 1.0, 1: 0.0}), None),
+        (silent_since(5000.0, BOTH), None),
+        # Watch, or Prometheus, was away until a minute ago.
+        (silent_since(2000.0, NEITHER, looked=60.0), None),
+        # Nobody says that they are scraped: a federation without `up`, or targets that went.
+        (silent_since(600.0, {}, others=3), None),
+        (silent_since(901.0, {}, others=3), Heard.UNTOLD),
+        (silent_since(901.0, {0: 0.0}, others=3), Heard.UNTOLD),
+        (silent_since(5000.0, {}, others=3, looked=600.0), None),
+        # Nothing at all is scraped: whoever tells stands still.
+        (silent_since(80_000.0, {}), None),
+        (silent_since(5000.0, None), None),
+    ],
+)
+def test_a_run_of_which_nobody_tells_is_over_where_it_is_known_that_nobody_can(life, heard):
+    end = life.end
+    assert heard == (None if end is None else end.heard)
+    assert end is None or (How.VANISHED, life.seen) == (end.how, end.when)
+
+
+def test_who_vanished_and_comes_back_lives_again():
+    life = silent_since(301.0, NEITHER)
+
+    back = lived(life, RANKS, life.pages, life.attempt, NOW + 600.0)
+
+    assert (None, NOW + 600.0) == (back.end, back.again)
+
+
+@pytest.mark.parametrize("heard", Heard)
+def test_of_a_run_that_vanished_is_said_what_is_known_and_for_whom_no_one_is_called(heard):
+    life = replace(silent_since(301.0, NEITHER), end=End(NOW - 301.0, How.VANISHED, heard=heard))
+    told = detection("gpt", life, life.end)
+    words, held = over({"gpt": life}, (), NOW)
+
+    assert Tier.RECORD is told.tier
+    assert "not known" in told.sentence
+    assert {"gpt": 301.0} == held
+    assert "nobody tells of the run since 02:41:39 UTC" == words["gpt"]
+    assert "it did not come back" in over({"gpt": life}, (), NOW + 600.0)[0]["gpt"]
