@@ -6,7 +6,7 @@ import pytest
 
 from collector.contract import ring
 from collector.contract.metrics import RANK_GONE_SECONDS
-from collector.contract.words import OPS
+from collector.contract.words import OPS, RankState
 from collector.sources.rank_ring import MAX_RINGS, RankRings, RingReading
 
 
@@ -232,6 +232,49 @@ def test_a_gone_rank_is_kept_for_ten_minutes_though_its_ring_is_deleted(machine,
     assert [rank.up for rank in first] == [rank.up for rank in last] == [False]
     assert first[0].header.live.groups[1].completed == 23
     assert rings.read().ranks == ()
+
+
+def test_a_rank_that_removes_its_ring_at_its_end_has_finished(machine, rings, image):
+    machine.process(100)
+    path = machine.ring(image(state="running"))
+    for _ in range(3):
+        assert [RankState.RUNNING] == [rank.header.state for rank in rings.read().ranks]
+    # All of it between two readings.
+    path.write_bytes(image(state="finished").bytes())
+    path.unlink()
+    machine.end_process(100)
+
+    for _ in range(3):
+        (rank,) = rings.read().ranks
+        assert (False, RankState.FINISHED) == (rank.up, rank.header.state)
+        machine.clock.sleep(1)
+
+
+def test_a_ring_that_is_another_when_its_rank_ends_says_nothing_of_it(machine, rings, image):
+    machine.process(100)
+    path = machine.ring(image(state="running"))
+    rings.read()
+    path.write_bytes(image(state="finished", rank=1).bytes())
+    path.unlink()
+    machine.end_process(100)
+
+    assert [RankState.RUNNING] == [rank.header.state for rank in rings.read().ranks]
+
+
+def test_rings_of_ranks_that_are_gone_are_not_kept_open(machine, rings, image):
+    def kept() -> int:
+        folder = Path("/proc/self/fd")
+        return sum(os.path.realpath(one) == str(path.resolve()) for one in folder.iterdir())
+
+    machine.process(100)
+    path = machine.ring(image())
+    rings.read()
+    rings.read()
+    assert 1 == kept()
+
+    machine.end_process(100)
+    rings.read()
+    assert 0 == kept()
 
 
 def test_a_ring_that_vanishes_under_a_living_rank_leaves_no_stale_value(machine, rings, image):

@@ -12,6 +12,7 @@ from typing import Any
 from collector.clock import Clock
 from collector.contract.metrics import RANK_GONE_SECONDS
 from collector.reading import Rejected
+from collector.sources.rank_ring.last_words import LastWords
 from collector.sources.rank_ring.rank import Rank, RankKey
 from collector.sources.rank_ring.records import Records, read_records
 from collector.sources.rank_ring.scanning import MAX_RINGS, Rings, scan
@@ -47,6 +48,7 @@ class RankRings:
     ) -> None:
         self.rings = rings or Rings(lockstep_dir, proc, clock)
         self._clock = clock
+        self._last_words = LastWords(clock)
         self._known: dict[RankKey, Rank] = {}
         self._gone_since: dict[RankKey, float] = {}
 
@@ -72,9 +74,12 @@ class RankRings:
         scan = self.rings.scan()
         found = {rank.key: rank for rank in scan.ranks}
         for key, rank in self._known.items():
-            # A file that vanished or broke says nothing; the process table still may.
-            if key not in found and not self.rings.writers.find(rank.path, rank.header)[0]:
-                found[key] = replace(rank, up=False, pid=None)
+            # Of a file that vanished or broke, the process table tells whether its rank lives.
+            if key not in found:
+                last = self._last_words.of(rank)
+                if not self.rings.writers.find(last.path, last.header)[0]:
+                    # Once more: it may have said it, and ended, since.
+                    found[key] = replace(self._last_words.of(last), up=False, pid=None)
         for key, rank in found.items():
             # Killed inside the guarded part: the reading before is the last whole one.
             if not rank.up and rank.header.live is None and key in self._known:
@@ -94,6 +99,7 @@ class RankRings:
         self._known = dict(list((self._known | shown).items())[-2 * MAX_RINGS :])
         for key in found.keys() - shown.keys():
             self._known.pop(key, None)
+        self._last_words.keep(rank for rank in self._known.values() if rank.up)
         return RingReading(
             round(now * 1e9),
             tuple(shown[key] for key in sorted(shown)),
