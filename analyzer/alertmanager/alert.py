@@ -11,9 +11,10 @@ from typing import Any
 
 Key = tuple[tuple[str, str], ...]
 """What makes an alert the same alert: its labels, sorted."""
-FIRING_SECONDS = 240.0
-"""An alert that is not sent again for so long is over (docs/method/alerting.md): four times the
-pause between two sendings, so that three in a row may fail."""
+FIRING_SECONDS = 3600.0
+"""An alert that is not sent again for so long is over (docs/method/alerting.md): longer than a
+restart, an upgrade or a network that is mended, or people would hear twice of what goes on. Its end
+is always told; a watch that is gone for good is an alert of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Alertmanagers:
             replica.start()
 
     def stop(self) -> None:
-        """Send no more: alerts of open findings lapse after four minutes, if nobody sends them."""
+        """Send no more: alerts of open findings lapse after an hour, if nobody sends them."""
         for replica in self._replicas:
             replica.end()
         deadline = time.monotonic() + STOP_SECONDS

@@ -18,7 +18,7 @@ from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.bill import RunCost, with_costs
 from analyzer.watch.choice import MOST_PAGES, Pages, pages
 from analyzer.watch.detections import alarmed_ranks, of_namesakes
-from analyzer.watch.finding import Change, Kind, WatchFinding, is_named
+from analyzer.watch.finding import Change, Kind, Tier, WatchFinding, is_named
 from analyzer.watch.finding_lifecycle import Course, advance
 from analyzer.watch.memory import Memory
 from analyzer.watch.panel import CLOCK, fleet
@@ -84,6 +84,7 @@ class Cycles:
         state, memory: What is remembered, after the last cycle.
         unanswered: Questions so far that a cycle did without.
         awaits_end: Whether a run is gone, lately, of which it cannot be told yet how it ended.
+        suspects: Whether something is new about a run, and nobody is paged for it yet.
     """
 
     def __init__(self, settings: Settings, state: State, memory: Memory) -> None:
@@ -92,7 +93,7 @@ class Cycles:
         self.diagnoses = Diagnoses(settings)
         self._settings = settings
         self.unanswered = 0
-        self.awaits_end = False
+        self.awaits_end = self.suspects = False
         self._gauges = Gauges()
         self._count = 0
         self._told_unanswered: tuple[str, ...] = ()
@@ -191,6 +192,8 @@ class Cycles:
         told_of = frozenset(members.runs)
         course, change = with_dumps(course, change, still.standing, knows.moving, told_of)
         course, change = with_costs(course, change, self._run_costs(seen, runs, living), now)
+        paged = {who.run for who, tier in course.open if tier is Tier.PAGE}
+        self.suspects = not self.diagnoses.urgent <= paged
         unwritten = {**self.memory.unwritten, **{one.folder: 1 for one in change.opened}}
         closings = {one.folder: one.closed for one in change.closed if one.closed is not None}
         unclosed = {**self.memory.unclosed, **closings} if settings.out is not None else {}

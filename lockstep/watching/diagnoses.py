@@ -43,12 +43,14 @@ class Diagnoses:
         last: run -> that verdict.
         before: run -> the one before it.
         failed_queries: Diagnoses that Prometheus did not answer.
+        urgent: Runs about which something is new, and that were wanted first.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.last: dict[str, Judged] = {}
         self.before: dict[str, Judged] = {}
         self.failed_queries = 0
+        self.urgent: frozenset[str] = frozenset()
         self._settings = settings
         self._tried: dict[str, float] = {}
         self._troubled: dict[str, float] = {}
@@ -84,6 +86,7 @@ class Diagnoses:
         self.before = {run: one for run, one in self.before.items() if run in progress}
         self._concluded &= progress.keys()
         wishes = list(self._wishes(look, progress, alarmed, watched))
+        self.urgent = frozenset(wish.run for wish in wishes if wish.urgent)
         until = monotonic() + SHARE_OF_CYCLE * self._settings.interval
         for wish in due_diagnoses(wishes, self._settings.interval, self._settings.window):
             suspects = [*sorted(_down(look, wish.run)), *sorted(look.stopped.get(wish.run, ())),

@@ -1,6 +1,7 @@
 """Cycle after cycle, whatever Prometheus does; what is known in between is on the page."""
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +35,9 @@ LOG = logging.getLogger(__name__)
 END_SECONDS = 2.0
 """Between two cycles while it cannot be told yet how a run ended: a page that missed one scrape is
 waited for."""
+SUSPECT_SECONDS = 5.0
+"""Between two cycles while something is new about a run and nobody is named: pages are scraped one
+after the other, and a cycle of 15 s finds them 7.5 s old on average."""
 LONGEST_PAUSE_SECONDS = 120.0
 LONGEST_PAUSE_CYCLES = 20
 """After failures pauses double up to the shorter of both."""
@@ -130,14 +134,21 @@ class Watch:
             longest = min(LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_CYCLES * self._settings.interval)
             pause = self._settings.interval * 2 ** min(self._failures, 6)
             self._pause = max(self._settings.interval, min(pause, longest))
-            soon = self._cycles.awaits_end and not self._failures
-            due = max(due + (min(END_SECONDS, self._pause) if soon else self._pause), monotonic())
+            due = max(due + min(self._pause, self._soon()), monotonic())
             while not self._woken.is_set() and (left := due - monotonic()) > 0:
                 if ended.wait(min(left, WOKEN_SECONDS)):
                     break
             if self._woken.is_set():  # a run stands still: whom it concerns is told now
                 self._woken.clear()
                 due = monotonic()
+
+    def _soon(self) -> float:
+        """Seconds after which a cycle is wanted, however long cycles are apart."""
+        if self._failures:
+            return math.inf
+        if self._cycles.awaits_end:
+            return END_SECONDS
+        return SUSPECT_SECONDS if self._cycles.suspects else math.inf
 
     def cycle(self) -> bool:
         """One cycle; whether Prometheus answered."""
