@@ -44,6 +44,12 @@ missing() {
     || echo 'no images: tests/cluster/pods/images.sh was not run, or failed'
 }
 
+# Why a run of all tests has none of these in it, likewise.
+unasked() {
+  [ "${LOCKSTEP_PODS:-}" = 1 ] || { echo 'kubelets are started only where LOCKSTEP_PODS=1 asks for them'; return; }
+  missing
+}
+
 start() { # NAME COMMAND...
   local name=$1; shift
   setsid "$@" >"$work/$name.log" 2>&1 </dev/null &
@@ -226,6 +232,7 @@ END
   for each in /sys/fs/cgroup/{memory,cpu,cpuacct,cpuset,devices,freezer,blkio,pids,systemd}; do
     mkdir -p "$each/$group/$name"
   done
+  echo 4096 >"/sys/fs/cgroup/cpu/$group/cpu.shares"  # whole machines, and not one process beside others
   for each in /sys/fs/cgroup/cpuset/$group /sys/fs/cgroup/cpuset/$group/$name; do
     cat /sys/fs/cgroup/cpuset/cpuset.cpus >"$each/cpuset.cpus"
     cat /sys/fs/cgroup/cpuset/cpuset.mems >"$each/cpuset.mems"
@@ -290,6 +297,6 @@ for node in json.load(sys.stdin)["items"]:
 }
 
 case ${1:-} in
-  up | node_up | node_down | inside | down | left | status | missing) "$@" ;;
+  up | node_up | node_down | inside | down | left | status | missing | unasked) "$@" ;;
   *) sed -n '2,14s/^# \?//p' "$0" >&2; exit 64 ;;
 esac

@@ -192,6 +192,8 @@ class Prometheus:
                              "--storage.tsdb.path=/data"],
                     "readinessProbe": {"httpGet": {"path": "/-/ready", "port": 9090},
                                        "periodSeconds": 1},
+                    # Without these it starves beside ranks, and nobody is scraped.
+                    "resources": {"requests": {"cpu": "400m", "memory": "256Mi"}},
                     "volumeMounts": [{"name": "config", "mountPath": "/etc/prometheus"},
                                      {"name": "data", "mountPath": "/data"}],
                 }],

@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 
 from kubernetes import client
@@ -13,6 +14,10 @@ from tests.cluster.mpijob_crd import CRD
 from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, until
 from tests.cluster.pods.release import RUNS
 from tests.cluster.pods.running_operator import RunningMpiOperator
+from workloads.launchers.kubernetes import indexed_job
+from workloads.launchers.kubernetes.names import JOB_INDEX
+from workloads.launchers.kubernetes.settings import Kind, Settings
+from workloads.spec import RunSpec
 
 
 @contextlib.contextmanager
@@ -30,6 +35,33 @@ def mpi_operator(nodes: RealNodes) -> Iterator[None]:
             yield
     finally:
         definitions.delete_custom_resource_definition(name)
+
+
+@contextlib.contextmanager
+def plain_jobs(nodes: RealNodes, spec: RunSpec) -> Iterator[None]:
+    """The run as Jobs of one pod each: this Kubernetes gives the pods of one Job no index."""
+    settings = Settings(f"{REGISTRY}/lockstep-workloads:0.1.0", kind=Kind.JOB, timeout=600)
+    whole, batch = indexed_job.job(spec, settings), client.BatchV1Api(nodes.api)
+    name, names = whole["metadata"]["name"], []
+    service = indexed_job.service(spec, settings)
+    nodes.core.create_namespaced_service(RUNS, service)
+    try:
+        for index in range(spec.layout.nodes):
+            one = deepcopy(whole)
+            one["metadata"]["name"] = f"{name}-{index}"
+            one["spec"] |= {"completions": 1, "parallelism": 1}
+            del one["spec"]["completionMode"]
+            template = one["spec"]["template"]
+            about = template.setdefault("metadata", {})
+            about["annotations"] = {**about.get("annotations", {}), JOB_INDEX: str(index)}
+            template["spec"]["hostname"] = f"{name}-{index}"
+            batch.create_namespaced_job(RUNS, one)
+            names.append(f"{name}-{index}")
+        yield
+    finally:
+        for each in names:
+            batch.delete_namespaced_job(each, RUNS, propagation_policy="Background")
+        nodes.core.delete_namespaced_service(service["metadata"]["name"], RUNS)
 
 
 @contextlib.contextmanager
@@ -52,11 +84,11 @@ def launching(nodes: RealNodes, out: Path, *words: str) -> Iterator["subprocess.
 
 
 def ranks(nodes: RealNodes) -> dict[int, str]:
-    """Rank -> node, of the pods that run."""
+    """Rank -> node, of the pods that run; with one rank a pod, else pod -> node."""
     found = nodes.core.list_namespaced_pod(
         RUNS, label_selector=f"{ROLE_LABEL}=worker", field_selector="status.phase=Running"
     ).items
-    return {int(pod.metadata.name.rpartition("-")[2]): pod.spec.node_name for pod in found}
+    return {int(pod.spec.hostname.rpartition("-")[2]): pod.spec.node_name for pod in found}
 
 
 def begun(nodes: RealNodes, run: "subprocess.Popen[str]") -> str:

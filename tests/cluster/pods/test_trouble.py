@@ -4,18 +4,25 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from helm_python import HelmError
+from kubernetes import client
 
-from tests.cluster.pods.real_nodes import PATIENCE, RealNodes, until
+from tests.cluster.pods.conftest import Launched
+from tests.cluster.pods.real_nodes import PATIENCE, RealNodes, is_ready, page, series, until
 from tests.cluster.pods.release import (
     COLLECTORS,
     NAME,
     NAMESPACE,
     RUNS,
+    Prometheus,
+    findings_folder,
     put_back,
+    shared_folder,
     upgrade,
 )
 
@@ -25,6 +32,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),
 ]
 RINGS, REFUSING = "/run/lockstep", "localhost:5000"
+MEGABYTES = 8
 REFUSES = """
 from http.server import BaseHTTPRequestHandler, HTTPServer
 class Registry(BaseHTTPRequestHandler):
@@ -74,6 +82,40 @@ def file_in_place_of(nodes: RealNodes, node: str, folder: str) -> Iterator[None]
         nodes.inside(node, "mv", f"{folder}.away", folder)
 
 
+@contextlib.contextmanager
+def small_volumes(nodes: RealNodes, *places: tuple[str, Path]) -> Iterator[Callable[[], None]]:
+    """Memory of so many megabytes where nodes mount a folder; what is yielded fills it.
+
+    What fills it cannot reach the disk: nothing is written where there is no mount of its own.
+    """
+    made: list[tuple[str, str]] = []
+
+    def fill() -> None:
+        for node, folder in made:
+            nodes.inside(node, "mountpoint", "-q", folder)
+            amount = f"head -c {MEGABYTES}M /dev/zero >{folder}/ballast"
+            nodes.inside(node, "sh", "-c", f"{amount} 2>/dev/null || true")
+
+    try:
+        for node, folder in places:
+            options = f"size={MEGABYTES}m,mode=1777"
+            nodes.inside(node, "mount", "-t", "tmpfs", "-o", options, "lockstep-full", str(folder))
+            made.append((node, str(folder)))
+        yield fill
+    finally:
+        for node, folder in made:
+            nodes.inside(node, "umount", "-l", folder)
+
+
+def scaled(nodes: RealNodes, replicas: int) -> None:
+    """So many pods of watch, all Ready."""
+    apps = client.AppsV1Api(nodes.api)
+    change = {"spec": {"replicas": replicas}}
+    apps.patch_namespaced_deployment("lockstep-watch", NAMESPACE, change)
+    until(lambda: len(nodes.pods(NAMESPACE, "watch")) == replicas
+          and all(map(is_ready, nodes.pods(NAMESPACE, "watch"))), PATIENCE)  # fmt: skip
+
+
 def told(nodes: RealNodes) -> dict[str, str]:
     """Part -> sentence, by `lockstep doctor --cluster` as the administrator."""
     said = subprocess.run(
@@ -93,6 +135,13 @@ def by_helm(nodes: RealNodes) -> str:
         nodes.helm(NAMESPACE).test(NAME, timeout=300)
     [pod] = nodes.pods(NAMESPACE, "test")
     return " ".join(nodes.log(pod, "doctor").split())
+
+
+def prometheus_is_up(watch: Any) -> bool:
+    """By the page of watch."""
+    return [1.0] == [
+        value for _, value in series(page(watch, 9411), "lockstep_analyzer_prometheus_up")
+    ]
 
 
 def test_a_release_that_runs_passes_helm_test(release: RealNodes):
@@ -137,3 +186,40 @@ def test_what_contradicts_the_cluster_is_told_by_pods_doctor_and_helm_test(relea
         )
         for words in ("no basic auth credentials", f"{RINGS} is not a directory", '"nobodys" not'):
             assert words in events
+
+
+def test_a_full_claim_of_findings_is_said_and_watch_goes_on(
+    prometheus: Prometheus, release: RealNodes
+):
+    scaled(release, 0)
+    try:
+        with small_volumes(release, (release.names[0], findings_folder(release))) as fill:
+            scaled(release, 1)
+            [pod] = release.pods(NAMESPACE, "watch")
+            until(lambda: prometheus_is_up(pod), PATIENCE)
+            fill()
+            failures = "lockstep_analyzer_state_write_failures_total"
+            until(
+                lambda: sum(value for _, value in series(page(pod, 9411), failures)) > 0, PATIENCE
+            )
+            said = release.log(pod, "watch").splitlines()
+            [full] = [line for line in said if "No space left" in line]  # once, not each second
+            assert "the state cannot be saved in /var/lib/lockstep/state" in full
+            assert is_ready(release.pods(NAMESPACE, "watch")[0])
+            scaled(release, 0)
+    finally:
+        scaled(release, 1)
+
+
+def test_a_full_claim_of_runs_ends_a_run_with_a_sentence(
+    operator: None, release: RealNodes, launched: Launched
+):
+    places = [(node, shared_folder(release)) for node in release.names]
+    with small_volumes(release, *places) as fill:
+        fill()
+        with launched("--steps=300", "--timeout=300") as run:
+            said, errors = run.communicate(timeout=400)
+    assert run.returncode not in (0, 70), (said, errors)
+    assert "No space left" in errors or "full" in errors, (said, errors)
+    assert "Traceback" not in errors
+    until(lambda: not release.pods(RUNS), PATIENCE)
