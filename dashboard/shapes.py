@@ -82,6 +82,8 @@ class LedgerRow:
         attempts: How many; None = not told.
         known_from: `archive` or `recording rules`.
         query: Where it comes from, if somebody can ask it again.
+        starting: Part of starting -> rank-seconds; None = nobody measured it. Empty = not told
+            apart.
     """
 
     run: str
@@ -94,6 +96,7 @@ class LedgerRow:
     attempts: int | None = None
     known_from: str = "archive"
     query: str = ""
+    starting: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def rank_seconds(self) -> float:

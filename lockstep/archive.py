@@ -7,6 +7,7 @@ import json
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -24,6 +25,7 @@ from workloads.launchers import Outcome
 from workloads.network.emulated import effects, needed
 from workloads.resume import RESTORED
 from workloads.spec import RunSpec
+from workloads.starting import STARTING
 from workloads.tasks import find
 
 PROOFS = "faults"
@@ -104,7 +106,9 @@ def write_end(
         run |= {"means": means, "own_time_known": recording.own_time_known}
     if recording.ranks_ended is not None:
         run |= {"ranks_ended": recording.ranks_ended.isoformat()}
-    more = {**_submitted(submitted), **({"restored": restored} if restored else {})}
+    starting = _starting(out, spec)
+    more = {**_submitted(submitted), **({"restored": restored} if restored else {}),
+            **({"starting": starting} if starting else {})}  # fmt: skip
     _write_json(out / contract.RUN_FILE, {**run, **more, "recording": told})
 
 
@@ -124,6 +128,18 @@ def _restored(out: Path, spec: RunSpec) -> dict[str, list[float]]:
         if begin <= end:
             found[str(rank)] = [begin, end]
     shutil.rmtree(out / RESTORED, ignore_errors=True)
+    return found
+
+
+def _starting(out: Path, spec: RunSpec) -> dict[str, Any]:
+    """Rank -> part of its start -> spans in unix seconds, of the ranks that told (StartPart)."""
+    found: dict[str, Any] = {}
+    for rank in range(spec.layout.world):
+        with suppress(OSError, ValueError):
+            told = bounded_json.read(out / STARTING / f"rank-{rank}.json")
+            if isinstance(told, dict):
+                found[str(rank)] = told
+    shutil.rmtree(out / STARTING, ignore_errors=True)
     return found
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.contract import bounded_json
+from collector.contract.archive import CLUSTER_FILE
 from collector.contract.words import ExitCode
 from lockstep import claim
 from lockstep.output import Progress, fail, note
@@ -35,8 +36,6 @@ from workloads.spec import RunSpec
 from workloads.tasks import find
 
 LOGS = "logs"
-CLUSTER_FILE = "cluster.json"
-"""Where the run was, beside the logs of its pods."""
 MEASURED_LINE = '{"measured":'
 """How the line of `lockstep bench measure` begins."""
 SENTENCE = "lockstep: "
@@ -192,7 +191,9 @@ def _closed(
         note(each)
     nodes = {pod.name: pod.node for pod in ended.pods if pod.role == WORKER}
     where = {"run": spec.run, "namespace": settings.namespace, "claim": settings.claim,
-             "archive": archive_folder(spec), "nodes": nodes}  # fmt: skip
+             "archive": archive_folder(spec), "nodes": nodes,
+             "pods": {pod.name: {"node": pod.node, "placed": pod.placed, "ran": pod.ran}
+                      for pod in ended.pods if pod.role == WORKER}}  # fmt: skip
     unwritten = _written(out, logs, where, spec if recorded_by_nobody(made) else None)
     left = _left(there)
     told = _told_by_launcher(logs)

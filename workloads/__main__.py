@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from time import sleep
+from time import monotonic_ns, sleep
 from types import FrameType
 
 from collector.contract.ring import file_name
@@ -29,6 +29,10 @@ from workloads.joining.rendezvous import MPI_STARTERS, Member, RendezvousError, 
 from workloads.processes.death import die_with_parent
 from workloads.processes.keeper import KEPT_SECONDS, Keeper
 from workloads.processes.rank_report import Report
+from workloads.starting import process_began_ns
+
+_BEGUN_NS = process_began_ns()
+"""Of this process, which forks the one that trains."""
 
 Train = Callable[[Job, Member, Meeting | None, int], int]
 """What a rank does with its job: who it is, where the others are if that is known, and on how many
@@ -90,7 +94,7 @@ def _met_without_torch(job: Job, member: Member) -> Meeting | None:
     """How the ranks meet where that can be before a fork; None = they must meet by torch."""
     folder = _directory(job)
     if member.starter in MPI_STARTERS and mpi_meeting.installed():
-        return mpi_meeting.meet(member.world, folder, member.master)
+        return _timed(partial(mpi_meeting.meet, member.world, folder, member.master))
     rendezvous = job.rendezvous
     if member.world == 1 and member.master is None:
         rendezvous = f"file://{folder}/rendezvous-{os.getpid()}"
@@ -126,10 +130,18 @@ def trained(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> in
     from workloads.train import run_rank
 
     if meeting is None:
-        meeting = meet(member)
+        meeting = _timed(partial(meet, member))
         check(meeting, job.spec.layout, hosts)
     data = job.data or run_directory.prepared(job.spec, _directory(job))
-    return run_rank(rank_job(job, meeting, _node_dir(job, meeting.rank, hosts), data))
+    folder = _node_dir(job, meeting.rank, hosts)
+    return run_rank(rank_job(job, meeting, folder, data, _BEGUN_NS))
+
+
+def _timed(meet: Callable[[], Meeting]) -> Meeting:
+    """A meeting with the time that it took, of which waiting for the last rank is most."""
+    begin = monotonic_ns()
+    meeting = meet()
+    return replace(meeting, span=(begin, monotonic_ns()))
 
 
 def _directory(job: Job) -> Path:

@@ -23,6 +23,9 @@ class RankJob:
         results: Where the telling rank writes what the run found out; None = nowhere.
         node: Name of the rank's node; None = the emulated one of the layout.
         interface: Network interface that gloo listens on.
+        begun_ns: When the first process of the rank was started, monotonic; None = this one is it.
+        met: Between which monotonic nanoseconds it met the others to learn the rendezvous; None =
+            it was told.
     """
 
     spec: RunSpec
@@ -38,6 +41,8 @@ class RankJob:
     results: Path | None = None
     node: str | None = None
     interface: str = "lo"
+    begun_ns: int | None = None
+    met: tuple[int, int] | None = None
 
     @property
     def archive(self) -> Path:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from collector.contract.device import file_name as device_file_name
 from collector.contract.ring import file_name as ring_file_name
-from collector.contract.words import ExitCode, RankState
+from collector.contract.words import ExitCode, RankState, StartPart
 from workloads import mesh
 from workloads.accelerator import accelerator
 from workloads.comm import Comm, PeerLostError
@@ -29,6 +29,7 @@ from workloads.recording import StepRecorder
 from workloads.resume import CheckpointError, about
 from workloads.ring import RingWriter
 from workloads.stack_signal import stacks_on_signal
+from workloads.starting import STARTING, Starting
 
 SURVIVOR_SECONDS = 60.0
 
@@ -91,6 +92,11 @@ def train(job: RankJob) -> None:
     # gloo listens on this interface only: nothing of a local run is reachable from outside.
     os.environ["GLOO_SOCKET_IFNAME"] = job.interface
     others = timers(spec, job.rank, who.node, job.archive)
+    starting = Starting(job.archive / STARTING, job.rank, job.begun_ns)
+    starting.measures(StartPart.COMPILE)  # nothing of ours is compiled
+    if job.met is not None:
+        starting.add(StartPart.RENDEZVOUS, *job.met)
+    starting.joins()
     try:
         dist.init_process_group(
             where.backend, init_method=job.rendezvous, rank=job.rank,
@@ -99,6 +105,7 @@ def train(job: RankJob) -> None:
         groups = mesh.build(layout, where.device.type)
     except RuntimeError as error:
         raise JoinError(f"the ranks did not come together: {error}") from error
+    starting.joined()
     recorder = StepRecorder(writer)
     comm = Comm(recorder, groups.groups, others)
     if clock is not None:

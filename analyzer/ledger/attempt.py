@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.ledger.excess import Excess, excesses
+from analyzer.ledger.starting import pod_times
 from analyzer.pipeline import Diagnosis
 from analyzer.run import Run, Verdict
 from analyzer.slowness.ended import FINISHED as FINISHED
@@ -88,11 +89,16 @@ def attempt_of(diagnosis: Diagnosis, name: str | None = None) -> Attempt:
     begin = first if begin is None else begin
     end = max(begin, last if end is None else end)
     submitted = _moment(run.meta, "submitted")
+    # From when its first pod was placed on it starts; before it was in a queue.
+    placed = [placed for placed, _ in pod_times(run.meta).values()]
+    launched = begin
+    if submitted is not None and placed:
+        launched = min(begin, max(submitted, min(placed)))
     return Attempt(
         name=run.name if name is None else name,
         run=run,
         begin=begin if submitted is None else min(submitted, begin),
-        launched=begin,
+        launched=launched,
         end=end,
         ending=ended(grid).word,
         excesses=excesses(diagnosis),

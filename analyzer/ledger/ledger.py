@@ -10,9 +10,11 @@ import pandas as pd
 from analyzer.ledger.attempt import Attempt
 from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket, Row
 from analyzer.ledger.jobs import resumed_from
-from analyzer.ledger.stretches import spent
+from analyzer.ledger.starting import PARTS, PLACE
+from analyzer.ledger.stretches import Spent, spent
 from analyzer.readers.iteration_log import FROM_LOG
 from analyzer.run import FloatGrid
+from collector.contract.words import StartPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Ledger:
         provenance: What was emulated or simulated.
         joules: (R, len(BUCKETS)) energy of the ranks' GPUs in each bucket, as far as it was told.
         powered_seconds: Rank-seconds of which it was told.
+        starting: (R, len(PARTS)) what the bucket `starting` was of each rank; rows sum to it.
+        measured: Parts of it that somebody measured.
     """
 
     run: str
@@ -70,6 +74,17 @@ class Ledger:
     provenance: tuple[str, ...]
     joules: FloatGrid
     powered_seconds: float
+    starting: FloatGrid
+    measured: frozenset[StartPart]
+
+    def parts(self) -> dict[StartPart, float | None]:
+        """Rank-seconds of each part of starting; None where nobody measured it."""
+        sums = self.starting.sum(axis=0) if len(self.starting) else np.zeros(len(PARTS))
+        always = (StartPart.WARMUP, StartPart.UNKNOWN)
+        return {
+            row.part: float(told) if row.part in self.measured or row.part in always else None
+            for row, told in zip(PARTS, sums, strict=True)
+        }
 
     def of(self, bucket: Bucket) -> float:
         """Rank-seconds of all ranks in a bucket."""
@@ -105,6 +120,9 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
         raise ValueError("attempts of one run must not overlap in time")
     rows: dict[int, FloatGrid] = {}
     joules: dict[int, FloatGrid] = {}
+    starts: dict[int, FloatGrid] = {}
+    measured: frozenset[StartPart] = frozenset()
+    unmeasured: list[str] = []
     powered = 0.0
     costs: dict[tuple[str, str | None, str], float] = {}
     done, total, down, failures = 0, 0.0, 0.0, 0
@@ -128,6 +146,10 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
             energy += told[: len(BUCKETS)]
             energy[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
             powered += float(known)
+        for info, parts in zip(attempt.run.ranks, told_of.starting, strict=True):
+            starts[info.rank] = starts.get(info.rank, np.zeros(len(PARTS))) + parts
+        measured |= told_of.measured
+        unmeasured += _unmeasured(attempt, told_of)
         for excess, lost in zip(
             attempt.excesses, table[:, len(BUCKETS) :].sum(axis=0), strict=True
         ):
@@ -163,12 +185,14 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
         failures=failures,
         running_seconds=sum(one.seconds for one in attempts) - down,
         repairs=(*repairs, *(float("nan") for _ in since)),
-        missing=_missing(attempts),
+        missing=(*_missing(attempts), *unmeasured),
         provenance=tuple(dict.fromkeys(
             word for one in attempts for word in one.verdict.provenance
         )),
         joules=np.array([joules[rank] for rank in ranks]).reshape(len(ranks), len(BUCKETS)),
         powered_seconds=powered,
+        starting=np.array([starts[rank] for rank in ranks]).reshape(len(ranks), len(PARTS)),
+        measured=measured,
     )  # fmt: skip
 
 
@@ -229,6 +253,24 @@ def _can_queue(attempt: Attempt) -> bool:
     spec = attempt.run.meta.get("spec")
     launcher = spec.get("launcher") if isinstance(spec, Mapping) else None
     return launcher not in ("local", "mpirun")
+
+
+LEAST_SHARE = 0.01
+"""Of an attempt's rank-seconds; a smaller part of its start that nobody measured is not told."""
+
+
+def _unmeasured(attempt: Attempt, told: Spent) -> list[str]:
+    """Which parts of its start nobody measured, if that was much of it."""
+    unknown = float(told.starting[:, PLACE[StartPart.UNKNOWN]].sum())
+    if unknown <= LEAST_SHARE * attempt.seconds * len(attempt.run.ranks):
+        return []
+    parts = {row.part for row in PARTS} - told.measured - {StartPart.WARMUP, StartPart.UNKNOWN}
+    if not _can_queue(attempt):
+        parts.discard(StartPart.IMAGE)
+    names = [row.part for row in PARTS if row.part in parts]
+    what = f"not measured: {', '.join(names)}" if names else "not all ranks told"
+    said = f"of {unknown:.3g} rank-seconds of starting of {attempt.name} nobody says what they were"
+    return [f"{said} ({what})"]
 
 
 def _missing(attempts: Sequence[Attempt]) -> tuple[str, ...]:

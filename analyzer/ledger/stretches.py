@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from analyzer.ledger.attempt import FINISHED, INTERRUPTED, Attempt
 from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from analyzer.ledger.energy import Course, courses
+from analyzer.ledger.starting import PARTS, Marks, marks
 from analyzer.run import FloatGrid
 from collector.contract import metrics
+from collector.contract.words import StartPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +29,52 @@ class Spent:
             seconds are the culprits'.
         joules: Alike, as far as the energy of the rank's GPU was told.
         told: (R,) seconds of which it was.
+        starting: (R, len(PARTS)) what the bucket `starting` was; each row sums to it.
+        measured: Parts of it that were measured on some rank.
     """
 
     seconds: FloatGrid
     joules: FloatGrid
     told: FloatGrid
+    starting: FloatGrid
+    measured: frozenset[StartPart]
 
 
 class _Row:
     """One rank, filled stretch by stretch."""
 
-    def __init__(self, columns: int, energy: Course | None) -> None:
+    def __init__(self, columns: int, energy: Course | None, marks: Marks) -> None:
         self.seconds = np.zeros(columns)
         self.joules = np.zeros(columns)
         self.told = 0.0
+        self.starting = np.zeros(len(PARTS))
         self._energy = energy
+        self._marks = marks
+        self._first = True
 
     def put(self, bucket: Bucket, begin: float, end: float) -> None:
         """A stretch that is all of one bucket."""
         length = end - begin
         self.seconds[INDEX[bucket]] += length
+        if bucket is Bucket.STARTING:
+            self.starting += self._marks.between(begin, end)
         if self._energy is not None and length > 0:
             joules, told = self._energy.between(np.array([begin]), np.array([end]))
             self.joules[INDEX[bucket]] += joules[0]
             self.told += float(told[0])
 
     def put_windows(self, held: FloatGrid, start: FloatGrid, end: FloatGrid) -> None:
-        """Windows, whose energy is shared as their time is: within one nobody tells more."""
+        """Windows, whose energy is shared as their time is: within one nobody tells more.
+
+        What they hold of starting is of warm-up steps, or between them.
+        """
         self.seconds += held.sum(axis=0)
+        warming = held[:, INDEX[Bucket.STARTING]]
+        for place in np.flatnonzero(warming):
+            self.starting += self._marks.of_warm_up(
+                float(start[place]), float(warming[place]), first=self._first and place == 0
+            )
+        self._first = False
         if self._energy is None:
             return
         joules, told = self._energy.between(start, end)
@@ -79,12 +99,16 @@ def spent(attempt: Attempt, done_until: int) -> Spent:
     inside = _collectives(attempt)
     energy = courses(attempt.run)
     restored = _restored(attempt)
-    table = []
+    table: list[_Row] = []
+    measured: frozenset[StartPart] = frozenset()
     for info in attempt.run.ranks:
-        row = _Row(columns, energy.get(info.rank))
+        mine = by_rank.get(info.rank)
+        first = float("nan") if mine is None else float(windows["start"].iloc[mine[0]])
+        known = marks(attempt.run.meta, info, attempt.launched, first, attempt.end)
+        measured |= known.told
+        row = _Row(columns, energy.get(info.rank), known)
         table.append(row)
         row.put(Bucket.QUEUED, attempt.begin, attempt.launched)
-        mine = by_rank.get(info.rank)
         if mine is None:
             _silent(row, attempt, windows)
             continue
@@ -98,6 +122,8 @@ def spent(attempt: Attempt, done_until: int) -> Spent:
         np.array([row.seconds for row in table]).reshape(-1, columns),
         np.array([row.joules for row in table]).reshape(-1, columns),
         np.array([row.told for row in table]),
+        np.array([row.starting for row in table]).reshape(-1, len(PARTS)),
+        measured,
     )
 
 

@@ -10,7 +10,9 @@ from analyzer.ledger.faults import DAY, Fleet
 from analyzer.ledger.fleet import of_fleet, of_node, of_run
 from analyzer.ledger.ledger import Ledger, by_team, team_of
 from analyzer.ledger.reliability import Estimate
+from analyzer.ledger.starting import PLACE
 from analyzer.run import FloatGrid
+from collector.contract.words import StartPart
 
 SCHEMA_VERSION = 1
 HOUR = 3600.0
@@ -90,6 +92,11 @@ def spoken(estimate: Estimate) -> str:
     return f"{duration(value)} ({duration(low)} to {duration(high)})"
 
 
+def spoken_part(part: StartPart) -> str:
+    """A part of starting in a table, where a bucket is called unknown, too."""
+    return "not measured" if part is StartPart.UNKNOWN else str(part)
+
+
 def duration(seconds: float) -> str:
     """In the unit in which it reads best."""
     for size, unit in ((DAY, "days"), (HOUR, "h"), (60.0, "min")):
@@ -115,7 +122,10 @@ def _run(told: Ledger, price: float | None) -> dict[str, Any]:
         "rank_seconds": told.rank_seconds,
         "goodput": _known(told.goodput),
         "ettr": _known(told.ettr),
-        "buckets": _buckets(told.seconds.sum(axis=0), price, joules_of([told])),
+        "buckets": [
+            {**each, "parts": _parts(told)} if each["bucket"] == Bucket.STARTING else each
+            for each in _buckets(told.seconds.sum(axis=0), price, joules_of([told]))
+        ],
         "energy_told_share": told.powered_seconds / told.rank_seconds
         if told.rank_seconds > 0 else None,
         "stragglers": [
@@ -127,13 +137,26 @@ def _run(told: Ledger, price: float | None) -> dict[str, Any]:
             for one in told.stragglers
         ],
         "by_rank": [
-            {"rank": rank, "seconds": dict(zip(INDEX, row, strict=True))}
-            for rank, row in zip(told.ranks, told.seconds.tolist(), strict=True)
+            {"rank": rank, "seconds": dict(zip(INDEX, row, strict=True)),
+             "starting": dict(zip(PLACE, parts, strict=True))}
+            for rank, row, parts in zip(
+                told.ranks, told.seconds.tolist(), told.starting.tolist(), strict=True
+            )
         ],
         "reliability": of_run(told).to_dict(),
         "missing": list(told.missing),
         "provenance": list(told.provenance),
     }  # fmt: skip
+
+
+def _parts(told: Ledger) -> list[dict[str, Any]]:
+    """What starting was; null where nobody measured it."""
+    whole = told.rank_seconds
+    return [
+        {"part": part, "seconds": seconds,
+         "share": seconds / whole if seconds is not None and whole > 0 else None}
+        for part, seconds in told.parts().items()
+    ]  # fmt: skip
 
 
 def joules_of(ledgers: Sequence[Ledger]) -> FloatGrid | None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from analyzer.ledger.attempt import attempt_of
 from analyzer.ledger.buckets import BUCKETS, Bucket
 from analyzer.ledger.ledger import ledger
-from analyzer.ledger.words import sentence
+from analyzer.ledger.starting import PARTS
+from analyzer.ledger.words import sentence, spoken_part
 from analyzer.readers.windows import COLUMNS
 from analyzer.report import blocks
 from analyzer.report.blocks import Block
@@ -24,6 +25,7 @@ def where_time_went(diagnosis: "Diagnosis") -> Block | None:
     if not told.rank_seconds > 0:
         return None
     rows: list[list[object]] = []
+    parts = {part: seconds or 0.0 for part, seconds in told.parts().items()}
     for row in BUCKETS:
         seconds = told.of(row.bucket)
         if not seconds > 0:
@@ -34,6 +36,12 @@ def where_time_went(diagnosis: "Diagnosis") -> Block | None:
                 [f"of it {one.who}, {one.cause}", one.seconds, one.seconds / told.rank_seconds,
                  "verdict.json: culprits"]
                 for one in told.stragglers
+            ]  # fmt: skip
+        if row.bucket is Bucket.STARTING:
+            rows += [
+                [f"of it {spoken_part(each.part)}", parts[each.part], parts[each.part] / told.rank_seconds,
+                 each.source]
+                for each in PARTS if parts[each.part]
             ]  # fmt: skip
     columns = {"where": "", "rank-seconds": "seconds", "share": "share", "source": ""}
     what = "span" if attempt.span else "attempt"

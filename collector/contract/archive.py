@@ -23,6 +23,8 @@ FINDING_FILE = "finding.json"
 OPENED_FILE = "opened.json"
 TRACE_FILE = "trace.perfetto.json.gz"
 POSTED_FILE = "posted.jsonl"
+CLUSTER_FILE = "cluster.json"
+"""Where a run on a cluster was and when its pods began, in the folder of who submitted it."""
 PART_SECONDS = 5.0
 """A writer closes one part file this often."""
 

@@ -19,6 +19,19 @@ class Phase(StrEnum):
     OTHER = "other"
 
 
+class StartPart(StrEnum):
+    """A part of what a rank does before its first ordinary step."""
+
+    LAUNCH = "launch"
+    IMAGE = "image"
+    PROGRAM = "program"
+    RENDEZVOUS = "rendezvous"
+    LOAD = "load"
+    COMPILE = "compile"
+    WARMUP = "warm-up"
+    UNKNOWN = "unknown"
+
+
 PHASES: tuple[Phase, ...] = tuple(Phase)
 """Phases in ring order; append only."""
 

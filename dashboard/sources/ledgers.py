@@ -8,7 +8,7 @@ from analyzer.ledger.attempt import attempt_of
 from analyzer.ledger.buckets import BUCKETS, Bucket
 from analyzer.ledger.jobs import chains
 from analyzer.ledger.ledger import Ledger, ledger, team_of
-from analyzer.ledger.words import sentence
+from analyzer.ledger.words import sentence, spoken_part
 from analyzer.pipeline import diagnose
 from analyzer.readers import archive as archives
 from analyzer.run import LoadError
@@ -51,4 +51,5 @@ def _row(told: Ledger) -> LedgerRow:
         provenance=told.provenance,
         attempts=len(told.attempts),
         known_from="archive",
+        starting={spoken_part(part): seconds for part, seconds in told.parts().items()},
     )  # fmt: skip

@@ -27,7 +27,18 @@ def show(context: Context) -> None:
     table(_runs(rows), "ledger-runs", "Each run: what was useful, and the largest loss.",
           columns={"useful": st.column_config.NumberColumn(format="percent"),
                    "rank-hours": st.column_config.NumberColumn(format="%.3g")})  # fmt: skip
+    began = _starts(rows)
+    if not began.empty:
+        table(began, "ledger-starting", "What starting was, in rank-seconds.",
+              columns={name: st.column_config.NumberColumn(format="%.3g")
+                       for name in began.columns if name != "run"})  # fmt: skip
+        st.caption("Empty: nobody measured this part. Its time, if any, is in the last column.")
     _missing(rows)
+
+
+def _starts(rows: Sequence[LedgerRow]) -> pd.DataFrame:
+    """A column a part, of the runs of which it is told."""
+    return pd.DataFrame([{"run": row.run, **row.starting} for row in rows if row.starting])
 
 
 def _runs(rows: Sequence[LedgerRow]) -> pd.DataFrame:

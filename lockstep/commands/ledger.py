@@ -169,7 +169,7 @@ def _teams(told: "Sequence[Ledger]", price: float | None) -> str:
 def _of_run(told: "Ledger", price: float | None) -> list[str]:
     from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
     from analyzer.ledger.fleet import of_run
-    from analyzer.ledger.words import duration, joules_of, sentence
+    from analyzer.ledger.words import duration, joules_of, sentence, spoken_part
 
     attempts = f"{len(told.attempts)} attempt{'s' * (len(told.attempts) != 1)}"
     simulated = f" ({', '.join(told.provenance)})" if told.provenance else ""
@@ -186,6 +186,12 @@ def _of_run(told: "Ledger", price: float | None) -> list[str]:
             rows += [
                 (*_row(f"  {one.who}, {one.cause}", one.seconds, told, price), *blank)
                 for one in told.stragglers
+            ]
+        if row.bucket is Bucket.STARTING:
+            rows += [
+                (*_row(f"  {spoken_part(part)}", seconds, told, price), *blank)
+                for part, seconds in told.parts().items()
+                if seconds
             ]
     whole = () if joules is None else (f"{joules.sum() / KWH:.4g}",)
     rows.append((*_row("sum", float(told.seconds.sum()), told, price), *whole))

@@ -67,6 +67,7 @@ FILES: dict[str, Sequence[Column]] = {
 }
 OTHER_FILES = {
     archive.RUN_FILE: "id, spec, layout, versions, seed, clock errors, what was simulated",
+    archive.CLUSTER_FILE: "of a run on a cluster: where it was, and when each pod began",
     archive.TRUTH_FILE: "what was injected, intended and measured; the analyzer never opens it",
     archive.RESULTS_FILE: "evaluations, goal, throughput, sweep and probe, where a run has them",
     archive.VERDICT_FILE: "the verdict ([its keys](verdict.md))",

@@ -130,6 +130,14 @@ def test_the_archive_says_what_was_emulated_and_simulated(finished: Path) -> Non
     assert ["gpu telemetry"] == meta["simulated"]
     assert "finished" == meta["outcome"]["ending"]
     assert meta["ended"] > meta["started"]
+    for parts in meta["starting"].values():
+        (program,), (meeting,), (loading,) = (
+            parts[each] for each in ("program", "rendezvous", "load")
+        )
+        assert program[0] <= program[1] == meeting[0] <= meeting[1] == loading[0]
+        assert loading[1] is None
+    assert len(meta["starting"]) == meta["layout"]["world"]
+    assert not (finished / "starting").exists()
     assert [] == json.loads((finished / "truth.json").read_text())["faults"]
 
 

@@ -75,3 +75,28 @@ def test_a_checkpoint_that_was_read_comes_into_run_json(tmp_path: Path):
     (tmp_path / RESTORED / "rank-1.json").write_text("torn {")
     assert archive._restored(tmp_path, spec) == {"0": [1.0, 2.5]}
     assert not (tmp_path / RESTORED).exists()
+
+
+def test_what_ranks_told_of_their_start_comes_into_run_json(tmp_path: Path):
+    from workloads.starting import STARTING
+
+    spec = planned()
+    (tmp_path / STARTING).mkdir()
+    (tmp_path / STARTING / "rank-0.json").write_text('{"load": [[1.5, null]]}')
+    (tmp_path / STARTING / "rank-1.json").write_text("torn {")
+    (tmp_path / STARTING / "rank-99.json").write_text("{}")
+    assert archive._starting(tmp_path, spec) == {"0": {"load": [[1.5, None]]}}
+    assert not (tmp_path / STARTING).exists()
+
+
+def test_pods_of_a_run_are_read_from_the_folder_of_who_submitted_it(tmp_path: Path):
+    from analyzer.readers.archive import _pods
+
+    archived, beside = tmp_path / "run", tmp_path / "run.launch"
+    for folder in (archived, beside):
+        folder.mkdir()
+    assert _pods(archived) == {}
+    (beside / "cluster.json").write_text('{"pods": {"a": {"node": "n"}}}')
+    assert _pods(archived) == {"a": {"node": "n"}}
+    (archived / "cluster.json").write_text('{"pods": 3}')
+    assert _pods(archived) == {"a": {"node": "n"}}

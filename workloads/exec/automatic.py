@@ -7,7 +7,7 @@ imported here at once: afterwards our modules cannot be found any more.
 import os
 import weakref
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch.optim.optimizer import (
 )
 
 from workloads.flight_recorder import DumpOnRequest
+from workloads.sdk import torch_start
 from workloads.sdk.coverage import held
 from workloads.sdk.dumps import Dumps
 from workloads.sdk.holder import Means
@@ -30,6 +31,8 @@ TORCH_WAITS, TORCH_DATA = held("torch_waits"), held("torch_data")
 
 def start() -> None:
     """Record this process from now on, if it is the rank that trains."""
+    with suppress(Exception):  # who does not tell of its start trains all the same
+        torch_start.follow(os.environ)
     steps = OptimizerSteps(os.environ)
     register_optimizer_step_pre_hook(steps.before)
     register_optimizer_step_post_hook(steps.after)

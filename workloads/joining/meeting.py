@@ -16,6 +16,7 @@ class Meeting:
         rendezvous: Where the process group is made, as torch's `init_method`.
         interface: Network interface towards rank 0.
         held: What must live as long as the process group.
+        span: Between which monotonic nanoseconds the ranks met; None = nobody had to be awaited.
     """
 
     rank: int
@@ -23,6 +24,7 @@ class Meeting:
     rendezvous: str
     interface: str
     held: object = None
+    span: tuple[int, int] | None = None
 
     @property
     def distinct(self) -> tuple[str, ...]:

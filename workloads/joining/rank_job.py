@@ -11,8 +11,13 @@ from workloads.joining.meeting import Meeting
 from workloads.rank import RankJob
 
 
-def rank_job(job: Job, meeting: Meeting, node_dir: Path, data: Path) -> RankJob:
+def rank_job(
+    job: Job, meeting: Meeting, node_dir: Path, data: Path, begun_ns: int | None = None
+) -> RankJob:
     """The job of one rank; its folders are made.
+
+    Args:
+        begun_ns: When the first process of the rank was started, monotonic; None = this one is it.
 
     Raises:
         OSError: A folder cannot be made.
@@ -39,4 +44,6 @@ def rank_job(job: Job, meeting: Meeting, node_dir: Path, data: Path) -> RankJob:
         results=job.output / RESULTS_FILE,
         node=node,
         interface=meeting.interface,
+        begun_ns=begun_ns,
+        met=meeting.span,
     )

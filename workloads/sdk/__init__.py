@@ -10,13 +10,17 @@ spent. Whatever goes wrong with the recording is one line on stderr; training go
 """
 
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 
 from workloads.sdk.holder import Means
 from workloads.sdk.recorder import Recorder
 from workloads.sdk.recording import RingRecorder
 from workloads.sdk.start import DIRECTORY_VARIABLE, UnwritableError, started
 from workloads.sdk.warning import warn
+from workloads.starting import FOLDER_VARIABLE
 
 __all__ = ["Recorder", "recorder"]
 
@@ -52,4 +56,12 @@ def recorder(
     except (UnwritableError, ValueError) as error:
         warn(f"this rank is not recorded: {error}")
         return Recorder()
+    _tell_of_start(variables)
     return RingRecorder(writer)
+
+
+def _tell_of_start(environment: Mapping[str, str]) -> None:
+    """How the ranks meet and what is compiled, where that is yet to come and torch does it."""
+    if FOLDER_VARIABLE in environment and "torch" in sys.modules:
+        with suppress(Exception):  # who does not tell of its start trains all the same
+            import_module("workloads.sdk.torch_start").follow(environment)

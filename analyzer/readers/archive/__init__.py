@@ -6,6 +6,7 @@ What was injected (truth.json) is never opened.
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from analyzer.readers.places import META_KEY, TOPOLOGY_FILE, read
 from analyzer.readers.topology import rank_infos, world_of
 from analyzer.readers.windows import from_samples, from_steps
 from analyzer.run import LoadError, Run
-from collector.contract import archive
+from collector.contract import archive, bounded_json
 
 __all__ = ["LATEST", "Archive", "load"]
 
@@ -80,6 +81,8 @@ def load(path: Path) -> Run:
     meta = told.files.meta()
     if (path / TOPOLOGY_FILE).is_file():
         meta = {**meta, META_KEY: read(path / TOPOLOGY_FILE)}
+    if pods := _pods(path):
+        meta = {**meta, "pods": pods}
     missing: list[str] = []
     if "ended" not in meta or meta["ended"] is None:
         why = "another launcher started it" if "started_by" in meta else "it goes on or was killed"
@@ -117,6 +120,20 @@ def load(path: Path) -> Run:
         ops=None if ops.empty else ops,
         missing=tuple(missing),
     )
+
+
+def _pods(path: Path) -> Mapping[str, Any]:
+    """Pod -> its node and when it began, as who submitted the run wrote it; empty = nobody did.
+
+    It lies in the archive, or where the first step of a Workflow left it beside the archive.
+    """
+    for folder in (path, path.with_name(f"{path.name}.launch")):
+        with suppress(OSError, ValueError):
+            told = bounded_json.read(folder / archive.CLUSTER_FILE)
+            pods = told.get("pods") if isinstance(told, dict) else None
+            if isinstance(pods, dict):
+                return pods
+    return {}
 
 
 def _object(meta: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:

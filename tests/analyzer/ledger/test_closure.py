@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.ledger.attempt import Attempt
-from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from analyzer.ledger.excess import Excess
 from analyzer.ledger.jobs import apart
 from analyzer.ledger.ledger import ledger
 from analyzer.readers.windows import COLUMNS
 from analyzer.run import RankInfo, Run, Verdict
+from collector.contract.words import StartPart
 
 EPOCH = 1_760_000_000.0
 MOMENT = st.floats(-100.0, 1000.0) | st.sampled_from([float("nan")])
@@ -40,6 +41,22 @@ def windows(draw, ranks):
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
+MARK = st.lists(
+    st.one_of(
+        st.tuples(MOMENT.map(lambda each: EPOCH + each),
+                  MOMENT.map(lambda each: EPOCH + each) | st.none()).map(list),
+        st.sampled_from([None, 3, [], ["a", 2], {"begin": 1}]),
+    ),
+    max_size=3,
+)  # fmt: skip
+STARTS = st.dictionaries(
+    st.sampled_from(["0", "1", "2", "x"]),
+    st.dictionaries(st.sampled_from([*StartPart, "other"]), MARK, max_size=5)
+    | st.sampled_from([None, 3, [1]]),
+    max_size=4,
+)  # fmt: skip
+
+
 @st.composite
 def attempts(draw, worlds=WORLDS):
     ranks = draw(worlds)
@@ -49,7 +66,9 @@ def attempts(draw, worlds=WORLDS):
     count = draw(st.integers(0, 6))
     cost = np.array(draw(st.lists(st.floats(0.0, 9.0), min_size=count, max_size=count)))
     run = Run(
-        "made", {"recording": {"lost_steps": draw(st.integers(0, 1))}},
+        "made",
+        {"recording": {"lost_steps": draw(st.integers(0, 1))}, "starting": draw(STARTS),
+         "means": draw(st.sampled_from([None, {"0": "by torch's optimizer"}, 7]))},
         tuple(RankInfo(rank, f"node-{rank}", None, None, 0, rank, 0, 0) for rank in range(ranks)),
         told, pd.DataFrame({"time": []}), None,
     )  # fmt: skip
@@ -74,6 +93,10 @@ def test_buckets_sum_to_wall_times_ranks(data, ranks):
     assert book.seconds.sum() == pytest.approx(book.rank_seconds, rel=1e-9, abs=1e-4)
     assert sum(book.of(row.bucket) for row in BUCKETS) == pytest.approx(
         book.rank_seconds, rel=1e-9, abs=1e-4
+    )
+    assert (book.starting >= -1e-6).all()
+    assert book.starting.sum(axis=1) == pytest.approx(
+        book.seconds[:, INDEX[Bucket.STARTING]], rel=1e-9, abs=1e-4
     )
     assert sum(one.seconds for one in book.stragglers) == pytest.approx(
         book.of(Bucket.STRAGGLER), abs=1e-6

@@ -53,6 +53,22 @@ def test_jobs_and_workflows_end_as_their_api_says(
     assert expected == (None if ended is None else ended[0])
 
 
+def test_a_pod_tells_when_it_was_placed_and_when_it_ran() -> None:
+    placed = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:00:05Z",
+    }
+    ran = container(terminated={"exitCode": 0, "startedAt": "2026-01-01T00:00:25Z"})
+    told = pod(conditions=[placed], **ran)
+    again = pod(conditions=[{**placed, "status": "False"}],
+                containerStatuses=[{**ran["containerStatuses"][0], "restartCount": 1}])  # fmt: skip
+
+    assert ("2026-01-01T00:00:05Z", "2026-01-01T00:00:25Z") == (told.placed, told.ran)
+    # Of a container that was started again its first start is not told any more.
+    assert ("", "") == (again.placed, again.ran)
+
+
 def test_a_failed_worker_is_named_with_its_node_and_its_code() -> None:
     killed = pod(phase="Failed", **container(terminated={"exitCode": 137, "reason": "OOMKilled"}))
     evicted = pod(phase="Failed", reason="Evicted", message="The node was low on memory.")

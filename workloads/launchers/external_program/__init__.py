@@ -11,6 +11,7 @@ from workloads.joining.reachable import free_port
 from workloads.launchers.external_program.programs import Explain, Programs, RankProgram
 from workloads.launchers.external_program.supervisor import Program, supervise
 from workloads.spec import Layout, RunSpec
+from workloads.starting import FOLDER_VARIABLE, STARTING
 
 __all__ = ["CommandError", "ExternalProgramLauncher", "Programs", "check"]
 
@@ -73,7 +74,7 @@ class ExternalProgramLauncher:
             variables = environment_of(
                 self._base, run=spec.run, layout=spec.layout, rank=rank, workspace=workspace,
                 port=port,
-            )  # fmt: skip
+            ) | {FOLDER_VARIABLE: str(logs.parent.resolve() / STARTING)}  # fmt: skip
             node_dir = Path(variables["LOCKSTEP_DIR"])
             node_dir.mkdir(parents=True, exist_ok=True)
             log = logs / f"rank-{rank}.log"

@@ -47,6 +47,8 @@ class Pod:
         noted: What of it ended without ending the run: its collector; empty = nothing.
         containers: Their names.
         image: Digest that its node pulled for the ranks; empty = not told.
+        placed: When it was scheduled, RFC 3339; empty = it was not, or nobody says.
+        ran: When its ranks' container first ran, likewise; between both its image was pulled.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Pod:
     noted: str = ""
     containers: tuple[str, ...] = ()
     image: str = ""
+    placed: str = ""
+    ran: str = ""
 
     @property
     def place(self) -> str:
@@ -98,6 +102,8 @@ def pod(told: Told) -> Pod:
         failed=_failure(status),
         containers=tuple(str(each.get("name")) for each in spec.get("containers") or ()),
         image=_digest(status),
+        placed=_placed(status),
+        ran=_ran(status),
     )
     if about.get("deletionTimestamp") or found.phase != "Running" or found.failed:
         return found  # then its collector ends, too
@@ -205,6 +211,23 @@ def _digest(status: Told) -> str:
         if one.get("name") in (RANKS, LAUNCHER):
             _, at, digest = str(one.get("imageID") or "").rpartition("@")
             return digest if at else ""
+    return ""
+
+
+def _placed(status: Told) -> str:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "PodScheduled" and one.get("status") == "True":
+            return str(one.get("lastTransitionTime") or "")
+    return ""
+
+
+def _ran(status: Told) -> str:
+    """Of a container that was started again nobody tells when it first ran."""
+    for one in status.get("containerStatuses") or ():
+        if one.get("name") in (RANKS, LAUNCHER) and not one.get("restartCount"):
+            state = one.get("state") or {}
+            told = state.get("running") or state.get("terminated") or {}
+            return str(told.get("startedAt") or "")
     return ""
 
 

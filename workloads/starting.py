@@ -1,0 +1,109 @@
+"""What a rank does between the start of its process and its first step, told for the ledger.
+
+A rank writes a file of a few hundred bytes when it begins to meet the others and when it has met
+them; a step costs nothing. Standard library only: programs of others tell by it, too.
+"""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic_ns
+
+from collector.contract.words import StartPart
+from workloads.clocksync import wall_minus_monotonic_ns
+
+STARTING = "starting"
+"""Folder of an archive where each rank tells of its start, until run.json has it."""
+FOLDER_VARIABLE = "LOCKSTEP_STARTING"
+"""Where the rank of somebody else's program finds that folder."""
+MOST_SPANS = 200
+"""Of one part: a program that compiles more often tells of the first ones."""
+
+Span = tuple[int, int | None]
+"""Begin and end, monotonic nanoseconds; without an end: until the first step."""
+
+
+class Starting:
+    """Spans of the start of one rank, by what was done; what nobody measures has no entry.
+
+    Args:
+        folder: Where to tell; None = nowhere.
+        begun_ns: When the process was started, monotonic; None = as /proc says.
+    """
+
+    def __init__(self, folder: Path | None, rank: int, begun_ns: int | None = None) -> None:
+        self._path = None if folder is None else folder / f"rank-{rank}.json"
+        self._spans: dict[StartPart, list[Span]] = {}
+        begun = process_began_ns() if begun_ns is None else begun_ns
+        if begun is not None:
+            self._spans[StartPart.PROGRAM] = [(begun, None)]
+
+    @property
+    def full(self) -> bool:
+        """Whether no more compilations are told."""
+        return len(self._spans.get(StartPart.COMPILE, ())) >= MOST_SPANS
+
+    def add(self, what: StartPart, begin_ns: int, end_ns: int | None = None) -> None:
+        """Something was done, or begins."""
+        spans = self._spans.setdefault(what, [])
+        if len(spans) < MOST_SPANS:
+            spans.append((begin_ns, end_ns))
+
+    def measures(self, what: StartPart) -> None:
+        """From now on it is told: without a span it took no time."""
+        self._spans.setdefault(what, [])
+
+    def joins(self) -> None:
+        """The rank is ready to meet the others: whom it waits for now is late."""
+        now = monotonic_ns()
+        self._end(StartPart.PROGRAM, now)
+        self.add(StartPart.RENDEZVOUS, now)
+        self.write()
+
+    def joined(self) -> None:
+        """All ranks have met: what follows, until the first step, is loading."""
+        now = monotonic_ns()
+        self._end(StartPart.RENDEZVOUS, now)
+        self.add(StartPart.LOAD, now)
+        self.write()
+
+    def write(self) -> None:
+        """Tell what is known; who cannot tell it trains all the same."""
+        if self._path is None:
+            return
+        offset, _ = wall_minus_monotonic_ns()
+        told = {
+            what: [[_seconds(begin, offset), None if end is None else _seconds(end, offset)]
+                   for begin, end in spans]
+            for what, spans in self._spans.items()
+        }  # fmt: skip
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            whole = self._path.with_suffix(f".{os.getpid()}")
+            whole.write_text(json.dumps(told))
+            whole.replace(self._path)
+
+    def _end(self, what: StartPart, end_ns: int) -> None:
+        spans = self._spans.get(what)
+        if spans and spans[-1][1] is None:
+            spans[-1] = spans[-1][0], end_ns
+
+
+def process_began_ns() -> int | None:
+    """When this process was started, on the monotonic clock; None where /proc does not tell.
+
+    `starttime` of proc_pid_stat(5) counts clock ticks since boot, suspended time included.
+    """
+    try:
+        after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        ticks = int(after_name[19])
+    except (OSError, ValueError, IndexError):
+        return None
+    since_boot = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    age = clock_gettime_ns(CLOCK_BOOTTIME) - since_boot
+    return monotonic_ns() - age if age >= 0 else None
+
+
+def _seconds(moment_ns: int, offset_ns: int) -> float:
+    return (moment_ns + offset_ns) / 1e9
