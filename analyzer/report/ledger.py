@@ -39,8 +39,8 @@ def where_time_went(diagnosis: "Diagnosis") -> Block | None:
             ]  # fmt: skip
         if row.bucket is Bucket.STARTING:
             rows += [
-                [f"of it {spoken_part(each.part)}", parts[each.part], parts[each.part] / told.rank_seconds,
-                 each.source]
+                [f"of it {spoken_part(each.part)}", parts[each.part],
+                 parts[each.part] / told.rank_seconds, each.source]
                 for each in PARTS if parts[each.part]
             ]  # fmt: skip
     columns = {"where": "", "rank-seconds": "seconds", "share": "share", "source": ""}
