@@ -1,15 +1,17 @@
 """Days of a simulated cluster, watched by a real Watch on a simulated clock.
 
 Runs of four ranks start, slow down, recover, die, are killed by a scheduler, vanish with their
-nodes, end as they should and start again; nodes are renamed, Prometheus restarts, Alertmanager is
-away or loses its alerts, and watch is killed (kill -9) before and after whatever it writes or
-tells. What is simulated: Prometheus' answers, Alertmanager, the clock. What is real: cycles,
-diagnoses, findings, state on disk, archives, reports, delivery.
+nodes or collectors, end as they should and start again; nodes are renamed or cannot be reached for
+a while, Prometheus restarts, Alertmanager is away, cut off or loses its alerts, and watch is killed
+(kill -9) before and after whatever it writes or tells. What is simulated: Prometheus' answers,
+Alertmanager, the clock. What is real: cycles, diagnoses, findings, state on disk, archives,
+reports, delivery.
 """
 
 import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -42,6 +44,9 @@ NODES = 4
 GONE_SECONDS = 600.0
 LONGEST_STEPS = 60_000
 FOREVER = float("inf")
+PATIENCE = 300.0
+"""Settings.pace.close, at 15 s."""
+TRIED = re.compile(r"^max by \(job, instance\) \(max_over_time\(up\{.*\[(?P<ms>\d+)ms\]\)\)$")
 
 
 class KilledError(BaseException):
@@ -58,6 +63,10 @@ class Episode:
     end: float
 
 
+def _within(time: float, spans: Iterable[tuple[float, float]]) -> bool:
+    return any(begin <= time < end for begin, end in spans)
+
+
 class SimulatedRun(FakePrometheus):
     """A run on the four nodes of a row, with a beginning, slow episodes, and an end.
 
@@ -67,6 +76,7 @@ class SimulatedRun(FakePrometheus):
         states: What each rank says last.
         dies: When each rank is gone; of a run that ends as it should all at once.
         vanished: From when on its pages tell nothing of it, as after a restart of the node.
+        dark: (from when, until when) none of its pages is reached, though it lives.
     """
 
     def __init__(self, name: str, row: int, begun: float, attempt: int, seed: int) -> None:
@@ -77,6 +87,7 @@ class SimulatedRun(FakePrometheus):
         self.dies: dict[int, float] = {}
         self.vanished = FOREVER
         self.gaps: list[tuple[float, float]] = []
+        self.dark: list[tuple[float, float]] = []
         self.bare = True
         dice = np.random.default_rng(seed)
         self._noise = np.cumsum(0.01 * dice.standard_normal((NODES, LONGEST_STEPS)), axis=1)
@@ -88,11 +99,12 @@ class SimulatedRun(FakePrometheus):
 
     def here(self, time: float) -> bool:
         """Whether its collectors tell of it."""
-        return self.begun <= time < min(self.over + GONE_SECONDS, self.vanished)
+        told = self.begun <= time < min(self.over + GONE_SECONDS, self.vanished)
+        return told and not _within(time, self.dark)
 
     def was_told(self, time: float) -> bool:
         """Whether a scrape of that moment tells of it."""
-        return self.here(time) and not any(begin <= time < end for begin, end in self.gaps)
+        return self.here(time) and not _within(time, self.gaps)
 
     def scraped(self, time: float) -> float:
         last = super().scraped(time)
@@ -162,7 +174,7 @@ class SimulatedAlertmanager:
 
     def __init__(self, now: Callable[[], float], fuse: Callable[[], None]) -> None:
         self.now, self.fuse = now, fuse
-        self.away = False
+        self.away = self.cut_off = False
         self.told: list[Told] = []
         self._alerts: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
         self._log: dict[tuple[tuple[str, str], ...], bool] = {}
@@ -180,7 +192,7 @@ class SimulatedAlertmanager:
 
     def tick(self) -> None:
         """Tell what changed."""
-        if self.away:
+        if self.away and not self.cut_off:
             return
         for key, one in list(self._alerts.items()):
             firing = _unix(one["endsAt"]) > self.now()
@@ -218,6 +230,7 @@ class Cluster:
         self.history: list[tuple[str, SimulatedRun]] = []
         self.names = ["node-{}"] * rows
         self.down: list[tuple[float, float]] = []
+        self.dark: list[tuple[int, float, float]] = []
         self._next = [self.now + 60.0 * row for row in range(rows)]
         self._count = 0
 
@@ -250,7 +263,12 @@ class Cluster:
             rank, factor = int(dice.integers(NODES)), float(dice.uniform(1.4, 2.0))
             last = min(end, begin + float(dice.uniform(900.0, 2400.0)))
             run.episodes.append(Episode(rank, factor, begin, last))
-        kind = str(dice.choice(["clean", "clean", "died", "killed", "vanished", "node"]))
+        if dice.random() < 0.1:  # a network that nobody gets through for a while
+            begin = self.now + float(dice.uniform(600.0, 2000.0))
+            run.dark.append((begin, begin + float(dice.uniform(60.0, 1500.0))))
+            self.dark += [(row, *span) for span in run.dark]
+        kinds = ["clean", "clean", "died", "killed", "vanished", "node", "silent"]
+        kind = str(dice.choice(kinds))
         every = range(NODES)
         if kind == "clean":
             run.dies, run.states = dict.fromkeys(every, end), dict.fromkeys(every, "finished")
@@ -269,6 +287,12 @@ class Cluster:
         self.runs.append(run)
         self.history.append((kind, run))
         self._next[row] = end + float(dice.choice([60.0, 300.0, 1200.0]))
+        if kind == "silent":  # its collectors end with it
+            self.dark.append((row, end, self._next[row]))
+
+    def is_dark(self, row: int, time: float) -> bool:
+        """Whether the collectors of a row are not reached."""
+        return _within(time, ((begin, end) for mine, begin, end in self.dark if mine == row))
 
     def is_down(self) -> bool:
         """Whether Prometheus is away."""
@@ -302,6 +326,8 @@ class SimulatedConnection(Direct):
 
         if query == ask.PAGES:
             return self._pages(time)
+        if query == ask.SCRAPING or TRIED.match(query):
+            return self._up(query, time)
         found: list[tuple[Mapping[str, str], float]] = []
         for run in self.cluster.runs:
             found += run.answers(query, time)
@@ -315,8 +341,25 @@ class SimulatedConnection(Direct):
         return [
             ({"job": "lockstep", "instance": f"127.0.{row}.{rank + 1}:9",
               "node": name.format(row * NODES + rank)}, float(last))
-            for row, name in enumerate(world.names) for rank in range(NODES)
+            for row, name in enumerate(world.names) if not world.is_dark(row, last)
+            for rank in range(NODES)
         ] if time - last < 300.0 else []  # fmt: skip
+
+    def _up(self, query: str, time: float) -> list[tuple[Mapping[str, str], float]]:
+        """Prometheus' own account of the scrapes in a span."""
+        world, tried = self.cluster, TRIED.match(query)
+        seconds = 300.0 if tried is None else int(tried["ms"]) / 1000.0
+        last = START + SCRAPE * np.floor((time - START) / SCRAPE)
+        scrapes = [one for one in np.arange(last, time - seconds, -SCRAPE)
+                   if not _within(one, world.down)]  # fmt: skip
+        rows = {row: max(float(not world.is_dark(row, one)) for one in scrapes)
+                for row in range(len(world.names)) if scrapes}  # fmt: skip
+        if tried is None:
+            return [({}, sum(rows.values()))] if any(rows.values()) else []
+        return [
+            ({"job": "lockstep", "instance": f"127.0.{row}.{rank + 1}:9"}, up)
+            for row, up in rows.items() for rank in range(NODES)
+        ]  # fmt: skip
 
     def body(self, path: str, words: Mapping[str, str]) -> bytes:
         series: list[Any] = []
@@ -485,11 +528,10 @@ class Days:
             self.alertmanager.away = world.now < self._back
         elif dice.random() < 1 / 240:
             self.alertmanager.away = True
-            if dice.random() < 0.5:  # it is started anew
+            self.alertmanager.cut_off = bool(dice.random() < 0.5)  # and it goes on without watch
+            if not self.alertmanager.cut_off:  # it is started anew
                 self.alertmanager.restart()
-                self._back = world.now + float(dice.uniform(30.0, 1800.0))
-            else:  # it is cut off, and for less than an alert needs to lapse
-                self._back = world.now + float(dice.uniform(30.0, 150.0))
+            self._back = world.now + float(dice.uniform(30.0, 1800.0))
         if dice.random() < 1 / 960:
             row = int(dice.integers(len(world.names)))
             world.names[row] = f"host{int(dice.integers(1000))}-{{}}"
@@ -512,6 +554,7 @@ class Days:
             if not one.ending:
                 self.wrong.append(f"{one.folder} closed, and nothing says how")
         for one in (*still, *opened):
+            self._of_silent(one, now)
             over = self._over(one.who.run)
             most = HOLD_SECONDS if one.kind is Kind.STOP else 0.0
             if over is not None and one.kind is not Kind.EVENT:
@@ -520,6 +563,18 @@ class Days:
                     self.wrong.append(
                         f"{one.folder} ({one.kind}) is open {late:.0f} s after its run ended"
                     )
+
+    def _of_silent(self, one: WatchFinding, now: float) -> None:
+        """Of a run of which nobody tells any more nothing stays open."""
+        mine = [run for _, run in self.cluster.history if run.run == one.who.run]
+        if not mine or mine[-1].vanished > now or one.kind is Kind.EVENT:
+            return
+        begin, held = mine[-1].vanished, HOLD_SECONDS if one.kind is Kind.STOP else 0.0
+        # After a pause it is looked anew, and for as long, whether it is silence.
+        pauses = [until for since, until in self.cluster.down if until > begin and since < now]
+        late = now - max([begin, *pauses]) - PATIENCE - held - 6 * SCRAPE
+        if late > 0:
+            self.wrong.append(f"{one.folder} is open {late:.0f} s after it was told of last")
 
     def _note(self, known: Findings, one: WatchFinding) -> None:
         if one.lost_seconds is not None:
@@ -538,7 +593,7 @@ class Days:
         """When a run ended; None = one of that name lives."""
         mine = [run for _, run in self.cluster.history if run.run == name]
         last = mine[-1].over if mine else FOREVER
-        if mine and mine[-1].vanished < FOREVER:
+        if mine and (mine[-1].vanished < FOREVER or _within(last, mine[-1].dark)):
             return None  # nobody tells that it ended: it is gone after a while
         return last if last <= self.cluster.now else None
 
@@ -632,6 +687,8 @@ class Days:
             found = stops.get((run.run, run.attempt), [])
             counts[f"ends {kind}"] += 1
             counts[f"ends {kind}, told"] += bool(found)
+            if run.dark:
+                continue  # it may have been lost for a while, which is told as an end
             if kind == "clean" and found:
                 self.wrong.append(f"{run.run} ended as it should, and {found[0].sentence}")
             if kind in ("died", "killed", "node") and not found and not self._unseen(run):

@@ -290,7 +290,11 @@ class FakePrometheus:
         def living(value):
             return lambda t: None if self.dead(t, rank) else value(t)
 
-        wall = living(lambda t: (t - START) if not self.dead(t) else self.gone[1] - START)
+        def stands(time: float) -> float | None:
+            """Since when it waits for who is gone."""
+            return self.gone[1] if self.gone is not None and self.dead(time) else None
+
+        wall = living(lambda t: (stands(t) or t) - START)
         yield m.BUILD_INFO.name, {"version": "1"}, lambda t: 1.0
         yield m.RANK_INFO.name, self._info(rank), lambda t: 1.0
         yield m.RANK_UP.name, who, lambda t: float(not self.dead(t, rank))
@@ -326,7 +330,7 @@ class FakePrometheus:
         yield (
             m.TRAIN_OPEN_OP_AGE.name, inside,
             living(
-                lambda t: t - self.gone[1] if self.dead(t)
+                lambda t: t - since if (since := stands(t)) is not None
                 else t - self._paused(t)[0] if self._paused(t) and not saves else None
             ),
         )  # fmt: skip
