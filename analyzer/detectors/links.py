@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.model.accepted import log_chance
 from analyzer.model.precision import WINDOWS
 from analyzer.model.spans import last_blocks, newest_spans
 from analyzer.readers.places import places_of
@@ -110,6 +111,8 @@ def _of_span(
         or not sustained(series, shift)
     ):
         return None, False
+    if grown(grid, inside, outside) >= OWN * (now - then):
+        return None, False  # the others wait for a rank, or nobody knows
     mostly = _in_most_steps(transfer[inside])
     large = now - then >= FLOOR * usual
     clear = large and stages == 1 and mostly >= max(FLOOR / 2 * usual, TIMES * then)
@@ -202,7 +205,7 @@ def _finding(
         "transfer_seconds": now,
         "transfer_seconds_before": then,
     }
-    return Finding(
+    found = Finding(
         detector="links",
         kind="link" if two or node is not None or part is not None else "network",
         rank=None,
@@ -215,6 +218,12 @@ def _finding(
         text=text,
         details=details,
     )
+    if two or not named:
+        return found
+    # Whose link it is nobody knows better than that its counters moved and did not by chance.
+    theirs = max(min(each.log_chance for each in moved if each.node == name) for name in named)
+    sure = max(log_chance(found, len(grid.ranks)), theirs)
+    return replace(found, details={**details, "log_chance": sure})
 
 
 def _by_groups(

@@ -75,7 +75,7 @@ def slow_groups(
         (lasting[slow] < growth[slow] / 2).any()
         or (np.abs(growth[~slow]) > HEALTHY * seconds).any()
         or median(wall[inside]) - usual < OWN * seconds
-        or not _own_as_before(grid, inside, outside, OWN * seconds)
+        or grown(grid, inside, outside) >= OWN * seconds
     ):
         return None
     bad, good = ([groups[i] for i in np.flatnonzero(each)] for each in (slow, ~slow))
@@ -113,11 +113,3 @@ def _groups(grid: Grid) -> list[NDArray[np.int64]]:
 
 def _over_nodes(grid: Grid, columns: NDArray[np.int64]) -> bool:
     return len({grid.ranks[column].node for column in columns.tolist()}) > 1
-
-
-def _own_as_before(
-    grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], most: float
-) -> bool:
-    """Whether every rank told its own time, and none takes `most` seconds longer."""
-    own = grid.time["own"]
-    return bool((column_medians(own[inside]) - column_medians(own[outside]) < most).all())

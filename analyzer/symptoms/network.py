@@ -2,12 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
-from analyzer.run import Finding, Grid
-from analyzer.symptoms.series import spans, total
+from analyzer.run import Finding, FloatGrid, Grid
+from analyzer.slowness.changepoint import FALSE_ALARM
+from analyzer.slowness.robust_stats import spread
+from analyzer.symptoms.make import SECONDS
+from analyzer.symptoms.series import scrape_seconds, spans, total
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 from collector.contract.words import PORT_ERRORS, XMIT_WAIT
@@ -39,6 +44,8 @@ MOVED_PER_SECOND: dict[str, float] = {
     metrics.NET_CARRIER_CHANGES.name: 0.05,
     metrics.NET_PAUSE_SECONDS.name: 0.01,
 }
+IN_SECONDS = frozenset({metrics.NET_PAUSE_SECONDS.name})
+"""Counters of time; all others count events."""
 USUALLY_PER_SECOND = 1.0
 """The ratio decides; this only keeps single packets out."""
 SLOWER = 0.9
@@ -50,12 +57,16 @@ PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """A metric of one node that moved; `before` and `during` per second, or in its own unit."""
+    """A metric of one node that moved; `before` and `during` per second, or in its own unit.
+
+    `log_chance` is that of any of all that was looked at moving as far by noise; a speed has none.
+    """
 
     node: str
     metric: str
     before: float
     during: float
+    log_chance: float = float("-inf")
 
     @property
     def text(self) -> str:
@@ -76,6 +87,9 @@ def movements(
 ) -> tuple[Movement, ...]:  # fmt: skip
     """Counters that moved on some nodes and not on the others.
 
+    A counter has moved that is several times what it was, and further than noise takes any of so
+    many counters of so many nodes (FALSE_ALARM): pauses and retransmissions come in bursts.
+
     Args:
         grid: The run's windows.
         during: Windows of the span.
@@ -86,19 +100,56 @@ def movements(
     """
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
     columns = [next(c for c, i in enumerate(grid.ranks) if i.node == node) for node in nodes]
+    tries = log(len(nodes) * len(wanted))
     found = []
     for metric in wanted:
         cells = total(grid, metric)
         if cells is None:
             continue
-        now, then = (_means(cells[np.ix_(span, np.array(columns))]) for span in (during, before))
+        there = cells[:, columns]
+        now, then = _means(there[during]), _means(there[before])
+        scores = _scores(grid, metric, there, during, before, beyond_others=beyond_others)
         for place, node in enumerate(nodes):
             others = np.delete(now, place)
             others = others[np.isfinite(others)]
             typical = float(np.median(others)) if others.size and beyond_others else 0.0
-            if _moved(metric, then[place], now[place], typical):
-                found.append(Movement(node, metric, float(then[place]), float(now[place])))
+            chance = tries + float(log_ndtr(-scores[place]))
+            if _moved(metric, then[place], now[place], typical) and chance <= log(FALSE_ALARM):
+                found.append(Movement(node, metric, float(then[place]), float(now[place]), chance))
     return tuple(found)
+
+
+def _scores(
+    grid: Grid, metric: str, cells: FloatGrid, during: NDArray[np.int64],
+    before: NDArray[np.int64], *, beyond_others: bool,
+) -> FloatGrid:  # fmt: skip
+    """(N,) how far each node's counts moved, in units of what the difference is off by.
+
+    Of square roots, whose noise is alike at all rates: bursts weigh less, and a count is never
+    surer than half an event (Anscombe, Biometrika 1948). The noise is that of the windows before,
+    of which those between two scrapes are one, or the spread of what the other nodes' did.
+    A speed has no noise.
+    """
+    if metric in SPEEDS:
+        return np.full(cells.shape[1], np.inf)
+    counts = np.sqrt(np.maximum(cells, 0.0) / (SECONDS.resolution if metric in IN_SECONDS else 1.0))
+    usual = _means(counts[before])
+    rises = _means(counts[during]) - usual
+    seconds = [float((grid.end - grid.start)[each].sum()) for each in (during, before)]
+    readings = [
+        max(min(float(len(each)), long / scrape_seconds(grid)), 1.0)
+        for each, long in zip((during, before), seconds, strict=True)
+    ]
+    error = np.sqrt(_means((counts[before] - usual) ** 2) * sum(1.0 / each for each in readings))
+    noise = np.fmax(error, 0.5 / np.sqrt(max(min(seconds), 1e-9)))
+    common = np.zeros(len(rises))
+    for place in range(len(rises)):
+        others = np.delete(rises, place)
+        others = others[np.isfinite(others)]
+        if others.size and beyond_others:
+            noise[place] = max(noise[place], float(spread(others)))
+            common[place] = max(float(np.median(others)), 0.0)
+    return np.nan_to_num((rises - common) / noise)
 
 
 def longer_transfers(grid: Grid, finding: Finding) -> Symptom | None:

@@ -8,6 +8,8 @@ import pytest
 from analyzer.align import align
 from analyzer.detectors.links import Links
 from analyzer.pipeline import diagnose
+from analyzer.symptoms.network import movements
+from collector.contract.metrics import NET_PAUSE
 
 
 @pytest.mark.parametrize("factor", [1.3, 2.0])
@@ -72,6 +74,44 @@ def test_moved_counters_alone_accuse_nobody(synthetic, fault):
     verdict = diagnose(synthetic(faults=[fault("loss", 2, 1.0, 80)]).run()).verdict
 
     assert ("healthy", ()) == (verdict.status, verdict.culprits)
+
+
+def test_bursts_between_few_scrapes_are_no_movement(synthetic):
+    """Pauses come in bursts: of three scrapes of some node three times as many are soon chance."""
+    grid = align(synthetic(world=8, telemetry=False).run())
+    grid = dataclasses.replace(grid, scrape_seconds=4 * float(np.mean(grid.end - grid.start)))
+    key = f'{NET_PAUSE.name}{{device="eth0",direction="receive",priority="3"}}'
+    windows = np.arange(len(grid.start))
+    many, moved = 0, 0
+    for seed in range(300):
+        dice = np.random.default_rng(seed)
+        counted = dice.gamma(1.0, 40.0, (len(windows) // 4 + 1, 8))
+        cells = np.repeat(counted, 4, axis=0)[: len(windows)]
+        first = int(dice.integers(20, len(windows) - 20))
+        during = np.arange(first, first + 12)
+        before = np.setdiff1d(windows, during)
+        bursts = dataclasses.replace(grid, signals={key: cells})
+        now, then = cells[during].mean(axis=0), cells[before].mean(axis=0)
+        many += bool((now >= 3.0 * np.maximum(then, np.median(now))).any())
+        moved += bool(movements(bursts, during, before, [NET_PAUSE.name]))
+        cells[during, 2] += 400.0
+        assert "node-2" in {one.node for one in movements(bursts, during, before, [NET_PAUSE.name])}
+    assert many >= 9
+    assert moved <= 5
+
+
+def test_transfers_that_a_slow_rank_lengthens_accuse_no_link_that_loses_packets(synthetic, fault):
+    """In a pipeline the slow rank waits longer too: for what the others make of its late work."""
+    faults = [fault("compute", 1, 2.0, 80), fault("loss", 2, 1.0, 80)]
+    grid = align(synthetic(world=4, faults=faults).run())
+    late = 0.1 * (grid.time["own"][:, 1] - grid.time["own"][:, 0])
+    time = {**grid.time, "collective": grid.time["collective"] + np.maximum(late, 0.0)[:, None]}
+    waits = dataclasses.replace(grid, time=time)
+
+    assert () == tuple(Links().detect(waits))
+    as_before = np.full(waits.time["own"].shape, 0.04)
+    alone = dataclasses.replace(waits, time={**time, "own": as_before})
+    assert ["node-2"] == [found.details["node"] for found in Links().detect(alone)]
 
 
 def test_pipeline_stages_hide_transfers_in_bubbles(synthetic, fault):
