@@ -149,7 +149,8 @@ def _scores(
         if others.size and beyond_others:
             noise[place] = max(noise[place], float(spread(others)))
             common[place] = max(float(np.median(others)), 0.0)
-    return np.nan_to_num((rises - common) / noise)
+    scores: FloatGrid = np.nan_to_num((rises - common) / noise)
+    return scores
 
 
 def longer_transfers(grid: Grid, finding: Finding) -> Symptom | None:
