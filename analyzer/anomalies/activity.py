@@ -14,6 +14,8 @@ from analyzer.anomalies.levels import best_split
 from analyzer.anomalies.peers import DEVIATES, LASTS_BINS
 from analyzer.anomalies.robust import median, nan_median, smooth
 from analyzer.run import FloatGrid
+from analyzer.slowness.peer_groups import MAJORITY
+from analyzer.slowness.significance import TENTH
 from collector.contract import metrics
 from collector.contract.robust import MAD_TO_SIGMA
 
@@ -23,7 +25,7 @@ neighbouring spans of NEAR_BINS differ by 1.2 % in the middle, and by less than 
 ten cases."""
 PEGGED = 0.98
 """Where GPUs spin while they wait, as NCCL's kernels do, utilisation says 1 whatever they do."""
-WORKS_ON = float(np.log(1.10))
+WORKS_ON = TENTH
 """How much more than its peers a GPU must work since, at the least (GREYHOUND verifies 10 %)."""
 CONTRAST_SPREAD = 0.05
 NEAR_BINS = 12
@@ -138,7 +140,7 @@ def change(seen: Activity) -> int | None:
 def sole_active_gpu(seen: Activity) -> Contrast | None:
     """The one GPU that works on while its peers work less; None if there is none, or several."""
     values = np.log(seen.values)
-    if values.shape[1] < 3:
+    if values.shape[1] < MAJORITY:
         return None  # of two that part, nobody knows which one is normal
     away = smooth(values - median(values, 1)[:, None])
     found: list[Contrast] = []

@@ -29,6 +29,7 @@ from analyzer.anomalies.to_verdict import anomalies_json, utc
 from analyzer.anomalies.watched import Subject
 from analyzer.causes import CAUSE_WORDS
 from analyzer.run import Culprit, Fact, RankInfo, Verdict
+from analyzer.slowness.peer_groups import MAJORITY
 from collector.contract import metrics
 from collector.contract.words import Cause
 
@@ -38,7 +39,6 @@ counts two, that it works on while they wait one; and one less where some of the
 contradict each other or were not there, or so few GPUs that two are no majority."""
 CONFIDENT = CERTAIN[-1]
 SYMPTOM, WORKS_ON = 2, 1
-MAJORITY = 3
 CAUSES: Mapping[Subject, Cause] = {
     Subject.HEAT: Cause.THERMAL,
     Subject.POWER: Cause.POWER,

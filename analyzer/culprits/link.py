@@ -2,12 +2,10 @@
 
 from datetime import UTC, datetime
 
-from analyzer.culprits.place import place_confidence
+from analyzer.culprits.place import PAGE_SLOWDOWN, place_confidence
 from analyzer.model.candidate import CERTAIN
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
-
-PAGE_SLOWDOWN = 1.10
 
 
 def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:

@@ -6,6 +6,8 @@ from analyzer.model.accepted import log_chance
 from analyzer.model.candidate import CERTAIN
 from analyzer.run import STEPS_CERTAINTY, Finding, Grid
 
+PAGE_SLOWDOWN = 1.10
+"""Of the place, from which somebody is woken."""
 LEAST_LOG = -700.0
 """e to a smaller power is 0 to a computer."""
 

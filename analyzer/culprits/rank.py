@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from analyzer.cost.step_time import cost
-from analyzer.culprits.place import place_confidence
+from analyzer.culprits.place import PAGE_SLOWDOWN, place_confidence
 from analyzer.from_operations import Look
 from analyzer.from_operations.placed import Placed
 from analyzer.from_operations.trace_evidence import DETECTOR
@@ -16,7 +16,6 @@ from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of
 from analyzer.trace_verdict.verdict import PAGE_EFFECT
 
-PAGE_SLOWDOWN = 1.10
 PAGE_BOUND = 0.03
 """Page only if the run's steps may be at least 3 % longer for it (docs/method/peers.md: 2 to 3 %;
 the simulation asks for 2, and a bound is the most that it can be)."""

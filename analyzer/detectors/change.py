@@ -16,9 +16,9 @@ from analyzer.slowness.changepoint import (
     sustained,
 )
 from analyzer.slowness.coverage import known_in, unseen_ranks
+from analyzer.slowness.robust_stats import interval_95
+from analyzer.slowness.significance import TENTH
 
-FLOOR = float(np.log(1.10))
-"""As GREYHOUND's verification (ATC'25): less is drift of the machine, not a change of the run."""
 ALIKE = 0.5
 """Uniform: the least slowed rank's own time changed at least by this share of the run's change."""
 STEPS_AT_LEAST = 20
@@ -47,7 +47,7 @@ class Change:
             long_enough = max(STEPS_AT_LEAST, SHARE_AT_LEAST * len(groups) * groups.steps)
             if (
                 shift.score < shift.critical
-                or shift.effect < FLOOR
+                or shift.effect < TENTH
                 or steps < long_enough
                 or not sustained(step, shift)
                 or not _in_most_steps(grid, groups, shift)
@@ -58,8 +58,7 @@ class Change:
             known = bool(np.isfinite(own).all()) and not unseen_ranks(seen)
             uniform = known and bool(own.min() >= ALIKE * shift.effect)
             first = groups.first(shift.first)
-            ratio = float(np.exp(shift.effect))
-            low, high = np.exp(shift.effect + shift.error * np.array([-1.96, 1.96]))
+            low, ratio, high = interval_95(shift.effect, shift.error)
             how = (
                 "all ranks by the same ratio: not a node's fault; look at code, configuration,"
                 " storage or the network core"
@@ -102,7 +101,7 @@ def _longer(grid: Grid, groups: Blocks, shift: Shift) -> bool:
     wall = np.log(column_medians(block_means(grid.time["wall"], groups).T))
     inside = np.zeros(len(wall), dtype=bool)
     inside[shift.first : shift.last] = True
-    return bool(np.nanmedian(wall[inside]) - np.nanmedian(wall[~inside]) >= FLOOR)
+    return bool(np.nanmedian(wall[inside]) - np.nanmedian(wall[~inside]) >= TENTH)
 
 
 def _in_most_steps(grid: Grid, groups: Blocks, shift: Shift) -> bool:

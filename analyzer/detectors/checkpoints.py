@@ -12,6 +12,7 @@ from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians, critical_t
 from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.robust_stats import NOTHING, interval_95
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
 from collector.contract.words import Phase
@@ -44,7 +45,7 @@ class Checkpoints:
         if len(writes) < WRITES_AT_LEAST:
             return ()
         most = np.nanmax(np.where(np.isfinite(seconds), seconds, 0.0), axis=1, keepdims=True)
-        seconds = np.where(seconds >= WRITER * np.maximum(most, 1e-9), seconds, np.nan)
+        seconds = np.where(seconds >= WRITER * np.maximum(most, NOTHING), seconds, np.nan)
         over, middle = np.full_like(seconds, np.nan), np.full_like(seconds, np.nan)
         strata = [_writers(seconds, columns) for columns in peer_groups(grid).values()]
         strata = [writers for writers in strata if len(writers) >= MAJORITY]
@@ -122,8 +123,7 @@ def _finding(
 ) -> Finding:  # fmt: skip
     """The slowdown is that of all its steps: between checkpoints it is as fast as the others."""
     info, first = grid.ranks[column], int(writes[0][0])
-    ratio, usual = float(np.exp(effect)), float(np.nanmean(middle))
-    low, high = (float(np.exp(effect + side * 1.96 * error)) for side in (-1, 1))
+    (low, ratio, high), usual = interval_95(effect, error), float(np.nanmean(middle))
     share = [(bound - 1.0) / (ratio - 1.0) for bound in (low, high)]
     text = (
         f"rank {info.rank} took {ratio * usual:.1f} s to write each of {len(writes)} checkpoints,"

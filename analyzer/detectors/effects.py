@@ -25,6 +25,7 @@ from analyzer.model.spans import always, spans, spans_to_the_end
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import Shift
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.robust_stats import NOTHING, interval_95
 from analyzer.slowness.significance import slow_finding, span_edges
 from analyzer.slowness.transfers import mean, median
 
@@ -270,7 +271,7 @@ def _are_apart(one: Candidate, ranks: Mapping[int, Candidate]) -> bool:
     shared = sum(_left(cells[:, c], one.shift) for c in mine)
     apart = sum(_left(cells[:, c], each.shift) for c, each in mine.items())
     known = int(np.isfinite(cells[:, list(mine)]).sum())
-    gain = known * float(np.log(max(shared, 1e-9) / max(apart, 1e-9)))
+    gain = known * float(np.log(max(shared, NOTHING) / max(apart, NOTHING)))
     return gain > len(mine) * float(np.log(len(cells) ** 2 / 2 * cells.shape[1]))
 
 
@@ -322,7 +323,7 @@ def _of_stage(one: Candidate, edges: Edges) -> Finding:
     """What all ranks of a stage share is its work, and no node's fault."""
     shift, scope, grid = one.shift, one.scope, one.table.grid
     first, last = edges
-    low, ratio, high = np.exp(shift.effect + shift.error * np.array([-1.96, 0.0, 1.96]))
+    low, ratio, high = interval_95(shift.effect, shift.error)
     text = (
         f"all {len(scope.columns)} ranks of stage {scope.stage} took {ratio:.2f}x their own time"
         f" from step {grid.from_step[first]}, those of the other stages did not: not a node's"

@@ -14,19 +14,18 @@ from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import NODE, Part, parts_of_nodes
 from analyzer.slowness.changepoint import Blocks, Shift, blocks, clearest_spans, refine, sustained
-from analyzer.slowness.group_transfers import OWN, grown, slow_groups
+from analyzer.slowness.group_transfers import FLOOR, OWN, grown, slow_groups
 from analyzer.slowness.on_and_off import (
     EPISODES_AT_LEAST,
     ON_SIGMAS,
     blocks_of,
     on_and_off,
 )
+from analyzer.slowness.robust_stats import NOTHING, WITHIN
 from analyzer.slowness.transfers import by_block, mean, median, transfers
 from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, movements, standing
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
 
-FLOOR = 0.10
-"""Of a usual step, by the medians of the steps and by times alone."""
 TIMES = 3.0
 """Three of four transfers take this many times the usual one, and half the floor. With a link fault
 of 1.3 to 2.0 they took from 0.10 of a step; without, on two cores that up to twenty processes
@@ -185,8 +184,8 @@ def _finding(
     part = " and ".join(map(str, parts)) or None
     two = len(nodes) == 2
     wall = median(grid.time["wall"][inside])
-    slowdown = wall / max(wall - (now - then), 1e-9)
-    margin = 1.96 * shift.error / max(shift.effect, 1e-9) * (slowdown - 1.0)
+    slowdown = wall / max(wall - (now - then), NOTHING)
+    margin = WITHIN * shift.error / max(shift.effect, NOTHING) * (slowdown - 1.0)
     step = int(grid.from_step[first])
     text = (
         f"transfers between {_listed(nodes)} take {now * 1e3:.1f} ms a step from step {step},"

@@ -19,11 +19,11 @@ from analyzer.slowness.changepoint import (
     whole_run_spans,
 )
 from analyzer.slowness.others import others_median
+from analyzer.slowness.robust_stats import interval_95
+from analyzer.slowness.significance import TENTH
 
 LESS = 0.02
 """Share of the step by which a rank must wait less than its peers."""
-MORE = float(np.log(1.10))
-"""Log ratio of its thread's CPU time to before."""
 UNKNOWN = (float("nan"), float("nan"))
 
 
@@ -58,7 +58,7 @@ def uses_more_cpu(grid: Grid) -> Sequence[Finding]:
     return [
         _more(grid, groups, shift)
         for shift in clearest_spans(series)
-        if _beyond(series, shift, MORE) and shift.inside >= shift.effect / 2
+        if _beyond(series, shift, TENTH) and shift.inside >= shift.effect / 2
     ]
 
 
@@ -90,10 +90,9 @@ def _less(grid: Grid, groups: Blocks, shift: Shift) -> Finding:
 
 def _more(grid: Grid, groups: Blocks, shift: Shift) -> Finding:
     rank = grid.ranks[shift.column].rank
-    ratio, margin = float(np.exp(shift.effect)), float(np.exp(1.96 * shift.error))
+    low, ratio, high = interval_95(shift.effect, shift.error)
     text = f"rank {rank}'s thread used {ratio:.2f}x the CPU per step of before"
-    interval = ratio / margin, ratio * margin
-    return _finding(grid, groups, shift, "cpu", ratio, interval, text, {})
+    return _finding(grid, groups, shift, "cpu", ratio, (low, high), text, {})
 
 
 def _finding(

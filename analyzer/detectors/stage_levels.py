@@ -14,6 +14,7 @@ from analyzer.model.accepted import HEAVY
 from analyzer.run import Finding, Grid
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY, column_medians
 from analyzer.slowness.peer_groups import peer_groups
+from analyzer.slowness.robust_stats import interval_95
 from analyzer.slowness.significance import PARTS_AT_MOST, STEPS_AT_LEAST, phase_shares
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
@@ -64,7 +65,7 @@ def _finding(
 ) -> Finding:
     usable = np.flatnonzero(~grid.masked)
     info = grid.ranks[column]
-    low, ratio, high = np.exp(over + error * np.array([-1.96, 0.0, 1.96])).tolist()
+    low, ratio, high = interval_95(over, error)
     mine = median(grid.time["own"][usable, column])
     stages = sorted({one.pp for one in grid.ranks if one.node == node})
     names = f"stage{'s' if len(stages) > 1 else ''} {', '.join(map(str, stages))}"

@@ -17,6 +17,7 @@ from analyzer.slowness.changepoint import (
 from analyzer.slowness.group_transfers import OWN, grown
 from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY
+from analyzer.slowness.robust_stats import WITHIN
 from analyzer.slowness.transfers import least
 from analyzer.symptoms.nvlink import nvlink
 from collector.contract import metrics
@@ -91,7 +92,7 @@ def _finding(
 ) -> Finding:
     first = groups.first(shift.first)
     last = None if shift.last == len(groups) else groups.stop(shift.last)
-    slowdown, margin = 1.0 + shift.effect, 1.96 * shift.error
+    slowdown, margin = 1.0 + shift.effect, WITHIN * shift.error
     ranks = [grid.ranks[column].rank for column in columns.tolist()]
 
     def finding(kind: str, rank: int | None, text: str) -> Finding:

@@ -9,6 +9,7 @@ import numpy as np
 from analyzer.model.scopes import Scope, Table, View
 from analyzer.run import FloatGrid
 from analyzer.slowness.changepoint import FALSE_ALARM, Blocks, Shift, column_medians, freedom_of
+from analyzer.slowness.robust_stats import NOTHING
 
 OWN_SHARE = 0.6
 """Of a difference between two at least this share must be in the suspect's own past."""
@@ -117,7 +118,7 @@ def candidate(table: Table, view: View, shift: Shift, edges: Edges | None = None
     freedom = freedom_of(len(view.groups), len(table.scopes))
     return Candidate(
         table, shift.column, view.groups, shift, rises, highs, freedom,
-        np.nan_to_num(everybody) * shift.score / max(shift.effect, 1e-9), edges,
+        np.nan_to_num(everybody) * shift.score / max(shift.effect, NOTHING), edges,
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from analyzer.slowness.changepoint import (
     whole_run_spans,
 )
 from analyzer.slowness.peer_groups import MAJORITY
-from analyzer.slowness.robust_stats import BIWEIGHT_EFFICIENCY, biweight
+from analyzer.slowness.robust_stats import BIWEIGHT_EFFICIENCY, WITHIN, biweight
 from analyzer.slowness.significance import STEPS_ABOVE
 from analyzer.slowness.transfers import median
 from collector.contract.robust import MAD_TO_SIGMA
@@ -41,8 +41,6 @@ APART = float(np.log(1.08))
 (SC22, arXiv 2208.11035 v3), the middle of a node's parts by less."""
 SAME_PARTS = 0.002
 """Log spread of identical parts at least: that of the healthy workers of a public trace."""
-CERTAIN_ERRORS = 1.96
-"""Standard errors, with the spread inside the span: its 95 % interval says slower."""
 LOOKS = 1000
 """Whoever watches a run asks again and again: with so many independent looks, the span of a day by
 minutes, the chance of a false alarm is still that of one."""
@@ -116,7 +114,7 @@ def _became(table: Table, view: View, shift: Shift) -> bool:
     return (
         shift.score >= shift.critical
         and shift.effect >= (table.precision.transient_floor if ended else table.floor(scope))
-        and shift.effect >= CERTAIN_ERRORS * shift.error
+        and shift.effect >= WITHIN * shift.error
         and table.precision.long_enough(steps, len(groups) * groups.steps, ended=ended)
         and (not scope.alike or shift.inside >= shift.effect / 2)
         and ((scope.alike and scope.majority) or _moved_itself(scope, view.own, shift))

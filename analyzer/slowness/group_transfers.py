@@ -15,7 +15,8 @@ from analyzer.slowness.changepoint import SPIKE, column_medians
 from analyzer.slowness.transfers import least, mean, median
 
 FLOOR = 0.10
-"""Of a usual step, by which the transfers of a slow group take longer; as for a whole run's."""
+"""Of a usual step, by which transfers take longer, by medians and times alone: of a slow group, and
+of a whole run."""
 HEALTHY = 0.25
 """Share of the least growth of the slow groups, up to which another one is healthy."""
 OWN = 0.5

@@ -5,10 +5,20 @@ import numpy as np
 from analyzer.run import FloatGrid as Floats
 from collector.contract.robust import MAD_TO_SIGMA
 
+WITHIN = 1.96
+"""Standard errors either side that hold 95 % of a Gaussian: of every interval that is told."""
+NOTHING = 1e-9
+"""What is divided by is at least this, in whatever unit."""
 BIWEIGHT_EFFICIENCY = 0.86
 """Of the biweight scale beside the deviation of Gaussians; that of the MAD is 0.37."""
 BIWEIGHT_REACH = 9.0
 """MADs from which a value counts nothing (Mosteller and Tukey 1977)."""
+
+
+def interval_95(effect: float, error: float) -> tuple[float, float, float]:
+    """Of a log ratio with its standard error: the lower end, the ratio, the upper end (95 %)."""
+    low, ratio, high = np.exp(effect + error * np.array([-WITHIN, 0.0, WITHIN])).tolist()
+    return low, ratio, high
 
 
 def mean(values: Floats, axis: int | tuple[int, ...]) -> Floats:

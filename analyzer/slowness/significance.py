@@ -11,12 +11,15 @@ from analyzer.run import Finding as Found
 from analyzer.run import FloatGrid, Grid, RankInfo
 from analyzer.slowness.changepoint import Blocks, Shift, refine
 from analyzer.slowness.excess import Excess, excess
+from analyzer.slowness.robust_stats import interval_95
 from analyzer.slowness.temporal_shape import words
 from collector.contract.words import Phase
 
 FLOOR = float(np.log(1.05))
 """The smallest slowdown recorded: below, nobody drains a node for it."""
-TRANSIENT_FLOOR = float(np.log(1.10))
+TENTH = float(np.log(1.10))
+"""Less is drift of a machine, not a change (what GREYHOUND verifies; ATC'25)."""
+TRANSIENT_FLOOR = TENTH
 """The smallest one that came and went; a burst of another process looks the same."""
 NATURAL_SPREAD = float(np.log(1.15))
 """Identical parts differ by 8 % on average and 22 % at most (SC22, arXiv 2208.11035 v3): without a
@@ -64,11 +67,7 @@ def slow_finding(
     inside = usable[(usable >= first) & (usable < stop)]
     outside = np.setdiff1d(usable, inside)
     before = inside if throughout else outside
-    slowdown = float(np.exp(shift.effect))
-    interval = (
-        float(np.exp(shift.effect - 1.96 * shift.error)),
-        float(np.exp(shift.effect + 1.96 * shift.error)),
-    )
+    low, slowdown, high = interval_95(shift.effect, shift.error)
     own = grid.time["own"]
     facts: dict[str, Any] = {
         "own_seconds": _mean(own[inside, shift.column]),
@@ -89,10 +88,10 @@ def slow_finding(
         first=first,
         last=last,
         slowdown=slowdown,
-        interval=interval,
+        interval=(low, high),
         score=shift.score,
         share=phase_shares(grid, shift.column, peers, inside, before, throughout),
-        text=_text(info, int(grid.from_step[first]), slowdown, interval, facts, goes),
+        text=_text(info, int(grid.from_step[first]), slowdown, (low, high), facts, goes),
         details=facts,
     )
 

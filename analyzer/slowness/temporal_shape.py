@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid
+from analyzer.slowness.robust_stats import NOTHING
 
 RAMP_STEPS = 8
 """Values of a climb at least: fewer may be a pause."""
@@ -14,8 +15,6 @@ FLAT_AT_LEAST = 3
 """Values before a climb that tell the level which it leaves."""
 CLIMB_AT_LEAST = 2
 """Values; a jump inside one looks like a climb of that length."""
-NOTHING = 1e-9
-"""Deviation of what fits exactly: of made-up series alone."""
 LIKELIER = 4.0
 """Log of the ratio of the likelihoods of a climb and a jump: noise reaches it one time in 200
 (Wilks, one parameter more)."""
@@ -153,7 +152,7 @@ def plateau(values: FloatGrid, high: float) -> int | None:
     if len(known) < RAMP_STEPS or not high > 0:
         return None
     knee, top = np.triu_indices(len(values) + 1)
-    share = (known + 0.5 - knee[:, None]) / np.maximum(top - knee, 1e-9)[:, None]
+    share = (known + 0.5 - knee[:, None]) / np.maximum(top - knee, NOTHING)[:, None]
     left = np.abs(values[known] - high * np.clip(share, 0.0, 1.0)).sum(axis=1)
     jumps = top == knee
     best = int(np.argmin(left))

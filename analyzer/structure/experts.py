@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import median, spread
 from analyzer.structure.facts import Facts, Structure
 from analyzer.structure.lengths import ALIKE, correlation
@@ -17,7 +18,7 @@ def find(facts: Facts) -> Sequence[Structure]:
     Two stages are too few to tell: what one has more, the other seems to have less.
     """
     ratio = facts.cells.ratio
-    if not facts.cells.cancels or ratio.shape[2] < 3:
+    if not facts.cells.cancels or ratio.shape[2] < MAJORITY:
         return ()
     left = ratio - work(facts.cells, facts.slow)[:, :, None]
     left = np.where(facts.slow[:, :, None], np.nan, left)

@@ -6,6 +6,7 @@ import numpy as np
 
 from analyzer.operations import Floats
 from analyzer.slowness.changepoint import MEDIAN_EFFICIENCY
+from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import mean
 from analyzer.slowness.robust_stats import spread as spread_of
 from analyzer.structure.facts import Facts, Structure
@@ -40,7 +41,7 @@ def find(facts: Facts) -> Sequence[Structure]:
 def _by_chance(facts: Facts, long: Floats) -> float:
     """The spread that the middle of the stages has where each stage varies for itself."""
     ratio = facts.cells.ratio
-    if ratio.shape[2] < 3:
+    if ratio.shape[2] < MAJORITY:
         return 0.0
     left = np.where(facts.slow[:, :, None], np.nan, ratio - long[:, :, None]).mean(axis=0)
     each = spread_of(left, 0)

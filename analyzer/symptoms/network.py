@@ -10,7 +10,7 @@ from scipy.special import log_ndtr
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import FALSE_ALARM
-from analyzer.slowness.robust_stats import spread
+from analyzer.slowness.robust_stats import NOTHING, spread
 from analyzer.symptoms.make import SECONDS
 from analyzer.symptoms.series import scrape_seconds, spans, total
 from analyzer.symptoms.shape import Symptom
@@ -141,7 +141,7 @@ def _scores(
         for each, long in zip((during, before), seconds, strict=True)
     ]
     error = np.sqrt(_means((counts[before] - usual) ** 2) * sum(1.0 / each for each in readings))
-    noise = np.fmax(error, 0.5 / np.sqrt(max(min(seconds), 1e-9)))
+    noise = np.fmax(error, 0.5 / np.sqrt(max(min(seconds), NOTHING)))
     common = np.zeros(len(rises))
     for place in range(len(rises)):
         others = np.delete(rises, place)

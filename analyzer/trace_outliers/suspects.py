@@ -16,6 +16,7 @@ from analyzer.operations import Flags, Floats
 from analyzer.run import Finding, Grid, RankInfo
 from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.others import others_median
+from analyzer.slowness.robust_stats import WITHIN
 from analyzer.slowness.temporal_shape import Shape, smooth
 from analyzer.slowness.transfers import mean, median
 from analyzer.trace_outliers.cells import Cells
@@ -142,7 +143,7 @@ def _suspect(one: Finding, rest: Floats) -> Suspect:
         first=one.first,
         last=one.last,
         excess=excess,
-        error=float(np.log(high / low)) / (2 * 1.96),
+        error=float(np.log(high / low)) / (2 * WITHIN),
         by_peers=rest.shape[1] > 2,
         place_confidence=float(one.details["place_confidence"]),
         shape=shape,

@@ -11,6 +11,7 @@ from analyzer.model.precision import OPERATIONS
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Rejected, Verdict
 from analyzer.slowness.coverage import KNOWN_AT_LEAST
+from analyzer.slowness.robust_stats import NOTHING, interval_95
 from analyzer.structure import structures
 from analyzer.structure.facts import Facts, Structure
 from analyzer.trace_outliers import (
@@ -18,7 +19,6 @@ from analyzer.trace_outliers import (
     Charge,
     Judgement,
     Lateness,
-    Suspect,
     cells,
     cost_of_suspects,
     judge,
@@ -160,7 +160,7 @@ def _dark(case: _Case) -> str | None:
     if case.trace.coverage < KNOWN_AT_LEAST:
         return f"only {case.trace.coverage:.0%} of the traced steps are whole"
     timed = np.isfinite(case.cells.ratio).mean(axis=(0, 1, 4))
-    shares = timed / np.maximum(timed.max(axis=1, keepdims=True), 1e-9)
+    shares = timed / np.maximum(timed.max(axis=1, keepdims=True), NOTHING)
     stage, dp = np.unravel_index(int(np.argmin(shares)), shares.shape)
     if shares[stage, dp] >= KNOWN_AT_LEAST:
         return None
@@ -188,7 +188,7 @@ def _culprit(case: _Case, number: int) -> Culprit:
         to_step=None if one.last is None else int(trace.steps[one.last]),
         since=None,
         slowdown=float(np.exp(one.excess)),
-        slowdown_interval=_interval(one),
+        slowdown_interval=interval_95(one.excess, one.error)[::2],
         cause="unknown",
         confidence=place,
         tier="page" if page else "record",
@@ -203,11 +203,6 @@ def _culprit(case: _Case, number: int) -> Culprit:
         # Operations tell of no cause: the one confidence is in the place.
         place_confidence=place,
     )
-
-
-def _interval(one: Suspect) -> tuple[float, float]:
-    low, high = one.excess - 1.96 * one.error, one.excess + 1.96 * one.error
-    return float(np.exp(low)), float(np.exp(high))
 
 
 def _what_if(case: _Case) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import numpy as np
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Fact, Verdict
 from analyzer.slowness import temporal_shape
+from analyzer.slowness.robust_stats import interval_95
 from analyzer.trace_outliers import Lateness, Suspect
 from analyzer.wording import CERTAINTY
 
@@ -21,7 +22,8 @@ def evidence(
     interval: tuple[float, float] | None, *, cancelled: bool,
 ) -> tuple[Fact, ...]:  # fmt: skip
     """What speaks for a suspect, and against it."""
-    ratio, low, high = _times(*np.exp(one.excess + one.error * np.array([0.0, -1.96, 1.96])))
+    low, ratio, high = interval_95(one.excess, one.error)
+    told, least, most = _times(ratio, low, high)
     compared = (
         "the same stage of the other replicas"
         if one.by_peers
@@ -31,7 +33,7 @@ def evidence(
     facts = [
         Fact(
             True,
-            f"it computes {ratio}x as long ({low} to {high})"
+            f"it computes {told}x as long ({least} to {most})"
             f" as {compared}{same}, {_when(trace, one)}",
             OWN_QUERY,
         )
