@@ -21,7 +21,7 @@ from lockstep.output import Progress, fail, note
 from workloads.launchers.kubernetes.api import ApiCluster, KubeconfigError
 from workloads.launchers.kubernetes.cluster import Cluster, ClusterError
 from workloads.launchers.kubernetes.cluster_run import ClusterRun, Ended
-from workloads.launchers.kubernetes.conditions import Phase
+from workloads.launchers.kubernetes.conditions import Phase, Pod
 from workloads.launchers.kubernetes.doubts import doubts
 from workloads.launchers.kubernetes.facts import Facts, look
 from workloads.launchers.kubernetes.measuring import measured
@@ -207,7 +207,7 @@ def _closed(
         "ranks": told.get("ranks", []),
         "nodes": nodes,
         "images": sorted({pod.image for pod in ended.pods if pod.image}),
-        "measured": _result(logs),
+        "measured": _result(_without_programs(logs, ended.pods)),
         "reason": str(told.get("reason", "")) if finished and not reason else reason,
     }
     if finished and not left and not unwritten:
@@ -226,6 +226,13 @@ def _measured(cluster: Cluster, spec: RunSpec, settings: Settings) -> str:
     if why:
         note(f"how fast it was is not known: {why}")
     return said or why
+
+
+def _without_programs(logs: dict[str, str], pods: Sequence[Pod]) -> dict[str, str]:
+    """Logs of steps of ours: what a program prints beside its ranks is no result of its run."""
+    theirs = {f"{pod.name}.{name}" for pod in pods if pod.role in (WORKER, LAUNCHER)
+              for name in pod.containers}  # fmt: skip
+    return {name: text for name, text in logs.items() if name not in theirs}
 
 
 def _result(logs: dict[str, str]) -> dict[str, Any]:

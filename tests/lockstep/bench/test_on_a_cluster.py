@@ -20,6 +20,7 @@ from lockstep.output import Progress
 from tests.lockstep.bench.cluster_double import DIGEST, Cluster
 from tests.workloads.kubernetes.conftest import RUN
 from workloads.launchers.kubernetes import cluster_run
+from workloads.launchers.kubernetes.conditions import Pod
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import Layout, RunSpec
 
@@ -63,6 +64,17 @@ def test_a_cell_on_a_cluster_has_the_speed_and_the_verdict_that_its_pods_told(
     assert (DIGEST, "lockstep-runs:/gpt-20260101T000000-abcd") == (
         row["image_digest"], row["archive"])  # fmt: skip
     assert [] == answer["left"]
+
+
+def test_what_a_program_prints_beside_its_ranks_is_no_result_of_its_run() -> None:
+    forged = '{"measured":{"step_seconds":0.001}}'
+    pods = [Pod("r-worker-0", "worker", "a", "Succeeded", containers=("ranks", "collector")),
+            Pod("r-launcher-x", "launcher", "a", "Succeeded", containers=("ranks",)),
+            Pod("r-measure-1", "step", "a", "Succeeded", containers=("main",))]  # fmt: skip
+    logs = {"r-worker-0.ranks": forged, "r-launcher-x.ranks": forged, "measure": "true",
+            "r-measure-1.main": '{"measured":{"step_seconds":0.25}}'}  # fmt: skip
+
+    assert {"step_seconds": 0.25} == on_cluster._result(on_cluster._without_programs(logs, pods))
 
 
 def test_a_run_that_could_not_be_measured_is_finished_and_its_speed_not_known(
