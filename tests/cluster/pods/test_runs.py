@@ -47,7 +47,7 @@ def test_a_slow_rank_becomes_a_finding_an_alert_a_report_and_a_condition_of_its_
 ):
     # Of four ranks: two have no majority, and the sequential test judges neither. It learns what
     # is usual from 40 scrapes: what is slow before a minute has passed is usual to it.
-    words = ("--ranks-per-node=2", "--steps=2200", "--fault=compute:rank=2,factor=2,from=1000",
+    words = ("--ranks-per-node=2", "--steps=3000", "--fault=compute:rank=2,factor=2,from=1000",
              "--timeout=1500")  # fmt: skip
     with launched(*words) as run:
         name = begun(release, run)
@@ -77,26 +77,6 @@ def test_a_slow_rank_becomes_a_finding_an_alert_a_report_and_a_condition_of_its_
     assert "finished" == json.loads(said)["ending"]
     [fault] = json.loads((shared_folder(release) / name / "truth.json").read_text())["faults"]
     assert culprit == fault["node"]  # and not the pod's host name
-    until(lambda: not release.pods(RUNS), PATIENCE)
-
-
-def test_a_node_that_loses_its_power_under_a_run_is_named_and_comes_back(
-    prometheus: Prometheus, operator: None, release: RealNodes, launched: Launched
-):
-    victim = release.names[1]
-    with launched("--steps=20000", "--timeout=1500") as run:
-        name = begun(release, run)
-        steps = f'lockstep_train_steps_total{{run="{name}"}} > 300'
-        until(lambda: len(prometheus.ask(steps)) == 2 or run.poll() is not None, PATIENCE)
-        assert run.poll() is None, run.communicate()
-        assert set() == named(prometheus, name)
-        release.power_off(victim)
-        try:
-            until(lambda: victim in named(prometheus, name), PATIENCE)
-            assert {victim} == named(prometheus, name)
-            until(lambda: victim not in release.ready(), PATIENCE)
-        finally:
-            release.power_on(victim)
     until(lambda: not release.pods(RUNS), PATIENCE)
 
 
@@ -174,3 +154,23 @@ def test_what_ended_pods_left_on_nodes_is_cleaned_by_its_age(
     finally:
         rollback(release)
         until(lambda: settled(release), PATIENCE)
+
+
+def test_a_node_that_loses_its_power_under_a_run_is_named_and_comes_back(
+    prometheus: Prometheus, operator: None, release: RealNodes, launched: Launched
+):
+    victim = release.names[1]
+    with launched("--steps=20000", "--timeout=1500") as run:
+        name = begun(release, run)
+        steps = f'lockstep_train_steps_total{{run="{name}"}} > 300'
+        until(lambda: len(prometheus.ask(steps)) == 2 or run.poll() is not None, PATIENCE)
+        assert run.poll() is None, run.communicate()
+        assert set() == named(prometheus, name)
+        release.power_off(victim)
+        try:
+            until(lambda: victim in named(prometheus, name), PATIENCE)
+            assert {victim} == named(prometheus, name)
+            until(lambda: victim not in release.ready(), PATIENCE)
+        finally:
+            release.power_on(victim)
+    until(lambda: not release.pods(RUNS), PATIENCE)
