@@ -146,8 +146,9 @@ class Outbox:
     ) -> None:
         """Take what ended before this process began, and when (unix seconds).
 
-        Of what the Alertmanager took the end is told again; what it is known not to have taken is
-        told late, if `late`.
+        Of what the Alertmanager took the end is told again; what it is not known to have taken is
+        told late, if `late`. Else only its end is: who was killed may have told it unnoted, and of
+        what never fired an end says nothing to people.
 
         Args:
             alerts: Of which an earlier process may have told the end, or not; the newest last.
@@ -158,9 +159,7 @@ class Outbox:
             key = alert.key
             if key in self._firing:
                 continue
-            if self._remembers and alert.mark not in self._marks:
-                if not late:
-                    continue
+            if late and self._remembers and alert.mark not in self._marks:
                 self._late[key] = _Late(alert, unix, now, now)
                 self._over.pop(key, None)
             else:

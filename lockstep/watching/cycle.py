@@ -264,9 +264,10 @@ class Cycles:
             chosen = Pages(targets, part=life is None or len(few) < len(here))
             return Plan(chosen, {}, begin, seen.now, 0, None)
         suspects = [] if finding.who.rank is None else [finding.who.rank]
+        every, life = seen.pages_of(run), self.memory.lives.get(run)
+        silent = frozenset() if life is None else life.pages - every  # as of a lost node
         # What the verdict was reached by is read again: it is then the archive's own.
-        chosen = pages(members, run, suspects, own) if judged is None else judged.pages
-        every = seen.pages_of(run)
+        chosen = pages(members, run, suspects, own, silent) if judged is None else judged.pages
         collectors: dict[str, tuple[str, ...]] = {}
         for job, instance in sorted(every):
             collectors[job] = (*collectors.get(job, ()), instance)

@@ -145,12 +145,12 @@ def test_what_was_taken_only_once_it_was_over_is_not_told_late_after_a_restart()
     assert [("node-0", 6.0)] == names(second.due(0.0))
 
 
-def test_of_an_alert_that_another_replaced_only_who_took_it_hears_the_end() -> None:
+def test_of_an_alert_that_another_replaced_the_end_is_told_and_never_that_it_fired() -> None:
     box = Outbox()
     box.remember([named("node-0").mark], 0.0)
     box.ended([(named("node-0"), 3.0), (named("node-1"), 4.0)], 0.0, late=False)
 
-    assert [("node-0", 3.0)] == names(box.due(0.0))
+    assert [("node-0", 3.0), ("node-1", 4.0)] == names(box.due(0.0))
 
 
 def test_what_an_earlier_process_delivered_and_is_over_at_the_first_look_is_ended() -> None:

@@ -8,14 +8,22 @@ import numpy as np
 import pytest
 
 from analyzer.readers.prometheus import SourceError
+from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.decoding import Series
+from analyzer.sequential_test.state import State
 from analyzer.watch import questions as ask
+from analyzer.watch.closable import Closable
 from analyzer.watch.finding import Tier
+from analyzer.watch.finding_lifecycle import Course, advance
 from analyzer.watch.members import members
+from analyzer.watch.memory import Memory
 from analyzer.watch.progress import Progress
 from analyzer.watch.run_end import End, Heard, How, Life, Place, detection, lived, over
 from collector.contract import metrics as m
+from lockstep.watching import endings
+from lockstep.watching.cycle import Cycles
 from lockstep.watching.endings import lives_now
+from lockstep.watching.settings import Settings
 
 NOW, SCRAPE = 10_000.0, 15.0
 PAGES = {rank: ("lockstep", f"10.0.0.{rank}:9410") for rank in (0, 1)}
@@ -168,3 +176,45 @@ def test_of_a_run_that_vanished_is_said_what_is_known_and_for_whom_no_one_is_cal
     assert {"gpt": 301.0} == held
     assert "nobody tells of the run since 02:41:39 UTC" == words["gpt"]
     assert "it did not come back" in over({"gpt": life}, (), NOW + 600.0)[0]["gpt"]
+
+
+def test_of_more_ranks_than_are_read_one_by_one_what_they_said_last_decides():
+    count = endings.MOST_SERIES + 1
+    ranks = {rank: Place(f"node-{rank // 8}", rank % 8) for rank in range(count)}
+
+    class Many(Scraped):
+        def instant(self, query: str, _: float, *, every: bool = False) -> list[Any]:
+            assert query == ask.LAST_STATE
+            said = ["peer_lost" if rank else "running" for rank in ranks]
+            return [({"run": "gpt", "rank": str(rank), "state": state}, 1.0)
+                    for rank, state in enumerate(said)]  # fmt: skip
+
+    seen = SimpleNamespace(now=NOW, members=members([]), up=np.array([]), pages=[],
+                           living=np.array([], dtype=bool))  # fmt: skip
+    life = Life(ranks, frozenset(PAGES.values()), 0, NOW - SCRAPE, first=NOW - 4000.0)
+    found = lives_now(Many({}, 0), seen, {"gpt": life}, {}, SCRAPE, 300.0)["gpt"]  # type: ignore[arg-type]
+    assert found.end is not None
+    told = detection("gpt", found, found.end)
+
+    assert (How.DIED, (0,), False) == (found.end.how, found.end.first, found.end.by_scrapes)
+    assert {"running": 1, "peer_lost": count - 1} == found.end.states
+    assert ("node-0", 0) == (told.who.node, told.who.rank)
+
+
+def test_the_archive_of_a_lost_node_has_what_its_page_told_last():
+    told_of = {"run": "gpt", "rank": "0", "attempt": "0", "world_size": "2", "dp": "0", "tp": "0",
+               "pp": "0", "node": "node-0", "job": PAGES[0][0],
+               "instance": PAGES[0][1]}  # fmt: skip
+    seen = SimpleNamespace(now=NOW, members=members([(told_of, 1.0)]),
+                           pages_of=lambda _: frozenset([PAGES[0]]))  # fmt: skip
+    life = Life(RANKS, frozenset(PAGES.values()), 0, NOW - SCRAPE)
+    memory = Memory(lives={"gpt": life}, runs={"gpt": Progress(7.0, NOW)})
+    settings = Settings(access("http://127.0.0.1:9", {}), None, None, SCRAPE)
+    told = detection("gpt", life, End(NOW, How.DIED, (1,), by_scrapes=True, states={}))
+    [finding] = advance(Course({}, {}), [told], Closable(NOW, frozenset(["gpt"]), {}),
+                        settings.pace)[1].opened  # fmt: skip
+    plan = Cycles(settings, State.new(), memory).plan(finding, seen, np.ones(1))  # type: ignore[arg-type]
+
+    assert ("node-1", 1) == (finding.who.node, finding.who.rank)
+    assert {"lockstep": (PAGES[1][1], PAGES[0][1])} == plan.pages.targets
+    assert {"lockstep": (PAGES[0][1],)} == plan.collectors
