@@ -90,7 +90,7 @@ def main(names: list[str]) -> int:
 
 def _apart(name: str) -> int:
     """A process each: what one benchmark imports or starts must not burden the next."""
-    process = subprocess.Popen([sys.executable, "-m", __spec__.name, name])
+    process = subprocess.Popen([sys.executable, "-m", "tests.benchmarks", name])
     while True:
         try:
             return process.wait()

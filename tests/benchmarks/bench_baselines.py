@@ -106,13 +106,15 @@ def real(folder: Path, seed: int, runs: int) -> Iterator[Pair]:
         healthy = dice.sample(kinds["s0"], len(kinds["s0"]))
         before = tuple({**row, "settings": "{}", "driver": "550.1"} for row in healthy[:5])
         own = before[0]
-        for rows in _groups(healthy[5:], runs):
-            yield Pair(before, tuple({**own, **_speed(row)} for row in rows), "healthy", None, None)
-        for rows in _groups(dice.sample(kinds["s1"], len(kinds["s1"])), runs):
-            after = tuple({**own, **_speed(row), "driver": "560.2"} for row in rows)
+        for later in _groups(healthy[5:], runs):
+            yield Pair(
+                before, tuple({**own, **_speed(row)} for row in later), "healthy", None, None
+            )
+        for later in _groups(dice.sample(kinds["s1"], len(kinds["s1"])), runs):
+            after = tuple({**own, **_speed(row), "driver": "560.2"} for row in later)
             yield Pair(before, after, "regression", "driver", None)
-        for rows in _groups(dice.sample(kinds["s2"], len(kinds["s2"])), runs):
-            yield Pair(before, tuple({**own, **_speed(row)} for row in rows), "one-gpu", None, 1)
+        for later in _groups(dice.sample(kinds["s2"], len(kinds["s2"])), runs):
+            yield Pair(before, tuple({**own, **_speed(row)} for row in later), "one-gpu", None, 1)
         del draw
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Self
 
 from collector.contract import ring
 from collector.contract.words import GROUPS, OPS, PHASES
@@ -80,16 +80,17 @@ class Node:
         self._training = threading.Thread(target=self._train, daemon=True)
         if times is not None:
             program = ("tests.benchmarks.collector_node", str(times))
-        announced = folder / "address"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", *program, "--listen", "127.0.0.1:0",
-             "--announce", str(announced), "--lockstep-dir", str(folder), *arguments],
-            env=os.environ | self.mock.environment, cwd=ROOT, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        announced, words = folder / "address", folder / "stderr"
+        with words.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *program, "--listen", "127.0.0.1:0",
+                 "--announce", str(announced), "--lockstep-dir", str(folder), *arguments],
+                env=os.environ | self.mock.environment, cwd=ROOT, stderr=errors,
+            )  # fmt: skip
         deadline = time.monotonic() + START_SECONDS
         while not announced.exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("the collector did not start")
+                raise RuntimeError(f"the collector did not start: {words.read_text()[-500:]}")
             time.sleep(0.02)
         host, _, port = announced.read_text().strip().rpartition(":")
         self.address = (host, int(port))
@@ -223,21 +224,24 @@ def _step(rank: RingWriter) -> None:
 def _timed(times: Path, arguments: list[str]) -> int:
     """The collector's program; notes the time from a request's first line to its last byte."""
     from collector.__main__ import main
-    from collector.exporter.server import PageServer
+    from collector.exporter.bounded import BoundedHandler
 
     found: list[float] = []
     began = threading.local()
-    enter, leave = PageServer.enter, PageServer.leave
+    parse, handle = BoundedHandler.parse_request, BoundedHandler.handle_one_request
 
-    def entered(server: Any) -> None:
+    def parsed(handler: BoundedHandler) -> bool:
         began.at = time.perf_counter()
-        enter(server)
+        return parse(handler)
 
-    def left(server: Any) -> None:
-        leave(server)
-        found.append(time.perf_counter() - began.at)
+    def handled(handler: BoundedHandler) -> None:
+        began.at = None
+        handle(handler)
+        if began.at is not None:  # a connection that ends here brought no request
+            found.append(time.perf_counter() - began.at)
 
-    PageServer.enter, PageServer.leave = entered, left  # type: ignore[method-assign]
+    setattr(BoundedHandler, parse.__name__, parsed)
+    setattr(BoundedHandler, handle.__name__, handled)
     code = main(arguments)
     times.write_text(json.dumps(found))
     return code

@@ -21,16 +21,18 @@ def run(table: Path, arguments: list[str]) -> int:
     """The collector, until it is told to stop; its exit code."""
 
     class Table(Devices):
-        def __init__(self, proc: Path, sys: Path, *, virtual: bool = False) -> None:
-            super().__init__(proc, sys, virtual=virtual)
+        def __init__(
+            self, proc: Path, sys: Path, *, virtual: bool = False, nodes_sysfs: bool = False
+        ) -> None:
+            super().__init__(proc, sys, virtual=virtual, nodes_sysfs=nodes_sysfs)
             self.table = table
 
     told = mlx5_statistics()
     healthy = {name: 0 if name.endswith("_phy") else value for name, value in told.items()}
     nics = FakeNics({f"eth{number}": healthy if number else told for number in range(PORTS)})
     nics.drivers["eno1"] = {"rx_packets": 20, "rx_bytes": 2000}
-    registry.Devices = Table  # type: ignore[misc]
-    ethtool.Kernel = nics.open  # type: ignore[misc,assignment]
+    setattr(registry, Devices.__name__, Table)
+    setattr(ethtool, ethtool.Kernel.__name__, nics.open)
     return main(arguments)
 
 

@@ -12,7 +12,7 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -147,8 +147,10 @@ def _grown(head: list[str], rows: list[str], second: int) -> str:
 
 def _dump() -> str:
     """What torch leaves of a full buffer, three collectives of it open."""
-    created = {"frames": [], "time_created_ns": time.time_ns() - 10**9}
-    done = partial(entry, state="completed", retired=True, **created)
+    created: dict[str, Any] = {"frames": [], "time_created_ns": time.time_ns() - 10**9}
+    done: Callable[[int], dict[str, Any]] = partial(
+        entry, state="completed", retired=True, **created
+    )
     entries = [done(n) for n in range(1, DUMPED - 2)]
     entries += [entry(n, **created) for n in range(DUMPED - 2, DUMPED + 1)]
     return json.dumps(tree(entries, (DUMPED, DUMPED - 2, DUMPED - 3), ranks=str([*range(RANKS)])))

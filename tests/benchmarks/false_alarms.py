@@ -19,7 +19,7 @@ from time import process_time
 import numpy as np
 from scipy.stats import chi2
 
-from analyzer.sequential_test.arrays import TelemetryArrays
+from analyzer.sequential_test.arrays import FloatArray, TelemetryArrays
 from analyzer.sequential_test.budget import NODE_MONTH_SECONDS, Budget
 from analyzer.sequential_test.metrics import QUIETEST, STEADY, MonitoredMetric
 from analyzer.sequential_test.state import State
@@ -124,11 +124,11 @@ def _delays(word: str, factors: tuple[float, float], seed: int) -> dict[str, flo
     }
 
 
-def _passed(values: np.ndarray, begin: int, state: State, budget: Budget) -> Pass:
+def _passed(values: FloatArray, begin: int, state: State, budget: Budget) -> Pass:
     gpu = np.arange(values.shape[2])
     return watch(
         TelemetryArrays(
-            PERIOD * (begin + 1 + np.arange(len(values))),
+            PERIOD * np.arange(begin + 1, begin + 1 + len(values), dtype=np.float64),
             WATCHED[: values.shape[1]],
             values,
             np.char.add("node-", (gpu // 8).astype(str)),

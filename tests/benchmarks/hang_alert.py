@@ -21,9 +21,9 @@ from analyzer.watch.standing import limit
 from collector.clock import SystemClock
 from collector.contract import ring
 from lockstep import finding_folders
-from lockstep.leftovers import SHARED_MEMORY
 from tests.deploy.real_run import RealRun, real_run
 from tests.deploy.standalone import Standalone
+from workloads.processes.ownership import SHARED_MEMORY
 
 TRIALS = int(os.environ.get("HANG_ALERT_TRIALS", "3"))
 RANKS = 2

@@ -12,7 +12,7 @@ MEASURED = {"lockstep_help": ["-m", "lockstep", "--help"], "python_alone": ["-c"
 
 def main() -> dict[str, float]:
     """Minimum and median seconds over processes, the first (cold) one left out."""
-    figures = {}
+    figures: dict[str, float] = {}
     for what, arguments in MEASURED.items():
         times = [_seconds(arguments) for _ in range(TRIES + 1)][1:]
         figures |= {f"{what}_seconds_min": min(times), f"{what}_seconds_median": median(times)}

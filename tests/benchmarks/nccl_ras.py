@@ -64,7 +64,7 @@ def _cost(call: object, clock: object = process_time) -> float:
         began = clock()
         call()
         times.append(clock() - began)
-    return median(times)
+    return float(median(times))
 
 
 def _on_the_first_node(host: str) -> bool:

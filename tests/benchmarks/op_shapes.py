@@ -6,7 +6,7 @@ OP_SHAPES_RUNS and OP_SHAPES_SEED in the environment change how many, and from w
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -110,7 +110,7 @@ def _scene(dice: np.random.Generator, seed: int, dp: int | None = None) -> synth
     )
 
 
-def _suspects(trace: Trace) -> Iterable[Suspect]:
+def _suspects(trace: Trace) -> Sequence[Suspect]:
     found = cells(trace)
     return judge(found).suspects if found else ()
 

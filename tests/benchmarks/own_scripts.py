@@ -101,21 +101,21 @@ class Found:
 def rows() -> tuple[Row, ...]:
     """Every row of the table."""
     scripts = (
-        ("ddp", "torch_ddp", "", "torch"),
-        ("ddp_buffers", "torch_ddp", "buffers", "torch"),
-        ("ddp_accumulation", "torch_ddp", "accumulation", "torch"),
-        ("fsdp2", "torch_fsdp2", "", "torch"),
-        ("accelerate", "with_accelerate", "", "accelerate"),
-        ("lightning", "with_lightning", "", "lightning"),
-        ("trainer", "with_trainer", "", "transformers"),
-        ("plain_loop", "plain_loop", "", ""),
-        ("jax", "with_jax", "", "jax"),
+        ("ddp", ("torch_ddp", "", "torch")),
+        ("ddp_buffers", ("torch_ddp", "buffers", "torch")),
+        ("ddp_accumulation", ("torch_ddp", "accumulation", "torch")),
+        ("fsdp2", ("torch_fsdp2", "", "torch")),
+        ("accelerate", ("with_accelerate", "", "accelerate")),
+        ("lightning", ("with_lightning", "", "lightning")),
+        ("trainer", ("with_trainer", "", "transformers")),
+        ("plain_loop", ("plain_loop", "", "")),
+        ("jax", ("with_jax", "", "jax")),
     )
     before = Row("ddp_before recorder", "torch_ddp", "before", "torch", recorded=True)
     return (
-        *(Row(f"{name} exec", *rest, recorded=False) for name, *rest in scripts),
+        *(Row(f"{name} exec", *rest, recorded=False) for name, rest in scripts),
         before,
-        *(Row(f"{name} recorder", *rest, recorded=True) for name, *rest in scripts),
+        *(Row(f"{name} recorder", *rest, recorded=True) for name, rest in scripts),
     )
 
 
@@ -232,7 +232,8 @@ def _failed(command: list[str]) -> bool:
 def _known(archive: Path) -> float:
     table = ds.dataset(archive / STEPS_FILE).to_table(["step", "own_seconds"])
     usable = table.filter(pc.field("step") >= 10)
-    return 1.0 - usable["own_seconds"].null_count / max(usable.num_rows, 1)
+    unknown: int = usable["own_seconds"].null_count
+    return 1.0 - unknown / max(int(usable.num_rows), 1)
 
 
 def _read(path: Path) -> list[Found]:

@@ -25,7 +25,10 @@ def answering() -> Iterator[tuple[str, list[int]]]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            query = parse_qs(urlsplit(self.path).query)["query"][0]
+            [query, *_] = parse_qs(urlsplit(self.path).query).get("query", [""])
+            if not query:  # who asks what server this is
+                self.send_error(404)
+                return
             body = bodies.setdefault(query, _body(_answer(query)))
             sent.append(len(body))
             self.send_response(200)

@@ -15,6 +15,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import monotonic
@@ -57,7 +58,7 @@ def rules_at_work(folder: Path, ranks: int) -> dict[str, float]:
     groups = yaml.safe_load(rules())["groups"]
     with prometheus(folder, {}) as (url, process), Connection(access(url, {})) as connection:
         spent = [
-            [_least(process, lambda text=rule["expr"]: _ask(url, text, moment)) for rule in one]
+            [_least(process, partial(_ask, url, rule["expr"], moment)) for rule in one]
             for one in (group["rules"] for group in groups)
         ]
         read = _least(process, lambda: survey(connection, None, moment))
@@ -165,4 +166,5 @@ def _cpu(process: int) -> float:
 
 def _megabytes(process: int) -> float:
     text = Path(f"/proc/{process}/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) / 1e3
+    [kilobytes] = re.findall(r"VmHWM:\s+(\d+) kB", text)
+    return int(kilobytes) / 1e3

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, process_time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,7 +105,7 @@ def _steps(ranks: int) -> tuple[pd.DataFrame, np.ndarray]:
     frame["grad_sync_seconds"] = frame["wall_seconds"] - mine
     frame["other_seconds"] = (1 - sum(SHARES.values())) * mine
     loss = 2.0 + 3.0 * np.exp(-step / 200)
-    told = {"tags": "", "loss": loss, "samples": 4, "tokens": 4096, "flops": 1e14}
+    told: dict[str, Any] = {"tags": "", "loss": loss, "samples": 4, "tokens": 4096, "flops": 1e14}
     return frame.assign(**told)[[column.name for column in archive.STEPS]], ends
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import thread_time
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,7 +53,7 @@ class Plain:
     model: PlainGpt
     adam: torch.optim.AdamW
     parts: ModelParts
-    loader: Loader
+    loader: Loader[Any]
     ranks: int
 
     def step(self, number: int) -> float:
@@ -63,10 +64,11 @@ class Plain:
         torch.autograd.backward(loss)
         if self.ranks > 1:
             gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-            flat = _flatten_dense_tensors(gradients)
+            flat = _flatten_dense_tensors(gradients)  # type: ignore[no-untyped-call]
             dist.all_reduce(flat)
             flat.div_(self.ranks)
-            torch._foreach_copy_(gradients, list(_unflatten_dense_tensors(flat, gradients)))
+            summed = _unflatten_dense_tensors(flat, gradients)  # type: ignore[no-untyped-call]
+            torch._foreach_copy_(gradients, list(summed))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP, foreach=True)
         for group in self.adam.param_groups:
             group["lr"] = self.parts.optimizer._rate(number)
@@ -133,6 +135,7 @@ def _rank(spec: RunSpec, rank: int, folder: Path, dataset: Path) -> list[tuple[f
     where = accelerator(spec, rank)
     loop = Loop(job, where, recorder, Comm(recorder, groups.groups), groups, None)
     parts = loop._parts
+    assert isinstance(parts, ModelParts)
     model = copied(parts.chunks[0])
     adam = torch.optim.AdamW(
         model.parameters(), lr=1.0, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True

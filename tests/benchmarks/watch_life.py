@@ -35,6 +35,7 @@ def main(hours: float = HOURS, seed: int = 0, oracle: bool = True) -> dict[str, 
 
 
 if __name__ == "__main__":
-    found = main(*map(float, sys.argv[1:2]), *map(int, sys.argv[2:3]), len(sys.argv) < 4)
+    hours, seed, *diagnoses = [*sys.argv[1:], *(str(HOURS), "0")[len(sys.argv) - 1 :]]
+    found = main(float(hours), int(seed), not diagnoses)
     sys.stdout.write("".join(f"{name}: {value:g}\n" for name, value in found.items()))
     sys.exit(any(found[name] > goal for name, goal in GOALS.items()))

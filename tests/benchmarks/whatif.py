@@ -170,4 +170,4 @@ def _one_by_one(graph: Graph, own: Floats) -> float:
                 for dp in range(replicas):
                     end[op][dp] = arrival[dp] + times[op][dp]
         total += max(max(end[op]) for op in graph.last)
-    return total / steps
+    return float(total / steps)

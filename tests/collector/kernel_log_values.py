@@ -68,7 +68,7 @@ def samples() -> list[str]:
     return [CONSTRUCTED, *(recorded(path) for path in files if path.suffix != ".source")]
 
 
-Values = dict[tuple[Hashable, ...], set[Hashable]]
+Values = dict[object, set[Hashable]]
 
 
 def values(text: str) -> Values:

@@ -6,9 +6,11 @@ import pickle
 import struct
 import subprocess
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +36,10 @@ def patience():
         yield
 
 
-def entry(sequence, state="scheduled", group=("0", "default_pg"), ago=4.0, **more):
+def entry(
+    sequence: int, state: str = "scheduled", group: tuple[str, str] = ("0", "default_pg"),
+    ago: float = 4.0, **more: Any,
+) -> dict[str, Any]:  # fmt: skip
     return {
         "record_id": sequence, "pg_id": int(group[0]), "process_group": group,
         "collective_seq_id": sequence, "p2p_seq_id": 0, "op_id": sequence, "profiling_name": NCCL,
@@ -44,7 +49,9 @@ def entry(sequence, state="scheduled", group=("0", "default_pg"), ago=4.0, **mor
     } | more  # fmt: skip
 
 
-def tree(entries=(), status=None, ranks="[0, 1]", version="2.10"):
+def tree(
+    entries: Iterable[Any] = (), status: Any = None, ranks: str = "[0, 1]", version: str = "2.10"
+) -> dict[str, Any]:
     told = {"0": status} if status is not None else {}
     numbers = ("enqueued", "started", "completed")
     return {

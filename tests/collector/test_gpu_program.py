@@ -1,5 +1,6 @@
 """The whole collector as a process, over a libnvidia-ml of our own: how soon the page tells."""
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector.contract import metrics as m
+from tests.benchmarks.collector_node import Node
 from tests.machine import slowness
 
 pytestmark = pytest.mark.timed
@@ -165,3 +167,19 @@ def test_a_hang_in_the_global_lock_leaves_the_page_and_marks_the_source(told):
     assert told["answer"] < 1 * told["slower"]
     assert 1 == told["page_of_all"][m.SOURCE_UP.name, ("procfs",)]
     assert 0 == told["page_after"][m.SOURCE_STALLED.name, ("nvml",)]
+
+
+def test_the_node_that_benchmarks_measure_serves_its_page_and_notes_the_time_of_each(
+    tmp_path: Path,
+) -> None:
+    times = tmp_path / "times.json"
+    with Node(gpus=1, times=times) as node:
+        deadline = time.monotonic() + PATIENCE
+        asked = 1
+        while not any(name.startswith("lockstep_rank_up") for name in node.series()):
+            assert time.monotonic() < deadline
+            asked += 1
+
+    noted = json.loads(times.read_text())
+    assert asked == len(noted)
+    assert min(noted) > 0

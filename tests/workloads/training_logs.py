@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 from tests.wild import SHARED
 from workloads.exec.choice import Choice
@@ -159,7 +160,7 @@ def samples() -> list[str]:
     return [*(f"{line}\n" for line, _, _ in LINES.values()), *map(Path.read_text, real)]
 
 
-def values(text: str) -> dict[tuple[object, ...], object]:
+def values(text: str) -> dict[Any, object]:
     """Steps and losses by form, of whole lines: as the follower of a log reads them."""
     found: dict[tuple[object, ...], object] = {}
     *whole, _ = text.replace("\r", "\n").split("\n")

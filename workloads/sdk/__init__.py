@@ -16,7 +16,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from workloads.sdk.holder import Means
-from workloads.sdk.recorder import Recorder
+from workloads.sdk.interface import Recorder
 from workloads.sdk.recording import RingRecorder
 from workloads.sdk.start import DIRECTORY_VARIABLE, UnwritableError, started
 from workloads.sdk.warning import warn

@@ -18,7 +18,7 @@ from workloads.recording import StepRecorder
 from workloads.ring import RingWriter
 from workloads.sdk.coverage import Coverage, Data, Waits, torch_data, torch_waits
 from workloads.sdk.dumps import Dumps
-from workloads.sdk.recorder import ItemT, Recorder
+from workloads.sdk.interface import ItemT, Recorder
 from workloads.sdk.waiting import Waiting, place_of
 from workloads.sdk.warning import warn
 from workloads.stack_signal import stacks_on_signal
