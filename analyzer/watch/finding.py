@@ -152,7 +152,7 @@ class WatchFinding:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Those of `lockstep_finding_active`, in their order; empty = does not apply."""
+        """Of its alert, and of `lockstep_finding_active` but `kind`; empty = does not apply."""
         return {
             "run": self.who.run,
             "node": self.who.node or "",

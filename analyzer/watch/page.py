@@ -105,7 +105,7 @@ def of_findings(findings: Sequence[WatchFinding], nodes: Iterable[str]) -> Itera
     """
     score = dict.fromkeys(nodes, 1.0)
     for finding in findings:
-        yield m.FINDING_ACTIVE(1, *finding.labels.values())
+        yield m.FINDING_ACTIVE(1, *finding.labels.values(), finding.kind)
         node = finding.who.node
         if node is not None:
             weight = 1.0 if finding.tier is Tier.PAGE else 0.5

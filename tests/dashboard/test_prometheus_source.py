@@ -26,7 +26,7 @@ MADE = Made(slow=2, xid=(1, 60, 94), flap=(0, 20.0), steps=240)
 METRICS = {metric.key: metric for metric in FLEET_METRICS}
 FINDING = (
     f'lockstep_finding_active{{run="{MADE.name}",node="node-1",rank="2",gpu="0",cause="thermal",'
-    'tier="page",job="watch",instance="w:1"}'
+    'tier="page",kind="slow",job="watch",instance="w:1"}'
 )
 
 
@@ -108,6 +108,7 @@ def test_with_the_archive_of_a_finding_the_verdict_is_that_of_the_analyzer(url, 
 
 def test_a_finding_without_archive_is_known_from_what_watch_exports(source, span):
     found = source.findings(span)
+    assert ["slow"] == [one.kind for one in found]
     assert [("node-1", 2, 0, "thermal")] == [
         (one.node, one.rank, one.gpu, one.cause) for one in found
     ]

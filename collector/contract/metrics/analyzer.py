@@ -95,9 +95,10 @@ NODE_HEALTH = Metric(
     within=ranges.SHARE,
 )  # fmt: skip
 FINDING_ACTIVE = Metric(
-    "lockstep_finding_active", _G, ("run", "node", "rank", "gpu", "link", "cause", "tier"),
+    "lockstep_finding_active", _G, ("run", "node", "rank", "gpu", "link", "cause", "tier", "kind"),
     "1 for each open finding; labels that do not apply are empty; tier = page or record; link = the"
-    " link, or the leaf or rack that nodes share.",
+    " link, or the leaf or rack that nodes share; kind = slow, stop, event or hardware: what sort"
+    " of thing it is.",
     within=ranges.FLAG,
 )  # fmt: skip
 

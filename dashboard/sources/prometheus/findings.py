@@ -17,7 +17,7 @@ from dashboard.sources.prometheus import folders
 from dashboard.sources.prometheus.asking import Asking
 
 SEVERITIES = {"page": Severity.CRITICAL, "record": Severity.WARNING}
-WORDS = ("run", "node", "rank", "gpu", "link", "cause", "tier")
+WORDS = ("run", "node", "rank", "gpu", "link", "cause", "tier", "kind")
 GAP = 300.0
 """Seconds in which nobody told, as when `watch` starts again, and which do not end a finding."""
 
@@ -75,6 +75,7 @@ def _row(labels: Mapping[str, str], since: float, until: float | None) -> Findin
         run=run, node=node, gpu=gpu, rank=rank, link=link, cause=cause, confidence=None,
         slowdown=None, since=since, until=until,
         sentence=f"lockstep watch names {who}: {cause}. Its archive is not at hand.",
+        kind=labels.get("kind", ""),
     )  # fmt: skip
 
 

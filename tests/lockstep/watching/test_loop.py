@@ -365,13 +365,13 @@ def test_hostile_names_stay_inside_the_folder_and_the_page(
     assert (tmp_path / "out").resolve() == folder.parent.parent
     assert (folder / "verdict.json").exists()
     families = text_string_to_metric_families(render(watch.samples()))
-    runs = {
-        sample.labels["run"]
+    exported = {
+        (sample.labels["run"], sample.labels["kind"])
         for family in families
         for sample in family.samples
         if sample.name == "lockstep_finding_active"
     }
-    assert {name} == runs
+    assert {(name, found[0].kind)} == exported
 
 
 def test_the_page_has_the_rows_of_the_contract_and_no_others(watching, cycles, xid):
