@@ -6,9 +6,11 @@ them; a step costs nothing. Standard library only: programs of others tell by it
 
 import json
 import os
+import sys
+import time
 from contextlib import suppress
 from pathlib import Path
-from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic_ns
+from time import monotonic_ns
 
 from collector.contract.words import StartPart
 from workloads.clocksync import wall_minus_monotonic_ns
@@ -17,6 +19,8 @@ STARTING = "starting"
 """Folder of an archive where each rank tells of its start, until run.json has it."""
 FOLDER_VARIABLE = "LOCKSTEP_STARTING"
 """Where the rank of somebody else's program finds that folder."""
+FOLLOWER = "_lockstep_start"
+"""Attribute of torch: what follows the start of such a program (workloads.sdk.torch_start)."""
 MOST_SPANS = 200
 """Of one part: a program that compiles more often tells of the first ones."""
 
@@ -61,6 +65,13 @@ class Starting:
         self.add(StartPart.RENDEZVOUS, now)
         self.write()
 
+    def parted(self) -> None:
+        """They did not meet: until it tries again, what follows is the program's."""
+        now = monotonic_ns()
+        self._end(StartPart.RENDEZVOUS, now)
+        self.add(StartPart.PROGRAM, now)
+        self.write()
+
     def joined(self) -> None:
         """All ranks have met: what follows, until the first step, is loading."""
         now = monotonic_ns()
@@ -90,18 +101,28 @@ class Starting:
             spans[-1] = spans[-1][0], end_ns
 
 
+def first_step_ended() -> None:
+    """Of a program whose start is followed; of any other it does nothing."""
+    follower = getattr(sys.modules.get("torch"), FOLLOWER, None)
+    if follower is not None:
+        follower.stepped()
+
+
 def process_began_ns() -> int | None:
     """When this process was started, on the monotonic clock; None where /proc does not tell.
 
     `starttime` of proc_pid_stat(5) counts clock ticks since boot, suspended time included.
     """
+    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
+    if boot_clock is None:
+        return None  # not Linux
     try:
         after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         ticks = int(after_name[19])
     except (OSError, ValueError, IndexError):
         return None
     since_boot = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    age = clock_gettime_ns(CLOCK_BOOTTIME) - since_boot
+    age = time.clock_gettime_ns(boot_clock) - since_boot
     return monotonic_ns() - age if age >= 0 else None
 
 

@@ -43,7 +43,7 @@ PARTS: tuple[Row, ...] = (
         "run.json: starting"),
     Row(StartPart.LOAD, "from the rendezvous to the first step: model, weights, data",
         "run.json: starting"),
-    Row(StartPart.COMPILE, "torch.compile compiled, or a CUDA graph was recorded",
+    Row(StartPart.COMPILE, "torch.compile compiled, or Inductor recorded CUDA graphs",
         "run.json: starting"),
     Row(StartPart.WARMUP, "what warm-up steps take beyond an ordinary one, compilations that were"
         " told not counted", "step tag warmup"),
@@ -115,14 +115,16 @@ UNTOLD = Marks({}, frozenset())
 
 
 def marks(
-    meta: Mapping[str, Any], info: RankInfo, launched: float, first: float, end: float
-) -> Marks:
+    meta: Mapping[str, Any], pods: Mapping[str, tuple[float, float]], info: RankInfo,
+    launched: float, first: tuple[float, float], end: float,
+) -> Marks:  # fmt: skip
     """What run.json, and cluster.json beside it, tell of the start of a rank.
 
     Args:
         meta: As of the Run.
+        pods: Its pod_times.
         launched: Unix seconds of its launch.
-        first: At which its first step began; NaN = it came to none.
+        first: At which its first window of steps began and ended; NaN = it came to none.
         end: Of the attempt.
     """
     spans: dict[StartPart, FloatGrid] = {}
@@ -132,7 +134,9 @@ def marks(
     mine = mine if isinstance(mine, dict) else {}
     means = meta.get("means")
     guessed = isinstance(means, dict) and "program" not in str(means.get(str(info.rank), "program"))
-    until = end if not np.isfinite(first) or guessed else first
+    # What was loaded before a first step whose begin is guessed is within it, and ends with it.
+    until = first[1] if guessed else first[0]
+    until = until if np.isfinite(until) else end
     began = float("nan")
     for part in TOLD_BY_RANKS:
         found = list(_spans(mine.get(part), until))
@@ -144,12 +148,12 @@ def marks(
             told.add(part)
         if found:
             spans[part] = np.array([one[:2] for one in found])
-    pod = pod_times(meta).get(info.node)
+    pod = pods.get(info.node)
     if pod is not None:
         spans[StartPart.IMAGE] = np.array([pod])
         told.add(StartPart.IMAGE)
     # Of a rank that was started again in place this is not the first process.
-    if np.isfinite(began) and launched <= began and not (not guessed and first < began):
+    if np.isfinite(began) and launched <= began <= until:
         spans[StartPart.LAUNCH] = np.array([[launched, began]])
         told.add(StartPart.LAUNCH)
     return Marks(spans, frozenset(told), guessed)

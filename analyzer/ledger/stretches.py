@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from analyzer.ledger.attempt import FINISHED, INTERRUPTED, Attempt
 from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from analyzer.ledger.energy import Course, courses
-from analyzer.ledger.starting import PARTS, Marks, marks
+from analyzer.ledger.starting import PARTS, Marks, marks, pod_times
 from analyzer.run import FloatGrid
 from collector.contract import metrics
 from collector.contract.words import StartPart
@@ -99,12 +99,16 @@ def spent(attempt: Attempt, done_until: int) -> Spent:
     inside = _collectives(attempt)
     energy = courses(attempt.run)
     restored = _restored(attempt)
+    pods = pod_times(attempt.run.meta)
     table: list[_Row] = []
     measured: frozenset[StartPart] = frozenset()
     for info in attempt.run.ranks:
         mine = by_rank.get(info.rank)
-        first = float("nan") if mine is None else float(windows["start"].iloc[mine[0]])
-        known = marks(attempt.run.meta, info, attempt.launched, first, attempt.end)
+        first = float("nan"), float("nan")
+        if mine is not None:
+            one = windows.iloc[mine[0]]
+            first = float(one["start"]), float(one["end"])
+        known = marks(attempt.run.meta, pods, info, attempt.launched, first, attempt.end)
         measured |= known.told
         row = _Row(columns, energy.get(info.rank), known)
         table.append(row)

@@ -1,6 +1,8 @@
 """What a rank tells of its start."""
 
 import json
+import subprocess
+import sys
 import time
 
 from collector.contract.words import StartPart
@@ -53,3 +55,30 @@ def test_a_program_that_always_compiles_tells_of_its_first_ones(tmp_path):
 
     assert starting.full
     assert len(_told(tmp_path)["compile"]) == MOST_SPANS
+
+
+def test_a_meeting_that_failed_is_over_and_the_next_one_is_told_apart(tmp_path):
+    starting = Starting(tmp_path, 3, begun_ns=0)
+    starting.joins()
+    starting.parted()
+    alone = _told(tmp_path)
+    starting.joins()
+    starting.joined()
+    told = _told(tmp_path)
+
+    assert alone["rendezvous"][0][1] == alone["program"][1][0]
+    assert alone["program"][1][1] is None
+    (_, first_end), (second, met) = told["rendezvous"]
+    assert first_end <= second <= met
+    assert told["program"][1] == [first_end, second]
+    assert told["load"] == [[met, None]]
+
+
+def test_where_no_clock_counts_from_the_boot_the_process_began_nobody_knows_when():
+    code = (
+        "import time; del time.CLOCK_BOOTTIME\n"
+        "from workloads.starting import process_began_ns; print(process_began_ns())"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout == "None\n"

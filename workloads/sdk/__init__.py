@@ -56,12 +56,12 @@ def recorder(
     except (UnwritableError, ValueError) as error:
         warn(f"this rank is not recorded: {error}")
         return Recorder()
-    _tell_of_start(variables)
+    _tell_of_start(variables, writer.identity.rank)
     return RingRecorder(writer)
 
 
-def _tell_of_start(environment: Mapping[str, str]) -> None:
+def _tell_of_start(environment: Mapping[str, str], rank: int) -> None:
     """How the ranks meet and what is compiled, where that is yet to come and torch does it."""
     if FOLDER_VARIABLE in environment and "torch" in sys.modules:
         with suppress(Exception):  # who does not tell of its start trains all the same
-            import_module("workloads.sdk.torch_start").follow(environment)
+            import_module("workloads.sdk.torch_start").follow(environment, rank)

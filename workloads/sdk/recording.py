@@ -22,6 +22,7 @@ from workloads.sdk.interface import ItemT, Recorder
 from workloads.sdk.waiting import Waiting, place_of
 from workloads.sdk.warning import warn
 from workloads.stack_signal import stacks_on_signal
+from workloads.starting import first_step_ended
 from workloads.warmup import WARMUP_STEPS
 
 _NOTHING = nullcontext()
@@ -172,6 +173,8 @@ class RingRecorder(Recorder):
             flops=_number(facts.get("flops", 0.0), 0.0),
             loss=_number(facts.get("loss", math.nan), math.nan),
         )
+        if self._ended == 1:
+            first_step_ended()
 
     def close(self) -> None:
         """Say that the rank has ended, and stop the helper thread; the ring stays."""

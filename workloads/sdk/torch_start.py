@@ -1,7 +1,8 @@
 """Times how a program's ranks come together and what is compiled, from outside the program.
 
-Joining is torch.distributed's init_process_group. Compilations, and recordings of CUDA graphs, are
-told by torch._dynamo.callback, which nothing of ours imports: a program that compiles does.
+Joining is torch.distributed's init_process_group. Compilations, and the CUDA graphs that Inductor
+records, are told by torch._dynamo.callback, which nothing of ours imports: a program that compiles
+does.
 """
 
 import functools
@@ -18,24 +19,28 @@ from torch import distributed as dist
 from collector.contract.words import StartPart
 from workloads.joining.rendezvous import identify
 from workloads.sdk.guard import Guard
-from workloads.starting import FOLDER_VARIABLE, Starting
+from workloads.starting import FOLDER_VARIABLE, FOLLOWER, Starting
 
-_PLACE = "_lockstep_start"
 _CALLBACKS = "torch._dynamo.callback"
+_UTILITIES = "torch._dynamo.utils"
 
 
-def follow(environment: Mapping[str, str] = os.environ) -> None:
+def follow(environment: Mapping[str, str] = os.environ, rank: int | None = None) -> None:
     """Tell of this process's start from now on, if somebody wants to know it; once a process.
+
+    Args:
+        rank: Of this process; None = as the environment says.
 
     Raises:
         ValueError: The environment does not say which rank this is.
     """
     folder = environment.get(FOLDER_VARIABLE, "")
-    if not folder or hasattr(torch, _PLACE):
+    if not folder or hasattr(torch, FOLLOWER):
         return
-    start = TorchStart(Starting(Path(folder), identify(environment).rank))
+    rank = identify(environment).rank if rank is None else rank
+    start = TorchStart(Starting(Path(folder), rank))
     start.install()
-    setattr(torch, _PLACE, start)
+    setattr(torch, FOLLOWER, start)
 
 
 class TorchStart:
@@ -45,15 +50,26 @@ class TorchStart:
         self._starting = starting
         self._pid = os.getpid()
         self._guard = Guard()
-        self._compiling = 0
-        self._registered = False
+        self._compiling, self._depth = 0, 0
+        self._missed = False
 
     def install(self) -> None:
         """Take the places, once."""
         if dist.is_available():
             self._follow_joining()
         self._compiled_later()
-        self._starting.measures(StartPart.COMPILE)
+
+    def stepped(self) -> None:
+        """The first step has ended: that nothing was compiled is known if nothing was missed."""
+        if os.getpid() == self._pid:
+            self._guard(self._settle)
+
+    def _settle(self) -> None:
+        self._register()
+        if not self._missed:
+            self._starting.measures(StartPart.COMPILE)
+        self._take()
+        self._starting.write()
 
     def _follow_joining(self) -> None:
         original = dist.init_process_group
@@ -62,8 +78,13 @@ class TorchStart:
         def init_process_group(*arguments: Any, **named: Any) -> Any:
             if os.getpid() != self._pid or dist.is_initialized():
                 return original(*arguments, **named)
+            self._guard(self._take)
             self._guard(self._starting.joins)
-            answer = original(*arguments, **named)
+            try:
+                answer = original(*arguments, **named)
+            except BaseException:
+                self._guard(self._starting.parted)
+                raise
             self._guard(self._joined)
             return answer
 
@@ -72,6 +93,10 @@ class TorchStart:
             place = sys.modules.get(name)
             if getattr(place, "init_process_group", None) is original:
                 _put(place, "init_process_group", init_process_group)
+
+    def _take(self) -> None:
+        """This process is the rank: children, which inherit its RANK, are not to tell as it."""
+        os.environ.pop(FOLDER_VARIABLE, None)
 
     def _joined(self) -> None:
         self._starting.joined()
@@ -91,23 +116,45 @@ class TorchStart:
         self._guard(self._register)
 
     def _register(self) -> None:
-        callbacks = sys.modules.get(_CALLBACKS)
-        if self._registered or not hasattr(callbacks, "callback_handler"):
+        """Again where torch._dynamo.reset() took the callbacks away."""
+        handler: Any = getattr(sys.modules.get(_CALLBACKS), "callback_handler", None)
+        if handler is not None and self._begins in handler.start_callbacks:
             return
-        self._registered = True
-        handler: Any = callbacks.callback_handler  # type: ignore[union-attr] # as hasattr says
-        handler.register_start_callback(self._begins)
-        handler.register_end_callback(self._ended)
+        self._missed = self._missed or _have_compiled()
+        if handler is not None:
+            self._compiling, self._depth = 0, 0
+            handler.register_start_callback(self._begins)
+            handler.register_end_callback(self._ended)
 
-    def _begins(self, _: object) -> None:
-        self._compiling = monotonic_ns()
+    def _begins(self, *_: object) -> None:
+        """Before torch 2.8 called with nothing, since then with what is compiled."""
+        self._guard(self._begin)
 
-    def _ended(self, _: object) -> None:
+    def _ended(self, *_: object) -> None:
+        self._guard(self._end)
+
+    def _begin(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._compiling = monotonic_ns()
+
+    def _end(self) -> None:
+        self._depth = max(self._depth - 1, 0)
+        if self._depth or os.getpid() != self._pid or self._starting.full:
+            return
         begun, self._compiling = self._compiling, 0
-        if not begun or os.getpid() != self._pid or self._starting.full:
+        if not begun:
+            self._missed = True
             return
         self._starting.add(StartPart.COMPILE, begun, monotonic_ns())
-        self._guard(self._starting.write)
+        self._take()
+        self._starting.write()
+
+
+def _have_compiled() -> bool:
+    """Whether torch.compile has compiled anything in this process; reset() does not forget it."""
+    counters: Any = getattr(sys.modules.get(_UTILITIES), "counters", {})
+    return bool(counters.get("frames", {}).get("total", 0))
 
 
 def _put(owner: Any, name: str, function: Callable[..., Any]) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from analyzer.ledger import stretches
 from analyzer.ledger.attempt import attempt_of
 from analyzer.ledger.buckets import Bucket
 from analyzer.ledger.ledger import ledger
@@ -143,3 +144,47 @@ def test_the_document_has_the_parts_of_the_run_and_of_each_rank(synthetic):
     assert sum(run["by_rank"][1]["starting"].values()) == pytest.approx(
         run["by_rank"][1]["seconds"]["starting"]
     )
+
+
+GUESSED = "by torch's optimizer"
+
+
+def test_of_a_program_whose_first_step_is_guessed_only_that_step_loads(synthetic):
+    """Steps are alike but for the third, a warm-up one, that takes 3 s longer."""
+    run = _run(synthetic, lambda launch, rank: _late(launch, rank) | {"compile": []})
+    windows = run.windows.copy()
+    windows["tags"] = np.where(windows["from_step"] < 5, "warmup", windows["tags"])
+    later, third = windows["from_step"] > 2, windows["from_step"] == 2
+    windows.loc[later, ["start", "end"]] += 3.0
+    windows.loc[third, "end"] += 3.0
+    windows.loc[third, "wall_seconds"] += 3.0
+    windows.loc[third, "own_seconds"] += 3.0
+    ended = _stamp(float(windows["end"].max()))
+    means = {str(info.rank): GUESSED for info in run.ranks}
+    meta = {**run.meta, "means": means, "ended": ended}
+    book = _book(dataclasses.replace(run, windows=windows, meta=meta))
+
+    warm = book.starting[:, PLACE[StartPart.WARMUP]]
+    assert warm == pytest.approx([3.0] * 4, abs=0.3)
+    assert book.starting[:, PLACE[StartPart.LOAD]] == pytest.approx([11.0] * 4, abs=0.5)
+
+
+@pytest.mark.parametrize("means", ["by the program", GUESSED])
+def test_the_start_before_one_in_place_is_unknown_and_no_launch(synthetic, means):
+    """All that is told is of processes that began a second after the first step had ended."""
+    run = _run(synthetic, lambda launch, rank: _late(launch + LEAD + 5.0, rank))
+    meta = {**run.meta, "means": {str(info.rank): means for info in run.ranks}}
+    book = _book(dataclasses.replace(run, meta=meta))
+
+    assert book.parts()[StartPart.LAUNCH] is None
+    assert book.parts()[StartPart.UNKNOWN] == pytest.approx(4 * LEAD, abs=0.5)
+
+
+def test_pods_are_read_once_a_run(synthetic, monkeypatch):
+    asked = []
+    monkeypatch.setattr(stretches, "pod_times", lambda meta: asked.append(meta) or {})
+    run = _run(synthetic, _late)
+    _book(run)
+
+    assert len(run.ranks) > 1
+    assert len(asked) == 1
