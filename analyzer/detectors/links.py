@@ -110,8 +110,11 @@ def _of_span(
         or not sustained(series, shift)
     ):
         return None, False
-    if grown(grid, inside, outside) >= OWN * (now - then):
-        return None, False  # the others wait for a rank, or nobody knows
+    # In the only group the last to come waits for nobody. Of several each waits for what others do
+    # before and beside it as well: for a rank whose own time grew, or nobody knows.
+    several = len({(info.pp, info.tp) for info in grid.ranks}) > 1
+    if several and grown(grid, inside, outside) >= OWN * (now - then):
+        return None, False
     mostly = _in_most_steps(transfer[inside])
     large = now - then >= FLOOR * usual
     clear = large and stages == 1 and mostly >= max(FLOOR / 2 * usual, TIMES * then)

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from analyzer.run import Grid
-from analyzer.slowness.changepoint import SPIKE, column_medians
-from analyzer.slowness.transfers import least, mean, median
+from analyzer.slowness.changepoint import FALSE_ALARM, SPIKE, column_medians, freedom_of
+from analyzer.slowness.robust_stats import mean as column_means
+from analyzer.slowness.robust_stats import median as middle
+from analyzer.slowness.robust_stats import spread
+from analyzer.slowness.transfers import least, median
 
 FLOOR = 0.10
 """Of a usual step, by which transfers take longer, by medians and times alone: of a slow group, and
@@ -87,7 +91,12 @@ def slow_groups(
 
 
 def grown(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64]) -> float:
-    """Seconds a step by which the own time of any rank is longer inside, at most; by means.
+    """Seconds a step by which the own time of any rank is surely longer inside; by means.
+
+    Of each rank that by which its rise is beyond what noise makes of any rank's (Student's quantile
+    at FALSE_ALARM over the ranks), or nothing: of many ranks some rise by chance. The noise is what
+    the middle rank's own time differs by from window to window (von Neumann, Annals of Mathematical
+    Statistics 1941), which no rank that is slow now and then widens.
 
     A window counts for SPIKE medians at most: one long pause is not what others waited for all the
     time. Infinite where a rank's is not known on either side: it may be the one that they wait for.
@@ -95,12 +104,18 @@ def grown(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64]) -> 
     own = grid.time["own"]
     with np.errstate(invalid="ignore"):
         own = np.minimum(own, SPIKE * column_medians(own))
-    now, then = (
-        np.array([mean(own[some, column]) for column in range(own.shape[1])])
-        for some in (inside, outside)
-    )
+    sides = own[inside], own[outside]
+    now, then = (column_means(side, axis=0) for side in sides)
     rises = now - then
-    return float(rises.max(initial=-np.inf)) if np.isfinite(rises).all() else float("inf")
+    if not np.isfinite(rises).all():
+        return float("inf")
+    windows = own[np.sort(np.concatenate([inside, outside]))]
+    turns = spread(np.diff(windows, axis=0), axis=0) / np.sqrt(2.0)
+    noise = np.nan_to_num(middle(turns, axis=0))
+    error = noise * np.sqrt(sum(1.0 / np.isfinite(side).sum(axis=0) for side in sides))
+    freedom = freedom_of(len(windows), len(rises))
+    surely = rises + stdtrit(freedom, FALSE_ALARM / max(len(rises), 1)) * error
+    return float(surely.max(initial=0.0))
 
 
 def _groups(grid: Grid) -> list[NDArray[np.int64]]:

@@ -100,18 +100,32 @@ def test_bursts_between_few_scrapes_are_no_movement(synthetic):
     assert moved <= 5
 
 
-def test_transfers_that_a_slow_rank_lengthens_accuse_no_link_that_loses_packets(synthetic, fault):
-    """In a pipeline the slow rank waits longer too: for what the others make of its late work."""
+def test_in_a_pipeline_transfers_that_a_slow_rank_lengthens_accuse_no_link(synthetic, fault):
+    """The slow rank waits longer too: for what the other stage makes of its late work."""
     faults = [fault("compute", 1, 2.0, 80), fault("loss", 2, 1.0, 80)]
     grid = align(synthetic(world=4, faults=faults).run())
     late = 0.1 * (grid.time["own"][:, 1] - grid.time["own"][:, 0])
     time = {**grid.time, "collective": grid.time["collective"] + np.maximum(late, 0.0)[:, None]}
-    waits = dataclasses.replace(grid, time=time)
+    stages = tuple(dataclasses.replace(i, dp=i.rank // 2, pp=i.rank % 2) for i in grid.ranks)
+    waits = dataclasses.replace(grid, ranks=stages, time=time)
 
     assert () == tuple(Links().detect(waits))
     as_before = np.full(waits.time["own"].shape, 0.04)
     alone = dataclasses.replace(waits, time={**time, "own": as_before})
     assert ["node-2"] == [found.details["node"] for found in Links().detect(alone)]
+
+
+@pytest.mark.parametrize(
+    ("factor", "rank", "first"), [(1.3, 1, 80), (1.5, 1, 140), (1.5, 2, 80), (1.5, 2, 140)]
+)
+def test_in_the_only_group_a_slow_rank_hides_no_slow_link(synthetic, fault, factor, rank, first):
+    """The last to come waits for nobody: what it is in its collectives is transfer."""
+    faults = [fault("loss", 2, 1.5, 80), fault("compute", rank, factor, first)]
+    verdict = diagnose(synthetic(world=4, faults=faults).run()).verdict
+
+    assert {("link", None, "node-2"), ("rank", rank, f"node-{rank}")} == {
+        (culprit.scope, culprit.rank, culprit.node) for culprit in verdict.culprits
+    }
 
 
 def test_pipeline_stages_hide_transfers_in_bubbles(synthetic, fault):

@@ -13,6 +13,7 @@ from analyzer.detectors.links import Links
 from analyzer.pipeline import diagnose
 from analyzer.readers.windows import from_steps
 from analyzer.run import RankInfo, Run
+from analyzer.slowness.group_transfers import grown
 from collector.contract import archive
 from collector.contract.words import PHASES
 
@@ -65,6 +66,11 @@ def _run(dp, pp, tp, *, per_node, slow=(), little=(), rank=None, places=None, se
     samples = pd.DataFrame({column.name: [] for column in archive.SAMPLES})
     meta = {"outcome": {"ending": "finished"}, **({"topology": places} if places else {})}
     return Run("by-hand", meta, ranks, from_steps(steps), samples, None)
+
+
+@pytest.fixture(scope="module")
+def quiet():
+    return align(_run(2, 1, 1, per_node=1))
 
 
 def _told(run):
@@ -171,6 +177,24 @@ def test_a_rank_that_is_slow_at_another_time_is_accused_beside_the_link():
     verdict = diagnose(dataclasses.replace(run, windows=windows)).verdict
 
     assert [("rank", 2), ("link", None)] == [(one.scope, one.rank) for one in verdict.culprits]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), inside=st.integers(12, 60))
+def test_of_many_ranks_own_times_noise_is_no_growth_and_what_grew_is(quiet, seed, inside):
+    """White noise of 8 % in 512 ranks: the highest of their rises is up to a tenth."""
+    dice = np.random.default_rng(seed)
+    own = OWN * (1 + 0.08 * dice.normal(size=(STEPS, 512)))
+    first = int(dice.integers(0, STEPS - inside))
+    windows = np.arange(STEPS)
+    sides = windows[first : first + inside], np.delete(windows, windows[first : first + inside])
+
+    healthy = dataclasses.replace(quiet, time={"own": own})
+    assert grown(healthy, *sides) < 0.03 * OWN
+    own[sides[0], 7] += LONGER
+    assert LONGER / 4 < grown(healthy, *sides) < 1.2 * LONGER
+    own[sides[0], 9] = np.nan
+    assert np.isinf(grown(healthy, *sides))
 
 
 @settings(max_examples=8, deadline=None)
