@@ -7,6 +7,7 @@ from analyzer.watch.finding import Kind, Who
 
 NEVER = float("-inf")
 AGAIN = "the run lives again"
+TOLD_AGAIN = "the run is told of again, and how it ended is known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Closable:
             the unix seconds of their end.
         again: run -> unix seconds at which it lived again after an end: what stopped it before is
             over.
+        lost: run -> from when to when sight of it was lost: that it vanished is over.
     """
 
     now: float
@@ -40,6 +42,7 @@ class Closable:
     over: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, float] = field(default_factory=dict)
     again: Mapping[str, float] = field(default_factory=dict)
+    lost: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def ending(self, who: Who, kind: Kind, opened: float) -> str | None:
         """How a finding is over whatever is seen, since its run ended; "" = it is held; None = not.
@@ -50,6 +53,9 @@ class Closable:
             return None
         if kind is Kind.STOP and opened < self.again.get(who.run, NEVER):
             return AGAIN
+        since, until = self.lost.get(who.run, (NEVER, NEVER))
+        if kind is Kind.STOP and since <= opened < until:
+            return TOLD_AGAIN if who.run in self.over else AGAIN
         if who.run not in self.over:
             return None
         return "" if kind is Kind.STOP and who.run in self.held else self.over[who.run]

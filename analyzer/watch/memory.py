@@ -13,7 +13,7 @@ from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
 from analyzer.watch.progress import Progress
 from analyzer.watch.reporting import Before
-from analyzer.watch.run_end import End, Heard, How, Life, Place
+from analyzer.watch.run_end import End, Heard, How, Life, Lost, Place
 from collector.contract import bounded_json
 
 FORMAT = "lockstep watch memory 1"
@@ -160,6 +160,7 @@ def _of_life(life: Life) -> dict[str, Any]:
         "ranks": [[rank, *place] for rank, place in life.ranks.items()],
         "pages": sorted(life.pages), "attempt": life.attempt, "seen": life.seen,
         "again": life.again, "end": end, "heir": life.heir, "first": life.first,
+        "lost": life.lost,
     }  # fmt: skip
 
 
@@ -172,8 +173,10 @@ def _life(tree: Mapping[str, Any]) -> Life:
         None if end is None else End(
             float(end["when"]), How(end["how"]), tuple(map(int, end["first"])),
             bool(end["by_scrapes"]), end["states"], Heard(end.get("heard", Heard.ANSWER)),
+            float(end.get("noticed", 0.0)),
         ),
         str(tree.get("heir", "")), float(tree.get("first", 0.0)),
+        Lost(*map(float, lost)) if (lost := tree.get("lost")) else None,
     )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ class Heard(StrEnum):
     """What became of the pages of a run that vanished."""
 
     ANSWER = "answer"
+    MIXED = "mixed"
     UNREACHED = "unreached"
     UNTOLD = "untold"
 
@@ -82,6 +83,7 @@ class End:
         by_scrapes: Whether scrapes saw them go first; else they said nothing where others did.
         states: Word of RankState -> how many ranks said it last; "" = those that said nothing.
         heard: What became of its pages, of one that vanished: the least of it.
+        noticed: Unix seconds of the look that found it; 0 = at once.
     """
 
     when: float
@@ -90,6 +92,19 @@ class End:
     by_scrapes: bool = False
     states: Mapping[str, int] | None = None
     heard: Heard = Heard.ANSWER
+    noticed: float = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether the run may live for all that is known: it was only lost sight of."""
+        return self.how is How.VANISHED and not self.states and self.heard is not Heard.ANSWER
+
+
+class Lost(NamedTuple):
+    """Unix seconds from which a run was taken for vanished, and since which it no longer is."""
+
+    since: float
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +120,7 @@ class Life:
         end: How it ended; None = it lives, or nobody can tell.
         heir: The run that was first seen at its place after its end; "" = none was.
         first: Unix seconds of the look that saw it first; 0 = that is not known.
+        lost: When sight of it was lost last, if it was found again since.
     """
 
     ranks: Mapping[int, Place]
@@ -115,6 +131,12 @@ class Life:
     end: End | None = None
     heir: str = ""
     first: float = 0.0
+    lost: Lost | None = None
+
+    def found(self, now: float) -> "Life":
+        """It is told of again, and nothing that was open before it was lost is over by that."""
+        since = self.seen if self.end is None else self.end.noticed or self.end.when
+        return replace(self, end=None, heir="", lost=Lost(since, now))
 
 
 def lived(
@@ -135,6 +157,8 @@ def lived(
     """
     if known is None:
         return Life(ranks, pages, attempt, now, first=now)
+    if known.end is not None and known.end.open and attempt == known.attempt:
+        known = known.found(now)
     if known.end is not None or attempt > known.attempt:
         again = now if known.end is not None else known.again
         return Life(ranks, pages, attempt, now, again, first=known.first)
@@ -293,6 +317,10 @@ HEARD = {
         "its collectors answer and know none of its ranks, as after a restart of the node; how it"
         " ended is not known"
     ),
+    Heard.MIXED: (
+        "those of its collectors that answer know none of its ranks, and Prometheus does not reach"
+        " the others; how it ended, and whether it did, is not known"
+    ),
     Heard.UNREACHED: (
         "Prometheus reaches none of its collectors that told of it, as where they ended with it, or"
         " its nodes or the network to them went; how it ended, and whether it did, is not known"
@@ -345,7 +373,10 @@ def with_ends(
             yield one
         elif one.kind is Kind.STOP and one.who.run in held:
             stops.setdefault(one.who.run, []).append(one)
-    told = {one.who.run for one in course.open.values() if one.kind is Kind.STOP}
+    told = {
+        one.who.run for one in course.open.values()
+        if one.kind is Kind.STOP and not _of_the_loss(lives.get(one.who.run), one.opened)
+    }  # fmt: skip
     for run in held:
         life = lives[run]
         if run in told or life.end is None:
@@ -358,6 +389,12 @@ def with_ends(
         if awaited and not life.end.first and held[run] < patience:
             continue
         yield detection(run, life, life.end, tuple(f for one in named for f in one.facts))
+
+
+def _of_the_loss(life: Life | None, opened: float) -> bool:
+    """Whether what was opened then said that a run vanished of which more is known now."""
+    lost = None if life is None else life.lost
+    return lost is not None and lost.since <= opened < lost.until
 
 
 def inherited(lives: Mapping[str, Life], living: Collection[str]) -> dict[str, Life]:
@@ -412,7 +449,7 @@ def over(
             head, never = f"the run ended at {clock(end.when)}", "it was not started again"
         if life.heir:
             words[run] = f"{head}, and run {life.heir} took its place"
-        elif now - end.when >= HOLD_SECONDS:
+        elif now - max(end.when, end.noticed) >= HOLD_SECONDS:
             words[run] = f"{head}, and {never}"
         else:
             words[run] = head

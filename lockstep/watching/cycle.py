@@ -182,10 +182,11 @@ class Cycles:
             seen, self.memory, self.diagnoses.last, missing, settings.interval, settings.window
         )
         again = {run: one.again for run, one in lives.items() if one.again}
+        lost = {run: one.lost for run, one in lives.items() if one.lost is not None}
         ended = {run: end.when for run in held if (end := lives[run].end) is not None}
         old = {renamed[name] for name in knows.dark if name in renamed}
         knows = replace(
-            knows, over=over, held=ended, again=again, dark=knows.dark | old,
+            knows, over=over, held=ended, again=again, lost=lost, dark=knows.dark | old,
             runs=knows.runs | ended.keys(),
         )  # fmt: skip
         course, change = advance(course, sightings, knows, settings.pace)

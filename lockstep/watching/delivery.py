@@ -5,6 +5,7 @@ from email.message import Message
 from pathlib import Path
 
 from analyzer.alert_rules.shape import PLACEHOLDERS, Addresses
+from analyzer.alertmanager.alert import FIRING_SECONDS
 from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.readers.prometheus import RequestError
 from analyzer.watch.alerts import alert, alerts, superseded
@@ -49,7 +50,7 @@ class Delivery:
         addresses: Addresses = PLACEHOLDERS,
         state: Path | None = None,
     ) -> None:
-        unix = SystemClock().wall
+        self._unix = unix = SystemClock().wall
         self._watch, self.addresses = watch, addresses
         try:
             self._alertmanagers = Alertmanagers(alertmanagers, unix)
@@ -74,9 +75,10 @@ class Delivery:
         self._alertmanagers.start()
         self._alertmanagers.want(alerts(self._watch.findings(), self.addresses))
         closed = self._watch.closed_lately()
-        # An alert whose cause became known just then may not have been ended.
+        # An alert whose cause became known just then may not have been ended; an older one lapsed.
+        lately = self._unix() - FIRING_SECONDS
         before = [(one, one.learnt) for one in (*self._watch.findings(), *closed)
-                  if one.learnt is not None]  # fmt: skip
+                  if one.learnt is not None and one.learnt >= lately]  # fmt: skip
         self._alertmanagers.ended(
             [(old, learnt) for one, learnt in before for old in superseded([one], self.addresses)],
             late=False,

@@ -14,6 +14,7 @@ from analyzer.readers.prometheus.decoding import Series
 from analyzer.watch import questions as ask
 from analyzer.watch.progress import Progress
 from analyzer.watch.run_end import (
+    HEARD,
     UNTOLD_TIMES,
     End,
     Heard,
@@ -66,7 +67,7 @@ def lives_now(
                 life, _places(seen, columns), frozenset(here), int(members.attempt[columns].max()),
                 now,
             )  # fmt: skip
-        elif (seen.up[columns] == 0).any() and (life is None or life.end is None):
+        elif (seen.up[columns] == 0).any() and (life is None or life.end is None or life.end.open):
             if life is None:  # it ended before anybody looked
                 here = zip(members.job[columns].tolist(), members.instance[columns].tolist(),
                            strict=True)  # fmt: skip
@@ -80,8 +81,11 @@ def lives_now(
         if life.end is None and run not in told and now - life.seen < ask.UP_SECONDS
     ]  # fmt: skip
     if gone:
-        lost = {run: found[run] for run in gone}
-        found.update(_ended(connection, seen, lost, progress, interval))
+        judged = {
+            run: life if life.end is None else life.found(now)
+            for run in gone for life in (found[run],)
+        }  # fmt: skip
+        found.update(_ended(connection, seen, judged, progress, interval))
     quiet = {
         run: life for run, life in found.items()
         if life.end is None and run not in told and now - life.seen >= patience
@@ -153,11 +157,12 @@ def _vanished(
 
     Their collectors answer without them, or Prometheus cannot reach them: it says so (`up`). Where
     it does not answer itself, was started anew, or nothing at all is scraped, silence tells
-    nothing. A page that was reached may be slow, and is waited for.
+    nothing. A page that was reached may be slow, and is waited for; and where no page of these
+    jobs is, Prometheus itself may be cut off: it is waited for three times as long.
     """
     pages = answering(seen, interval)
     found = {
-        run: _with(life, End(life.seen, How.VANISHED))
+        run: _with(life, End(life.seen, How.VANISHED, noticed=seen.now))
         for run, life in quiet.items()
         if life.pages <= pages
     }
@@ -176,17 +181,22 @@ def _vanished(
     except SourceError as error:
         LOG.warning("whether runs are gone is not told now, and asked again: %s", error)
         return found
+    cut_off = not pages and not any(reached.values())
     for run, life in rest.items():
         lost = life.pages - pages
         untold = lost - reached.keys()
         waited = seen.now - max(life.seen, since)
         if any(reached.get(page) for page in lost):
             continue
-        if untold and (not scraping or waited < UNTOLD_TIMES * patience):
+        if (untold or cut_off) and waited < UNTOLD_TIMES * patience:
+            continue
+        if untold and not scraping:
             continue
         heard = Heard.UNTOLD if untold else Heard.UNREACHED
-        found[run] = _with(life, End(life.seen, How.VANISHED, heard=heard))
-        LOG.warning("run %r is told of no more, and its collectors are %s", run, heard)
+        heard = Heard.MIXED if life.pages & pages else heard
+        end = End(life.seen, How.VANISHED, heard=heard, noticed=seen.now)
+        found[run] = _with(life, end)
+        LOG.warning("run %r is told of no more: %s", run, HEARD[heard])
     return found
 
 

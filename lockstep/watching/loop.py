@@ -148,7 +148,9 @@ class Watch:
             return math.inf
         if self._cycles.awaits_end:
             return END_SECONDS
-        return SUSPECT_SECONDS if self._cycles.suspects else math.inf
+        if not self._cycles.suspects:
+            return math.inf
+        return max(SUSPECT_SECONDS, 2 * self._seconds)  # no more than half of the time in cycles
 
     def cycle(self) -> bool:
         """One cycle; whether Prometheus answered."""

@@ -33,7 +33,7 @@ SLOW = 2
 RUN = ["gpt", "--steps", "5000", "--fault", f"compute:rank={SLOW},factor=1.5,from=900"]
 PATIENCE_SECONDS = 600.0
 """Steps of a machine that does other work are several times longer."""
-CLOSING_SECONDS = 240.0
+CLOSING_SECONDS = 480.0
 """From the end of the run: some three seconds where a scrape fell between the end of its ranks and
 that of its collectors, and two minutes where none did."""
 

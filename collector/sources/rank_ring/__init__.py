@@ -68,6 +68,10 @@ class RankRings:
         """
         self.rings.recall(tree)
 
+    def close(self) -> None:
+        """Keep no ring open."""
+        self._last_words.close()
+
     def read(self) -> RingReading:
         """Read every ring's header and ask the process table who still lives."""
         now = self._clock.monotonic()

@@ -47,3 +47,10 @@ class LastWords:
             if identity not in self._open:
                 with suppress(SourceError, OSError), opened(path) as descriptor:
                     self._open[identity] = os.dup(descriptor)
+
+    def close(self) -> None:
+        """Keep none open."""
+        self.keep(())
+
+    def __del__(self) -> None:
+        self.close()

@@ -12,13 +12,24 @@ from analyzer.readers.prometheus.access import access
 from analyzer.readers.prometheus.decoding import Series
 from analyzer.sequential_test.state import State
 from analyzer.watch import questions as ask
-from analyzer.watch.closable import Closable
-from analyzer.watch.finding import Tier
+from analyzer.watch.closable import AGAIN, TOLD_AGAIN, Closable
+from analyzer.watch.finding import Kind, Tier, Who
 from analyzer.watch.finding_lifecycle import Course, advance
 from analyzer.watch.members import members
 from analyzer.watch.memory import Memory
 from analyzer.watch.progress import Progress
-from analyzer.watch.run_end import End, Heard, How, Life, Place, detection, lived, over
+from analyzer.watch.run_end import (
+    End,
+    Heard,
+    How,
+    Life,
+    Lost,
+    Place,
+    detection,
+    lived,
+    over,
+    with_ends,
+)
 from collector.contract import metrics as m
 from lockstep.watching import endings
 from lockstep.watching.cycle import Cycles
@@ -59,14 +70,14 @@ class Told:
         return self.raw[query]
 
 
-def ended(told: Told, stepped: float) -> Life:
+def ended(told: Told, stepped: float, before: End | None = None) -> Life:
     info = {"__name__": m.RANK_INFO.name, "run": "gpt", "rank": "0", "attempt": "0",
             "world_size": "2", "node": "node-0", "job": PAGES[0][0],
             "instance": PAGES[0][1]}  # fmt: skip
     who = members([(info, 1.0)])
     seen = SimpleNamespace(now=NOW, members=who, up=np.array([0.0]), living=np.array([False]),
                            pages=[])  # fmt: skip
-    life = Life(RANKS, frozenset(PAGES.values()), 0, NOW - SCRAPE, first=NOW - 4000.0)
+    life = Life(RANKS, frozenset(PAGES.values()), 0, NOW - SCRAPE, end=before, first=NOW - 4000.0)
     progress = {"gpt": Progress(7.0, stepped)}
     return lives_now(told, seen, {"gpt": life}, progress, SCRAPE, 300.0)["gpt"]  # type: ignore[arg-type]
 
@@ -109,7 +120,8 @@ class Scraped:
         if query == ask.SCRAPING:
             return [({}, float(self.others))] if self.others else []
         assert query == ask.reached(["lockstep"], 300.0)
-        return [({"job": PAGES[r][0], "instance": PAGES[r][1]}, up) for r, up in self.up.items()]
+        asked = {**PAGES, OTHER: ("lockstep", "10.0.0.9:9410")}
+        return [({"job": asked[r][0], "instance": asked[r][1]}, up) for r, up in self.up.items()]
 
 
 def silent_since(
@@ -125,7 +137,12 @@ def silent_since(
     return lives_now(told, seen, known, {}, SCRAPE, 300.0, NOW - looked)["gpt"]  # type: ignore[arg-type]
 
 
-NEITHER, BOTH = {0: 0.0, 1: 0.0}, {0: 1.0, 1: 1.0}
+OTHER = -1
+"""A page of another run."""
+NEITHER, BOTH = {0: 0.0, 1: 0.0, OTHER: 1.0}, {0: 1.0, 1: 1.0}
+NOBODY = {0: 0.0, 1: 0.0, OTHER: 0.0}
+LOST = End(NOW - 400.0, How.VANISHED, heard=Heard.UNREACHED, noticed=NOW - 60.0)
+PACE = Settings(access("http://127.0.0.1:9", {}), None, None, SCRAPE).pace
 
 
 @pytest.mark.parametrize(
@@ -134,8 +151,11 @@ NEITHER, BOTH = {0: 0.0, 1: 0.0}, {0: 1.0, 1: 1.0}
         (silent_since(301.0, NEITHER), Heard.UNREACHED),
         (silent_since(299.0, NEITHER), None),
         # A collector answers, and knows nothing of the run; the other went with its node.
-        (silent_since(301.0, {0: 1.0, 1: 0.0}, answers=(0,)), Heard.UNREACHED),
+        (silent_since(301.0, {0: 1.0, 1: 0.0}, answers=(0,)), Heard.MIXED),
         (silent_since(301.0, {}, answers=(0, 1)), Heard.ANSWER),
+        # No page at all is reached: it may be Prometheus that is cut off.
+        (silent_since(600.0, NOBODY), None),
+        (silent_since(901.0, NOBODY), Heard.UNREACHED),
         # One was reached not long ago.
         (silent_since(301.0, {0: 1.0, 1: 0.0}), None),
         (silent_since(5000.0, BOTH), None),
@@ -157,12 +177,55 @@ def test_a_run_of_which_nobody_tells_is_over_where_it_is_known_that_nobody_can(l
     assert end is None or (How.VANISHED, life.seen) == (end.how, end.when)
 
 
-def test_who_vanished_and_comes_back_lives_again():
+def test_what_was_open_before_a_run_was_lost_sight_of_is_not_over_when_it_is_told_of_again():
     life = silent_since(301.0, NEITHER)
-
     back = lived(life, RANKS, life.pages, life.attempt, NOW + 600.0)
+    knows = Closable(NOW + 600.0, frozenset(["gpt"]), {}, lost={"gpt": back.lost})  # type: ignore[dict-item]
+    who = Who("gpt", None, 1, None, None)
 
-    assert (None, NOW + 600.0) == (back.end, back.again)
+    assert (None, 0.0, Lost(NOW, NOW + 600.0)) == (back.end, back.again, back.lost)
+    assert knows.ending(who, Kind.STOP, NOW - 400.0) is None  # it hung before
+    assert AGAIN == knows.ending(who, Kind.STOP, NOW)  # that it vanished
+    assert knows.ending(who, Kind.STOP, NOW + 600.0) is None
+
+
+def test_a_new_attempt_of_a_run_that_was_lost_sight_of_is_another_life():
+    life = silent_since(301.0, NEITHER)
+    back = lived(life, RANKS, life.pages, life.attempt + 1, NOW + 600.0)
+
+    assert (None, NOW + 600.0, None) == (back.end, back.again, back.lost)
+
+
+def test_how_a_run_ended_while_nobody_reached_its_collectors_is_told_and_paged_afterwards():
+    vanished = Life(RANKS, frozenset(PAGES.values()), 0, NOW - 400.0, end=LOST)
+    words, held = over({"gpt": vanished}, (), NOW - 60.0)
+    knows = Closable(NOW - 60.0, frozenset(["gpt"]), {}, over=words, held=dict.fromkeys(held, 0.0))
+    course, change = advance(Course({}, {}), [detection("gpt", vanished, LOST)], knows, PACE)
+    assert [Tier.RECORD] == [one.tier for one in change.opened]
+
+    known = ended(Told(silent=NOW - 240.0, failed=NOW - 45.0), NOW - 600.0, before=LOST)
+    opened, closed = [], []
+    for now in (NOW, NOW + SCRAPE):
+        words, held = over({"gpt": known}, (), now)
+        told = list(with_ends([], {"gpt": known}, words, held, course, {}, 0.0))
+        knows = Closable(now, frozenset(["gpt"]), {}, over=words, held=dict.fromkeys(held, 0.0),
+                         lost={"gpt": known.lost})  # type: ignore[dict-item]  # fmt: skip
+        course, change = advance(course, told, knows, PACE)
+        opened += change.opened
+        closed += change.closed
+
+    assert known.end is not None
+    assert (How.DIED, (1,), Lost(NOW - 60.0, NOW)) == (known.end.how, known.end.first, known.lost)
+    assert [(1, Tier.PAGE)] == [(one.who.rank, one.tier) for one in opened]
+    assert [None] == [one.who.rank for one in closed]
+    assert TOLD_AGAIN == knows.ending(closed[0].who, Kind.STOP, closed[0].opened)
+
+
+def test_that_a_run_vanished_is_told_for_ten_minutes_however_late_it_is_known():
+    life = silent_since(901.0, {}, others=3)
+
+    assert {"gpt": 901.0 + 599.0} == over({"gpt": life}, (), NOW + 599.0)[1]
+    assert {} == over({"gpt": life}, (), NOW + 600.0)[1]
 
 
 @pytest.mark.parametrize("heard", Heard)
