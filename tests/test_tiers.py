@@ -177,3 +177,11 @@ def test_many_failures_are_no_chance(checked) -> None:
     assert 1 == code
     assert "made test-again" not in lines
     assert "failed: test-real" in lines
+
+
+def test_a_test_that_failed_and_could_not_clean_up_either_is_one() -> None:
+    case = '<testcase classname="a" name="b"><{0}/></testcase>'
+    cases = "".join(case.format(tag) for tag in ("failure", "error"))
+    text = f"<testsuites><testsuite {COUNTS.format(5, 1, 1, 0)}>{cases}</testsuite></testsuites>"
+
+    assert Tally(3, 1, 0, 1.5) == tally(text)
