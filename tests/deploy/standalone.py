@@ -80,6 +80,9 @@ class Standalone:
             (folder / "etc" / name).mkdir(parents=True)
         for service in SERVICES:
             (folder / "state" / service.stem).mkdir(parents=True)
+        if watch:  # nobody else writes the token, without which Alertmanager sends nothing
+            self.token.parent.mkdir(parents=True, exist_ok=True)
+            self.token.write_text("of-a-stand-in")
         for name in ("prometheus.yml", "alertmanager.yml"):
             text = changed((FILES / name).read_text(), self.values)
             (folder / "etc" / name).write_text(text)
