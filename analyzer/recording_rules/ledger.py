@@ -1,5 +1,8 @@
 """Where the rank-seconds of each run go, as Prometheus can tell: rank-seconds per second by bucket.
 
+Whose the run is kube-state-metrics tells, where it was started with the labels of pods that
+analyzer.readers.prometheus.teams names; of all others the team is `unknown`.
+
 The buckets of analyzer.ledger, of ranks that live: what was before their first scrape and after
 their last one, and the wait for a node, are not in series. Counters rise when a step ends, so steps
 must be shorter than the window. What the buckets of a run sum to is its ranks.
@@ -7,17 +10,21 @@ must be shorter than the window. What the buckets of a run sum to is its ranks.
 
 from collections.abc import Iterator
 
+from analyzer.readers.prometheus import teams
 from analyzer.recording_rules.signals import PLACE, WINDOW
 from collector.contract import metrics
 from collector.contract.words import Phase
 
 SERIES = "lockstep:ledger_rank_seconds:rate1m"
-"""By run and bucket; the words of analyzer.ledger.buckets.Bucket."""
+"""By run, team and bucket; the words of analyzer.ledger.buckets.Bucket."""
 STANDS_SECONDS = 60.0
 """Without progress of any rank: the window, after which no step can be under way unseen."""
 _RANKS, _STEPS = "lockstep:ledger_ranks:count", "lockstep:ledger_steps:rate1m"
 _BUSY, _OWN = "lockstep:ledger_busy:rate1m", "lockstep:ledger_own:rate1m"
 _EXCESS = "lockstep:ledger_straggler:rate1m"
+_NAMED, _TEAM = "lockstep:ledger_pod_team:group", "lockstep:ledger_team:group"
+RESTART = "5m"
+"""For so long a team stays known while kube-state-metrics is not there."""
 KNOWN = 0.999999
 """Of the steps of a run, whose own time must be known; else waiting is not told from computing."""
 
@@ -60,7 +67,21 @@ def ledger_rules() -> Iterator[tuple[str, str]]:
         f'label_replace({expression}, "bucket", "{bucket}", "", "")'
         for bucket, expression in parts.items()
     )
-    yield SERIES, "\nor\n".join(named)
+    yield from _team_rules()
+    buckets = "\nor\n".join(named)
+    yield SERIES, f"(\n{buckets}\n)\n* on (run) group_left (team) {_TEAM}"
+
+
+def _team_rules() -> Iterator[tuple[str, str]]:
+    """The team of each run, 1: what its pods say, or ``unknown`` where they name none or two."""
+    pods = f'{teams.METRIC}{{{teams.RUN}!="",{teams.TEAM}!=""}}'
+    told = f"last_over_time({pods}[{RESTART}])"
+    for name, label in (("run", teams.RUN), ("team", teams.TEAM)):
+        told = f'label_replace({told}, "{name}", "$1", "{label}", "(.*)")'
+    yield _NAMED, f"group by (run, team) ({told})"
+    several = f"count by (run) ({_NAMED}) > 1"
+    nobody = f'label_replace(group by (run) ({_RANKS}), "team", "unknown", "", "")'
+    yield _TEAM, f"({_NAMED} unless on (run) ({several}))\nor on (run) {nobody}"
 
 
 def _phase(phase: Phase) -> str:

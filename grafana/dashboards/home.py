@@ -30,7 +30,7 @@ def make(settings: Settings) -> Json:
     return board(
         "home", "What runs, what is wrong, and where to look on?",
         [[_index()], _state(), [_runs()], [_findings(), _alerts()], [_slowdown(), _open()],
-         [_ledger(), _ledger_shares()]],
+         [_ledger(), _ledger_shares(), _ledger_teams()]],
         settings, events=[findings('run=~"$run"')], since="now-6h",
     )  # fmt: skip
 
@@ -133,6 +133,8 @@ def _alerts() -> Json:
 
 
 _LEDGER = 'lockstep:ledger_rank_seconds:rate1m{run=~"$run"}'
+EVERY = 15.0
+"""Seconds between two evaluations of the rules."""
 _NO_LEDGER = "Told of no rank: is lockstep-peers.rules.yml loaded, and does a run make steps?"
 
 
@@ -152,11 +154,28 @@ def _ledger_shares() -> Json:
     whole = f"sum by (run) (sum_over_time({_LEDGER}[$__range]))"
     return rows(
         "Where the time went", "percentunit",
-        [row(f"sum by (run, bucket) (sum_over_time({_LEDGER}[$__range]))\n"
+        [row(f"sum by (run, team, bucket) (sum_over_time({_LEDGER}[$__range]))\n"
              f"/ on (run) group_left ()\n{whole}")],
-        tell("Share of the rank-seconds of the range, by run and bucket.",
+        tell("Share of the rank-seconds of the range, by run, its team, and bucket.",
              "useful is the largest.", "the next ones are the largest losses; click the run."),
         lead("run", "ledger", "run", value=of_row), names=("share",), nothing=_NO_LEDGER,
+    )  # fmt: skip
+
+
+def _ledger_teams() -> Json:
+    hours = f"sum by (team, bucket) (sum_over_time({_LEDGER}[$__range])) * {EVERY:g} / 3600"
+    whole = f"sum by (team) (sum_over_time({_LEDGER}[$__range]))"
+    return rows(
+        "What each team's time went into", "none",
+        [row(hours),
+         row(f"sum by (team, bucket) (sum_over_time({_LEDGER}[$__range]))\n"
+             f"/ on (team) group_left ()\n{whole}")],
+        tell("Rank-hours of the range and their share, by team and bucket. The team is the label "
+             "lockstep.example/team of the run's pods; unknown where nobody says it.",
+             "useful is the largest of each team.",
+             "lockstep ledger --gpu-hour-price has each bucket in money."),
+        lead("run", "ledger"), names=("rank-hours", "share"), units=("none", "percentunit"),
+        nothing=_NO_LEDGER,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ RECORDED = (
         for group in yaml.safe_load(rules())["groups"]
         for rule in group["rules"]
     }
-    | {SERIES: {"run", "bucket"}}
+    | {SERIES: {"run", "team", "bucket"}}
     | {rule.name: PLACE for group in GROUPS for rule in group.rules if isinstance(rule, Recording)}
 )
 # Prometheus tells its alerts itself: with the labels of the rule and of the series.
