@@ -17,6 +17,7 @@ from typing import Any
 from collector.contract import archive as contract
 from collector.contract import bounded_json
 from workloads.clocksync import wall_minus_monotonic_ns
+from workloads.faults.added import read_added
 from workloads.faults.disturbances import Disturbance
 from workloads.faults.link import LINK_KINDS
 from workloads.faults.measure import Effect, effect
@@ -180,9 +181,11 @@ def _run(spec: RunSpec, started: datetime, outcome: Outcome | None) -> dict[str,
 
 def _write_truth(out: Path, spec: RunSpec, measured: dict[int, Effect | None]) -> None:
     links = effects(out / LOGS)
+    added = {rank: _added(out, rank) for _, rank in _injected(spec)}
     faults = [
         {
             **_truth(fault, spec, rank, measured.get(index)),
+            "added": added[rank].get(fault.spec),
             "link": links.get(fault.spec),
             "proof": _proof(out, rank),
         }
@@ -228,6 +231,17 @@ def _proof(out: Path, rank: int) -> Any:
         return bounded_json.read(out / PROOFS / f"rank-{rank}.json")
     except (OSError, ValueError):  # a rank that died wrote none
         return None
+
+
+def _added(out: Path, rank: int) -> dict[str, dict[str, list[float]]]:
+    """Fault -> steps, and the seconds that it added to each, by the rank itself, however it ended.
+
+    A quota and a link are the kernel's: what they add to a step the rank cannot tell.
+    """
+    try:
+        return read_added(out / PROOFS / f"rank-{rank}.jsonl")
+    except OSError:
+        return {}
 
 
 def _disturbance(each: Disturbance) -> dict[str, Any]:

@@ -42,6 +42,12 @@ class EmulatedDevice:
         noise: Standard deviation of that time from step to step, as a ratio.
         waited: Seconds that the rank has waited for its peers in this step: no device computes
             meanwhile.
+
+    Attributes:
+        busy_seconds: Of the step so far.
+        added_seconds: By how much a fault has held it up so far. Less than was asked for where the
+            arithmetic itself took longer than a healthy device would have.
+        cpu_seconds: Of the step so far, by segment.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class EmulatedDevice:
     ) -> None:  # fmt: skip
         self.seconds = seconds
         self.busy_seconds = 0.0
+        self.added_seconds = 0.0
         self.cpu_seconds: dict[str, float] = dict.fromkeys(SHARES, 0.0)
         self._noise = noise
         self._waited = waited
@@ -76,7 +83,7 @@ class EmulatedDevice:
         self._extra = extra_seconds
         self._weight = weight or _even
         self._begun = dict.fromkeys(SHARES, 0)
-        self.busy_seconds = 0.0
+        self.busy_seconds = self.added_seconds = 0.0
         self.cpu_seconds = dict.fromkeys(SHARES, 0.0)
 
     def segment(self, name: str, parts: int = 1) -> "_Segment":
@@ -104,11 +111,15 @@ class EmulatedDevice:
 
     def _wait(self, segment: "_Segment", share: float, seconds: float) -> None:
         """Until the device's time for a share of a segment is over."""
-        whole = seconds * self._scale * segment.weight + self._extra
-        busy = share * SHARES[segment.name] / segment.parts * whole
-        deadline = segment.began + self._waited() - segment.waited + busy
+        part = share * SHARES[segment.name] / segment.parts
+        healthy = segment.began + self._waited() - segment.waited
+        healthy += part * seconds * self._scale * segment.weight
+        deadline = healthy + part * self._extra
+        reached = monotonic()
         while (left := deadline - monotonic()) > 0:
             sleep(left)
+        # Without the fault it had come here as much earlier as it was held up so far.
+        segment.added = max(reached, deadline) - max(reached - segment.added, healthy)
 
     def _finish(self, segment: "_Segment") -> None:
         name, share = segment.name, SHARES[segment.name] / segment.parts
@@ -118,30 +129,34 @@ class EmulatedDevice:
         if self.seconds is not None:
             self._wait(segment, 1.0, self.seconds)
         else:
-            self._burn(share * self._extra)
+            segment.added = self._burn(share * self._extra)
+        self.added_seconds += segment.added
         self.busy_seconds += monotonic() - segment.began - waited
 
-    def _burn(self, seconds: float) -> None:
-        """More real arithmetic, for a time."""
-        until = monotonic() + seconds
-        while monotonic() < until:
+    def _burn(self, seconds: float) -> float:
+        """More real arithmetic, for a time; how long it took."""
+        began = now = monotonic()
+        while now < began + seconds:
             torch.mm(self._burner, self._burner)
+            now = monotonic()
+        return now - began
 
 
 class _Segment:
-    __slots__ = ("_device", "began", "cpu_began", "name", "parts", "waited", "weight")
+    __slots__ = ("_device", "added", "began", "cpu_began", "name", "parts", "waited", "weight")
 
     def __init__(self, device: EmulatedDevice, name: str, parts: int, weight: float) -> None:
         self._device = device
         self.name = name
         self.parts = parts
         self.weight = weight
-        self.began = self.waited = self.cpu_began = 0.0
+        self.began = self.waited = self.cpu_began = self.added = 0.0
 
     def __enter__(self) -> Self:
         self.began = monotonic()
         self.waited = self._device._waited()
         self.cpu_began = thread_time()
+        self.added = 0.0
         self._device._open = self
         return self
 

@@ -156,6 +156,7 @@ class Loop:
         recorder.end_step(
             samples=counts.samples, tokens=counts.tokens, flops=counts.flops, loss=told
         )
+        injector.end_step(step)
         self._evaluation.after_step(step, told)
         if done < WARMUP_STEPS:
             self._warmup_cpu.append(thread_time() - cpu_began)

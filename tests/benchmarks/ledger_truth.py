@@ -3,8 +3,10 @@
 Each pair: a run with checkpoints, a rank that is slow for a while, and another that is killed; some
 seconds of nothing; a run that goes on from the last checkpoint. The truth is not the ledger's: the
 lives of the rank processes are watched from outside, steps are counted by what was asked for, and
-what the slow rank cost is the median step while it was slow less the median step before. The goal:
-every bucket within 1 % of wall times ranks.
+what the slow rank cost is by the seconds that the injector says it added to each of its steps
+(truth.json): every rank waits for the one that takes longest, so a step lost what the longest own
+time is above the longest one without the addition. The goal: every bucket within 1 % of wall times
+ranks.
 """
 
 import json
@@ -92,7 +94,6 @@ def _truth(one: Path, two: Path, before: Lives, after: Lives, killed: int) -> di
     begun, went_on = _steps(one), _steps(two)
     resumed = killed // EVERY * EVERY
     ordinary = np.median(begun["wall"][(begun["step"] > 20) & (begun["step"] < SLOW[0])])
-    slow = (begun["step"] >= SLOW[0]) & (begun["step"] < SLOW[1])
     again = went_on["step"] < killed
     saved = begun["saved"].sum() + went_on["saved"].sum()
     restored = [
@@ -110,7 +111,7 @@ def _truth(one: Path, two: Path, before: Lives, after: Lives, killed: int) -> di
     waited = after.first - before.last
     return {
         "starting": starting - sum(restored) + warm,
-        "straggler": float((np.median(begun["wall"][slow]) - ordinary) * slow.sum()),
+        "straggler": RANKS * _lost_to_the_slow_rank(one, begun),
         "stall": float((before.last - before.fell) * RANKS),
         "replayed": float(went_on["wall"][again].sum()),
         "waiting-for-node": waited * RANKS,
@@ -120,11 +121,23 @@ def _truth(one: Path, two: Path, before: Lives, after: Lives, killed: int) -> di
     }
 
 
+def _lost_to_the_slow_rank(archive: Path, steps: dict[str, np.ndarray]) -> float:
+    """Seconds that the steps took longer, by what was added to one rank's."""
+    fault = json.loads((archive / "truth.json").read_text())["faults"][0]
+    lost = 0.0
+    for step, seconds in zip(fault["added"]["steps"], fault["added"]["seconds"], strict=True):
+        mine = steps["step"] == step
+        own, rank = steps["own"][mine], steps["rank"][mine]
+        lost += float(own.max() - (own - seconds * (rank == fault["rank"])).max())
+    return lost
+
+
 def _steps(archive: Path) -> dict[str, np.ndarray]:
-    columns = ["step", "start", "wall_seconds", "checkpoint_seconds", "tags"]
+    columns = ["step", "rank", "start", "wall_seconds", "own_seconds", "checkpoint_seconds", "tags"]
     table = ds.dataset(archive / "steps.parquet").to_table(columns).to_pandas()
     return {
-        "step": table["step"].to_numpy(), "start": table["start"].to_numpy(),
+        "step": table["step"].to_numpy(), "rank": table["rank"].to_numpy(),
+        "start": table["start"].to_numpy(), "own": table["own_seconds"].to_numpy(),
         "wall": table["wall_seconds"].to_numpy(), "saved": table["checkpoint_seconds"].to_numpy(),
         "warm": table["tags"].str.contains("warmup").to_numpy(),
     }  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from collector.contract.device import DeviceState
 from collector.contract.words import FaultKind
-from workloads.device import EmulatedDevice, device_seconds
+from workloads.device import SHARES, EmulatedDevice, device_seconds
 from workloads.faults.inject import Injector
 from workloads.faults.plan import Fault
 from workloads.simulated_gpu import CLOCK_MAX_HERTZ, SLOWDOWN_CELSIUS, SimulatedGpu, Trouble
@@ -34,6 +34,43 @@ def test_a_fault_adds_its_device_time() -> None:
     device.start_step(0.02)
 
     assert step_seconds(device) >= 0.04
+
+
+class Clock:
+    """Time that passes when somebody sleeps or computes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr("workloads.device.monotonic", lambda: self.now)
+        monkeypatch.setattr("workloads.device.sleep", self.compute)
+
+    def compute(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "added"),
+    [
+        (0.0, 0.0, 0.006),  # the device alone decides
+        (0.0, 0.004, 0.006),  # healthy: ready after 0.009, so the device's 0.010; now 0.016
+        (0.0, 0.009, 0.003),  # healthy: 0.005 and 0.009; now 0.008 and 0.009
+        (0.007, 0.0, 0.006),
+        (0.02, 0.0, 0.0),  # no device was waited for
+    ],
+)
+def test_what_a_fault_added_is_what_a_healthy_device_would_not_have_taken(
+    monkeypatch: pytest.MonkeyPatch, before: float, after: float, added: float
+) -> None:
+    """Of 0.01 s of forward on a healthy device, and 0.006 more by the fault."""
+    clock = Clock(monkeypatch)
+    device = EmulatedDevice(0.01 / SHARES["forward"], noise=0.0, seed=1)
+    device.start_step(0.006 / SHARES["forward"])
+    with device.segment("forward"):
+        clock.compute(before)
+        device.reach(0.5)
+        clock.compute(after)
+
+    assert device.added_seconds == pytest.approx(added)
 
 
 def test_without_pace_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

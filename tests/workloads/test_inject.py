@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from collector.contract.words import FaultKind
-from workloads.device import EmulatedDevice
+from workloads.device import SHARES, EmulatedDevice
 from workloads.faults import inject
+from workloads.faults.added import read_added
 from workloads.faults.disturbances import Disturber, parse_disturbance
 from workloads.faults.inject import Injector
 from workloads.faults.kinds import BUILT, DEVICE_KINDS
@@ -197,3 +198,45 @@ def test_garbage_by_design_comes_in_its_steps_alone(tmp_path: Path) -> None:
     made.close()
 
     assert "garbage" in json.loads((tmp_path / "proof.json").read_text())
+
+
+def test_what_was_added_to_each_step_is_told_by_whoever_is_killed_later(tmp_path: Path) -> None:
+    specs = ("data:rank=1,factor=1.5,from=20,to=22", "pcie:rank=1,factor=1.25,from=21,to=23")
+    made, _ = injector(*specs, proof=tmp_path / "rank-1.json")
+    for step in range(19, 24):
+        made.before_step(step)
+        made.stall_data(step)
+        made.end_step(step)
+    made.close()
+    with (tmp_path / "rank-1.jsonl").open("a") as file:
+        file.write('[24, {"data:rank')  # as one that is killed leaves it
+
+    told = read_added(tmp_path / "rank-1.jsonl")
+    data, pcie = (told[spec] for spec in specs)
+    assert [20, 21] == data["steps"]
+    assert [21, 22] == pcie["steps"]
+    # A sleep takes longer than it was asked for, never less.
+    assert all(seconds >= HEALTHY / 2 for seconds in data["seconds"])
+    assert all(seconds >= HEALTHY / 4 for seconds in pcie["seconds"])
+    assert data["seconds"][1] == pytest.approx(2 * pcie["seconds"][0], abs=2e-6)
+
+
+def test_a_slow_device_and_garbage_tell_what_they_added(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("workloads.device.monotonic", lambda: clock[0])
+    monkeypatch.setattr("workloads.device.sleep", lambda each: clock.append(clock.pop() + each))
+    specs = ("compute:rank=1,factor=1.5,from=20,to=30", "gc:rank=1,factor=1.5,from=20,to=30")
+    made, device = injector(*specs, proof=tmp_path / "rank-1.json")
+    made.before_step(20)
+    with device.segment("forward"):
+        pass
+    made.collect_garbage(20)
+    made.end_step(20)
+    made.close()
+
+    told = read_added(tmp_path / "rank-1.jsonl")
+    share = SHARES["forward"]
+    assert [share * HEALTHY / 2] == pytest.approx(told[specs[0]]["seconds"], abs=1e-6)
+    assert told[specs[1]]["seconds"][0] >= HEALTHY / 2

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from time import monotonic, sleep
@@ -13,6 +14,7 @@ from time import monotonic, sleep
 from collector.contract.words import FaultKind
 from collector.contract.xid import describe
 from workloads.device import SHARES, EmulatedDevice
+from workloads.faults.added import Added
 from workloads.faults.cgroup import CpuGroup, Quota
 from workloads.faults.disturbances import Disturber, Kind
 from workloads.faults.kinds import COPY_KINDS, DATA_KINDS, DEVICE_KINDS, GPU_KINDS
@@ -36,7 +38,8 @@ class Injector:
     Args:
         group: The cgroup of a cpu-quota fault; None where there is none.
         disturber: What the run does by design.
-        proof: Where to write what the faults did, as JSON, when the rank ends; None = nowhere.
+        proof: Where to write what the faults did, as JSON, when the rank ends, and beside it as
+            `.jsonl` what they added to each step, when it ends; None = nowhere.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class Injector:
         self._group = group
         self._disturber = disturber
         self._proof = proof
+        self._added = Added(None if proof is None else proof.with_suffix(".jsonl"))
+        self._asked_of_device: dict[Fault, float] = {}
         self._sizing = Sizing()
         self._garbage = Garbage()
         self._cpu: deque[tuple[float, ...]] = deque(maxlen=CPU_STEPS)
@@ -63,7 +68,8 @@ class Injector:
                 _stop(fault)
             if fault.kind is FaultKind.CPU_QUOTA:
                 self._set_quota(fault, step)
-        extra = self._extra(step, DEVICE_KINDS)
+        self._asked_of_device = self._asked(step, DEVICE_KINDS)
+        extra = sum(self._asked_of_device.values())
         seconds = self._device.seconds
         self._device_factor = 1.0 + extra / seconds if seconds else 1.0
         if self._disturber is None:
@@ -74,21 +80,28 @@ class Injector:
 
     def stall_data(self, step: int) -> None:
         """Make the loader or the copy to the device late; call it in the data phase."""
-        sleep(self._extra(step, DATA_KINDS))
+        self._hold(step, DATA_KINDS, sleep)
 
     def stall_copies(self, step: int) -> None:
         """Make gradients late on their way out of the device; call it before they are reduced."""
-        sleep(self._extra(step, COPY_KINDS))
+        self._hold(step, COPY_KINDS, sleep)
 
     def collect_garbage(self, step: int) -> None:
         """A storm of garbage collection; call it once in a step, outside the other phases."""
-        seconds = self._extra(step, (FaultKind.GC,)) + self._by_design(Kind.GC, step)
-        if seconds > 0.0:
-            self._garbage.storm(seconds)
+        self._hold(step, (FaultKind.GC,), self._garbage.storm)
+        designed = self._by_design(Kind.GC, step)
+        if designed > 0.0:
+            self._garbage.storm(designed)
 
     def evaluate(self, step: int) -> None:
         """Compute as long as a disturbance asks; call it in the eval phase."""
         self._device.compute(self._by_design(Kind.EVAL, step))
+
+    def end_step(self, step: int) -> None:
+        """Write down by how much the faults held the step up that has ended."""
+        if self._asked_of_device:
+            self._added.add(self._asked_of_device, self._device.added_seconds)
+        self._added.end_step(step)
 
     def after_step(self, step: int, own_seconds: float) -> None:
         """Learn from the step that has ended."""
@@ -117,6 +130,7 @@ class Injector:
 
     def close(self) -> None:
         """Leave the cgroup, and write down what was done."""
+        self._added.close()
         done: dict[str, dict[str, float]] = {}
         if self._seconds:
             done["seconds"] = dict(self._seconds)
@@ -134,15 +148,25 @@ class Injector:
             self._proof.parent.mkdir(parents=True, exist_ok=True)
             self._proof.write_text(json.dumps(done))
 
-    def _extra(self, step: int, kinds: tuple[FaultKind, ...]) -> float:
-        """Seconds by which faults of these kinds hold the step up."""
-        total = 0.0
+    def _hold(
+        self, step: int, kinds: tuple[FaultKind, ...], act: Callable[[float], object]
+    ) -> None:
+        """Hold the step up for as long as faults of these kinds do, and measure it."""
+        asked = self._asked(step, kinds)
+        seconds = sum(asked.values())
+        if seconds > 0.0:
+            began = monotonic()
+            act(seconds)
+            self._added.add(asked, monotonic() - began)
+
+    def _asked(self, step: int, kinds: tuple[FaultKind, ...]) -> dict[Fault, float]:
+        """Seconds by which each fault of these kinds should hold the step up."""
+        asked: dict[Fault, float] = {}
         for fault in self._faults:
             if fault.kind in kinds and fault.factor is not None and fault.strength(step) > 0.0:
-                seconds = self._sizing.added(fault, step)
-                total += seconds
-                self._seconds[fault.kind] = self._seconds.get(fault.kind, 0.0) + seconds
-        return total
+                asked[fault] = self._sizing.added(fault, step)
+                self._seconds[fault.kind] = self._seconds.get(fault.kind, 0.0) + asked[fault]
+        return asked
 
     def _by_design(self, kind: Kind, step: int) -> float:
         """Seconds that a disturbance takes at the end of a step."""
