@@ -11,6 +11,7 @@ from analyzer.run import Grid
 from analyzer.slowness.stopped import (
     alive_until,
     dead,
+    died_first,
     longest_inside,
     stall_after,
     unseen_then,
@@ -31,7 +32,8 @@ class Ended:
     """How the launcher says a run ended.
 
     Attributes:
-        word: finished, interrupted, crash, hang; None while it goes on or where nobody knows.
+        word: finished, interrupted, crash, hang; None while it goes on or where nobody knows. Where
+            no launcher says it, ranks that were ended from outside do.
         reason: In the launcher's words; empty = none.
         first: (R,) whose end was the first failure, or who holds the others up.
         struck: Whether signals from outside, or faults of their own, ended `first`.
@@ -46,14 +48,17 @@ class Ended:
 
 
 def ended(grid: Grid) -> Ended:
-    """By run.json; a run from elsewhere has none."""
+    """By run.json; a run from elsewhere has none, but its ranks may say that they were ended."""
     told = grid.meta.get("outcome", grid.meta.get("ending"))
     tree = told if isinstance(told, Mapping) else {"ending": told}
     named = set(tree.get("ranks") or ())
     codes = {int(one["rank"]): int(one["code"]) for one in tree.get("exits") or ()}
     struck = bool(named) and all(_from_outside(codes.get(rank, 0)) for rank in named)
+    word = None if tree.get("ending") is None else str(tree["ending"])
+    if word is None and _from_outside_alone(grid):
+        word = INTERRUPTED
     return Ended(
-        None if tree.get("ending") is None else str(tree["ending"]),
+        word,
         str(tree.get("reason") or ""),
         np.array([info.rank in named for info in grid.ranks], dtype=bool),
         struck,
@@ -156,6 +161,14 @@ def how_it_went(how: Ended, rank: int) -> str:
         names = {int(each): each.name for each in signal.Signals}
         return f"it was ended by {names.get(-code, f'signal {-code}')}"
     return f"it exited with code {code}"
+
+
+def _from_outside_alone(grid: Grid) -> bool:
+    """Whether ranks were ended from outside, as with their pods, and none was gone before them."""
+    outside, first = last_said(grid, (RankState.STOPPED,)), died_first(grid)
+    if first.any():
+        return bool(outside[first].all())
+    return bool(outside.any() and not last_said(grid, (*SILENT, RankState.FAILED)).any())
 
 
 def _from_outside(code: int) -> bool:

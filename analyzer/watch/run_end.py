@@ -39,9 +39,13 @@ is told of no more is waited for so many times as long."""
 
 
 class How(StrEnum):
-    """How a run ended; of one that vanished nobody told that, or not of all its ranks."""
+    """How a run ended; of one that vanished nobody told that, or not of all its ranks.
+
+    One that was stopped was ended from outside: ranks that lose a peer by that have no fault.
+    """
 
     CLEAN = "clean"
+    STOPPED = "stopped"
     DIED = "died"
     VANISHED = "vanished"
 
@@ -210,9 +214,13 @@ def ended(
     late = stepped - MISSED_SCRAPES * scrape - READ_SECONDS
     went_on = {rank for rank in untold if silent.get(rank, -math.inf) < late}
     early = _earliest(every, seen, states, scrape, went_on)
-    if early:
+    stopped = {rank for rank, state in states.items() if state == RankState.STOPPED}
+    if early and not stopped.issuperset(early):
         return End(when, How.DIED, early, by_scrapes=True, states=counts)
     mute = {rank for rank in every if states.get(rank, RankState.RUNNING) in SILENT} - went_on
+    # Who says nothing beside those that were ended from outside was gone before.
+    if stopped and (early or not (mute or RankState.FAILED in counts)):
+        return End(when, How.STOPPED, states=counts)
     first = tuple(sorted(mute)) if 0 < len(mute) < len(every) else ()
     return End(when, How.DIED, first, states=counts)
 
@@ -290,8 +298,15 @@ def _sentence(run: str, life: Life, end: End) -> str:
         )
     if end.how is How.VANISHED:
         return f"Run {run} is told of no more since {clock(end.when)}: {HEARD[end.heard]}."
-    head = f"Run {run} ended without a clean close at {clock(end.when)}"
     count = len(life.ranks)
+    if end.how is How.STOPPED:
+        told = (end.states or {}).get(RankState.STOPPED, 0)
+        which = f"{told} of its {count}" if told < count else f"all {count}"
+        return (
+            f"Run {run} was ended from outside at {clock(end.when)}, as by who deletes its pods:"
+            f" {which} ranks say so."
+        )
+    head = f"Run {run} ended without a clean close at {clock(end.when)}"
     if not end.first:
         why = (
             "an error was met, and which rank met it first cannot be told"
@@ -443,7 +458,12 @@ def over(
         if end.how is How.CLEAN:
             words[run] = f"the run ended as it should at {clock(end.when)}{_as_far(end)}"
             continue
-        if end.how is How.VANISHED and not end.states:
+        if end.how is How.STOPPED:
+            head, never = (
+                f"the run was ended from outside at {clock(end.when)}",
+                "it was not started again",
+            )
+        elif end.how is How.VANISHED and not end.states:
             head, never = f"nobody tells of the run since {clock(end.when)}", "it did not come back"
         else:
             head, never = f"the run ended at {clock(end.when)}", "it was not started again"

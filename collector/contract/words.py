@@ -147,6 +147,7 @@ class RankState(StrEnum):
     FINISHED = "finished"
     PEER_LOST = "peer_lost"
     FAILED = "failed"
+    STOPPED = "stopped"
 
 
 PORT_ERRORS: tuple[str, ...] = (

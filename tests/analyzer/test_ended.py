@@ -122,6 +122,20 @@ def test_a_healthy_run_that_its_user_ended_stays_healthy(ended, synthetic, seed)
         assert "healthy" == diagnose(ended(states, INTERRUPTED)).verdict.status
 
 
+@pytest.mark.parametrize(
+    "states",
+    [("stopped",) * 4, ("stopped", "stopped", "peer_lost", "peer_lost")],
+)
+def test_a_run_whose_pods_somebody_deleted_accuses_nobody(ended, states):
+    verdict = diagnose(ended(states, None)).verdict
+
+    assert ("healthy", ()) == (verdict.status, verdict.culprits)
+
+
+def test_who_said_nothing_where_the_others_were_ended_from_outside_went_first(ended):
+    assert [(1, "crash")] == _named(ended(("stopped", "running", "stopped", "peer_lost")))
+
+
 def test_who_stood_still_after_another_was_gone_was_perhaps_ended_by_the_user(synthetic, fault):
     run = synthetic(faults=[fault("freeze", 1, first=80)]).run()
     samples = run.samples

@@ -1,12 +1,15 @@
 """The workloads' own writer against the collector's reader."""
 
 import os
+import subprocess
+import sys
 import time
 
 from collector.clock import SystemClock
 from collector.contract import ring
-from collector.contract.words import PHASES, RankState
+from collector.contract.words import PHASES, RANK_STATES, RankState
 from collector.sources.rank_ring import RankRings, read_records
+from workloads.processes import stopping
 from workloads.ring import GROUP_INDEX, OP_INDEX, Identity, RingWriter
 
 
@@ -45,3 +48,29 @@ def test_what_a_rank_writes_is_what_the_collector_reads(tmp_path):
     assert [(g.name, g.enqueued, g.completed) for g in live.groups if g.enqueued] == [("dp", 4, 3)]
     assert [step.step for step in records.steps] == [0, 1, 2]
     assert [op.tag for op in records.ops] == ["", "grads.0"] * 3
+
+
+def test_who_ends_a_pod_says_so_for_the_ranks_that_live_and_for_no_others(tmp_path):
+    said = (RankState.STARTING, RankState.RUNNING, RankState.FINISHED, RankState.RUNNING)
+    writers = []
+    for rank, state in enumerate(said):
+        who = Identity(
+            run="gpt-1", node="node-0", uuid="", rank=rank, world=4, local_rank=rank, attempt=0,
+            dp=rank, pp=0, tp=0, gpu=-1, start_wall_ns=5, wall_minus_monotonic_ns=6,
+        )  # fmt: skip
+        writers.append(RingWriter(tmp_path / ring.file_name(rank), who))
+        writers[-1].state(state)
+    (tmp_path / ring.file_name(4)).write_bytes(b"LKSTRING")
+    # The last one died some seconds ago.
+    with (tmp_path / ring.file_name(3)).open("r+b") as file:
+        file.seek(ring.HEARTBEAT_OFFSET)
+        file.write(ring.HEARTBEAT.pack(time.monotonic_ns() - 4_000_000_000))
+
+    subprocess.run([sys.executable, "-m", stopping.__name__, tmp_path], check=True, timeout=60)
+
+    told = [ring.Header(path.read_bytes()).state for path in sorted(tmp_path.glob("*.ring"))[:4]]
+    assert [
+        RankState.STOPPED, RankState.STOPPED, RankState.FINISHED, RankState.RUNNING
+    ] == [RANK_STATES[state] for state in told]  # fmt: skip
+    for writer in writers:
+        writer.close()

@@ -26,8 +26,9 @@ RANK_UP = Metric(
 )  # fmt: skip
 RANK_LAST_STATE = Metric(
     "lockstep_rank_last_state", _G, (*_RANK, "state"),
-    "1 for what a gone rank said of itself last: starting, running, finished, peer_lost or failed;"
-    " one that was running ended without a clean close, as by a signal.",
+    "1 for what a gone rank said of itself last: starting, running, finished, peer_lost, failed or"
+    " stopped; one that was running ended without a clean close, as by a signal, and one that was"
+    " stopped was ended from outside, as with its pod.",
     unshown=Unshown.END_OF_RANK,
     within=ranges.FLAG,
 )  # fmt: skip

@@ -25,6 +25,7 @@ LIFE = Life(RANKS, PAGES, 0, 1000.0)
 NOTHING = Course({}, {})
 TOGETHER = {rank: Seen(1000.0, 1001.0) for rank in range(4)}
 RUNNING, FAILED, LOST, FINISHED = "running", "failed", "peer_lost", "finished"
+STOPPED = "stopped"
 
 
 def end_of(*states, seen=TOGETHER, life=LIFE):
@@ -59,6 +60,34 @@ def test_who_went_first(states, seen, first, by_scrapes):
     end = end_of(*states, seen=seen)
 
     assert (How.DIED, first, by_scrapes) == (end.how, end.first, end.by_scrapes)
+
+
+LATER = {**{r: Seen(1003.0, 1004.0) for r in (2, 3)}, **{r: Seen(1000.0, 1001.0) for r in (0, 1)}}
+
+
+@pytest.mark.parametrize(
+    ("states", "seen", "how"),
+    [
+        ((STOPPED,) * 4, TOGETHER, How.STOPPED),
+        # The pods of one node are ended first, and the other's ranks lose their peers.
+        ((STOPPED, STOPPED, LOST, LOST), LATER, How.STOPPED),
+        ((STOPPED, STOPPED, LOST, LOST), TOGETHER, How.STOPPED),
+        ((STOPPED, STOPPED, FAILED, FAILED), LATER, How.STOPPED),
+        ((STOPPED, STOPPED, RUNNING, RUNNING), LATER, How.STOPPED),
+        # A fault of the run, whose pods were deleted then.
+        ((STOPPED, STOPPED, FAILED, STOPPED), TOGETHER, How.DIED),
+        ((RUNNING, RUNNING, STOPPED, LOST), LATER, How.DIED),
+        ((STOPPED, STOPPED, RUNNING, STOPPED), TOGETHER, How.DIED),
+    ],
+)
+def test_a_run_that_somebody_ends_accuses_nobody_and_pages_nobody(states, seen, how):
+    end = end_of(*states, seen=seen)
+    told = detection("gpt", LIFE, end)
+
+    assert how == end.how
+    assert (how is How.STOPPED) is ("was ended from outside" in told.sentence)
+    assert (Tier.RECORD if how is How.STOPPED else Tier.PAGE) == told.tier
+    assert how is How.DIED or told.who == Who("gpt", None, None, None, None)
 
 
 def test_the_ranks_of_a_node_that_fell_silent_before_the_others_went_were_first():

@@ -32,6 +32,7 @@ CPU_OF_A_RANK, MEMORY_OF_A_RANK = 500, "1Gi"
 RAS_PORT = 28028
 COLLECTOR_PORT = 9410
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where NCCL and gloo exchange inside a pod
+STOPPING = "python -m workloads.processes.stopping {0}; rm -rf {0}/*"
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 LAUNCHER_RESOURCES: Manifest = {"requests": {"cpu": "500m", "memory": "1Gi"}}
 
@@ -85,16 +86,14 @@ def worker(spec: RunSpec, settings: Settings, ranks: Manifest, *, sidecar: bool)
         ranks: The container's own part: name, command and what goes with it.
         sidecar: With a collector beside the ranks, whose page the launcher records.
     """
-    run = spec.run
+    run, rings = spec.run, f"{RINGS_FOLDER}/{spec.run}"
     whole = {
         "image": settings.image,
         "resources": resources(spec),
         "securityContext": RESTRICTED,
         "volumeMounts": mounts(spec, settings),
-        # A deleted pod leaves its rings on the node otherwise: nobody removes them there.
-        "lifecycle": {
-            "preStop": {"exec": {"command": ["sh", "-c", f"rm -rf {RINGS_FOLDER}/{run}/*"]}}
-        },
+        # A pod that somebody deletes says so for its ranks, and leaves no rings on the node.
+        "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", STOPPING.format(rings)]}}},
         **ranks,
         "env": [*environment(), *ranks.get("env", ())],
     }
