@@ -250,6 +250,18 @@ def test_an_image_has_all_that_its_commands_import(name: str):
 
 
 @pytest.mark.parametrize("name", IMAGES)
+def test_what_an_image_loads_at_its_start_has_bytecode(name: str):
+    [told] = [one.rest for one in last_stage(name) if "python -c" in one.rest]
+    variable, imported = re.fullmatch(r"(\S+) python -c 'import (.*)'", told).groups()
+
+    assert "PYTHONDONTWRITEBYTECODE=" == variable
+    assert {"lockstep.cli", *ENTRY[name]} <= set(imported.split(", "))
+    # Only what was copied before can have it.
+    words = [one.word for one in last_stage(name)]
+    assert words.index("RUN", max(at for at, word in enumerate(words) if word == "COPY"))
+
+
+@pytest.mark.parametrize("name", IMAGES)
 def test_an_image_says_what_it_is(name: str):
     [told] = [one.rest for one in last_stage(name) if one.word == "LABEL"]
     labels = dict(re.findall(r'org\.opencontainers\.image\.([a-z.]+)="([^"]*)"', told))

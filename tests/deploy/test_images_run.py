@@ -13,19 +13,25 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.control_plane import KEPT
-from tests.deploy.test_images import IMAGES, PYPROJECT
+from tests.deploy.test_images import ENTRY, IMAGES, PYPROJECT
 
 pytestmark = pytest.mark.pods
 
 VERSION = PYPROJECT["project"]["version"]
 STORE = KEPT.parent / "images" / "store"
 TRIED = """
-import json, os, subprocess, sys
-said = {word: subprocess.run([*sys.argv[1:], word], capture_output=True, text=True).stdout.strip()
+import importlib, json, os, subprocess, sys
+modules, entry = sys.argv[1].split(","), sys.argv[2:]
+said = {word: subprocess.run([*entry, word], capture_output=True, text=True).stdout.strip()
         for word in ("--help", "--version")}
 said["user"] = f"{os.getuid()}:{os.getgid()}"
 folders = ("/", "/opt/lockstep", "/usr", "/etc")
 said["may write"] = [each for each in folders if os.access(each, os.W_OK)]
+for module in modules:
+    importlib.import_module(module)
+loaded = {name: getattr(each, "__cached__", None) for name, each in sys.modules.items()}
+said["compiled at each start"] = [name for name, path in loaded.items()
+                                  if path and not os.path.exists(path)]
 print(json.dumps(said))
 """
 
@@ -67,9 +73,10 @@ def test_an_image_answers_help_and_its_version_as_nobody_who_may_write(
     entry = told.get("Entrypoint") or ["lockstep"]  # of the ranks' image the command says it
     said = json.loads(
         buildah(
-            "run", "--isolation", "chroot", container, "--", "python", "-B", "-c", TRIED, *entry
+            "run", "--isolation", "chroot", container, "--",
+            "python", "-B", "-c", TRIED, ",".join(ENTRY[name]), *entry,
         )
-    )
+    )  # fmt: skip
 
     assert said["--help"].lower().startswith("usage: lockstep")
     assert f"lockstep {VERSION}" == said["--version"]
@@ -77,3 +84,4 @@ def test_an_image_answers_help_and_its_version_as_nobody_who_may_write(
     assert told["User"] == said["user"]
     assert not said["user"].startswith("0:")
     assert [] == said["may write"]
+    assert [] == said["compiled at each start"]

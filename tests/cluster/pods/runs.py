@@ -1,6 +1,7 @@
 """Runs in pods: who makes pods of them, how they are launched, and where their ranks are."""
 
 import contextlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from kubernetes import client
 
-from collector.contract.kubernetes import HEALTHY, ROLE_LABEL, RUN_LABEL, Family
+from collector.contract.kubernetes import FAULTS, HEALTHY, ROLE_LABEL, RUN_LABEL, Family
 from tests.cluster.mpijob_crd import CRD
 from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, until
 from tests.cluster.pods.release import RUNS
@@ -97,6 +98,16 @@ def begun(nodes: RealNodes, run: "subprocess.Popen[str]") -> str:
     until(lambda: len(ranks(nodes)) == 2 or run.poll() is not None, PATIENCE)
     assert run.poll() is None, run.communicate()
     return str(nodes.pods(RUNS)[0].metadata.labels[RUN_LABEL])
+
+
+def accused(nodes: RealNodes, node: str, run: str) -> list[str]:
+    """What is written on a node about a run, or about none.
+
+    What is over stays there for a quarter of an hour, and `Healthy` with it.
+    """
+    told = nodes.core.read_node(node).metadata.annotations or {}
+    found = json.loads(told.get(FAULTS, "{}")).values()
+    return [one["value"] for one in found if one["source"] in (run, "")]
 
 
 def conditions(nodes: RealNodes, node: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tests.cluster.pods.release import (
     shared_folder,
     upgrade,
 )
-from tests.cluster.pods.runs import begun, conditions, plain_jobs, ranks
+from tests.cluster.pods.runs import accused, begun, conditions, plain_jobs, ranks
 from workloads.spec import Layout, RunSpec
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_a_slow_rank_becomes_a_finding_an_alert_a_report_and_a_condition_of_its_
         until(lambda: "False" == conditions(release, culprit).get(HEALTHY), PATIENCE)
         assert "True" == conditions(release, culprit)[Family.STRAGGLER]
         [other] = set(release.names) - {culprit}
-        assert "False" != conditions(release, other).get(HEALTHY)
+        assert [] == accused(release, other, name)
 
         [pod] = release.pods(NAMESPACE, "dashboard")
         seen = visitor.new_page()
