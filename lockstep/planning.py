@@ -28,6 +28,7 @@ from workloads.outcome.goals import parse as parse_goal
 from workloads.resume import about
 from workloads.spec import (
     CLUSTER_LAUNCHERS,
+    DEVICE_SECONDS,
     LAUNCHERS,
     MAX_LOCAL_RANKS,
     NETWORKS,
@@ -68,6 +69,7 @@ def plan(
     device: str = "cpu",
     pace: bool | None = True,
     device_noise: float = 0.02,
+    device_seconds: float = DEVICE_SECONDS,
     hang_timeout: float = 10.0,
     record: Sequence[str] = (),
     token: str,
@@ -91,6 +93,9 @@ def plan(
         fail(ExitCode.USAGE, f"--seed {seed} is negative; give a whole number from 0")
     if not 0.0 <= device_noise <= 0.5:
         fail(ExitCode.USAGE, f"--device-noise {device_noise:g} is not a ratio from 0 to 0.5")
+    if not 0.001 <= device_seconds <= 60.0:
+        said = f"--device-seconds {device_seconds:g} is not a time of 0.001 to 60 seconds"
+        fail(ExitCode.USAGE, said)
     if not (math.isfinite(hang_timeout) and hang_timeout >= 1.0):
         fail(ExitCode.USAGE, f"--hang-timeout {hang_timeout:g} must be at least 1 second")
     try:
@@ -146,6 +151,7 @@ def plan(
                 device=device,
                 pace=pace,
                 device_noise=device_noise,
+                device_seconds=device_seconds,
                 hang_timeout=hang_timeout,
                 record=_formats(record, workload, device),
             )

@@ -200,6 +200,13 @@ class DeviceOptions:
     device_noise: Annotated[
         float, typer.Option(help="Spread of an emulated device's time per step, as a ratio.")
     ] = 0.02
+    device_seconds: Annotated[
+        float,
+        typer.Option(
+            help="Time of an emulated device per step, at least: longer where this machine's"
+            " processors need longer, so runs that are compared want it well above that."
+        ),
+    ] = 0.04
 
 
 @dataclass(frozen=True, slots=True)

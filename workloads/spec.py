@@ -20,6 +20,7 @@ LAUNCHERS: tuple[str, ...] = ("local", "mpirun", "kubernetes", "argo")
 CLUSTER_LAUNCHERS: tuple[str, ...] = ("kubernetes", "argo")
 """Of these, nothing runs on this machine."""
 MAX_LOCAL_RANKS = 8
+DEVICE_SECONDS = 0.040
 SYNTHETIC_DATA: tuple[str, ...] = ("markov", "copy", "synthetic", "none")
 """What `data` can be besides a path."""
 
@@ -196,7 +197,7 @@ class RunSpec:
     device: str = "cpu"
     pace: bool = True
     device_noise: float = 0.02
-    device_seconds: float = 0.040
+    device_seconds: float = DEVICE_SECONDS
     hang_timeout: float = 10.0
     record: tuple[str, ...] = ()
     team: str = ""
@@ -262,6 +263,11 @@ class RunSpec:
             *(f"--record {one}" for one in self.record),
             *((f"--team {shlex.quote(self.team)}",) if self.team else ()),
             f"--device-noise {self.device_noise:g}" if self.pace else "--pace off",
+            *(
+                ()
+                if self.device_seconds == DEVICE_SECONDS
+                else (f"--device-seconds {self.device_seconds:g}",)
+            ),
             f"--hang-timeout {self.hang_timeout:g}",
         ]
         return " ".join(words)

@@ -66,7 +66,7 @@ def _plan(bench: Bench, cell: Cell) -> None:
         ValueError: An option is no number, and must be one.
     """
     from lockstep.planning import plan, with_training_settings
-    from workloads.spec import Training
+    from workloads.spec import DEVICE_SECONDS, Training
 
     told: dict[str, Any] = {
         key.replace("-", "_"): value for key, value in {**bench.options, **cell.settings}.items()
@@ -86,6 +86,7 @@ def _plan(bench: Bench, cell: Cell) -> None:
         device=str(told.get("device", "auto")),
         pace=None if "pace" not in told else told["pace"] in ("on", True),
         device_noise=_number("device_noise", told, 0.02, float),
+        device_seconds=_number("device_seconds", told, DEVICE_SECONDS, float),
         hang_timeout=_number("hang_timeout", told, 10.0, float),
         record=tuple(_listed(told.get("record"))), token="0000",  # noqa: S106 - no secret
     )  # fmt: skip

@@ -90,8 +90,8 @@ def run(
             training=with_training_settings(workload, given_of((training, ends, reduces))),
             launcher=launcher, hostfile=hostfile, device=computing.device,
             pace=None if computing.pace is None else computing.pace is Pace.ON,
-            device_noise=computing.device_noise, hang_timeout=patience,
-            record=tuple(recording.record or ()), token=token,
+            device_noise=computing.device_noise, device_seconds=computing.device_seconds,
+            hang_timeout=patience, record=tuple(recording.record or ()), token=token,
         )  # fmt: skip
     if starting.run_id is not None:
         spec = replace(spec, run=cluster_options.checked_run_id(starting.run_id))
