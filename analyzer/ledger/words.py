@@ -22,11 +22,11 @@ def sentence(told: Ledger) -> str:
     """`71% useful; the largest loss is node-7 (thermal), 9%`."""
     if not told.rank_seconds > 0:
         return "Nothing is known of its time."
-    useful = f"{_percent(told.goodput)} useful"
+    useful = f"{percent(told.goodput)} useful"
     who, share = largest_loss(told)
     if who is None:
         return f"{useful}; nothing was lost"
-    return f"{useful}; the largest loss is {who}, {_percent(share)}"
+    return f"{useful}; the largest loss is {who}, {percent(share)}"
 
 
 def largest_loss(told: Ledger) -> tuple[str | None, float]:
@@ -185,5 +185,6 @@ def _known(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """`71%`, and of what is less than a tenth `9.1%`."""
     return f"{share:.0%}" if share >= 0.1 or share <= 0 else f"{share:.1%}"

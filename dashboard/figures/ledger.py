@@ -17,6 +17,8 @@ HELP = (
     " Unknown is what nobody recorded."
 )
 RUNS_AT_MOST = 20
+TOP, BAR, AXIS, BELOW = 32, 34, 36, 124
+"""Pixels: for the chart's buttons, of a run, for the numbers below, and with the legend."""
 LEAST = 0.0005
 """Share of a run below which a part has no colour of its own anywhere."""
 KEPT = ("useful step", "communication")
@@ -64,13 +66,22 @@ def ledger(rows: Sequence[LedgerRow]) -> Picture:
                        "pattern": {"shape": ("", "/", "\\", "x", "-", ".")[index // 6 % 6]}},
             "hovertemplate": f"%{{y}}: {escape.text(part)} %{{x:.2f}} %<extra></extra>",
         })  # fmt: skip
+    bars_high = BAR * len(shown)
     layout = {
         "barmode": "stack",
-        "height": 190 + 34 * len(shown),
-        "margin": {"l": 8, "r": 16, "t": 16, "b": 40},
+        "height": TOP + bars_high + BELOW,
+        "margin": {"l": 8, "r": 16, "t": TOP, "b": BELOW},
+        # A share that finds no room in its part is not told there.
+        "uniformtext": {"minsize": 10, "mode": "hide"},
         "xaxis": {"range": [0, 100], "ticksuffix": " %"},
         "yaxis": {"automargin": True, "autorange": "reversed", "type": "category"},
-        "legend": {"orientation": "h", "y": -0.25, "yanchor": "top", "traceorder": "normal"},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": -AXIS / bars_high,
+            "yanchor": "top",
+            "traceorder": "normal",
+        },
     }
     left = len([row for row in rows if row.rank_seconds > 0]) - len(shown)
     notes = [f"{left} more runs are only in the table."] if left else []

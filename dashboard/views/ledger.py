@@ -24,15 +24,17 @@ def show(context: Context) -> None:
     if not rows:
         return
     picture(ledger(rows), "ledger")
+    st.subheader("Each run", anchor=False)
     table(_runs(rows), "ledger-runs", "Each run: what was useful, and the largest loss.",
           columns={"useful": st.column_config.NumberColumn(format="percent"),
                    "rank-hours": st.column_config.NumberColumn(format="%.3g")})  # fmt: skip
     began = _starts(rows)
     if not began.empty:
+        st.subheader("What starting was, in rank-seconds", anchor=False)
+        st.caption("Empty: nobody measured this part. Its time, if any, is in the last column.")
         table(began, "ledger-starting", "What starting was, in rank-seconds.",
               columns={name: st.column_config.NumberColumn(format="%.3g")
                        for name in began.columns if name != "run"})  # fmt: skip
-        st.caption("Empty: nobody measured this part. Its time, if any, is in the last column.")
     _missing(rows)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from analyzer.ledger.words import percent
 from dashboard.shapes import LedgerRow, Severity
 from dashboard.words.said import Said
 
@@ -33,9 +34,9 @@ def headline(rows: Sequence[LedgerRow], run: str) -> Said:
             for name, seconds in row.losses.items():
                 losses[name] = losses.get(name, 0.0) + seconds
         who = max(losses, key=lambda name: losses[name], default="")
-        loss = (f"the largest loss is {who}, {losses[who] / whole:.1%}" if losses.get(who, 0) > 0
-                else "nothing was lost")  # fmt: skip
-        words = f"{useful:.0%} of the time of {len(told)} runs was useful; {loss}."
+        lost = losses.get(who, 0.0)
+        loss = f"the largest loss is {who}, {percent(lost / whole)}" if lost else "nothing was lost"
+        words = f"{percent(useful)} of the time of {len(told)} runs was useful; {loss}."
     if missing >= KNOWN:
-        return Said(f"{words} Of {missing:.0%} nobody knows where it went.", Severity.UNKNOWN)
+        return Said(f"{words} Of {percent(missing)} nobody knows where it went.", Severity.UNKNOWN)
     return Said(words, Severity.OK if useful >= MUCH else Severity.NOTE)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from analyzer.ledger.buckets import BUCKETS, Bucket
+from analyzer.ledger.words import percent
 from analyzer.readers.prometheus import teams
 from analyzer.readers.prometheus.promql import lasting, series
 from analyzer.recording_rules.ledger import SERIES
@@ -79,5 +80,5 @@ def _sentence(buckets: Mapping[str, float], stragglers: Mapping[str, float], who
     losses |= stragglers
     who = max(losses, key=lambda name: losses[name], default="")
     if not who or not losses[who] > 0:
-        return f"{useful:.0%} useful; nothing was lost."
-    return f"{useful:.0%} useful; the largest loss is {who}, {losses[who] / whole:.1%}."
+        return f"{percent(useful)} useful; nothing was lost."
+    return f"{percent(useful)} useful; the largest loss is {who}, {percent(losses[who] / whole)}."

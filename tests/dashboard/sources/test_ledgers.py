@@ -37,7 +37,7 @@ def test_rules_give_a_row_and_its_only_culprit_the_straggler():
     asking = Answers(TOLD)
     (row,) = ledgers(asking, Span(0.0, 900.0), "r", (finding("node-7", "thermal"),))  # type: ignore[arg-type]
 
-    assert row.sentence == "82% useful; the largest loss is node-7 (thermal), 13.0%."
+    assert row.sentence == "82% useful; the largest loss is node-7 (thermal), 13%."
     assert row.rank_seconds == 100.0
     assert "900000ms" in asking.asked[0][0]
     assert any("replayed are not told" in each for each in row.missing)
