@@ -114,13 +114,15 @@ def ideal_step_seconds(
     """(W,) seconds per step had the findings' ranks not been slow by `slowdowns`."""
     columns = [column_of(grid, finding.rank) for finding in findings]
     own = _supposed(grid, [column for column in columns if column is not None])
+    # What a checkpoint or an evaluation takes is no level of a step.
+    told = np.isfinite(own) & ~grid.masked[:, None]
     fixed = own.copy()
     for finding, slowdown in zip(findings, slowdowns, strict=True):
         column = column_of(grid, finding.rank)
-        if column is not None:
-            span = slice(finding.first, finding.last)
+        span = slice(finding.first, finding.last)
+        if column is not None and told[span, column].any():
             # A level, not a ratio: a CPU quota makes every second step three times as long.
-            level = np.mean(own[span, column], where=np.isfinite(own[span, column]))
+            level = np.mean(own[span, column], where=told[span, column])
             fixed[span, column] = np.minimum(fixed[span, column], level / max(slowdown, 1.0))
     stages = np.array([info.pp for info in grid.ranks])
     saved = np.zeros(len(own))

@@ -274,6 +274,7 @@ def test_a_rank_that_raises_says_why_in_its_log(tmp_path: Path) -> None:
         (("gpt", "--fault", "heat:rank=1"), "unknown kind 'heat'"),
         (("gpt", "--pace", "off", "--fault", "thermal:rank=1"), "needs emulated devices"),
         (("gpt", "--device-noise", "7"), "--device-noise 7"),
+        (("gpt", "--device-seconds", "0"), "--device-seconds 0"),
         (("gpt", "--hang-timeout", "0"), "--hang-timeout 0"),
         (("gpt", "--seed", "-4"), "--seed -4 is negative"),
     ],

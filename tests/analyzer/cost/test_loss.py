@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.cost.loss import DAY_SECONDS, LAST_SECONDS, loss, lost_gpu_hours
-from analyzer.cost.step_time import Cost, cost
+from analyzer.cost.step_time import Cost, cost, ideal_step_seconds
 from analyzer.pipeline import diagnose
 from analyzer.report.impact import losses
 from analyzer.report.what_if import gives_back
@@ -51,6 +51,26 @@ def test_losses_lie_in_their_intervals_and_money_is_hours_at_the_price(thermal):
     assert (2 * low, 2 * high) == verdict.lost_money_interval
     assert 2 * told["gpu_hours"] == told["money"]
     assert 2 * verdict.lost_gpu_hours == verdict.lost_money
+
+
+def test_what_steps_that_are_slow_by_design_take_is_no_level_of_the_others(thermal):
+    """Checkpoints of a second in two steps: all others cost what they did without them."""
+    grid, slow = thermal.grid, [each for each in thermal.findings if each.kind == "slow"]
+    factors = [each.slowdown for each in slow]
+    masked = grid.masked.copy()
+    masked[[100, 150]] = True
+    own = grid.time["own"].copy()
+    own[[100, 150]] += 1.0
+    saved = dataclasses.replace(grid, masked=masked, time={**grid.time, "own": own})
+    whole = dataclasses.replace(saved, masked=np.ones_like(masked))
+    others = ~masked
+
+    before, told = (ideal_step_seconds(each, slow, factors)[others] for each in (grid, saved))
+    assert told == pytest.approx(before, rel=1e-3)
+    # Where every step is slow by design nobody knows their level, and nothing is lost.
+    assert ideal_step_seconds(whole, slow, factors)[others] == pytest.approx(
+        np.nanmedian(grid.time["wall"], axis=1)[others]
+    )
 
 
 def test_the_interval_of_the_loss_is_that_of_the_slowdown():

@@ -119,8 +119,11 @@ def test_the_time_of_a_run_is_its_teams(tmp_path: Path):
     tests = []
     for name, (pods, team) in TEAMS.items():
         # Nothing is lost by the join: still all ranks of the run.
-        told = {"expr": f"round(sum by (run, team) ({SERIES}), 0.001)", "eval_time": "10m",
-                "exp_samples": [{"labels": f'{{run="r",team="{team}"}}', "value": RANKS}]}
+        told = {
+            "expr": f"round(sum by (run, team) ({SERIES}), 0.001)",
+            "eval_time": "10m",
+            "exp_samples": [{"labels": f'{{run="r",team="{team}"}}', "value": RANKS}],
+        }
         tests.append({"name": name, "interval": "15s", "input_series": [*_series(STEPPING), *pods],
                       "promql_expr_test": [told]})  # fmt: skip
 
