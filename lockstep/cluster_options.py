@@ -60,7 +60,8 @@ class ClusterOptions:
         str | None, typer.Option("--context", metavar="NAME", help="One of the kubeconfig's.")
     ] = None
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="The cluster ends the run by itself then.")
+        float,
+        typer.Option(metavar="SECONDS", help="Of the run, once its pods run; then it is ended."),
     ] = DEFAULT_TIMEOUT
     start_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Within which all pods must run.")

@@ -36,6 +36,8 @@ from workloads.spec import RunSpec
 from workloads.tasks import find
 
 LOGS = "logs"
+ENDINGS = {Phase.SUCCEEDED: "finished", Phase.LATE: "timeout", Phase.STOPPED: "stopped"}
+"""Any other failed."""
 MEASURED_LINE = '{"measured":'
 """How the line of `lockstep bench measure` begins."""
 SENTENCE = "lockstep: "
@@ -73,12 +75,7 @@ def run(
             69, the API does not answer.
     """
     show("looking at the cluster", settings.namespace)
-    try:
-        facts = look(cluster, settings)
-    except ClusterError as error:
-        fail(ExitCode.UNREACHABLE, str(error))
-    if refused := refusal(facts, spec, settings):
-        fail(refused.code, refused.sentence)
+    facts = looked_at(cluster, spec, settings)
     for each in doubts(facts, spec, settings):
         note(each)
     # A refusal need not wait for what writes archives: half of its time.
@@ -118,6 +115,21 @@ def run(
             if interrupts.came:
                 return answer
             raise
+
+
+def looked_at(cluster: Cluster, spec: RunSpec, settings: Settings) -> Facts:
+    """What there is to know of it, where a run could be scheduled.
+
+    Raises:
+        CommandError: 64 or 69, it never could; 69, the API does not answer.
+    """
+    try:
+        facts = look(cluster, settings)
+    except ClusterError as error:
+        fail(ExitCode.UNREACHABLE, str(error))
+    if refused := refusal(facts, spec, settings):
+        fail(refused.code, refused.sentence)
+    return facts
 
 
 def with_rings_in_pods(facts: Facts, settings: Settings) -> Settings:
@@ -199,14 +211,21 @@ def _closed(
     told = _told_by_launcher(logs)
     reason = "; ".join(filter(None, (ended.reason, _sentence(logs), left, unwritten)))
     finished = ended.phase is Phase.SUCCEEDED
+    ending = ENDINGS.get(ended.phase, "failed")
+    by_launcher = str(told.get("ending", ending))
+    # Of a chain that failed, the launcher in its first step knows why.
+    if finished or (settings.chain and ending == "failed" and by_launcher in ENDINGS.values()
+                    and by_launcher != "finished"):  # fmt: skip
+        ending = by_launcher
     tree = {
         "run": spec.run,
         "archive": _place(spec, settings),
         "logs": str(out / LOGS),
-        "ending": told.get("ending", "finished") if finished else "failed",
+        "ending": ending,
         "ranks": told.get("ranks", []),
         "nodes": nodes,
         "images": sorted({pod.image for pod in ended.pods if pod.image}),
+        **({"queued_seconds": round(ended.queued, 1)} if settings.queue else {}),
         "measured": _result(_without_programs(logs, ended.pods)),
         "reason": str(told.get("reason", "")) if finished and not reason else reason,
     }

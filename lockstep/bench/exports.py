@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from lockstep.bench.results.columns import COLUMNS
 from lockstep.bench.results.table import arrow_table, columns_of, part_name
-from lockstep.bench.spec import BenchError
+from lockstep.bench.spec import BenchError, UnreachableError
 
 Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".json", ".parquet")
@@ -43,15 +43,11 @@ def as_json(rows: Sequence[Row]) -> str:
     return json.dumps({"columns": names, "results": results}, indent=1, allow_nan=False) + "\n"
 
 
-class UnwritableError(BenchError):
-    """Nothing is wrong with the results: their target takes nothing."""
-
-
 def write_export(rows: Sequence[Row], path: Path) -> None:
     """Write the form that the file's name ends in, whole or not at all.
 
     Raises:
-        BenchError: It ends in none of SUFFIXES; UnwritableError, it cannot be written.
+        BenchError: It ends in none of SUFFIXES; UnreachableError, it cannot be written.
     """
     from lockstep.diagnosis import write_whole
 
@@ -63,7 +59,7 @@ def write_export(rows: Sequence[Row], path: Path) -> None:
         else:
             write_whole(path, as_csv(rows) if path.suffix == ".csv" else as_json(rows))
     except OSError as error:
-        raise UnwritableError(f"{path} cannot be written: {error.strerror}") from error
+        raise UnreachableError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def push(rows: Sequence[Row], url: str, table: str) -> str:

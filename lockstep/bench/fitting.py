@@ -3,12 +3,16 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from lockstep.bench.plan import Cell
+from collector.contract.words import ExitCode
+from lockstep.bench.plan import CLUSTER, Cell
 from lockstep.bench.processes import container_runtime
-from lockstep.bench.spec import Bench, BenchError
+from lockstep.bench.spec import Bench, BenchError, UnreachableError
 from lockstep.output import CommandError
+
+if TYPE_CHECKING:
+    from workloads.spec import RunSpec
 
 _Number = TypeVar("_Number", int, float)
 
@@ -26,6 +30,7 @@ def refuse_what_cannot_run(
 
     Raises:
         BenchError: One can never run; says which, and the capacity.
+        UnreachableError: Not now: a cluster does not answer, or lacks what the run needs.
     """
     runs_containers = [task for task in bench.tasks if task.container is not None]
     if runs_containers and container_runtime() is None:
@@ -41,24 +46,51 @@ def refuse_what_cannot_run(
                     f"cell {cell.name} has an option {name!r}, which `lockstep run` does not have"
                     + (f"; did you mean {near[0]}?" if near else "")
                 )
-    seen = set()
+    seen: set[str] = set()
     for cell in cells:
-        if cell.repeat or cell.workload.command:
+        if cell.workload.command or cell.name in seen:
             continue
-        key = (cell.name,)
-        if key in seen:
-            continue
-        seen.add(key)
+        seen.add(cell.name)
         show("looking whether it fits", cell.name)
         try:
-            _plan(bench, cell)
+            spec = _plan(bench, cell)
+            if cell.launcher in CLUSTER:
+                _ask_cluster(bench, cell, spec)
         except CommandError as error:
-            raise BenchError(f"cell {cell.name} cannot run: {error.sentence}") from error
+            kind = UnreachableError if error.code == ExitCode.UNREACHABLE else BenchError
+            raise kind(f"cell {cell.name} cannot run: {error.sentence}") from error
         except (ValueError, TypeError) as error:  # a value of a type that no option has
             raise BenchError(f"cell {cell.name} cannot run: {error}") from error
 
 
-def _plan(bench: Bench, cell: Cell) -> None:
+def _ask_cluster(bench: Bench, cell: Cell, spec: "RunSpec") -> None:
+    """As `lockstep run` asks it before it creates anything.
+
+    Raises:
+        CommandError: It would refuse, or the cluster does not answer.
+        ValueError: An option is no number, and must be one.
+    """
+    from lockstep import cluster_options, on_cluster
+    from lockstep.cluster_options import ClusterOptions
+
+    told: dict[str, Any] = {**bench.options, **cell.settings, "timeout": bench.timeout}
+    if cell.image:
+        told["image"] = cell.image
+    kinds, given = get_type_hints(ClusterOptions), dict[str, Any]()
+    for name in cluster_options.ONLY:
+        option = "context" if name == "kube_context" else name.replace("_", "-")
+        if option in told:
+            value = _typed(option, told[option], kinds[name])
+            given[name] = Path(str(value)) if name == "kubeconfig" else value
+    settings = cluster_options.settings(cell.launcher, ClusterOptions(**given))
+    cluster = on_cluster.connect(given.get("kubeconfig"), given.get("kube_context"))
+    try:
+        on_cluster.looked_at(cluster, spec, settings)
+    finally:
+        cluster.close()
+
+
+def _plan(bench: Bench, cell: Cell) -> "RunSpec":
     """As `lockstep run` plans it.
 
     Raises:
@@ -76,7 +108,7 @@ def _plan(bench: Bench, cell: Cell) -> None:
         key: _typed(key, value, kinds[key]) for key, value in told.items() if key in kinds
     }  # fmt: skip
     hostfile = told.get("hostfile")
-    plan(
+    return plan(
         cell.workload.workload, nodes=cell.nodes, ranks_per_node=cell.ranks_per_node,
         **cell.sizes, steps=_number("steps", told, 250, int), seed=_number("seed", told, 0, int),
         faults=_listed(told.get("fault")), disturbances=_listed(told.get("disturb")),

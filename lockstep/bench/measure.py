@@ -70,15 +70,11 @@ def of_cluster(launch: Path) -> dict[str, Value]:
     Args:
         launch: What `lockstep run` printed, whose last line is its answer.
     """
-    try:
-        lines = launch.read_text(errors="replace").splitlines()
-        told = bounded_json.loads(lines[-1]) if lines else {}
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(told, dict):
-        return {}
+    told = answer(launch)
     found: dict[str, Any] = dict(_tree(told.get("measured")))
     found |= {name: told[name] for name in ("archive", "run") if told.get(name)}
+    if isinstance(told.get("queued_seconds"), int | float):
+        found["queued_seconds"] = float(told["queued_seconds"])
     if isinstance(told.get("images"), list) and told["images"]:
         found["image_digest"] = ", ".join(map(str, told["images"]))
     if nodes := sorted({str(each) for each in _tree(told.get("nodes")).values()} - {""}):
@@ -90,6 +86,15 @@ def of_cluster(launch: Path) -> dict[str, Value]:
                 checked({"bench": "-", "cell": "-", name: value})
                 row[name] = value
     return row
+
+
+def answer(launch: Path) -> Mapping[str, Any]:
+    """What `lockstep run` answered, in the last line of its output; empty = it did not."""
+    try:
+        lines = launch.read_text(errors="replace").splitlines()
+        return _tree(bounded_json.loads(lines[-1])) if lines else {}
+    except (OSError, ValueError):
+        return {}
 
 
 def _tree(told: object) -> Mapping[str, Any]:

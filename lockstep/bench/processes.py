@@ -4,12 +4,12 @@
 """
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from pathlib import Path
 from lockstep.bench.plan import Step
 from lockstep.bench.spec import BenchError
 
-GRACE_SECONDS = 45.0
-"""For an orderly end: `lockstep run` deletes what it put onto a cluster."""
+GRACE_SECONDS = 90.0
+"""For an orderly end: `lockstep run` deletes what it put onto a cluster, and waits for its pods for
+up to a minute (cluster_run.GONE_SECONDS)."""
 LAST_LINES = 12
 _POLL_SECONDS = 0.05
 RUNTIMES = ("docker", "podman")
@@ -45,6 +46,8 @@ class Running:
 
     process: subprocess.Popen[bytes]
     begun: float
+    container: tuple[str, str] | None = None
+    """What runs containers, and the name of ours, which outlives its client."""
 
     def wait(self, timeout: float) -> Exit:
         """Its end; what runs longer is ended."""
@@ -71,6 +74,13 @@ class Running:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        if self.container is not None:
+            runtime, name = self.container
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(
+                    [runtime, "rm", "--force", name], timeout=GRACE_SECONDS,
+                    stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                )  # fmt: skip
 
 
 def start(step: Step, folder: Path) -> Running:
@@ -82,7 +92,8 @@ def start(step: Step, folder: Path) -> Running:
     """
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    words = list(step.command) if step.container is None else _container_words(step, folder)
+    name = f"lockstep-bench-{secrets.token_hex(6)}"
+    words = list(step.command) if step.container is None else _container_words(step, folder, name)
     if shutil.which(words[0]) is None:
         raise BenchError(f"step {step.name}: there is no program {words[0]}")
     with (
@@ -93,7 +104,8 @@ def start(step: Step, folder: Path) -> Running:
             [sys.executable, "-c", _KEEPER, str(os.getpid()), *words],
             stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True,
         )  # fmt: skip
-    return Running(process, time.monotonic())
+    container = None if step.container is None else (words[0], name)
+    return Running(process, time.monotonic(), container)
 
 
 def container_runtime() -> str | None:
@@ -121,7 +133,7 @@ def sentence(folder: Path, step: str) -> str:
     return (ours or lines or [""])[-1][:500]
 
 
-def _container_words(step: Step, folder: Path) -> Sequence[str]:
+def _container_words(step: Step, folder: Path, name: str) -> list[str]:
     runtime = container_runtime()
     if runtime is None or step.container is None:
         raise BenchError(
@@ -131,6 +143,6 @@ def _container_words(step: Step, folder: Path) -> Sequence[str]:
     entry = ["--entrypoint", step.command[0]] if step.container.command else []
     rest = step.command[1:] if step.container.command else step.command
     return [
-        runtime, "run", "--rm", "--init", "--network=host", f"--volume={folder}:{folder}",
-        f"--workdir={folder}", *entry, step.container.image, *rest,
+        runtime, "run", "--rm", "--init", f"--name={name}", "--network=host",
+        f"--volume={folder}:{folder}", f"--workdir={folder}", *entry, step.container.image, *rest,
     ]  # fmt: skip

@@ -5,24 +5,33 @@ next `lockstep bench run` goes on with the first cell that is not closed. A cell
 closed, too, and is run again by the next call; the others go on.
 """
 
+import math
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
+from collector.contract.words import ExitCode
 from lockstep.bench import measure, state
 from lockstep.bench.plan import ARCHIVE, CLUSTER, METRICS, Cell, Step, fingerprint, steps
 from lockstep.bench.processes import Exit, Running, last_lines, sentence, start
 from lockstep.bench.results import ResultError, Value, write
-from lockstep.bench.spec import Bench, BenchError
+from lockstep.bench.spec import Bench, BenchError, UnreachableError
 from lockstep.bench.state import FINISHED, Closed
 from lockstep.bench.surroundings import surroundings
 
-FAILED, TIMEOUT = "failed", "timeout"
+FAILED, TIMEOUT, STOPPED = "failed", "timeout", "stopped"
+CLEAN_UP_SECONDS = 30.0
+"""For `clean-up` after Ctrl-C; a pod of a Workflow is killed a minute after it was asked to end."""
+BY_SOMEBODY = "somebody stopped it"
+_ENDS_IT = re.compile(r"to end it from elsewhere: (.+)")
+"""What `lockstep run` says on a cluster once its objects are there (on_cluster.py)."""
 FULL = "the results cannot be written: {}; make room, then start again: nothing is lost"
 
 
@@ -32,6 +41,7 @@ class Told:
 
     Attributes:
         again: It was closed before, and was not run now.
+        queued: Seconds of `seconds` in which it waited in a queue of its cluster.
     """
 
     cell: Cell
@@ -40,6 +50,7 @@ class Told:
     seconds: float
     step_seconds: float | None = None
     again: bool = False
+    queued: float = 0.0
 
 
 @dataclass(slots=True)
@@ -53,6 +64,7 @@ class Runner:
         lockstep: How our own command is called.
         show: Where the work stands.
         heeded: While this lasts, Ctrl-C is raised.
+        left: What an end that came too early left on a cluster, and the command that ends it.
     """
 
     bench: Bench
@@ -62,6 +74,7 @@ class Runner:
     lockstep: Sequence[str]
     show: Callable[[str, str], None] = lambda stage, text: None
     heeded: Callable[[], AbstractContextManager[None]] = nullcontext
+    left: str = field(default="", init=False)
     _running: Running | None = field(default=None, init=False)
     _launched: tuple[Step, Running] | None = field(default=None, init=False)
     """The step in the background, which others go on beside."""
@@ -93,8 +106,9 @@ class Runner:
         """Run a cell, unless this very one has finished before.
 
         Raises:
-            BenchError: The row or the closing file cannot be written.
-            KeyboardInterrupt: The user does not want to wait; what runs is ended, the cell is open.
+            UnreachableError: The row or the closing file cannot be written.
+            KeyboardInterrupt: The user does not want to wait; what runs is ended, its row says
+                `stopped`, and the cell is open.
         """
         before = state.closed(self.out, cell)
         if (
@@ -114,6 +128,10 @@ class Runner:
             try:
                 with self.heeded():
                     status, reason = self._steps(cell, planned, seconds)
+            except KeyboardInterrupt:
+                self._end()
+                self._stopped(cell, started, archive, planned)
+                raise
             finally:
                 self._end()
             row = {**cell.told(), "started": started, **surroundings(self.beside)}
@@ -124,12 +142,42 @@ class Runner:
                                        self.mark(cell), seconds),
             )  # fmt: skip
         except OSError as error:
-            raise BenchError(FULL.format(error)) from error
-        speed = row.get("step_seconds")
+            raise UnreachableError(FULL.format(error)) from error
+        speed, queued = row.get("step_seconds"), row.get("queued_seconds")
         return Told(
             cell, str(row["status"]), str(row["reason"] or ""), monotonic() - begun,
             speed if isinstance(speed, float) else None,
+            queued=queued if isinstance(queued, float) else 0.0,
         )  # fmt: skip
+
+    def _stopped(
+        self, cell: Cell, started: str, archive: Path, planned: Sequence[Step]
+    ) -> None:  # fmt: skip
+        """Clean up, and its row; what cannot be written now is when it is run again."""
+        folder = self.out / cell.folder
+        left = [_left(folder)] if cell.launcher in CLUSTER else []
+        left += [self._cleaned_up(step, folder) for step in planned
+                 if step.always and (step.command or step.container)]  # fmt: skip
+        self.left = "; ".join(filter(None, left))
+        row: dict[str, Value] = {
+            **cell.told(), "started": started, "status": STOPPED,
+            "reason": "; ".join(filter(None, (BY_SOMEBODY, self.left))),
+            "archive": str(archive) if archive.exists() else None,
+            "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        }  # fmt: skip
+        if cell.launcher in CLUSTER:
+            row |= measure.of_cluster(folder / "logs" / "launch.out")
+        with suppress(OSError):
+            write(self.table, row)
+
+    def _cleaned_up(self, step: Step, folder: Path) -> str:
+        """What to do about a step that cleans up and did not within CLEAN_UP_SECONDS."""
+        most = min(step.timeout, CLEAN_UP_SECONDS)
+        try:
+            status, why = _judged(start(step, folder).wait(most), step, folder, most)
+        except (BenchError, OSError) as error:
+            status, why = FAILED, str(error)
+        return "" if status == FINISHED else f"{why}; by hand: {shlex.join(step.command)}"
 
     def _steps(
         self, cell: Cell, planned: Sequence[Step], seconds: dict[str, float]
@@ -140,19 +188,19 @@ class Runner:
         for step in planned:
             if status != FINISHED and not step.always:
                 continue
-            if step.name in ("analyze", "report") and self._elsewhere(step, cell):
+            if step.name in ("analyze", "report") and self._on_cluster(step, cell):
                 continue
             self.show(cell.name, step.name)
             begun = monotonic()
             try:
-                status_now, reason_now = self._step(step, folder)
+                status_now, reason_now = self._step(step, cell, folder)
             except BenchError as error:
                 status_now, reason_now = FAILED, str(error)
             seconds[step.name] = round(monotonic() - begun, 3)
             if status_now != FINISHED and status == FINISHED:
                 status, reason = status_now, reason_now
         if status == FINISHED:  # a launch that stands after its wait
-            status, reason = self._launch_ended(folder, self.bench.timeout)
+            status, reason = self._launch_ended(cell, folder, self.bench.timeout)
         return status, reason
 
     def _end(self) -> None:
@@ -163,17 +211,21 @@ class Runner:
             if each is not None:
                 each.end()
 
-    def _elsewhere(self, step: Step, cell: Cell) -> bool:
-        """Whether the step reads an archive that is on a claim: there the chain of Argo does it."""
+    def _on_cluster(self, step: Step, cell: Cell) -> bool:
+        """Whether it is a command of ours about a run there.
+
+        Then its archive is on a claim, where it is read, and its launcher keeps every limit of the
+        run, each from its own begin.
+        """
         ours = step.command[: len(self.lockstep)] == tuple(self.lockstep)
         return cell.launcher in CLUSTER and ours
 
-    def _step(self, step: Step, folder: Path) -> tuple[str, str]:
+    def _step(self, step: Step, cell: Cell, folder: Path) -> tuple[str, str]:
         missing = [each for each in step.inputs if not Path(each).exists()]
         if missing:
             raise BenchError(f"step {step.name} needs {missing[0]}, which no step before it wrote")
         if step.waits:
-            return self._launch_ended(folder, step.timeout)
+            return self._launch_ended(cell, folder, step.timeout)
         if not step.command and step.container is None:
             return FINISHED, ""
         if step.background:
@@ -184,17 +236,27 @@ class Runner:
         self._running = None
         told = _judged(ended, step, folder, step.timeout)
         if told[0] == FINISHED and step.name == "wait":  # one that was replaced
-            return self._launch_ended(folder, self.bench.timeout)
+            return self._launch_ended(cell, folder, self.bench.timeout)
         return told
 
-    def _launch_ended(self, folder: Path, timeout: float) -> tuple[str, str]:
+    def _launch_ended(self, cell: Cell, folder: Path, timeout: float) -> tuple[str, str]:
         """(status, reason) of the launch, which has `timeout` seconds more; at once, if none."""
         if self._launched is None:
             return FINISHED, ""
         step, running = self._launched
-        ended = running.wait(timeout)
+        on_cluster = self._on_cluster(step, cell)
+        ended = running.wait(math.inf if on_cluster else timeout)
         self._launched = None
-        return _judged(ended, step, folder, timeout)
+        status, reason = _judged(ended, step, folder, timeout)
+        if status == FAILED and ended.code == ExitCode.INTERRUPTED:
+            left = _left(folder) if on_cluster else ""
+            return STOPPED, "; ".join(filter(None, (BY_SOMEBODY, left)))
+        if status != FAILED or not on_cluster:
+            return status, reason
+        answer = measure.answer(folder / "logs" / "launch.out")
+        if answer.get("ending") in (TIMEOUT, STOPPED):
+            return str(answer["ending"]), reason
+        return status, reason if answer else "; ".join(filter(None, (reason, _left(folder))))
 
     def _measure(
         self, row: dict[str, Value], cell: Cell, planned: Sequence[Step], archive: Path,
@@ -240,6 +302,18 @@ def _judged(ended: Exit, step: Step, folder: Path, timeout: float) -> tuple[str,
     return FINISHED, ""
 
 
+def _left(folder: Path) -> str:
+    """What a launch on a cluster left there, and the command that ends it; empty = nothing."""
+    answer = measure.answer(folder / "logs" / "launch.out")
+    if answer:
+        return str(answer.get("reason") or "")
+    with suppress(OSError):
+        said = (folder / "logs" / "launch.err").read_text(errors="replace")
+        if found := _ENDS_IT.findall(said):
+            return f"what it put onto the cluster may be there; this ends it: {found[-1]}"
+    return ""
+
+
 def _remove_outputs(planned: Sequence[Step], folder: Path) -> None:
     """Files of an attempt before this one, which would be taken for what this one wrote."""
     for step in planned:
@@ -253,15 +327,15 @@ def refuse_without_room(out: Path, needed: int = 64 << 20) -> None:
     """Refuse a disk that is nearly full before hours are spent.
 
     Raises:
-        BenchError: There are fewer than `needed` bytes.
+        UnreachableError: There are fewer than `needed` bytes.
     """
     place = next(each for each in (out, *out.parents) if each.exists())
     free = shutil.disk_usage(place).free
     if free < needed:
-        raise BenchError(
+        raise UnreachableError(
             f"{place} has {free >> 20} MiB left, and a run's archive needs some 10; make room, or"
             " choose another --out"
         )
 
 
-__all__ = ["FAILED", "TIMEOUT", "ResultError", "Runner", "Told", "refuse_without_room"]
+__all__ = ["FAILED", "STOPPED", "TIMEOUT", "ResultError", "Runner", "Told", "refuse_without_room"]

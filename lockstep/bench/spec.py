@@ -36,6 +36,10 @@ class BenchError(ValueError):
     """The file cannot be run; says which key, and what would be right."""
 
 
+class UnreachableError(BenchError):
+    """What it needs does not answer, or cannot be written; the file may be as good as ever."""
+
+
 @dataclass(frozen=True, slots=True)
 class Container:
     """A step that is a container: run by docker or podman on this machine."""
@@ -176,10 +180,11 @@ def parse(tree: Mapping[str, Any]) -> Bench:
         repeats=_whole(head.get("repeats", 1), "[bench] repeats"),
         timeout=_seconds(head.get("timeout", 3600.0), "[bench] timeout"),
         report=report,
-        options=_scalars(head.get("options", {}), "[bench] options"),
+        options={key.replace("_", "-"): value
+                 for key, value in _scalars(head.get("options", {}), "[bench] options").items()},
         parameters=_scalars(tree.get("parameters", {}), "[parameters]"),
         tasks=_tasks(tree.get("steps", [])),
-    )
+    )  # fmt: skip
 
 
 def _workload(name: str, told: Mapping[str, Any]) -> Workload:

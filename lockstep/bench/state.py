@@ -24,7 +24,7 @@ class Closed:
     """How a cell ended.
 
     Attributes:
-        status: finished, failed or timeout.
+        status: finished, failed, timeout or stopped.
         steps: Name -> seconds, of those that ran.
     """
 

@@ -14,6 +14,7 @@ from typing import Any
 from collector.contract.kubernetes import RUNS_ACCOUNT
 from lockstep.bench.plan import CLUSTER, Cell
 from lockstep.bench.spec import Bench, BenchError
+from lockstep.cluster_options import DEFAULT_START_TIMEOUT
 
 SPEC_FILE = "/bench/spec.toml"
 RUNS_FOLDER = "/runs"
@@ -23,7 +24,7 @@ ALL, CELL = "all", "cell"
 GRACE_SECONDS = 60
 """For the orderly end of a cell's run, when the Workflow is stopped."""
 MORE_SECONDS = 3600.0
-"""Of a cell beyond its run: pods that start, the measuring."""
+"""Of a cell beyond its queue, its start and its run: the measuring, the clean-up."""
 Manifest = dict[str, Any]
 
 
@@ -83,7 +84,7 @@ def workflow(
                 {"name": ALL, "steps": [[_task(number, cell, repeat)]
                                         for repeat in range(bench.repeats)
                                         for number, cell in enumerate(once)]},
-                _cell(bench, text, image),
+                _cell(bench, cells, text, image),
             ],
         },
     }  # fmt: skip
@@ -100,10 +101,26 @@ def _task(number: int, cell: Cell, repeat: int) -> Manifest:
     }  # fmt: skip
 
 
-def _cell(bench: Bench, text: str, image: str) -> Manifest:
+def _limit(bench: Bench, cells: Sequence[Cell]) -> Manifest:
+    """How long the pod of a cell may be active on its node; none where a queue may last for ever.
+
+    Each cell's launcher keeps the limits of its run, each from its own begin: this is for a pod
+    that does not even do that.
+    """
+    told = [{**bench.options, **cell.settings} for cell in cells]
+    if any(each.get("queue") and "queue-timeout" not in each for each in told):
+        return {}
+    queued, start = (
+        max(float(str(each.get(name, least))) for each in told)
+        for name, least in (("queue-timeout", 0.0), ("start-timeout", DEFAULT_START_TIMEOUT))
+    )
+    return {"activeDeadlineSeconds": round(queued + start + bench.timeout + MORE_SECONDS)}
+
+
+def _cell(bench: Bench, cells: Sequence[Cell], text: str, image: str) -> Manifest:
     return {
         "name": CELL,
-        "activeDeadlineSeconds": round(bench.timeout + MORE_SECONDS),
+        **_limit(bench, cells),
         "inputs": {
             "parameters": [{"name": "cell"}, {"name": "repeat"}],
             "artifacts": [{"name": "spec", "path": SPEC_FILE, "raw": {"data": text}}],

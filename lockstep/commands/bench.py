@@ -71,7 +71,7 @@ def run(
     from lockstep import claim
     from lockstep.bench import runner
     from lockstep.bench.fitting import refuse_what_cannot_run
-    from lockstep.bench.spec import BenchError
+    from lockstep.bench.spec import BenchError, UnreachableError
     from lockstep.bench.state import RESULTS
     from lockstep.bench.turns import default_file, turn
     from lockstep.interrupts import Interrupts
@@ -105,13 +105,16 @@ def run(
                 waiting.__exit__(None, None, None)
         if interrupts.came:
             raise KeyboardInterrupt
+    except UnreachableError as error:
+        output.fail(ExitCode.UNREACHABLE, str(error))
     except BenchError as error:
-        output.fail(ExitCode.UNREACHABLE if "cannot be written" in str(error) else
-                    ExitCode.BAD_INPUT, str(error))  # fmt: skip
+        output.fail(ExitCode.BAD_INPUT, str(error))
     except KeyboardInterrupt:
         show.close()
         output.note(f"stopped; the same command goes on: lockstep bench run {spec}"
                     f"{'' if out is None else f' --out {out}'}")  # fmt: skip
+        if one.left:
+            output.note(one.left)
         return ExitCode.INTERRUPTED
     finally:
         show.close()
@@ -275,13 +278,13 @@ def export(
     Example: lockstep bench export benches/nightly --to nightly.csv
     """
     from lockstep.bench import exports
-    from lockstep.bench.spec import BenchError
+    from lockstep.bench.spec import BenchError, UnreachableError
 
     rows = _read(tables)
     try:
         if to is not None:
             exports.write_export(rows, to)
-    except exports.UnwritableError as error:
+    except UnreachableError as error:
         output.fail(ExitCode.UNREACHABLE, str(error))
     except BenchError as error:
         output.fail(ExitCode.BAD_INPUT, str(error))
@@ -365,13 +368,16 @@ def stop(
 ) -> None:
     """Stop a benchmark that runs on this machine; `bench run` goes on where it was.
 
-    The run under way is ended in an orderly way: on a cluster it is deleted.
+    The run under way is ended in an orderly way: on a cluster it is deleted. Returns when nothing
+    of it runs any more.
 
     Example: lockstep bench stop benches/nightly
     """
     import os
     import signal
+    import time
 
+    from lockstep.bench.processes import GRACE_SECONDS
     from lockstep.bench.stopping import writer
 
     found = writer(out)
@@ -381,7 +387,17 @@ def stop(
         os.kill(found, signal.SIGTERM)
     except OSError as error:
         output.fail(ExitCode.UNREACHABLE, f"process {found} cannot be stopped: {error.strerror}")
-    output.data(f"process {found} was asked to stop")
+    most = 2 * GRACE_SECONDS
+    until = time.monotonic() + most
+    while writer(out) == found:
+        if time.monotonic() > until:
+            output.fail(
+                ExitCode.UNREACHABLE,
+                f"process {found} was asked to stop and has not ended after {most:g} s; look"
+                f" at it, or: kill -9 {found}",
+            )
+        time.sleep(0.1)
+    output.data(f"process {found} has stopped; `lockstep bench run` goes on")
 
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -447,11 +463,13 @@ def _tell(told: "Told", number: int, total: int, form: Format) -> None:
     cell = told.cell
     tree = {
         "cell": cell.name, "repeat": cell.repeat, "status": told.status, "reason": told.reason,
-        "seconds": round(told.seconds, 3), "step_seconds": told.step_seconds,
-        "before": told.again,
+        "seconds": round(told.seconds, 3), "queued_seconds": round(told.queued, 3),
+        "step_seconds": told.step_seconds, "before": told.again,
     }  # fmt: skip
     speed = "" if told.step_seconds is None else f", {1e3 * told.step_seconds:.1f} ms a step"
-    how = "finished before" if told.again else f"{told.status} in {told.seconds:.1f} s{speed}"
+    waited = f" ({told.queued:.1f} s of them in its queue)" if told.queued else ""
+    took = f"in {told.seconds:.1f} s{waited}{speed}"
+    how = "finished before" if told.again else f"{told.status} {took}"
     line = f"{number:>3} of {total}  {cell.name} repeat {cell.repeat}: {how}"
     if told.reason:
         line += f": {told.reason}"

@@ -12,11 +12,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("bench", "string", "", "name of the benchmark"),
     Column("cell", "string", "", "which cell of its matrix"),
     Column("repeat", "int64", "", "of the same cell, from 0"),
-    Column("status", "string", "", "finished, failed or timeout"),
+    Column("status", "string", "", "finished, failed, timeout or stopped"),
     Column("run", "string", "", "run id; null = none was started"),
     Column("archive", "string", "", "where its archive lies"),
     Column("started", "string", "", "UTC, ISO 8601"),
     Column("ended", "string", "", "likewise"),
+    Column("queued_seconds", "double", "seconds", "it waited in --queue; null = in none"),
     # The workload: what must be the same for two results to be compared.
     Column("workload", "string", "", "gpt, resnet, logreg, allreduce, or exec"),
     Column("settings", "string", "", "all else that was asked for, as JSON with sorted keys"),
@@ -55,7 +56,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("verdict", "string", "", "healthy, degraded or unknown"),
     Column("sentence", "string", "", "the verdict in words"),
     Column("culprits", "list<string>", "", "slow by their own doing, as `rank 2: thermal`"),
-    Column("reason", "string", "", "why it failed; null = it did not"),
+    Column("reason", "string", "", "why it did not finish; null = it did"),
     Column("failed_ranks", "list<string>", "", "as `rank 3 on node-1`"),
     Column("last_lines", "string", "", "of the log of the first of them"),
     # On what.

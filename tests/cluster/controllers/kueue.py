@@ -3,10 +3,15 @@
 Its webhooks suspend such a job as it is created, and refuse labels that are no names; quota is a
 Workload that the job owns, in v1beta2 (v1beta1 is served as well, and called deprecated). Sources:
 https://github.com/kubernetes-sigs/kueue at ff69552 (v0.20.0-devel): pkg/controller/jobframework/
-{defaults,validation}.go, pkg/controller/jobs/{job,mpijob}, apis/kueue/v1beta2/workload_types.go.
+{defaults,validation}.go, pkg/controller/jobs/{job,mpijob}, apis/kueue/v1beta2/workload_types.go,
+pkg/scheduler/flavorassigner/flavorassigner.go, pkg/workload/resources.go, apis/config/v1beta2.
 """
 
+from collections.abc import Mapping
 from copy import deepcopy
+from fractions import Fraction
+
+from kubernetes.utils.quantity import parse_quantity
 
 from tests.cluster.controllers import (
     DNS_1123_SUBDOMAIN,
@@ -71,3 +76,81 @@ def admitted(job: Manifest, before: Manifest | None = None) -> Manifest:
     if before is None and job["kind"] in SUSPENDS and queue(job):
         return suspended(job, True)
     return job
+
+
+def not_admitted(
+    job: Manifest, cluster_queue: Manifest, resources: Mapping[str, object] | None = None
+) -> str:
+    """What its Workload says where nobody else is in the ClusterQueue; empty = it is let in.
+
+    Pod sets are looked at in their order, flavors likewise, and each pod set takes the first flavor
+    of a group of resources that has room beside what those before it took.
+
+    Args:
+        resources: Of Kueue's configuration.
+    """
+    spec, told = cluster_queue["spec"], resources or {}
+    shared, used = "cohortName" in spec or "cohort" in spec, dict[tuple[str, str], Fraction]()
+    for name, count, pod in _pod_sets(job):
+        requests = {what: count * much for what, much in _requests(pod).items()
+                    if not what.startswith(tuple(told.get("excludeResourcePrefixes", ())))}  # type: ignore[arg-type] # fmt: skip
+        if any("pods" in group["coveredResources"] for group in spec["resourceGroups"]):
+            requests["pods"] = Fraction(count)
+        done: set[str] = set()
+        for what, much in requests.items():
+            if what in done or not much:
+                continue
+            group = next((each for each in spec["resourceGroups"]
+                          if what in each["coveredResources"]), None)  # fmt: skip
+            if group is None:
+                if told.get("quotaCheckStrategy") == "IgnoreUndeclared":
+                    continue
+                return (f"couldn't assign flavors to pod set {name}: resource {what} unavailable in"
+                        " ClusterQueue")  # fmt: skip
+            mine = {each: requests[each] for each in group["coveredResources"] if each in requests}
+            for flavor in group["flavors"]:
+                gives = {one["name"]: one for one in flavor["resources"]}
+                if all(_fits(gives[each], asked + used.get((flavor["name"], each), Fraction(0)),
+                             shared=shared) for each, asked in mine.items()):  # fmt: skip
+                    for each, asked in mine.items():
+                        key = flavor["name"], each
+                        used[key] = used.get(key, Fraction(0)) + asked
+                    done |= set(mine)
+                    break
+            else:
+                return (f"couldn't assign flavors to pod set {name}: insufficient quota for {what}"
+                        f" in flavor {flavor['name']}, … > maximum capacity")  # fmt: skip
+    return ""
+
+
+def _fits(quota: Manifest, much: Fraction, *, shared: bool) -> bool:
+    """Within what it has and may borrow; a cohort lends all of it where nothing limits that."""
+    if shared and quota.get("borrowingLimit") is None:
+        return True
+    borrows = _number(quota.get("borrowingLimit", "0")) if shared else Fraction(0)
+    return much <= _number(quota["nominalQuota"]) + borrows
+
+
+def _pod_sets(job: Manifest) -> list[tuple[str, int, Manifest]]:
+    spec = job["spec"]
+    if job["kind"] == "Job":
+        return [("main", spec["parallelism"], spec["template"]["spec"])]
+    sets = spec["mpiReplicaSpecs"]
+    return [(name.lower(), sets[name].get("replicas", 1), sets[name]["template"]["spec"])
+            for name in ("Launcher", "Worker") if name in sets]  # fmt: skip
+
+
+def _requests(pod: Manifest) -> dict[str, Fraction]:
+    """Of a pod: all containers at once, or the largest that runs before them alone."""
+    told: dict[str, Fraction] = {}
+    for one in pod["containers"]:
+        for what, much in at(one, "resources.requests", {}).items():
+            told[what] = told.get(what, Fraction(0)) + _number(much)
+    for one in pod.get("initContainers", ()):
+        for what, much in at(one, "resources.requests", {}).items():
+            told[what] = max(told.get(what, Fraction(0)), _number(much))
+    return told
+
+
+def _number(text: object) -> Fraction:
+    return Fraction(parse_quantity(str(text)))

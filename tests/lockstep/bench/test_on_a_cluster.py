@@ -18,7 +18,7 @@ from lockstep.bench.spec import Bench, BenchError, parse
 from lockstep.bench.workflow import workflow
 from lockstep.output import Progress
 from tests.lockstep.bench.cluster_double import DIGEST, Cluster
-from tests.workloads.kubernetes.conftest import RUN
+from tests.workloads.kubernetes.conftest import AWAY, RUN
 from workloads.launchers.kubernetes import cluster_run
 from workloads.launchers.kubernetes.conditions import Pod
 from workloads.launchers.kubernetes.settings import Settings
@@ -167,3 +167,75 @@ def test_a_cell_that_is_none_is_refused_with_those_that_are(
         assert 64 == told.code
         assert f"{' '.join(words[-2:])} is none" in told.err
         assert "its cells are gpt,nodes=1, gpt,nodes=2, each 1 times" in told.err
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ({}, 900 + 60 + 3600), ({"start-timeout": 100}, 100 + 60 + 3600), ({"queue": "gpus"}, None),
+        ({"queue": "gpus", "queue_timeout": 1000}, 1000 + 900 + 60 + 3600),
+    ],
+)  # fmt: skip
+def test_the_pod_of_a_cell_has_no_limit_that_counts_an_endless_queue(
+    options: dict[str, Any], seconds: int | None
+) -> None:
+    head = {"name": "n", "launcher": "kubernetes", "timeout": 60, "options": options}
+    told = parse({
+        "bench": head, "workloads": {"gpt": {}}, "matrix": {"images": ["r/i:1"]},
+    })  # fmt: skip
+    whole = workflow(told, cells(told), "", "r/i:1", "n", "c")
+
+    assert "activeDeadlineSeconds" not in whole["spec"]
+    assert seconds == whole["spec"]["templates"][1].get("activeDeadlineSeconds")
+
+
+TWO_NODES = """
+[bench]
+name = "n"
+launcher = "{launcher}"
+options = {{{options}}}
+[workloads.gpt]
+[matrix]
+nodes = [2]
+images = ["r/lockstep-workloads:1"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "options", "code", "said"),
+    [
+        ("kubernetes", "", 65, "the run wants 2 nodes with 1 nvidia.com/gpu and"),
+        ("argo", "", 69, "cell gpt cannot run: the cluster knows no Workflow"),
+        ("kubernetes", 'kind = "jobs"', 65, "did you mean job?"),
+        ("kubernetes", 'queue-timeout = "long"', 65, "queue-timeout is 'long'; it must be a numb"),
+        ("kubernetes", "queue_timeout = 5", 65, "--queue-timeout is about --queue"),
+        ("kubernetes", 'namespace = "other"', 65, "the cluster has no namespace other"),
+    ],
+)
+def test_what_a_cluster_can_never_run_is_refused_before_any_cell_starts(
+    lockstep: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    launcher: str, options: str, code: int, said: str,
+) -> None:  # fmt: skip
+    cluster = Cluster("", "Complete")
+    del cluster.objects["/api/v1/nodes/b"]
+    monkeypatch.setattr(cluster, "close", lambda: None, raising=False)
+    monkeypatch.setattr(on_cluster, "connect", lambda *_: cluster)
+    (tmp_path / "b.toml").write_text(TWO_NODES.format(launcher=launcher, options=options))
+    told = lockstep("bench", "run", tmp_path / "b.toml", "--out", tmp_path / "o")
+
+    assert (code, True) == (told.code, said in told.err), told.err
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_cluster_that_does_not_answer_is_told_before_any_cell_starts(
+    lockstep: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster("", "Complete")
+    cluster.fails = [AWAY]
+    monkeypatch.setattr(cluster, "close", lambda: None, raising=False)
+    monkeypatch.setattr(on_cluster, "connect", lambda *_: cluster)
+    (tmp_path / "b.toml").write_text(TWO_NODES.format(launcher="kubernetes", options=""))
+    told = lockstep("bench", "run", tmp_path / "b.toml", "--out", tmp_path / "o")
+
+    assert 69 == told.code
+    assert "cell gpt cannot run: the API server x does not answer: refused" in told.err

@@ -192,8 +192,15 @@ def test_a_folder_of_another_benchmark_is_refused(tmp_path: Path) -> None:
         other.check(cells(other.bench))
 
 
-def test_ctrl_c_ends_what_runs_and_leaves_the_cell_open(tmp_path: Path) -> None:
-    one = made(tmp_path, launch=COUNT + "; import time; time.sleep({nodes} * 300)")
+@pytest.mark.parametrize("code", [0, 3])
+def test_ctrl_c_ends_what_runs_cleans_up_says_so_and_leaves_the_cell_open(
+    tmp_path: Path, code: int
+) -> None:
+    words = ["sh", "-c", f"touch {{out}}/cleaned; exit {code}"]
+    one = made(
+        tmp_path, {"name": "clean-up", "command": words},
+        launch=COUNT + "; import time; time.sleep({nodes} * 300)",
+    )  # fmt: skip
 
     def pressed(stage: str, text: str) -> None:
         if text == "wait":
@@ -207,7 +214,38 @@ def test_ctrl_c_ends_what_runs_and_leaves_the_cell_open(tmp_path: Path) -> None:
     assert one._running is None
     assert one._launched is None
     assert state.closed(one.out, first) is None
-    assert not one.table.exists()
+    assert (one.out / "cleaned").exists()
+    [row] = results.read(one.table)
+    assert "stopped" == row["status"]
+    assert str(row["reason"]).startswith("somebody stopped it")
+    assert bool(code) == ("by hand: sh -c 'touch" in one.left)
+    assert one.left in str(row["reason"])
+
+
+def test_a_launch_that_somebody_else_stopped_is_told_so_and_run_again(tmp_path: Path) -> None:
+    one = made(tmp_path, launch=COUNT + "; sys.exit(130 if p.stat().st_size == 1 else 0)")
+    first = cells(one.bench)[0]
+
+    told, again = one.run(first), one.run(first)
+    assert ("stopped", "somebody stopped it") == (told.status, told.reason)
+    assert ("finished", False) == (again.status, again.again)
+
+
+def test_a_container_that_takes_too_long_is_removed_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ "$1" = rm ] || sleep 300\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    step = {"name": "draw", "after": "wait", "container": {"image": "i"}, "timeout": 1.0}
+    told = made(tmp_path, step).run(cells(made(tmp_path, step).bench)[0])
+
+    ran, removed = (tmp_path / "asked").read_text().splitlines()
+    name = next(word for word in ran.split() if word.startswith("--name=")).removeprefix("--name=")
+    assert f"rm --force {name}" == removed
+    assert ("timeout", "draw had not ended after 1 s, and was ended") == (told.status, told.reason)
 
 
 def test_a_row_that_cannot_be_written_leaves_the_cell_open(

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.controllers import kueue
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster
 from tests.workloads.kubernetes.story import Told, started
 from workloads.launchers.kubernetes.cluster_run import SLACK_SECONDS
 from workloads.launchers.kubernetes.conditions import Phase
 from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.workflow import ON_TOP_SECONDS
+from workloads.launchers.kubernetes.submission import submission
+from workloads.launchers.kubernetes.workflow import ON_TOP_SECONDS, STEP_SECONDS
 from workloads.spec import RunSpec
 
 NAME = RUN.lower()
@@ -129,9 +131,82 @@ def test_a_chain_has_time_for_its_analysis_beyond_the_timeout_of_its_run(
         cluster, spec, replace(chain, timeout=100.0),
         {4: lambda: cluster.pod(f"{NAME}-run-1", role="step")},
     )  # fmt: skip
+    ended = outer.wait(told)
 
-    assert "it took longer than --timeout 100" == outer.wait(told).reason
-    assert outer.clock() > 100 + ON_TOP_SECONDS + SLACK_SECONDS
+    assert (Phase.LATE, "it took longer than --timeout 100") == (ended.phase, ended.reason)
+    assert outer.clock() > 100 + chain.start_timeout + ON_TOP_SECONDS + SLACK_SECONDS
+
+
+def limits(spec: RunSpec, settings: Settings) -> dict[str, int | None]:
+    """What each step may take from the start of its pod; of the Workflow as a whole, nothing."""
+    whole = submission(spec, settings, ["true"]).whole["spec"]
+    assert "activeDeadlineSeconds" not in whole
+    return {each["name"]: each.get("activeDeadlineSeconds") for each in whole["templates"]}
+
+
+def test_limits_are_those_of_steps_that_run_and_none_counts_the_queue(
+    spec: RunSpec, chain: Settings
+) -> None:
+    chain = replace(chain, timeout=100.0, start_timeout=50.0)
+    others = {"chain": None, "clean-up": None,
+              **dict.fromkeys(("analyze", "report", "measure"), STEP_SECONDS)}  # fmt: skip
+
+    assert {**others, "run": 150 + STEP_SECONDS} == limits(spec, chain)
+    assert {**others, "run": None} == limits(spec, replace(chain, queue="gpus"))
+    waits = replace(chain, queue="gpus", queue_timeout=3600.0)
+    assert {**others, "run": 3750 + STEP_SECONDS} == limits(spec, waits)
+
+
+def test_a_chain_whose_run_is_queued_for_hours_says_so_and_its_limit_has_not_begun(
+    cluster: FakeCluster, spec: RunSpec, chain: Settings, step: Settings, told: Told
+) -> None:
+    hours = 36_000
+    chain, step = (replace(each, queue="gpus", timeout=100.0) for each in (chain, step))
+
+    def let_go() -> None:
+        cluster.objects[JOB] = kueue.suspended(cluster.objects[JOB], False)
+        workers(cluster)
+
+    outer = started(
+        cluster, spec, chain,
+        {
+            4: lambda: cluster.pod(f"{NAME}-run-1", role="step"),
+            8: lambda: started(cluster, spec, step, {}),
+            hours: let_go, hours + 90: partial(says, cluster, CHAIN, phase="Succeeded"),
+        },
+    )  # fmt: skip
+    ended = outer.wait(told)
+
+    assert Phase.SUCCEEDED is ended.phase
+    assert "queued" in told.stages
+    assert hours - 10 < ended.queued <= hours
+
+
+def test_a_chain_that_somebody_stops_by_argo_was_stopped(
+    cluster: FakeCluster, spec: RunSpec, chain: Settings, told: Told
+) -> None:
+    def stopped() -> None:
+        cluster.objects[CHAIN]["spec"]["shutdown"] = "Stop"
+        says(cluster, CHAIN, phase="Failed", message="Stopped with strategy 'Stop'")
+
+    ended = started(cluster, spec, chain, {20: stopped}).wait(told)
+
+    assert Phase.STOPPED is ended.phase
+    assert "Failed: Stopped with strategy 'Stop'" == ended.reason
+
+
+def test_a_chain_one_of_whose_steps_took_too_long_on_its_node_was_too_late(
+    cluster: FakeCluster, spec: RunSpec, chain: Settings, told: Told
+) -> None:
+    def late() -> None:
+        cluster.pod(f"{NAME}-analyze-1", role="step", node="a", phase="Failed",
+                    reason="DeadlineExceeded", message="Pod was active too long")  # fmt: skip
+        says(cluster, CHAIN, phase="Failed", message="child failed")
+
+    ended = started(cluster, spec, chain, {20: late}).wait(told)
+
+    assert Phase.LATE is ended.phase
+    assert f"step {NAME}-analyze-1 on node a failed: DeadlineExceeded" in ended.reason
 
 
 def test_a_chain_that_is_ended_waits_for_the_run_that_its_step_still_created(

@@ -147,22 +147,52 @@ def test_an_operator_that_does_nothing_is_told(
     assert run.wait(told).reason.endswith("nobody creates its pods")
 
 
-def test_a_run_that_nobody_ends_is_ended_after_its_timeout(
+@pytest.mark.parametrize(
+    ("kind", "slack"), [(Kind.MPIJOB, cluster_run.SLACK_SECONDS), (Kind.JOB, 0)]
+)
+def test_a_run_that_nobody_ends_is_ended_after_its_timeout_counted_from_when_its_pods_ran(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told, kind: Kind, slack: float
+) -> None:
+    settings = replace(settings, kind=kind, timeout=100.0, start_timeout=900.0)
+    run = started(cluster, spec, settings, {800: lambda: workers(cluster)})
+    ended = run.wait(told)
+
+    assert (Phase.LATE, "it took longer than --timeout 100") == (ended.phase, ended.reason)
+    assert 900 + slack <= run.clock() <= 904 + slack
+
+
+def test_the_limit_that_a_job_keeps_itself_leaves_time_to_start(
+    spec: RunSpec, settings: Settings
+) -> None:
+    settings = replace(settings, timeout=100.0, start_timeout=900.0)
+    job = submission(spec, replace(settings, kind=Kind.JOB), []).whole
+    mpijob = submission(spec, settings, []).whole
+
+    assert 1000 == job["spec"]["activeDeadlineSeconds"]
+    assert 100 == mpijob["spec"]["runPolicy"]["activeDeadlineSeconds"]  # its launcher's alone
+
+
+def test_a_run_whose_time_the_cluster_says_is_over_was_too_late(
     cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
 ) -> None:
-    run = started(
-        cluster, spec, replace(settings, timeout=100.0), {2: lambda: workers(cluster)}
-    )  # fmt: skip
+    def over() -> None:
+        condition(cluster, "Failed", "Job was active longer than specified deadline")
+        cluster.objects[JOB]["status"]["conditions"][0]["reason"] = "DeadlineExceeded"
 
-    assert "it took longer than --timeout 100" == run.wait(told).reason
+    ended = started(
+        cluster, spec, settings, {4: lambda: workers(cluster), 20: over}
+    ).wait(told)  # fmt: skip
+
+    assert Phase.LATE is ended.phase
+    assert "DeadlineExceeded: Job was active longer than specified deadline" == ended.reason
 
 
-def test_a_run_that_somebody_deletes_has_failed(
+def test_a_run_that_somebody_deletes_was_stopped(
     cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
 ) -> None:
-    run = started(cluster, spec, settings, {10: lambda: cluster.delete(JOB)})
+    ended = started(cluster, spec, settings, {10: lambda: cluster.delete(JOB)}).wait(told)
 
-    assert f"somebody deleted MPIJob {RUN.lower()}" == run.wait(told).reason
+    assert (Phase.STOPPED, f"somebody deleted MPIJob {RUN.lower()}") == (ended.phase, ended.reason)
 
 
 def test_an_api_that_is_away_is_waited_for_and_told(

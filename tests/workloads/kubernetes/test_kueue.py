@@ -1,21 +1,26 @@
 """A run that Kueue holds back says behind whom, and its time to start has not begun."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.cluster.controllers import kueue
-from tests.workloads.kubernetes.conftest import RUN, FakeCluster
+from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster
 from tests.workloads.kubernetes.story import Told, started
 from tests.workloads.kubernetes.test_cluster_run import JOB, condition, workers
 from workloads.launchers.kubernetes.conditions import Phase
-from workloads.launchers.kubernetes.facts import look
+from workloads.launchers.kubernetes.doubts import doubts
+from workloads.launchers.kubernetes.facts import KUEUE_CONFIGURATION, KUEUE_FILE, Facts, look
 from workloads.launchers.kubernetes.kueue import QUEUE_LABEL, suspended, waits_behind
+from workloads.launchers.kubernetes.measuring import measured
 from workloads.launchers.kubernetes.preflight import refusal
-from workloads.launchers.kubernetes.settings import Settings
+from workloads.launchers.kubernetes.settings import Kind, Settings
 from workloads.launchers.kubernetes.submission import submission
-from workloads.spec import RunSpec
+from workloads.spec import Layout, RunSpec
 
 NO_ROOM = "couldn't assign flavors to pod set worker: insufficient unused quota for cpu"
 
@@ -78,20 +83,39 @@ def test_time_in_the_queue_is_not_time_to_start(
     assert RUN
 
 
-def queues(
-    cluster: FakeCluster, version: str, gpus: str, *flavors: dict[str, Any], **spec: Any
-) -> None:
-    """A LocalQueue `gpus` and the ClusterQueue behind it, whose first flavor has so many GPUs."""
-    group = f"/apis/kueue.x-k8s.io/{version}"
+GROUP = "/apis/kueue.x-k8s.io"
+REST = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "any", "resources": [
+    {"name": "cpu", "nominalQuota": "64"}, {"name": "memory", "nominalQuota": "256Gi"},
+]}]}  # fmt: skip
+"""All else that pods of a run ask for."""
+EVERYBODY = {"matchLabels": {}}
+
+
+def served(cluster: FakeCluster, version: str, groups: list[dict[str, Any]], **spec: Any) -> None:
+    """A LocalQueue `gpus` and the ClusterQueue behind it."""
+    group = f"{GROUP}/{version}"
     cluster.objects[group] = {"resources": [{"name": "localqueues"}]}
     cluster.objects[f"{group}/namespaces/lockstep-runs/localqueues/gpus"] = {
         "spec": {"clusterQueue": "team"}
     }
+    cluster.objects[f"{group}/clusterqueues/team"] = {
+        "spec": {"resourceGroups": groups, "namespaceSelector": EVERYBODY, **spec}
+    }
+
+
+def queues(
+    cluster: FakeCluster, version: str, gpus: str, *flavors: dict[str, Any], **spec: Any
+) -> None:
+    """The same, whose first flavor has so many GPUs, and enough of all else."""
     first = {"name": "nvidia.com/gpu", "nominalQuota": gpus}
     told = [{"name": f"f{n}", "resources": [each]} for n, each in enumerate((first, *flavors))]
-    cluster.objects[f"{group}/clusterqueues/team"] = {"spec": {
-        "resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": told}], **spec,
-    }}  # fmt: skip
+    covers_gpus = {"coveredResources": ["nvidia.com/gpu"], "flavors": told}
+    served(cluster, version, [covers_gpus, REST], **spec)
+
+
+def configured(cluster: FakeCluster, text: str) -> None:
+    """Kueue's own configuration, where this account may see it."""
+    cluster.objects[KUEUE_CONFIGURATION] = {"data": {KUEUE_FILE: text}}
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
@@ -143,6 +167,182 @@ def test_a_limit_to_borrowing_is_part_of_the_capacity(
 
     assert refused is not None
     assert "at most 7 nvidia.com/gpu" in refused.sentence
+
+
+ONLY_GPUS = [{"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "h100", "resources": [
+    {"name": "nvidia.com/gpu", "nominalQuota": "64"}]}]}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("resources", "refuses"),
+    [
+        ("{}", True),
+        ("{quotaCheckStrategy: BlockUndeclared}", True),
+        ("{quotaCheckStrategy: IgnoreUndeclared}", False),
+        ("{excludeResourcePrefixes: [cpu]}", True),
+        ("{excludeResourcePrefixes: [cpu, memory]}", False),
+        ("{transformations: [{input: cpu, strategy: Replace}]}", True),
+    ],
+)
+def test_what_a_queue_has_no_quota_of_is_refused_unless_kueue_does_not_count_it(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, resources: str, refuses: bool
+) -> None:
+    settings = replace(settings, queue="gpus")
+    served(cluster, "v1beta2", ONLY_GPUS)
+    configured(cluster, f"kind: Configuration\nresources: {resources}\n")
+    facts = look(cluster, settings)
+    refused = refusal(facts, spec, settings)
+
+    assert facts.kueue_resources is not None
+    whole = submission(spec, settings, []).whole
+    if "transformations" not in resources:  # which the double does not know
+        said = kueue.not_admitted(
+            whole, {"spec": facts.cluster_queue["spec"]}, facts.kueue_resources
+        )
+        assert refuses == ("unavailable in ClusterQueue" in said)
+    assert refuses == (refused is not None)
+    if refused is not None:
+        assert 64 == refused.code
+        assert "has quotas for nvidia.com/gpu (ClusterQueue team)" in refused.sentence
+        assert "memory as well, so Kueue would never let it in" in refused.sentence
+    assert [] == doubts(facts, spec, settings)
+
+
+@pytest.mark.parametrize("text", [None, "kind: [", "no table", "resources: 3"])
+def test_where_kueues_configuration_is_not_known_what_has_no_quota_is_a_doubt(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, text: str | None
+) -> None:
+    settings = replace(settings, queue="gpus")
+    served(cluster, "v1beta2", ONLY_GPUS)
+    if text is not None:
+        configured(cluster, text)
+    facts = look(cluster, settings)
+
+    assert None is refusal(facts, spec, settings)
+    [doubt] = doubts(facts, spec, settings)
+    assert "the run's pods ask for cpu and memory as well: Kueue never lets it in" in doubt
+    assert "its configuration, which this account may not see" in doubt
+
+
+def test_kueues_own_word_that_it_has_no_quota_ends_the_waiting_at_once(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    settings = replace(settings, queue="gpus")
+    served(cluster, "v1beta2", ONLY_GPUS)
+    said = kueue.not_admitted(
+        submission(spec, settings, []).whole,
+        cluster.objects[f"{GROUP}/v1beta2/clusterqueues/team"],
+    )  # fmt: skip
+
+    def looked() -> None:
+        own = workload("me", "2026-01-01T10:00:00Z", QuotaReserved=False)
+        own["metadata"]["ownerReferences"] = [{"uid": cluster.objects[JOB]["metadata"]["uid"]}]
+        own["status"]["conditions"][0]["message"] = said
+        place = f"{GROUP}/v1beta2/namespaces/lockstep-runs/workloads"
+        cluster.objects[place] = {"items": [own]}
+
+    run = started(cluster, spec, settings, {3: looked})
+    ended = run.wait(Told([]))
+
+    assert (Phase.FAILED, False) == (ended.phase, ended.ran)
+    assert ended.reason == (
+        "Kueue would never let it in: couldn't assign flavors to pod set launcher: resource cpu"
+        " unavailable in ClusterQueue"
+    )
+    assert run.clock() < 6
+
+
+QUOTAS = st.sampled_from(["0", "500m", "1", "2", "4", "1Gi", "4Gi", "16Gi", "64Gi"])
+NAMES = ("nvidia.com/gpu", "cpu", "memory", "pods")
+
+
+@st.composite
+def cluster_queues(draw: st.DrawFn) -> dict[str, Any]:
+    """Any that the API takes: groups share no resource, and flavors have a quota for each."""
+    names = draw(st.permutations(NAMES))
+    cuts = sorted(draw(st.lists(st.integers(0, len(names)), max_size=2)))
+    parts = [names[a:b] for a, b in itertools.pairwise([0, *cuts, draw(st.integers(2, 4))])]
+    groups = []
+    for part in parts:
+        if part:
+            flavors = [
+                {"name": f"f{number}", "resources": [
+                    {"name": name, "nominalQuota": draw(QUOTAS),
+                     **draw(st.sampled_from([{}, {}, {"borrowingLimit": "1"}]))} for name in part
+                ]} for number in range(draw(st.integers(1, 2)))
+            ]  # fmt: skip
+            groups.append({"coveredResources": list(part), "flavors": flavors})
+    shared = draw(st.sampled_from([{}, {}, {"cohortName": "all"}]))
+    return {"spec": {"resourceGroups": groups, "namespaceSelector": EVERYBODY, **shared}}
+
+
+@given(
+    cluster_queues(), st.sampled_from(["cuda", "cpu"]), st.integers(1, 3), st.sampled_from(Kind)
+)  # fmt: skip
+def test_nobody_is_refused_whom_kueue_would_let_in_and_with_one_flavor_nobody_else_is_created(
+    queue: dict[str, Any], device: str, nodes: int, kind: Kind
+) -> None:
+    spec = RunSpec(RUN, "gpt", Layout(nodes, 1, nodes), 20, 0, device=device, pace=False)
+    settings = Settings("r/i:1", queue="gpus", kind=kind)
+    said = kueue.not_admitted(submission(spec, settings, []).whole, queue)
+    facts = Facts(queue={"spec": {"clusterQueue": "team"}}, cluster_queue=queue, kueue_resources={})
+    refused = refusal(facts, spec, settings)
+
+    assert not (refused and not said), (refused, queue)
+    if all(len(group["flavors"]) == 1 for group in queue["spec"]["resourceGroups"]):
+        assert bool(refused) == bool(said), (said, refused)
+
+
+@pytest.mark.parametrize(
+    ("selector", "lets_in"),
+    [
+        (None, False), ({}, True), ({"matchLabels": {"team": "a"}}, True),
+        ({"matchLabels": {"team": "b"}}, False),
+        ({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}, True),
+        ({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}, False),
+        ({"matchExpressions": [{"key": "team", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}, False),
+        ({"matchExpressions": [{"key": "team", "operator": "Later"}]}, True),
+    ],
+)  # fmt: skip
+def test_a_queue_that_leaves_the_namespace_out_is_refused(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, selector: Any, lets_in: bool
+) -> None:
+    settings = replace(settings, queue="gpus")
+    cluster.objects[NAMESPACE]["metadata"]["labels"] = {"team": "a"}
+    queues(cluster, "v1beta2", "8", namespaceSelector=selector)
+    refused = refusal(look(cluster, settings), spec, settings)
+
+    assert lets_in == (refused is None)
+    assert refused is None or "leaves this namespace out" in refused.sentence
+
+
+def test_a_queue_that_somebody_stopped_is_a_doubt(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    settings = replace(settings, queue="gpus")
+    queues(cluster, "v1beta2", "8", stopPolicy="Hold")
+    found = doubts(look(cluster, settings), spec, settings)
+
+    [doubt] = found
+    assert "the ClusterQueue behind it is stopped (stopPolicy Hold): Kueue lets nobody" in doubt
+
+
+def test_quota_that_is_enough_of_each_but_in_no_flavor_together_is_refused(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    settings, spec = replace(settings, queue="gpus"), replace(spec, device="cpu")
+    flavors = [
+        {"name": name, "resources": [{"name": "cpu", "nominalQuota": cpu},
+                                     {"name": "memory", "nominalQuota": memory}]}
+        for name, cpu, memory in (("a", "1", "64Gi"), ("b", "64", "1Gi"))
+    ]  # fmt: skip
+    served(cluster, "v1beta2", [{"coveredResources": ["cpu", "memory"], "flavors": flavors}])
+    refused = refusal(look(cluster, settings), spec, settings)
+
+    assert refused is not None
+    assert "has no flavor with enough cpu and memory together (ClusterQueue team)" in (
+        refused.sentence)  # fmt: skip
 
 
 def test_a_queue_that_is_not_there_is_refused_and_one_that_may_not_be_seen_is_not(
@@ -208,3 +408,27 @@ def test_a_run_that_somebody_suspends_by_hand_ends_and_says_so(
     ).wait(Told([]))
 
     assert "somebody suspended it after it had run, and its ranks are gone" == ended.reason
+
+
+def test_a_job_that_measures_has_its_time_once_kueue_lets_it_go(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    settings = replace(settings, queue="gpus", measured=True)
+    run = started(cluster, spec, settings, {})
+    place = f"{JOB.replace('kubeflow.org/v2beta1', 'batch/v1').replace('mpijobs', 'jobs')}-measure"
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += 600.0
+        if now[0] == 6000.0:
+            cluster.objects[place] = kueue.suspended(cluster.objects[place], False)
+        if now[0] == 6600.0:
+            done = [{"type": "Complete", "status": "True"}]
+            cluster.objects[place]["status"] = {"conditions": done}
+
+    assert ("", "") == measured(cluster, spec, settings, lambda: now[0], pause)
+    assert run.end()
+    late = replace(settings, queue_timeout=1200.0)
+    started(cluster, spec, late, {})
+    now[0] = 10_000.0
+    assert "it had not ended in time" in measured(cluster, spec, late, lambda: now[0], pause)[1]

@@ -30,6 +30,7 @@ STEP = {
     "type": "object", "required": ["name", "container"], "additionalProperties": False,
     "properties": {
         "name": {"type": "string"}, "container": {"type": "object"},
+        "activeDeadlineSeconds": {"type": "integer", "minimum": 1},
     },
 }  # fmt: skip
 WORKFLOW = {
@@ -41,7 +42,6 @@ WORKFLOW = {
         "onExit": {"type": "string"},
         "serviceAccountName": {"type": "string"},
         "automountServiceAccountToken": {"type": "boolean"},
-        "activeDeadlineSeconds": {"type": "integer", "minimum": 1},
         "ttlStrategy": {
             "type": "object", "additionalProperties": False,
             "properties": {"secondsAfterCompletion": {"type": "integer"}},

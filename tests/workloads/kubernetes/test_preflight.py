@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
 from workloads.launchers.kubernetes.doubts import doubts
 from workloads.launchers.kubernetes.facts import look
-from workloads.launchers.kubernetes.preflight import Refusal, parsed, refusal
+from workloads.launchers.kubernetes.preflight import Refusal, refusal
+from workloads.launchers.kubernetes.quantities import parsed
 from workloads.launchers.kubernetes.settings import Kind, Settings
 from workloads.spec import Layout, RunSpec
 

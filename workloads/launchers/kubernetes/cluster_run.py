@@ -14,8 +14,14 @@ from workloads.launchers.kubernetes.cluster import (
     UnreachableError,
 )
 from workloads.launchers.kubernetes.conditions import Phase, Pod
-from workloads.launchers.kubernetes.kueue import WORKLOADS, suspended, taken_back, waits_behind
-from workloads.launchers.kubernetes.names import POD, STEP, WORKFLOW, selector
+from workloads.launchers.kubernetes.kueue import (
+    WORKLOADS,
+    never,
+    suspended,
+    taken_back,
+    waits_behind,
+)
+from workloads.launchers.kubernetes.names import JOB, POD, STEP, WORKER, WORKFLOW, selector
 from workloads.launchers.kubernetes.objects import MISSING, Objects
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.launchers.kubernetes.submission import Submission
@@ -27,10 +33,11 @@ AWAY_SECONDS = 600.0
 LOST_SECONDS = 45.0
 """After a worker has failed, its run gets so long to say so itself and to close its archive."""
 SLACK_SECONDS = 60.0
-"""After `timeout`, which the cluster keeps; then we do."""
+"""After a limit that the cluster keeps itself; then we do."""
 GONE_SECONDS = 60.0
 """A pod has 20 s to end; until its node has said that it did, it is there."""
 LOG_BYTES = 4 << 20
+Told = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,7 @@ class Ended:
         pods: As last seen.
         ran: Whether all of its workers ever did.
         noted: What went wrong and did not end it, a sentence each.
+        queued: Seconds for which Kueue held it back.
     """
 
     phase: Phase
@@ -48,6 +56,7 @@ class Ended:
     pods: tuple[Pod, ...]
     ran: bool
     noted: tuple[str, ...] = ()
+    queued: float = 0.0
 
 
 @dataclass(slots=True)
@@ -69,8 +78,14 @@ class ClusterRun:
     _known: dict[str, Pod] = field(default_factory=dict)
     _noted: dict[str, str] = field(default_factory=dict)
     _began: float = 0.0
+    _looked: float = 0.0
+    _queued: float = 0.0
+    _ran_after: float | None = None
+    """Seconds from its begin, those in the queue left out, until all its pods ran; None = not yet.
+    """
     _lost: float | None = None
-    _ran: bool = False
+    _others: list[Told] = field(default_factory=list)
+    """Workloads of Kueue in the namespace, of the last look at one that it holds back."""
 
     def __post_init__(self) -> None:
         self.objects = Objects(self.cluster, self.made)
@@ -93,12 +108,12 @@ class ClusterRun:
         Raises:
             ClusterError: The API does not answer for AWAY_SECONDS, or no longer knows us.
         """
-        self._began = self.clock()
+        self._began = self._looked = self.clock()
         away: float | None = None
-        queued: float | None = None
         while True:
             try:
                 whole, pods = self._look()
+                held = self._held(whole, pods)
             except UnreachableError as error:
                 away = self.clock() if away is None else away
                 if self.clock() - away > AWAY_SECONDS:
@@ -106,53 +121,108 @@ class ClusterRun:
                 tell("waiting for the cluster", str(error))
             else:
                 away = None
-                if self.settings.queue and not self._ran and suspended(whole):
-                    queued = self.clock() if queued is None else queued
-                    self._began = self.clock()  # what is queued has not begun to start
-                    tell("queued", self._queued(whole))
-                    if self.clock() - queued > self.settings.queue_timeout:
-                        why = f"it waited {self.settings.queue_timeout:g} s {self._queued(whole)}"
-                        return Ended(Phase.FAILED, why, pods, ran=False)
-                elif ended := self._ended(whole, pods):
+                if ended := self._ended(whole, pods, held):
                     return ended
-                else:
-                    tell(*self._stage(pods))
+                tell(*(self._stage(pods) if held is None else ("queued", self._waits(held))))
             self.pause(POLL_SECONDS)
 
-    def _ended(self, whole: dict[str, Any] | None, pods: tuple[Pod, ...]) -> Ended | None:
+    def _held(self, whole: Told | None, pods: tuple[Pod, ...]) -> Told | None:
+        """The job that Kueue holds back, which has not run yet; None = there is none."""
+        now, before = self.clock(), self._looked
+        self._looked = now
+        if not self.settings.queue:
+            return None
+        chain = not self.made.workers
+        began = any(each.role == WORKER for each in pods) if chain else self._ran_after is not None
+        job = None if began else self.objects.started() if chain else whole
+        if not suspended(job):
+            return None
+        self._queued += now - before
+        self._others = self._workloads()
+        return job
+
+    def _ended(
+        self, whole: Told | None, pods: tuple[Pod, ...], held: Told | None
+    ) -> Ended | None:  # fmt: skip
         """How it ended, or why it must; None = it goes on."""
         missing = conditions.gone(self._known, pods)
         self._known.update({each.name: each for each in pods})
-        self._ran = self._ran or conditions.running(pods, self.made.workers)
+        if self._ran_after is None and conditions.running(pods, self.made.workers):
+            self._ran_after = self._spent
         self._noted.update({each.name: each.noted for each in pods if each.noted})
 
         def ended(phase: Phase, why: str) -> Ended:
             noted = tuple(self._noted.values())
-            return Ended(phase, why, (*pods, *missing), self._ran, noted)
+            ran = self._ran_after is not None
+            return Ended(phase, why, (*pods, *missing), ran, noted, self._queued)
 
         if whole is None:
-            return ended(Phase.FAILED, f"somebody deleted {self._name}")
+            return ended(Phase.STOPPED, f"somebody deleted {self._name}")
         told = self._trouble(pods, missing if self.made.workers else [])
         if found := conditions.ended(whole):
-            if found[0] is Phase.SUCCEEDED:
-                return ended(Phase.SUCCEEDED, "")
-            return ended(found[0], "; ".join(filter(None, (told, found[1]))))
-        why = self._taken_back(whole) or self._must_end(pods, told)
-        return ended(Phase.FAILED, why) if why else None
+            phase, why = found
+            if phase is Phase.SUCCEEDED:
+                return ended(phase, "")
+            if phase is Phase.FAILED and any(each.late for each in pods):
+                phase = Phase.LATE
+            return ended(phase, "; ".join(filter(None, (told, why))))
+        if held is not None and self.made.workers:
+            why = self._never(held)
+            return ended(Phase.FAILED, why) if why else None
+        if found := self._suspended(whole):
+            return ended(*found)
+        if why := self._must_end(pods, told):
+            return ended(Phase.FAILED, why)
+        return ended(Phase.LATE, self._late) if self._is_late() else None
 
-    def _queued(self, whole: dict[str, Any] | None) -> str:
+    @property
+    def _spent(self) -> float:
+        """Seconds since it was created, those in the queue left out."""
+        return self.clock() - self._began - self._queued
+
+    @property
+    def _late(self) -> str:
+        return f"it took longer than --timeout {self.settings.timeout:g}"
+
+    def _is_late(self) -> bool:
+        """Whether its time is over, counted from when all its pods ran.
+
+        Of an MPIJob the cluster counts from its launcher, which starts then; of a chain the
+        launcher in its first step does. An Indexed Job's own limit counts from when it was let go,
+        images and all, so there it is the last resort and ours comes first.
+        """
+        if self._ran_after is None:
+            return False
+        settings = self.settings
+        most = settings.timeout + (0.0 if self.made.resource is JOB else SLACK_SECONDS)
+        if not self.made.workers:
+            most += settings.start_timeout + ON_TOP_SECONDS
+        return self._spent - self._ran_after > most
+
+    def _never(self, held: Told) -> str:
+        """Why what Kueue holds back is not waited for any longer; empty = it is."""
+        if word := never(_uid(held), self._others):
+            return f"Kueue would never let it in: {word}"
+        if self._queued > self.settings.queue_timeout:
+            return f"it waited {self.settings.queue_timeout:g} s {self._waits(held)}"
+        return ""
+
+    def _waits(self, held: Told) -> str:
         """In which queue, and behind whom, as far as may be seen."""
-        return waits_behind(self.settings.queue, _uid(whole), self._workloads())
+        return waits_behind(self.settings.queue, _uid(held), self._others)
 
-    def _taken_back(self, whole: dict[str, Any]) -> str:
-        """That somebody suspended what had run; empty = nobody did."""
-        if not (self._ran and suspended(whole)):
-            return ""
-        why = taken_back(_uid(whole), self._workloads()) if self.settings.queue else ""
-        by = f"Kueue took its quota back ({why})" if why else "somebody suspended it"
-        return f"{by} after it had run, and its ranks are gone"
+    def _suspended(self, whole: Told) -> tuple[Phase, str] | None:
+        """How a run ended that was suspended after it had run; None = it was not."""
+        if self._ran_after is None or not self.made.workers or not suspended(whole):
+            return None
+        gone = "after it had run, and its ranks are gone"
+        if not self.settings.queue:
+            return Phase.STOPPED, f"somebody suspended it {gone}"
+        why = taken_back(_uid(whole), self._workloads())
+        by = f"Kueue took its quota back ({why})" if why else "it was suspended"
+        return Phase.FAILED, f"{by} {gone}"
 
-    def _workloads(self) -> list[dict[str, Any]]:
+    def _workloads(self) -> list[Told]:
         """Of Kueue, in the version that is served; none where they may not be seen."""
         for version in WORKLOADS:
             with suppress(RefusedError):
@@ -166,7 +236,6 @@ class ClusterRun:
             told: Which of its pods failed.
         """
         now, chain = self.clock(), not self.made.workers
-        took = now - self._began
         for each in pods:
             if each.hopeless:
                 return f"{each.place} cannot start: {each.waits_for}"
@@ -175,12 +244,9 @@ class ClusterRun:
         self._lost = (now if self._lost is None else self._lost) if lost else None
         if self._lost is not None and now - self._lost > LOST_SECONDS:
             return told
-        if not self._ran and took > self.settings.start_timeout:
+        if self._ran_after is None and self._spent > self.settings.start_timeout:
             why = conditions.waits(pods) or "nobody creates its pods"
-            return f"not all of its pods ran within {took:.0f} s: {why}"
-        most = self.settings.timeout + (ON_TOP_SECONDS if chain else 0.0)
-        if took > most + SLACK_SECONDS:
-            return f"it took longer than --timeout {self.settings.timeout:g}"
+            return f"not all of its pods ran within {self._spent:.0f} s: {why}"
         return ""
 
     def logs(self, pods: tuple[Pod, ...]) -> dict[str, str]:
@@ -220,7 +286,7 @@ class ClusterRun:
     def _name(self) -> str:
         return f"{self.made.resource.kind} {self.made.name}"
 
-    def _look(self) -> tuple[dict[str, Any] | None, tuple[Pod, ...]]:
+    def _look(self) -> tuple[Told | None, tuple[Pod, ...]]:
         """The object, None if it is gone, and the pods that are there."""
         whole, anothers = self.objects.look()
         if anothers:  # and so are the pods
@@ -239,11 +305,11 @@ class ClusterRun:
     def _stage(self, pods: tuple[Pod, ...]) -> tuple[str, str]:
         if self._lost is not None:
             return "failing", self._trouble(pods, conditions.gone(self._known, pods))
-        if self._ran:
+        if self._ran_after is not None:
             up = f"{sum(each.phase == 'Running' for each in pods)} pods"
             return "running", "; ".join((up, *self._noted.values()))
         return "waiting for pods", conditions.waits(pods) or f"of {self._name}"
 
 
-def _uid(whole: dict[str, Any] | None) -> str:
+def _uid(whole: Told | None) -> str:
     return str(((whole or {}).get("metadata") or {}).get("uid", ""))

@@ -17,6 +17,9 @@ Told = Mapping[str, Any]
 SUCCEEDED_CONDITIONS, FAILED_CONDITIONS = ("Succeeded", "Complete"), ("Failed",)
 SUCCEEDED_PHASES, FAILED_PHASES = ("Succeeded",), ("Failed", "Error")
 """Of a Workflow, whose phase is what its API says to decide on."""
+DEADLINE = "DeadlineExceeded"
+"""Reason of a Job whose `activeDeadlineSeconds` are over, which the MPI Operator hands on, and of a
+pod likewise (https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup)."""
 NEVER_STARTS = (
     "ErrImageNeverPull", "InvalidImageName", "ImagePullBackOff", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError",
@@ -33,6 +36,8 @@ class Phase(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    LATE = "late"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Pod:
         waits_for: Why it does not run yet.
         hopeless: It waits for what does not come by itself.
         failed: How it failed; empty = it did not.
+        late: Its time was over, and its node ended it.
         noted: What of it ended without ending the run: its collector; empty = nothing.
         containers: Their names.
         image: Digest that its node pulled for the ranks; empty = not told.
@@ -58,6 +64,7 @@ class Pod:
     waits_for: str = ""
     hopeless: bool = False
     failed: str = ""
+    late: bool = False
     noted: str = ""
     containers: tuple[str, ...] = ()
     image: str = ""
@@ -75,14 +82,18 @@ def ended(whole: Told) -> tuple[Phase, str] | None:
     status = whole.get("status") or {}
     for one in status.get("conditions") or ():
         if one.get("status") == "True" and one.get("type") in FAILED_CONDITIONS:
-            return Phase.FAILED, _words(one.get("reason"), one.get("message"))
+            late = one.get("reason") == DEADLINE
+            words = _words(one.get("reason"), one.get("message"))
+            return Phase.LATE if late else Phase.FAILED, words
     for one in status.get("conditions") or ():
         if one.get("status") == "True" and one.get("type") in SUCCEEDED_CONDITIONS:
             return Phase.SUCCEEDED, ""
     if status.get("phase") in SUCCEEDED_PHASES:
         return Phase.SUCCEEDED, ""
     if status.get("phase") in FAILED_PHASES:
-        return Phase.FAILED, _words(status.get("phase"), status.get("message"))
+        words = _words(status.get("phase"), status.get("message"))
+        shut_down = (whole.get("spec") or {}).get("shutdown")  # `argo stop`, `argo terminate`
+        return Phase.STOPPED if shut_down else Phase.FAILED, words
     return None
 
 
@@ -100,6 +111,7 @@ def pod(told: Told) -> Pod:
         waits_for=waits_for,
         hopeless=hopeless,
         failed=_failure(status),
+        late=status.get("reason") == DEADLINE,
         containers=tuple(str(each.get("name")) for each in spec.get("containers") or ()),
         image=_digest(status),
         placed=_placed(status),

@@ -3,9 +3,11 @@
 preflight.py refuses what is known; this is told before the run is created, and stops nothing.
 """
 
+from workloads.launchers.kubernetes.cluster_queue import uncovered
 from workloads.launchers.kubernetes.facts import SEEN, Facts
 from workloads.launchers.kubernetes.names import team_labels
-from workloads.launchers.kubernetes.preflight import hard
+from workloads.launchers.kubernetes.pod_sets import pod_sets
+from workloads.launchers.kubernetes.preflight import hard, not_covered
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import RunSpec
 
@@ -18,7 +20,13 @@ def doubts(facts: Facts, spec: RunSpec, settings: Settings) -> list[str]:
     """What a person should know who wonders why the pods do not come."""
     return [
         each
-        for each in (_unlabelled(spec), _unseen(facts, settings), *_unset(facts, spec, settings))
+        for each in (
+            _unlabelled(spec),
+            _unseen(facts, settings),
+            *_unset(facts, spec, settings),
+            _uncovered(facts, spec, settings),
+            *_held(facts, settings),
+        )
         if each
     ]
 
@@ -61,5 +69,36 @@ def _unset(facts: Facts, spec: RunSpec, settings: Settings) -> list[str]:
                 f"the quota {name} of namespace {settings.namespace} wants"
                 f" {' and '.join(wanted)} of every container, and runs leave that open: without a"
                 " LimitRange there that gives defaults, no pod is created"
+            )
+    return found
+
+
+def _uncovered(facts: Facts, spec: RunSpec, settings: Settings) -> str:
+    """Where Kueue's configuration may not be seen: it may leave resources out of the count."""
+    if not facts.cluster_queue or facts.kueue_resources is not None:
+        return ""
+    missing = uncovered(facts.cluster_queue, pod_sets(spec, settings))
+    if not missing:
+        return ""
+    behind = str(((facts.queue or {}).get("spec") or {}).get("clusterQueue", ""))
+    name = f"the queue {settings.queue} of namespace {settings.namespace}"
+    return (
+        f"{not_covered(facts.cluster_queue, behind, missing, name)}: Kueue never lets it in, unless"
+        " its configuration, which this account may not see, leaves those out of the count"
+    )
+
+
+def _held(facts: Facts, settings: Settings) -> list[str]:
+    """That a queue admits nobody for now."""
+    found = []
+    for kind, told, name in (
+        ("LocalQueue", facts.queue, settings.queue),
+        ("ClusterQueue", facts.cluster_queue, "behind it"),
+    ):
+        policy = str(((told or {}).get("spec") or {}).get("stopPolicy") or "None")
+        if policy != "None":
+            found.append(
+                f"the {kind} {name} is stopped (stopPolicy {policy}): Kueue lets nobody in until"
+                " somebody lets it go on"
             )
     return found

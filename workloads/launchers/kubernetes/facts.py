@@ -16,6 +16,9 @@ from workloads.launchers.kubernetes.submission import Right, kinds, rights
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 ENFORCED_LABEL = "pod-security.kubernetes.io/enforce"
 FORBIDDEN, MISSING = 403, 404
+KUEUE_CONFIGURATION = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
+KUEUE_FILE = "controller_manager_config.yaml"
+"""As both its manifests and its chart install it."""
 SEEN = (
     Right("list", "", "nodes"),
     Right("list", QUOTA.group, QUOTA.plural),
@@ -39,6 +42,8 @@ class Facts:
         nodes: Of the cluster.
         queue: The LocalQueue that the run names; empty = there is none, None also = it names none.
         cluster_queue: The ClusterQueue behind it, likewise.
+        kueue_resources: `resources` of Kueue's own configuration, which may leave some out of the
+            count; None = it may not be seen, or is not where Kueue's installation puts it.
     """
 
     namespace: Told | None = None
@@ -49,6 +54,7 @@ class Facts:
     nodes: tuple[Told, ...] | None = None
     queue: Told | None = None
     cluster_queue: Told | None = None
+    kueue_resources: Told | None = None
 
     @property
     def enforced(self) -> str:
@@ -80,6 +86,7 @@ def look(cluster: Cluster, settings: Settings) -> Facts:
         nodes=_all(cluster, "/api/v1/nodes"),
         queue=queue,
         cluster_queue=cluster_queue,
+        kueue_resources=_kueue_resources(cluster) if cluster_queue else None,
     )
 
 
@@ -95,6 +102,20 @@ def _queues(cluster: Cluster, settings: Settings) -> tuple[Told | None, Told | N
         path = f"{whole.group_path}/{whole.plural}/{name}"
         return queue, _one(cluster, path) if name else None
     return None, None
+
+
+def _kueue_resources(cluster: Cluster) -> Told | None:
+    import yaml  # of the kubernetes package
+
+    text = ((_one(cluster, KUEUE_CONFIGURATION) or {}).get("data") or {}).get(KUEUE_FILE)
+    try:
+        told = yaml.safe_load(text or "")
+    except yaml.YAMLError:
+        return None
+    if not isinstance(told, dict):
+        return None
+    found = told.get("resources") or {}
+    return found if isinstance(found, dict) else None
 
 
 def _one(cluster: Cluster, path: str) -> Told | None:

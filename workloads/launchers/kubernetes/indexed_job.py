@@ -70,7 +70,8 @@ def job(spec: RunSpec, settings: Settings) -> Manifest:
             "completions": layout.nodes,
             "parallelism": layout.nodes,
             "backoffLimit": 0,  # ranks that are left cannot go on without the others
-            "activeDeadlineSeconds": round(settings.timeout),
+            # It counts from when the Job may start, images and all: cluster_run.py counts the run.
+            "activeDeadlineSeconds": round(settings.timeout + settings.start_timeout),
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": template,
         },

@@ -23,29 +23,10 @@ LOCAL_QUEUES, CLUSTER_QUEUES = (
     for kind, plural in (("LocalQueue", "localqueues"), ("ClusterQueue", "clusterqueues"))
 )
 """Likewise; ClusterQueues belong to no namespace."""
+UNCOVERED = "unavailable in ClusterQueue"
+"""kueue v0.20, pkg/scheduler/flavorassigner/flavorassigner.go."""
 SHOWN = 3
 Told = Mapping[str, Any]
-
-
-def capacities(cluster_queue: Told) -> Mapping[str, tuple[Any, ...]]:
-    """Resource -> what each flavor can give at most, as quantities; () = not limited by itself.
-
-    A flavor gives its own quota and what it may borrow; where a cohort lends without a limit, what
-    a queue can get is the cohort's business.
-    """
-    spec = cluster_queue.get("spec") or {}
-    shared = bool(spec.get("cohort") or spec.get("cohortName"))
-    found: dict[str, list[Any]] = {}
-    open_ended: set[str] = set()
-    for group in spec.get("resourceGroups") or ():
-        for flavor in group.get("flavors") or ():
-            for one in flavor.get("resources") or ():
-                name, borrows = str(one.get("name")), one.get("borrowingLimit")
-                if shared and borrows is None:
-                    open_ended.add(name)
-                told = (one.get("nominalQuota", "0"), borrows if shared else None)
-                found.setdefault(name, []).append(told)
-    return {name: () if name in open_ended else tuple(each) for name, each in found.items()}
 
 
 def suspended(whole: Told | None) -> bool:
@@ -79,6 +60,15 @@ def waits_behind(queue: str, uid: str, workloads: Sequence[Told]) -> str:
         parts.append(f"while {_listed(running)} run{'s' * (len(running) == 1)}")
     why = _message(own)
     return " ".join(parts) + (f": {why}" if why else "")
+
+
+def never(uid: str, workloads: Sequence[Told]) -> str:
+    """Kueue's own word that a job asks for what its queue has no quota of; empty = no such word.
+
+    It says so with its first look, seconds after the job was created.
+    """
+    message = _message(next((each for each in workloads if _owned_by(each, uid)), None))
+    return message if UNCOVERED in message else ""
 
 
 def taken_back(uid: str, workloads: Sequence[Told]) -> str:

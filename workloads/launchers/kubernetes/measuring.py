@@ -11,6 +11,7 @@ from collector.contract.kubernetes import ROLE_LABEL
 from workloads.launchers.kubernetes import conditions
 from workloads.launchers.kubernetes.cluster import Cluster, ClusterError
 from workloads.launchers.kubernetes.conditions import Phase
+from workloads.launchers.kubernetes.kueue import suspended
 from workloads.launchers.kubernetes.mpijob import KEPT_SECONDS
 from workloads.launchers.kubernetes.names import (
     JOB,
@@ -29,12 +30,10 @@ from workloads.launchers.kubernetes.pod import (
     single,
 )
 from workloads.launchers.kubernetes.settings import Settings
-from workloads.launchers.kubernetes.workflow import ANALYZE, HOME
+from workloads.launchers.kubernetes.workflow import ANALYZE, HOME, STEP_SECONDS
 from workloads.spec import RunSpec
 
 SUFFIX = "-measure"
-TIMEOUT_SECONDS = 900
-"""Of its pod, from the pull of the image on."""
 SCRIPT = f'({ANALYZE}) && lockstep report "$0" && lockstep bench measure "$0"'
 _POLL_SECONDS = 2.0
 
@@ -61,7 +60,7 @@ def job(spec: RunSpec, settings: Settings, owner: Manifest) -> Manifest:
         },
         "spec": {
             "backoffLimit": 1,
-            "activeDeadlineSeconds": TIMEOUT_SECONDS,
+            "activeDeadlineSeconds": STEP_SECONDS,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": template,
         },
@@ -84,12 +83,17 @@ def measured(
     owner = cluster.read(MPIJOB.path(namespace, name))
     path = f"{JOB.path(namespace)}/{name}{SUFFIX}"
     cluster.create(JOB.path(namespace), job(spec, settings, owner))
-    end = clock() + TIMEOUT_SECONDS + settings.start_timeout
+    begun, queued, looked = clock(), 0.0, clock()
+    most = STEP_SECONDS + settings.start_timeout
     while True:
-        found = conditions.ended(cluster.read(path))
+        whole, now = cluster.read(path), clock()
+        found = conditions.ended(whole)
+        queued += now - looked if suspended(whole) else 0.0
+        looked = now
+        late = now - begun - queued >= most or queued > settings.queue_timeout
         pods = _pods(cluster, spec, namespace)
         stuck = next((each for each in pods if each.hopeless), None)
-        if found is not None or stuck is not None or clock() >= end:
+        if found is not None or stuck is not None or late:
             break
         pause(_POLL_SECONDS)
     said = "\n".join(_log(cluster, namespace, each) for each in pods)

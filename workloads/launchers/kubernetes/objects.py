@@ -78,6 +78,14 @@ class Objects:
             return found, False
         return None, True
 
+    def started(self) -> Told | None:
+        """What the cluster created for it under its name; None = nothing yet, or no longer."""
+        for resource in self.made.started:
+            found = self._read(resource)
+            if found is not None and self._is_ours(found):
+                return found
+        return None
+
     def delete(self) -> bool:
         """Delete all of it; whether anything was there.
 

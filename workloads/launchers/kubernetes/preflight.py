@@ -1,24 +1,26 @@
 """Why a run can never be scheduled, in one sentence; what must only wait for room is not refused.
 
 Only what a cluster has in all counts, not what is free now: others' runs end.
-
-Quantities of Kubernetes: `500m`, `8`, `3840Mi`, `1e3`.
-
-Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from collector.contract.kubernetes import GPU_RESOURCE
 from collector.contract.words import ExitCode
+from workloads.launchers.kubernetes.cluster_queue import (
+    covered,
+    lacking,
+    left_out,
+    takes,
+    uncovered,
+)
 from workloads.launchers.kubernetes.facts import Facts, Told
-from workloads.launchers.kubernetes.kueue import capacities
 from workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW, is_hosts_name
-from workloads.launchers.kubernetes.pod import LAUNCHER_RESOURCES, resources
+from workloads.launchers.kubernetes.pod_sets import Need, PodSet, pod_sets, total
+from workloads.launchers.kubernetes.quantities import format_quantity, parsed
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import RunSpec
 
@@ -27,7 +29,6 @@ INSTALL = {
     WORKFLOW: "install Argo Workflows, or give --launcher kubernetes",
 }
 Node = Mapping[str, Any]
-Need = Mapping[str, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,16 @@ class Refusal:
 
 def refusal(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
     """The first thing that is in the way; None = nothing that is known."""
+    sets = pod_sets(spec, settings)
     for check in (
         _name(spec),
         _namespace(facts, settings),
         _served(facts),
         _rights(facts, settings),
         _claim(facts, spec, settings),
-        _quotas(facts, spec, settings),
-        _queue(facts, spec, settings),
-        _room(facts, spec),
+        _quotas(facts, sets, settings),
+        _queue(facts, sets, settings),
+        _room(facts, spec, sets[-1]),
     ):
         if check is not None:
             return check
@@ -121,8 +123,8 @@ def _claim(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
     return None
 
 
-def _quotas(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
-    whole = _whole(spec)
+def _quotas(facts: Facts, sets: Sequence[PodSet], settings: Settings) -> Refusal | None:
+    whole = total(sets)
     for quota in facts.quotas or ():
         name = quota.get("metadata", {}).get("name")
         used = quota.get("status", {}).get("used") or {}
@@ -148,11 +150,8 @@ def hard(quota: Told) -> Mapping[str, Any]:
     return quota.get("status", {}).get("hard") or about.get("hard") or {}
 
 
-def _queue(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
-    """What Kueue can never let in: its queue is not there, or has less quota than the run needs.
-
-    All ranks' pods are one pod set, which Kueue gives one flavor.
-    """
+def _queue(facts: Facts, sets: Sequence[PodSet], settings: Settings) -> Refusal | None:
+    """What Kueue can never let in: no such queue, or one without what the run needs."""
     name = f"the queue {settings.queue} of namespace {settings.namespace}"
     if facts.queue is not None and not facts.queue:
         return Refusal(ExitCode.USAGE, f"there is not {name}; give another --queue, or create it")
@@ -163,24 +162,51 @@ def _queue(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
         return Refusal(
             ExitCode.UNREACHABLE, f"{name} leads to the ClusterQueue {behind}, which is not there"
         )
-    told = capacities(facts.cluster_queue)
-    for what, each in _need(resources(spec)["requests"]).items():
-        needed, flavors = spec.layout.nodes * each, told.get(what, ())
-        most = max((parsed(quota) + parsed(more or "0") for quota, more in flavors), default=None)
-        if most is not None and needed > most:
-            return Refusal(
-                ExitCode.USAGE,
-                f"{name} can give at most {format_quantity(most)} {what} (ClusterQueue {behind}),"
-                f" and the run needs {format_quantity(needed)}, so Kueue would never let it in; ask"
-                " for fewer --nodes or --ranks-per-node, or give another --queue",
-            )
-    return None
+    if facts.namespace and not takes(facts.cluster_queue, facts.namespace):
+        return Refusal(
+            ExitCode.UNREACHABLE,
+            f"{name} leads to the ClusterQueue {behind}, whose namespaceSelector leaves this"
+            " namespace out, so Kueue would never let the run in; have it changed, or give another"
+            " --queue",
+        )
+    if facts.kueue_resources is not None:
+        missing = [what for what in uncovered(facts.cluster_queue, sets)
+                   if not left_out(facts.kueue_resources, what)]  # fmt: skip
+        if missing:
+            sentence = not_covered(facts.cluster_queue, behind, missing, name)
+            return Refusal(ExitCode.USAGE, f"{sentence}, so Kueue would never let it in; {COVER}")
+    if (short := lacking(facts.cluster_queue, sets)) is None:
+        return None
+    if short.most is None:
+        why = f"has no flavor with enough {short.resource} together (ClusterQueue {behind})"
+    else:
+        why = (
+            f"can give at most {format_quantity(short.most)} {short.resource} (ClusterQueue"
+            f" {behind}), and the run needs {format_quantity(short.needed)}"
+        )
+    return Refusal(
+        ExitCode.USAGE,
+        f"{name} {why}, so Kueue would never let it in; ask for fewer --nodes or --ranks-per-node,"
+        " or give another --queue",
+    )
 
 
-def _room(facts: Facts, spec: RunSpec) -> Refusal | None:
+COVER = "have the ClusterQueue cover them, or give another --queue"
+
+
+def not_covered(cluster_queue: Told, behind: str, missing: Sequence[str], name: str) -> str:
+    """Begins the sentence about resources for which a queue has no quota."""
+    has = ", ".join(covered(cluster_queue)) or "nothing"
+    return (
+        f"{name} has quotas for {has} (ClusterQueue {behind}), and the run's pods ask for"
+        f" {' and '.join(missing)} as well"
+    )
+
+
+def _room(facts: Facts, spec: RunSpec, ranks: PodSet) -> Refusal | None:
     if facts.nodes is None:
         return None
-    per_node = _need(resources(spec)["requests"])
+    per_node = ranks.each
     usable = [node for node in facts.nodes if _usable(node, gpu=spec.device == "cuda")]
     fitting = [node for node in usable if _fits(node, per_node)]
     layout = spec.layout
@@ -228,48 +254,3 @@ def _fits(node: Node, need: Need) -> bool:
 def _allocatable(node: Node) -> Mapping[str, Any]:
     allocatable: Mapping[str, Any] = node.get("status", {}).get("allocatable") or {}
     return allocatable
-
-
-def _need(requests: Mapping[str, str]) -> Need:
-    return {what: parsed(much) for what, much in requests.items()}
-
-
-def _whole(spec: RunSpec) -> Need:
-    """Of all pods of the run."""
-    nodes, each = spec.layout.nodes, _need(resources(spec)["requests"])
-    launcher = _need(LAUNCHER_RESOURCES["requests"])
-    whole = {what: nodes * much for what, much in each.items()}
-    for what, much in launcher.items():
-        whole[what] = whole.get(what, Fraction(0)) + much
-    return {**whole, "pods": Fraction(nodes + 1)}
-
-
-_FORM = re.compile(
-    r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))(?P<suffix>[numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,3})?",
-    re.ASCII,
-)
-_SCALES = {
-    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000),
-    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
-    "P": Fraction(10**15), "E": Fraction(10**18),
-}  # fmt: skip
-_BINARY = {f"{name}i": Fraction(1024) ** power for power, name in enumerate("KMGTPE", 1)}
-
-
-def parsed(text: object) -> Fraction:
-    """The number; 0 of what is none, for only the API itself writes quantities."""
-    found = _FORM.fullmatch(str(text).strip())
-    if found is None:
-        return Fraction(0)
-    suffix = found["suffix"] or ""
-    number = Fraction(found["number"])
-    if suffix[:1] in ("e", "E") and suffix[1:]:
-        return number * Fraction(10) ** int(suffix[1:])
-    return number * (_BINARY.get(suffix) or _SCALES.get(suffix) or 1)
-
-
-def format_quantity(number: Fraction) -> str:
-    """In words of people: whole numbers as they are, bytes in GiB."""
-    if number >= 1 << 30:
-        return f"{float(number / (1 << 30)):.3g}Gi"
-    return str(number) if number.denominator == 1 else f"{float(number):.3g}"

@@ -26,8 +26,8 @@ class Settings:
         analyzer_image: Of the steps after the run in a Workflow, with the extra `analyzer`.
         claim: PersistentVolumeClaim that keeps archive, logs and checkpoints, at `/runs`.
         chain: The run, its analysis and its report, as a Workflow.
-        timeout: Seconds after which the cluster itself ends the run; of an MPIJob they count from
-            its launcher, which waits for all workers.
+        timeout: Seconds of the run itself, counted from when all its pods run: neither the time in
+            a queue nor that of images is of them.
         start_timeout: Seconds within which every pod must run.
         host_rings: Whether rings lie on the node, where its DaemonSet reads them; else in the pod.
         submission: Tells what this launch creates from all else of that name; empty = its uid does.

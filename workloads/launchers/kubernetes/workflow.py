@@ -4,9 +4,15 @@ The run is a step of ours that waits on conditions, not a resource template: Arg
 success cannot look into `status.conditions` (argo-workflows, issue 7143). On exit, whatever the
 end, the object of the run is deleted.
 
+A Workflow's own `activeDeadlineSeconds` are "relative to the workflow start time", so they would
+count what waits for a node or for Kueue; a template's are "relative to the StartTime that the pod
+may be active on a node", and are each step's limit here. The run's own is that of its MPIJob or
+Job, which the step `run` watches.
+
 Fields: https://argo-workflows.readthedocs.io/en/latest/fields/.
 """
 
+import math
 from collections.abc import Sequence
 
 from collector.contract.kubernetes import RUNS_ACCOUNT
@@ -46,8 +52,11 @@ ANALYZE = f'lockstep analyze "$0"; code=$?; [ $code -le {ExitCode.UNKNOWN} ] || 
 HOME = {"name": "HOME", "value": "/tmp"}  # noqa: S108 - libraries keep caches there; ours is nobody's
 SINCE = {"name": SUBMITTED, "value": "{{workflow.creationTimestamp.RFC3339}}"}
 """Argo writes it: what waited for the chain's own pod was queued, too."""
-ON_TOP_SECONDS = 1800.0
-"""Of the chain beyond the run: pods that start, analysis, report."""
+STEP_SECONDS = 900
+"""Of a step that reads an archive, from the pull of its image on; of the step `run` beyond its run:
+logs are fetched, and an API that is away is waited for."""
+ON_TOP_SECONDS = 4.0 * STEP_SECONDS
+"""Of the chain beyond the run and its start."""
 
 
 def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manifest:
@@ -58,7 +67,7 @@ def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manif
     """
     folder = archive_folder(spec)
     templates = (
-        _step("run", settings.image, command, SINCE),
+        _step("run", settings.image, command, SINCE, seconds=_run_seconds(settings)),
         _step("analyze", settings.analyzer_image, ("sh", "-c", ANALYZE, folder)),
         _step("report", settings.analyzer_image, ("lockstep", "report", folder)),
         _step("measure", settings.analyzer_image, ("lockstep", "bench", "measure", folder)),
@@ -74,7 +83,6 @@ def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manif
             "serviceAccountName": RUNS_ACCOUNT,
             # For the step `run`, and for the container that Argo puts beside every step.
             "automountServiceAccountToken": True,
-            "activeDeadlineSeconds": round(settings.timeout + ON_TOP_SECONDS),
             "ttlStrategy": {"secondsAfterCompletion": KEPT_SECONDS},
             "podMetadata": {"labels": {**labels(spec.run, STEP), **team_labels(spec.team)}},
             "securityContext": pod_security(),
@@ -110,9 +118,19 @@ def _clean_up(spec: RunSpec, settings: Settings) -> Manifest:
     }
 
 
-def _step(name: str, image: str, command: Sequence[str], *more: Manifest) -> Manifest:
+def _run_seconds(settings: Settings) -> float:
+    """The launcher in the step `run` waits in the queue as well, which may be for ever."""
+    queue = settings.queue_timeout if settings.queue else 0.0
+    return queue + settings.start_timeout + settings.timeout + STEP_SECONDS
+
+
+def _step(
+    name: str, image: str, command: Sequence[str], *more: Manifest, seconds: float = STEP_SECONDS
+) -> Manifest:
+    """One step; `seconds` it may be active on its node."""
     return {
         "name": name,
+        **({"activeDeadlineSeconds": round(seconds)} if math.isfinite(seconds) else {}),
         "container": {
             "name": "main",
             "image": image,

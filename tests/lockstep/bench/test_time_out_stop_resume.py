@@ -1,0 +1,118 @@
+"""Cells that take too long, or are stopped, on each cluster: nothing stays, the next call goes on.
+
+Clusters are doubles here; launchers with real processes are in test_stop_resume_real.py.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.bench import results, state
+from lockstep.bench.plan import Cell, cells
+from lockstep.bench.runner import Runner
+from lockstep.bench.spec import parse
+from tests.lockstep.bench.living_cluster import QUEUED_SECONDS
+
+DOUBLE = (sys.executable, "-m", "tests.lockstep.bench.living_cluster")
+ON = {
+    "kubernetes": {"launcher": "kubernetes"},
+    "indexed job": {"launcher": "kubernetes", "options": {"kind": "job"}},
+    "argo": {"launcher": "argo"},
+    "kueue": {"launcher": "kubernetes", "options": {"queue": "gpus"}},
+    "argo, kueue": {"launcher": "argo", "options": {"queue": "gpus"}},
+}
+everywhere = pytest.mark.parametrize("on", list(ON))
+PATIENCE = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+
+
+def bench(tmp_path: Path, on: str, *, nodes: list[int], timeout: float) -> Runner:
+    told = parse({
+        "bench": {"name": "n", "report": [], "timeout": timeout, **ON[on]},
+        "workloads": {"gpt": {}}, "matrix": {"nodes": nodes, "images": ["r/i:1"]},
+    })  # fmt: skip
+    out = tmp_path / "out"
+    return Runner(told, out, out / "results.parquet", tmp_path, DOUBLE)
+
+
+def logs(one: Runner, cell: Cell) -> Path:
+    return one.out / cell.folder / "logs"
+
+
+def answer(one: Runner, cell: Cell) -> dict[str, Any]:
+    """What `lockstep run` said, with what it left on its cluster."""
+    told: dict[str, Any] = json.loads((logs(one, cell) / "launch.out").read_text())
+    return told
+
+
+@everywhere
+def test_a_cell_that_takes_too_long_is_ended_told_so_and_run_again(tmp_path: Path, on: str) -> None:
+    one = bench(tmp_path, on, nodes=[2], timeout=1.0)
+    [cell] = cells(one.bench)
+    first = one.run(cell)
+    [row] = results.read(one.table)
+
+    assert ("timeout", "timeout") == (first.status, row["status"]), first.reason
+    assert "timeout 1" in first.reason or "DeadlineExceeded" in first.reason
+    assert ([], "timeout") == (answer(one, cell)["left"], answer(one, cell)["ending"])
+
+    again = one.run(cell)
+    [row] = results.read(one.table)
+    assert ("finished", False, "finished") == (again.status, again.again, row["status"])
+    assert [] == answer(one, cell)["left"]
+
+
+@everywhere
+def test_a_cell_that_is_stopped_is_told_so_and_the_next_call_goes_on(
+    tmp_path: Path, on: str
+) -> None:
+    one = bench(tmp_path, on, nodes=[1, 2], timeout=600.0)
+    finished, stopped = cells(one.bench)
+    assert "finished" == one.run(finished).status
+    seen = "queued" if "kueue" in on else "running"
+
+    def pressed(name: str, step: str) -> None:
+        until = time.monotonic() + PATIENCE
+        while step == "wait" and seen not in (logs(one, stopped) / "launch.err").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        if step == "wait":
+            raise KeyboardInterrupt
+
+    one.show = pressed
+    with pytest.raises(KeyboardInterrupt):
+        one.run(stopped)
+
+    rows = {row["cell"]: row for row in results.read(one.table)}
+    assert {finished.name: "finished", stopped.name: "stopped"} == {
+        name: row["status"] for name, row in rows.items()
+    }
+    assert "somebody stopped it" == rows[stopped.name]["reason"]
+    assert ([], "interrupted") == (answer(one, stopped)["left"], answer(one, stopped)["ending"])
+    assert None is state.closed(one.out, stopped)
+    assert "" == one.left
+
+    one.show = lambda stage, text: None
+    assert [True, False] == [one.run(each).again for each in (finished, stopped)]
+    assert ["finished"] * 2 == [row["status"] for row in results.read(one.table)]
+
+
+@pytest.mark.parametrize("on", ["kueue", "argo, kueue"])
+def test_time_in_the_queue_is_told_apart_and_is_none_of_the_limit(tmp_path: Path, on: str) -> None:
+    one = bench(tmp_path, on, nodes=[1], timeout=1.0)
+    [cell] = cells(one.bench)
+    told = one.run(cell)
+    [row] = results.read(one.table)
+
+    assert "finished" == told.status, told.reason
+    assert QUEUED_SECONDS > one.bench.timeout
+    assert 0.6 * QUEUED_SECONDS < row["queued_seconds"] < told.seconds
+    assert told.queued == row["queued_seconds"]
