@@ -87,3 +87,5 @@ of it; `unknown` is so, too, and not what is left of a sum."""
 
 INDEX: dict[Bucket, int] = {row.bucket: place for place, row in enumerate(BUCKETS)}
 """Bucket -> column of a ledger's table."""
+PRODUCTIVE = tuple(row.bucket for row in BUCKETS if row.productive)
+RUNNING = tuple(row.bucket for row in BUCKETS if row.running)

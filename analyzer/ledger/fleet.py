@@ -4,19 +4,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analyzer.ledger.buckets import INDEX, PRODUCTIVE, RUNNING, Bucket
 from analyzer.ledger.ledger import Ledger
-from analyzer.ledger.reliability import Reliability, mean, mtbf, ratio
+from analyzer.ledger.reliability import Estimate, Reliability, mean, mtbf, ratio
 from analyzer.readers.iteration_log import UNNAMED
+from analyzer.run import FloatGrid
 
 
 def of_run(told: Ledger) -> Reliability:
-    """Of one run: failures of attempts, in the wall time of its attempts."""
+    """Of one run: failures of attempts, in the wall time of its attempts.
+
+    Its shares are counted, not estimated: they have no interval.
+    """
     return Reliability(
         told.failures,
         told.running_seconds,
         int(np.isfinite(told.repairs).sum()),
         mtbf(told.failures, told.running_seconds),
         mean(told.repairs),
+        goodput=_share([told.seconds.sum(axis=0)], PRODUCTIVE),
+        ettr=_share([told.seconds.sum(axis=0)], RUNNING),
     )
 
 
@@ -24,7 +31,7 @@ def of_fleet(ledgers: Sequence[Ledger]) -> Reliability:
     """Of all runs together: failures in the time in which any of them ran.
 
     Runs side by side share their time: it is the length of the union of all attempts. Availability
-    is running time over wall time of the runs.
+    is running time over wall time of the runs. Intervals of shares are by runs.
     """
     failures = sum(one.failures for one in ledgers)
     running = _together([(each.begin, each.end) for one in ledgers for each in one.attempts])
@@ -39,7 +46,16 @@ def of_fleet(ledgers: Sequence[Ledger]) -> Reliability:
         mtbf(failures, running),
         mean([told for told, _ in known], [number for _, number in known]),
         ratio(np.minimum(up, walls), walls),
+        _share([one.seconds.sum(axis=0) for one in ledgers], PRODUCTIVE),
+        _share([one.seconds.sum(axis=0) for one in ledgers], RUNNING),
     )
+
+
+def _share(units: Sequence[FloatGrid], buckets: Sequence[Bucket]) -> Estimate:
+    """Of the rank-seconds of all units together, (len(BUCKETS),) each, what is in some buckets."""
+    places = [INDEX[bucket] for bucket in buckets]
+    table = np.array(units).reshape(-1, len(INDEX))
+    return ratio(table[:, places].sum(axis=1), table.sum(axis=1))
 
 
 def _together(spans: Sequence[tuple[float, float]]) -> float:
@@ -54,13 +70,32 @@ def _together(spans: Sequence[tuple[float, float]]) -> float:
 def of_node(ledgers: Sequence[Ledger]) -> Reliability:
     """Of a node: attempts that a rank of it ended, in the running time of all nodes.
 
-    Failures of which nobody knows the node are not counted: it is at most this MTBF.
+    Failures of which nobody knows the node are not counted: it is at most this MTBF. A repair is of
+    the nodes that had ended the attempt. Intervals of repairs and shares are by nodes.
     """
     failures, exposure = 0, 0.0
+    nodes: dict[str, FloatGrid] = {}
+    repairs: list[tuple[float, str]] = []
     for one in ledgers:
         for attempt in one.attempts:
-            nodes = {info.node for info in attempt.run.ranks} - {UNNAMED}
-            exposure += attempt.seconds * len(nodes)
+            there = {info.node for info in attempt.run.ranks} - {UNNAMED}
+            exposure += attempt.seconds * len(there)
             if attempt.failed and attempt.ending is not None:
                 failures += len(attempt.ended_by)
-    return Reliability(failures, exposure, 0, mtbf(failures, exposure), mean([]))
+        for name, spent in one.by_node.items():
+            if name != UNNAMED:
+                nodes[name] = nodes.get(name, np.zeros(len(INDEX))) + spent
+        repairs += [
+            (took, name)
+            for took, names in zip(one.repairs, one.repaired_from, strict=True)
+            for name in names if np.isfinite(took)
+        ]  # fmt: skip
+    return Reliability(
+        failures,
+        exposure,
+        len(repairs),
+        mtbf(failures, exposure),
+        mean([took for took, _ in repairs], [name for _, name in repairs]),
+        goodput=_share(list(nodes.values()), PRODUCTIVE),
+        ettr=_share(list(nodes.values()), RUNNING),
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analyzer.ledger.attempt import Attempt
-from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket, Row
+from analyzer.ledger.buckets import BUCKETS, INDEX, PRODUCTIVE, RUNNING, Bucket
 from analyzer.ledger.jobs import resumed_from
 from analyzer.ledger.starting import PARTS, PLACE
 from analyzer.ledger.stretches import Spent, spent
@@ -52,6 +52,8 @@ class Ledger:
         running_seconds: Wall seconds of all attempts, without waiting for a node inside an archive.
         repairs: Wall seconds from the last step of each failed attempt to the first step that had
             not been done before; NaN where no attempt came so far.
+        repaired_from: Of each repair the nodes that had ended the attempt; none = nobody knows.
+        by_node: Node -> (len(BUCKETS),) seconds that its ranks spent.
         missing: What could not be told, in words.
         provenance: What was emulated or simulated.
         joules: (R, len(BUCKETS)) energy of the ranks' GPUs in each bucket, as far as it was told.
@@ -70,6 +72,8 @@ class Ledger:
     failures: int
     running_seconds: float
     repairs: tuple[float, ...]
+    repaired_from: tuple[frozenset[str], ...]
+    by_node: Mapping[str, FloatGrid]
     missing: tuple[str, ...]
     provenance: tuple[str, ...]
     joules: FloatGrid
@@ -97,15 +101,15 @@ class Ledger:
     @property
     def goodput(self) -> float:
         """Productive time that was kept, over all time (docs/method/ledger.md#goodput)."""
-        return self._sum([row for row in BUCKETS if row.productive])
+        return self._sum(PRODUCTIVE)
 
     @property
     def ettr(self) -> float:
         """Effective training time ratio (docs/method/ledger.md#ettr)."""
-        return self._sum([row for row in BUCKETS if row.running])
+        return self._sum(RUNNING)
 
-    def _sum(self, rows: Sequence[Row]) -> float:
-        return float(sum(self.share(row.bucket) for row in rows))
+    def _sum(self, buckets: Sequence[Bucket]) -> float:
+        return float(sum(self.share(bucket) for bucket in buckets))
 
 
 def ledger(attempts: Sequence[Attempt]) -> Ledger:
@@ -119,6 +123,7 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     if any(later.begin < earlier.end for earlier, later in pairwise(attempts)):
         raise ValueError("attempts of one run must not overlap in time")
     rows: dict[int, FloatGrid] = {}
+    nodes: dict[str, FloatGrid] = {}
     joules: dict[int, FloatGrid] = {}
     starts: dict[int, FloatGrid] = {}
     measured: frozenset[StartPart] = frozenset()
@@ -127,7 +132,8 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     costs: dict[tuple[str, str | None, str], float] = {}
     done, total, down, failures = 0, 0.0, 0.0, 0
     repairs: list[float] = []
-    since: list[float] = []
+    repaired_from: list[frozenset[str]] = []
+    since: list[tuple[float, frozenset[str]]] = []
     previous: Attempt | None = None
     for attempt in attempts:
         world = len(attempt.run.ranks)
@@ -137,10 +143,11 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
         # Between two spans of a run it may have gone on.
         gap = Bucket.UNKNOWN if attempt.span else Bucket.WAITING
         for info, told in zip(attempt.run.ranks, table, strict=True):
-            row = rows.setdefault(info.rank, np.zeros(len(BUCKETS)))
-            row += told[: len(BUCKETS)]
-            row[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
-            row[INDEX[gap]] += waited
+            mine = told[: len(BUCKETS)].copy()
+            mine[INDEX[Bucket.STRAGGLER]] += told[len(BUCKETS) :].sum()
+            mine[INDEX[gap]] += waited
+            rows[info.rank] = rows.get(info.rank, np.zeros(len(BUCKETS))) + mine
+            nodes[info.node] = nodes.get(info.node, np.zeros(len(BUCKETS))) + mine
         for info, told, known in zip(attempt.run.ranks, told_of.joules, told_of.told, strict=True):
             energy = joules.setdefault(info.rank, np.zeros(len(BUCKETS)))
             energy += told[: len(BUCKETS)]
@@ -161,14 +168,17 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
         for number, windows in enumerate(launches):
             onward = _first_new(windows, done)
             if onward is not None:
-                repairs += [onward - moment for moment in since]
+                repairs += [onward - moment for moment, _ in since]
+                repaired_from += [ended_by for _, ended_by in since]
                 since = []
             # What was started again in place had failed.
             again = number + 1 < len(launches)
             followed = attempt is not attempts[-1] or attempt.ending is not None
             if again or (attempt.failed and followed):
                 failures += 1
-                since.append(_last_step(attempt, windows))
+                # Of what was started again in place nobody says who had ended it.
+                ended_by = frozenset() if again else attempt.ended_by
+                since.append((_last_step(attempt, windows), ended_by))
             done = max(done, _done_by_all(attempt, windows))
         previous = attempt
     ranks = tuple(sorted(rows))
@@ -185,6 +195,8 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
         failures=failures,
         running_seconds=sum(one.seconds for one in attempts) - down,
         repairs=(*repairs, *(float("nan") for _ in since)),
+        repaired_from=(*repaired_from, *(ended_by for _, ended_by in since)),
+        by_node=nodes,
         missing=(*_missing(attempts), *unmeasured),
         provenance=tuple(dict.fromkeys(
             word for one in attempts for word in one.verdict.provenance

@@ -47,6 +47,7 @@ class Reliability:
         repaired: Failures whose repair was seen to its end.
         mtbf, mttr: Seconds.
         availability: Share of time up; NaN = not known.
+        goodput, ettr: Shares of the rank-seconds (docs/method/ledger.md); NaN = not known.
     """
 
     failures: int
@@ -55,6 +56,8 @@ class Reliability:
     mtbf: Estimate
     mttr: Estimate
     availability: Estimate = NOTHING
+    goodput: Estimate = NOTHING
+    ettr: Estimate = NOTHING
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -65,6 +68,8 @@ class Reliability:
             "mtbf_seconds": self.mtbf.to_dict(),
             "mttr_seconds": self.mttr.to_dict(),
             "availability": self.availability.to_dict(),
+            "goodput": self.goodput.to_dict(),
+            "ettr": self.ettr.to_dict(),
         }
 
 

@@ -92,6 +92,16 @@ def spoken(estimate: Estimate) -> str:
     return f"{duration(value)} ({duration(low)} to {duration(high)})"
 
 
+def spoken_share(estimate: Estimate) -> str:
+    """`71% (65% to 75%)`; the interval may not be known."""
+    low, high = estimate.interval
+    if not np.isfinite(estimate.value):
+        return "unknown"
+    if not np.isfinite(low):
+        return f"{percent(estimate.value)} (interval unknown)"
+    return f"{percent(estimate.value)} ({percent(low)} to {percent(high)})"
+
+
 def spoken_part(part: StartPart) -> str:
     """A part of starting in a table, where a bucket is called unknown, too."""
     return "not measured" if part is StartPart.UNKNOWN else str(part)

@@ -141,7 +141,9 @@ def _table(told: "Sequence[Ledger]", price: float | None) -> str:
     if len(told) > 1:
         parts.append(f"all {len(told)} runs")
         parts.append(_teams(told, price))
-        parts.append(_means("fleet", of_fleet(told)))
+        both = [("fleet", of_fleet(told)), ("node", of_node(told))]
+        parts += [_shares(*each) for each in both]
+        parts.append(_means(*both[0]))
     parts.append(_means("node", of_node(told)))
     return "\n\n".join(parts)
 
@@ -223,6 +225,13 @@ def _means(what: str, told: "Reliability") -> str:
     repair = f"; mean time to repair {spoken(told.mttr)}" if told.repaired else ""
     failures = f"{told.failures} failure{'s' * (told.failures != 1)}"
     return f"{what}: {failures}; mean time between failures {spoken(told.mtbf)}{repair}"
+
+
+def _shares(what: str, told: "Reliability") -> str:
+    from analyzer.ledger.words import spoken_share
+
+    goodput, ettr = (spoken_share(each) for each in (told.goodput, told.ettr))
+    return f"{what}: goodput {goodput}, effective training time ratio {ettr}"
 
 
 def _fleet_table(fleet: "Fleet") -> str:

@@ -99,6 +99,18 @@ def test_json_closes_and_is_exact(runs: Path, lockstep: Callable[..., Any]) -> N
     assert run["reliability"]["mttr_seconds"]["value"] == pytest.approx(40.0)
 
 
+def test_of_several_runs_shares_of_fleet_and_nodes_are_told(
+    runs: Path, lockstep: Callable[..., Any]
+) -> None:
+    written(runs / "other", 0, 60, 0.0, 34.0, "finished")
+    answer = lockstep("ledger", runs)
+
+    assert answer.code == ExitCode.OK, answer.err
+    # 50 of 95 s of one run, and 24 of 34 of which a fifth is communication of the other.
+    assert "fleet: goodput 62% (53% to 88%)" in answer.out
+    assert "node: goodput 62% (62% to 62%)" in answer.out
+
+
 def test_what_an_attempt_went_on_from_is_missed(runs: Path, lockstep: Callable[..., Any]) -> None:
     answer = lockstep("ledger", runs / "two", "-o", "json")
 

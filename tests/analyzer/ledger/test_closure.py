@@ -6,16 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.ledger.attempt import Attempt
+from analyzer.ledger.attempt import Attempt, attempt_of
 from analyzer.ledger.buckets import BUCKETS, INDEX, Bucket
 from analyzer.ledger.excess import Excess
 from analyzer.ledger.jobs import apart
 from analyzer.ledger.ledger import ledger
+from analyzer.pipeline import diagnose
 from analyzer.readers.windows import COLUMNS
 from analyzer.run import RankInfo, Run, Verdict
+from analyzer.synth.hard_draw import hard
+from analyzer.synth.whole import labelled
 from collector.contract.words import StartPart
 
 EPOCH = 1_760_000_000.0
+CLOSES = 1e-3
+"""Of wall times ranks, at most."""
 MOMENT = st.floats(-100.0, 1000.0) | st.sampled_from([float("nan")])
 SECONDS = st.floats(-1.0, 500.0) | st.sampled_from([float("nan"), float("inf"), 0.0, 1e300])
 WORLDS = st.integers(1, 4)
@@ -146,3 +151,19 @@ def test_no_rank_has_more_time_than_the_attempt(told):
 
 def test_there_is_one_row_a_bucket():
     assert sorted(row.bucket for row in BUCKETS) == sorted(Bucket)
+
+
+@pytest.mark.sweep(sample=2)
+@pytest.mark.parametrize("injected", [True, False], ids=["injected", "healthy"])
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_runs_a_score_draws_their_ledgers_close(seed, injected):
+    """The hard level: all causes, layouts, missing sources, steps or scrapes alone."""
+    fleet = hard(seed, injected=injected)
+    attempt = attempt_of(diagnose(labelled(fleet).run))
+    book = ledger([attempt])
+
+    whole = (attempt.end - attempt.begin) * len(attempt.run.ranks)
+    assert whole > 0.0
+    assert book.rank_seconds == pytest.approx(whole)
+    assert float(book.seconds.sum()) == pytest.approx(whole, rel=CLOSES)
+    assert float(book.seconds.min()) >= -1e-6

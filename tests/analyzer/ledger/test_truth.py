@@ -292,3 +292,41 @@ def test_nonsense_about_restoring_still_closes(synthetic, told):
     book = _book(dataclasses.replace(run, meta={**run.meta, "restored": told}))
 
     assert float(book.seconds.sum()) == pytest.approx(book.rank_seconds, rel=1e-6)
+
+
+def test_shares_of_nodes_and_the_fleet_have_intervals_over_them(synthetic, fault):
+    slow = _part(synthetic(faults=[fault("thermal", 1, 1.5)]).run(), 0, 200, 0.0, "finished", 1.0)
+    books = [_book(slow), _book(_part(synthetic(seed=1).run(), 0, 200, 0.0, "finished", 60.0))]
+
+    run, node, fleet = of_run(books[0]), of_node(books), of_fleet(books)
+    assert run.goodput.value == pytest.approx(books[0].goodput)
+    assert run.ettr.value == pytest.approx(books[0].ettr)
+    assert np.isnan(run.goodput.interval).all()
+    shares = [one.goodput for one in books]
+    assert fleet.goodput.interval == (pytest.approx(min(shares)), pytest.approx(max(shares)))
+    assert min(shares) < fleet.goodput.value < max(shares)
+    # Everybody waits for the slow one: nodes hardly differ.
+    assert node.goodput.value == pytest.approx(fleet.goodput.value)
+    low, high = node.goodput.interval
+    assert low <= node.goodput.value <= high
+    assert high - low < 0.1 * (max(shares) - min(shares))
+    for one in books:
+        assert sum(one.by_node.values()) == pytest.approx(one.seconds.sum(axis=0))
+
+
+def test_a_repair_is_of_the_node_whose_end_it_followed(synthetic):
+    """Rank 3 of node-3 ends the first attempt, nobody knows who ended the second."""
+    run = synthetic(steps=300).run()
+    parts = [_part(run, 0, 100, 0.0, "crash", 0.0)]
+    for first in (80, 160):
+        shift = parts[-1].windows["end"].max() - run.windows["start"].min() + 3.0
+        parts.append(_part(run, first, first + 100, shift, "crash", 0.0))
+    named = {**parts[0].meta, "outcome": {"ending": "crash", "ranks": [3]}}
+    parts[0] = dataclasses.replace(parts[0], meta=named)
+    book = _book(*parts)
+
+    assert book.repaired_from == (frozenset({"node-3"}), frozenset(), frozenset())
+    told = of_node([book])
+    assert (told.failures, told.repaired) == (1, 1)
+    assert told.mttr.value == pytest.approx(book.repairs[0])
+    assert np.isnan(told.mttr.interval).all()
