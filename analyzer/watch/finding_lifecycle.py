@@ -82,7 +82,10 @@ def advance(
         else:
             still.append(replace(finding, seen=last))
     open_now = [(one.who, one.tier) for one in still]
+    just_closed = {(one.who, one.tier) for one in closed}
     for key, sighting in seen.items():
+        if key in just_closed:
+            continue  # its alert would be the same: people hear of the end first
         if any(_says(other, key) for other in open_now):
             continue
         first, last = course.waiting.get(key, (now, now))

@@ -403,7 +403,7 @@ class Cycles:
             state = rewound(state, seen.now)
         members = seen.members
         if not len(members):
-            return (), state
+            return (), replace(state, until=max(state.until, seen.now))
         of_node = np.unique(members.node, return_counts=True)[1].max()
         arrays = fleet(seen.panel)
         passed = watch(arrays, state, self._settings.budget(int(of_node) * len(arrays.metrics)))

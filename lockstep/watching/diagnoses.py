@@ -85,6 +85,8 @@ class Diagnoses:
         self._places = self._places if look.places is None else look.places
         self.before = {run: one for run, one in self.before.items() if run in progress}
         self._concluded &= progress.keys()
+        self._tried = {run: when for run, when in self._tried.items() if run in progress}
+        self._troubled = {run: when for run, when in self._troubled.items() if run in progress}
         wishes = list(self._wishes(look, progress, alarmed, watched))
         self.urgent = frozenset(wish.run for wish in wishes if wish.urgent)
         until = monotonic() + SHARE_OF_CYCLE * self._settings.interval

@@ -15,6 +15,7 @@ from analyzer.watch import questions as ask
 from analyzer.watch.progress import Progress
 from analyzer.watch.run_end import (
     HEARD,
+    MISSED_SCRAPES,
     UNTOLD_TIMES,
     End,
     Heard,
@@ -67,18 +68,20 @@ def lives_now(
                 life, _places(seen, columns), frozenset(here), int(members.attempt[columns].max()),
                 now,
             )  # fmt: skip
-        elif (seen.up[columns] == 0).any() and (life is None or life.end is None or life.end.open):
-            if life is None:  # it ended before anybody looked
+        elif (seen.up[columns] == 0).any():
+            attempt = int(members.attempt[columns].max())
+            if life is None or attempt > life.attempt:  # it began and ended before anybody looked
                 here = zip(members.job[columns].tolist(), members.instance[columns].tolist(),
                            strict=True)  # fmt: skip
-                attempt = int(members.attempt[columns].max())
-                found[run] = lived(None, _places(seen, columns), frozenset(here), attempt, now)
-            gone.append(run)
+                life = lived(life, _places(seen, columns), frozenset(here), attempt, now)
+                found[run] = life
+            if life.end is None or life.end.open:
+                gone.append(run)
     told = members.columns_of_run.keys()
     # Collectors may end with their run: what they told until then is still known.
     gone += [
         run for run, life in found.items()
-        if life.end is None and run not in told and now - life.seen < ask.UP_SECONDS
+        if life.end is None and run not in told and now - max(life.seen, since) < ask.UP_SECONDS
     ]  # fmt: skip
     if gone:
         judged = {
@@ -129,8 +132,11 @@ def _ended(
             times, scrape = _seen(every, interval)
             if every:
                 told = _said(connection.samples(ask.lately_said(run), seen.now), times)
+            untold = life.ranks.keys() - told.keys()
+            if untold and seen.now - _told_since(every, scrape) < MISSED_SCRAPES * scrape:
+                continue  # after a pause its pages are told of one after the other
             stepped = math.inf
-            if every and life.ranks.keys() - told.keys():  # a lost node, or a lost collector
+            if every and untold:  # a lost node, or a lost collector
                 stepped = _stepped(connection.samples(ask.lately_stepped(run), seen.now))
                 if stepped == -math.inf and run in progress:
                     # Its steps are further apart, and the last was seen a cycle late at most.
@@ -138,7 +144,7 @@ def _ended(
             heard = run in seen.members.columns_of_run
             end = ended(life, told, times, scrape, seen.now, stepped, heard=heard)
             if end is not None:
-                found[run] = _with(life, end)
+                found[run] = _with(life, replace(end, noticed=seen.now))
                 LOG.warning("run %r ended: %s", run, end.how)
     except SourceError as error:
         LOG.warning("how runs ended is not told now, and asked again: %s", error)
@@ -202,6 +208,15 @@ def _vanished(
 
 def _with(life: Life, end: End) -> Life:
     return replace(life, end=end, heir="")
+
+
+def _told_since(every: list[Series], scrape: float) -> float:
+    """Unix seconds of the scrape since which a run is told of without a pause; -inf = of none."""
+    times = np.unique(np.concatenate([one.times for one in every])) / 1000.0 if every else []
+    if not len(times):
+        return -math.inf
+    back = np.flatnonzero(np.diff(times) > MISSED_SCRAPES * scrape)
+    return float(times[back[-1] + 1] if len(back) else times[0])
 
 
 def _said(every: list[Series], seen: Mapping[int, Seen]) -> dict[int, str]:

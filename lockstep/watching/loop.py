@@ -35,7 +35,7 @@ LOG = logging.getLogger(__name__)
 END_SECONDS = 2.0
 """Between two cycles while it cannot be told yet how a run ended: a page that missed one scrape is
 waited for."""
-SUSPECT_SECONDS = 5.0
+SUSPECT_SECONDS = 3.0
 """Between two cycles while something is new about a run and nobody is named: pages are scraped one
 after the other, and a cycle of 15 s finds them 7.5 s old on average."""
 LONGEST_PAUSE_SECONDS = 120.0

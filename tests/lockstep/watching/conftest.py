@@ -9,9 +9,11 @@ from urllib.parse import parse_qs
 import pytest
 
 from analyzer.readers.prometheus.access import access
+from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.loop import Watch
 from lockstep.watching.settings import Settings
 from tests.lockstep.watching.fake_prometheus import FakePrometheus
+from tests.lockstep.watching.few_runs import FewRuns, verdict
 
 
 @pytest.fixture(scope="session")
@@ -85,3 +87,10 @@ def cycles(prometheus) -> Callable[..., list]:
         return changes
 
     return run
+
+
+@pytest.fixture
+def few_runs(monkeypatch) -> Callable[..., FewRuns]:
+    """`few_runs(rows, interval)`: runs that do what a test says, and a watch over them."""
+    monkeypatch.setattr(Diagnoses, "_one", verdict)
+    return FewRuns
