@@ -3,11 +3,16 @@
 Kueue lets go what it holds back after a while, operators create pods, the cluster keeps the limits
 that manifests give, and Argo's first step launches the run of a chain. The first attempt on two
 nodes goes on for ever; any other ends by itself. The last line of the answer has what is left.
+
+By words: an image MISSING cannot be pulled, a claim FULL has no room, with a claim AWAY the API is
+gone when something is to be deleted, and with KILLED the launcher is, once the run is there.
 """
 
 import itertools
 import json
 import math
+import os
+import signal
 import sys
 import threading
 import time
@@ -19,6 +24,7 @@ from lockstep.output import Progress
 from tests.cluster.controllers import at, kueue
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster, claim, node
 from workloads.launchers.kubernetes import cluster_run
+from workloads.launchers.kubernetes.cluster import UnreachableError
 from workloads.launchers.kubernetes.cluster_run import ClusterRun
 from workloads.launchers.kubernetes.conditions import Phase
 from workloads.launchers.kubernetes.names import JOB, MPIJOB, WORKFLOW
@@ -28,6 +34,8 @@ from workloads.spec import Layout, RunSpec
 
 NAME = RUN.lower()
 LASTS_SECONDS, QUEUED_SECONDS = 0.2, 1.5
+MISSING, FULL, AWAY, KILLED = "r/missing:1", "full", "away", "killed"
+NO_ROOM = "the archive /runs/x cannot be written: [Errno 28] No space left on device"
 
 
 class LivingCluster(FakeCluster):
@@ -41,7 +49,7 @@ class LivingCluster(FakeCluster):
     def __init__(self, spec: RunSpec, settings: Settings, lasts: float) -> None:
         super().__init__({
             NAMESPACE: {"metadata": {"name": "lockstep-runs"}},
-            f"{NAMESPACE}/persistentvolumeclaims/lockstep-runs": claim(),
+            f"{NAMESPACE}/persistentvolumeclaims/{settings.claim}": claim(),
             **{each.group_path: {"resources": [{"name": each.plural}]}
                for each in (MPIJOB, JOB, WORKFLOW)},
             **{f"/api/v1/nodes/{name}": node(name) for name in "ab"},
@@ -68,6 +76,8 @@ class LivingCluster(FakeCluster):
         return made
 
     def delete(self, path: str, uid: str = "") -> None:
+        if self.settings.claim == AWAY:
+            raise UnreachableError("the API server x does not answer: refused")
         with self.lock:
             super().delete(path, uid)
 
@@ -80,10 +90,20 @@ class LivingCluster(FakeCluster):
             return
         if not any("-worker-" in each for each in self.objects):
             self.began = now
+            waiting = {"reason": "ImagePullBackOff", "message": "not found"}
+            bad = {"phase": "Pending", "containerStatuses": [
+                {"image": MISSING, "state": {"waiting": waiting}}]}  # fmt: skip
             for index in range(self.spec.layout.nodes):
-                self.pod(f"{NAME}-worker-{index}", node="ab"[index])
+                self.pod(f"{NAME}-worker-{index}", node="ab"[index],
+                         **(bad if self.settings.image == MISSING else {}))  # fmt: skip
             return
         mpi = job["kind"] == "MPIJob"
+        if self.settings.claim == KILLED:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.settings.claim == FULL:
+            self.says(f"{NAME}-worker-0", f"lockstep: {NO_ROOM}")
+            job["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+            return
         most = at(job, "spec.runPolicy.activeDeadlineSeconds" if mpi
                   else "spec.activeDeadlineSeconds")  # fmt: skip
         if now - self.began >= min(self.lasts, most):
@@ -91,6 +111,11 @@ class LivingCluster(FakeCluster):
             kind = "Failed" if late else ("Succeeded" if mpi else "Complete")
             why = "DeadlineExceeded" if late else ""
             job["status"] = {"conditions": [{"type": kind, "status": "True", "reason": why}]}
+
+    def says(self, pod: str, log: str) -> None:
+        """The log of a pod, which goes with it."""
+        self.objects[f"{NAMESPACE}/pods/{pod}/log"] = {"log": log, "metadata": {
+            "uid": "log", "ownerReferences": [{"uid": pod}]}}  # fmt: skip
 
     def chain(self) -> None:
         """The first step of a Workflow, which outlives its pod by no look."""
@@ -109,9 +134,7 @@ class LivingCluster(FakeCluster):
             finished = ended.phase is Phase.SUCCEEDED
             said = {"run": RUN, "ending": on_cluster.ENDINGS.get(ended.phase, "failed")}
             log = f"lockstep: {ended.reason}\n" + json.dumps(said, separators=(",", ":"))
-            self.objects[f"{NAMESPACE}/pods/{NAME}-run"]["spec"]["containers"][0]["name"] = "main"
-            self.objects[f"{NAMESPACE}/pods/{NAME}-run/log"] = {"log": log, "metadata": {
-                "uid": "log", "ownerReferences": [{"uid": f"{NAME}-run"}]}}  # fmt: skip
+            self.says(f"{NAME}-run", log)
             whole["status"] = {
                 "phase": "Succeeded" if finished else "Failed",
                 "message": "step run",
@@ -125,7 +148,8 @@ def main() -> int:
     nodes, out = int(given["--nodes"]), Path(given["--out"])
     spec = RunSpec(RUN, "gpt", Layout(nodes, 1, nodes), 20, 0, device="cpu", pace=False)
     settings = Settings(
-        "r/i:1", "r/lockstep-watch:1", submission="ours", timeout=float(given["--timeout"]),
+        given["--image"], "r/lockstep-watch:1", claim=given.get("--claim", "lockstep-runs"),
+        submission="ours", timeout=float(given["--timeout"]),
         chain=given["--launcher"] == "argo", kind=Kind(given.get("--kind", "mpijob")),
         queue=given.get("--queue", ""),
     )  # fmt: skip
