@@ -14,6 +14,8 @@ from lockstep.output import CommandError
 if TYPE_CHECKING:
     from workloads.spec import RunSpec
 
+PARAMETERS = {"context": "kube_context", "exec": "program", "output": "form"}
+"""Options of `lockstep run` that its parameters call otherwise."""
 _Number = TypeVar("_Number", int, float)
 
 
@@ -48,11 +50,15 @@ def refuse_what_cannot_run(
                 )
     seen: set[str] = set()
     for cell in cells:
-        if cell.workload.command or cell.name in seen:
+        if cell.name in seen:
             continue
         seen.add(cell.name)
         show("looking whether it fits", cell.name)
         try:
+            if cell.launcher not in CLUSTER:
+                _refuse_what_others_take(bench, cell)
+            if cell.workload.command:
+                continue
             spec = _plan(bench, cell)
             if cell.launcher in CLUSTER:
                 _ask_cluster(bench, cell, spec)
@@ -61,6 +67,18 @@ def refuse_what_cannot_run(
             raise kind(f"cell {cell.name} cannot run: {error.sentence}") from error
         except (ValueError, TypeError) as error:  # a value of a type that no option has
             raise BenchError(f"cell {cell.name} cannot run: {error}") from error
+
+
+def _refuse_what_others_take(bench: Bench, cell: Cell) -> None:
+    """Raises CommandError for options that only a cluster, or only workloads of ours, take."""
+    from lockstep.cluster_options import refuse_without_cluster
+    from lockstep.external_program import refuse_others
+
+    told = [*bench.options, *cell.settings, *(["image"] if cell.image else [])]
+    given = {PARAMETERS.get(each, each.replace("-", "_")): f"--{each}" for each in told}
+    refuse_without_cluster(cell.launcher, given)
+    if cell.workload.command:
+        refuse_others(given)
 
 
 def _ask_cluster(bench: Bench, cell: Cell, spec: "RunSpec") -> None:

@@ -146,13 +146,17 @@ def cells(bench: Bench) -> tuple[Cell, ...]:
     return tuple(found)
 
 
-def steps(bench: Bench, cell: Cell, out: Path, attempt: int, lockstep: Sequence[str]) -> list[Step]:
+def steps(
+    bench: Bench, cell: Cell, out: Path, attempt: int, lockstep: Sequence[str],
+    here: Path = Path(),
+) -> list[Step]:  # fmt: skip
     """What a cell goes through: the steps of STEPS, replaced and joined by those of the file.
 
     Args:
         out: The benchmark's folder.
         attempt: How often the cell was begun before; each has an archive of its own.
         lockstep: How our own command is called.
+        here: Folder of the benchmark's file.
 
     Raises:
         BenchError: A template names a parameter that is not there.
@@ -173,7 +177,7 @@ def steps(bench: Bench, cell: Cell, out: Path, attempt: int, lockstep: Sequence[
         **{key: _text(value) for key, value in cell.settings.items()
            if isinstance(value, Scalar)},
         "bench": cell.bench, "cell": cell.name, "repeat": str(cell.repeat), "out": str(out),
-        "folder": str(folder), "workload": cell.workload.name, "nodes": str(cell.nodes),
+        "here": str(here), "folder": str(folder), "workload": cell.workload.name, "nodes": str(cell.nodes),
         "ranks": str(cell.ranks), "ranks_per_node": str(cell.ranks_per_node),
         "image": cell.image, "launcher": cell.launcher,
         **{key: str(value) for key, value in cell.sizes.items()},

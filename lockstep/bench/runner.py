@@ -60,7 +60,7 @@ class Runner:
     Attributes:
         out: The folder, as an absolute path.
         table: Where rows go.
-        beside: The folder of the file, whose commit is told.
+        beside: The folder of the file, `{here}` of templates, whose commit is told.
         lockstep: How our own command is called.
         show: Where the work stands.
         heeded: While this lasts, Ctrl-C is raised.
@@ -82,11 +82,12 @@ class Runner:
     def planned(self, cell: Cell) -> list[Step]:
         """The steps of its next attempt."""
         attempt = state.attempts(self.out, cell)
-        return steps(self.bench, cell, self.out, attempt, self.lockstep)
+        return steps(self.bench, cell, self.out, attempt, self.lockstep, self.beside)
 
     def mark(self, cell: Cell) -> str:
         """Of everything that is run for it, whichever attempt."""
-        return fingerprint(cell, steps(self.bench, cell, self.out, 0, self.lockstep))
+        planned = steps(self.bench, cell, self.out, 0, self.lockstep, self.beside)
+        return fingerprint(cell, planned)
 
     def check(self, cells: Sequence[Cell]) -> None:
         """Refuse a folder whose cells were run by another file.

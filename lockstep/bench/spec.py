@@ -304,6 +304,8 @@ def _table(told: Any, where: str) -> Mapping[str, Any]:
 
 
 def _name(told: Any, where: str) -> str:
+    if told is None:
+        raise BenchError(f'{where} is missing; give one, as name = "nightly"')
     if not isinstance(told, str) or not _NAME.fullmatch(told):
         raise BenchError(f"{where} is {told!r:.60}; it must be up to 40 letters, digits, dots,"
                          " dashes or underscores, a letter or digit first")  # fmt: skip

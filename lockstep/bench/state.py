@@ -71,9 +71,18 @@ def close(out: Path, cell: Cell, ended: Closed) -> None:
 
 
 def attempts(out: Path, cell: Cell) -> int:
-    """How many archives of it are there; the next attempt gets the next number."""
+    """How many archives of it are there; the next attempt gets the next number.
+
+    Raises:
+        BenchError: The benchmark's folder is none, or cannot be read.
+    """
     try:
         found = [_ATTEMPT.fullmatch(each.name) for each in (out / cell.folder).iterdir()]
     except FileNotFoundError:
         return 0
+    except OSError as error:
+        raise BenchError(
+            f"{out} is no folder of a benchmark ({error.strerror}: {error.filename}); choose"
+            " another --out"
+        ) from error
     return max((int(each[1]) + 1 for each in found if each), default=0)

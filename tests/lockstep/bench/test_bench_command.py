@@ -169,6 +169,41 @@ def test_what_can_never_run_is_refused_before_anything_starts(
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('options = {queue = "gpus"}\n[workloads.gpt]', "--queue is for --launcher kubernetes or"),
+        ("[workloads.gpt]\n[matrix]\nimages = ['i']", "--image is for --launcher kubernetes or"),
+        ("[workloads.x]\ncommand = ['true']\nsteps = 9", "--steps is for our own workloads, not"),
+    ],
+)
+def test_an_option_that_is_of_no_use_is_refused_before_anything_starts(
+    lockstep: Lockstep, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "b.toml").write_text(f"[bench]\nname = 'n'\n{text}\n")
+    answer = lockstep("bench", "run", tmp_path / "b.toml", "--out", tmp_path / "o")
+
+    assert (65, True) == (answer.code, said in answer.err), answer.err
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_file_as_out_is_told(lockstep: Lockstep, tmp_path: Path) -> None:
+    path = tmp_path / "b.toml"
+    path.write_text("[bench]\nname = 'n'\n[workloads.gpt]\n")
+    answer = lockstep("bench", "run", path, "--out", path)
+
+    assert 65 == answer.code
+    assert "b.toml is no folder of a benchmark (Not a directory: " in answer.err
+
+
+def test_a_template_knows_the_folder_of_its_file(lockstep: Lockstep, tmp_path: Path) -> None:
+    path = tmp_path / "b.toml"
+    path.write_text("[bench]\nname = 'n'\n[workloads.x]\ncommand = ['python', '{here}/t.py']\n")
+    answer = lockstep("bench", "run", path, "--out", tmp_path / "o", "--dry-run")
+
+    assert f"--exec -- python {tmp_path}/t.py" in answer.out
+
+
 def test_a_second_bench_on_one_folder_is_refused(lockstep: Lockstep, tmp_path: Path) -> None:
     path = tmp_path / "b.toml"
     path.write_text("[bench]\nname = 'n'\n[workloads.gpt]\nsteps = 41\n")

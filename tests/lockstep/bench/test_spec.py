@@ -90,7 +90,7 @@ def test_cells_are_left_out_where_all_of_an_exclusion_is_so() -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"benchmark": {}}, "the file has no key 'benchmark'; did you mean bench?"),
     ({"bench": {"name": "n", "repeat": 3}}, "no key 'repeat'; did you mean repeats?"),
-    ({"bench": {}}, "name is None"),
+    ({"bench": {}}, r"\[bench\] name is missing; give one"),
     ({"bench": {"name": "../up"}}, "name is '../up'"),
     ({"bench": {"name": "n", "launcher": "argos"}}, "one of local, .*did you mean argo?"),
     ({"bench": {"name": "n", "timeout": -1}}, "timeout is -1; it must be seconds above 0"),
