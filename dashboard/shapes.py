@@ -42,6 +42,8 @@ class RunRow:
         status: Of its verdict: healthy, degraded or unknown; None = it was not analyzed.
         sentence: Of its verdict.
         slowdown: Step time over ideal.
+        baseline: Steps per second over those of its baseline, by what watch told in the last
+            quarter of an hour; None = it has none, or it is over.
         lost_gpu_hours: So far.
         culprits: How many are named.
         folder: Of its archive, as people know it; empty without one.
@@ -66,6 +68,7 @@ class RunRow:
     report: bool = False
     provenance: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    baseline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

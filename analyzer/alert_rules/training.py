@@ -2,6 +2,8 @@
 
 from analyzer.alert_rules.shape import BY_TIER, Alert, Severity
 
+AGAINST_BASELINE = "min by (run) (avg_over_time(lockstep_run_throughput_baseline_ratio[15m]))"
+BELOW_BASELINE = 0.90
 TRAINING = (
     # No `for`: the sequential test has decided when `watch` opens a finding. Labels as on the
     # alert that `watch` itself sends, so that both are one in Alertmanager: hence no action. Of two
@@ -104,7 +106,7 @@ max by (run) (lockstep_rank_up) == 1""",
     ),
     Alert(
         "RunSlowVsBaseline",
-        "min by (run) (avg_over_time(lockstep_run_throughput_baseline_ratio[15m])) < 0.90",
+        f"{AGAINST_BASELINE} < {BELOW_BASELINE:.2f}",
         Severity.WARNING, "analyze",
         summary="Run {{ $labels.run }}: {{ printf \"%.2f\" $value }} of its baseline's throughput",
         description=(

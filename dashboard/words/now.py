@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analyzer.alert_rules.training import BELOW_BASELINE
 from analyzer.report.figures import cell
 from dashboard.address import utc
 from dashboard.shapes import Answer, FindingRow, FleetSnapshot, RunRow, Severity
@@ -62,6 +63,9 @@ def headline(
         first = slow[0]
         told = first.sentence or f"Run {first.run} is {first.status or first.state}."
         return Said(_with_run(told, first, about) + _silent(answer), Severity.WARNING)
+    below = [row for row in about if row.baseline is not None and row.baseline < BELOW_BASELINE]
+    if below:
+        return Said(_below(below) + _silent(answer), Severity.WARNING)
     doubts = _doubts(about, answer, fleet)
     if doubts:
         if len(about) == 1 and about[0].status == "unknown" and about[0].sentence:
@@ -79,6 +83,19 @@ def headline(
         f" {_count(answer.nodes[1], 'node')}{_age(answer)}.",
         Severity.OK,
     )
+
+
+def _below(below: list[RunRow]) -> str:
+    """All of a run is slower than its baseline, and nobody is named."""
+    worst = min(below, key=lambda row: (row.baseline, row.run))
+    words = (
+        f"Run {worst.run} makes {cell(worst.baseline, 'ratio')} of its baseline's steps per second,"
+        " and nobody is named: look for what changed on all nodes."
+    )
+    if len(below) > 1:
+        are = "is below its" if len(below) == 2 else "are below their"
+        words += f" {_count(len(below) - 1, 'more run')} {are} baseline."
+    return words
 
 
 def _open(found: list[FindingRow], about: list[RunRow], answer: Answer) -> Said:

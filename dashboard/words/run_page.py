@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from analyzer.alert_rules.training import BELOW_BASELINE
 from analyzer.report.figures import cell
 from dashboard.shapes import Lines, RunRow
 from dashboard.words import what_if
@@ -43,6 +44,11 @@ def numbers(
         else f", 95 % interval {cell(ends[0], 'ratio')} to {cell(ends[1], 'ratio')}"
     )
     use = _chart(charts, "mfu")
+    against = () if row.baseline is None else (
+        Number("Against its baseline", cell(row.baseline, "ratio"),
+               f"{row.baseline - 1:+.0%} steps per second", row.baseline < BELOW_BASELINE,
+               "Mean of the last quarter of an hour, as the alert LockstepRunSlowVsBaseline."),
+    )  # fmt: skip
     return (
         Number("Step time over ideal", cell(number(verdict.get("slowdown")), "ratio"),
                help=f"1 is a run that nobody holds back{between}. Unknown: nobody analyzed it."),
@@ -51,6 +57,7 @@ def numbers(
         Number("Steps", cell(_steps(charts), "count"),
                help=f"In this range; {row.ranks} ranks."),
         Number(*_rate(charts), help="Median over this range."),
+        *against,
         Number("MFU" if use is None or "MFU" in use.title or "FLOPs" in use.title
                else "Share of the peak", _share(_median(use)),
                help=f"{use.title}. {use.help}" if use else "Nobody told it."),

@@ -52,6 +52,7 @@ def url(tmp_path_factory):
     archive = write(folder / "archive", MADE)
     watched = "".join(f"{FINDING} 1 {START + second}\n" for second in range(25, 90, 5))
     slowdown = f'lockstep_run_slowdown_ratio{{run="{MADE.name}",job="watch"}} 1.42 {START + 60}\n'
+    against = slowdown.replace("slowdown_ratio", "throughput_baseline_ratio").replace("1.42", "0.8")
     expected = "".join(
         f'lockstep_node_expected{{node="node-9",job="watch"}} 1 {START + second}\n'
         for second in range(0, 90, 5)
@@ -59,6 +60,7 @@ def url(tmp_path_factory):
     text = open_metrics([archive]).removesuffix("# EOF\n") + (
         f"# TYPE lockstep_finding_active unknown\n{watched}"
         f"# TYPE lockstep_run_slowdown_ratio unknown\n{slowdown}"
+        f"# TYPE lockstep_run_throughput_baseline_ratio unknown\n{against}"
         f"# TYPE lockstep_node_expected unknown\n{expected}# EOF\n"
     )
     with served(folder, text) as address:
@@ -84,6 +86,12 @@ def test_the_run_is_found_with_its_ends_and_layout(source):
     assert "ended" == found.state
     assert ("emulated nodes", "simulated GPU telemetry") == found.provenance
     assert found.span == source.runs()[0].span
+
+
+def test_a_run_is_held_against_its_baseline(source):
+    told = [source.run(MADE.name), *source.runs()]
+
+    assert [0.8, 0.8] == [row.baseline for row in told]
 
 
 def test_without_an_archive_the_verdict_says_that_it_is_in_part(source):

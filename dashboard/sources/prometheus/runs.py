@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzer.alert_rules.training import AGAINST_BASELINE
 from analyzer.readers.prometheus.promql import lasting, of_targets, series
 from analyzer.watch.assessment import HEALTHY
 from collector.contract.metrics import (
@@ -151,6 +152,11 @@ def slowdowns(asking: Asking, at: float, run: str = "") -> Mapping[str, float]:
     where = {"run": run} if run else {}
     query = f"max by (run) ({series(RUN_SLOWDOWN.name, **where)})"
     return {labels.get("run", ""): value for labels, value in asking.instant(query, at)}
+
+
+def against_baselines(asking: Asking, at: float) -> Mapping[str, float]:
+    """Of each run that has a baseline, its steps per second over those of it, as the alert asks."""
+    return {labels.get("run", ""): value for labels, value in asking.instant(AGAINST_BASELINE, at)}
 
 
 @dataclass(frozen=True, slots=True)

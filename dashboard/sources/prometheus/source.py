@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ from dashboard.sources.prometheus.rank_rows import rank_times, ranks
 from dashboard.sources.prometheus.run_charts import run_charts
 from dashboard.sources.prometheus.runs import (
     REFINED,
+    against_baselines,
     causes,
     goes_on,
     refined,
@@ -105,7 +107,7 @@ class PrometheusSource:
         found = seen(self._asking, span, self._known.scrape())
         now, step = self._asking.now(), grid(span, self._known.scrape(), MOST_POINTS).step
         at = self._known.at(span)
-        told = slowdowns(self._asking, at)
+        told, against = slowdowns(self._asking, at), against_baselines(self._asking, at)
         judged = statuses(self._asking, at, self._known.scrape())
         rows, open_ = [], self.findings(span)
         for place, one in enumerate(found):
@@ -120,27 +122,21 @@ class PrometheusSource:
                 known = self._known.members(one.run, one.span.end)
                 words = folders.verdict(self._findings, one.run) or words
                 kept = folders.kept(self._findings, one.run)
-            rows.append(
-                row(
-                    self._asking,
-                    one,
-                    known,
-                    now,
-                    self._known.scrape(),
-                    words,
-                    kept,
-                    causes(open_, one.run),
-                )
-            )
+            found_row = row(
+                self._asking, one, known, now, self._known.scrape(), words, kept,
+                causes(open_, one.run),
+            )  # fmt: skip
+            rows.append(replace(found_row, baseline=against.get(one.run)))
         return tuple(rows)
 
     def run(self, run: str) -> RunRow:
         one = self._known.seen(run)
-        return row(
+        against = against_baselines(self._asking, self._known.at(None)).get(run)
+        return replace(row(
             self._asking, one, self._known.members(run, one.span.end), self._asking.now(),
             self._known.scrape(), self.verdict(run), folders.kept(self._findings, run),
             causes(self.findings(one.span, run), run),
-        )  # fmt: skip
+        ), baseline=against)  # fmt: skip
 
     def spec(self, run: str) -> Mapping[str, Any]:
         one = self._known.seen(run)

@@ -330,3 +330,29 @@ def test_a_repair_is_of_the_node_whose_end_it_followed(synthetic):
     assert (told.failures, told.repaired) == (1, 1)
     assert told.mttr.value == pytest.approx(book.repairs[0])
     assert np.isnan(told.mttr.interval).all()
+
+
+def test_what_was_queued_evaluated_and_saved_is_in_buckets_of_its_own(synthetic):
+    """Submitted 7 s before it started; 3 s of evaluation in step 50, 2 s of a checkpoint in 80."""
+    run = _part(synthetic().run(), 0, 100, 0.0, "finished", 1.0)
+    before, windows = _book(run), run.windows.copy()
+    for step, name, seconds in ((50, "eval", 3.0), (80, "checkpoint", 2.0)):
+        mine, later = windows["from_step"] == step, windows["from_step"] > step
+        windows.loc[mine, [f"{name}_seconds", "wall_seconds", "own_seconds", "end"]] += seconds
+        windows.loc[mine, "tags"] = name
+        windows.loc[later, ["start", "end"]] += seconds
+    moment = datetime.fromisoformat(run.meta["started"]).timestamp()
+    over = datetime.fromisoformat(run.meta["ended"]).timestamp()
+    told = {
+        name: datetime.fromtimestamp(when, UTC).isoformat()
+        for name, when in (("submitted", moment - 7.0), ("ended", over + 5.0))
+    }
+    book = _book(dataclasses.replace(run, windows=windows, meta={**run.meta, **told}))
+
+    ranks = len(run.ranks)
+    assert book.of(Bucket.QUEUED) == pytest.approx(7.0 * ranks, abs=1e-3)
+    assert book.of(Bucket.EVALUATION) == pytest.approx(3.0 * ranks)
+    assert book.of(Bucket.SAVED) == pytest.approx(2.0 * ranks)
+    for bucket in (Bucket.USEFUL, Bucket.COMMUNICATION, Bucket.STRAGGLER, Bucket.UNKNOWN):
+        near = pytest.approx(before.of(bucket), abs=0.01 * book.rank_seconds)
+        assert book.of(bucket) == near

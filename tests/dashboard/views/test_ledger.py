@@ -23,9 +23,7 @@ def test_the_page_says_how_much_was_useful_and_the_largest_loss(monkeypatch: pyt
 def test_of_several_runs_the_sum_is_told(monkeypatch: pytest.MonkeyPatch):
     app = look(monkeypatch, Fake(), "ledger")
 
-    assert "71% of the time of 2 runs was useful; the largest loss is starting, 15%." in boxes(
-        app
-    )
+    assert "71% of the time of 2 runs was useful; the largest loss is starting, 15%." in boxes(app)
 
 
 def test_nothing_told_is_unknown_and_never_well():

@@ -176,3 +176,28 @@ def test_what_is_old_or_not_whole_is_not_well(answer: Answer, doubt: str) -> Non
 
 def test_a_status_that_nobody_knows_is_not_healthy() -> None:
     assert Severity.UNKNOWN == headline((run(status="splendid"),), (), LIVE).severity
+
+
+def test_a_run_below_its_baseline_is_not_well_though_nobody_is_named() -> None:
+    slower = dataclasses.replace(RUN, baseline=0.85)
+    said = headline((slower, run("gpt-b")), (), LIVE)
+    expected = (
+        "Run gpt-a makes 0.85x of its baseline's steps per second, and nobody is named: look for"
+        " what changed on all nodes."
+    )
+    assert (expected, Severity.WARNING) == (said.text, said.severity)
+    both = headline((slower, dataclasses.replace(run("gpt-b"), baseline=0.8)), (), LIVE)
+    assert both.text.startswith("Run gpt-b makes 0.80x")
+    assert both.text.endswith("1 more run is below its baseline.")
+
+
+@pytest.mark.parametrize("ratio", [None, 0.9, 1.2])
+def test_a_run_at_its_baseline_or_without_one_is_well(ratio: float | None) -> None:
+    said = headline((dataclasses.replace(RUN, baseline=ratio), run("gpt-b")), (), LIVE)
+    assert said.severity is Severity.OK
+
+
+def test_who_holds_a_run_back_goes_before_its_baseline() -> None:
+    assert headline((dataclasses.replace(RUN, baseline=0.5),), (FOUND,), LIVE).text == (
+        "Rank 2 is too hot."
+    )

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 
 from dashboard.shapes import Lines, RunRow, Span
@@ -45,3 +47,12 @@ def test_what_nobody_told_is_a_dash_and_never_nan() -> None:
     silent = Lines("throughput", "Throughput", "tokens/s", TIMES, {"all": np.full(10, np.nan)})
     for told in (numbers(ROW, None, ()), numbers(ROW, {"slowdown": "x"}, (silent,))):
         assert ["–"] * 5 == [each.value for each in told]
+
+
+def test_only_a_run_that_has_a_baseline_is_held_against_it() -> None:
+    slower = dataclasses.replace(ROW, baseline=0.8)
+    without, told = ({each.label: each for each in numbers(row, None, ())} for row in (ROW, slower))
+
+    assert told.keys() - without.keys() == {"Against its baseline"}
+    number = told["Against its baseline"]
+    assert ("0.80x", "-20% steps per second", True) == (number.value, number.delta, number.bad)
