@@ -177,7 +177,8 @@ def steps(
         **{key: _text(value) for key, value in cell.settings.items()
            if isinstance(value, Scalar)},
         "bench": cell.bench, "cell": cell.name, "repeat": str(cell.repeat), "out": str(out),
-        "here": str(here), "folder": str(folder), "workload": cell.workload.name, "nodes": str(cell.nodes),
+        "here": str(here), "folder": str(folder), "workload": cell.workload.name,
+        "nodes": str(cell.nodes),
         "ranks": str(cell.ranks), "ranks_per_node": str(cell.ranks_per_node),
         "image": cell.image, "launcher": cell.launcher,
         **{key: str(value) for key, value in cell.sizes.items()},
