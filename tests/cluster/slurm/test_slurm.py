@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from collector.contract.words import ExitCode
+from lockstep.bench import results
 from lockstep.leftovers import SHARED_MEMORY
 from tests.benchmarks.prometheus_server import prometheus
 from tests.cluster.slurm.nodes import NODES, Slurm, ended, missing, slurm, until
@@ -244,6 +245,63 @@ def test_a_node_that_loses_its_power_in_the_middle_of_a_run_is_named(
     assert ExitCode.OK != found.returncode, found.stderr
     assert "gpu-8" in verdict["sentence"], verdict["sentence"]
     assert "gpu-7" not in {each["node"] for each in verdict["culprits"]}
+
+
+BENCH = """
+[bench]
+name = "n"
+report = []
+timeout = SECONDS
+[workloads.gpt]
+[matrix]
+nodes = [2]
+[[steps]]
+name = "configure"
+command = ["PYTHON", "-m", "lockstep", "run", "gpt", "--nodes={nodes}", "--ranks-per-node=1",
+           "--steps=100000", "--job={folder}/job.json", "--out={archive}"]
+[[steps]]
+name = "launch"
+command = ["srun", "--nodes={nodes}", "--ntasks-per-node=1", "--export=ALL", "--kill-on-bad-exit=1",
+           "PYTHON", "-m", "workloads", "{folder}/job.json"]
+[[steps]]
+name = "analyze"
+command = ["true"]
+"""
+
+
+@pytest.mark.sweep(sample=0)  # a minute: at night
+def test_a_benchmark_whose_cell_takes_too_long_or_is_stopped_leaves_no_job(
+    cluster: Slurm, tmp_path: Path
+):
+    """The recipe of docs/ml/bench.md."""
+    words = (PYTHON, "-m", "lockstep", "bench", "run", str(tmp_path / "b.toml"),
+             "--out", str(tmp_path / "o"))  # fmt: skip
+
+    def file(seconds: int) -> None:
+        text = BENCH.replace("PYTHON", PYTHON).replace("SECONDS", str(seconds))
+        (tmp_path / "b.toml").write_text(text)
+
+    def nothing_is_left() -> None:
+        until(lambda: all(cluster.state(name) == "idle" for name in NODES), 60)
+        assert "" == cluster.call("squeue", "-h").stdout.strip()
+        assert [] == [name for name in NODES if alive(cluster, name)]
+
+    file(25)
+    with begun(cluster, *words) as bench:
+        _, said = bench.communicate(timeout=400)
+    assert 70 == bench.returncode, said
+    assert "launch had not ended after 25 s, and was ended" in said
+    nothing_is_left()
+
+    file(900)
+    shutil.rmtree(tmp_path / "o")
+    with begun(cluster, *words) as bench:
+        until(lambda: all(alive(cluster, name) for name in NODES), 300)
+        stopped = cluster.call(PYTHON, "-m", "lockstep", "bench", "stop", str(tmp_path / "o"))
+        bench.communicate(timeout=120)
+    assert (0, 130) == (stopped.returncode, bench.returncode), stopped.stderr
+    nothing_is_left()
+    assert ["stopped"] == [row["status"] for row in results.read(tmp_path / "o/results.parquet")]
 
 
 def test_the_test_leaves_the_machines_own_rings_alone():
