@@ -114,7 +114,7 @@ def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:
 
 def _description(finding: WatchFinding) -> str:
     """How sure, the verdict's own sentence, and the first facts: a line each."""
-    return f"{sureness(finding)}\n{finding.told}\n{description(finding.facts)}".rstrip()
+    return f"{sureness(finding)}\n{finding.told}\n{description(finding.evidence)}".rstrip()
 
 
 def _report(finding: WatchFinding, addresses: Addresses) -> str:

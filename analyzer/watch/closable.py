@@ -27,6 +27,8 @@ class Closable:
         over: Runs that ended, and how, in words: their findings close now.
         held: Those of them of which it is still told that, and by whom, they were stopped, with
             the unix seconds of their end.
+        unclear: Runs of whose state nothing is known: sight of them is lost, or two programs have
+            their name. What was open of them before goes on.
         again: run -> unix seconds at which it lived again after an end: what stopped it before is
             over.
         lost: run -> from when to when sight of it was lost: that it vanished is over.
@@ -41,6 +43,7 @@ class Closable:
     blind: frozenset[Kind] = frozenset()
     over: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, float] = field(default_factory=dict)
+    unclear: frozenset[str] = frozenset()
     again: Mapping[str, float] = field(default_factory=dict)
     lost: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -58,11 +61,13 @@ class Closable:
             return TOLD_AGAIN if who.run in self.over else AGAIN
         if who.run not in self.over:
             return None
-        return "" if kind is Kind.STOP and who.run in self.held else self.over[who.run]
+        holds = who.run in self.held and (kind is Kind.STOP or who.run in self.unclear)
+        return "" if holds else self.over[who.run]
 
     def tells_of(self, who: Who) -> bool:
         """Whether what is wrong with somebody could be seen now."""
-        return who.run in self.runs and who.node not in self.silent
+        told = who.run in self.runs and who.run not in self.unclear
+        return told and who.node not in self.silent
 
     def looked(self, who: Who, kind: Kind) -> float:
         """Unix seconds of the newest look at somebody; -inf = none that counts.

@@ -68,6 +68,14 @@ class Who:
 
 
 @dataclass(frozen=True, slots=True)
+class ByDumps:
+    """What dumps tell of a stop beside its first words: those of its last standstill."""
+
+    sentence: str
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WatchFinding:
     """An open or closed finding.
 
@@ -85,20 +93,22 @@ class WatchFinding:
         opened: Unix seconds of the cycle that was sure.
         seen: Unix seconds of the last cycle that saw it.
         closed: Unix seconds; None = it is open.
-        sentence: For people.
+        sentence: For people, its first words.
         facts: For and against.
         folder: Of its archive, below the folder of all archives: `<run>/<moment>-<culprit>`.
         uuid: Of the GPU.
         from_step: First slow step; None = not known.
         place_confidence: Probability that this is the place, 0 to 1; None = nobody told it apart.
         hang: In which operation the run stands and who is missing, as in a verdict.
-        ending: How it was over, for people; "" = it is open, or nobody saw how.
+        ending: How it was over, for people; of an open one, what is known of the end of its run;
+            "" = nothing is.
         lost_seconds: GPU-seconds (of a run without GPUs rank-seconds) that it has cost so far;
             None = it is not known to cost any.
         counted: Unix seconds up to which that is counted.
         unit: Whose seconds these are.
         learnt: Unix seconds at which the cause became known; None = it was when it opened, or it
             is not.
+        by_dumps: What dumps tell beside that; None = nothing else.
     """
 
     who: Who
@@ -126,6 +136,18 @@ class WatchFinding:
     counted: float | None = None
     unit: str = "GPU"
     learnt: float | None = None
+    by_dumps: ByDumps | None = None
+
+    @property
+    def words(self) -> str:
+        """What is wrong, by all that tell of it."""
+        more = "" if self.by_dumps is None else f" {self.by_dumps.sentence}"
+        return f"{self.sentence}{more}"
+
+    @property
+    def evidence(self) -> tuple[Fact, ...]:
+        """For and against, by all that tell of it."""
+        return self.facts if self.by_dumps is None else (*self.by_dumps.facts, *self.facts)
 
     @property
     def lasted(self) -> float:
@@ -141,14 +163,14 @@ class WatchFinding:
         cost = ""
         if self.lost_seconds is not None:
             cost = f"{hours(self.lost_seconds / 3600.0, self.unit)} lost"
-        if self.closed is None and self.lasted < WORTH_SECONDS and not cost:
-            return self.sentence
         if self.closed is None:
+            ended = f" {self.ending[0].upper()}{self.ending[1:]}." if self.ending else ""
             so_far = f", {cost} so far" if cost else ""
-            return f"{self.sentence} It lasts for {length}{so_far}."
+            new = self.lasted < WORTH_SECONDS and not cost
+            return f"{self.words}{ended}" + ("" if new else f" It lasts for {length}{so_far}.")
         all_told = f", {cost} in all" if cost else ""
         ending = f": {self.ending}" if self.ending else ""
-        return f"{self.sentence} It is over after {length}{all_told}{ending}."
+        return f"{self.words} It is over after {length}{all_told}{ending}."
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -254,7 +276,7 @@ def finding_json(finding: WatchFinding) -> dict[str, Any]:
         "learnt": finding.learnt,
         "evidence": [
             {"for": fact.supports, "text": fact.text, "query": fact.query}
-            for fact in finding.facts
+            for fact in finding.evidence
         ],
     }  # fmt: skip
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2s
 
-from analyzer.watch.closable import Closable
+from analyzer.watch.closable import AGAIN, Closable
 from analyzer.watch.finding import Change, Detection, Kind, Tier, WatchFinding, Who
 from analyzer.wording import TOLD
 from collector.contract.words import Cause
@@ -72,10 +72,13 @@ def advance(
         last = min(finding.seen, now)  # the clock may have been put back
         ending = judged.ending(finding.who, finding.kind, finding.opened)
         if ending:
-            closed.append(replace(finding, closed=now, ending=ending))
-        elif ending == "":
+            closed.append(replace(finding, closed=now, ending=_in_all(finding.ending, ending)))
+            continue
+        if ending == "":
             still.append(_held(finding, judged, now))
-        elif key in seen or looked <= last or _covered(key, seen):
+            continue
+        finding = replace(finding, ending="")  # its run is told of again
+        if key in seen or looked <= last or _covered(key, seen):
             still.append(_renewed(replace(finding, seen=now), seen.get(key), now))
         elif now - last >= pace.close and looked - last >= pace.close / 2:
             closed.append(replace(finding, closed=now))
@@ -98,10 +101,10 @@ def advance(
         else:
             waiting[key] = first, now
     for key, (first, last) in course.waiting.items():
-        if key[0].run in judged.over:
+        if key[0].run in judged.over and key[0].run not in judged.unclear:
             continue
-        if not judged.tells_of(key[0]):
-            waiting.setdefault(key, (first, now))
+        if not judged.tells_of(key[0]):  # what nobody saw confirms nothing
+            waiting.setdefault(key, (first + now - last, now))
         elif key not in seen and now - last < pace.close:
             waiting.setdefault(key, (first, last))
     graver = {one.who for one in opened if one.tier is Tier.PAGE}
@@ -112,12 +115,15 @@ def advance(
 
 
 def _held(finding: WatchFinding, judged: Closable, now: float) -> WatchFinding:
-    """A stop whose run has ended: that is said, if it ended afterwards."""
+    """One whose run has ended: that is said, if it ended afterwards."""
     run = finding.who.run
-    words = f"{judged.over[run][0].upper()}{judged.over[run][1:]}."
-    if finding.opened > judged.held[run] or words in finding.sentence:
-        return replace(finding, seen=now)
-    return replace(finding, seen=now, sentence=f"{finding.sentence} {words}")
+    ending = "" if finding.opened > judged.held[run] else judged.over[run]
+    return replace(finding, seen=now, ending=ending)
+
+
+def _in_all(before: str, ending: str) -> str:
+    """How it is over, where something was known of that while it was open."""
+    return f"{before}, and {ending}" if before and ending == AGAIN else ending
 
 
 def _renewed(finding: WatchFinding, sighting: Detection | None, now: float) -> WatchFinding:
@@ -133,7 +139,7 @@ def _renewed(finding: WatchFinding, sighting: Detection | None, now: float) -> W
         return replace(
             finding, cause=sighting.cause, confidence=sighting.confidence, learnt=now,
             slowdown=sighting.slowdown, place_confidence=sighting.place_confidence,
-            sentence=sighting.sentence, facts=sighting.facts,
+            sentence=sighting.sentence, facts=sighting.facts, by_dumps=None,
         )  # fmt: skip
     slowdown = finding.slowdown if sighting.slowdown is None else sighting.slowdown
     if sighting.cause != finding.cause:  # what was told stands, and is not half changed

@@ -143,5 +143,5 @@ def _culprit(finding: WatchFinding) -> Culprit:
     return Culprit(
         finding.scope, who.rank, who.node, who.gpu, finding.uuid, None, None, None, who.link,
         finding.from_step, None, None, finding.slowdown, None, finding.cause, finding.confidence,
-        finding.tier.value, finding.facts, finding.place_confidence,
+        finding.tier.value, finding.evidence, finding.place_confidence,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from analyzer.run import Fact
-from analyzer.watch.finding import Kind, Tier, WatchFinding, Who
+from analyzer.watch.finding import ByDumps, Kind, Tier, WatchFinding, Who
 from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
@@ -150,8 +150,14 @@ def from_json(text: str) -> Memory:
 def _finding(tree: Mapping[str, Any]) -> WatchFinding:
     own = dict(tree)
     own["who"], own["kind"], own["tier"] = Who(**own["who"]), Kind(own["kind"]), Tier(own["tier"])
-    own["facts"] = tuple(Fact(**fact) for fact in own["facts"])
+    own["facts"] = _facts(own["facts"])
+    if (told := own.get("by_dumps")) is not None:
+        own["by_dumps"] = ByDumps(str(told["sentence"]), _facts(told["facts"]))
     return WatchFinding(**own)
+
+
+def _facts(rows: list[Any]) -> tuple[Fact, ...]:
+    return tuple(Fact(**fact) for fact in rows)
 
 
 def _of_life(life: Life) -> dict[str, Any]:
@@ -173,7 +179,7 @@ def _life(tree: Mapping[str, Any]) -> Life:
         None if end is None else End(
             float(end["when"]), How(end["how"]), tuple(map(int, end["first"])),
             bool(end["by_scrapes"]), end["states"], Heard(end.get("heard", Heard.ANSWER)),
-            float(end.get("noticed", 0.0)),
+            float(end.get("noticed", 0.0)), bool(end.get("before", False)),
         ),
         str(tree.get("heir", "")), float(tree.get("first", 0.0)),
         Lost(*map(float, lost)) if (lost := tree.get("lost")) else None,

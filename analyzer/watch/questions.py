@@ -25,6 +25,8 @@ GONE = f"count by (run) ({LIVING} == 0)"
 """How many ranks of each run are gone."""
 UP_SECONDS = 300.0
 """Before the end of a run, in which the scrapes are read that saw its ranks."""
+GONE_SECONDS = m.RANK_GONE_SECONDS + UP_SECONDS
+"""The same of one that is told to be gone, and that nobody saw alive in that time."""
 LAST_STATE = (
     f"max by (run, rank, state) (last_over_time({m.RANK_LAST_STATE.name}"
     f"[{round(UP_SECONDS * 1000)}ms]))"
@@ -70,9 +72,9 @@ PORTS = f"max by (job, instance, node, device, port) ({m.IB_STATE.name} == 4)"
 """4 = active (contract.metrics.IB_STATE)."""
 
 
-def lately_up(run: str) -> str:
+def lately_up(run: str, seconds: float = UP_SECONDS) -> str:
     """The last scrapes of the ranks of a run: 1 = alive, 0 = gone."""
-    return f"{m.RANK_UP.name}{{run={quoted(run)}}}{span(UP_SECONDS)}"
+    return f"{m.RANK_UP.name}{{run={quoted(run)}}}{span(seconds)}"
 
 
 def lately_said(run: str) -> str:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 from analyzer.run import Fact
@@ -69,7 +70,7 @@ class Place(NamedTuple):
 class Seen(NamedTuple):
     """Unix seconds of the last scrape that saw a rank alive, and of the first that saw it gone.
 
-    NaN never compares: a rank of which that was not seen has `inf` there.
+    A rank that was never seen alive has `-inf` there, one that was never seen gone `inf`.
     """
 
     alive: float
@@ -88,6 +89,7 @@ class End:
         states: Word of RankState -> how many ranks said it last; "" = those that said nothing.
         heard: What became of its pages, of one that vanished: the least of it.
         noticed: Unix seconds of the look that found it; 0 = at once.
+        before: Whether no scrape saw it alive; `when` is of the first then that saw it gone.
     """
 
     when: float
@@ -97,6 +99,12 @@ class End:
     states: Mapping[str, int] | None = None
     heard: Heard = Heard.ANSWER
     noticed: float = 0.0
+    before: bool = False
+
+    @property
+    def clock(self) -> str:
+        """When it was, for people."""
+        return f"{'before' if self.before else 'at'} {clock(self.when)}"
 
     @property
     def open(self) -> bool:
@@ -198,10 +206,11 @@ def ended(
     silent = {rank: seen[rank].alive for rank in untold if rank in seen}
     if not states or any(now - alive < MISSED_SCRAPES * scrape for alive in silent.values()):
         return None
-    when = max((one.alive for one in seen.values()), default=life.seen)
+    when, before = _when(life, seen, now)
+    end = partial(End, when, before=before)
     finished = all(state == RankState.FINISHED for state in states.values())
     if finished and not untold:
-        return End(when, How.CLEAN)
+        return end(How.CLEAN)
     every = life.ranks.keys() | states.keys()
     counts: dict[str, int] = {}
     for rank in every:
@@ -210,19 +219,28 @@ def ended(
     if finished:
         near = when - MISSED_SCRAPES * scrape - READ_SECONDS
         at_once = not heard and all(silent.get(rank, -math.inf) >= near for rank in untold)
-        return End(when, How.CLEAN if at_once else How.VANISHED, states=counts)
+        return end(How.CLEAN if at_once else How.VANISHED, states=counts)
     late = stepped - MISSED_SCRAPES * scrape - READ_SECONDS
     went_on = {rank for rank in untold if silent.get(rank, -math.inf) < late}
     early = _earliest(every, seen, states, scrape, went_on)
     stopped = {rank for rank, state in states.items() if state == RankState.STOPPED}
     if early and not stopped.issuperset(early):
-        return End(when, How.DIED, early, by_scrapes=True, states=counts)
+        return end(How.DIED, early, by_scrapes=True, states=counts)
     mute = {rank for rank in every if states.get(rank, RankState.RUNNING) in SILENT} - went_on
     # Who says nothing beside those that were ended from outside was gone before.
     if stopped and (early or not (mute or RankState.FAILED in counts)):
-        return End(when, How.STOPPED, states=counts)
+        return end(How.STOPPED, states=counts)
     first = tuple(sorted(mute)) if 0 < len(mute) < len(every) else ()
-    return End(when, How.DIED, first, states=counts)
+    return end(How.DIED, first, states=counts)
+
+
+def _when(life: Life, seen: Mapping[int, Seen], now: float) -> tuple[float, bool]:
+    """When a run ended, and whether it was before that: nobody saw it alive."""
+    alive = max((one.alive for one in seen.values()), default=-math.inf)
+    if math.isfinite(alive):
+        return alive, False
+    gone = min((one.gone for one in seen.values()), default=now)
+    return min(life.seen, gone), life.seen >= gone
 
 
 def _earliest(
@@ -244,9 +262,9 @@ def _earliest(
         for rank, one in seen.items()
     }
     gone = {
-        rank: seen[rank].gone if rank in states else seen[rank].alive + MISSED_SCRAPES * scrape
-        for rank in every
-        if rank in seen
+        rank: one.gone if math.isfinite(one.gone) else one.alive + MISSED_SCRAPES * scrape
+        for rank, one in seen.items()
+        if rank in every
     } | dict.fromkeys(went_on, math.inf)
     alive = dict.fromkeys(went_on, -math.inf) | alive
     if len(gone) < len(every) or len(gone) < 2:
@@ -293,7 +311,7 @@ def _sentence(run: str, life: Life, end: End) -> str:
     if end.how is How.VANISHED and end.states:
         untold = end.states.get("", 0)
         return (
-            f"Run {run} ended at {clock(end.when)}: the ranks that are told of finished, and of"
+            f"Run {run} ended {end.clock}: the ranks that are told of finished, and of"
             f" {untold} of its {len(life.ranks)} nobody told the end; how it ended is not known."
         )
     if end.how is How.VANISHED:
@@ -303,10 +321,10 @@ def _sentence(run: str, life: Life, end: End) -> str:
         told = (end.states or {}).get(RankState.STOPPED, 0)
         which = f"{told} of its {count}" if told < count else f"all {count}"
         return (
-            f"Run {run} was ended from outside at {clock(end.when)}, as by who deletes its pods:"
+            f"Run {run} was ended from outside {end.clock}, as by who deletes its pods:"
             f" {which} ranks say so."
         )
-    head = f"Run {run} ended without a clean close at {clock(end.when)}"
+    head = f"Run {run} ended without a clean close {end.clock}"
     if not end.first:
         why = (
             "an error was met, and which rank met it first cannot be told"
@@ -333,8 +351,8 @@ HEARD = {
         " ended is not known"
     ),
     Heard.MIXED: (
-        "those of its collectors that answer know none of its ranks, and Prometheus does not reach"
-        " the others; how it ended, and whether it did, is not known"
+        "those of its collectors that answer know none of its ranks, and the others tell nothing;"
+        " how it ended, and whether it did, is not known"
     ),
     Heard.UNREACHED: (
         "Prometheus reaches none of its collectors that told of it, as where they ended with it, or"
@@ -456,17 +474,13 @@ def over(
         if end is None or run in living:
             continue
         if end.how is How.CLEAN:
-            words[run] = f"the run ended as it should at {clock(end.when)}{_as_far(end)}"
+            words[run] = f"the run ended as it should {end.clock}{_as_far(end)}"
             continue
-        if end.how is How.STOPPED:
-            head, never = (
-                f"the run was ended from outside at {clock(end.when)}",
-                "it was not started again",
-            )
-        elif end.how is How.VANISHED and not end.states:
+        if end.how is How.VANISHED and not end.states:
             head, never = f"nobody tells of the run since {clock(end.when)}", "it did not come back"
         else:
-            head, never = f"the run ended at {clock(end.when)}", "it was not started again"
+            how = "was ended from outside" if end.how is How.STOPPED else "ended"
+            head, never = f"the run {how} {end.clock}", "it was not started again"
         if life.heir:
             words[run] = f"{head}, and run {life.heir} took its place"
         elif now - max(end.when, end.noticed) >= HOLD_SECONDS:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from analyzer.watch.finding import Change, Kind, WatchFinding
+from analyzer.watch.finding import ByDumps, Change, Kind, WatchFinding
 from analyzer.watch.finding_lifecycle import Course
 from analyzer.watch.standing import Standing, facts
 
@@ -37,7 +37,7 @@ def with_dumps(
     for one in change.open:
         known = standing.get(one.who.run)
         if one.kind is Kind.STOP and known is not None and known.hangs:
-            told[one.folder] = _with_sentence(one, known)
+            told[one.folder] = _with(one, known)
     after = Change(
         tuple(told.get(one.folder, one) for one in change.opened),
         tuple(_over(one, moving, living) for one in change.closed),
@@ -47,17 +47,16 @@ def with_dumps(
     return replace(course, open=open_now), after
 
 
-def _with_sentence(finding: WatchFinding, known: Standing) -> WatchFinding:
-    """With the sentence of the dumps, once."""
-    if known.sentence in finding.sentence or (finding.hang and finding.hang == known.hang):
+def _with(finding: WatchFinding, known: Standing) -> WatchFinding:
+    """With what the dumps of its last standstill tell, once."""
+    if known.sentence in finding.words or (finding.hang and finding.hang == known.hang):
         return finding  # it says so, maybe by an earlier process
     culprit = next((one for one in known.culprits if one.rank == finding.who.rank), None)
     more = tuple(one for one in facts(known, culprit) if one not in finding.facts)
     return replace(
         finding,
-        sentence=f"{finding.sentence} {known.sentence}",
         hang=known.hang or finding.hang,
-        facts=(*more, *finding.facts),
+        by_dumps=ByDumps(known.sentence, more),
     )
 
 

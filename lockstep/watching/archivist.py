@@ -231,7 +231,9 @@ class Archivist:
         told = finding_json(finding)
 
         def say(tree: Mapping[str, object]) -> Mapping[str, object]:
-            return {**tree, **{key: told[key] for key in ("hang", "sentence", "evidence")}}
+            over = tree.get("closed") is not None  # then more is known than when it was handed in
+            keys = ("hang", "evidence") if over else ("hang", "sentence", "evidence")
+            return {**tree, **{key: told[key] for key in keys}}
 
         finding_folders.update(out / finding.folder, say)
         return True

@@ -184,10 +184,11 @@ class Cycles:
         again = {run: one.again for run, one in lives.items() if one.again}
         lost = {run: one.lost for run, one in lives.items() if one.lost is not None}
         ended = {run: end.when for run in held if (end := lives[run].end) is not None}
+        unseen = {run for run in held if (end := lives[run].end) is not None and end.open}
         old = {renamed[name] for name in knows.dark if name in renamed}
         knows = replace(
             knows, over=over, held=ended, again=again, lost=lost, dark=knows.dark | old,
-            runs=knows.runs | ended.keys(),
+            runs=knows.runs | ended.keys(), unclear=frozenset(mixed) | unseen,
         )  # fmt: skip
         course, change = advance(course, sightings, knows, settings.pace)
         told_of = frozenset(members.runs)

@@ -60,23 +60,18 @@ def lives_now(
     found = remembered(known, now)
     gone = []
     for run, columns in members.columns_of_run.items():
-        life = found.get(run)
-        if seen.living[columns].any():
+        life, attempt = found.get(run), int(members.attempt[columns].max())
+        columns = columns[members.attempt[columns] == attempt]  # others are left of one before
+        living = bool(seen.living[columns].any())
+        if not living and not (seen.up[columns] == 0).any():
+            continue
+        if living or life is None or attempt > life.attempt:  # or it ended before anybody looked
             here = zip(members.job[columns].tolist(), members.instance[columns].tolist(),
                        strict=True)  # fmt: skip
-            found[run] = lived(
-                life, _places(seen, columns), frozenset(here), int(members.attempt[columns].max()),
-                now,
-            )  # fmt: skip
-        elif (seen.up[columns] == 0).any():
-            attempt = int(members.attempt[columns].max())
-            if life is None or attempt > life.attempt:  # it began and ended before anybody looked
-                here = zip(members.job[columns].tolist(), members.instance[columns].tolist(),
-                           strict=True)  # fmt: skip
-                life = lived(life, _places(seen, columns), frozenset(here), attempt, now)
-                found[run] = life
-            if life.end is None or life.end.open:
-                gone.append(run)
+            life = lived(life, _places(seen, columns), frozenset(here), attempt, now)
+            found[run] = life
+        if not living and (life.end is None or life.end.open):
+            gone.append(run)
     told = members.columns_of_run.keys()
     # Collectors may end with their run: what they told until then is still known.
     gone += [
@@ -120,7 +115,7 @@ def _ended(
     try:
         for labels, value in connection.instant(ask.LAST_STATE, seen.now):
             rank, run = number(labels, "rank"), labels.get("run", "")
-            if rank is not None and run in lives and value == 1:
+            if rank is not None and run in lives and value == 1 and _is_of(lives, seen, run, rank):
                 states.setdefault(run, {})[rank] = labels.get("state", "")
         for run, life in lives.items():
             if run not in states:
@@ -130,6 +125,9 @@ def _ended(
             if len(life.ranks) <= MOST_SERIES:
                 every = connection.samples(ask.lately_up(run), seen.now)
             times, scrape = _seen(every, interval)
+            if times and not any(math.isfinite(one.alive) for one in times.values()):
+                every = connection.samples(ask.lately_up(run, ask.GONE_SECONDS), seen.now)
+                times, scrape = _seen(every, interval)
             if every:
                 told = _said(connection.samples(ask.lately_said(run), seen.now), times)
             untold = life.ranks.keys() - told.keys()
@@ -206,6 +204,14 @@ def _vanished(
     return found
 
 
+def _is_of(lives: Mapping[str, Life], seen: Look, run: str, rank: int) -> bool:
+    """Whether a rank is of the life that ended, and not left of an attempt before it."""
+    column = seen.members.column.get((run, rank))
+    if column is None:
+        return rank in lives[run].ranks
+    return int(seen.members.attempt[column]) == lives[run].attempt
+
+
 def _with(life: Life, end: End) -> Life:
     return replace(life, end=end, heir="")
 
@@ -256,9 +262,7 @@ def _seen(every: list[Series], interval: float) -> tuple[dict[int, Seen], float]
             continue
         apart += [float(np.median(np.diff(times)))] if len(times) > 1 else []
         alive, gone = times[series.values == 1], times[series.values == 0]
-        if not len(alive):
-            continue
-        last = float(alive[-1])
+        last = float(alive[-1]) if len(alive) else -math.inf
         after = gone[gone > last]
         first = float(after[0]) if len(after) else float("inf")
         known = found.get(rank)

@@ -340,7 +340,7 @@ class Watch:
         owed = self._owed(change, outcome)
         self._save()
         for finding in change.opened:
-            LOG.warning("opened %r: %s", finding.folder, one_line(finding.sentence))
+            LOG.warning("opened %r: %s", finding.folder, one_line(finding.words))
             self._archivist.opened(finding, outcome.plans[finding.folder])
         self._keep_dumps(change, still)
         self._renew(change)
@@ -373,7 +373,7 @@ class Watch:
         """Into the archives of runs that stood; once, and again when the dumps tell more."""
         hangs = {run for run, one in still.standing.items() if one.hangs}
         now = {
-            (one.folder, one.sentence): one
+            (one.folder, one.words): one
             for one in change.open
             if one.kind is Kind.STOP and one.who.run in hangs
         }

@@ -64,7 +64,7 @@ HISTORY = {
     "agrees": "whether it names the same place, and no other cause; where not, `sentence` of the"
     " verdict ends by saying so",
     "closed": "when it was over, RFC 3339; null = it was open",
-    "ending": "how it was over; null = nobody saw how, or it was open",
+    "ending": "how it was over, or how its run ended while it was open; null = nobody saw that",
     "lost_seconds": "GPU-seconds (rank-seconds where there is no GPU) that it cost up to then, as"
     " watch counted them; null = it was not known to cost any",
     "changed": "what changed since it opened, in words: a cause that became known, its end",

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -252,7 +253,8 @@ def test_findings_of_a_run_that_ended_close_at_once_but_for_the_one_that_stopped
 
     assert [(1, "the run ended at noon")] == [(one.who.rank, one.ending) for one in change.closed]
     assert {2, 3} == {one.who.rank for one in change.still}
-    assert "Rank 2 is slow. The run ended at noon." in {one.sentence for one in change.still}
+    told = {one.told.partition(" It lasts")[0] for one in change.still}
+    assert "Rank 2 is slow. The run ended at noon." in told
 
     _, change = advance(course, [], dataclasses.replace(of(RUN, 1030.0), over=words), PACE)
     assert [2] == [one.who.rank for one in change.closed]
@@ -266,3 +268,50 @@ def test_what_stopped_a_run_is_over_when_it_was_started_again(sighting):
     _, change = advance(course, [], again, PACE)
 
     assert ["the run lives again"] == [one.ending for one in change.closed]
+
+
+@pytest.mark.parametrize("kind", [Kind.SLOW, Kind.STOP, Kind.HARDWARE])
+def test_what_is_open_goes_on_while_sight_of_its_run_is_lost_and_that_is_said_for_so_long(
+    sighting, kind
+):
+    open_now = dataclasses.replace(sighting(1), kind=kind)
+    course, _ = advance(EMPTY, [open_now], of(RUN, 1000.0), PACE)
+    for lost in (1400.0, 1900.0):
+        away = dataclasses.replace(
+            of(RUN, lost), over={"gpt-1": f"nobody tells of it since {lost:.0f}"},
+            held={"gpt-1": lost}, unclear=RUN,
+        )  # fmt: skip
+        course, gone = advance(course, [], away, PACE)
+        back = dataclasses.replace(of(RUN, lost + 15.0), lost={"gpt-1": (lost, lost + 15.0)})
+        course, again = advance(course, [], back, PACE)
+
+        assert () == (*gone.closed, *again.closed)
+        assert f"Rank 1 is slow. Nobody tells of it since {lost:.0f}." in gone.open[0].told
+        assert "Nobody tells" not in again.open[0].told
+
+
+def test_what_stopped_a_run_that_ended_and_was_started_again_says_both(sighting):
+    stop = dataclasses.replace(sighting(2), kind=Kind.STOP)
+    words = {"gpt-1": "the run ended at noon"}
+    course, _ = advance(EMPTY, [stop], of(RUN, 1000.0), PACE)
+    held = dataclasses.replace(of(RUN, 1015.0), over=words, held={"gpt-1": 1010.0})
+    course, _ = advance(course, [], held, PACE)
+
+    _, change = advance(
+        course, [], dataclasses.replace(of(RUN, 1030.0), again={"gpt-1": 1030.0}), PACE
+    )
+
+    assert ["the run ended at noon, and the run lives again"] == [
+        one.ending for one in change.closed
+    ]
+
+
+def test_time_in_which_nobody_looked_confirms_nothing(sighting):
+    unsure = sighting(sure=False)
+    blind = [(1000.0 + 15 * index, [], NOBODY) for index in range(1, 41)]
+    after = [(1600.0 + 15 * index, [unsure], RUN) for index in range(1, 42)]
+
+    _, changes = cycles(EMPTY, (1000.0, [unsure], RUN), *blind, *after)
+
+    opened = [one.opened for change in changes for one in change.opened]
+    assert [1000.0 + 600.0 + 600.0] == opened

@@ -1,9 +1,13 @@
 """How runs end, who went first, and what that does to findings: told once, never left open."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from analyzer.watch.finding import Detection, Kind, Tier, Who
 from analyzer.watch.finding_lifecycle import Course
+from analyzer.watch.memory import Memory, from_json, to_json
 from analyzer.watch.run_end import (
     HOLD_SECONDS,
     End,
@@ -259,3 +263,26 @@ def test_a_run_is_first_seen_once_and_what_two_first_looks_found_is_no_heir():
 
     assert 1010.0 == lived(new, RANKS, PAGES, 1, 1020.0).first
     assert "" == inherited({"gpt": died, "new": new}, {"new"})["gpt"].heir
+
+
+def test_of_a_run_that_nobody_saw_alive_is_known_before_when_it_ended():
+    found = Life(RANKS, PAGES, 0, 1020.0, first=1020.0)  # dead, and just now
+    gone = {rank: Seen(-math.inf, 700.0) for rank in range(4)}
+    end = judged(dict.fromkeys(range(4), FAILED), gone, life=found)
+    seen_by_watch = judged(dict.fromkeys(range(4), FAILED), gone, life=replace(found, seen=600.0))
+
+    assert (700.0, True) == (end.when, end.before)
+    assert "ended without a clean close before 00:11:40 UTC" in detection("gpt", LIFE, end).sentence
+    assert {"gpt": "the run ended before 00:11:40 UTC"} == over(
+        {"gpt": replace(found, end=replace(end, noticed=1020.0))}, (), 1020.0
+    )[0]
+    assert (600.0, False) == (seen_by_watch.when, seen_by_watch.before)
+    life = replace(found, end=end)
+    assert end == from_json(to_json(Memory(lives={"gpt": life}))).lives["gpt"].end
+
+
+def test_a_rank_that_was_gone_long_before_the_others_went_first():
+    seen = {**TOGETHER, 2: Seen(-math.inf, 700.0)}
+    end = end_of(FAILED, LOST, RUNNING, LOST, seen=seen)
+
+    assert ((2,), True) == (end.first, end.by_scrapes)

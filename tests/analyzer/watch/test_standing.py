@@ -12,11 +12,13 @@ from analyzer.run import Fact
 from analyzer.watch.closable import Closable
 from analyzer.watch.finding import Change, Kind, Tier
 from analyzer.watch.finding_lifecycle import Course, Pace, advance
+from analyzer.watch.memory import Memory, from_json, to_json
 from analyzer.watch.standing import (
     Culprit,
     Standing,
     detections,
     excused,
+    facts,
     limit,
     of_document,
     patience,
@@ -118,7 +120,24 @@ def test_a_finding_that_is_open_learns_what_dumps_tell_once_and_says_how_it_ende
     _, again = with_dumps(course, Change(still=first.open), {"gpt-1": more}, frozenset())
     [over] = with_dumps(course, Change(closed=first.open), {}, frozenset({"gpt-1"}))[1].closed
 
-    assert ["It hangs. More."] == [one.sentence for one in first.open]
+    assert ["It hangs. More."] == [one.words for one in first.open]
     assert first.open == again.open == tuple(course.open.values())
     told = replace(over, closed=1000.0).told
     assert ("the run went on", True) == (over.ending, "went on" in told)
+
+
+def test_a_run_that_hangs_again_and_again_is_told_by_its_last_hang_and_its_first_words(ranks):
+    [sighting] = detections(STANDING, ranks(4, 1), 1000.0)
+    course, hang = Course({}, {}), STANDING
+    for index in range(50):  # it goes on, and hangs again within five minutes
+        now = 1000.0 + 120.0 * index
+        hang = replace(STANDING, sentence=f"It stands at operation {index}.",
+                       limit=30.0 + index, hang={**STANDING.hang, "sequence": index})  # fmt: skip
+        knows = Closable(now, frozenset({"gpt-1"}), {"gpt-1": now})
+        course, change = advance(course, [sighting], knows, Pace(100.0, 300.0))
+        course, _ = with_dumps(course, change, {"gpt-1": hang}, frozenset())
+
+    [finding] = from_json(to_json(Memory(course))).course.open.values()
+    assert "It hangs. It stands at operation 49." == finding.words
+    assert hang.hang == finding.hang
+    assert {*facts(hang), *facts(STANDING)} == {*finding.evidence}

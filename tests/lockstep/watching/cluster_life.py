@@ -46,6 +46,7 @@ LONGEST_STEPS = 60_000
 FOREVER = float("inf")
 PATIENCE = 300.0
 """Settings.pace.close, at 15 s."""
+TOLD_NO_MORE = "is told of no more since"
 TRIED = re.compile(r"^max by \(job, instance\) \(max_over_time\(up\{.*\[(?P<ms>\d+)ms\]\)\)$")
 
 
@@ -566,10 +567,12 @@ class Days:
 
     def _of_silent(self, one: WatchFinding, now: float) -> None:
         """Of a run of which nobody tells any more nothing stays open."""
-        mine = [run for _, run in self.cluster.history if run.run == one.who.run]
-        if not mine or mine[-1].vanished > now or one.kind is Kind.EVENT:
+        mine = [each for each in self.cluster.history if each[1].run == one.who.run]
+        if not mine or mine[-1][1].vanished > now or one.kind is Kind.EVENT:
             return
-        begin, held = mine[-1].vanished, HOLD_SECONDS if one.kind is Kind.STOP else 0.0
+        kind, run = mine[-1]
+        lost = kind == "silent" or bool(run.dark)  # it may live for all that is known
+        begin, held = run.vanished, HOLD_SECONDS if lost or one.kind is Kind.STOP else 0.0
         # After a pause it is looked anew, and for as long, whether it is silence.
         pauses = [until for since, until in self.cluster.down if until > begin and since < now]
         late = now - max([begin, *pauses]) - PATIENCE - held - 6 * SCRAPE
@@ -592,10 +595,19 @@ class Days:
     def _over(self, name: str) -> float | None:
         """When a run ended; None = one of that name lives."""
         mine = [run for _, run in self.cluster.history if run.run == name]
-        last = mine[-1].over if mine else FOREVER
-        if mine and (mine[-1].vanished < FOREVER or _within(last, mine[-1].dark)):
+        if not mine or mine[-1].vanished < FOREVER:
             return None  # nobody tells that it ended: it is gone after a while
-        return last if last <= self.cluster.now else None
+        told = next(self._tellings(mine[-1]), None)
+        return told if told is not None and told <= self.cluster.now else None
+
+    def _tellings(self, run: SimulatedRun) -> Iterator[float]:
+        """Scrapes that told that a run is over, while its collectors did and none took its name."""
+        begins = [one.begun for _, one in self.cluster.history
+                  if one.run == run.run and one.begun > run.begun]  # fmt: skip
+        last = min([run.over + GONE_SECONDS, self.cluster.now, *begins])
+        if run.over < FOREVER:
+            first = START + SCRAPE * np.ceil((run.over - START) / SCRAPE)
+            yield from (float(t) for t in np.arange(first, last, SCRAPE) if run.was_told(t))
 
     def _blind(self, begin: float, end: float) -> float:
         """Seconds in which Prometheus did not answer, with what it takes to be fresh again."""
@@ -687,20 +699,26 @@ class Days:
             found = stops.get((run.run, run.attempt), [])
             counts[f"ends {kind}"] += 1
             counts[f"ends {kind}, told"] += bool(found)
-            if run.dark:
-                continue  # it may have been lost for a while, which is told as an end
+            lost = [one for one in found if TOLD_NO_MORE in one.sentence]
+            found = [one for one in found if one not in lost]
+            long = sum(end - begin > PATIENCE for begin, end in run.dark if begin < run.over)
+            gone = run.vanished < FOREVER or not self._is_told(run)
+            if len(lost) > long + gone:
+                self.wrong.append(f"{run.run} was lost {long} times, and told so {len(lost)} times")
             if kind == "clean" and found:
                 self.wrong.append(f"{run.run} ended as it should, and {found[0].sentence}")
-            if kind in ("died", "killed", "node") and not found and not self._unseen(run):
+            if kind in ("died", "killed", "node") and not found and self._is_told(run):
                 self.wrong.append(f"{run.run} ended ({kind}), and nobody was told")
             if len(found) > 1:
                 self.wrong.append(f"the end of {run.run} was told {len(found)} times")
+            counts["ends in the dark"] += _within(run.over, run.dark)
+            counts["ends in the dark, told"] += _within(run.over, run.dark) and bool(found)
             first = next((r for r, state in run.states.items() if state == "running"), None)
             named = found[0].who.rank if found else None
             if named is not None and kind in ("died", "node"):
                 counts["first to go named"] += named == first
                 counts["another named"] += named != first
 
-    def _unseen(self, run: SimulatedRun) -> bool:
-        """Whether Prometheus was away when it ended, and another run had its place before."""
-        return self._blind(run.over - SCRAPE, run.over + GONE_SECONDS) > 0
+    def _is_told(self, run: SimulatedRun) -> bool:
+        """Whether it could be known how it ended: for a few scrapes somebody told it."""
+        return len(list(self._tellings(run))) > 4

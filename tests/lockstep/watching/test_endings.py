@@ -1,5 +1,6 @@
 """How runs ended, from what Prometheus scraped of their last minutes."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,9 @@ from lockstep.watching import endings
 from lockstep.watching.cycle import Cycles
 from lockstep.watching.endings import lives_now
 from lockstep.watching.settings import Settings
+from tests.lockstep.watching import cluster_life, fake_prometheus
+from tests.lockstep.watching.cluster_life import FOREVER, SimulatedRun
+from tests.lockstep.watching.few_runs import crashes
 
 NOW, SCRAPE = 10_000.0, 15.0
 PAGES = {rank: ("lockstep", f"10.0.0.{rank}:9410") for rank in (0, 1)}
@@ -177,6 +181,14 @@ def test_a_run_of_which_nobody_tells_is_over_where_it_is_known_that_nobody_can(l
     assert end is None or (How.VANISHED, life.seen) == (end.how, end.when)
 
 
+def test_of_collectors_that_nobody_scrapes_is_not_said_that_prometheus_does_not_reach_them():
+    life = silent_since(901.0, {}, answers=(0,))  # of page 1 there is no `up`
+    assert life.end is not None
+
+    assert Heard.MIXED is life.end.heard
+    assert "the others tell nothing" in detection("gpt", life, life.end).sentence
+
+
 def test_what_was_open_before_a_run_was_lost_sight_of_is_not_over_when_it_is_told_of_again():
     life = silent_since(301.0, NEITHER)
     back = lived(life, RANKS, life.pages, life.attempt, NOW + 600.0)
@@ -281,3 +293,62 @@ def test_the_archive_of_a_lost_node_has_what_its_page_told_last():
     assert ("node-1", 1) == (finding.who.node, finding.who.rank)
     assert {"lockstep": (PAGES[1][1], PAGES[0][1])} == plan.pages.targets
     assert {"lockstep": (PAGES[0][1],)} == plan.collectors
+
+
+class Falling(SimulatedRun):
+    """With ranks whose pages are not reached from some moment on."""
+
+    falls: Mapping[int, float] = {}
+
+    def _ranks(self) -> list[int]:
+        return [r for r in super()._ranks() if self.scraped(self.now) < self.falls.get(r, FOREVER)]
+
+    def _page(self, rank: int) -> Iterator[Any]:
+        until = self.falls.get(rank, FOREVER)
+        for name, labels, value in super()._page(rank):
+            yield name, labels, lambda t, value=value: value(t) if t < until else None
+
+
+@pytest.mark.sweep(sample=5)
+@pytest.mark.parametrize("scrape", [1.0, 15.0, 60.0])
+@pytest.mark.parametrize(
+    ("kind", "stops"),
+    [
+        ("died", [(3, Tier.PAGE)]),
+        ("apart", [(3, Tier.PAGE)]),
+        ("killed", [(None, Tier.RECORD)]),
+        ("clean", []),
+        ("node", [(3, Tier.PAGE)]),
+        ("silent", [(None, Tier.RECORD)]),
+    ],
+)
+def test_ends_are_told_alike_however_far_scrapes_are_apart(
+    few_runs, monkeypatch, scrape, kind, stops
+):
+    for module in (fake_prometheus, cluster_life):
+        monkeypatch.setattr(module, "SCRAPE", scrape)
+    world = few_runs(2, scrape)
+    world.begin("other", 1)
+    run = world.begin("gpt")
+    run.__class__ = Falling
+    world.go(20 * scrape, scrape)
+    end, every = world.now + 0.4 * scrape, range(4)
+    if kind == "clean":
+        run.dies, run.states = dict.fromkeys(every, end), dict.fromkeys(every, "finished")
+    elif kind in ("died", "apart"):
+        crashes(run, end, later=(0.2 if kind == "died" else 3.0) * scrape)
+    elif kind == "killed":
+        run.dies = dict.fromkeys(every, end)
+    elif kind == "node":  # the page of rank 3 falls silent, the others fail 2 s later
+        run.dies = dict.fromkeys((0, 1, 2), end + 2.0)
+        run.states = dict.fromkeys((0, 1, 2), "peer_lost")
+        run.falls = {3: end}
+    else:
+        run.vanished = end
+        world.cluster.dark.append((0, end, FOREVER))
+    world.go(12 * scrape, scrape)
+    if kind == "silent":
+        assert [] == world.stops()
+        world.go(world.settings.pace.close, scrape)
+
+    assert stops == world.stops()

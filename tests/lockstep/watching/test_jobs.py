@@ -186,3 +186,21 @@ def test_an_archive_that_is_written_after_the_end_of_its_finding_has_a_report(
     archivist.stop()
     assert [tmp_path / finding.folder] == reported
     assert (frozenset({finding.folder}),) * 2 == archivist.done()
+
+
+def test_what_dumps_tell_after_the_end_does_not_say_that_what_is_over_lasts(finding, tmp_path):
+    place = tmp_path / finding.folder
+    place.mkdir(parents=True)
+    over = replace(finding, seen=100.0, closed=160.0, ending="it is told of no more")
+    finding_folders.write(place, finding_json(over))
+    archivist = Archivist(
+        Settings(access("http://127.0.0.1:9", {}), tmp_path, None), keep=lambda *_: True
+    )
+    archivist.start()
+    hang = {"group": "dp", "sequence": 7}
+    archivist.dumped(replace(finding, seen=100.0, hang=hang))  # the disk was full before
+
+    assert archivist.wait(SECONDS)
+    archivist.stop()
+    told = json.loads((place / "finding.json").read_text())
+    assert (over.told, 160.0, hang) == (told["sentence"], told["closed"], told["hang"])

@@ -7,11 +7,15 @@ import logging
 
 import pytest
 
-from tests.lockstep.watching.cluster_life import Days
+from tests.lockstep.watching import cluster_life
+from tests.lockstep.watching.cluster_life import FOREVER, Cluster, Days
 
-HOURS = 1.5, 3.0
-"""Of the first seed, which the quick tier lives, and of others: in some of them nothing is found so
-early."""
+QUICK = 2
+"""The seed that the quick tier lives, for less time than others: in some of them nothing is found
+so early."""
+HOURS = 3.0, 1.5
+DARK_HOURS = 3.5, 1.0
+"""Likewise, of days on which sight of most runs is lost."""
 
 
 @pytest.mark.sweep(sample=1)
@@ -20,7 +24,7 @@ def test_each_finding_is_told_once_whatever_is_killed(tmp_path, seed):
     logging.disable(logging.CRITICAL)
     try:
         days = Days(tmp_path, seed, rows=2, oracle=True)
-        days.live(HOURS[seed > 0])
+        days.live(HOURS[seed == QUICK])
         counts = days.judged()
     finally:
         logging.disable(logging.NOTSET)
@@ -41,3 +45,35 @@ def test_what_ended_is_not_told_again_where_the_nodes_of_the_run_in_its_place_ar
 
     assert ["node-{}"] != days.cluster.names
     assert [] == days.wrong
+
+
+class Dark(Cluster):
+    """Sight of most runs is lost near their end, which comes within half an hour."""
+
+    def _begin(self, row: int) -> None:
+        super()._begin(row)
+        run, dice = self.runs[-1], self.dice
+        if run.dark or run.over == FOREVER or run.vanished < FOREVER:
+            return
+        cut = max(0.0, run.over - self.now - 1500.0)
+        run.dies = {rank: when - cut for rank, when in run.dies.items()}
+        self._next[row] -= cut
+        begin = run.over - float(dice.uniform(30.0, 900.0))
+        run.dark.append((begin, begin + float(dice.uniform(60.0, 1500.0))))
+        self.dark += [(row, *span) for span in run.dark]
+
+
+@pytest.mark.sweep(sample=1)
+@pytest.mark.parametrize("seed", range(5))
+def test_how_runs_ended_while_sight_of_them_was_lost_is_told_once(tmp_path, monkeypatch, seed):
+    monkeypatch.setattr(cluster_life, "Cluster", Dark)
+    logging.disable(logging.CRITICAL)
+    try:
+        days = Days(tmp_path, seed, rows=3, oracle=True)
+        days.live(DARK_HOURS[seed == QUICK])
+        counts = days.judged()
+    finally:
+        logging.disable(logging.NOTSET)
+
+    assert [] == days.wrong
+    assert counts["ends in the dark"] > 0

@@ -86,6 +86,32 @@ def test_the_second_death_of_a_run_that_was_started_again_unseen_is_told(few_run
     assert [3, 1] == [rank for rank, _ in world.stops()]
 
 
+@pytest.mark.parametrize("seconds", [200.0, 500.0])
+def test_a_slow_rank_is_paged_once_though_sight_of_the_run_is_lost_for_a_while(few_runs, seconds):
+    world, run = a_run_beside_another(few_runs, 0.0)
+    run.episodes.append(Episode(2, 1.6, world.now + 300.0, FOREVER))
+    world.go(690.0)
+    assert [2] == [one.who.rank for one in world.open]
+    world.dark(run, world.now, world.now + seconds)
+    world.go(seconds + 690.0)
+
+    slow = [one.who.rank for one in world.opened if one.kind is Kind.SLOW]
+    assert [2] == slow, [one.ending for one in world.closed]
+
+
+@pytest.mark.parametrize("ago", [200.0, 480.0])
+def test_the_end_of_a_run_that_was_before_anybody_looked_is_not_said_to_be_now(few_runs, ago):
+    world = few_runs(1)
+    run = world.begin("gpt")
+    dies = world.now + 600.0
+    crashes(run, dies)
+    world.cluster.advance(600.0 + ago)
+    world.go(60.0)
+
+    [found] = [one for one in world.opened if one.kind is Kind.STOP]
+    assert dies - 15.0 <= found.onset <= dies + 30.0, found.sentence
+
+
 @pytest.mark.parametrize(
     ("seconds", "late"), [(500.0, (2,)), (500.0, (2, 3)), (500.0, (1,)), (200.0, (2,))]
 )

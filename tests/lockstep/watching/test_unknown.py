@@ -1,6 +1,7 @@
 """What nobody looked at is unknown on the page of watch: absent or grey, and never healthy."""
 
 import time
+from collections.abc import Mapping
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from analyzer.watch import questions as ask
 from analyzer.watch.finding import Kind, Tier
 from collector.contract import metrics as m
+from tests.lockstep.watching.cluster_life import FOREVER, Episode, SimulatedConnection
+from tests.lockstep.watching.few_runs import EVERY
 
 SETTLED = 22
 """Cycles after which watch has looked for long enough."""
@@ -155,3 +158,32 @@ def test_a_finding_is_not_hidden_by_a_run_of_which_nothing_is_known(
     monkeypatch.setattr(watch, "_undiagnosed", lambda: ["gpt-1"])
 
     assert code == watch.exit_code()
+
+
+class Twins(SimulatedConnection):
+    """Which page says of which rank that it lives, where two programs have one name."""
+
+    def instant(
+        self, query: str, time: float, *, every: bool = False
+    ) -> list[tuple[Mapping[str, str], float]]:
+        if query != ask.UP_BY_PAGE:
+            return super().instant(query, time, every=every)
+        return [
+            ({"run": one.run, "rank": str(rank), **one._target(rank)}, 1.0)
+            for one in self.cluster.runs for rank in EVERY
+        ]  # fmt: skip
+
+
+def test_a_finding_of_a_run_whose_name_two_programs_have_is_not_said_to_be_over(few_runs):
+    world = few_runs()
+    world.connection = Twins(world.cluster)
+    run = world.begin("gpt")
+    run.episodes.append(Episode(2, 1.6, world.now + 300.0, FOREVER))
+    world.go(690.0)
+    assert [2] == [one.who.rank for one in world.open]
+    world.begin("gpt", 1)
+    world.cluster.runs.insert(0, run)  # `begin` took it for its next attempt
+    world.go(420.0)
+
+    assert any("Two programs" in one.sentence for one in world.open)
+    assert [] == [one.ending for one in world.closed]
