@@ -286,6 +286,21 @@ def test_a_ring_that_vanishes_under_a_living_rank_leaves_no_stale_value(machine,
     assert rings.read().ranks == ()
 
 
+@pytest.mark.parametrize("word", ["stopped", "peer_lost", "failed", "finished"])
+def test_who_has_said_how_it_ends_and_has_no_ring_any_more_is_gone_at_once(
+    machine, rings, image, word
+):
+    machine.process(100)  # it lives on for a moment, and its heartbeat is fresh
+    path = machine.ring(image(state="running"))
+    rings.read()
+    path.write_bytes(image(state=word).bytes())
+    path.unlink()
+
+    for _ in range(2):
+        assert [(False, word)] == [(rank.up, rank.header.state) for rank in rings.read().ranks]
+        machine.clock.sleep(1)
+
+
 def test_a_rank_found_long_dead_is_not_news(machine, rings, image):
     machine.ring(image(heartbeat_ns=round(100e9)))
 

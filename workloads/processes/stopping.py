@@ -11,12 +11,11 @@ from pathlib import Path
 from time import monotonic_ns
 
 from collector.contract import ring
-from collector.contract.words import RANK_STATES, RankState
+from collector.contract.words import LIVING_STATES, RANK_STATES, RankState
 
 ALIVE_NS = 3_000_000_000
 """How old the heartbeat of a living rank is at most, as where its process is not visible
 (lockstep_rank_up): who died before was not ended by this."""
-LIVING = frozenset({RankState.STARTING, RankState.RUNNING})
 
 
 def main(folder: Path) -> None:
@@ -38,7 +37,7 @@ def say_stopped(path: Path) -> None:
         if len(page) < ring.HEADER_BYTES:
             return  # it is being made
         header = ring.Header(page)
-        if header.state >= len(RANK_STATES) or RANK_STATES[header.state] not in LIVING:
+        if header.state >= len(RANK_STATES) or RANK_STATES[header.state] not in LIVING_STATES:
             return
         if monotonic_ns() - header.heartbeat_ns <= ALIVE_NS:
             word = ring.STATE.pack(RANK_STATES.index(RankState.STOPPED))

@@ -11,6 +11,7 @@ from typing import Any
 
 from collector.clock import Clock
 from collector.contract.metrics import RANK_GONE_SECONDS
+from collector.contract.words import LIVING_STATES
 from collector.reading import Rejected
 from collector.sources.rank_ring.last_words import LastWords
 from collector.sources.rank_ring.rank import Rank, RankKey
@@ -78,10 +79,12 @@ class RankRings:
         scan = self.rings.scan()
         found = {rank.key: rank for rank in scan.ranks}
         for key, rank in self._known.items():
-            # Of a file that vanished or broke, the process table tells whether its rank lives.
+            # Of a file that vanished or broke its last word tells whether its rank lives, else the
+            # process table: where that cannot be seen, a heartbeat is fresh for seconds after.
             if key not in found:
                 last = self._last_words.of(rank)
-                if not self.rings.writers.find(last.path, last.header)[0]:
+                ended = last.header.state not in LIVING_STATES
+                if ended or not self.rings.writers.find(last.path, last.header)[0]:
                     # Once more: it may have said it, and ended, since.
                     found[key] = replace(self._last_words.of(last), up=False, pid=None)
         for key, rank in found.items():
