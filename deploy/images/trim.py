@@ -1,13 +1,14 @@
-"""Removes from an environment what nothing of ours runs: `python trim.py SITE_PACKAGES`.
+"""Removes from an environment what nothing of ours runs: `python trim.py SITE_PACKAGES [MORE...]`.
 
-Tests, headers, stubs and debuggers' symbols of every package, and parts of single ones, each with
-its reason. It runs where an image's dependencies are installed, before they are copied into it.
+MORE are patterns of what one image does without. Tests, headers, stubs and debuggers' symbols of
+every package, and parts of single ones, each with its reason. It runs where an image's dependencies
+are installed, before they are copied into it.
 """
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 FOLDERS = ("**/tests", "**/include", "**/__pycache__")
@@ -28,8 +29,9 @@ PARTS = (
     "pyarrow/*gandiva*",
     "pyarrow/*orc*",
     "pyarrow/src",
-    "pyarrow/libarrow_python.so*.*.*.*",  # the third copy of one library
-    "pyarrow/libarrow_python_parquet_encryption.so*.*.*.*",
+    # Of three copies of one library that to which others are linked stays: libarrow_python.so.2600.
+    "pyarrow/libarrow_python*.so",
+    "pyarrow/libarrow_python*.so*.*.*.*",
     "matplotlib/mpl-data/sample_data",
     "matplotlib/mpl-data/fonts/afm",  # of PostScript and PDF; charts are SVG
     "matplotlib/mpl-data/fonts/pdfcorefonts",
@@ -54,18 +56,18 @@ PARTS = (
 )
 
 
-def wanted_gone(packages: Path) -> Iterator[Path]:
+def wanted_gone(packages: Path, more: Sequence[str]) -> Iterator[Path]:
     """What is there of it."""
     for pattern in FOLDERS:
         yield from (path for path in packages.glob(pattern) if path.is_dir())
-    for pattern in (*FILES, *PARTS):
+    for pattern in (*FILES, *PARTS, *more):
         yield from packages.glob(pattern)
 
 
-def trim(packages: Path) -> int:
+def trim(packages: Path, more: Sequence[str]) -> int:
     """Remove it; how many bytes that were."""
     before = size(packages)
-    for path in list(wanted_gone(packages)):
+    for path in list(wanted_gone(packages, more)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -93,4 +95,4 @@ def size(folder: Path) -> int:
 
 if __name__ == "__main__":
     where = Path(sys.argv[1])
-    print(f"{trim(where) / 1e6:.0f} MB removed, {size(where) / 1e6:.0f} MB left")
+    print(f"{trim(where, sys.argv[2:]) / 1e6:.0f} MB removed, {size(where) / 1e6:.0f} MB left")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.control_plane import KEPT
-from tests.deploy.test_images import ENTRY, IMAGES, PYPROJECT
+from tests.deploy.test_images import IMAGES, PYPROJECT, START
 
 pytestmark = pytest.mark.pods
 
@@ -21,14 +21,13 @@ VERSION = PYPROJECT["project"]["version"]
 STORE = KEPT.parent / "images" / "store"
 TRIED = """
 import importlib, json, os, subprocess, sys
-modules, entry = sys.argv[1].split(","), sys.argv[2:]
+start, entry = sys.argv[1], sys.argv[2:]
 said = {word: subprocess.run([*entry, word], capture_output=True, text=True).stdout.strip()
         for word in ("--help", "--version")}
 said["user"] = f"{os.getuid()}:{os.getgid()}"
 folders = ("/", "/opt/lockstep", "/usr", "/etc")
 said["may write"] = [each for each in folders if os.access(each, os.W_OK)]
-for module in modules:
-    importlib.import_module(module)
+importlib.import_module(start)
 loaded = {name: getattr(each, "__cached__", None) for name, each in sys.modules.items()}
 said["compiled at each start"] = [name for name, path in loaded.items()
                                   if path and not os.path.exists(path)]
@@ -74,7 +73,7 @@ def test_an_image_answers_help_and_its_version_as_nobody_who_may_write(
     said = json.loads(
         buildah(
             "run", "--isolation", "chroot", container, "--",
-            "python", "-B", "-c", TRIED, ",".join(ENTRY[name]), *entry,
+            "python", "-B", "-c", TRIED, START[name], *entry,
         )
     )  # fmt: skip
 

@@ -47,11 +47,18 @@ def release(nodes: RealNodes) -> Iterator[RealNodes]:
     until(lambda: [] == left_of(nodes), PATIENCE)
 
 
-@pytest.fixture(scope="module")
-def prometheus(release: RealNodes) -> Iterator[Prometheus]:
-    """It knows the pods of now: of each module's own."""
+@pytest.fixture(scope="session")
+def running_prometheus(release: RealNodes) -> Iterator[Prometheus]:
+    """One for all tests."""
     with Prometheus(release) as made:
         yield made
+
+
+@pytest.fixture
+def prometheus(running_prometheus: Prometheus) -> Prometheus:
+    """It knows the pods of now: those of tests before may have been replaced."""
+    running_prometheus.follow()
+    return running_prometheus
 
 
 @pytest.fixture(scope="session")

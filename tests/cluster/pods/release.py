@@ -17,6 +17,7 @@ NAME = NAMESPACE = "lockstep"
 COLLECTORS, RUNS, MONITORING = "lockstep-collector", "lockstep-runs", "monitoring"
 SCRAPE_SECONDS = 1
 """A stream is judged once it has 40 samples (analyzer/sequential_test/baseline.py)."""
+JOBS = {"collector": "collector", "watch": "analyzer", "nodes": "nodes"}
 PORTS = {"collector": 9410, "watch": 9411, "nodes": 9412}
 VALUES: Mapping[str, Any] = {
     "images": {"registry": REGISTRY},
@@ -123,6 +124,7 @@ class Prometheus:
     """Debian's Prometheus in a pod, with the release's rules.
 
     Its targets are written down: this build finds none by Kubernetes (no kubernetes_sd_configs).
+    Who replaces pods calls `follow`.
     """
 
     def __init__(self, nodes: RealNodes, seconds: int = SCRAPE_SECONDS) -> None:
@@ -146,6 +148,7 @@ class Prometheus:
         until(lambda: "default" in _names(core.list_namespaced_service_account(MONITORING)))
         core.create_namespaced_pod(MONITORING, self._pod())
         until(lambda: all(map(is_ready, self._nodes.pods(MONITORING))), 90)
+        self.follow()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -162,8 +165,12 @@ class Prometheus:
             found = json.load(answer)["data"]["result"]
         return [(one["metric"], float(one["value"][1])) for one in found]
 
-    def _configuration(self) -> dict[str, Any]:
-        jobs = []
+    def follow(self) -> None:
+        """Scrape the pods of now."""
+        [own] = self._nodes.pods(MONITORING)
+        mounted = f"kubelet/pods/{own.metadata.uid}/volumes/kubernetes.io~empty-dir/data"
+        folder = self._nodes.kubeconfig.parent / own.spec.node_name / mounted / "targets"
+        folder.mkdir(exist_ok=True)
         for part, port in PORTS.items():
             home = COLLECTORS if part == "collector" else NAMESPACE
             targets = []
@@ -171,8 +178,17 @@ class Prometheus:
                 node = pod.spec.node_name
                 labels = {"node": node, "instance": node} if part == "collector" else {}
                 targets.append({"targets": [f"{pod.status.pod_ip}:{port}"], "labels": labels})
-            job = {"collector": "collector", "watch": "analyzer", "nodes": "nodes"}[part]
-            jobs.append({"job_name": f"lockstep-{job}", "static_configs": targets})
+            new = folder / f"{part}.new"
+            new.write_text(json.dumps(targets))
+            new.rename(folder / f"{part}.json")
+
+    def _configuration(self) -> dict[str, Any]:
+        jobs = [
+            {"job_name": f"lockstep-{job}", "file_sd_configs": [
+                {"files": [f"/data/targets/{part}.json"], "refresh_interval": "1s"}
+            ]}
+            for part, job in JOBS.items()
+        ]  # fmt: skip
         seconds = f"{self._seconds}s"
         return {
             "global": {"scrape_interval": seconds, "evaluation_interval": seconds},

@@ -98,6 +98,27 @@ def test_jobs_with_pods_of_their_own_are_on_the_pages_of_their_nodes(
     until(lambda: not release.pods(RUNS), PATIENCE)
 
 
+def test_a_run_that_loses_a_deleted_pod_accuses_no_node_and_pages_nobody(
+    prometheus: Prometheus, operator: None, release: RealNodes, launched: Launched
+):
+    with launched("--ranks-per-node=2", "--steps=20000", "--timeout=1500") as run:
+        name = begun(release, run)
+        steps = f'lockstep_train_steps_total{{run="{name}"}} > 200'
+        until(lambda: len(prometheus.ask(steps)) == 4 or run.poll() is not None, PATIENCE)
+        assert run.poll() is None, run.communicate()
+        release.core.delete_namespaced_pod(f"{name}-worker-1".lower(), RUNS)
+        until(lambda: run.poll() is not None, PATIENCE)
+    until(lambda: not release.pods(RUNS), PATIENCE)
+    about = f'lockstep_finding_active{{run="{name}"}} == 1'
+    until(lambda: prometheus.ask(about), PATIENCE)
+
+    [(told, _)] = prometheus.ask(about)
+    assert ("record", "stop") == (told["tier"], told["kind"])
+    assert [] == [one for node in release.names for one in accused(release, node, name)]
+    words = prometheus.ask(f'lockstep_rank_last_state{{run="{name}"}} == 1')
+    assert "stopped" in {labels["state"] for labels, _ in words}
+
+
 def test_an_image_that_is_not_there_is_said_and_nothing_is_left(
     operator: None, release: RealNodes, launched: Launched
 ):
