@@ -54,7 +54,9 @@ class Namespace:
     denied: tuple[str, ...] = ()
 
 
-CLAIMS = "{part}.persistence.storageClassName or existingClaim, or {part}.persistence.enabled=false"
+CLAIMS = (
+    "{claims}.persistence.storageClassName or existingClaim, or {claims}.persistence.enabled=false"
+)
 IMAGE = "image {image}"
 WHY: tuple[tuple[str, str, str], ...] = (
     # The registry and what is in it.
@@ -314,7 +316,8 @@ def _meaning(text: str, part: str, space: Namespace, pod: Told | None) -> tuple[
     waits = [one for one in statuses if (one.get("state") or {}).get("waiting")]
     images = [one.get("image") for one in (*waits, *(spec.get("containers") or ()))]
     known = {
-        "part": _value(part), "namespace": space.name, "node": spec.get("nodeName") or "that it is",
+        "part": _value(part), "claims": "watch" if part == "dashboard" else _value(part),
+        "namespace": space.name, "node": spec.get("nodeName") or "that it is",
         "image": next((str(each) for each in images if each), "of a pod"),
     }  # fmt: skip
     if row := _known(text):

@@ -67,6 +67,15 @@ def of_watch(told: dict[str, Any], *events: dict[str, Any]) -> Part:
     return part
 
 
+def test_the_claim_of_the_dashboard_is_mended_where_watch_has_it():
+    told = unplaced('persistentvolumeclaim "mine" not found')
+    space = Namespace(HOME, (deployment("dashboard"),), (pod("dashboard", **told),))
+    [part] = judged([space])
+
+    assert "there is no claim mine" in part.found
+    assert CLAIM in part.fix
+
+
 def of_collector(*events: dict[str, Any], pods: bool = True) -> Part:
     there = (pod("collector"),) if pods else ()
     [part] = judged([Namespace(COLLECTORS, (daemons(),), there, events=events)])

@@ -153,39 +153,53 @@ def test_a_release_that_runs_passes_helm_test(release: RealNodes):
     assert [] == [found for found in told(release).values() if "ready" not in found]
 
 
+def missed(nodes: RealNodes, wanted: dict[str, str]) -> dict[str, str]:
+    """Part -> what doctor says of it instead."""
+    found = told(nodes)
+    return {part: found.get(part, "") for part, words in wanted.items()
+            if words not in found.get(part, "")}  # fmt: skip
+
+
+def events(nodes: RealNodes) -> str:
+    """What Kubernetes says of the release."""
+    return " ".join(
+        one.message
+        for namespace in (NAMESPACE, COLLECTORS)
+        for one in nodes.core.list_namespaced_event(namespace).items
+    )
+
+
 def test_what_contradicts_the_cluster_is_told_by_pods_doctor_and_helm_test(release: RealNodes):
-    node = release.names[1]
-    with (
-        put_back(release),
-        refusing_registry(release, missing="dashboard"),
-        file_in_place_of(release, node, RINGS),
-    ):
+    node, claim = release.names[1], f"there is no claim nobodys in namespace {NAMESPACE}"
+    wanted = {
+        "lockstep-collector": f"{RINGS} of node {node} is not a directory",
+        "lockstep-watch": claim,
+        "lockstep-dashboard": claim,  # it reads there what watch writes
+    }
+    with put_back(release), file_in_place_of(release, node, RINGS):
         upgrade(release, {
-            "images": {"registry": REFUSING}, "helmTest": {"waitSeconds": 5},
+            "helmTest": {"waitSeconds": 5},
+            "collector": {"maxUnavailable": "100%", "cleaner": {"age": "25h"}},
             "watch": {"persistence": {"enabled": True, "existingClaim": "nobodys"}},
         })  # fmt: skip
-        wanted = {
-            "lockstep-dashboard": f"the registry refuses image {REFUSING}/lockstep-dashboard:0.1.0",
-            "lockstep-collector": f"{RINGS} of node {node} is not a directory",
-            "lockstep-watch": f"there is no claim nobodys in namespace {NAMESPACE}",
-        }
-
-        def missed() -> dict[str, str]:
-            found = told(release)
-            return {part: found.get(part, "") for part, words in wanted.items()
-                    if words not in found.get(part, "")}  # fmt: skip
-
-        until(lambda: not missed(), PATIENCE, missed)
+        until(lambda: not missed(release, wanted), PATIENCE, lambda: missed(release, wanted))
         said = by_helm(release)
 
         assert [] == [words for words in wanted.values() if words not in said], said
-        events = " ".join(
-            one.message
-            for namespace in (NAMESPACE, COLLECTORS)
-            for one in release.core.list_namespaced_event(namespace).items
-        )
-        for words in ("no basic auth credentials", f"{RINGS} is not a directory", '"nobodys" not'):
-            assert words in events
+        for words in (f"{RINGS} is not a directory", '"nobodys" not'):
+            assert words in events(release)
+
+
+def test_a_registry_that_refuses_is_told_by_pods_doctor_and_helm_test(release: RealNodes):
+    wanted = {
+        "lockstep-dashboard": f"the registry refuses image {REFUSING}/lockstep-dashboard:0.1.0"
+    }
+    with put_back(release), refusing_registry(release, missing="dashboard"):
+        upgrade(release, {"images": {"registry": REFUSING}, "helmTest": {"waitSeconds": 5}})
+        until(lambda: not missed(release, wanted), PATIENCE, lambda: missed(release, wanted))
+
+        assert wanted["lockstep-dashboard"] in by_helm(release)
+        assert "no basic auth credentials" in events(release)
 
 
 def test_a_full_claim_of_findings_is_said_and_watch_goes_on(
