@@ -320,7 +320,7 @@ def test_every_row_is_reached_by_something_that_kubernetes_says(row: int):
 
 class _Any(dict[str, str]):
     def __missing__(self, key: str) -> str:
-        assert key in ("part", "namespace", "node", "image", "what", "kind")
+        assert key in ("part", "claims", "namespace", "node", "image", "what", "kind")
         return "x"
 
 
