@@ -120,6 +120,18 @@ def put_back(nodes: RealNodes) -> Iterator[None]:
         until(lambda: settled(nodes), PATIENCE)
 
 
+@contextmanager
+def installed_anew(nodes: RealNodes) -> Iterator[None]:
+    """The release, as at first: an upgrade that names another claim deletes the one there is."""
+    try:
+        yield
+    finally:
+        uninstall(nodes)
+        until(lambda: [] == left(nodes), PATIENCE)
+        install(nodes)
+        until(lambda: all_ready(nodes), PATIENCE)
+
+
 class Prometheus:
     """Debian's Prometheus in a pod, with the release's rules.
 

@@ -21,6 +21,7 @@ from tests.cluster.pods.release import (
     RUNS,
     Prometheus,
     findings_folder,
+    installed_anew,
     put_back,
     shared_folder,
     upgrade,
@@ -176,7 +177,7 @@ def test_what_contradicts_the_cluster_is_told_by_pods_doctor_and_helm_test(relea
         "lockstep-watch": claim,
         "lockstep-dashboard": claim,  # it reads there what watch writes
     }
-    with put_back(release), file_in_place_of(release, node, RINGS):
+    with installed_anew(release), file_in_place_of(release, node, RINGS):
         upgrade(release, {
             "helmTest": {"waitSeconds": 5},
             "collector": {"maxUnavailable": "100%", "cleaner": {"age": "25h"}},
