@@ -218,8 +218,10 @@ def _with(life: Life, end: End) -> Life:
 
 def _told_since(every: list[Series], scrape: float) -> float:
     """Unix seconds of the scrape since which a run is told of without a pause; -inf = of none."""
-    times = np.unique(np.concatenate([one.times for one in every])) / 1000.0 if every else []
-    if not len(times):
+    if not every:
+        return -math.inf
+    times = np.unique(np.concatenate([one.times for one in every])) / 1000.0
+    if not times.size:
         return -math.inf
     back = np.flatnonzero(np.diff(times) > MISSED_SCRAPES * scrape)
     return float(times[back[-1] + 1] if len(back) else times[0])
