@@ -20,9 +20,9 @@ from analyzer.culprits.together import together
 from analyzer.culprits.uniform import slower_structures
 from analyzer.culprits.where import heavier_or_slow, heavier_stages, placed
 from analyzer.detectors import DETECTORS
-from analyzer.detectors.effects import UNPLACED
 from analyzer.from_operations import examine_operations, trace_evidence
 from analyzer.model.accepted import accepted
+from analyzer.model.effects import UNPLACED
 from analyzer.posterior import posterior
 from analyzer.rejected import rejected
 from analyzer.run import NO_NODES_FAULT, Finding, Grid, Run, Verdict

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Finding, FloatGrid, Grid, Rejected
+from analyzer.run import Finding, Grid, Rejected
 from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.transfers import median
 
 SUSPICIOUS = 1.03
 """Own time over the peers' from which a rank without finding is worth a word."""
@@ -61,12 +62,12 @@ def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tup
         mine = [c for c in stratum.tolist() if grid.ranks[c].rank not in named]
         for column in mine:
             peers = [other for other in mine if other != column]
-            waited = _median(collective[during, column])
-            before = _median(collective[outside, column])
+            waited = median(collective[during, column])
+            before = median(collective[outside, column])
             more = waited - before if np.isfinite(before) else waited
-            if not more >= WAITS_MORE * _median(wall[during, column]):
+            if not more >= WAITS_MORE * median(wall[during, column]):
                 continue
-            ratio = _median(own[during, column]) / _median(own[np.ix_(during, peers)])
+            ratio = median(own[during, column]) / median(own[np.ix_(during, peers)])
             alike = f"; its own time is {ratio:.2f}x its peers'" if np.isfinite(ratio) else ""
             why = (
                 f"waits {more * 1e3:.1f} ms more per step for rank {first.rank}{alike}"
@@ -97,7 +98,7 @@ def _nearly(grid: Grid) -> tuple[Rejected, ...]:
     for stratum in peer_groups(grid).values():
         for column in stratum.tolist():
             peers = [other for other in stratum.tolist() if other != column]
-            ratio = _median(own[:, column]) / _median(own[:, peers]) if peers else np.nan
+            ratio = median(own[:, column]) / median(own[:, peers]) if peers else np.nan
             if ratio >= SUSPICIOUS:
                 found.append((ratio, Rejected(grid.ranks[column].rank, _why(ratio, len(peers)))))
     found.sort(key=lambda pair: -pair[0])
@@ -114,8 +115,3 @@ def _why(ratio: float, peers: int) -> str:
         f"its own time is {ratio:.2f}x its peers', within the noise of this run or the spread of"
         " healthy parts"
     )
-
-
-def _median(cells: FloatGrid | NDArray[np.float64]) -> float:
-    there = cells[np.isfinite(cells)]
-    return float(np.median(there)) if there.size else float("nan")

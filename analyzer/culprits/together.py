@@ -25,7 +25,7 @@ def together(
 
     A power brake of a supply, hot air or a bad leaf slows every node behind it
     (docs/method/causes.md); draining one of them mends nothing. Whether it is the rank, the node or
-    the part, the search told (analyzer.detectors.effects).
+    the part, the search told (analyzer.model.effects).
 
     Args:
         grid: The run's windows.

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.cause_weights import fitted, weigh_causes
-from analyzer.detectors.effects import LIKELIER
 from analyzer.model.accepted import HEAVY
+from analyzer.model.effects import LIKELIER
 from analyzer.run import Evidence, Finding, Grid
 from analyzer.symptoms import KINDS
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from analyzer.detectors.change import Change
 from analyzer.detectors.checkpoints import Checkpoints
-from analyzer.detectors.effects import effects
 from analyzer.detectors.hang import Hang
-from analyzer.detectors.links import Links
+from analyzer.detectors.links import links
 from analyzer.detectors.second_signals import uses_more_cpu, waits_less
 from analyzer.detectors.stage_levels import stage_levels
-from analyzer.detectors.tensor_groups import TensorGroups
+from analyzer.detectors.tensor_groups import tensor_groups
+from analyzer.model.effects import effects
 from analyzer.run import Finding, Grid
 
 
@@ -30,11 +30,11 @@ class DetectorSpec:
 DETECTORS: tuple[DetectorSpec, ...] = (
     DetectorSpec("effects", effects),
     DetectorSpec("checkpoints", Checkpoints().detect),
-    DetectorSpec("tensor_groups", TensorGroups().detect),
+    DetectorSpec("tensor_groups", tensor_groups),
     DetectorSpec("waits", waits_less),
     DetectorSpec("cpu", uses_more_cpu),
     DetectorSpec("change", Change().detect),
-    DetectorSpec("links", Links().detect),
+    DetectorSpec("links", links),
     DetectorSpec("hang", Hang().detect),
     DetectorSpec("stage_levels", stage_levels),
 )

@@ -1,11 +1,13 @@
 """Transfers between nodes that take longer while every rank works as before: the network."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from analyzer.model.accepted import log_chance
 from analyzer.model.precision import WINDOWS
@@ -13,17 +15,29 @@ from analyzer.model.spans import last_blocks, newest_spans
 from analyzer.readers.places import places_of
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.shared_part import NODE, Part, parts_of_nodes
-from analyzer.slowness.changepoint import Blocks, Shift, blocks, clearest_spans, refine, sustained
-from analyzer.slowness.group_transfers import FLOOR, OWN, grown, slow_groups
-from analyzer.slowness.on_and_off import (
-    EPISODES_AT_LEAST,
-    ON_SIGMAS,
-    blocks_of,
-    on_and_off,
+from analyzer.slowness.changepoint import (
+    FALSE_ALARM,
+    Blocks,
+    Shift,
+    autocorrelation_factor,
+    blocks,
+    clearest_spans,
+    refine,
+    sustained,
 )
+from analyzer.slowness.group_transfers import FLOOR, OWN, grown, slow_groups
+from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, blocks_of, on_and_off
 from analyzer.slowness.robust_stats import NOTHING, WITHIN
 from analyzer.slowness.transfers import by_block, mean, median, transfers
-from analyzer.symptoms.network import BAD_LINK, FULL_LINK, SPEEDS, movements, standing
+from analyzer.symptoms.network import (
+    BAD_LINK,
+    FULL_LINK,
+    SPEEDS,
+    Movement,
+    movements,
+    standing,
+    whose,
+)
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
 
 TIMES = 3.0
@@ -37,133 +51,136 @@ BY_GROUPS = "groups"
 COUNTERS = (*SPEEDS, *BAD_LINK, *FULL_LINK)
 
 
-class Links:
-    """Transfer = least collective seconds in the data-parallel group: the last to come only sends.
+def links(grid: Grid) -> Sequence[Finding]:
+    """At most one finding: `link` accuses, `network` does not.
 
+    Transfer = least collective seconds in the data-parallel group: the last to come only sends.
     Durations alone cannot tell which link of a ring is slow: all its ranks wait alike. So a link
-    is accused where a node's own counters moved and the others' did not, or where the group has
-    two nodes, between which there is one way, or a leaf or rack where all of its nodes' counters
-    moved and nobody else's. Where several data-parallel groups run at once and some stay as they
-    were, the part that all slow ones use and no healthy one is accused. Otherwise the finding says
-    that it is the network and accuses nobody (docs/method/waits.md).
+    is accused where a node's own counters moved with the transfers and the others' did not, or
+    where the group has two nodes, between which there is one way, or a leaf or rack where all of
+    its nodes' counters moved and nobody else's. Where several data-parallel groups run at once and
+    some stay as they were, the part that all slow ones use and no healthy one is accused. Otherwise
+    the finding says that it is the network and accuses nobody (docs/method/waits.md).
 
     Times alone must be far from usual, because a lack of processors lengthens transfers as well;
     with counters that moved they must be longer in most steps. With pipeline stages collectives
     hold bubbles, and only times with counters tell, or groups. A window in which a rank did not
     tell says nothing: all may wait for it.
     """
-
-    def detect(self, grid: Grid) -> Sequence[Finding]:
-        """At most one finding: `link` accuses, `network` does not."""
-        if len({info.node for info in grid.ranks}) < 2:
-            return ()
-        groups = blocks(grid)
-        usual = median(grid.time["wall"][~grid.masked])
-        transfer = transfers(grid)
-        if not groups.members or not np.isfinite(usual):
-            return ()
-        for shape in (_spans, _again_and_again, _newest_spans):
-            found = shape(grid, groups, transfer, usual)
-            if found is not None:
-                return (found,)
+    groups = blocks(grid)
+    usual = median(grid.time["wall"][~grid.masked])
+    if len({info.node for info in grid.ranks}) < 2 or not groups.members or not usual > 0:
         return ()
+    transfer = transfers(grid)
+    told = (*_spans(grid, groups, transfer, usual), *_again_and_again(groups, transfer, usual))
+    found = [each for one in told if (each := _judged(grid, one, transfer, usual)) is not None]
+    # Who tells whose it is explains more than who only tells that it is the network.
+    return sorted(found, key=lambda each: each.kind != "link")[:1]
 
 
-def _spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Finding | None:
-    """A span of the whole run."""
-    by_groups: Finding | None = None
-    for series in by_block(transfer, groups, usual):
-        for shift in clearest_spans(series):
-            if shift.score >= shift.critical:
-                found, sure = _of_span(grid, groups, series, shift, transfer, usual)
-                if sure:
-                    return found
-                by_groups = by_groups or found
-    return by_groups
+class _Longer(NamedTuple):
+    """Windows in which transfers take longer.
+
+    `groups`, `shift`: the blocks that were looked at, and the span in them. `inside`, `outside`:
+    windows with longer transfers, and without; `seconds` a step there, outside first. `edges`: its
+    first window and the one after the last (None = to the end). `lasts`: whether it is long in most
+    of its windows, and not again and again.
+    """
+
+    groups: Blocks
+    shift: Shift
+    inside: NDArray[np.int64]
+    outside: NDArray[np.int64]
+    seconds: tuple[float, float]
+    edges: tuple[int, int | None]
+    lasts: bool
 
 
-def _newest_spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Finding | None:
-    """What began only just now, as of ranks: large and, at once, somebody's."""
+def _spans(grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float) -> Iterator[_Longer]:
+    """Spans of the whole run; then what began only just now, as of ranks, where that is large."""
     last = last_blocks(grid, np.concatenate(groups.members))
-    for series in by_block(transfer, last, usual):
-        for shift in newest_spans(series, last):
-            if shift.effect >= FLOOR:
-                found, sure = _of_span(grid, last, series, shift, transfer, usual)
-                if found is not None and sure and found.kind == "link":
-                    return found
-    return None
+    for some, series in product((groups, last), (0, 1)):
+        cells = by_block(transfer, some, usual)[series]
+        spans = clearest_spans(cells) if some is groups else newest_spans(cells, last)
+        for shift in spans:
+            small = some is last and shift.effect < FLOOR
+            if small or shift.score < shift.critical or not sustained(cells, shift):
+                continue
+            inside = np.concatenate(some.members[shift.first : shift.last])
+            outside = np.setdiff1d(np.concatenate(some.members), inside)
+            seconds = median(transfer[outside]), median(transfer[inside])
+            edges = _edges(some, shift, transfer, seconds)
+            yield _Longer(some, shift, inside, outside, seconds, edges, lasts=True)
 
 
-def _of_span(
-    grid: Grid, groups: Blocks, series: FloatGrid, shift: Shift, transfer: FloatGrid, usual: float
-) -> tuple[Finding | None, bool]:
-    """What a span is, and whether times or counters alone say so."""
-    stages = len({info.pp for info in grid.ranks})
-    inside = np.concatenate(groups.members[shift.first : shift.last])
-    outside = np.setdiff1d(np.concatenate(groups.members), inside)
-    now, then = median(transfer[inside]), median(transfer[outside])
-    ended = shift.last < len(groups)
-    steps = WINDOWS.transient_steps if ended else WINDOWS.steps
-    if (
-        now - then < MEAN_FLOOR * usual
-        or (shift.last - shift.first) * groups.steps < steps
-        or not sustained(series, shift)
-    ):
-        return None, False
-    # In the only group the last to come waits for nobody. Of several each waits for what others do
-    # before and beside it as well: for a rank whose own time grew, or nobody knows.
-    several = len({(info.pp, info.tp) for info in grid.ranks}) > 1
-    if several and grown(grid, inside, outside) >= OWN * (now - then):
-        return None, False
-    mostly = _in_most_steps(transfer[inside])
-    large = now - then >= FLOOR * usual
-    clear = large and stages == 1 and mostly >= max(FLOOR / 2 * usual, TIMES * then)
-    longer = mostly >= (then + now) / 2
-    moved = longer and bool(movements(grid, inside, outside, COUNTERS))
-    if not (clear or moved or (large and longer and stages > 1)):
-        return None, False
-    found = _finding(grid, groups, shift, transfer, (then, now), inside, outside)
-    if found.kind == "link" and (clear or moved):
-        return found, True
-    if stages == 1 and not clear:
-        return None, False
-    told = _by_groups(grid, found, inside, outside)
-    return (told or found, True) if clear else (told, False)
+def _again_and_again(groups: Blocks, transfer: FloatGrid, usual: float) -> Iterator[_Longer]:
+    """A span in which they take longer on and off; then the windows in which they do.
 
-
-def _again_and_again(
-    grid: Grid, groups: Blocks, transfer: FloatGrid, usual: float
-) -> Finding | None:
-    """A link that is slow on and off, of which one node's counters tell; None without.
-
-    Times alone would not do: whoever computes unevenly lets the others wait as well. Of one that is
-    there from the first step on the counters must move with each turn: there is no time before.
+    What chance can do is what the windows outside show: bubbles of a pipeline are long now and
+    then. Of one that is there from the first step on there are none, and counters must move with
+    each turn; by design, as of every n-th step, none move.
     """
     usable = np.concatenate(groups.members)
     seen = on_and_off(transfer[usable] / usual, least=FLOOR / 2, most=1.0)
+    if seen is None or seen.episodes < EPISODES_AT_LEAST:
+        return
+    edges = int(usable[seen.begin]), None if seen.stop is None else int(usable[seen.stop - 1]) + 1
+    span = np.zeros(len(usable), dtype=bool)
+    span[seen.begin : seen.stop] = True
+    shares = np.minimum(transfer[usable], usual) / usual
+    score, asked = _by_chance(shares[span], shares[~span])
+    shift = Shift(0, *blocks_of(groups, *edges), seen.inside, seen.error, score, asked, seen.inside)
+    for on in (span, seen.on):
+        inside, outside = usable[on], usable[~on]
+        seconds = mean(transfer[outside]), mean(transfer[inside])
+        yield _Longer(groups, shift, inside, outside, seconds, edges, lasts=False)
+
+
+def _by_chance(now: FloatGrid, then: FloatGrid) -> tuple[float, float]:
+    """The score of the difference of two means by the noise of `then`, and the one to exceed.
+
+    Student's, by Bonferroni over all spans of so many windows.
+    """
+    then, now = (some[np.isfinite(some)] for some in (then, now))
+    tests = (len(then) + len(now)) ** 2 / 2
+    asked = -float(stdtrit(max(len(then) - 1, 1), FALSE_ALARM / tests))
+    if min(len(then), len(now)) < 2:
+        return 0.0, asked
+    noise = float(then.std(ddof=1)) * autocorrelation_factor(then - then.mean())
+    error = noise * float(np.sqrt(1 / len(now) + 1 / len(then)))
+    return float(now.mean() - then.mean()) / max(error, NOTHING), asked
+
+
+def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Finding | None:
+    """What it is, if times are far from usual or counters moved with them."""
+    (then, now), shift = one.seconds, one.shift
+    steps = WINDOWS.steps if one.edges[1] is None else WINDOWS.transient_steps
+    # In the only group the last to come waits for nobody. Of several each waits for what others do
+    # before and beside it as well: for a rank whose own time grew, or nobody knows. In a window of
+    # many steps even the only group's last is not always the same.
+    several = len({(info.pp, info.tp) for info in grid.ranks}) > 1 or not one.lasts
     if (
-        seen is None
-        or seen.mean < ON_SIGMAS * seen.error
-        or seen.inside < MEAN_FLOOR
-        or seen.episodes < EPISODES_AT_LEAST
+        not now - then >= MEAN_FLOOR * usual
+        or (shift.last - shift.first) * one.groups.steps < steps
+        or (several and grown(grid, one.inside, one.outside) >= OWN * (now - then))
     ):
         return None
-    first = int(usable[seen.begin])
-    last = None if seen.stop is None else int(usable[seen.stop - 1]) + 1
-    score = seen.mean / seen.error
-    shift = Shift(0, *blocks_of(groups, first, last), seen.inside, seen.error, score, ON_SIGMAS,
-                  seen.inside)  # fmt: skip
-    span = usable[seen.begin : seen.stop], usable[: seen.begin]
-    # Counters that move with each turn are its own; by design, as of every n-th step, none move.
-    for inside, outside in (span, (usable[seen.on], usable[~seen.on])):
-        then, now = (mean(transfer[some]) for some in (outside, inside))
-        # Else the others wait for a rank, or nobody knows.
-        if now > then and grown(grid, inside, outside) < OWN * (now - then):
-            edges = first, last
-            found = _finding(grid, groups, shift, transfer, (then, now), inside, outside, edges)
-            if found.details["node"] or found.details["part_nodes"]:
-                return found
-    return None
+    mostly = _in_most_steps(transfer[one.inside])
+    longer = mostly >= (then + now) / 2
+    staged = len({info.pp for info in grid.ranks}) > 1
+    large = one.lasts and now - then >= FLOOR * usual
+    clear = large and not staged and mostly >= max(FLOOR / 2 * usual, TIMES * then)
+    moved = movements(grid, one.inside, one.outside, COUNTERS)
+    named = whose(grid, moved)
+    found = _finding(grid, one, moved, named)
+    # Counters that moved at another time tell whose it is, and not that it is anything.
+    sure = shift.score >= shift.critical or any(each.symptom.explains for each in moved)
+    told = longer and bool(moved) if one.lasts else bool(named)
+    if found.kind == "link" and (clear or (sure and told)):
+        return found
+    if not (clear or (large and longer and staged)):
+        return None
+    return _by_groups(grid, found, one.inside, one.outside) or (found if clear else None)
 
 
 def _in_most_steps(cells: FloatGrid) -> float:
@@ -172,21 +189,14 @@ def _in_most_steps(cells: FloatGrid) -> float:
     return float(np.quantile(there, 0.25)) if there.size else 0.0
 
 
-def _finding(
-    grid: Grid, groups: Blocks, shift: Shift, transfer: FloatGrid, seconds: tuple[float, float],
-    inside: NDArray[np.int64], outside: NDArray[np.int64],
-    edges: tuple[int, int | None] | None = None,
-) -> Finding:  # fmt: skip
-    then, now = seconds
-    first, last = _edges(groups, shift, transfer, seconds) if edges is None else edges
+def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequence[str]) -> Finding:
+    (then, now), (first, last), shift = one.seconds, one.edges, one.shift
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
-    moved = movements(grid, inside, outside, COUNTERS)
-    named = list(dict.fromkeys(each.node for each in moved))
     node = named[0] if len(named) == 1 else None
-    parts = parts_of_nodes(named, nodes, places_of(grid.meta))
+    parts = parts_of_nodes(list(named), nodes, places_of(grid.meta))
     part = " and ".join(map(str, parts)) or None
     two = len(nodes) == 2
-    wall = median(grid.time["wall"][inside])
+    wall = median(grid.time["wall"][one.inside])
     slowdown = wall / max(wall - (now - then), NOTHING)
     margin = WITHIN * shift.error / max(shift.effect, NOTHING) * (slowdown - 1.0)
     step = int(grid.from_step[first])
@@ -197,13 +207,13 @@ def _finding(
     if part is not None:
         text += f"; {_listed(named)} count trouble, all of {part} and nobody else: it is theirs"
     elif not two and node is None:
-        text += f", and {_whose(grid, inside, outside, len(nodes))}"
+        text += f", and {_why_nobody(grid, one.inside, one.outside, len(nodes))}"
     details: dict[str, Any] = {
         "critical_score": shift.critical,
         "nodes": nodes,
         "node": node,
         "link": part if part else f"{nodes[0]} -- {nodes[1]}" if two else node,
-        "part_nodes": named if part else [],
+        "part_nodes": list(named) if part else [],
         "transfer_seconds": now,
         "transfer_seconds_before": then,
     }
@@ -220,11 +230,13 @@ def _finding(
         text=text,
         details=details,
     )
-    if two or not named:
+    if not named:
         return found
-    # Whose link it is nobody knows better than that its counters moved and did not by chance.
-    theirs = max(min(each.log_chance for each in moved if each.node == name) for name in named)
-    sure = max(log_chance(found, len(grid.ranks)), theirs)
+    # Whose link it is nobody knows better than that its counters moved and did not by chance; nor,
+    # where they did at another time, than that there is anything at all.
+    sure = max(min(each.log_chance for each in moved if each.node == name) for name in named)
+    if not any(each.symptom.explains for each in moved):
+        sure = max(sure, log_chance(found, len(grid.ranks)))
     return replace(found, details={**details, "log_chance": sure})
 
 
@@ -256,7 +268,9 @@ def _by_groups(
     return replace(found, kind="link", text=text, details={**found.details, **details})
 
 
-def _whose(grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], nodes: int) -> str:
+def _why_nobody(
+    grid: Grid, inside: NDArray[np.int64], outside: NDArray[np.int64], nodes: int
+) -> str:
     """Why no link is accused: the fabric is full, or nobody counts what would tell.
 
     Many nodes that wait and no link with errors are congestion (docs/method/causes.md).

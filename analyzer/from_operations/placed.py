@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Culprit, FloatGrid, Grid
 from analyzer.slowness.peer_groups import MAJORITY
+from analyzer.slowness.transfers import median
 
 CONFIRMED = 0.5
 """Share of the excess of its operations that a suspect's own time must show."""
@@ -123,9 +124,9 @@ def _excess(
     own: FloatGrid, column: int, peers: Indices, inside: Indices, outside: Indices
 ) -> float:
     """Log own time against the peers', in the span and against the rest of it; NaN = not told."""
-    excess = _middle(own[inside, column]) - _middle(own[np.ix_(inside, peers)])
+    excess = median(own[inside, column]) - median(own[np.ix_(inside, peers)])
     if len(outside):
-        excess -= _middle(own[outside, column]) - _middle(own[np.ix_(outside, peers)])
+        excess -= median(own[outside, column]) - median(own[np.ix_(outside, peers)])
     return excess
 
 
@@ -137,8 +138,3 @@ def _last_attempt(grid: Grid) -> NDArray[np.bool_]:
     after = np.append(later[1:], np.iinfo(np.int64).max)
     last: NDArray[np.bool_] = grid.from_step < after
     return last
-
-
-def _middle(cells: FloatGrid) -> float:
-    there = cells[np.isfinite(cells)]
-    return float(np.median(there)) if there.size else float("nan")

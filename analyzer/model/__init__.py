@@ -2,5 +2,5 @@
 
     log own time of rank r in window w = m[w, g(r)] + a[r] + sum of effects + noise
 
-(docs/method/peers.md); `detectors.effects` searches the best set of effects.
+(docs/method/peers.md); `model.effects` searches the best set of effects.
 """

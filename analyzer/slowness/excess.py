@@ -7,6 +7,7 @@ import numpy as np
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import Blocks, Shift
 from analyzer.slowness.temporal_shape import CUT, Shape, oscillation, plateau, ramp_start
+from analyzer.slowness.transfers import median
 
 OFF = 0.6
 """A periodic excess falls to at most this share of its high level in every turn: a steady one with
@@ -76,21 +77,16 @@ def excess(
 
 def _ramp(by_window: FloatGrid, groups: Blocks, stop: int) -> int | None:
     """Window at which a climb up to block `stop` begins; None without one."""
-    blocks = np.array([_median(by_window[members]) for members in groups.members])
+    blocks = np.array([median(by_window[members]) for members in groups.members])
     knee = ramp_start(blocks, stop)
     return None if knee is None else groups.first(knee)
 
 
 def _climb(by_window: FloatGrid, groups: Blocks, shift: Shift) -> int | None:
     """Window at which a climb to a level that stays begins; None where it is a jump."""
-    blocks = np.array([_median(by_window[members]) for members in groups.members])
+    blocks = np.array([median(by_window[members]) for members in groups.members])
     knee = plateau(blocks[: shift.last], shift.effect)
     return None if knee is None else groups.first(knee)
-
-
-def _median(cells: FloatGrid) -> float:
-    there = cells[np.isfinite(cells)]
-    return float(np.median(there)) if there.size else float("nan")
 
 
 def _mean(cells: FloatGrid) -> float:

@@ -13,6 +13,7 @@ from analyzer.slowness.changepoint import Blocks, Shift, refine
 from analyzer.slowness.excess import Excess, excess
 from analyzer.slowness.robust_stats import interval_95
 from analyzer.slowness.temporal_shape import words
+from analyzer.slowness.transfers import mean
 from collector.contract.words import Phase
 
 FLOOR = float(np.log(1.05))
@@ -70,9 +71,9 @@ def slow_finding(
     low, slowdown, high = interval_95(shift.effect, shift.error)
     own = grid.time["own"]
     facts: dict[str, Any] = {
-        "own_seconds": _mean(own[inside, shift.column]),
-        "own_seconds_before": None if throughout else _mean(own[before, shift.column]),
-        "peer_seconds": _mean(own[np.ix_(inside, peers)]),
+        "own_seconds": mean(own[inside, shift.column]),
+        "own_seconds_before": None if throughout else mean(own[before, shift.column]),
+        "peer_seconds": mean(own[np.ix_(inside, peers)]),
         "peers": [grid.ranks[column].rank for column in peers],
         "steps": int(np.sum(grid.to_step[inside] - grid.from_step[inside])),
         "from_start": throughout,
@@ -140,16 +141,16 @@ def phase_shares(
 
     def gains(cells: FloatGrid) -> tuple[float, float]:
         """The rank's and its peers', seconds per step."""
-        mine, theirs = _mean(cells[inside, column]), _mean(cells[np.ix_(inside, peers)])
+        mine, theirs = mean(cells[inside, column]), mean(cells[np.ix_(inside, peers)])
         if throughout:
             return mine, theirs
-        return mine - _mean(cells[before, column]), theirs - _mean(cells[np.ix_(before, peers)])
+        return mine - mean(cells[before, column]), theirs - mean(cells[np.ix_(before, peers)])
 
     own, common = gains(grid.time["own"])
     excess: dict[str, float] = {}
     parts = {phase: grid.time[phase] for phase in OWN_PHASES}
     copies = grid.time[Phase.GRAD_SYNC] - grid.time["collective"]
-    if _mean(copies[inside, column]) >= 0 and _mean(copies[before, column]) >= 0:
+    if mean(copies[inside, column]) >= 0 and mean(copies[before, column]) >= 0:
         # Own time of the phase: gradients on their way to the collective. Below zero, collectives
         # lie in other phases too, and nobody knows how much of each is own.
         parts[Phase.GRAD_SYNC] = copies
@@ -163,11 +164,6 @@ def phase_shares(
         excess[Phase.OTHER] = excess.get(Phase.OTHER, 0.0) + hidden
     total = sum(excess.values())
     return {phase: gain / total for phase, gain in excess.items()}
-
-
-def _mean(cells: FloatGrid) -> float:
-    there = cells[np.isfinite(cells)]
-    return float(there.mean()) if there.size else float("nan")
 
 
 def _text(

@@ -1,8 +1,9 @@
 """What a node counts of its network, and which of it moved in a span of windows."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,18 @@ from scipy.special import log_ndtr
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import FALSE_ALARM
 from analyzer.slowness.robust_stats import NOTHING, spread
+from analyzer.slowness.robust_stats import mean as column_means
+from analyzer.slowness.transfers import mean, median, transfers
 from analyzer.symptoms.make import SECONDS
-from analyzer.symptoms.series import scrape_seconds, spans, total
-from analyzer.symptoms.shape import Symptom
+from analyzer.symptoms.series import (
+    goes_with,
+    near,
+    scrape_seconds,
+    spans,
+    tolerance,
+    total,
+)
+from analyzer.symptoms.shape import ALIKE, Symptom
 from collector.contract import metrics
 from collector.contract.words import PORT_ERRORS, XMIT_WAIT
 
@@ -55,75 +65,118 @@ MORE_BYTES = 1.5
 PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
-    """A metric of one node that moved; `before` and `during` per second, or in its own unit.
+class Movement(NamedTuple):
+    """A metric of one node that moved, as a symptom.
 
-    `log_chance` is that of any of all that was looked at moving as far by noise; a speed has none.
+    `log_chance`: of any of all that was looked at moving as far by noise; a speed has none.
     """
 
     node: str
-    metric: str
-    before: float
-    during: float
-    log_chance: float = float("-inf")
-
-    @property
-    def text(self) -> str:
-        """In words."""
-        name = self.metric.removeprefix("lockstep_").removesuffix("_total").replace("_", " ")
-        return f"{name} of {self.node}: {self.during:.3g} a second, {self.before:.3g} before"
-
-    @property
-    def query(self) -> str:
-        """The PromQL that shows it."""
-        selector = f'{self.metric}{{node="{self.node}"}}'
-        return selector if self.metric in SPEEDS else f"sum(rate({selector}[30s]))"
+    symptom: Symptom
+    log_chance: float
 
 
 def movements(
     grid: Grid, during: NDArray[np.int64], before: NDArray[np.int64], wanted: Sequence[str],
     *, beyond_others: bool = True,
 ) -> tuple[Movement, ...]:  # fmt: skip
-    """Counters that moved on some nodes and not on the others.
+    """Counters that moved on some nodes and not on the others, and when.
 
+    When is each counter's own: where its cumulative sum turns, in the windows up to the last of
+    `during`. Where these come and go, or nothing was before them, it is what moves with them.
     A counter has moved that is several times what it was, and further than noise takes any of so
-    many counters of so many nodes (FALSE_ALARM): pauses and retransmissions come in bursts.
+    many counters of so many nodes in any window (FALSE_ALARM): pauses and retransmissions come in
+    bursts.
 
     Args:
         grid: The run's windows.
-        during: Windows of the span.
-        before: Windows outside.
+        during: Windows in which transfers take longer.
+        before: Windows in which they do not.
         wanted: Metrics; of SPEEDS a fall counts, of the others a rise.
         beyond_others: Whether a node must stand out from the others too; without, what moved on
             all of them is found as well.
     """
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
     columns = [next(c for c, i in enumerate(grid.ranks) if i.node == node) for node in nodes]
-    tries = log(len(nodes) * len(wanted))
-    found = []
+    early = before[before < during[0]]
+    own = bool(len(early)) and not ((before > during[0]) & (before < during[-1])).any()
+    windows = np.concatenate([early, during])
+    splits = _readings(grid, np.concatenate([before, during])) if own else 1.0
+    tries = log(len(nodes) * len(wanted) * splits)
+    longer, found = transfers(grid), []
     for metric in wanted:
         cells = total(grid, metric)
         if cells is None:
             continue
-        there = cells[:, columns]
-        now, then = _means(there[during]), _means(there[before])
-        scores = _scores(grid, metric, there, during, before, beyond_others=beyond_others)
+        cells = cells[:, columns]
+        begins = _begins(cells[windows] * (-1 if metric in SPEEDS else 1))
         for place, node in enumerate(nodes):
-            others = np.delete(now, place)
-            others = others[np.isfinite(others)]
-            typical = float(np.median(others)) if others.size and beyond_others else 0.0
-            chance = tries + float(log_ndtr(-scores[place]))
-            if _moved(metric, then[place], now[place], typical) and chance <= log(FALSE_ALARM):
-                found.append(Movement(node, metric, float(then[place]), float(now[place]), chance))
+            now, then = during, before
+            if own:
+                now, then = windows[begins[place] :], windows[: begins[place]]
+            levels = mean(cells[then, place]), mean(cells[now, place])
+            if not _moved(metric, *levels):
+                continue
+            if beyond_others and metric not in SPEEDS:
+                others = median(np.delete(column_means(cells[now], 0), place))
+                if levels[1] < MOVED * others:
+                    continue
+            score = _score(grid, metric, cells, place, now, then, beyond_others=beyond_others)
+            chance = tries + float(log_ndtr(-score))
+            if chance <= log(FALSE_ALARM):
+                late = float(grid.start[now[0]] - grid.start[during[0]]) if own else float("nan")
+                rho = goes_with(longer[windows], cells[windows, place])
+                at_once = not abs(late) > tolerance(grid) or rho >= ALIKE
+                close = near(grid, int(during[0]), int(during[-1]) + 1, late)
+                text, query = _told(node, metric, *levels)
+                found.append(Movement(node, Symptom(True, text, query, late, at_once, close, rho),
+                                      chance))  # fmt: skip
     return tuple(found)
 
 
-def _scores(
-    grid: Grid, metric: str, cells: FloatGrid, during: NDArray[np.int64],
+def whose(grid: Grid, moved: Sequence[Movement]) -> tuple[str, ...]:
+    """The nodes whose links the counters tell of: of several those that moved with the transfers.
+
+    One that moved at another time is late, or another's: it counts where it is the only one, not
+    far, and all nodes tell.
+    """
+    nodes = tuple(dict.fromkeys(each.node for each in moved if each.symptom.explains))
+    some = tuple(dict.fromkeys(each.node for each in moved))
+    if nodes or len(some) != 1 or not any(each.symptom.near for each in moved):
+        return nodes
+    told = [total(grid, metric) for metric in (*BAD_LINK, *FULL_LINK)]
+    there = [np.isfinite(cells).any(axis=0) for cells in told if cells is not None]
+    return some if np.any(there, axis=0).all() else ()
+
+
+def _begins(cells: FloatGrid) -> NDArray[np.int64]:
+    """(N,) the row of (n, N) from which each is higher: where its cumulative sum is lowest."""
+    away = np.nan_to_num(cells - column_means(cells, 0))
+    sums = np.concatenate([np.zeros((1, away.shape[1])), np.cumsum(away, axis=0)])
+    begins: NDArray[np.int64] = sums[:-1].argmin(axis=0)
+    return begins
+
+
+def _moved(metric: str, before: float, now: float) -> bool:
+    """Whether a node's level, if known at all, moved far enough to matter."""
+    if metric in SPEEDS:
+        return now < SLOWER * before
+    return now >= max(MOVED_PER_SECOND.get(metric, USUALLY_PER_SECOND), MOVED * before)
+
+
+def _told(node: str, metric: str, before: float, during: float) -> tuple[str, str]:
+    """That in words, and the PromQL that shows it."""
+    name = metric.removeprefix("lockstep_").removesuffix("_total").replace("_", " ")
+    selector = f'{metric}{{node="{node}"}}'
+    query = selector if metric in SPEEDS else f"sum(rate({selector}[30s]))"
+    return f"{name} of {node}: {during:.3g} a second, {before:.3g} before", query
+
+
+def _score(
+    grid: Grid, metric: str, cells: FloatGrid, place: int, during: NDArray[np.int64],
     before: NDArray[np.int64], *, beyond_others: bool,
-) -> FloatGrid:  # fmt: skip
-    """(N,) how far each node's counts moved, in units of what the difference is off by.
+) -> float:  # fmt: skip
+    """How far a node's counts moved, in units of what the difference is off by.
 
     Of square roots, whose noise is alike at all rates: bursts weigh less, and a count is never
     surer than half an event (Anscombe, Biometrika 1948). The noise is that of the windows before,
@@ -131,26 +184,27 @@ def _scores(
     A speed has no noise.
     """
     if metric in SPEEDS:
-        return np.full(cells.shape[1], np.inf)
+        return float("inf")
     counts = np.sqrt(np.maximum(cells, 0.0) / (SECONDS.resolution if metric in IN_SECONDS else 1.0))
-    usual = _means(counts[before])
-    rises = _means(counts[during]) - usual
-    seconds = [float((grid.end - grid.start)[each].sum()) for each in (during, before)]
-    readings = [
-        max(min(float(len(each)), long / scrape_seconds(grid)), 1.0)
-        for each, long in zip((during, before), seconds, strict=True)
-    ]
-    error = np.sqrt(_means((counts[before] - usual) ** 2) * sum(1.0 / each for each in readings))
-    noise = np.fmax(error, 0.5 / np.sqrt(max(min(seconds), NOTHING)))
-    common = np.zeros(len(rises))
-    for place in range(len(rises)):
-        others = np.delete(rises, place)
-        others = others[np.isfinite(others)]
-        if others.size and beyond_others:
-            noise[place] = max(noise[place], float(spread(others)))
-            common[place] = max(float(np.median(others)), 0.0)
-    scores: FloatGrid = np.nan_to_num((rises - common) / noise)
-    return scores
+    usual = column_means(counts[before], 0)
+    rises = column_means(counts[during], 0) - usual
+    readings = [_readings(grid, each) for each in (during, before)]
+    noise = mean((counts[before, place] - usual[place]) ** 2) * sum(1.0 / one for one in readings)
+    seconds = min(float((grid.end - grid.start)[each].sum()) for each in (during, before))
+    noise = max(float(np.sqrt(noise)), 0.5 / float(np.sqrt(max(seconds, NOTHING))))
+    others = np.delete(rises, place)
+    others = others[np.isfinite(others)]
+    common = 0.0
+    if others.size and beyond_others:
+        noise = max(noise, float(spread(others)))
+        common = max(float(np.median(others)), 0.0)
+    return float(rises[place] - common) / noise
+
+
+def _readings(grid: Grid, windows: NDArray[np.int64]) -> float:
+    """How many scrapes some windows hold: between two of them all are the same reading."""
+    seconds = float((grid.end - grid.start)[windows].sum())
+    return max(min(float(len(windows)), seconds / scrape_seconds(grid)), 1.0)
 
 
 def longer_transfers(grid: Grid, finding: Finding) -> Symptom | None:
@@ -173,7 +227,9 @@ def _moving(
     grid: Grid, finding: Finding, wanted: Sequence[str], known_by: Sequence[str], silent: str
 ) -> Symptom | None:
     during, before = (np.flatnonzero(each) for each in spans(grid, finding))
+    mine = finding.details.get("part_nodes") or [finding.details.get("node")]
     found = movements(grid, during, before, wanted)
+    found = tuple(each for each in found if each.node in mine or mine == [None])
     if not found:
         stand = standing(grid, known_by)
         if not any(total(grid, each) is not None for each in known_by if each not in stand):
@@ -181,7 +237,9 @@ def _moving(
         unknown = "; ".join(each for texts in stand.values() for each in texts)
         text = f"{silent}; unknown, at their maximum: {unknown}" if stand else silent
         return Symptom(False, text, f"rate({metrics.TCP_RETRANSMITTED.name}[30s])")
-    return Symptom(True, "; ".join(each.text for each in found), found[0].query)
+    one = min((each.symptom for each in found), key=lambda each: not each.explains)
+    text = "; ".join(each.symptom.text for each in found)
+    return replace(one, text=text)
 
 
 def more_bytes(grid: Grid, finding: Finding) -> Symptom | None:
@@ -189,7 +247,7 @@ def more_bytes(grid: Grid, finding: Finding) -> Symptom | None:
     rate = total(grid, metrics.NET_BYTES.name, direction="transmit")
     if rate is None:
         return None
-    now, then = (_mean((rate * grid.time["wall"])[span]) for span in spans(grid, finding))
+    now, then = (mean((rate * grid.time["wall"])[span]) for span in spans(grid, finding))
     if not (then > 0 and now > 0):
         return None
     text = f"a node sends {now / 1e6:.2f} MB a step, {then / 1e6:.2f} MB before"
@@ -202,16 +260,11 @@ def busy_hosts(grid: Grid, finding: Finding) -> Symptom | None:
     pressure = grid.signals.get(PRESSURE)
     if pressure is None:
         return None
-    now, then = (_mean(pressure[span]) for span in spans(grid, finding))
+    now, then = (mean(pressure[span]) for span in spans(grid, finding))
     if not np.isfinite(now - then):
         return None
     text = f"tasks of the hosts lack a processor {now:.0%} of the time, {then:.0%} before"
     return Symptom(now - then >= BUSIER, text, f"rate({PRESSURE}[30s])")
-
-
-def _mean(cells: NDArray[np.float64]) -> float:
-    there = cells[np.isfinite(cells)]
-    return float(there.mean()) if there.size else float("nan")
 
 
 def standing(grid: Grid, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -236,20 +289,3 @@ def standing(grid: Grid, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
         if texts:
             found[metric] = tuple(texts)
     return found
-
-
-def _moved(metric: str, before: float, now: float, others: float) -> bool:
-    if not np.isfinite(before) or not np.isfinite(now):
-        return False
-    if metric in SPEEDS:
-        return now < SLOWER * before
-    least = MOVED_PER_SECOND.get(metric, USUALLY_PER_SECOND)
-    return now >= max(least, MOVED * before, MOVED * others)
-
-
-def _means(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(nodes,) mean over windows that answered; NaN without one."""
-    there = np.isfinite(cells)
-    count = there.sum(axis=0)
-    total_of = np.where(there, cells, 0.0).sum(axis=0)
-    return np.where(count > 0, total_of / np.maximum(count, 1), np.nan)

@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of
+from analyzer.slowness.robust_stats import mean as column_means
+from analyzer.slowness.robust_stats import spread
+from analyzer.slowness.transfers import mean, median
 from collector.contract.metrics import METRICS
-from collector.contract.robust import MAD_TO_SIGMA
 
 SCRAPES = 2.0
 """Evidence is aligned to the onset within so many scrapes (docs/method/causes.md)."""
@@ -102,21 +104,21 @@ def level(grid: Grid, finding: Finding, cells: FloatGrid | None) -> Level | None
         if c != column and (node is None or info.node != node)
     ]
     others = cells[:, peers]
-    now, then = _means(others[during]), _means(others[before])
+    now, then = column_means(others[during], 0), column_means(others[before], 0)
     known = bool((there & before).any())
     length, past = (
         float(np.nansum((grid.end - grid.start)[there & span])) for span in (during, before)
     )
     scrape = scrape_seconds(grid)
-    error = _deviation(cells[before if known else during, column]) * np.sqrt(
+    error = float(np.nan_to_num(spread(cells[before if known else during, column]))) * np.sqrt(
         sum(1.0 / max(seconds / scrape, 1.0) for seconds in (length, past) if seconds > 0)
     )
     return Level(
-        _mean(cells[before, column]),
-        _mean(cells[during, column]),
-        _median(now),
-        _median(now - then),
-        max(float(error), _deviation(now - then if known else now)),
+        mean(cells[before, column]),
+        mean(cells[during, column]),
+        median(now),
+        median(now - then),
+        max(float(error), float(np.nan_to_num(spread(now - then if known else now)))),
         min(length, past) if known else length,
     )
 
@@ -167,52 +169,36 @@ def is_near(grid: Grid, finding: Finding, late: float) -> bool:
     if not 0 <= finding.first < len(grid.start):
         return False
     stop = len(grid.start) if finding.last is None else finding.last
-    length = float(grid.end[max(stop, finding.first + 1) - 1] - grid.start[finding.first])
+    return near(grid, finding.first, max(stop, finding.first + 1), late)
+
+
+def near(grid: Grid, first: int, stop: int, late: float) -> bool:
+    """Whether so many seconds are not far for a span of windows; NaN is."""
+    length = float(grid.end[stop - 1] - grid.start[first])
     return abs(late) <= min(NEAR_SECONDS, NEAR_SHARE * length)
 
 
 def dose_response(grid: Grid, finding: Finding, cells: FloatGrid) -> float:
-    """Spearman's rho over windows of own time, over the peers', with a series: dose and response.
-
-    NaN where either stands still or fewer than eight windows know both.
-    """
+    """Spearman's rho over windows of own time, over the peers', with a series (`goes_with`)."""
     column = column_of(grid, finding.rank)
     if column is None or len(grid.ranks) < 2:
         return float("nan")
     peers = [c for c in range(len(grid.ranks)) if c != column]
     own = grid.time["own"]
     known = ~grid.masked & np.isfinite(own[:, column]) & np.isfinite(own[:, peers]).any(axis=1)
-    known &= np.isfinite(cells[:, column])
+    theirs = np.nanmedian(own[np.ix_(known, np.array(peers))], axis=1)
+    return goes_with(own[known, column] / theirs, cells[known, column])
+
+
+def goes_with(response: FloatGrid, dose: FloatGrid) -> float:
+    """Spearman's rho of two (n,) series.
+
+    NaN where either stands still or fewer than eight windows know both.
+    """
+    known = np.isfinite(response) & np.isfinite(dose)
     if known.sum() < 8:
         return float("nan")
-    ratio = own[known, column] / np.nanmedian(own[np.ix_(known, np.array(peers))], axis=1)
-    ranks = [pd.Series(series).rank() for series in (ratio, cells[known, column])]
+    ranks = [pd.Series(series[known]).rank() for series in (response, dose)]
     if any(np.ptp(each) == 0 for each in ranks):
         return float("nan")
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-
-
-def _mean(cells: FloatGrid) -> float:
-    there = cells[np.isfinite(cells)]
-    return float(there.mean()) if there.size else float("nan")
-
-
-def _means(cells: FloatGrid) -> FloatGrid:
-    """(W, R) -> (R,) mean over the windows that answered; NaN without one."""
-    there = np.isfinite(cells)
-    count = there.sum(axis=0)
-    summed = np.where(there, cells, 0.0).sum(axis=0)
-    return np.where(count > 0, summed / np.maximum(count, 1), np.nan)
-
-
-def _median(values: FloatGrid) -> float:
-    there = values[np.isfinite(values)]
-    return float(np.median(there)) if there.size else float("nan")
-
-
-def _deviation(values: FloatGrid) -> float:
-    """(n,) -> robust standard deviation of what is there; 0 of none."""
-    there = values[np.isfinite(values)]
-    if not there.size:
-        return 0.0
-    return MAD_TO_SIGMA * float(np.median(np.abs(there - np.median(there))))

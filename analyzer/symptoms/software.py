@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.run import Finding, FloatGrid, Grid, Versions
+from analyzer.run import Finding, Grid, Versions
 from analyzer.slowness.before_after import column_of
+from analyzer.slowness.transfers import median
 from analyzer.symptoms.series import is_near, spans, tolerance
 from analyzer.symptoms.shape import Symptom
 from analyzer.versions import SOURCES
@@ -130,11 +131,11 @@ def mates_as_fast(grid: Grid, finding: Finding) -> Symptom | None:
     during, before = spans(grid, finding)
     own, here = grid.time["own"], grid.ranks[column]
     if finding.first > 0 and before.any():
-        normal = _median(own[np.ix_(before, others)])
+        normal = median(own[np.ix_(before, others)])
     else:
         away = [c for c, i in enumerate(grid.ranks) if i.node != here.node and i.pp == here.pp]
-        normal = _median(own[np.ix_(during, np.array(away, dtype=int))])
-    grew = _median(own[np.ix_(during, others)]) / normal - 1.0
+        normal = median(own[np.ix_(during, np.array(away, dtype=int))])
+    grew = median(own[np.ix_(during, others)]) / normal - 1.0
     if not np.isfinite(grew):
         return None
     text = f"{len(others)} other ranks of {here.node} run the same software and are not slow"
@@ -156,11 +157,6 @@ def everywhere(grid: Grid, finding: Finding) -> Symptom | None:
         when = f" {abs(best.late):.0f} s {side} it began"
     near = is_near(grid, finding, best.late)
     return Symptom(True, best.text + when, query(best.what), best.late, best.with_onset, near)
-
-
-def _median(cells: FloatGrid) -> float:
-    there = cells[np.isfinite(cells)]
-    return float(np.median(there)) if there.size else float("nan")
 
 
 def ranks_of_node(grid: Grid, finding: Finding) -> NDArray[np.int64]:

@@ -2,14 +2,14 @@
 
 Operations are another observation of the same own time: without what the host does between them,
 and with the work of every micro-batch known. So they are laid out as windows of a step each, and
-analyzer.detectors.effects looks for the same scopes and shapes, with the precision of operations.
+analyzer.model.effects looks for the same scopes and shapes, with the precision of operations.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from analyzer.detectors.effects import effects
+from analyzer.model.effects import effects
 from analyzer.model.precision import OPERATIONS
 from analyzer.model.spans import natural_level
 from analyzer.operations import Flags, Floats

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.effects import effects
-from analyzer.detectors.links import Links
+from analyzer.detectors.links import links
+from analyzer.model.effects import effects
 from analyzer.pipeline import diagnose
 from analyzer.readers.windows import from_samples
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
@@ -56,13 +56,13 @@ def test_a_node_whose_ranks_are_slow_together_is_named_once():
 def test_a_link_is_named_by_the_counters_of_its_node_and_nobody_without_them():
     burst = fault(Cause.LINK, "errors", 8, 1.5)
     run = run_of(burst, dp=32)
-    (finding,) = Links().detect(align(run))
+    (finding,) = links(align(run))
     silent = run.samples[~run.samples["metric"].str.startswith(("lockstep_net", "lockstep_tcp",
                                                                 "lockstep_ib"))]  # fmt: skip
 
     assert ("link", "node-1") == (finding.kind, finding.details["node"])
     object.__setattr__(run, "samples", silent)
-    assert () == tuple(Links().detect(align(run)))
+    assert () == tuple(links(align(run)))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_run_that_stands_still_while_it_is_scraped_is_no_gap_of_scrapes():
 def test_a_link_that_comes_and_goes_from_the_first_step_on_is_told_by_counters_that_move_with_it():
     always = dataclasses.replace(fault(Cause.LINK, "errors", 8, 1.5), from_step=0)
     run = run_of(always, dp=32)
-    (finding,) = Links().detect(align(run))
+    (finding,) = links(align(run))
 
     assert ("link", "node-1") == (finding.kind, finding.details["node"])
     counted = run.samples["metric"].str.startswith(("lockstep_net", "lockstep_tcp", "lockstep_ib"))
@@ -202,4 +202,4 @@ def test_a_link_that_comes_and_goes_from_the_first_step_on_is_told_by_counters_t
     steady = elsewhere[elsewhere["metric"].str.startswith(
         ("lockstep_net", "lockstep_tcp", "lockstep_ib"))]  # fmt: skip
     mixed = pd.concat([run.samples[~counted], steady], ignore_index=True)
-    assert () == tuple(Links().detect(align(dataclasses.replace(run, samples=mixed))))
+    assert () == tuple(links(align(dataclasses.replace(run, samples=mixed))))

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.links import Links
+from analyzer.detectors.links import links
 from analyzer.pipeline import diagnose
 from analyzer.symptoms.network import movements
 from collector.contract.metrics import NET_PAUSE
+
+PAUSES = NET_PAUSE.series(device="eth0", direction="receive", priority="3")
 
 
 @pytest.mark.parametrize("factor", [1.3, 2.0])
@@ -45,7 +47,7 @@ def test_of_a_ring_without_counters_nobody_is_named_and_the_network_is_told(synt
 def test_a_slow_rank_is_no_slow_link(synthetic, fault, kind):
     grid = align(synthetic(world=2, faults=[fault(kind, 1, 2.0)]).run())
 
-    assert () == tuple(Links().detect(grid))
+    assert () == tuple(links(grid))
 
 
 @pytest.mark.parametrize("seen", ["nothing", "half"])
@@ -67,7 +69,7 @@ def test_waits_for_a_rank_whose_own_time_is_not_known_are_not_the_network(
 def test_a_healthy_run_has_no_slow_link(synthetic, seed):
     grid = align(synthetic(seed=seed, world=2 + seed % 3, noise=0.08, telemetry=False).run())
 
-    assert () == tuple(Links().detect(grid))
+    assert () == tuple(links(grid))
 
 
 def test_moved_counters_alone_accuse_nobody(synthetic, fault):
@@ -80,9 +82,8 @@ def test_bursts_between_few_scrapes_are_no_movement(synthetic):
     """Pauses come in bursts: of three scrapes of some node three times as many are soon chance."""
     grid = align(synthetic(world=8, telemetry=False).run())
     grid = dataclasses.replace(grid, scrape_seconds=4 * float(np.mean(grid.end - grid.start)))
-    key = f'{NET_PAUSE.name}{{device="eth0",direction="receive",priority="3"}}'
     windows = np.arange(len(grid.start))
-    many, moved = 0, 0
+    many, moved, seen = 0, 0, 0
     for seed in range(300):
         dice = np.random.default_rng(seed)
         counted = dice.gamma(1.0, 40.0, (len(windows) // 4 + 1, 8))
@@ -90,14 +91,58 @@ def test_bursts_between_few_scrapes_are_no_movement(synthetic):
         first = int(dice.integers(20, len(windows) - 20))
         during = np.arange(first, first + 12)
         before = np.setdiff1d(windows, during)
-        bursts = dataclasses.replace(grid, signals={key: cells})
+        bursts = dataclasses.replace(grid, signals={PAUSES: cells})
         now, then = cells[during].mean(axis=0), cells[before].mean(axis=0)
         many += bool((now >= 3.0 * np.maximum(then, np.median(now))).any())
         moved += bool(movements(bursts, during, before, [NET_PAUSE.name]))
         cells[during, 2] += 400.0
-        assert "node-2" in {one.node for one in movements(bursts, during, before, [NET_PAUSE.name])}
+        seen += "node-2" in {m.node for m in movements(bursts, during, before, [NET_PAUSE.name])}
     assert many >= 9
     assert moved <= 5
+    assert seen >= 285
+
+
+def test_of_several_whose_counters_moved_it_is_the_one_of_which_they_did_with_the_transfers(
+    synthetic, fault
+):
+    true, early, late = (
+        fault("loss", 2, 1.5, 220),
+        fault("loss", 1, 1.0, 100),
+        fault("loss", 3, 1.0, 320),
+    )
+    (found,) = links(align(synthetic(world=7, steps=400, faults=[true, early, late]).run()))
+
+    assert ("link", "node-2") == (found.kind, found.details["node"])
+    silent = fault("link", 2, 1.5, 220)
+    (found,) = links(align(synthetic(world=7, steps=400, faults=[silent, early, late]).run()))
+    assert ("network", None) == (found.kind, found.details["node"])
+
+
+@pytest.mark.parametrize("seed", [2, 4, 10, 11])
+def test_bubbles_that_become_more_are_no_link_whose_counters_moved_far_from_them(
+    synthetic, fault, seed
+):
+    grid = align(synthetic(world=4, steps=400, faults=[fault("loss", 2, 1.0, 300)]).run())
+    windows, dice = np.arange(len(grid.start)), np.random.default_rng(seed)
+    bubbles = 0.02 * (dice.random(len(windows)) < np.where(windows < 100, 0.04, 0.12))
+    time = {**grid.time, "collective": grid.time["collective"] + bubbles[:, None]}
+    stages = tuple(dataclasses.replace(info, dp=0, pp=info.rank) for info in grid.ranks)
+
+    assert () == tuple(links(dataclasses.replace(grid, ranks=stages, time=time)))
+
+
+@pytest.mark.parametrize(("first", "explains"), [(100, True), (50, False), (150, False)])
+def test_when_a_counter_moved_is_its_own(synthetic, first, explains):
+    grid = align(synthetic(world=8, steps=300, telemetry=False).run())
+    grid = dataclasses.replace(grid, scrape_seconds=float(np.mean(grid.end - grid.start)))
+    windows = np.arange(len(grid.start))
+    counted = np.random.default_rng(0).gamma(4.0, 1.0, (len(windows), 8))
+    counted[100:, 2] += 400.0
+    bad = dataclasses.replace(grid, signals={PAUSES: counted})
+    (one,) = movements(bad, windows[first:], windows[:first], [NET_PAUSE.name])
+
+    assert ("node-2", explains) == (one.node, one.symptom.explains)
+    assert grid.start[100] - grid.start[first] == pytest.approx(one.symptom.began)
 
 
 def test_in_a_pipeline_transfers_that_a_slow_rank_lengthens_accuse_no_link(synthetic, fault):
@@ -109,10 +154,10 @@ def test_in_a_pipeline_transfers_that_a_slow_rank_lengthens_accuse_no_link(synth
     stages = tuple(dataclasses.replace(i, dp=i.rank // 2, pp=i.rank % 2) for i in grid.ranks)
     waits = dataclasses.replace(grid, ranks=stages, time=time)
 
-    assert () == tuple(Links().detect(waits))
+    assert () == tuple(links(waits))
     as_before = np.full(waits.time["own"].shape, 0.04)
     alone = dataclasses.replace(waits, time={**time, "own": as_before})
-    assert ["node-2"] == [found.details["node"] for found in Links().detect(alone)]
+    assert ["node-2"] == [found.details["node"] for found in links(alone)]
 
 
 @pytest.mark.parametrize(
@@ -132,8 +177,8 @@ def test_pipeline_stages_hide_transfers_in_bubbles(synthetic, fault):
     grid = align(synthetic(world=2, faults=[fault("link", 1, 2.0)], telemetry=False).run())
     stages = tuple(dataclasses.replace(info, dp=0, pp=info.rank) for info in grid.ranks)
 
-    assert ["link"] == [found.kind for found in Links().detect(grid)]
-    assert () == tuple(Links().detect(dataclasses.replace(grid, ranks=stages)))
+    assert ["link"] == [found.kind for found in links(grid)]
+    assert () == tuple(links(dataclasses.replace(grid, ranks=stages)))
 
 
 def test_transfers_that_are_slow_in_some_steps_only_are_a_lack_of_processors(synthetic):
@@ -141,7 +186,7 @@ def test_transfers_that_are_slow_in_some_steps_only_are_a_lack_of_processors(syn
     longer = 0.04 * (np.arange(len(grid.start)) % 5 < 3)[:, None] * (grid.from_step > 80)[:, None]
     time = {**grid.time, "collective": grid.time["collective"] + longer}
 
-    assert () == tuple(Links().detect(dataclasses.replace(grid, time=time)))
+    assert () == tuple(links(dataclasses.replace(grid, time=time)))
 
 
 def test_transfers_that_always_took_long_are_told_where_a_nodes_counters_moved(synthetic, fault):
@@ -149,17 +194,17 @@ def test_transfers_that_always_took_long_are_told_where_a_nodes_counters_moved(s
     run = synthetic(world=4, faults=[fault("loss", 2, 1.3, 80)]).run()
     grid = align(run)
     always = {**grid.time, "collective": grid.time["collective"] + 0.02}
-    (found,) = Links().detect(dataclasses.replace(grid, time=always))
+    (found,) = links(dataclasses.replace(grid, time=always))
 
     assert ("link", "node-2") == (found.kind, found.details["node"])
     blind = {key: cells for key, cells in grid.signals.items() if "retransmitted" not in key}
-    assert () == tuple(Links().detect(dataclasses.replace(grid, time=always, signals=blind)))
+    assert () == tuple(links(dataclasses.replace(grid, time=always, signals=blind)))
 
 
 def test_with_pipeline_stages_counters_must_tell(synthetic, fault):
     grid = align(synthetic(world=4, faults=[fault("loss", 2, 1.5, 80)]).run())
     stages = tuple(dataclasses.replace(info, dp=0, pp=info.rank) for info in grid.ranks)
-    (found,) = Links().detect(dataclasses.replace(grid, ranks=stages))
+    (found,) = links(dataclasses.replace(grid, ranks=stages))
 
     assert ("link", "node-2") == (found.kind, found.details["node"])
 
@@ -174,7 +219,7 @@ def test_a_slow_rank_of_a_tensor_parallel_pair_is_no_slow_link(synthetic, fault)
         for info in grid.ranks
     )
 
-    assert () == tuple(Links().detect(dataclasses.replace(grid, ranks=ranks)))
+    assert () == tuple(links(dataclasses.replace(grid, ranks=ranks)))
 
 
 def test_windows_without_the_rank_that_all_wait_for_are_no_slow_link(synthetic, fault):
@@ -182,7 +227,7 @@ def test_windows_without_the_rank_that_all_wait_for_are_no_slow_link(synthetic, 
     gone = (run.windows["rank"] == 1) & run.windows["from_step"].between(120, 170)
     grid = align(dataclasses.replace(run, windows=run.windows[~gone]))
 
-    assert () == tuple(Links().detect(grid))
+    assert () == tuple(links(grid))
 
 
 def test_windows_of_which_some_ranks_are_not_known_say_nothing_and_the_others_do(synthetic, fault):
@@ -196,18 +241,18 @@ def test_windows_of_which_some_ranks_are_not_known_say_nothing_and_the_others_do
 
 def test_a_little_longer_is_told_where_one_nodes_counters_moved_and_nowhere_else(synthetic, fault):
     grid = align(synthetic(world=4, faults=[fault("loss", 2, 1.07, 80)]).run())
-    (found,) = Links().detect(grid)
+    (found,) = links(grid)
 
     assert ("link", "node-2") == (found.kind, found.details["node"])
     blind = {key: cells for key, cells in grid.signals.items() if "retransmitted" not in key}
-    assert () == tuple(Links().detect(dataclasses.replace(grid, signals=blind)))
+    assert () == tuple(links(dataclasses.replace(grid, signals=blind)))
 
 
 def test_a_link_that_just_became_slow_is_named_before_a_block_of_the_long_run_is_full(
     synthetic, fault
 ):
     grid = align(synthetic(world=4, steps=1000, faults=[fault("loss", 2, 1.5, 982)]).run())
-    (found,) = Links().detect(grid)
+    (found,) = links(grid)
 
     assert ("link", "node-2") == (found.kind, found.details["node"])
     assert 982 == pytest.approx(int(grid.from_step[found.first]), abs=5)

@@ -11,7 +11,7 @@ import analyzer.symptoms
 from analyzer.anomalies.watched import Subject
 from analyzer.cause_weights import fitted
 from analyzer.detectors import DETECTORS
-from analyzer.detectors.effects import SHAPES
+from analyzer.model.effects import SHAPES
 from collector.contract.words import Cause
 
 
@@ -28,15 +28,16 @@ def test_every_detector_is_a_row_of_its_own_name_and_every_file_has_one():
     names = [spec.name for spec in DETECTORS]
 
     assert len(set(names)) == len(names)
-    assert _files(analyzer.detectors) == {
+    assert {"effects"} | _files(analyzer.detectors) == {
         spec.detect.__module__.rpartition(".")[2] for spec in DETECTORS
     }
 
 
 def test_every_shape_is_a_row_and_every_row_a_generator_of_candidates():
     files = _files(
-        analyzer.model, "accepted", "candidate", "precision", "reference", "run_queue", "scopes"
-    )
+        analyzer.model, "accepted", "candidate", "effects", "precision", "reference", "run_queue",
+        "scopes",
+    )  # fmt: skip
 
     assert files == {shape.__module__.rpartition(".")[2] for shape in SHAPES}
     assert len(set(SHAPES)) == len(SHAPES)

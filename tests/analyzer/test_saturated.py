@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.links import Links
+from analyzer.detectors.links import links
 from analyzer.report.checks import SILENT, checks
 from analyzer.run import Finding
 from analyzer.symptoms import network
@@ -92,7 +92,7 @@ def test_the_checklist_of_the_report_does_not_call_it_right(grid):
 
 
 def test_no_link_is_called_free_of_errors(grid):
-    unknown = [found.text for found in Links().detect(telling(grid, ERRORS, DOWNED_STANDS))]
+    unknown = [found.text for found in links(telling(grid, ERRORS, DOWNED_STANDS))]
 
     assert any("at their maximum, and so unknown: link_downed of node-2" in text
                for text in unknown)  # fmt: skip

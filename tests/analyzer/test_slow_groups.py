@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.align import align
-from analyzer.detectors.links import Links
+from analyzer.detectors.links import links
 from analyzer.pipeline import diagnose
 from analyzer.readers.windows import from_steps
 from analyzer.run import RankInfo, Run
@@ -75,8 +75,7 @@ def quiet():
 
 def _told(run):
     return [
-        (found.kind, found.details["node"], found.details["link"])
-        for found in Links().detect(align(run))
+        (found.kind, found.details["node"], found.details["link"]) for found in links(align(run))
     ]
 
 
@@ -102,7 +101,7 @@ def test_a_node_that_all_slow_groups_use_is_named():
 
 def test_a_healthy_group_clears_only_its_own_gpus_of_a_node():
     """Stage 1 is healthy over GPU 1 of node 1; that of GPU 0 may be slow, or all of node 0."""
-    (found,) = Links().detect(align(_run(3, 2, 1, per_node=2, slow=[(0, 0)])))
+    (found,) = links(align(_run(3, 2, 1, per_node=2, slow=[(0, 0)])))
 
     assert "network" == found.kind
     assert "GPU 0 of node-0 or GPU 0 of node-1 or GPU 1 of node-0 or node-0 alone" in found.text

@@ -3,7 +3,7 @@
 import dataclasses
 
 from analyzer.align import align
-from analyzer.detectors.tensor_groups import TensorGroups
+from analyzer.detectors.tensor_groups import tensor_groups
 from analyzer.pipeline import diagnose
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Fault, Resolution, SyntheticFleet
@@ -36,7 +36,7 @@ def test_the_member_whose_nvlinks_tell_is_named():
 
 def test_without_telemetry_of_nvlinks_nobody_is_and_the_run_is_not_healthy():
     run = without_nvlink(run_of(BAD))
-    (finding,) = TensorGroups().detect(align(run))
+    (finding,) = tensor_groups(align(run))
     verdict = diagnose(run).verdict
 
     assert ("network", None) == (finding.kind, finding.rank)
@@ -45,12 +45,12 @@ def test_without_telemetry_of_nvlinks_nobody_is_and_the_run_is_not_healthy():
 
 
 def test_groups_alike_are_nothing():
-    assert [] == list(TensorGroups().detect(align(run_of())))
+    assert [] == list(tensor_groups(align(run_of())))
 
 
 def test_a_slow_rank_lets_its_group_wait_and_is_no_link():
     slow = Fault(Cause.SLOW_GPU, "plain", 14, 1.5, 100)
     (culprit,) = diagnose(run_of(slow)).verdict.culprits
 
-    assert [] == list(TensorGroups().detect(align(run_of(slow))))
+    assert [] == list(tensor_groups(align(run_of(slow))))
     assert (14, "slow-gpu") == (culprit.rank, culprit.cause)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.effects import effects
+from analyzer.model.effects import effects
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzer.align import align
-from analyzer.detectors.effects import effects
+from analyzer.model.effects import effects
 from analyzer.pipeline import diagnose
 from analyzer.scoring.score import is_right
 from analyzer.slowness.changepoint import clearest_spans

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.effects import effects
+from analyzer.model.effects import effects
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.effects import effects
+from analyzer.model.effects import effects
 from analyzer.model.run_queue import QUEUED, without_run_queue
 from collector.contract.words import Phase
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzer.align import align
-from analyzer.detectors.effects import effects
+from analyzer.model.effects import effects
 from analyzer.pipeline import diagnose
 from analyzer.slowness.changepoint import clearest_spans
 
