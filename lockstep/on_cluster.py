@@ -75,7 +75,8 @@ def run(
             69, the API does not answer.
     """
     show("looking at the cluster", settings.namespace)
-    facts = looked_at(cluster, spec, settings)
+    facts = looked_at(cluster, settings)
+    refuse(facts, spec, settings)
     for each in doubts(facts, spec, settings):
         note(each)
     # A refusal need not wait for what writes archives: half of its time.
@@ -117,19 +118,26 @@ def run(
             raise
 
 
-def looked_at(cluster: Cluster, spec: RunSpec, settings: Settings) -> Facts:
-    """What there is to know of it, where a run could be scheduled.
+def looked_at(cluster: Cluster, settings: Settings) -> Facts:
+    """What there is to know of it.
 
     Raises:
-        CommandError: 64 or 69, it never could; 69, the API does not answer.
+        CommandError: 69, the API does not answer.
     """
     try:
-        facts = look(cluster, settings)
+        return look(cluster, settings)
     except ClusterError as error:
         fail(ExitCode.UNREACHABLE, str(error))
+
+
+def refuse(facts: Facts, spec: RunSpec, settings: Settings) -> None:
+    """Refuse what can never be scheduled.
+
+    Raises:
+        CommandError: 64 or 69, with what is in the way.
+    """
     if refused := refusal(facts, spec, settings):
         fail(refused.code, refused.sentence)
-    return facts
 
 
 def with_rings_in_pods(facts: Facts, settings: Settings) -> Settings:

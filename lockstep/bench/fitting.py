@@ -1,6 +1,7 @@
 """What can never run is refused before anything starts, in seconds, with the capacity."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -12,6 +13,7 @@ from lockstep.bench.spec import Bench, BenchError, UnreachableError
 from lockstep.output import CommandError
 
 if TYPE_CHECKING:
+    from workloads.launchers.kubernetes.facts import Facts
     from workloads.spec import RunSpec
 
 PARAMETERS = {"context": "kube_context", "exec": "program", "output": "form"}
@@ -49,6 +51,7 @@ def refuse_what_cannot_run(
                     + (f"; did you mean {near[0]}?" if near else "")
                 )
     seen: set[str] = set()
+    known_facts: dict[tuple[object, ...], Facts] = {}
     for cell in cells:
         if cell.name in seen:
             continue
@@ -61,7 +64,7 @@ def refuse_what_cannot_run(
                 continue
             spec = _plan(bench, cell)
             if cell.launcher in CLUSTER:
-                _ask_cluster(bench, cell, spec)
+                _ask_cluster(bench, cell, spec, known_facts)
         except CommandError as error:
             kind = UnreachableError if error.code == ExitCode.UNREACHABLE else BenchError
             raise kind(f"cell {cell.name} cannot run: {error.sentence}") from error
@@ -81,8 +84,13 @@ def _refuse_what_others_take(bench: Bench, cell: Cell) -> None:
         refuse_others(given)
 
 
-def _ask_cluster(bench: Bench, cell: Cell, spec: "RunSpec") -> None:
+def _ask_cluster(
+    bench: Bench, cell: Cell, spec: "RunSpec", known: "dict[tuple[object, ...], Facts]"
+) -> None:
     """As `lockstep run` asks it before it creates anything.
+
+    Args:
+        known: What was asked for cells before, and is not asked again.
 
     Raises:
         CommandError: It would refuse, or the cluster does not answer.
@@ -101,11 +109,15 @@ def _ask_cluster(bench: Bench, cell: Cell, spec: "RunSpec") -> None:
             value = _typed(option, told[option], kinds[name])
             given[name] = Path(str(value)) if name == "kubeconfig" else value
     settings = cluster_options.settings(cell.launcher, ClusterOptions(**given))
-    cluster = on_cluster.connect(given.get("kubeconfig"), given.get("kube_context"))
-    try:
-        on_cluster.looked_at(cluster, spec, settings)
-    finally:
-        cluster.close()
+    place = given.get("kubeconfig"), given.get("kube_context")
+    asked = *place, replace(settings, image="", analyzer_image="", submission="", submitted="")
+    if asked not in known:
+        cluster = on_cluster.connect(*place)
+        try:
+            known[asked] = on_cluster.looked_at(cluster, settings)
+        finally:
+            cluster.close()
+    on_cluster.refuse(known[asked], spec, settings)
 
 
 def _plan(bench: Bench, cell: Cell) -> "RunSpec":

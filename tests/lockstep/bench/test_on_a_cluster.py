@@ -239,3 +239,17 @@ def test_a_cluster_that_does_not_answer_is_told_before_any_cell_starts(
 
     assert 69 == told.code
     assert "cell gpt cannot run: the API server x does not answer: refused" in told.err
+
+
+def test_a_cluster_is_asked_once_for_all_cells_that_ask_the_same_of_it(
+    lockstep: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster("", "Complete")
+    monkeypatch.setattr(cluster, "close", lambda: None, raising=False)
+    monkeypatch.setattr(on_cluster, "connect", lambda *_: cluster)
+    text = TWO_NODES.format(launcher="kubernetes", options="")
+    (tmp_path / "b.toml").write_text(text.replace("[2]", "[1, 2, 3]"))
+    told = lockstep("bench", "run", tmp_path / "b.toml", "--out", tmp_path / "o")
+
+    assert (65, True) == (told.code, "cell gpt,nodes=3 cannot run: the run wants 3" in told.err)
+    assert 1 == cluster.asked.count("GET /api/v1/nodes")
