@@ -400,6 +400,44 @@ def test_a_run_whose_quota_is_taken_back_ends_and_says_so(
     )
 
 
+def test_an_indexed_job_that_is_let_in_again_before_all_its_pods_ran_goes_on(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    job = JOB.replace("kubeflow.org/v2beta1", "batch/v1").replace("mpijobs", "jobs")
+
+    def held(value: bool) -> None:
+        cluster.objects[job] = kueue.suspended(cluster.objects[job], value)
+
+    def pods(mark: str, *phases: str) -> None:  # its controller names them at random
+        for index, phase in enumerate(phases):
+            cluster.pod(f"{RUN.lower()}-{index}-{mark}", node=f"gpu-{index}", phase=phase)
+
+    def gone(mark: str, *indices: int) -> None:
+        for index in indices:
+            del cluster.objects[f"{NAMESPACE}/pods/{RUN.lower()}-{index}-{mark}"]
+
+    def complete() -> None:
+        cluster.objects[job]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+    run = started(
+        cluster, spec, replace(settings, queue="gpus", kind=Kind.JOB),
+        {
+            10: lambda: held(False), 12: lambda: pods("aaaaa", *["Running"] * 3, "Pending"),
+            96: lambda: gone("aaaaa", 0), 100: lambda: held(True),
+            104: lambda: gone("aaaaa", 1, 2, 3), 400: lambda: held(False),
+            404: lambda: pods("bbbbb", *["Running"] * 4), 600: complete,
+        },
+    )  # fmt: skip
+    told = Told([])
+    ended = run.wait(told)
+
+    assert (Phase.SUCCEEDED, "", True) == (ended.phase, ended.reason, ended.ran)
+    assert {f"{RUN.lower()}-{index}-bbbbb" for index in range(4)} == {
+        each.name for each in ended.pods
+    }
+    assert "failing" not in told.stages[told.stages.index("running") :]
+
+
 def test_a_run_that_somebody_suspends_by_hand_ends_and_says_so(
     cluster: FakeCluster, spec: RunSpec, settings: Settings
 ) -> None:

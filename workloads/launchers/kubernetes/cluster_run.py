@@ -145,8 +145,13 @@ class ClusterRun:
         self, whole: Told | None, pods: tuple[Pod, ...], held: Told | None
     ) -> Ended | None:  # fmt: skip
         """How it ended, or why it must; None = it goes on."""
+        if held is not None and self.made.workers:
+            # Its pods go, which is no loss: let in again, an Indexed Job has some of other names.
+            self._known.clear()
+            self._lost = None
         missing = conditions.gone(self._known, pods)
-        self._known.update({each.name: each for each in pods})
+        if held is None:
+            self._known.update({each.name: each for each in pods})
         if self._ran_after is None and conditions.running(pods, self.made.workers):
             self._ran_after = self._spent
         self._noted.update({each.name: each.noted for each in pods if each.noted})
