@@ -130,13 +130,16 @@ def looked_at(cluster: Cluster, settings: Settings) -> Facts:
         fail(ExitCode.UNREACHABLE, str(error))
 
 
-def refuse(facts: Facts, spec: RunSpec, settings: Settings) -> None:
+def refuse(facts: Facts, spec: RunSpec, settings: Settings, *, now: bool = True) -> None:
     """Refuse what can never be scheduled.
+
+    Args:
+        now: It is about to start, and must fit beside what others use of quotas.
 
     Raises:
         CommandError: 64 or 69, with what is in the way.
     """
-    if refused := refusal(facts, spec, settings):
+    if refused := refusal(facts, spec, settings, now=now):
         fail(refused.code, refused.sentence)
 
 

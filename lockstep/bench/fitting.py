@@ -30,6 +30,7 @@ def refuse_what_cannot_run(
     """Plan every cell as `lockstep run` would, and ask the cluster, if there is one.
 
     Args:
+        cells: That are still to be run.
         known: Options of `lockstep run`, without dashes.
 
     Raises:
@@ -37,7 +38,7 @@ def refuse_what_cannot_run(
         UnreachableError: Not now: a cluster does not answer, or lacks what the run needs.
     """
     runs_containers = [task for task in bench.tasks if task.container is not None]
-    if runs_containers and container_runtime() is None:
+    if cells and runs_containers and container_runtime() is None:
         raise BenchError(
             f"step {runs_containers[0].name} is a container, and there is neither docker nor podman"
             " here; install one, or give a command"
@@ -87,7 +88,7 @@ def _refuse_what_others_take(bench: Bench, cell: Cell) -> None:
 def _ask_cluster(
     bench: Bench, cell: Cell, spec: "RunSpec", known: "dict[tuple[object, ...], Facts]"
 ) -> None:
-    """As `lockstep run` asks it before it creates anything.
+    """As `lockstep run` asks it before it creates anything; others may have ended by then.
 
     Args:
         known: What was asked for cells before, and is not asked again.
@@ -117,7 +118,7 @@ def _ask_cluster(
             known[asked] = on_cluster.looked_at(cluster, settings)
         finally:
             cluster.close()
-    on_cluster.refuse(known[asked], spec, settings)
+    on_cluster.refuse(known[asked], spec, settings, now=False)
 
 
 def _plan(bench: Bench, cell: Cell) -> "RunSpec":

@@ -89,6 +89,17 @@ class Runner:
         planned = steps(self.bench, cell, self.out, 0, self.lockstep, self.beside)
         return fingerprint(cell, planned)
 
+    def finished(self, cell: Cell) -> Closed | None:
+        """How this very cell finished before; None = it is to be run.
+
+        Raises:
+            BenchError: What is there is not ours.
+        """
+        before = state.closed(self.out, cell)
+        if before is None or before.status != FINISHED or before.fingerprint != self.mark(cell):
+            return None
+        return before
+
     def check(self, cells: Sequence[Cell]) -> None:
         """Refuse a folder whose cells were run by another file.
 
@@ -111,12 +122,7 @@ class Runner:
             KeyboardInterrupt: The user does not want to wait; what runs is ended, its row says
                 `stopped`, and the cell is open.
         """
-        before = state.closed(self.out, cell)
-        if (
-            before is not None
-            and before.status == FINISHED
-            and before.fingerprint == self.mark(cell)
-        ):
+        if before := self.finished(cell):
             return Told(cell, FINISHED, "", sum(before.steps.values()), again=True)
         begun, seconds = monotonic(), dict[str, float]()
         started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -89,7 +89,8 @@ def run(
             return ExitCode.OK
         for each in cells:
             one.planned(each)
-        refuse_what_cannot_run(bench, cells, show, _options_of_run(context))
+        left = [each for each in cells if not one.finished(each)]
+        refuse_what_cannot_run(bench, left, show, _options_of_run(context))
         runner.refuse_without_room(folder)
         with interrupts.noted(), claim.claim_folder(folder):
             one.check(cells)

@@ -11,14 +11,16 @@ import kubernetes_validate
 import pytest
 
 from lockstep import on_cluster
-from lockstep.bench import measure, results
+from lockstep.bench import measure, results, state
+from lockstep.bench.fitting import refuse_what_cannot_run
 from lockstep.bench.plan import cells
 from lockstep.bench.runner import Runner
-from lockstep.bench.spec import Bench, BenchError, parse
+from lockstep.bench.spec import Bench, BenchError, parse, read
 from lockstep.bench.workflow import workflow
+from lockstep.commands.bench import LOCKSTEP
 from lockstep.output import Progress
 from tests.lockstep.bench.cluster_double import DIGEST, Cluster
-from tests.workloads.kubernetes.conftest import AWAY, RUN
+from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN
 from workloads.launchers.kubernetes import cluster_run
 from workloads.launchers.kubernetes.conditions import Pod
 from workloads.launchers.kubernetes.settings import Settings
@@ -253,3 +255,38 @@ def test_a_cluster_is_asked_once_for_all_cells_that_ask_the_same_of_it(
 
     assert (65, True) == (told.code, "cell gpt,nodes=3 cannot run: the run wants 3" in told.err)
     assert 1 == cluster.asked.count("GET /api/v1/nodes")
+
+
+def test_a_quota_that_others_use_now_stops_no_benchmark_and_one_too_small_for_ever_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, what = Cluster("", "Complete"), "requests.nvidia.com/gpu"
+    monkeypatch.setattr(cluster, "close", lambda: None, raising=False)
+    monkeypatch.setattr(on_cluster, "connect", lambda *_: cluster)
+    told = bench()
+    quota = {"metadata": {"name": "team"}, "status": {"hard": {what: "2"}, "used": {what: "2"}}}
+    cluster.objects[f"{NAMESPACE}/resourcequotas/team"] = quota
+    refuse_what_cannot_run(told, cells(told), lambda *_: None, set())
+    quota["status"]["hard"] = {what: "1"}
+    said = f"gpt,nodes=2 cannot run: .* leaves 1 of 1 {what}, and the run needs 2; [^,]*$"
+    with pytest.raises(BenchError, match=said):
+        refuse_what_cannot_run(told, cells(told), lambda *_: None, set())
+
+
+def test_a_benchmark_with_nothing_left_to_do_asks_no_cluster(
+    lockstep: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, out = Cluster("", "Complete"), tmp_path / "o"
+    cluster.fails = [AWAY]
+    monkeypatch.setattr(cluster, "close", lambda: None, raising=False)
+    monkeypatch.setattr(on_cluster, "connect", lambda *_: cluster)
+    (tmp_path / "b.toml").write_text(TWO_NODES.format(launcher="kubernetes", options=""))
+    one = Runner(read(tmp_path / "b.toml"), out, out / state.RESULTS, tmp_path, LOCKSTEP)
+    [cell] = cells(one.bench)
+    (out / cell.folder).mkdir(parents=True)
+    state.close(out, cell, state.Closed("finished", "", one.mark(cell), {}))
+    told = lockstep("bench", "run", tmp_path / "b.toml", "--out", out)
+
+    assert (0, True) == (told.code, "gpt repeat 0: finished before" in told.out), told.err
+    state.close(out, cell, state.Closed("failed", "", one.mark(cell), {}))
+    assert 69 == lockstep("bench", "run", tmp_path / "b.toml", "--out", out).code

@@ -1,6 +1,7 @@
 """Why a run can never be scheduled, in one sentence; what must only wait for room is not refused.
 
-Only what a cluster has in all counts, not what is free now: others' runs end.
+Only what a cluster has in all counts, not what is free now: others' runs end. What a ResourceQuota
+has left counts for a run that is about to start.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +40,15 @@ class Refusal:
     sentence: str
 
 
-def refusal(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
-    """The first thing that is in the way; None = nothing that is known."""
+def refusal(
+    facts: Facts, spec: RunSpec, settings: Settings, *, now: bool = True
+) -> Refusal | None:  # fmt: skip
+    """The first thing that is in the way; None = nothing that is known.
+
+    Args:
+        now: It is about to start: a ResourceQuota refuses pods for which it has no room, and nobody
+            waits for that. Otherwise only what can never be is in the way.
+    """
     sets = pod_sets(spec, settings)
     for check in (
         _name(spec),
@@ -48,7 +56,7 @@ def refusal(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
         _served(facts),
         _rights(facts, settings),
         _claim(facts, spec, settings),
-        _quotas(facts, sets, settings),
+        _quotas(facts, sets, settings, now=now),
         _queue(facts, sets, settings),
         _room(facts, spec, sets[-1]),
     ):
@@ -123,21 +131,26 @@ def _claim(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
     return None
 
 
-def _quotas(facts: Facts, sets: Sequence[PodSet], settings: Settings) -> Refusal | None:
+def _quotas(
+    facts: Facts, sets: Sequence[PodSet], settings: Settings, *, now: bool
+) -> Refusal | None:  # fmt: skip
     whole = total(sets)
+    code, otherwise = (
+        (ExitCode.UNREACHABLE, ", or wait until others have ended") if now else (ExitCode.USAGE, "")
+    )
     for quota in facts.quotas or ():
         name = quota.get("metadata", {}).get("name")
-        used = quota.get("status", {}).get("used") or {}
+        used = (quota.get("status", {}).get("used") or {}) if now else {}
         for what, most in hard(quota).items():
             needed = whole.get(what.removeprefix("requests."))
             left = parsed(most) - parsed(used.get(what, "0"))
             if needed is not None and needed > left:
                 return Refusal(
-                    ExitCode.UNREACHABLE,
+                    code,
                     f"the quota {name} of namespace {settings.namespace} leaves"
                     f" {format_quantity(left)} of {format_quantity(parsed(most))} {what}, and the"
                     f" run needs {format_quantity(needed)}; ask for fewer"
-                    " --nodes or --ranks-per-node, or wait until others have ended",
+                    f" --nodes or --ranks-per-node{otherwise}",
                 )
     return None
 
