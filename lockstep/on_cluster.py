@@ -228,6 +228,8 @@ def _closed(
     if finished or (settings.chain and ending == "failed" and by_launcher in ENDINGS.values()
                     and by_launcher != "finished"):  # fmt: skip
         ending = by_launcher
+    elif settings.chain and ended.phase is Phase.LATE and by_launcher == "finished":
+        ending = "failed"  # a step after the run was late, not the run
     tree = {
         "run": spec.run,
         "archive": _place(spec, settings),

@@ -91,6 +91,37 @@ def test_a_failed_run_tells_what_its_launcher_said(tmp_path: Path) -> None:
     assert f"the run {RUN} failed: it ended; {said}; logs of its pods are in" in told.failure
 
 
+class LateChain(Ending):
+    """A chain whose run has ended as its launcher says, and whose analysis took too long."""
+
+    def create(self, path: str, manifest: Any) -> dict[str, Any]:
+        made = super().create(path, manifest)
+        if manifest["kind"] == "Workflow":
+            self.objects[f"{path}/{NAME}"]["status"] = {"phase": "Failed", "message": "child"}
+            self.pod(f"{NAME}-run-1", role="step", node="a", phase="Succeeded")
+            self.pod(f"{NAME}-analyze-2", role="step", node="a", phase="Failed",
+                     reason="DeadlineExceeded", message="Pod was active too long")  # fmt: skip
+            self.objects[f"{NAMESPACE}/pods/{NAME}-run-1/log"] = {"log": self.log, "metadata": {
+                "ownerReferences": [{"uid": made["metadata"]["uid"]}], "uid": "log"}}  # fmt: skip
+        return made
+
+
+@pytest.mark.parametrize(
+    ("by_launcher", "ending"), [("finished", "failed"), ("timeout", "timeout"), (None, "timeout")]
+)
+def test_a_late_analysis_of_a_chain_is_no_timeout_of_its_run(
+    tmp_path: Path, by_launcher: str | None, ending: str
+) -> None:
+    answer = json.dumps({"run": RUN, "ending": by_launcher}) if by_launcher else ""
+    cluster = LateChain("Succeeded", answer)
+    for group, plural in (("argoproj.io/v1alpha1", "workflows"), ("batch/v1", "jobs")):
+        cluster.objects[f"/apis/{group}"] = {"resources": [{"name": plural}]}
+    told = put(cluster, tmp_path / "o", replace(SETTINGS, chain=True))
+
+    assert (70, ending) == (told.code, told.tree["ending"])
+    assert f"step {NAME}-analyze-2 on node a failed: DeadlineExceeded" in told.tree["reason"]
+
+
 def test_what_cannot_be_deleted_is_told_with_the_command_that_does(tmp_path: Path) -> None:
     cluster = Ending("Succeeded")
     cluster.delete = lambda path, uid="": None  # type: ignore[method-assign]
