@@ -72,10 +72,10 @@ class RealNodes:
         return [pod for pod in found if pod.metadata.deletion_timestamp is None]
 
     def inside(self, node: str, *command: str) -> str:
-        """What a command says in the node's network and mounts, as root."""
+        """What a command says in the namespaces of the node, as root; /proc is of its processes."""
         first = (self.kubeconfig.parent / node / "first").read_text().strip()
         return subprocess.run(
-            ["nsenter", "-t", first, "-n", "-m", *command],
+            ["nsenter", "-t", first, "-n", "-m", "-p", *command],
             check=True, capture_output=True, text=True, timeout=60,
         ).stdout  # fmt: skip
 

@@ -135,7 +135,10 @@ def by_helm(nodes: RealNodes) -> str:
     with contextlib.suppress(HelmError):
         nodes.helm(NAMESPACE).test(NAME, timeout=300)
     [pod] = nodes.pods(NAMESPACE, "test")
-    return " ".join(nodes.log(pod, "doctor").split())
+    said = " ".join(nodes.log(pod, "doctor").split())
+    # Of a test that failed it stays until the next one, and no uninstall takes it.
+    nodes.core.delete_namespaced_pod(pod.metadata.name, NAMESPACE)
+    return said
 
 
 def prometheus_is_up(watch: Any) -> bool:
