@@ -400,8 +400,9 @@ def test_a_run_whose_quota_is_taken_back_ends_and_says_so(
     )
 
 
+@pytest.mark.parametrize("again", [101, 400])
 def test_an_indexed_job_that_is_let_in_again_before_all_its_pods_ran_goes_on(
-    cluster: FakeCluster, spec: RunSpec, settings: Settings
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, again: int
 ) -> None:
     job = JOB.replace("kubeflow.org/v2beta1", "batch/v1").replace("mpijobs", "jobs")
 
@@ -416,6 +417,12 @@ def test_an_indexed_job_that_is_let_in_again_before_all_its_pods_ran_goes_on(
         for index in indices:
             del cluster.objects[f"{NAMESPACE}/pods/{RUN.lower()}-{index}-{mark}"]
 
+    def evicted() -> None:  # its pods have their time to end
+        held(True)
+        for index in (1, 2, 3):
+            place = f"{NAMESPACE}/pods/{RUN.lower()}-{index}-aaaaa"
+            cluster.objects[place]["metadata"]["deletionTimestamp"] = "2026-01-01T10:00:00Z"
+
     def complete() -> None:
         cluster.objects[job]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
 
@@ -423,9 +430,9 @@ def test_an_indexed_job_that_is_let_in_again_before_all_its_pods_ran_goes_on(
         cluster, spec, replace(settings, queue="gpus", kind=Kind.JOB),
         {
             10: lambda: held(False), 12: lambda: pods("aaaaa", *["Running"] * 3, "Pending"),
-            96: lambda: gone("aaaaa", 0), 100: lambda: held(True),
-            104: lambda: gone("aaaaa", 1, 2, 3), 400: lambda: held(False),
-            404: lambda: pods("bbbbb", *["Running"] * 4), 600: complete,
+            96: lambda: gone("aaaaa", 0), 100: evicted, again: lambda: held(False),
+            120: lambda: gone("aaaaa", 1, 2, 3),
+            again + 4: lambda: pods("bbbbb", *["Running"] * 4), 600: complete,
         },
     )  # fmt: skip
     told = Told([])

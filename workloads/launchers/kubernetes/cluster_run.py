@@ -151,7 +151,7 @@ class ClusterRun:
             self._lost = None
         missing = conditions.gone(self._known, pods)
         if held is None:
-            self._known.update({each.name: each for each in pods})
+            self._known.update({each.name: each for each in pods if not each.deleted})
         if self._ran_after is None and conditions.running(pods, self.made.workers):
             self._ran_after = self._spent
         self._noted.update({each.name: each.noted for each in pods if each.noted})

@@ -55,6 +55,7 @@ class Pod:
         image: Digest that its node pulled for the ranks; empty = not told.
         placed: When it was scheduled, RFC 3339; empty = it was not, or nobody says.
         ran: When its ranks' container first ran, likewise; between both its image was pulled.
+        deleted: Somebody deleted it, and it has its time to end.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Pod:
     image: str = ""
     placed: str = ""
     ran: str = ""
+    deleted: bool = False
 
     @property
     def place(self) -> str:
@@ -116,8 +118,9 @@ def pod(told: Told) -> Pod:
         image=_digest(status),
         placed=_placed(status),
         ran=_ran(status),
+        deleted=bool(about.get("deletionTimestamp")),
     )
-    if about.get("deletionTimestamp") or found.phase != "Running" or found.failed:
+    if found.deleted or found.phase != "Running" or found.failed:
         return found  # then its collector ends, too
     return replace(found, noted=_without_collector(found, status))
 
