@@ -197,7 +197,8 @@ def _started(made: Submission, spec: RunSpec) -> str:
 
 
 def _interrupted(there: ClusterRun, spec: RunSpec, settings: Settings) -> Answer:
-    answer = {"run": spec.run, "archive": _place(spec, settings), "ending": "interrupted"}
+    answer = {"run": spec.run, "archive": _place(spec, settings), "ending": "interrupted",
+              **({"queued_seconds": round(there.queued, 1)} if settings.queue else {})}  # fmt: skip
     return Answer({**answer, "reason": _left(there)}, ExitCode.INTERRUPTED)
 
 

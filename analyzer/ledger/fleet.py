@@ -71,31 +71,31 @@ def of_node(ledgers: Sequence[Ledger]) -> Reliability:
     """Of a node: attempts that a rank of it ended, in the running time of all nodes.
 
     Failures of which nobody knows the node are not counted: it is at most this MTBF. A repair is of
-    the nodes that had ended the attempt. Intervals of repairs and shares are by nodes.
+    the nodes that had ended the attempt. Intervals of shares are by nodes, and of repairs by
+    repairs: one that two nodes needed tells how long one repair takes, not two.
     """
     failures, exposure = 0, 0.0
     nodes: dict[str, FloatGrid] = {}
-    repairs: list[tuple[float, str]] = []
+    repairs: list[float] = []
     for one in ledgers:
         for attempt in one.attempts:
             there = {info.node for info in attempt.run.ranks} - {UNNAMED}
             exposure += attempt.seconds * len(there)
             if attempt.failed and attempt.ending is not None:
-                failures += len(attempt.ended_by)
+                failures += len(attempt.ended_by - {UNNAMED})
         for name, spent in one.by_node.items():
             if name != UNNAMED:
                 nodes[name] = nodes.get(name, np.zeros(len(INDEX))) + spent
         repairs += [
-            (took, name)
-            for took, names in zip(one.repairs, one.repaired_from, strict=True)
-            for name in names if np.isfinite(took)
+            took for took, names in zip(one.repairs, one.repaired_from, strict=True)
+            if names - {UNNAMED} and np.isfinite(took)
         ]  # fmt: skip
     return Reliability(
         failures,
         exposure,
         len(repairs),
         mtbf(failures, exposure),
-        mean([took for took, _ in repairs], [name for _, name in repairs]),
+        mean(repairs),
         goodput=_share(list(nodes.values()), PRODUCTIVE),
         ettr=_share(list(nodes.values()), RUNNING),
     )

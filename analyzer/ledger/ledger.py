@@ -177,7 +177,8 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
             if again or (attempt.failed and followed):
                 failures += 1
                 # Of what was started again in place nobody says who had ended it.
-                ended_by = frozenset() if again else attempt.ended_by
+                known = not again and attempt.ending is not None
+                ended_by = attempt.ended_by if known else frozenset()
                 since.append((_last_step(attempt, windows), ended_by))
             done = max(done, _done_by_all(attempt, windows))
         previous = attempt

@@ -21,7 +21,7 @@ from collector.contract.words import ExitCode
 from lockstep.bench import measure, state
 from lockstep.bench.plan import ARCHIVE, CLUSTER, METRICS, Cell, Step, fingerprint, steps
 from lockstep.bench.processes import Exit, Running, last_lines, sentence, start
-from lockstep.bench.results import ResultError, Value, write
+from lockstep.bench.results import ResultError, Value, has_finished, write
 from lockstep.bench.spec import Bench, BenchError, UnreachableError
 from lockstep.bench.state import FINISHED, Closed
 from lockstep.bench.surroundings import surroundings
@@ -175,7 +175,8 @@ class Runner:
         if cell.launcher in CLUSTER:
             row |= measure.of_cluster(folder / "logs" / "launch.out")
         with suppress(OSError):
-            write(self.table, row)
+            if not has_finished(self.table, row):  # another folder's, or before a kill
+                write(self.table, row)
 
     def _cleaned_up(self, step: Step, folder: Path) -> str:
         """What to do about a step that cleans up and did not within CLEAN_UP_SECONDS."""

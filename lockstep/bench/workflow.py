@@ -9,6 +9,8 @@ Fields: https://argo-workflows.readthedocs.io/en/latest/fields/.
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from math import isfinite
 from typing import Any
 
 from collector.contract.kubernetes import RUNS_ACCOUNT
@@ -111,10 +113,19 @@ def _limit(bench: Bench, cells: Sequence[Cell]) -> Manifest:
     if any(each.get("queue") and "queue-timeout" not in each for each in told):
         return {}
     queued, start = (
-        max(float(str(each.get(name, least))) for each in told)
+        max(_seconds(name, each.get(name, least)) for each in told)
         for name, least in (("queue-timeout", 0.0), ("start-timeout", DEFAULT_START_TIMEOUT))
     )
-    return {"activeDeadlineSeconds": round(queued + start + bench.timeout + MORE_SECONDS)}
+    # What measures the run is queued and started by itself.
+    return {"activeDeadlineSeconds": round(2 * (queued + start) + bench.timeout + MORE_SECONDS)}
+
+
+def _seconds(name: str, told: Any) -> float:
+    """A limit of [bench] options or of a cell's settings."""
+    with suppress(ValueError):
+        if isfinite(seconds := float(str(told))):
+            return seconds
+    raise BenchError(f"{name} is {told!r}; it must be a number of seconds")
 
 
 def _cell(bench: Bench, cells: Sequence[Cell], text: str, image: str) -> Manifest:

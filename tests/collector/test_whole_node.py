@@ -83,4 +83,4 @@ def test_all_that_a_node_of_eight_gpus_says_fits_on_its_page(page):
     assert 2 * (PORTS + 1) == names[m.NET_PAUSE.name]
     assert DISKS == names[m.DISK_BUSY.name]
     assert 0 == names[m.SERIES_DROPPED.name]
-    assert 2500 > len(series)
+    assert 2500 >= len(series)  # the cap: nothing was dropped, as the line above says

@@ -10,9 +10,16 @@ written again replaces itself. DuckDB reads the same folder:
 """
 
 from lockstep.bench.results.columns import COLUMNS, METRIC_PREFIX, VERSIONS, Value
-from lockstep.bench.results.table import ResultError, checked, columns_of, read, write
+from lockstep.bench.results.table import (
+    ResultError,
+    checked,
+    columns_of,
+    has_finished,
+    read,
+    write,
+)
 
 __all__ = [
     "COLUMNS", "METRIC_PREFIX", "VERSIONS", "ResultError", "Value", "checked", "columns_of",
-    "read", "write",
+    "has_finished", "read", "write",
 ]  # fmt: skip

@@ -64,6 +64,12 @@ def write(folder: Path, row: Mapping[str, Value]) -> Path:
     return part
 
 
+def has_finished(folder: Path, row: Mapping[str, Value]) -> bool:
+    """Whether the table has a finished result of the same bench, cell and repeat."""
+    part = folder / part_name(row)
+    return part.is_file() and any(each.get("status") == "finished" for each in _rows(part))
+
+
 def read(*tables: Path) -> list[dict[str, Value]]:
     """Every result, those of one benchmark together, in the order of cell and repeat.
 

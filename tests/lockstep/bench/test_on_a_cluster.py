@@ -1,6 +1,7 @@
 """Cells on a cluster: their rows, and a whole benchmark as one Workflow."""
 
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable
@@ -174,8 +175,9 @@ def test_a_cell_that_is_none_is_refused_with_those_that_are(
 @pytest.mark.parametrize(
     ("options", "seconds"),
     [
-        ({}, 900 + 60 + 3600), ({"start-timeout": 100}, 100 + 60 + 3600), ({"queue": "gpus"}, None),
-        ({"queue": "gpus", "queue_timeout": 1000}, 1000 + 900 + 60 + 3600),
+        ({}, 2 * 900 + 60 + 3600), ({"start-timeout": 100}, 2 * 100 + 60 + 3600),
+        ({"queue": "gpus"}, None),
+        ({"queue": "gpus", "queue_timeout": 1000}, 2 * (1000 + 900) + 60 + 3600),
     ],
 )  # fmt: skip
 def test_the_pod_of_a_cell_has_no_limit_that_counts_an_endless_queue(
@@ -189,6 +191,17 @@ def test_the_pod_of_a_cell_has_no_limit_that_counts_an_endless_queue(
 
     assert "activeDeadlineSeconds" not in whole["spec"]
     assert seconds == whole["spec"]["templates"][1].get("activeDeadlineSeconds")
+
+
+@pytest.mark.parametrize("limit", ["ten", math.inf])
+def test_a_limit_of_a_workflow_that_is_no_number_is_told(limit: object) -> None:
+    head = {"name": "n", "launcher": "argo", "timeout": 60, "options": {"start-timeout": limit}}
+    told = parse({
+        "bench": head, "workloads": {"gpt": {}}, "matrix": {"images": ["r/i:1"]},
+    })  # fmt: skip
+
+    with pytest.raises(BenchError, match=r"start-timeout is .*must be a number of seconds"):
+        workflow(told, cells(told), "", "r/i:1", "n", "c")
 
 
 TWO_NODES = """

@@ -222,6 +222,21 @@ def test_ctrl_c_ends_what_runs_cleans_up_says_so_and_leaves_the_cell_open(
     assert one.left in str(row["reason"])
 
 
+def test_a_cell_that_is_stopped_keeps_the_row_of_one_that_finished(tmp_path: Path) -> None:
+    first, again = made(tmp_path / "first"), made(tmp_path / "again")
+    again.table = first.table
+    assert "finished" == first.run(cells(first.bench)[0]).status
+
+    def pressed(stage: str, text: str) -> None:
+        raise KeyboardInterrupt
+
+    again.show = pressed
+    with pytest.raises(KeyboardInterrupt):
+        again.run(cells(again.bench)[0])
+
+    assert ["finished"] == [row["status"] for row in results.read(first.table)]
+
+
 def test_a_launch_that_somebody_else_stopped_is_told_so_and_run_again(tmp_path: Path) -> None:
     one = made(tmp_path, launch=COUNT + "; sys.exit(130 if p.stat().st_size == 1 else 0)")
     first = cells(one.bench)[0]

@@ -113,6 +113,7 @@ def test_a_cell_that_is_stopped_is_told_so_and_the_next_call_goes_on(
     }
     assert "somebody stopped it" == rows[stopped.name]["reason"]
     assert ([], "interrupted") == (answer(one, stopped)["left"], answer(one, stopped)["ending"])
+    assert ("kueue" in on) == (rows[stopped.name]["queued_seconds"] is not None)
     assert None is state.closed(one.out, stopped)
     assert "" == one.left
 

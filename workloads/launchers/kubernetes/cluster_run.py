@@ -181,6 +181,11 @@ class ClusterRun:
         return ended(Phase.LATE, self._late) if self._is_late() else None
 
     @property
+    def queued(self) -> float:
+        """Seconds for which Kueue held it back, so far."""
+        return self._queued
+
+    @property
     def _spent(self) -> float:
         """Seconds since it was created, those in the queue left out."""
         return self.clock() - self._began - self._queued
