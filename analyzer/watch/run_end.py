@@ -419,7 +419,7 @@ def with_ends(
             yield replace(named[0], sure=True, tier=Tier.PAGE)
             continue
         awaited = judged.get(run, life.seen) <= life.end.when and life.end.how is How.DIED
-        if awaited and not life.end.first and held[run] < patience:
+        if awaited and not life.end.first and held[run] < patience and not life.heir:
             continue
         yield detection(run, life, life.end, tuple(f for one in named for f in one.facts))
 
@@ -456,7 +456,10 @@ def inherited(lives: Mapping[str, Life], living: Collection[str]) -> dict[str, L
 
 
 def over(
-    lives: Mapping[str, Life], living: Collection[str], now: float
+    lives: Mapping[str, Life],
+    living: Collection[str],
+    now: float,
+    replaced: Collection[str] = (),
 ) -> tuple[dict[str, str], dict[str, float]]:
     """Which runs' findings are over, in words; and those whose stop is still told.
 
@@ -466,6 +469,8 @@ def over(
         lives: Runs as they were seen last.
         living: Runs of which a rank is alive now.
         now: Unix seconds.
+        replaced: Runs whose heir is seen for the first time, and whose stop nobody was told of: it
+            is told now, or nobody ever would.
     """
     words: dict[str, str] = {}
     held: dict[str, float] = {}
@@ -481,9 +486,10 @@ def over(
         else:
             how = "was ended from outside" if end.how is How.STOPPED else "ended"
             head, never = f"the run {how} {end.clock}", "it was not started again"
-        if life.heir:
+        lately = now - max(end.when, end.noticed) < HOLD_SECONDS
+        if life.heir and not (lately and run in replaced):
             words[run] = f"{head}, and run {life.heir} took its place"
-        elif now - max(end.when, end.noticed) >= HOLD_SECONDS:
+        elif not lately:
             words[run] = f"{head}, and {never}"
         else:
             words[run] = head

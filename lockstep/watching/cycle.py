@@ -158,12 +158,15 @@ class Cycles:
             ),
         )  # fmt: skip
         living = frozenset(members.run[seen.living].tolist())
-        lives = run_end.inherited(lives, living)
+        before, lives = lives, run_end.inherited(lives, living)
         self.awaits_end = any(
             run not in living and life.end is None and now - life.seen < 2 * settings.interval
             for run, life in lives.items()
         )  # fmt: skip
-        over, held = run_end.over(lives, living, now)
+        stopped = {who.run for (who, _), one in course.open.items() if one.kind is Kind.STOP}
+        replaced = {run for run, one in lives.items()
+                    if one.heir and not before[run].heir and run not in stopped}  # fmt: skip
+        over, held = run_end.over(lives, living, now, replaced)
         told = [
             *detections.of_runs(seen, runs, self.diagnoses, reported, alarms, settings, still),
             *detections.of_hardware(seen, self.memory.events, names),

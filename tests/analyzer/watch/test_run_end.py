@@ -230,6 +230,19 @@ def test_an_end_is_told_until_it_was_for_long_enough_or_somebody_runs_there():
     assert ("was not started again" in words["gpt"], {}) == (True, held)
 
 
+def test_who_is_replaced_before_anybody_was_told_of_its_end_is_told_of_once():
+    died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED, noticed=1010.0))
+    new = Life({0: RANKS[3]}, PAGES, 0, 1010.0, first=1010.0)
+    lives = inherited({"gpt": died, "new": new}, {"new"})
+
+    words, held = over(lives, {"new"}, 1010.0, {"gpt"})
+    assert {"gpt": 9.0} == held
+    # Nobody's diagnosis is waited for: in the next cycle it is over.
+    told = with_ends([], lives, words, held, NOTHING, {"gpt": 990.0}, 60.0)
+    assert ["gpt"] == [one.who.run for one in told]
+    assert {} == over(lives, {"new"}, 1010.0 + HOLD_SECONDS, {"gpt"})[1]
+
+
 @pytest.mark.parametrize("living", [(), ("new",)])
 def test_what_is_over_stays_over_when_the_heir_ends_or_its_node_is_renamed(living):
     died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED))

@@ -506,6 +506,7 @@ class Days:
             Still(access("http://alertmanager", {}, "alertmanager"), clock, clock,
                   self.alertmanager.send)  # type: ignore[arg-type]
         ]  # fmt: skip
+        delivery._unix = clock
         delivery._alertmanagers.remember(watch.taken_before())
         watch.on_change.append(self._seen)
         return watch, delivery
