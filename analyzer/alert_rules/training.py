@@ -4,6 +4,7 @@ from analyzer.alert_rules.shape import BY_TIER, Alert, Severity
 
 AGAINST_BASELINE = "min by (run) (avg_over_time(lockstep_run_throughput_baseline_ratio[15m]))"
 BELOW_BASELINE = 0.90
+"""Of its locked baseline: a tenth lost, as by new firmware, is to be seen before users do."""
 TRAINING = (
     # No `for`: the sequential test has decided when `watch` opens a finding. Labels as on the
     # alert that `watch` itself sends, so that both are one in Alertmanager: hence no action. Of two
