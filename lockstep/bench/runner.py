@@ -1,8 +1,9 @@
 """Runs the cells of a benchmark, one after the other, and remembers each that came to its end.
 
 Whatever is killed, whenever: a cell is closed by one rename after its row is in the table, so the
-next `lockstep bench run` goes on with the first cell that is not closed. A cell that failed is
-closed, too, and is run again by the next call; the others go on.
+next `lockstep bench run` goes on with the first cell that is not closed, and there with the first
+step that had not finished, once its run had. A cell that failed is closed, too, and is run again by
+the next call; the others go on.
 """
 
 import math
@@ -12,7 +13,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -23,7 +24,7 @@ from lockstep.bench.plan import ARCHIVE, CLUSTER, METRICS, Cell, Step, fingerpri
 from lockstep.bench.processes import Exit, Running, last_lines, sentence, start
 from lockstep.bench.results import ResultError, Value, has_finished, write
 from lockstep.bench.spec import Bench, BenchError, UnreachableError
-from lockstep.bench.state import FINISHED, Closed
+from lockstep.bench.state import FINISHED, Closed, Underway
 from lockstep.bench.surroundings import surroundings
 
 FAILED, TIMEOUT, STOPPED = "failed", "timeout", "stopped"
@@ -80,14 +81,23 @@ class Runner:
     """The step in the background, which others go on beside."""
 
     def planned(self, cell: Cell) -> list[Step]:
-        """The steps of its next attempt."""
-        attempt = state.attempts(self.out, cell)
+        """The steps of its next attempt, or of the one that goes on."""
+        return self._planned(cell, self._begun(cell).attempt)
+
+    def _planned(self, cell: Cell, attempt: int) -> list[Step]:
         return steps(self.bench, cell, self.out, attempt, self.lockstep, self.beside)
+
+    def _begun(self, cell: Cell) -> Underway:
+        """The attempt that goes on where its run has finished, or a new one."""
+        mark = self.mark(cell)
+        before = state.underway(self.out, cell)
+        if before is not None and before.fingerprint == mark:
+            return before
+        return Underway(mark, state.attempts(self.out, cell), {}, {})
 
     def mark(self, cell: Cell) -> str:
         """Of everything that is run for it, whichever attempt."""
-        planned = steps(self.bench, cell, self.out, 0, self.lockstep, self.beside)
-        return fingerprint(cell, planned)
+        return fingerprint(cell, self._planned(cell, 0))
 
     def finished(self, cell: Cell) -> Closed | None:
         """How this very cell finished before; None = it is to be run.
@@ -124,29 +134,32 @@ class Runner:
         """
         if before := self.finished(cell):
             return Told(cell, FINISHED, "", sum(before.steps.values()), again=True)
-        begun, seconds = monotonic(), dict[str, float]()
-        started = datetime.now(UTC).isoformat(timespec="seconds")
-        planned = self.planned(cell)
-        archive = Path(self.out / cell.folder / f"{ARCHIVE}-{state.attempts(self.out, cell)}")
+        begun, done = monotonic(), self._begun(cell)
+        planned, seconds = self._planned(cell, done.attempt), dict(done.steps)
+        archive = Path(self.out / cell.folder / f"{ARCHIVE}-{done.attempt}")
+        if not done.told:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            done = replace(done, told={"started": now, **surroundings(self.beside)})
         row: dict[str, Value] = {}
         try:
             (self.out / cell.folder).mkdir(parents=True, exist_ok=True)
-            _remove_outputs(planned, self.out / cell.folder)
+            left = [step for step in planned if step.name not in done.steps]
+            _remove_outputs(left, self.out / cell.folder)
             try:
                 with self.heeded():
-                    status, reason = self._steps(cell, planned, seconds)
+                    status, reason = self._steps(cell, left, done, seconds)
             except KeyboardInterrupt:
                 self._end()
-                self._stopped(cell, started, archive, planned)
+                self._stopped(cell, done, archive, planned)
                 raise
             finally:
                 self._end()
-            row = {**cell.told(), "started": started, **surroundings(self.beside)}
+            row = {**cell.told(), **done.told}
             self._measure(row, cell, planned, archive, status, reason)
             write(self.table, row)
             state.close(
                 self.out, cell, Closed(str(row["status"]), str(row["reason"] or ""),
-                                       self.mark(cell), seconds),
+                                       done.fingerprint, seconds),
             )  # fmt: skip
         except OSError as error:
             raise UnreachableError(FULL.format(error)) from error
@@ -158,16 +171,18 @@ class Runner:
         )  # fmt: skip
 
     def _stopped(
-        self, cell: Cell, started: str, archive: Path, planned: Sequence[Step]
+        self, cell: Cell, done: Underway, archive: Path, planned: Sequence[Step]
     ) -> None:  # fmt: skip
         """Clean up, and its row; what cannot be written now is when it is run again."""
         folder = self.out / cell.folder
         left = [_left(folder)] if cell.launcher in CLUSTER else []
-        left += [self._cleaned_up(step, folder) for step in planned
-                 if step.always and (step.command or step.container)]  # fmt: skip
+        clean_up = [step for step in planned if step.always and (step.command or step.container)]
+        if clean_up:  # and what it takes away, no step finds again
+            state.forget(self.out, cell)
+        left += [self._cleaned_up(step, folder) for step in clean_up]
         self.left = "; ".join(filter(None, left))
         row: dict[str, Value] = {
-            **cell.told(), "started": started, "status": STOPPED,
+            **cell.told(), "started": done.told["started"], "status": STOPPED,
             "reason": "; ".join(filter(None, (BY_SOMEBODY, self.left))),
             "archive": str(archive) if archive.exists() else None,
             "ended": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -188,12 +203,12 @@ class Runner:
         return "" if status == FINISHED else f"{why}; by hand: {shlex.join(step.command)}"
 
     def _steps(
-        self, cell: Cell, planned: Sequence[Step], seconds: dict[str, float]
+        self, cell: Cell, left: Sequence[Step], done: Underway, seconds: dict[str, float]
     ) -> tuple[str, str]:
-        """(status, reason) of all steps, in their order."""
+        """(status, reason) of all steps that are left, in their order."""
         folder = self.out / cell.folder
         status, reason = FINISHED, ""
-        for step in planned:
+        for step in left:
             if status != FINISHED and not step.always:
                 continue
             if step.name in ("analyze", "report") and self._on_cluster(step, cell):
@@ -207,6 +222,8 @@ class Runner:
             seconds[step.name] = round(monotonic() - begun, 3)
             if status_now != FINISHED and status == FINISHED:
                 status, reason = status_now, reason_now
+            if status == FINISHED and "launch" in seconds and self._launched is None:
+                state.remember(self.out, cell, replace(done, steps=seconds))
         if status == FINISHED:  # a launch that stands after its wait
             status, reason = self._launch_ended(cell, folder, self.bench.timeout)
         return status, reason

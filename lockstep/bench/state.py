@@ -1,18 +1,21 @@
-"""What a benchmark remembers in its folder: one closed file a cell, and the attempts before it."""
+"""What a benchmark remembers in its folder of each cell: how it ended, and its attempts before."""
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from collector.contract import bounded_json
 from lockstep.bench.plan import Cell
+from lockstep.bench.results import Value
 from lockstep.bench.spec import BenchError
 
 CLOSED = "closed.json"
 """Of a cell that came to its end, whichever; written last, whole or not at all."""
+UNDERWAY = "underway.json"
+"""Of a cell whose run has finished, while the steps after it go on."""
 RESULTS = "results.parquet"
 """The table, in the benchmark's folder."""
 FINISHED = "finished"
@@ -34,6 +37,22 @@ class Closed:
     steps: Mapping[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """An attempt whose run has finished: what of it is not done again.
+
+    Attributes:
+        attempt: Number of its archive.
+        told: Columns of its row that are known from when it began: when, of which code.
+        steps: Name -> seconds, of those that have finished.
+    """
+
+    fingerprint: str
+    attempt: int
+    told: Mapping[str, Value]
+    steps: Mapping[str, float]
+
+
 def closed(out: Path, cell: Cell) -> Closed | None:
     """How the cell ended before; None = it never did.
 
@@ -42,16 +61,29 @@ def closed(out: Path, cell: Cell) -> Closed | None:
     """
     path = out / cell.folder / CLOSED
     try:
-        told = bounded_json.read(path)
+        if (told := _read(path)) is None:
+            return None
         return Closed(
             str(told["status"]), str(told["reason"]), str(told["fingerprint"]), dict(told["steps"])
         )
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise BenchError(f"{path} cannot be read ({error}); remove it to run the cell again") from (
-            error
-        )
+        raise _unreadable(path, error) from error
+
+
+def underway(out: Path, cell: Cell) -> Underway | None:
+    """What a kill left of an attempt whose run had finished; None = nothing.
+
+    Raises:
+        BenchError: What is there is not ours.
+    """
+    path = out / cell.folder / UNDERWAY
+    try:
+        if (told := _read(path)) is None:
+            return None
+        steps = {str(name): float(each) for name, each in dict(told["steps"]).items()}
+        return Underway(str(told["fingerprint"]), int(told["attempt"]), dict(told["told"]), steps)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise _unreadable(path, error) from error
 
 
 def close(out: Path, cell: Cell, ended: Closed) -> None:
@@ -60,14 +92,23 @@ def close(out: Path, cell: Cell, ended: Closed) -> None:
     Raises:
         OSError: It cannot be written; the cell is as open as it was.
     """
-    told: dict[str, Any] = {
-        "cell": cell.name, "repeat": cell.repeat, "status": ended.status, "reason": ended.reason,
-        "fingerprint": ended.fingerprint, "steps": dict(ended.steps),
-    }  # fmt: skip
-    path = out / cell.folder / CLOSED
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(told, indent=2) + "\n")
-    temporary.replace(path)
+    told = {"cell": cell.name, "repeat": cell.repeat, **asdict(ended)}
+    _write(out / cell.folder / CLOSED, told)
+    forget(out, cell)
+
+
+def remember(out: Path, cell: Cell, done: Underway) -> None:
+    """Keep what of an attempt is done.
+
+    Raises:
+        OSError: It cannot be written; what was done before is remembered as it was.
+    """
+    _write(out / cell.folder / UNDERWAY, asdict(done))
+
+
+def forget(out: Path, cell: Cell) -> None:
+    """The next attempt begins at the beginning."""
+    (out / cell.folder / UNDERWAY).unlink(missing_ok=True)
 
 
 def attempts(out: Path, cell: Cell) -> int:
@@ -86,3 +127,21 @@ def attempts(out: Path, cell: Cell) -> int:
             " another --out"
         ) from error
     return max((int(each[1]) + 1 for each in found if each), default=0)
+
+
+def _read(path: Path) -> Any:
+    """What is there; None = no file."""
+    try:
+        return bounded_json.read(path)
+    except FileNotFoundError:
+        return None
+
+
+def _unreadable(path: Path, error: Exception) -> BenchError:
+    return BenchError(f"{path} cannot be read ({error}); remove it to run the cell again")
+
+
+def _write(path: Path, told: Mapping[str, Any]) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(told, indent=2) + "\n")
+    temporary.replace(path)

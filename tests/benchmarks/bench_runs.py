@@ -46,7 +46,7 @@ ONE_SPEED = """model = "tiny"
 device-seconds = 0.2"""
 """Ten times what a small model's arithmetic takes."""
 
-GOALS = {"not finished": 0.0, "repeated": 0.0, "rows lost or garbled": 0.0,
+GOALS = {"not finished": 0.0, "repeated": 0.0, "analyzed twice": 0.0, "rows lost or garbled": 0.0,
          "kills that came too late": 0.0}  # fmt: skip
 
 
@@ -72,6 +72,7 @@ def matrix(kills: int) -> dict[str, float]:
         spec.write_text(SPEC.format(repeats=1, steps=30, **WHOLE))
         command = [sys.executable, "-m", "lockstep", "bench", "run", str(spec), "--out", str(out)]
         began, dice, killed = time.monotonic(), random.Random(kills), 0
+        before: dict[str, int] = {}
         while True:
             # A group of its own, so that nothing but the bench itself is killed.
             bench = subprocess.Popen(command, start_new_session=True)
@@ -82,20 +83,32 @@ def matrix(kills: int) -> dict[str, float]:
                 os.kill(bench.pid, signal.SIGKILL)
                 bench.wait()
                 killed += 1
+                for cell in _finished(out):
+                    before.setdefault(cell, _attempts(out, cell))
                 time.sleep(1)
-        rows = results.read(out / "results.parquet")
+        rows, finished = results.read(out / "results.parquet"), len(_finished(out))
         through = (out / "through").read_text().splitlines()
-        finished = sum(row["status"] == "finished" for row in rows)
+        repeated = [cell for cell, much in before.items() if _attempts(out, cell) > much]
         told = (
             f"{killed} kills; exit {code}; {len(rows)} rows, {finished} finished;"
+            f" {len(before)} cells had finished at a kill, {len(repeated)} of them run again;"
             f" {len(through)} cells came to analyze, {len(set(through))} different;"
             f" {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.1f}"
         )
         print(told)  # noqa: T201
-        # A kill between a cell's analysis and its closing is the one case that runs it again.
-        repeated = len(through) - len(set(through))
-        return {"not finished": 9.0 - finished + (code != 0), "repeated": float(repeated),
+        return {"not finished": 9.0 - finished + (code != 0), "repeated": float(len(repeated)),
+                "analyzed twice": float(len(through) - len(set(through))),
                 "kills that came too late": float(kills - killed)}  # fmt: skip
+
+
+def _finished(out: Path) -> list[str]:
+    """Cells that have a finished row."""
+    found = results.read(out / "results.parquet") if (out / "results.parquet").exists() else []
+    return [str(row["cell"]) for row in found if row["status"] == "finished"]
+
+
+def _attempts(out: Path, cell: str) -> int:
+    return len(list((out / "cells" / cell / "0").glob("archive-*")))
 
 
 def _write(folder: str, number: int) -> None:

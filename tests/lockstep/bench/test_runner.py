@@ -43,6 +43,10 @@ def times_run(one: Runner) -> list[int]:
     return [len((one.out / f"ran-{cell.name}").read_text()) for cell in cells(one.bench)]
 
 
+def raises_full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_every_cell_leaves_a_row_and_is_not_run_again(tmp_path: Path) -> None:
     one = made(tmp_path)
     assert ["finished"] * 3 == [each.status for each in run_all(one)]
@@ -222,6 +226,94 @@ def test_ctrl_c_ends_what_runs_cleans_up_says_so_and_leaves_the_cell_open(
     assert one.left in str(row["reason"])
 
 
+ANALYZED = {"name": "analyze", "command": ["sh", "-c", "echo {archive} >> {out}/analyzed"]}
+
+
+def analyzed(one: Runner) -> list[str]:
+    return (one.out / "analyzed").read_text().splitlines()
+
+
+class Killed(BaseException):
+    """What ends a process wherever it is."""
+
+
+def killed_at(one: Runner, step: str, by: type[BaseException] = Killed) -> None:
+    """Its first cell is begun, and the bench ends when it comes to a step."""
+
+    def dies(cell: str, now: str) -> None:
+        if now == step:
+            raise by
+
+    one.show = dies
+    with pytest.raises(by):
+        one.run(cells(one.bench)[0])
+    one.show = lambda stage, text: None
+
+
+@pytest.mark.parametrize("step", ["launch", "analyze", "after"])
+def test_a_run_that_had_finished_before_a_kill_is_not_run_again_nor_any_step_after_it(
+    tmp_path: Path, step: str
+) -> None:
+    archive = "; pathlib.Path('{archive}').mkdir()"
+    after = {"name": "after", "after": "analyze", "command": ["true"]}
+    one = made(tmp_path, after, launch=COUNT + archive)
+    one.bench = replace(one.bench, tasks=(
+        *(each for each in one.bench.tasks if each.name != "analyze"),
+        *parse({"bench": {"name": "n"}, "workloads": {"gpt": {}}, "steps": [ANALYZED]}).tasks,
+    ))  # fmt: skip
+    killed_at(one, step)
+    first, *_ = cells(one.bench)
+    told = one.run(first)
+
+    assert ("finished", False) == (told.status, told.again)
+    assert 1 == len((one.out / f"ran-{first.name}").read_text())
+    assert 1 == len(analyzed(one))
+    assert [] == list(one.out.rglob(state.UNDERWAY))
+    assert one.run(first).again
+
+
+def test_a_row_that_could_not_be_written_is_without_running_anything_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = made(tmp_path, {"name": "more", "after": "analyze",
+                          "command": ["sh", "-c", "echo {cell} >> {out}/analyzed"]})  # fmt: skip
+    first, *_ = cells(one.bench)
+    with monkeypatch.context() as full:
+        full.setattr("lockstep.bench.runner.write", raises_full)
+        full.setenv("LOCKSTEP_COMMIT", "first")
+        with pytest.raises(BenchError, match="nothing is lost"):
+            one.run(first)
+    monkeypatch.setenv("LOCKSTEP_COMMIT", "second")
+    told = one.run(first)
+    [row] = results.read(one.table)
+
+    assert ("finished", "first") == (told.status, row["commit"])
+    assert (1, 1) == (len((one.out / f"ran-{first.name}").read_text()), len(analyzed(one)))
+
+
+@pytest.mark.parametrize("cleans", [False, True])
+def test_a_stop_after_the_run_goes_on_there_unless_clean_up_took_something_away(
+    tmp_path: Path, cleans: bool
+) -> None:
+    more = [{"name": "clean-up", "command": ["true"]}] if cleans else []
+    one = made(tmp_path, *more)
+    killed_at(one, "analyze", KeyboardInterrupt)
+    first, *_ = cells(one.bench)
+    assert "finished" == one.run(first).status
+
+    assert 1 + cleans == len((one.out / f"ran-{first.name}").read_text())
+
+
+def test_what_is_left_of_an_attempt_and_is_not_ours_is_told(tmp_path: Path) -> None:
+    one = made(tmp_path)
+    killed_at(one, "analyze")
+    [path] = one.out.rglob(state.UNDERWAY)
+    path.write_text('{"fingerprint": 1}')
+
+    with pytest.raises(BenchError, match=r"underway.json cannot be read .*; remove it"):
+        one.run(cells(one.bench)[0])
+
+
 def test_a_cell_that_is_stopped_keeps_the_row_of_one_that_finished(tmp_path: Path) -> None:
     first, again = made(tmp_path / "first"), made(tmp_path / "again")
     again.table = first.table
@@ -269,10 +361,7 @@ def test_a_row_that_cannot_be_written_leaves_the_cell_open(
     one = made(tmp_path)
     first = cells(one.bench)[0]
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("lockstep.bench.runner.write", full)
+    monkeypatch.setattr("lockstep.bench.runner.write", raises_full)
     with pytest.raises(BenchError, match=r"cannot be written: .*No space left.*nothing is lost"):
         one.run(first)
     assert state.closed(one.out, first) is None
