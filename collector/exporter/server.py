@@ -8,6 +8,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple, TypeVar
 
@@ -215,8 +216,11 @@ def _cannot_listen(address: Address, error: OSError) -> str:
 
 _QUALITY = re.compile(r"q=(0(\.[0-9]{0,3})?|1(\.0{0,3})?)")
 _TYPES = {"text/plain": Form.TEXT, "application/openmetrics-text": Form.OPENMETRICS}
+_HEADERS = 32
+"""So many different headers are remembered: a scraper sends the same with each request."""
 
 
+@lru_cache(_HEADERS)
 def form_of(accept: str) -> Form:
     """The format of the page for an Accept header; text unless OpenMetrics is asked for by name."""
     best: dict[Form, float] = {}
@@ -228,6 +232,7 @@ def form_of(accept: str) -> Form:
     return Form.OPENMETRICS if openmetrics > best.get(Form.TEXT, 0.0) else Form.TEXT
 
 
+@lru_cache(_HEADERS)
 def wants_gzip(accept_encoding: str) -> bool:
     """Whether the answer may be packed with gzip."""
     return any(name == "gzip" and quality > 0 for name, quality in _choices(accept_encoding))
