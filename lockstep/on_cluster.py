@@ -199,7 +199,8 @@ def _started(made: Submission, spec: RunSpec) -> str:
 def _interrupted(there: ClusterRun, spec: RunSpec, settings: Settings) -> Answer:
     answer = {"run": spec.run, "archive": _place(spec, settings), "ending": "interrupted",
               **({"queued_seconds": round(there.queued, 1)} if settings.queue else {})}  # fmt: skip
-    return Answer({**answer, "reason": _left(there)}, ExitCode.INTERRUPTED)
+    left = _left(there)
+    return Answer({**answer, "reason": left, "left": left}, ExitCode.INTERRUPTED)
 
 
 def _closed(
@@ -242,6 +243,7 @@ def _closed(
         **({"queued_seconds": round(ended.queued, 1)} if settings.queue else {}),
         "measured": _result(_without_programs(logs, ended.pods)),
         "reason": str(told.get("reason", "")) if finished and not reason else reason,
+        "left": left,
     }
     if finished and not left and not unwritten:
         return Answer(tree, ExitCode.OK)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from collector.contract.words import ExitCode
-from lockstep.bench.plan import CLUSTER, Cell
+from lockstep.bench.plan import CLUSTER, Cell, options
 from lockstep.bench.processes import container_runtime
 from lockstep.bench.spec import Bench, BenchError, UnreachableError
 from lockstep.output import CommandError
@@ -26,12 +26,14 @@ def refuse_what_cannot_run(
     cells: Sequence[Cell],
     show: Callable[[str, str], None],
     known: Collection[str],
+    here: Path = Path(),
 ) -> None:
     """Plan every cell as `lockstep run` would, and ask the cluster, if there is one.
 
     Args:
         cells: That are still to be run.
         known: Options of `lockstep run`, without dashes.
+        here: Folder of the benchmark's file.
 
     Raises:
         BenchError: One can never run; says which, and the capacity.
@@ -63,9 +65,10 @@ def refuse_what_cannot_run(
                 _refuse_what_others_take(bench, cell)
             if cell.workload.command:
                 continue
-            spec = _plan(bench, cell)
+            told = options(bench, cell, here)
+            spec = _plan(cell, told)
             if cell.launcher in CLUSTER:
-                _ask_cluster(bench, cell, spec, known_facts)
+                _ask_cluster({**told, "timeout": bench.timeout}, cell, spec, known_facts)
         except CommandError as error:
             kind = UnreachableError if error.code == ExitCode.UNREACHABLE else BenchError
             raise kind(f"cell {cell.name} cannot run: {error.sentence}") from error
@@ -86,11 +89,12 @@ def _refuse_what_others_take(bench: Bench, cell: Cell) -> None:
 
 
 def _ask_cluster(
-    bench: Bench, cell: Cell, spec: "RunSpec", known: "dict[tuple[object, ...], Facts]"
+    told: dict[str, Any], cell: Cell, spec: "RunSpec", known: "dict[tuple[object, ...], Facts]"
 ) -> None:
     """As `lockstep run` asks it before it creates anything; others may have ended by then.
 
     Args:
+        told: Its options.
         known: What was asked for cells before, and is not asked again.
 
     Raises:
@@ -100,7 +104,6 @@ def _ask_cluster(
     from lockstep import cluster_options, on_cluster
     from lockstep.cluster_options import ClusterOptions
 
-    told: dict[str, Any] = {**bench.options, **cell.settings, "timeout": bench.timeout}
     if cell.image:
         told["image"] = cell.image
     kinds, given = get_type_hints(ClusterOptions), dict[str, Any]()
@@ -121,7 +124,7 @@ def _ask_cluster(
     on_cluster.refuse(known[asked], spec, settings, now=False)
 
 
-def _plan(bench: Bench, cell: Cell) -> "RunSpec":
+def _plan(cell: Cell, told: Mapping[str, Any]) -> "RunSpec":
     """As `lockstep run` plans it.
 
     Raises:
@@ -131,9 +134,7 @@ def _plan(bench: Bench, cell: Cell) -> "RunSpec":
     from lockstep.planning import plan, with_training_settings
     from workloads.spec import DEVICE_SECONDS, Training
 
-    told: dict[str, Any] = {
-        key.replace("-", "_"): value for key, value in {**bench.options, **cell.settings}.items()
-    }
+    told = {key.replace("-", "_"): value for key, value in told.items()}
     kinds = get_type_hints(Training)
     fields = {
         key: _typed(key, value, kinds[key]) for key, value in told.items() if key in kinds

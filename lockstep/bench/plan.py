@@ -15,6 +15,8 @@ from lockstep.bench.spec import Workload as Workload
 ARCHIVE, METRICS = "archive", "metrics"
 """Outputs that have a meaning: of `launch` the run's archive, of any step numbers for the row."""
 CLUSTER = ("kubernetes", "argo")
+FILES = ("hostfile", "resume", "data")
+"""Options that name files of this machine."""
 VERDICTS = (0, 1, 2, 3)
 """Exit codes of `lockstep analyze` that are verdicts."""
 MAX_NAME = 120
@@ -162,7 +164,7 @@ def steps(
         BenchError: A template names a parameter that is not there.
     """
     folder = out / cell.folder
-    own = _own(bench, cell, folder / f"archive-{attempt}", tuple(lockstep))
+    own = _own(bench, cell, folder / f"archive-{attempt}", tuple(lockstep), here)
     order = [own[name] for name in STEPS]
     for task in bench.tasks:
         made = _made(task, own.get(task.name))
@@ -199,30 +201,51 @@ def fingerprint(cell: Cell, planned: Sequence[Step]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def run_command(cell: Cell, bench: Bench, lockstep: Sequence[str]) -> tuple[str, ...]:
+def options(bench: Bench, cell: Cell, here: Path) -> dict[str, Scalar | list[Scalar]]:
+    """Options of `lockstep run` for a cell; files of this machine are beside the benchmark's.
+
+    Args:
+        here: Folder of the benchmark's file.
+    """
+    from workloads.spec import SYNTHETIC_DATA
+
+    told = {**bench.options, **cell.settings}
+    files = ("kubeconfig",) if cell.launcher in CLUSTER else FILES
+    return {
+        name: str(here / str(value))
+        if name in files and not (name == "data" and value in SYNTHETIC_DATA) else value
+        for name, value in told.items()
+    }  # fmt: skip
+
+
+def run_command(
+    cell: Cell, bench: Bench, lockstep: Sequence[str], here: Path
+) -> tuple[str, ...]:  # fmt: skip
     """`lockstep run ...` of a cell, without --out."""
+    told = options(bench, cell, here)
     words = [*lockstep, "run", *([cell.workload.workload] if cell.workload.workload else [])]
     words += ["--nodes", str(cell.nodes), "--ranks-per-node", str(cell.ranks_per_node)]
     if cell.workload.workload:
         for name, value in cell.sizes.items():
             words += [f"--{name}", str(value)]
         words += ["--launcher", cell.launcher, "--no-verdict"]
-    words += _options({**bench.options, **cell.settings})
+    words += _options(told)
     if cell.image:
         words += ["--image", cell.image]
     if cell.launcher in CLUSTER:
         words += ["--timeout", f"{bench.timeout:g}"]
-        told = {**bench.options, **cell.settings}
         # An Indexed Job leaves no archive, and a chain of Argo measures in a step of its own.
         if cell.launcher == "kubernetes" and "measure" not in told and (told.get("kind") != "job"):
             words += ["--measure"]
     return tuple(words)
 
 
-def _own(bench: Bench, cell: Cell, archive: Path, lockstep: tuple[str, ...]) -> dict[str, Step]:
+def _own(
+    bench: Bench, cell: Cell, archive: Path, lockstep: tuple[str, ...], here: Path
+) -> dict[str, Step]:
     """The steps that nobody replaced."""
     at = str(archive)
-    launch = (*run_command(cell, bench, lockstep), "--out", at, "-o", "jsonl")
+    launch = (*run_command(cell, bench, lockstep, here), "--out", at, "-o", "jsonl")
     if cell.workload.command:
         launch = (*launch, "--exec", "--", *cell.workload.command)
     # A template's braces are for what the file says; our own words have none.

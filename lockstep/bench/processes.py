@@ -5,6 +5,7 @@
 
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -93,7 +94,7 @@ def start(step: Step, folder: Path) -> Running:
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     name = f"lockstep-bench-{secrets.token_hex(6)}"
-    words = list(step.command) if step.container is None else _container_words(step, folder, name)
+    words = _words(step, folder, name)
     if shutil.which(words[0]) is None:
         raise BenchError(f"step {step.name}: there is no program {words[0]}")
     with (
@@ -106,6 +107,13 @@ def start(step: Step, folder: Path) -> Running:
         )  # fmt: skip
     container = None if step.container is None else (words[0], name)
     return Running(process, time.monotonic(), container)
+
+
+def by_hand(step: Step, folder: Path) -> str:
+    """What a person types in the cell's folder to do a step; of a container, what runs it."""
+    with suppress(BenchError):  # nothing here runs containers
+        return shlex.join(_words(step, folder))
+    return shlex.join(step.command)
 
 
 def container_runtime() -> str | None:
@@ -133,9 +141,11 @@ def sentence(folder: Path, step: str) -> str:
     return (ours or lines or [""])[-1][:500]
 
 
-def _container_words(step: Step, folder: Path, name: str) -> list[str]:
+def _words(step: Step, folder: Path, name: str = "") -> list[str]:
+    if step.container is None:
+        return list(step.command)
     runtime = container_runtime()
-    if runtime is None or step.container is None:
+    if runtime is None:
         raise BenchError(
             f"step {step.name} is a container, and there is neither {' nor '.join(RUNTIMES)} here;"
             " install one, or give a command"
@@ -143,6 +153,6 @@ def _container_words(step: Step, folder: Path, name: str) -> list[str]:
     entry = ["--entrypoint", step.command[0]] if step.container.command else []
     rest = step.command[1:] if step.container.command else step.command
     return [
-        runtime, "run", "--rm", "--init", f"--name={name}", "--network=host",
+        runtime, "run", "--rm", "--init", *([f"--name={name}"] if name else []), "--network=host",
         f"--volume={folder}:{folder}", f"--workdir={folder}", *entry, step.container.image, *rest,
     ]  # fmt: skip

@@ -21,7 +21,7 @@ from time import monotonic
 from collector.contract.words import ExitCode
 from lockstep.bench import measure, state
 from lockstep.bench.plan import ARCHIVE, CLUSTER, METRICS, Cell, Step, fingerprint, steps
-from lockstep.bench.processes import Exit, Running, last_lines, sentence, start
+from lockstep.bench.processes import Exit, Running, by_hand, last_lines, sentence, start
 from lockstep.bench.results import ResultError, Value, has_finished, write
 from lockstep.bench.spec import Bench, BenchError, UnreachableError
 from lockstep.bench.state import FINISHED, Closed, Underway
@@ -200,7 +200,9 @@ class Runner:
             status, why = _judged(start(step, folder).wait(most), step, folder, most)
         except (BenchError, OSError) as error:
             status, why = FAILED, str(error)
-        return "" if status == FINISHED else f"{why}; by hand: {shlex.join(step.command)}"
+        if status == FINISHED:
+            return ""
+        return f"{why}; by hand: cd {shlex.quote(str(folder))} && {by_hand(step, folder)}"
 
     def _steps(
         self, cell: Cell, left: Sequence[Step], done: Underway, seconds: dict[str, float]
@@ -331,7 +333,7 @@ def _left(folder: Path) -> str:
     """What a launch on a cluster left there, and the command that ends it; empty = nothing."""
     answer = measure.answer(folder / "logs" / "launch.out")
     if answer:
-        return str(answer.get("reason") or "")
+        return str(answer.get("left") or "")
     with suppress(OSError):
         said = (folder / "logs" / "launch.err").read_text(errors="replace")
         if found := _ENDS_IT.findall(said):

@@ -90,7 +90,7 @@ def run(
         for each in cells:
             one.planned(each)
         left = [each for each in cells if not one.finished(each)]
-        refuse_what_cannot_run(bench, left, show, _options_of_run(context))
+        refuse_what_cannot_run(bench, left, show, _options_of_run(context), one.beside)
         runner.refuse_without_room(folder)
         with interrupts.noted(), claim.claim_folder(folder):
             one.check(cells)

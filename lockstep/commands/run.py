@@ -179,7 +179,7 @@ def put_on_cluster(
     if answer.failure:
         output.note(f"lockstep: {answer.failure}")
     told = {name: each for name, each in answer.tree.items()
-            if each not in ([], {}, "") and name != "measured"}  # fmt: skip
+            if each not in ([], {}, "") and name not in ("measured", "left")}  # fmt: skip
     output.document(answer.tree, form, "\n".join(f"{name:8}{each}" for name, each in told.items()))
     return answer.code
 

@@ -66,7 +66,7 @@ def main() -> int:
     out = Path(words[words.index("--out") + 1])
     answer = on_cluster.run(cluster, spec, settings, out, Progress())
     left = sorted(set(cluster.objects) - before)
-    sys.stdout.write(json.dumps({**answer.tree, "left": left}, separators=(",", ":")) + "\n")
+    sys.stdout.write(json.dumps({**answer.tree, "there": left}, separators=(",", ":")) + "\n")
     return answer.code
 
 

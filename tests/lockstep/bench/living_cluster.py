@@ -83,7 +83,7 @@ class LivingCluster(FakeCluster):
 
     def turn(self, path: str, job: dict[str, Any]) -> None:
         """What its operator and Kueue do next."""
-        now = time.monotonic()
+        now, mpi = time.monotonic(), job["kind"] == "MPIJob"
         if kueue.is_suspended(job):
             if now - self.held >= QUEUED_SECONDS:
                 self.objects[path] = kueue.suspended(job, False)
@@ -96,8 +96,9 @@ class LivingCluster(FakeCluster):
             for index in range(self.spec.layout.nodes):
                 self.pod(f"{NAME}-worker-{index}", node="ab"[index],
                          **(bad if self.settings.image == MISSING else {}))  # fmt: skip
+            if mpi and self.settings.image != MISSING:
+                self.pod(f"{NAME}-launcher-x", role="launcher", node="a")
             return
-        mpi = job["kind"] == "MPIJob"
         if self.settings.claim == KILLED:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.settings.claim == FULL:
@@ -160,7 +161,7 @@ def main() -> int:
     answer = on_cluster.run(cluster, spec, settings, out, Progress(0.0))
     sys.stderr.write(f"lockstep: {answer.failure}\n" if answer.failure else "")
     left = sorted(set(cluster.objects) - cluster.before)
-    sys.stdout.write(json.dumps({**answer.tree, "left": left}, separators=(",", ":")) + "\n")
+    sys.stdout.write(json.dumps({**answer.tree, "there": left}, separators=(",", ":")) + "\n")
     return answer.code
 
 

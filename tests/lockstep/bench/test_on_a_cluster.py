@@ -66,7 +66,7 @@ def test_a_cell_on_a_cluster_has_the_speed_and_the_verdict_that_its_pods_told(
     assert ("Nightly.1", None, ["a", "b"]) == (row["bench"], row["steps"], row["node_names"])
     assert (DIGEST, "lockstep-runs:/gpt-20260101T000000-abcd") == (
         row["image_digest"], row["archive"])  # fmt: skip
-    assert [] == answer["left"]
+    assert [] == answer["there"]
 
 
 def test_what_a_program_prints_beside_its_ranks_is_no_result_of_its_run() -> None:
@@ -87,7 +87,7 @@ def test_a_run_that_could_not_be_measured_is_finished_and_its_speed_not_known(
     row, answer = ran(tmp_path, "lockstep: no archive there", "Failed")
 
     assert (None, None) == (row["step_seconds"], row["verdict"])
-    assert [] == answer["left"]
+    assert [] == answer["there"]
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"measured":[1],"nodes":3,"images":4}'])

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from lockstep.bench import results, state
+from lockstep.bench.fitting import refuse_what_cannot_run
 from lockstep.bench.plan import cells
 from lockstep.bench.runner import Runner, Told, refuse_without_room
-from lockstep.bench.spec import BenchError, parse
+from lockstep.bench.spec import BenchError, UnreachableError, parse
 from lockstep.bench.turns import turn
+from workloads.launchers.kubernetes.cluster import ClusterError
 
 COUNT = "import pathlib, sys; p = pathlib.Path('{out}/ran-{cell}'); p.open('a').write('x')"
 
@@ -222,7 +224,8 @@ def test_ctrl_c_ends_what_runs_cleans_up_says_so_and_leaves_the_cell_open(
     [row] = results.read(one.table)
     assert "stopped" == row["status"]
     assert str(row["reason"]).startswith("somebody stopped it")
-    assert bool(code) == ("by hand: sh -c 'touch" in one.left)
+    by_hand = f"by hand: cd {one.out / first.folder} && sh -c 'touch"
+    assert bool(code) == (by_hand in one.left)
     assert one.left in str(row["reason"])
 
 
@@ -353,6 +356,60 @@ def test_a_container_that_takes_too_long_is_removed_by_name(
     name = next(word for word in ran.split() if word.startswith("--name=")).removeprefix("--name=")
     assert f"rm --force {name}" == removed
     assert ("timeout", "draw had not ended after 1 s, and was ended") == (told.status, told.reason)
+
+
+def test_a_clean_up_in_a_container_that_failed_is_told_with_what_runs_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text("#!/bin/sh\nexit 3\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    container = {"image": "tools:1", "command": ["wipe"], "args": ["{cell}"]}
+    one = made(tmp_path, {"name": "clean-up", "container": container})
+    killed_at(one, "analyze", KeyboardInterrupt)
+
+    folder = one.out / cells(one.bench)[0].folder
+    assert f"by hand: cd {folder} && docker run --rm --init --network=host" in one.left
+    assert one.left.endswith("--entrypoint wipe tools:1 gpt,nodes=1")
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "kubernetes"])
+def test_files_that_options_name_are_beside_the_benchmarks_file_for_check_and_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str
+) -> None:
+    (tmp_path / "hosts").write_text("localhost slots=2\n")
+    name, word = ("hostfile", "hosts") if launcher == "mpirun" else ("kubeconfig", "own.yaml")
+    told = parse({
+        "bench": {"name": "n", "launcher": launcher, "options": {name: word}},
+        "workloads": {"gpt": {"data": "copy"}},
+        "matrix": {"images": ["" if launcher == "mpirun" else "r/lockstep-workloads:1"]},
+    })  # fmt: skip
+    asked: list[object] = []
+    monkeypatch.setattr("lockstep.on_cluster.connect", lambda *place: asked.append(place) or Away())
+    one = Runner(told, tmp_path / "out", tmp_path / "t", tmp_path, ("lockstep",))
+    [cell] = cells(told)
+    launch = one.planned(cell)[1].command
+    at = str(tmp_path / word)
+
+    assert at == launch[launch.index(f"--{name}") + 1]
+    assert "copy" == launch[launch.index("--data") + 1]
+    if launcher == "mpirun":
+        refuse_what_cannot_run(told, [cell], lambda *_: None, {name, "data"}, tmp_path)
+    else:
+        with pytest.raises(UnreachableError, match="is away"):
+            refuse_what_cannot_run(told, [cell], lambda *_: None, {name, "data"}, tmp_path)
+        assert [(Path(at), None)] == asked
+
+
+class Away:
+    """A cluster that does not answer."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "close":
+            return lambda: None
+        raise ClusterError("it is away")
 
 
 def test_a_row_that_cannot_be_written_leaves_the_cell_open(

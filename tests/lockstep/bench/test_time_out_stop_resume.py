@@ -90,12 +90,12 @@ def test_a_cell_that_takes_too_long_is_ended_told_so_and_run_again(tmp_path: Pat
 
     assert ("timeout", "timeout") == (first.status, row["status"]), first.reason
     assert "timeout 1" in first.reason or "DeadlineExceeded" in first.reason
-    assert ([], "timeout") == (answer(one, cell)["left"], answer(one, cell)["ending"])
+    assert ([], "timeout") == (answer(one, cell)["there"], answer(one, cell)["ending"])
 
     again = one.run(cell)
     [row] = results.read(one.table)
     assert ("finished", False, "finished") == (again.status, again.again, row["status"])
-    assert [] == answer(one, cell)["left"]
+    assert [] == answer(one, cell)["there"]
 
 
 @everywhere
@@ -112,7 +112,7 @@ def test_a_cell_that_is_stopped_is_told_so_and_the_next_call_goes_on(
         name: row["status"] for name, row in rows.items()
     }
     assert "somebody stopped it" == rows[stopped.name]["reason"]
-    assert ([], "interrupted") == (answer(one, stopped)["left"], answer(one, stopped)["ending"])
+    assert ([], "interrupted") == (answer(one, stopped)["there"], answer(one, stopped)["ending"])
     assert ("kueue" in on) == (rows[stopped.name]["queued_seconds"] is not None)
     assert None is state.closed(one.out, stopped)
     assert "" == one.left
@@ -160,7 +160,24 @@ def test_what_goes_wrong_on_a_cluster_fails_the_cell_with_a_reason_and_cleans_up
     assert said in told.reason
     cleaned = claim in ("lockstep-runs", FULL)
     assert cleaned != (DELETES in told.reason)
-    assert not cleaned or [] == answer(one, cell)["left"]
+    assert not cleaned or [] == answer(one, cell)["there"]
+
+
+def test_a_stop_after_a_launch_that_failed_says_nothing_of_why_it_failed(tmp_path: Path) -> None:
+    one = bench(tmp_path, "kubernetes", nodes=[1], image=MISSING)
+    [cell] = cells(one.bench)
+
+    def pressed(name: str, step: str) -> None:
+        if step == "clean-up":
+            raise KeyboardInterrupt
+
+    one.show = pressed
+    with pytest.raises(KeyboardInterrupt):
+        one.run(cell)
+    [row] = results.read(one.table)
+
+    assert "cannot start" in answer(one, cell)["reason"]
+    assert ("", "stopped", "somebody stopped it") == (one.left, row["status"], row["reason"])
 
 
 def test_a_stop_that_could_not_delete_says_which_command_does(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from tests.cluster.controllers import kueue
 from tests.workloads.kubernetes.conftest import NAMESPACE, RUN, FakeCluster
 from tests.workloads.kubernetes.story import Told, started
-from workloads.launchers.kubernetes.cluster_run import SLACK_SECONDS
 from workloads.launchers.kubernetes.conditions import Phase
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.launchers.kubernetes.submission import submission
@@ -134,7 +133,7 @@ def test_a_chain_has_time_for_its_analysis_beyond_the_timeout_of_its_run(
     ended = outer.wait(told)
 
     assert (Phase.LATE, "it took longer than --timeout 100") == (ended.phase, ended.reason)
-    assert outer.clock() > 100 + chain.start_timeout + ON_TOP_SECONDS + SLACK_SECONDS
+    assert outer.clock() > 100 + chain.start_timeout + ON_TOP_SECONDS
 
 
 def limits(spec: RunSpec, settings: Settings) -> dict[str, int | None]:

@@ -24,8 +24,15 @@ def told() -> Told:
 
 
 def workers(cluster: FakeCluster) -> None:
+    """All pods of the run run; of an MPIJob its launcher too, which the operator then creates."""
     for index in range(4):
         cluster.pod(f"{RUN.lower()}-worker-{index}", node=f"gpu-{index}")
+    if JOB in cluster.objects:
+        launcher(cluster)
+
+
+def launcher(cluster: FakeCluster, phase: str = "Running", **status: Any) -> None:
+    cluster.pod(f"{RUN.lower()}-launcher-x", role="launcher", node="gpu-0", phase=phase, **status)
 
 
 def condition(cluster: FakeCluster, kind: str, message: str = "") -> None:
@@ -109,7 +116,7 @@ def test_a_run_goes_on_without_a_collector_and_tells_it(
     what = f"the collector of {RUN.lower()}-worker-2 on node gpu-2 ended with code 1: "
     assert (Phase.SUCCEEDED, 1) == (ended.phase, len(ended.noted))
     assert ended.noted[0].startswith(what)
-    assert ("running", f"4 pods; {ended.noted[0]}") in told.said
+    assert ("running", f"5 pods; {ended.noted[0]}") in told.said
 
 
 def test_an_image_that_cannot_be_pulled_fails_at_once_with_the_reason(
@@ -147,18 +154,65 @@ def test_an_operator_that_does_nothing_is_told(
     assert run.wait(told).reason.endswith("nobody creates its pods")
 
 
-@pytest.mark.parametrize(
-    ("kind", "slack"), [(Kind.MPIJOB, cluster_run.SLACK_SECONDS), (Kind.JOB, 0)]
-)
+@pytest.mark.parametrize("kind", list(Kind))
 def test_a_run_that_nobody_ends_is_ended_after_its_timeout_counted_from_when_its_pods_ran(
-    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told, kind: Kind, slack: float
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told, kind: Kind
 ) -> None:
     settings = replace(settings, kind=kind, timeout=100.0, start_timeout=900.0)
     run = started(cluster, spec, settings, {800: lambda: workers(cluster)})
     ended = run.wait(told)
 
     assert (Phase.LATE, "it took longer than --timeout 100") == (ended.phase, ended.reason)
-    assert 900 + slack <= run.clock() <= 904 + slack
+    assert 900 <= run.clock() <= 904
+
+
+PULLS = {"waiting": {"reason": "ContainerCreating", "message": "it pulls"}}
+
+
+def test_the_wait_for_the_launcher_of_an_mpijob_is_none_of_its_timeout(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    settings = replace(settings, timeout=100.0, start_timeout=900.0)
+
+    def waits() -> None:
+        workers(cluster)
+        launcher(cluster, "Pending", containerStatuses=[{"state": PULLS}])
+
+    ended = started(
+        cluster, spec, settings,
+        {4: waits, 600: lambda: launcher(cluster), 690: lambda: condition(cluster, "Succeeded")},
+    ).wait(told)  # fmt: skip
+    assert (Phase.SUCCEEDED, True) == (ended.phase, ended.ran)
+    assert ("waiting for pods", "ContainerCreating: it pulls") in told.said
+
+
+def test_a_launcher_that_never_starts_ends_the_run_after_its_start_timeout(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    def waits() -> None:
+        workers(cluster)
+        launcher(cluster, "Pending", containerStatuses=[{"state": PULLS}])
+
+    ended = started(cluster, spec, replace(settings, start_timeout=60.0), {4: waits}).wait(told)
+
+    assert (Phase.FAILED, False) == (ended.phase, ended.ran)
+    assert "not all of its pods ran within 62 s: ContainerCreating: it pulls" == ended.reason
+
+
+def test_pods_that_somebody_deleted_are_not_those_that_run(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    def ending() -> None:
+        workers(cluster)
+        worker = f"{NAMESPACE}/pods/{RUN.lower()}-worker-0"
+        cluster.objects[worker]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    ended = started(
+        cluster, spec, replace(settings, timeout=50.0, start_timeout=400.0),
+        {4: ending, 300: lambda: workers(cluster), 340: lambda: condition(cluster, "Succeeded")},
+    ).wait(told)  # fmt: skip
+
+    assert Phase.SUCCEEDED is ended.phase
 
 
 def test_the_limit_that_a_job_keeps_itself_leaves_time_to_start(
@@ -169,7 +223,7 @@ def test_the_limit_that_a_job_keeps_itself_leaves_time_to_start(
     mpijob = submission(spec, settings, []).whole
 
     assert 1000 == job["spec"]["activeDeadlineSeconds"]
-    assert 100 == mpijob["spec"]["runPolicy"]["activeDeadlineSeconds"]  # its launcher's alone
+    assert 1000 == mpijob["spec"]["runPolicy"]["activeDeadlineSeconds"]  # its launcher's alone
 
 
 def test_a_run_whose_time_the_cluster_says_is_over_was_too_late(
@@ -276,9 +330,8 @@ def test_logs_are_fetched_of_every_container(
         cluster.objects[f"{NAMESPACE}/pods/{pod.name}/log"] = {"log": f"of {pod.name}"}
     del cluster.objects[first]
 
-    assert {f"{RUN.lower()}-worker-{index}.ranks" for index in (1, 2, 3)} == set(
-        run.logs(ended.pods)
-    )
+    others = ("worker-1", "worker-2", "worker-3", "launcher-x")
+    assert {f"{RUN.lower()}-{each}.ranks" for each in others} == set(run.logs(ended.pods))
 
 
 def test_pods_that_do_not_end_are_told(

@@ -67,20 +67,45 @@ def test_more_gpus_than_any_node_has(
 @pytest.mark.parametrize(
     "bad",
     [
-        node(unschedulable=True),
         node(taints=[{"key": "lockstep.example/degraded", "effect": "NoSchedule"}]),
         node(taints=[{"key": "nvidia.com/gpu", "effect": "NoExecute"}]),
-        node() | {"status": {"allocatable": {"nvidia.com/gpu": "8"}, "conditions": []}},
     ],
 )
-def test_nodes_that_take_no_pods_do_not_count(
+def test_nodes_with_taints_of_others_do_not_count(
     cluster: FakeCluster, spec: RunSpec, settings: Settings, bad: dict[str, Any]
 ) -> None:
     cluster.objects["/api/v1/nodes/n0"] = bad
     refused = judged(cluster, spec, settings)
 
     assert refused is not None
-    assert "1 cordoned, tainted or not ready" in refused.sentence
+    assert "3 of the cluster's 4 can give that (1 tainted)" in refused.sentence
+
+
+NOT_READY = node() | {"status": {**node()["status"], "conditions": []}}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        node(unschedulable=True), NOT_READY,
+        node(taints=[{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]),
+    ],
+    ids=["cordoned", "not ready", "unreachable"],
+)  # fmt: skip
+def test_nodes_that_come_back_are_waited_for_and_told(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, bad: dict[str, Any]
+) -> None:
+    assert [] == doubts(look(cluster, settings), spec, settings)
+    cluster.objects["/api/v1/nodes/n0"] = bad
+
+    assert None is judged(cluster, spec, settings)
+    [told] = doubts(look(cluster, settings), spec, settings)
+    assert (
+        "1 of the nodes that could take its pods is cordoned or not ready, and it needs 1" in told
+    )
+    assert "at most --start-timeout 300 s" in told
+    cluster.objects["/api/v1/nodes/n4"] = node("n4")
+    assert [] == doubts(look(cluster, settings), spec, settings)
 
 
 def test_taints_that_runs_tolerate_count_as_none(
@@ -162,6 +187,11 @@ def test_a_quota_that_is_used_up_is_refused_with_its_numbers(
 
     assert refused is not None
     assert f"leaves 6 of 8 {what}, and the run needs 8" in refused.sentence
+    assert (69, True) == (refused.code, refused.sentence.endswith("wait until others have ended"))
+    cluster.objects[path] = quota({what: "7"}, {what: "2"})
+    refused = judged(cluster, spec, settings)
+    assert refused is not None
+    assert (64, False) == (refused.code, "wait" in refused.sentence)
     cluster.objects[path] = quota({what: "10"}, {what: "2"})
     assert None is judged(cluster, spec, settings)
     cluster.objects[path] = quota({"pods": "0"}, {}, scopes=["BestEffort"])

@@ -21,7 +21,7 @@ from workloads.launchers.kubernetes.kueue import (
     taken_back,
     waits_behind,
 )
-from workloads.launchers.kubernetes.names import JOB, POD, STEP, WORKER, WORKFLOW, selector
+from workloads.launchers.kubernetes.names import MPIJOB, POD, STEP, WORKER, WORKFLOW, selector
 from workloads.launchers.kubernetes.objects import MISSING, Objects
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.launchers.kubernetes.submission import Submission
@@ -32,8 +32,6 @@ AWAY_SECONDS = 600.0
 """For so long an API that does not answer is waited for: the run goes on without it."""
 LOST_SECONDS = 45.0
 """After a worker has failed, its run gets so long to say so itself and to close its archive."""
-SLACK_SECONDS = 60.0
-"""After a limit that the cluster keeps itself; then we do."""
 GONE_SECONDS = 60.0
 """A pod has 20 s to end; until its node has said that it did, it is there."""
 LOG_BYTES = 4 << 20
@@ -46,7 +44,7 @@ class Ended:
 
     Attributes:
         pods: As last seen.
-        ran: Whether all of its workers ever did.
+        ran: Whether all of its pods ever did.
         noted: What went wrong and did not end it, a sentence each.
         queued: Seconds for which Kueue held it back.
     """
@@ -152,7 +150,10 @@ class ClusterRun:
         missing = conditions.gone(self._known, pods)
         if held is None:
             self._known.update({each.name: each for each in pods if not each.deleted})
-        if self._ran_after is None and conditions.running(pods, self.made.workers):
+        launched = self.made.resource is MPIJOB
+        if self._ran_after is None and conditions.running(
+            pods, self.made.workers, launched=launched
+        ):
             self._ran_after = self._spent
         self._noted.update({each.name: each.noted for each in pods if each.noted})
 
@@ -197,14 +198,13 @@ class ClusterRun:
     def _is_late(self) -> bool:
         """Whether its time is over, counted from when all its pods ran.
 
-        Of an MPIJob the cluster counts from its launcher, which starts then; of a chain the
-        launcher in its first step does. An Indexed Job's own limit counts from when it was let go,
-        images and all, so there it is the last resort and ours comes first.
+        A Job's own limit counts from when it may start, images and all, so it is the last resort;
+        of an MPIJob that is its launcher's. Of a chain the launcher in its first step counts.
         """
         if self._ran_after is None:
             return False
         settings = self.settings
-        most = settings.timeout + (0.0 if self.made.resource is JOB else SLACK_SECONDS)
+        most = settings.timeout
         if not self.made.workers:
             most += settings.start_timeout + ON_TOP_SECONDS
         return self._spent - self._ran_after > most

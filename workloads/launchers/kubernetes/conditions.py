@@ -78,6 +78,11 @@ class Pod:
         """Its name and node."""
         return f"{self.name} on node {self.node}" if self.node else self.name
 
+    @property
+    def began(self) -> bool:
+        """Whether it runs, or has run; one that somebody deleted does no longer."""
+        return not self.deleted and (self.phase in ("Running", "Succeeded") or bool(self.ran))
+
 
 def ended(whole: Told) -> tuple[Phase, str] | None:
     """How the object of a run says that it ended; None = it did not."""
@@ -141,11 +146,18 @@ def waits(pods: Sequence[Pod]) -> str:
     return f"{reasons[0]}{f' (and {others} more)' if others else ''}"
 
 
-def running(pods: Sequence[Pod], workers: int) -> bool:
-    """Whether every worker runs, or has done so."""
-    roles = [each for each in pods if each.role == WORKER or not workers]
-    up = [each for each in roles if each.phase in ("Running", "Succeeded")]
-    return len(up) >= max(1, workers)
+def running(pods: Sequence[Pod], workers: int, *, launched: bool) -> bool:
+    """Whether every worker runs, or has done so.
+
+    Args:
+        pods: That are there.
+        workers: How many there must be; 0 = others start them, and any pod will do.
+        launched: A pod of its own starts the ranks, and must run as well.
+    """
+    up = [each.role for each in pods if each.began]
+    if not workers:
+        return bool(up)
+    return up.count(WORKER) >= workers and (not launched or LAUNCHER in up)
 
 
 def gone(known: Mapping[str, Pod], pods: Sequence[Pod]) -> list[Pod]:

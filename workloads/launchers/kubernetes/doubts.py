@@ -7,7 +7,7 @@ from workloads.launchers.kubernetes.cluster_queue import uncovered
 from workloads.launchers.kubernetes.facts import SEEN, Facts
 from workloads.launchers.kubernetes.names import team_labels
 from workloads.launchers.kubernetes.pod_sets import pod_sets
-from workloads.launchers.kubernetes.preflight import hard, not_covered
+from workloads.launchers.kubernetes.preflight import away, hard, not_covered
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.spec import RunSpec
 
@@ -26,6 +26,7 @@ def doubts(facts: Facts, spec: RunSpec, settings: Settings) -> list[str]:
             *_unset(facts, spec, settings),
             _uncovered(facts, spec, settings),
             *_held(facts, settings),
+            _away(facts, spec, settings),
         )
         if each
     ]
@@ -85,6 +86,18 @@ def _uncovered(facts: Facts, spec: RunSpec, settings: Settings) -> str:
     return (
         f"{not_covered(facts.cluster_queue, behind, missing, name)}: Kueue never lets it in, unless"
         " its configuration, which this account may not see, leaves those out of the count"
+    )
+
+
+def _away(facts: Facts, spec: RunSpec, settings: Settings) -> str:
+    """That nodes which it needs take no pods for now."""
+    out, lacks = away(facts, spec, pod_sets(spec, settings)[-1])
+    if facts.nodes is None or not lacks:
+        return ""
+    return (
+        f"{out} of the nodes that could take its pods {'is' if out == 1 else 'are'} cordoned or not"
+        f" ready, and it needs {lacks} of {'it' if out == 1 else 'them'}: its pods wait for"
+        f" {'it' if lacks == 1 else 'them'}, at most --start-timeout {settings.start_timeout:g} s"
     )
 
 

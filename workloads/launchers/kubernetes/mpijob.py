@@ -84,7 +84,8 @@ def manifest(spec: RunSpec, settings: Settings, command: Sequence[str]) -> Manif
                 # Frees the GPUs at once; the launcher and what failed stay for their logs.
                 "cleanPodPolicy": "Running",
                 "backoffLimit": 0,
-                "activeDeadlineSeconds": round(settings.timeout),
+                # Of the launcher's Job, from when it may start: cluster_run.py counts the run.
+                "activeDeadlineSeconds": round(settings.timeout + settings.start_timeout),
                 "ttlSecondsAfterFinished": KEPT_SECONDS,
                 "suspend": False,
             },

@@ -29,6 +29,9 @@ INSTALL = {
     MPIJOB: "install the MPI Operator, or give --kind job",
     WORKFLOW: "install Argo Workflows, or give --launcher kubernetes",
 }
+OF_KUBERNETES = "node.kubernetes.io/"
+"""Taints that Kubernetes sets and takes back by itself: not-ready, unreachable, unschedulable, ...
+https://kubernetes.io/docs/reference/labels-annotations-taints/"""
 Node = Mapping[str, Any]
 
 
@@ -135,9 +138,6 @@ def _quotas(
     facts: Facts, sets: Sequence[PodSet], settings: Settings, *, now: bool
 ) -> Refusal | None:  # fmt: skip
     whole = total(sets)
-    code, otherwise = (
-        (ExitCode.UNREACHABLE, ", or wait until others have ended") if now else (ExitCode.USAGE, "")
-    )
     for quota in facts.quotas or ():
         name = quota.get("metadata", {}).get("name")
         used = (quota.get("status", {}).get("used") or {}) if now else {}
@@ -145,6 +145,9 @@ def _quotas(
             needed = whole.get(what.removeprefix("requests."))
             left = parsed(most) - parsed(used.get(what, "0"))
             if needed is not None and needed > left:
+                code, otherwise = ExitCode.USAGE, ""
+                if needed <= parsed(most):
+                    code, otherwise = ExitCode.UNREACHABLE, ", or wait until others have ended"
                 return Refusal(
                     code,
                     f"the quota {name} of namespace {settings.namespace} leaves"
@@ -220,7 +223,7 @@ def _room(facts: Facts, spec: RunSpec, ranks: PodSet) -> Refusal | None:
     if facts.nodes is None:
         return None
     per_node = ranks.each
-    usable = [node for node in facts.nodes if _usable(node, gpu=spec.device == "cuda")]
+    usable = [node for node in facts.nodes if _takes(node, gpu=spec.device == "cuda")]
     fitting = [node for node in usable if _fits(node, per_node)]
     layout = spec.layout
     if len(fitting) >= layout.nodes:
@@ -232,7 +235,7 @@ def _room(facts: Facts, spec: RunSpec, ranks: PodSet) -> Refusal | None:
         ExitCode.USAGE,
         f"the run wants {layout.nodes} node{'s' if layout.nodes > 1 else ''} with {asked} each, and"
         f" {len(fitting)} of the cluster's {len(facts.nodes)} can give that"
-        f"{f' ({out} cordoned, tainted or not ready)' if out else ''}; {most}; ask for fewer"
+        f"{f' ({out} tainted)' if out else ''}; {most}; ask for fewer"
         " --nodes or --ranks-per-node"
         f"{', or give --device cpu' if spec.device == 'cuda' and not fitting else ''}",
     )
@@ -243,18 +246,39 @@ def _most(nodes: Iterable[Node], what: str) -> str:
     return f"the largest has {format_quantity(most)} {what}"
 
 
-def _usable(node: Node, *, gpu: bool) -> bool:
-    """Whether pods of a run may come there: it is ready, not cordoned, and without foreign taints.
+def away(facts: Facts, spec: RunSpec, ranks: PodSet) -> tuple[int, int]:
+    """Nodes that could take pods of a run and are cordoned or not ready, and how many it lacks.
 
-    Runs tolerate one taint, that of GPU nodes against pods that need none.
+    They come back, or wait to be replaced: nothing that is refused.
     """
+    fitting = [node for node in facts.nodes or ()
+               if _takes(node, gpu=spec.device == "cuda") and _fits(node, ranks.each)]  # fmt: skip
+    there = sum(_is_there(node) for node in fitting)
+    return len(fitting) - there, max(0, spec.layout.nodes - there)
+
+
+def _takes(node: Node, *, gpu: bool) -> bool:
+    """Whether pods of a run may come there, if it is there: it has no foreign taints.
+
+    Runs tolerate one taint, that of GPU nodes against pods that need none. Those of Kubernetes
+    itself say that a node is not there.
+    """
+    return all(
+        taint.get("effect") == "PreferNoSchedule"
+        or str(taint.get("key", "")).startswith(OF_KUBERNETES)
+        or (gpu and taint.get("key") == GPU_RESOURCE and taint.get("effect") == "NoSchedule")
+        for taint in node.get("spec", {}).get("taints") or ()
+    )
+
+
+def _is_there(node: Node) -> bool:
+    """Whether it takes pods now: ready, and not cordoned."""
     about = node.get("spec", {})
-    if about.get("unschedulable"):
+    passing = (each for each in about.get("taints") or ()
+               if str(each.get("key", "")).startswith(OF_KUBERNETES)
+               and each.get("effect") != "PreferNoSchedule")  # fmt: skip
+    if about.get("unschedulable") or any(passing):
         return False
-    for taint in about.get("taints") or ():
-        tolerated = gpu and taint.get("key") == GPU_RESOURCE and taint.get("effect") == "NoSchedule"
-        if taint.get("effect") != "PreferNoSchedule" and not tolerated:
-            return False
     conditions = node.get("status", {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
