@@ -67,6 +67,21 @@ def locked(rows: Sequence[Row]) -> Baseline:
     return Baseline(datetime.now(UTC).isoformat(timespec="seconds"), kept)
 
 
+def of_cells(rows: Sequence[Row], names: Sequence[str] | None) -> list[Row]:
+    """The results of these cells; None = of all.
+
+    Raises:
+        BenchError: One is none of theirs.
+    """
+    known = dict.fromkeys(str(row.get("cell")) for row in rows)
+    for name in names or ():
+        if name not in known:
+            more = f" and {len(known) - 5} more" if len(known) > 5 else ""
+            raise BenchError(f"--cell {name} is none of the results';"
+                             f" their cells are {', '.join([*known][:5])}{more}")  # fmt: skip
+    return [row for row in rows if not names or str(row.get("cell")) in names]
+
+
 def write_baseline(path: Path, baseline: Baseline) -> None:
     """Write the file, whole or not at all.
 

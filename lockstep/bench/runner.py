@@ -89,11 +89,9 @@ class Runner:
 
     def _begun(self, cell: Cell) -> Underway:
         """The attempt that goes on where its run has finished, or a new one."""
-        mark = self.mark(cell)
+        new = Underway(self.mark(cell), state.attempts(self.out, cell), {}, {})
         before = state.underway(self.out, cell)
-        if before is not None and before.fingerprint == mark:
-            return before
-        return Underway(mark, state.attempts(self.out, cell), {}, {})
+        return before if before is not None and before.fingerprint == new.fingerprint else new
 
     def mark(self, cell: Cell) -> str:
         """Of everything that is run for it, whichever attempt."""

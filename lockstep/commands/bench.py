@@ -234,22 +234,27 @@ def lock(
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="The baseline; it must not be there.")
     ] = Path("baseline.json"),
+    cell: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this cell of them. Several may be given."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace one that is there.")] = False,
 ) -> None:
     """Fix hardware, software and workload of good results as a baseline for later runs.
 
     `lockstep bench compare FILE B` judges against it, and `lockstep watch --baseline FILE` a live
-    run. Three repeats or more are advised: with one, only large changes are noticed.
+    run. Three repeats or more are advised: with one, only large changes are noticed. Of a benchmark
+    in which a cell failed, `--cell` locks those that are good.
 
     Example: lockstep bench lock benches/nightly --out baseline.json
     """
-    from lockstep.bench.baseline import locked, rows_of_any, write_baseline
+    from lockstep.bench.baseline import locked, of_cells, rows_of_any, write_baseline
     from lockstep.bench.spec import BenchError
 
     try:
         if out.exists() and not force:
             output.fail(ExitCode.USAGE, f"{out} is there; give --force, or another --out")
-        baseline = locked([row for each in runs for row in rows_of_any(each)])
+        baseline = locked(of_cells([row for each in runs for row in rows_of_any(each)], cell))
         write_baseline(out, baseline)
     except BenchError as error:
         output.fail(ExitCode.BAD_INPUT, str(error))

@@ -49,6 +49,23 @@ def test_a_baseline_is_locked_and_later_results_are_judged_by_exit_code(
         assert (code, True) == (answer.code, said in answer.out + answer.err), answer
 
 
+def test_of_a_benchmark_with_a_failed_cell_the_good_ones_are_locked_by_name(
+    lockstep: Lockstep, table: Callable[..., Path], tmp_path: Path
+) -> None:
+    out, (first, second, *_) = tmp_path / "b.json", [str(each["cell"]) for each in BEFORE]
+    bad = {**BEFORE[0], "cell": "broken", "status": "failed", "reason": "no GPU left"}
+    half = table("half", *BEFORE, bad)
+
+    assert 65 == lockstep("bench", "lock", half, "--out", out).code
+    answer = lockstep("bench", "lock", half, "--out", out, "--cell", first, "--cell", second)
+    assert (0, 2) == (answer.code, len(read_baseline(out).rows)), answer.err
+    answer = lockstep("bench", "lock", half, "--out", tmp_path / "c.json", "--cell", "brokn")
+    assert 65 == answer.code
+    assert (
+        f"--cell brokn is none of the results'; their cells are {first}, {second}, " in answer.err
+    )
+
+
 def test_what_is_no_good_result_is_not_locked(
     lockstep: Lockstep, table: Callable[..., Path], tmp_path: Path
 ) -> None:
