@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 MPI := .cache/mpi
-# Test files at a time. Three are faster on two cores, and leave tests that wait less room.
+# Test files at a time, on two cores. Real tests wait for much that is not this machine's processors:
+# three files of them keep two busy.
 TEST_PROCESSES ?= 2
+REAL_PROCESSES ?= 3
 # More words for pytest: make test PYTEST_ARGS='--junitxml=tests.xml'
 PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
@@ -65,7 +67,7 @@ test: $(TEST)  ## what one runs all the time: no cluster of processes, no root, 
 	$(PYTEST) $(TEST_PROCESSES) --tier quick $(PYTEST_ARGS)
 
 test-real: $(TEST)  ## what needs the machine: distributed runs, root, Prometheus, browser, real time
-	$(PYTEST) $(TEST_PROCESSES) --tier real $(PYTEST_ARGS)
+	$(PYTEST) $(REAL_PROCESSES) --tier real $(PYTEST_ARGS)
 
 test-again: $(TEST)  ## those that failed last, one after the other
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS)

@@ -4,6 +4,7 @@ import asyncio
 import difflib
 import functools
 import os
+import re
 import signal
 import socketserver
 from collections import defaultdict
@@ -15,7 +16,7 @@ import hypothesis
 import pytest
 
 from tests.chromium import browser, page, visitor
-from tests.tiers import SAMPLE, SWEEP_MARK, Tier, case_id, sample, tier, unstable
+from tests.tiers import REAL_MARKS, SAMPLE, SWEEP_MARK, Tier, case_id, sample, tier, unstable
 
 __all__ = ["browser", "page", "visitor"]
 
@@ -33,7 +34,21 @@ YIELDING = 5
 """Niceness of a worker beside the timed tests: it has what they leave, or else a quarter."""
 TOGETHER = ("tests/cluster/", "tests/dashboard/browser/")
 """Folders whose files share something large that one worker starts: a control plane, a browser."""
+LONG = (
+    "tests/lockstep/bench/test_stop_resume_real.py",
+    "tests/lockstep/test_stacks.py",
+    "tests/test_adding.py",
+    "tests/attack/test_dashboard.py",
+    "tests/examples/test_examples.py",
+    "tests/lockstep/test_servers.py",
+    "tests/analyzer/recording_rules/test_both_ways.py",
+    "tests/lockstep/test_task_runs.py",
+    "tests/workloads/test_mpirun.py",
+    "tests/lockstep/api/test_server.py",
+)
+"""Files of half a minute and more: begun last, one of them would be waited for by the others."""
 FIRST = pytest.StashKey[pytest.Item]()
+MARK = re.compile(r"\bmark\.(\w+)")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,25 +91,55 @@ def wanted(config: pytest.Config) -> list[Tier]:
 
 
 @functools.cache
+def marks(file: Path) -> frozenset[str]:
+    """The markers that a test file names."""
+    return frozenset(MARK.findall(file.read_text()))
+
+
 def is_timed(file: Path) -> bool:
     """Whether a test file judges how long something real takes."""
-    return "pytest.mark.timed" in file.read_text()
+    return "timed" in marks(file)
+
+
+def is_real(file: Path) -> bool:
+    """Whether a test file may have tests of the real tier."""
+    return not REAL_MARKS.isdisjoint(marks(file))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where the real tier alone is asked for, three files of four have none of it: not imported."""
+    unneeded = (
+        wanted(config) == [Tier.REAL]
+        and collection_path.match("test_*.py")
+        and not is_real(collection_path)
+    )
+    return True if unneeded else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keeps the tiers that were asked for; timed files come first, see the scheduler below.
 
-    After them what one worker has for long: begun last, it would be waited for by the other.
+    After them what one worker has for long: begun last, it would be waited for by the others.
     """
     if moving := [item.nodeid for item in items if unstable(item.nodeid)]:
         raise pytest.UsageError(f"ids with an address differ between workers: {moving}")
     tiers = _tiers(items)
+    if unseen := [item.nodeid for item in items
+                  if tiers[item] is Tier.REAL and not is_real(item.path)]:  # fmt: skip
+        raise pytest.UsageError(f"real, but their files do not name a marker of it: {unseen}")
     here = wanted(config)
     config.hook.pytest_deselected(items=[item for item in items if tiers[item] not in here])
     items[:] = [item for item in items if tiers[item] in here]
     if Tier.REAL in here:
-        items.sort(key=lambda item: (not is_timed(item.path), not _together(item.nodeid)))
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[bool, bool, int]:
+    """When a real test is begun, as a key to sort by."""
+    file = item.nodeid.partition("::")[0]
+    long = LONG.index(file) if file in LONG else len(LONG)
+    return not is_timed(item.path), not _together(item.nodeid), long
 
 
 def _together(nodeid: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONG, is_real
 from tests.tally import Tally, tally
 from tests.tiers import REAL_MARKS, SWEEP_MARK, Tier, case_id, sample, tier, unstable
 
@@ -62,6 +63,11 @@ def test_a_sample_of_few_is_all() -> None:
 )
 def test_bytes_that_are_no_text_are_told_by_their_number(value: object, expected: object) -> None:
     assert expected == case_id(value)
+
+
+def test_what_is_begun_early_is_there_and_real() -> None:
+    assert [] == [file for file in LONG if not is_real(ROOT / file)]
+    assert not is_real(ROOT / "tests/test_glossary.py")
 
 
 def test_an_id_with_an_address_is_seen() -> None:

@@ -170,7 +170,7 @@ def test_with_an_input_less_no_verdict_says_more(case, data):
     assert () == compared(claimed(*case), removal, some[removal](run))
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(sample=2)
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("recipe", "seen"), CASES)

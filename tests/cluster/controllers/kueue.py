@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from copy import deepcopy
 from fractions import Fraction
 
-from kubernetes.utils.quantity import parse_quantity
-
 from tests.cluster.controllers import (
     DNS_1123_SUBDOMAIN,
     InvalidError,
@@ -153,4 +151,6 @@ def _requests(pod: Manifest) -> dict[str, Fraction]:
 
 
 def _number(text: object) -> Fraction:
+    from kubernetes.utils.quantity import parse_quantity  # half of the start of who imports this
+
     return Fraction(parse_quantity(str(text)))

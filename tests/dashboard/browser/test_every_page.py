@@ -48,7 +48,7 @@ def look(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
         yield seen.new_page()
 
 
-@pytest.mark.sweep(sample=2)
+@pytest.mark.sweep(sample=1)
 def test_every_page_is_readable_named_and_within_its_window(
     look: Page, address: str, archive: Path
 ) -> None:

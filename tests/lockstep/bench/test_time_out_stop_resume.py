@@ -130,8 +130,8 @@ def test_time_in_the_queue_is_told_apart_and_is_none_of_the_limit(tmp_path: Path
     [row] = results.read(one.table)
 
     assert "finished" == told.status, told.reason
-    assert QUEUED_SECONDS > one.bench.timeout
-    assert 0.6 * QUEUED_SECONDS < row["queued_seconds"] < told.seconds
+    assert QUEUED_SECONDS[1] > one.bench.timeout
+    assert 0.6 * QUEUED_SECONDS[1] < row["queued_seconds"] < told.seconds
     assert told.queued == row["queued_seconds"]
 
 

@@ -1,13 +1,14 @@
-"""A simulated Prometheus over HTTP, and a watch that asks it."""
+"""A simulated Prometheus, and a watch that asks it."""
 
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import requests
 
+from analyzer.readers.bounded_session import BoundedAdapter
 from analyzer.readers.prometheus.access import access
 from lockstep.watching.diagnoses import Diagnoses
 from lockstep.watching.loop import Watch
@@ -15,40 +16,28 @@ from lockstep.watching.settings import Settings
 from tests.lockstep.watching.fake_prometheus import FakePrometheus
 from tests.lockstep.watching.few_runs import FewRuns, verdict
 
+URL = "http://prometheus.fake"
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[tuple[str, list[FakePrometheus]]]:
-    """URL of a server, and the one that it asks in a list."""
+    """A URL, and a list whose last one answers there, without sockets in between."""
     asked: list[FakePrometheus] = []
+    send = BoundedAdapter.send
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # else each answer waits 40 ms for an acknowledgement
+    def answered(adapter: BoundedAdapter, request: Any, **named: Any) -> requests.Response:
+        if not request.url.startswith(URL):
+            return send(adapter, request, **named)
+        _, _, path, query, _ = urlsplit(request.url)
+        words = {name: values[0] for name, values in parse_qs(request.body or query).items()}
+        response = requests.Response()
+        response.request, response.url = request, request.url
+        response.status_code, response._content = asked[-1].answer(path, words)
+        return response
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-            self._send(self.path.partition("?")[0], body)
-
-        def do_GET(self) -> None:
-            self._send(*self.path.split("?", 1))
-
-        def _send(self, path: str, query: str = "") -> None:
-            words = {name: values[0] for name, values in parse_qs(query).items()}
-            status, answer = asked[-1].answer(path, words)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}", asked
-        listening.shutdown()
-        thread.join()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BoundedAdapter, "send", answered)
+        yield URL, asked
 
 
 @pytest.fixture

@@ -200,11 +200,11 @@ def _colour(
     return first_page.headline([row], findings, answer, fleet).severity
 
 
-def scene(dice: np.random.Generator) -> tuple[str, Scene]:
-    """A world of a kind drawn at random, and a watch that has looked at it for a while."""
+def scene(dice: np.random.Generator, kind: str = "") -> tuple[str, Scene]:
+    """A world of a kind, else of one drawn at random, and a watch that looked at it for a while."""
     fake = FakePrometheus()
     fake.now = START + 1200.0 + float(dice.integers(0, 600))
-    kind = str(dice.choice(tuple(KINDS)))
+    kind = kind or str(dice.choice(tuple(KINDS)))
     fake.bare = kind == "healthy" and bool(dice.random() < 0.3)
     settings = Settings(access("http://fake", {}), None, None)
     made = Scene(fake, Cycles(settings, State.new(), Memory()))

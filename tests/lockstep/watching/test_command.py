@@ -4,9 +4,44 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 import pytest
+
+
+@pytest.fixture
+def url(prometheus) -> Iterator[str]:
+    """Of a server that other processes can ask, too."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            self._send(self.path.partition("?")[0], body)
+
+        def do_GET(self) -> None:
+            self._send(*self.path.split("?", 1))
+
+        def _send(self, path: str, query: str = "") -> None:
+            words = {name: values[0] for name, values in parse_qs(query).items()}
+            status, answer = prometheus.answer(path, words)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+        thread.join()
 
 
 def test_one_cycle_without_a_prometheus_is_source_unreachable(lockstep, tmp_path):
@@ -40,8 +75,8 @@ def test_a_baseline_that_is_no_archive_is_bad_input(lockstep, tmp_path):
     assert 65 == found.code
 
 
-def test_one_cycle_over_a_healthy_run_exits_as_analyze_does(server, prometheus, lockstep):
-    found = lockstep("watch", "--prometheus", server[0], "--once")
+def test_one_cycle_over_a_healthy_run_exits_as_analyze_does(url, lockstep):
+    found = lockstep("watch", "--prometheus", url, "--once")
 
     assert (0, "gpt-1: Healthy") == (found.code, found.out[:14])
 
@@ -49,12 +84,10 @@ def test_one_cycle_over_a_healthy_run_exits_as_analyze_does(server, prometheus, 
 @pytest.mark.slow
 @pytest.mark.timed
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_it_in_a_second_with_its_state_saved(
-    number, code, server, prometheus, tmp_path
-):
+def test_a_signal_ends_it_in_a_second_with_its_state_saved(number, code, url, tmp_path):
     address, state = tmp_path / "address", tmp_path / "state"
     command = [
-        sys.executable, "-m", "lockstep", "watch", "--prometheus", server[0], "--interval", "0.5",
+        sys.executable, "-m", "lockstep", "watch", "--prometheus", url, "--interval", "0.5",
         "--listen", "127.0.0.1:0", "--announce", str(address), "--state", str(state),
     ]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

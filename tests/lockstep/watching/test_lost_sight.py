@@ -36,6 +36,7 @@ def test_the_only_run_that_is_told_of_no_more_is_over_some_time(few_runs, others
     assert [] == world.open
 
 
+@pytest.mark.sweep(sample=1)
 @pytest.mark.parametrize("seconds", [500.0, 1500.0])
 def test_a_crash_while_sight_was_lost_is_paged_when_it_is_told_of_again(few_runs, seconds):
     world, run = a_run_beside_another(few_runs)
@@ -56,6 +57,7 @@ def test_a_crash_while_watch_was_away_for_a_quarter_of_an_hour_is_told(few_runs,
     assert [Tier.PAGE] == [tier for _, tier in world.stops()]
 
 
+@pytest.mark.sweep(sample=1)
 @pytest.mark.parametrize("seconds", [120.0, 420.0])
 def test_the_last_words_of_a_run_whose_collectors_ended_with_it_are_read_after_a_pause(
     few_runs, seconds
@@ -86,6 +88,7 @@ def test_the_second_death_of_a_run_that_was_started_again_unseen_is_told(few_run
     assert [3, 1] == [rank for rank, _ in world.stops()]
 
 
+@pytest.mark.sweep(sample=1)
 @pytest.mark.parametrize("seconds", [200.0, 500.0])
 def test_a_slow_rank_is_paged_once_though_sight_of_the_run_is_lost_for_a_while(few_runs, seconds):
     world, run = a_run_beside_another(few_runs, 0.0)
@@ -112,6 +115,7 @@ def test_the_end_of_a_run_that_was_before_anybody_looked_is_not_said_to_be_now(f
     assert dies - 15.0 <= found.onset <= dies + 30.0, found.sentence
 
 
+@pytest.mark.sweep(sample=2)
 @pytest.mark.parametrize(
     ("seconds", "late"), [(500.0, (2,)), (500.0, (2, 3)), (500.0, (1,)), (200.0, (2,))]
 )

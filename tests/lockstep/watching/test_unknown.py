@@ -12,8 +12,9 @@ from collector.contract import metrics as m
 from tests.lockstep.watching.cluster_life import FOREVER, Episode, SimulatedConnection
 from tests.lockstep.watching.few_runs import EVERY
 
-SETTLED = 22
-"""Cycles after which watch has looked for long enough."""
+SETTLED = 11
+"""Cycles after which watch has looked for long enough, where they are so many seconds apart:"""
+SPARSE = 30.0
 
 
 def told(watch, metric):
@@ -29,7 +30,7 @@ def status(watch):
 def settled(watching, cycles):
     """A watch that has looked for long enough."""
     watch = watching(None)
-    cycles(watch, SETTLED)
+    cycles(watch, SETTLED, SPARSE)
     return watch
 
 
@@ -54,7 +55,7 @@ def test_with_collectives_that_nobody_times_nobody_is_healthy_and_nobody_is_slow
     prometheus.untimed = (set(range(4)), prometheus.now)
     prometheus.slow = (3, 2.0, prometheus.now)
 
-    changes = cycles(settled, 45)
+    changes = cycles(settled, 23, SPARSE)
 
     assert not any(opened for opened, _, _ in changes)
     assert [("unknown", "own-time")] == status(settled)
@@ -83,7 +84,7 @@ def test_a_finding_stays_open_while_nobody_knows_the_own_time_of_whom_it_is_abou
     prometheus.slow = None
     prometheus.untimed = (set(range(4)), prometheus.now)
 
-    cycles(watch, 60)
+    cycles(watch, 30, SPARSE)
 
     assert [2] == [one.who.rank for one in watch.findings()]
 
@@ -95,7 +96,7 @@ def test_an_error_of_a_gpu_is_not_over_because_nobody_tells_of_errors(watching, 
     cycles(watch, 2)
     prometheus.no_answers = {ask.XIDS}
 
-    cycles(watch, 30)
+    cycles(watch, 15, SPARSE)
 
     assert [1] == [one.who.rank for one in watch.findings()]
 
@@ -121,7 +122,7 @@ def test_a_run_on_nodes_without_gpus_lacks_nothing(watching, cycles, prometheus)
     prometheus.bare = True
     watch = watching(None)
 
-    cycles(watch, SETTLED)
+    cycles(watch, SETTLED, SPARSE)
 
     assert [("healthy", "")] == status(watch)
 

@@ -159,7 +159,7 @@ def test_limits_are_those_of_steps_that_run_and_none_counts_the_queue(
 def test_a_chain_whose_run_is_queued_for_hours_says_so_and_its_limit_has_not_begun(
     cluster: FakeCluster, spec: RunSpec, chain: Settings, step: Settings, told: Told
 ) -> None:
-    hours = 36_000
+    hours = 7_200
     chain, step = (replace(each, queue="gpus", timeout=100.0) for each in (chain, step))
 
     def let_go() -> None:
