@@ -77,8 +77,9 @@ def admitted(job: Manifest, before: Manifest | None = None) -> Manifest:
 
 
 def not_admitted(
-    job: Manifest, cluster_queue: Manifest, resources: Mapping[str, object] | None = None
-) -> str:
+    job: Manifest, cluster_queue: Manifest, resources: Mapping[str, object] | None = None,
+    flavors: Mapping[str, Manifest] | None = None,
+) -> str:  # fmt: skip
     """What its Workload says where nobody else is in the ClusterQueue; empty = it is let in.
 
     Pod sets are looked at in their order, flavors likewise, and each pod set takes the first flavor
@@ -86,6 +87,7 @@ def not_admitted(
 
     Args:
         resources: Of Kueue's configuration.
+        flavors: ResourceFlavors by name; none has no taints.
     """
     spec, told = cluster_queue["spec"], resources or {}
     shared, used = "cohortName" in spec or "cohort" in spec, dict[tuple[str, str], Fraction]()
@@ -107,6 +109,9 @@ def not_admitted(
                         " ClusterQueue")  # fmt: skip
             mine = {each: requests[each] for each in group["coveredResources"] if each in requests}
             for flavor in group["flavors"]:
+                about = at((flavors or {}).get(flavor["name"], {}), "spec", {})
+                if repels(about, pod):
+                    continue
                 gives = {one["name"]: one for one in flavor["resources"]}
                 if all(_fits(gives[each], asked + used.get((flavor["name"], each), Fraction(0)),
                              shared=shared) for each, asked in mine.items()):  # fmt: skip
@@ -119,6 +124,30 @@ def not_admitted(
                 return (f"couldn't assign flavors to pod set {name}: insufficient quota for {what}"
                         f" in flavor {flavor['name']}, … > maximum capacity")  # fmt: skip
     return ""
+
+
+def repels(flavor: Manifest, pod: Manifest) -> bool:
+    """Whether a taint of a flavor is tolerated neither by the pod nor by the flavor itself.
+
+    k8s.io/component-helpers, scheduling/corev1: FindMatchingUntoleratedTaint.
+    """
+    tolerations = [*pod.get("tolerations", []), *flavor.get("tolerations", [])]
+
+    def tolerated(taint: Manifest) -> bool:
+        for one in tolerations:
+            if one.get("effect") and one["effect"] != taint["effect"]:
+                continue
+            if one.get("key") and one["key"] != taint["key"]:
+                continue
+            match one.get("operator", "Equal"):
+                case "Exists":
+                    return True
+                case "Equal" if one.get("value", "") == taint.get("value", "") and one.get("key"):
+                    return True
+        return False
+
+    return any(not tolerated(taint) for taint in flavor.get("nodeTaints", ())
+               if taint["effect"] in ("NoSchedule", "NoExecute"))  # fmt: skip
 
 
 def _fits(quota: Manifest, much: Fraction, *, shared: bool) -> bool:

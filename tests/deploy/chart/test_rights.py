@@ -75,6 +75,7 @@ def test_who_launches_runs_may_do_exactly_what_launchers_do():
     assert {
         Right("", "", "nodes", ("list",)),
         Right("", "kueue.x-k8s.io", "clusterqueues", ("get",)),
+        Right("", "kueue.x-k8s.io", "resourceflavors", ("list",)),
         Right("", "", "namespaces", ("get",), (RUNS_NAMESPACE,)),
     } == {one for one in told if not one.namespace}
 

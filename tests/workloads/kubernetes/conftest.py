@@ -44,7 +44,7 @@ class FakeCluster:
         if path in self.objects:
             return deepcopy(self.objects[path])
         below = {each: one for each, one in self.objects.items() if each.startswith(f"{path}/")}
-        if path.rpartition("/")[2] in ("pods", "nodes", "resourcequotas"):
+        if path.rpartition("/")[2] in ("pods", "nodes", "resourcequotas", "resourceflavors"):
             chosen = query.get("labelSelector", "")
             found = [
                 below[each] for each in sorted(below) if each.count("/") == path.count("/") + 1

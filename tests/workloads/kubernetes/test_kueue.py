@@ -252,6 +252,9 @@ def test_kueues_own_word_that_it_has_no_quota_ends_the_waiting_at_once(
     assert run.clock() < 6
 
 
+GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+TEAMS = {"key": "team", "value": "a", "effect": "NoExecute"}
+TOLERATED = {"key": "team", "operator": "Equal", "value": "a"}
 QUOTAS = st.sampled_from(["0", "500m", "1", "2", "4", "1Gi", "4Gi", "16Gi", "64Gi"])
 NAMES = ("nvidia.com/gpu", "cpu", "memory", "pods")
 
@@ -276,21 +279,63 @@ def cluster_queues(draw: st.DrawFn) -> dict[str, Any]:
     return {"spec": {"resourceGroups": groups, "namespaceSelector": EVERYBODY, **shared}}
 
 
+TAINTS = st.lists(st.sampled_from([GPU_TAINT, TEAMS]), max_size=1)
+TOLERATIONS = st.sampled_from([
+    [], [TOLERATED], [{"operator": "Exists"}], [{"key": "team", "value": "b"}],
+    [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+])  # fmt: skip
+RESOURCE_FLAVORS = st.fixed_dictionaries({
+    name: st.fixed_dictionaries({"spec": st.fixed_dictionaries(
+        {"nodeTaints": TAINTS, "tolerations": TOLERATIONS})}) for name in ("f0", "f1")
+})  # fmt: skip
+
+
 @given(
-    cluster_queues(), st.sampled_from(["cuda", "cpu"]), st.integers(1, 3), st.sampled_from(Kind)
+    cluster_queues(), RESOURCE_FLAVORS, st.sampled_from(["cuda", "cpu"]), st.integers(1, 3),
+    st.sampled_from(Kind),
 )  # fmt: skip
 def test_nobody_is_refused_whom_kueue_would_let_in_and_with_one_flavor_nobody_else_is_created(
-    queue: dict[str, Any], device: str, nodes: int, kind: Kind
+    queue: dict[str, Any], flavors: dict[str, Any], device: str, nodes: int, kind: Kind
 ) -> None:
     spec = RunSpec(RUN, "gpt", Layout(nodes, 1, nodes), 20, 0, device=device, pace=False)
     settings = Settings("r/i:1", queue="gpus", kind=kind)
-    said = kueue.not_admitted(submission(spec, settings, []).whole, queue)
-    facts = Facts(queue={"spec": {"clusterQueue": "team"}}, cluster_queue=queue, kueue_resources={})
+    said = kueue.not_admitted(submission(spec, settings, []).whole, queue, {}, flavors)
+    facts = Facts(queue={"spec": {"clusterQueue": "team"}}, cluster_queue=queue, flavors=flavors,
+                  kueue_resources={})  # fmt: skip
     refused = refusal(facts, spec, settings)
 
     assert not (refused and not said), (refused, queue)
     if all(len(group["flavors"]) == 1 for group in queue["spec"]["resourceGroups"]):
         assert bool(refused) == bool(said), (said, refused)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "rest", "said"),
+    [
+        ({"nodeTaints": [GPU_TAINT]}, {}, ""),  # as GPU nodes have it, and ranks tolerate it
+        ({"nodeTaints": [TEAMS]}, {}, "(f0: team=a:NoExecute; ClusterQueue team)"),
+        ({"nodeTaints": [TEAMS], "tolerations": [TOLERATED]}, {}, ""),
+        ({}, {"nodeTaints": [GPU_TAINT]}, "(any: nvidia.com/gpu=present:NoSchedule; Clu"),
+        ({}, {"nodeTaints": [{**TEAMS, "effect": "PreferNoSchedule"}]}, ""),
+    ],
+)  # fmt: skip
+def test_a_queue_whose_flavors_repel_the_pods_is_refused_with_their_taints(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings,
+    gpus: dict[str, Any], rest: dict[str, Any], said: str,
+) -> None:  # fmt: skip
+    settings = replace(settings, queue="gpus")
+    queues(cluster, "v1beta2", "8")
+    assert None is refusal(look(cluster, settings), spec, settings)
+    for name, told in (("f0", gpus), ("any", rest)):
+        place = f"{GROUP}/v1beta2/resourceflavors/{name}"
+        cluster.objects[place] = {"metadata": {"name": name}, "spec": told}
+    facts = look(cluster, settings)
+    refused = refusal(facts, spec, settings)
+
+    whole = submission(spec, settings, []).whole
+    assert bool(said) == bool(kueue.not_admitted(whole, facts.cluster_queue, {}, facts.flavors))
+    assert bool(said) == (refused is not None)
+    assert refused is None or (64, True) == (refused.code, said in refused.sentence)
 
 
 @pytest.mark.parametrize(

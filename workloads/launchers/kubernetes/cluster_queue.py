@@ -1,7 +1,8 @@
 """Whether a ClusterQueue of Kueue could let a run in, were nobody else there.
 
 Kueue gives each set of pods one flavor of every group of resources, which must have room for all of
-them together. What no group covers is `unavailable in ClusterQueue`, unless its own configuration
+them together, and taints that they tolerate. Flavors' labels are of no account: no pod of ours has
+a node selector. What no group covers is `unavailable in ClusterQueue`, unless its own configuration
 leaves that out of the count.
 
 Sources: kueue v0.20, pkg/scheduler/flavorassigner/flavorassigner.go, pkg/workload/resources.go, and
@@ -29,35 +30,55 @@ class Lacking:
 
     Attributes:
         most: What it can give; None = of each resource enough, but not of all in one flavor.
+        taints: Flavors that have enough, with those of their taints that pods do not tolerate;
+            empty = none has.
     """
 
     resource: str
     needed: Fraction
     most: Fraction | None
+    taints: str = ""
 
 
 def uncovered(cluster_queue: Told, sets: Sequence[PodSet]) -> tuple[str, ...]:
     """Resources that a run asks for and the queue covers not at all."""
-    known = {what for covered, _ in _groups(cluster_queue) for what in covered}
+    known = {what for covered, _, _ in _groups(cluster_queue) for what in covered}
     asked = dict.fromkeys(what for one in sets for what, much in one.each.items() if much)
     return tuple(what for what in asked if what not in known)
 
 
 def covered(cluster_queue: Told) -> tuple[str, ...]:
     """What it has quotas for."""
-    return tuple(what for covered, _ in _groups(cluster_queue) for what in covered)
+    return tuple(what for covered, _, _ in _groups(cluster_queue) for what in covered)
 
 
-def lacking(cluster_queue: Told, sets: Sequence[PodSet]) -> Lacking | None:
-    """The first thing that it has too little of, whoever else is there; None = nothing."""
-    for names, flavors in _groups(cluster_queue):
+def lacking(
+    cluster_queue: Told, sets: Sequence[PodSet], known: Mapping[str, Told]
+) -> Lacking | None:
+    """The first thing that it has too little of, whoever else is there; None = nothing.
+
+    Args:
+        cluster_queue: As the API tells it.
+        sets: Of the run.
+        known: ResourceFlavors by name; one that may not be seen has no taints.
+    """
+    for names, flavors, called in _groups(cluster_queue):
         needs = [{what: much for what, much in _counted(one).items() if what in names and much}
                  for one in sets]  # fmt: skip
-        if _fit(needs, flavors):
+        repel = [{name: _untolerated(known.get(name) or {}, one) for name in called}
+                 for one in sets]  # fmt: skip
+        suits = [[place for place, name in enumerate(called) if not taints[name]]
+                 for taints in repel]  # fmt: skip
+        if _fit(needs, flavors, suits):
             continue
+        anywhere = [range(len(flavors))] * len(needs)
+        if _fit(needs, flavors, anywhere):
+            met = [taints for need, taints in zip(needs, repel, strict=True) if need]
+            told = {f"{name}: {taints[name]}" for taints in met for name in called if taints[name]}
+            return Lacking(" and ".join(names), Fraction(0), None, ", ".join(sorted(told)))
         for what in names:
             only = [{what: one[what]} for one in needs if what in one]
-            if only and not _fit(only, flavors):
+            if only and not _fit(only, flavors, anywhere):
                 return _short(what, [one[what] for one in only], flavors)
         largest = max(needs, key=lambda one: sum(one.values()))
         return Lacking(" and ".join(largest), Fraction(0), None)
@@ -107,8 +128,10 @@ def _matches(one: Told, labels: Told) -> bool:
             return True  # an operator of later days: not judged
 
 
-def _groups(cluster_queue: Told) -> Iterator[tuple[tuple[str, ...], tuple[Flavor, ...]]]:
-    """Each group of resources, with its flavors.
+def _groups(
+    cluster_queue: Told,
+) -> Iterator[tuple[tuple[str, ...], tuple[Flavor, ...], tuple[str, ...]]]:
+    """Each group of resources, with its flavors and their names.
 
     Where a cohort lends without a limit, what a queue can get is not told here.
     """
@@ -127,7 +150,34 @@ def _groups(cluster_queue: Told) -> Iterator[tuple[tuple[str, ...], tuple[Flavor
             flavors.append(gives)
         names = dict.fromkeys([*(group.get("coveredResources") or ()),
                                *(name for gives in flavors for name in gives)])  # fmt: skip
-        yield tuple(names), tuple(flavors)
+        called = (str(flavor.get("name")) for flavor in group.get("flavors") or ())
+        yield tuple(names), tuple(flavors), tuple(called)
+
+
+def _untolerated(flavor: Told, one: PodSet) -> str:
+    """Taints of a flavor that neither pods nor the flavor itself tolerate, as kubectl has them."""
+    spec = flavor.get("spec") or {}
+    tolerations = (*one.tolerations, *(spec.get("tolerations") or ()))
+    found = (
+        taint for taint in spec.get("nodeTaints") or ()
+        if taint.get("effect") in ("NoSchedule", "NoExecute")
+        and not any(_tolerates(each, taint) for each in tolerations)
+    )  # fmt: skip
+    return " ".join(
+        f"{each.get('key')}{'=' * bool(each.get('value'))}{each.get('value') or ''}"
+        f":{each.get('effect')}" for each in found
+    )  # fmt: skip
+
+
+def _tolerates(toleration: Told, taint: Told) -> bool:
+    """https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/."""
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    exists = toleration.get("operator") == "Exists"
+    if not toleration.get("key"):
+        return exists
+    same = (toleration.get("value") or "") == (taint.get("value") or "")
+    return toleration.get("key") == taint.get("key") and (exists or same)
 
 
 def _counted(one: PodSet) -> Need:
@@ -135,13 +185,11 @@ def _counted(one: PodSet) -> Need:
     return {**one.whole, "pods": Fraction(one.count)}
 
 
-def _fit(needs: Sequence[Need], flavors: Sequence[Flavor]) -> bool:
-    """Whether some choice of a flavor for each has room for all."""
+def _fit(needs: Sequence[Need], flavors: Sequence[Flavor], suits: Sequence[Sequence[int]]) -> bool:
+    """Whether some choice of a flavor for each, of those that suit it, has room for all."""
     asking = [one for one in needs if one]
-    return any(
-        _room(asking, chosen, flavors)
-        for chosen in product(range(len(flavors)), repeat=len(asking))
-    )
+    places = [places for one, places in zip(needs, suits, strict=False) if one]
+    return any(_room(asking, chosen, flavors) for chosen in product(*places))
 
 
 def _room(needs: Sequence[Need], chosen: Sequence[int], flavors: Sequence[Flavor]) -> bool:

@@ -4,11 +4,11 @@ Whoever submits may not be allowed to see all of it: what may not be seen is Non
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from workloads.launchers.kubernetes.cluster import Cluster, RefusedError
-from workloads.launchers.kubernetes.kueue import CLUSTER_QUEUES, LOCAL_QUEUES
+from workloads.launchers.kubernetes.kueue import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES
 from workloads.launchers.kubernetes.names import CLAIM, QUOTA, Resource
 from workloads.launchers.kubernetes.settings import Settings
 from workloads.launchers.kubernetes.submission import Right, kinds, rights
@@ -42,6 +42,7 @@ class Facts:
         nodes: Of the cluster.
         queue: The LocalQueue that the run names; empty = there is none, None also = it names none.
         cluster_queue: The ClusterQueue behind it, likewise.
+        flavors: ResourceFlavors by name, as far as they may be seen.
         kueue_resources: `resources` of Kueue's own configuration, which may leave some out of the
             count; None = it may not be seen, or is not where Kueue's installation puts it.
     """
@@ -54,6 +55,7 @@ class Facts:
     nodes: tuple[Told, ...] | None = None
     queue: Told | None = None
     cluster_queue: Told | None = None
+    flavors: Mapping[str, Told] = field(default_factory=dict)
     kueue_resources: Told | None = None
 
     @property
@@ -74,7 +76,7 @@ def look(cluster: Cluster, settings: Settings) -> Facts:
         ClusterError: It does not answer, or does not know us.
     """
     namespace = settings.namespace
-    queue, cluster_queue = _queues(cluster, settings)
+    queue, cluster_queue, flavors = _queues(cluster, settings)
     return Facts(
         namespace=_one(cluster, f"/api/v1/namespaces/{namespace}"),
         unknown=tuple(kind for kind in kinds(settings) if not _served(cluster, kind)),
@@ -86,22 +88,31 @@ def look(cluster: Cluster, settings: Settings) -> Facts:
         nodes=_all(cluster, "/api/v1/nodes"),
         queue=queue,
         cluster_queue=cluster_queue,
+        flavors={str(_metadata(each).get("name")): each for each in flavors},
         kueue_resources=_kueue_resources(cluster) if cluster_queue else None,
     )
 
 
-def _queues(cluster: Cluster, settings: Settings) -> tuple[Told | None, Told | None]:
-    """The queue that the run names and the ClusterQueue behind it, in the newest version served."""
+def _queues(
+    cluster: Cluster, settings: Settings
+) -> tuple[Told | None, Told | None, tuple[Told, ...]]:
+    """The queue that the run names, the ClusterQueue behind it, and flavors.
+
+    In the newest version that is served.
+    """
     if not settings.queue:
-        return None, None
-    for local, whole in zip(LOCAL_QUEUES, CLUSTER_QUEUES, strict=True):
+        return None, None, ()
+    for local, whole, flavors in zip(LOCAL_QUEUES, CLUSTER_QUEUES, FLAVORS, strict=True):
         if not _served(cluster, local):
             continue
         queue = _one(cluster, local.path(settings.namespace, settings.queue))
         name = str(((queue or {}).get("spec") or {}).get("clusterQueue", ""))
+        if not name:
+            return queue, None, ()
         path = f"{whole.group_path}/{whole.plural}/{name}"
-        return queue, _one(cluster, path) if name else None
-    return None, None
+        seen = _all(cluster, f"{flavors.group_path}/{flavors.plural}")
+        return queue, _one(cluster, path), seen or ()
+    return None, None, ()
 
 
 def _kueue_resources(cluster: Cluster) -> Told | None:

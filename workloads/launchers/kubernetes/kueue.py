@@ -18,11 +18,14 @@ WORKLOADS = tuple(
     for version in ("v1beta2", "v1beta1")
 )
 """Newest first; a cluster serves one of them, or both."""
-LOCAL_QUEUES, CLUSTER_QUEUES = (
+LOCAL_QUEUES, CLUSTER_QUEUES, FLAVORS = (
     tuple(Resource("kueue.x-k8s.io", each.version, kind, plural) for each in WORKLOADS)
-    for kind, plural in (("LocalQueue", "localqueues"), ("ClusterQueue", "clusterqueues"))
-)
-"""Likewise; ClusterQueues belong to no namespace."""
+    for kind, plural in (
+        ("LocalQueue", "localqueues"), ("ClusterQueue", "clusterqueues"),
+        ("ResourceFlavor", "resourceflavors"),
+    )
+)  # fmt: skip
+"""Likewise; ClusterQueues and ResourceFlavors belong to no namespace."""
 UNCOVERED = "unavailable in ClusterQueue"
 """kueue v0.20, pkg/scheduler/flavorassigner/flavorassigner.go."""
 SHOWN = 3

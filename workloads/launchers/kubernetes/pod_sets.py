@@ -20,11 +20,13 @@ class PodSet:
 
     Attributes:
         each: Resource -> how much one pod asks for.
+        tolerations: Of its pods.
     """
 
     name: str
     count: int
     each: Need
+    tolerations: tuple[Told, ...] = ()
 
     @property
     def whole(self) -> Need:
@@ -36,11 +38,15 @@ def pod_sets(spec: RunSpec, settings: Settings) -> tuple[PodSet, ...]:
     """Of a run, those with ranks last; the steps of a chain around it are not of them."""
     whole = submission(spec, replace(settings, chain=False), ()).whole["spec"]
     if "mpiReplicaSpecs" not in whole:
-        return (PodSet("main", int(whole["parallelism"]), _asked(whole["template"])),)
+        return (_pod_set("main", int(whole["parallelism"]), whole["template"]),)
     return tuple(
-        PodSet(name.lower(), int(told["replicas"]), _asked(told["template"]))
+        _pod_set(name.lower(), int(told["replicas"]), told["template"])
         for name, told in whole["mpiReplicaSpecs"].items()
     )
+
+
+def _pod_set(name: str, count: int, template: Told) -> PodSet:
+    return PodSet(name, count, _asked(template), tuple(template["spec"].get("tolerations") or ()))
 
 
 def total(sets: Sequence[PodSet]) -> Need:

@@ -191,8 +191,15 @@ def _queue(facts: Facts, sets: Sequence[PodSet], settings: Settings) -> Refusal 
         if missing:
             sentence = not_covered(facts.cluster_queue, behind, missing, name)
             return Refusal(ExitCode.USAGE, f"{sentence}, so Kueue would never let it in; {COVER}")
-    if (short := lacking(facts.cluster_queue, sets)) is None:
+    if (short := lacking(facts.cluster_queue, sets, facts.flavors)) is None:
         return None
+    if short.taints:
+        return Refusal(
+            ExitCode.USAGE,
+            f"{name} has room for it only in flavors whose taints its pods do not tolerate"
+            f" ({short.taints}; ClusterQueue {behind}), so Kueue would never let it in; have the"
+            " flavor bring tolerations, or give another --queue",
+        )
     if short.most is None:
         why = f"has no flavor with enough {short.resource} together (ClusterQueue {behind})"
     else:
