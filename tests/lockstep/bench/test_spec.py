@@ -157,8 +157,8 @@ def test_a_containers_command_is_filled_and_its_end_is_heard(
                   if each.name == "report")  # fmt: skip
     monkeypatch.setattr(processes, "container_runtime", lambda: "docker")
 
-    words = " ".join(processes._container_words(report, tmp_path, "c"))
-    assert words.startswith("docker run --rm --init --name=c ")
+    words = processes.by_hand(report, tmp_path)
+    assert words.startswith("docker run --rm --init ")
     assert words.endswith("--entrypoint draw i gpt")
 
 
