@@ -32,6 +32,7 @@ from analyzer.slowness.stopped import (
     frozen,
     furthest_behind,
     opened_since_last_step,
+    out_of_sight,
     silent,
     stall_after,
     stuck_inside,
@@ -219,6 +220,7 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
         if some.any():
             return _Roots(some, told=True)
     known, begun = under_way(grid)
+    known &= ~out_of_sight(grid)
     free = known & ~stuck_inside(grid) & ~stall.waiting & ~last_said(grid, NOTICED) & ~after
     idle = free & ~begun
     if (stall.missing & idle).any():
@@ -235,7 +237,7 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
     never = np.full(world, np.nan)
     gone, stands, how = dead(grid), frozen(grid), ended(grid)
     quiet = died_silently(grid) | (how.first & (how.word == "crash"))
-    noticed = _noticed(grid, how)
+    noticed, hidden = _noticed(grid, how), out_of_sight(grid)
     first = gone & ~unseen_then(grid).any()
     for key, enqueued in grid.last.items():
         if not key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):
@@ -249,7 +251,7 @@ def _stalls(grid: Grid) -> Iterator[_Stall]:
             among = np.zeros(world, dtype=bool)
             among[members] = True
             waiting = among & (enqueued == sequence) & ~(done >= sequence)
-            absent = among & (enqueued < sequence)
+            absent = among & (enqueued < sequence) & ~hidden
             seconds, since, op = _open(grid, waiting, name)
             if not absent.any():
                 # Stopped inside the collective: everybody arrived, so only the state tells.

@@ -63,15 +63,35 @@ def unseen_then(grid: Grid) -> NDArray[np.bool_]:
 
     As of a node that is lost with its collector. Its page may be older than its scrape, and clocks
     differ: of one that was silent within a scrape afterwards it is not known either. So where there
-    is such a rank, that others are gone does not say that one of them was the first to go.
+    is such a rank, that others are gone does not say that one of them was the first to go. Of one
+    that is `out_of_sight` it says so all the same where all who are seen stayed for a scrape: else
+    two would have died, and of the one that nobody saw only the other.
     """
     gone = dead(grid)
     if grid.down_since is None or not gone.any():
         return np.zeros(len(grid.ranks), dtype=bool)
     doubt = np.where(silent(grid), _scrape_seconds(grid) + READ_SECONDS, 0.0)
     told_at = float(np.nanmin(grid.down_since)) + doubt
-    unseen: NDArray[np.bool_] = ~gone & ~(alive_until(grid) >= told_at)
-    return unseen
+    alive, hidden = alive_until(grid), out_of_sight(grid)
+    unseen: NDArray[np.bool_] = ~gone & ~(alive >= told_at)
+    others = ~hidden & ~(grid.down_since <= np.nanmin(grid.down_since))
+    stayed = ~gone[others] & (alive[others] >= told_at[others] + _scrape_seconds(grid))
+    return unseen & ~hidden if stayed.size and stayed.all() else unseen
+
+
+def out_of_sight(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) whose node fell silent while the run went on: what it said last is older than the end.
+
+    Others have done more steps since than MISSED_SCRAPES and one hold, so it took part in them. By
+    steps, because clocks differ. That it was not seen any more is missing telemetry, and no sign
+    that it was gone.
+    """
+    steps, each = grid.last.get(metrics.TRAIN_STEPS.name), step_seconds(grid)
+    if steps is None or not each > 0 or not np.isfinite(steps).any():
+        return np.zeros(len(grid.ranks), dtype=bool)
+    missed = (MISSED_SCRAPES + 1.0) * _scrape_seconds(grid) / each + 1.0
+    hidden: NDArray[np.bool_] = silent(grid) & (np.nanmax(steps) - steps > missed)
+    return hidden
 
 
 def died_first(grid: Grid) -> NDArray[np.bool_]:

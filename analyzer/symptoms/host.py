@@ -97,8 +97,9 @@ def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
 def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     """Its heartbeat stopped for a while and came back: the process was there and did not run.
 
-    Seen where scrapes saw it older than the others' in a window that took the rank longer; in full
-    where most of the excess is in such windows. None where no scrape of the slow windows told.
+    Seen where scrapes saw it older than the others' in a window that took the rank longer, or the
+    one before or after, which a scrape parts from it; in full where most of the excess is in such
+    windows. None where no scrape of the slow windows told.
     """
     older, column = heartbeat_stopped(grid), column_of(grid, finding.rank)
     if older is None or column is None:
@@ -109,12 +110,14 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     usual = np.nanmedian(own[before]) if np.isfinite(own[before]).any() else np.nan
     if not np.isfinite(usual):
         usual = np.nanmedian(grid.time["own"][during]) if during.any() else np.nan
-    excess = np.where(during, np.nan_to_num(own - usual), 0.0).clip(min=0.0) * steps
+    # With its sign, or the noise of all other windows would be an excess as well.
+    excess = np.where(during, np.nan_to_num(own - usual), 0.0) * steps
     known = during & np.isfinite(older[:, column])
     if not known.any() or not excess[known].sum() > 0:
         return None
     still = known & (older[:, column] >= FROZEN_SECONDS)
-    share = float(excess[still].sum() / excess[known].sum())
+    around = known & (np.convolve(still, np.ones(3), "same") > 0)
+    share = min(float(excess[around].sum() / excess[known].sum()), 1.0)
     longest = float(older[still, column].max(initial=0.0))
     text = (
         f"its heartbeat stopped for {longest:.0f} s while its process was there and the others'"

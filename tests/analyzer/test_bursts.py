@@ -14,6 +14,7 @@ from analyzer.readers.windows import from_samples
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, on_and_off
 from analyzer.synth.difficulty import Difficulty
 from analyzer.synth.fleet import Fault, Resolution, Shape, SyntheticFleet
+from analyzer.synth.hard_draw import hard
 from analyzer.synth.whole import labelled
 from collector.contract import metrics
 from collector.contract.words import Cause
@@ -157,6 +158,13 @@ def test_a_process_that_stands_still_now_and_then_is_frozen_by_its_heartbeat(res
 
     assert (5, "freeze") == (culprit.rank, culprit.cause)
     assert "its heartbeat stopped for" in verdict.sentence
+
+
+def test_a_pause_that_a_scrape_parts_in_two_is_one_pause():
+    """Half of it lies before the scrape that sees an old heartbeat, and half after."""
+    (culprit,) = diagnose(labelled(hard(380014, injected=True)).run).verdict.culprits
+
+    assert (5, "freeze") == (culprit.rank, culprit.cause)
 
 
 def test_without_heartbeats_it_is_found_and_less_is_known_of_why():

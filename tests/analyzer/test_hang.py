@@ -8,9 +8,9 @@ import pytest
 from analyzer.align import align
 from analyzer.detectors.hang import Hang
 from analyzer.pipeline import diagnose
-from analyzer.slowness.stopped import died_first
+from analyzer.slowness.stopped import died_first, out_of_sight
 from analyzer.synth.draw import drawn
-from analyzer.synth.fleet import Fault, SyntheticFleet
+from analyzer.synth.fleet import Defect, Fault, SyntheticFleet
 from analyzer.synth.whole import labelled
 from collector.contract.words import Cause
 from tests.analyzer.stages import verdict_of
@@ -278,3 +278,36 @@ def test_a_freeze_is_found_where_nodes_are_scraped_seconds_apart():
     verdict = diagnose(labelled(drawn(234, injected=True)).run).verdict
 
     assert [(4, "freeze")] == [(each.rank, each.cause) for each in verdict.culprits]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_node_that_fell_silent_while_the_run_went_on_is_not_who_stopped_it(seed):
+    """Its sequences are as old as its last scrape: that others are further says nothing of it."""
+    crash = Fault(Cause.CRASH, "exit", place=7, factor=NAN, from_step=400)
+    fleet = SyntheticFleet(dp=2, pp=2, tp=8, steps=800, step_seconds=1.2, faults=(crash,),
+                           defects=(Defect.SILENT,), seed=seed)  # fmt: skip
+    run = labelled(fleet).run
+    hidden = np.flatnonzero(out_of_sight(align(run)))
+    verdict = diagnose(run).verdict
+
+    assert hidden.size
+    assert 7 not in hidden
+    assert [(7, "crash")] == [(one.rank, one.cause) for one in verdict.culprits]
+
+
+def test_who_was_gone_alone_was_first_unless_others_went_as_well(pipeline):
+    """Else the one that nobody saw may have been the first, and the others went because of it."""
+    grid, ranks = pipeline(_down(6, others=NAN)), np.arange(8)
+    end = grid.end.max()
+    until = np.where(ranks == 3, end - 600.0, end + 4.0)
+    last = {
+        "lockstep_train_heartbeat_age_seconds": np.full(8, 0.3),
+        "lockstep_train_steps_total": np.where(ranks == 3, 0.0, 1000.0),
+    }
+    seen = dict.fromkeys(last, np.where(ranks == 6, end + 0.7, until))
+    told = dataclasses.replace(grid, scraped_until=until, last=last, last_time=seen)
+    both = dataclasses.replace(told, down_since=np.where(ranks == 5, end + 3.9, grid.down_since))
+
+    assert [3] == np.flatnonzero(out_of_sight(told)).tolist()
+    assert [6] == np.flatnonzero(died_first(told)).tolist()
+    assert not died_first(both).any()
