@@ -179,7 +179,8 @@ class Synthetic:
         stopped = [f for f in self.faults if f.kind in ("freeze", "crash")]
         last = ends[-1].max()
         until = last + (10.0 if any(f.kind == "freeze" for f in stopped) else 3.0 if stopped else 0)
-        wide = {name: steps.pivot_table(index="step", columns="rank", values=name).to_numpy()
+        # A row a step and rank, in their order.
+        wide = {name: steps[name].to_numpy().reshape(-1, self.world)
                 for name in steps.columns if name.endswith("_seconds")}  # fmt: skip
         total = {name: np.cumsum(cells, axis=0) for name, cells in wide.items()}
         rows: list[tuple[Any, ...]] = []

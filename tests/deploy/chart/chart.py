@@ -16,6 +16,8 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 CHART = DEPLOY / "chart"
 RELEASE = NAMESPACE = "lockstep"
 WORKLOADS = ("DaemonSet", "Deployment")
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Ten times as fast, where there is one: a render has 300 kB."""
 
 
 def values_files() -> dict[str, Mapping[str, Any]]:
@@ -52,7 +54,7 @@ def _render(values: str) -> dict[str, list[Manifest]]:
         chart.validate_schema(told)
         texts = chart.render(told, name=RELEASE, namespace=NAMESPACE)
     found = {
-        Path(path).name: [each for each in yaml.safe_load_all(text) if each]
+        Path(path).name: [each for each in yaml.load_all(text, LOADER) if each]
         for path, text in sorted(texts.items())
         if path.endswith(".yaml")
     }
