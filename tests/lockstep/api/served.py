@@ -11,12 +11,14 @@ import pytest
 import lockstep
 from collector.config import Address
 from dashboard.starting import kinds, process
+from lockstep.api import starting as starting_module
 from lockstep.api.app import application
 from lockstep.api.bearer import Bearer
 from lockstep.api.reading import Reading
 from lockstep.api.server import Server
 from lockstep.api.starting import Starting
 from tests.dashboard.archives import Made, write
+from workloads.sdk import client as client_module
 
 FAKE = Path(__file__).with_name("fake_program.py")
 TOKEN = "a-token-of-the-tests"
@@ -45,6 +47,8 @@ def served(runs: Path) -> Iterator[Api]:
     url = f"http://{server.address}"
     with pytest.MonkeyPatch.context() as patch, lockstep.Client(url, token=TOKEN) as client:
         patch.setattr(kinds, "refused", dict)
+        for module in (starting_module, client_module):
+            patch.setattr(module, "LOOK_SECONDS", 0.05)
         patch.setattr(process, "PATIENCE", ((process.signal.SIGINT, 20.0),))
         try:
             yield Api(url, runs, starting, client)
