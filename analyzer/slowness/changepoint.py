@@ -197,7 +197,9 @@ def clearest_spans(
             stop = count  # what nobody knows is no end
         found.append(Shift(column, int(span[0]), stop, effect, error, score, asked, level))
     if peers + 1 >= SCORES_AT_LEAST:
-        asked = max(asked, usual_highest([shift.score for shift in found]))
+        # What falls back in between is no span: of a pause now and then all have high scores.
+        held = [shift.score for shift in found if sustained(series, shift)]
+        asked = max(asked, usual_highest(held))
     return [replace(shift, critical=asked) for shift in found]
 
 

@@ -110,6 +110,18 @@ def test_where_all_levels_wander_a_wander_accuses_nobody():
     assert max(shift.critical for shift in steady) < 8.0
 
 
+def test_pauses_that_all_have_hide_nobody_who_is_slow():
+    """Two blocks of three that hold a pause are no span, however high they stand."""
+    dice = np.random.default_rng(4)
+    series = 0.005 * dice.normal(size=(36, 32))
+    series[15, :20] += 0.3
+    series[17, :20] += 0.25
+    series[14:, 3] += 0.18
+    found = {shift.column: shift for shift in clearest_spans(series, peers=15)}
+
+    assert found[3].score >= found[3].critical
+
+
 @pytest.mark.parametrize(("factor", "felt"), [(1.3, 1.01), (1.6, 1.02), (2.5, 1.04)])
 def test_a_rank_whose_neighbour_feels_it_stays_a_rank(
     healthy, slowed, steadily, on_nodes, factor, felt
