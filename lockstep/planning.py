@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from collector.contract.words import ExitCode
@@ -287,7 +287,14 @@ def check_launcher(
 def check_cluster(training: Training) -> None:
     """Raises SpecError where a run on a cluster would need files of this machine."""
     if training.resume is not None:
-        raise SpecError("--resume reads files of this machine, which pods lack; leave it out")
+        from workloads.launchers.kubernetes.pod import RUNS_FOLDER
+
+        place = PurePosixPath(training.resume)
+        if ".." in place.parts or not place.is_relative_to(RUNS_FOLDER):
+            raise SpecError(
+                f"--resume {training.resume} is no place on the claim; give it as pods see it, as"
+                f" {RUNS_FOLDER}/RUN/checkpoints"
+            )
     if not training.is_synthetic:
         raise SpecError(
             f"--data {training.data} is a path of this machine, which pods do not have; on a"
@@ -297,8 +304,8 @@ def check_cluster(training: Training) -> None:
 
 def check_onsets(spec: RunSpec) -> None:
     """Raises SpecError for a fault before which a resumed run shows no healthy speed."""
-    if spec.training.resume is None:
-        return
+    if spec.training.resume is None or spec.launcher in CLUSTER_LAUNCHERS:
+        return  # there its launcher looks, beside the checkpoint
     first = about(Path(spec.training.resume)).step + FIRST_FAULTY_STEP
     for fault in spec.faults:
         if fault.from_step < first:

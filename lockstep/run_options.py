@@ -132,7 +132,11 @@ class GoalOptions:
         int | None, typer.Option(help="Steps between checkpoints; 0 = none.")
     ] = None
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Go on from a checkpoint, in any layout.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Go on from a checkpoint, in any layout; on a cluster /runs/RUN/checkpoints.",
+        ),
     ] = None
 
 

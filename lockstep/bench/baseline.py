@@ -21,6 +21,7 @@ KIND = "lockstep-baseline"
 MAX_BYTES = 64 << 20
 LEFT_OUT = ("sentence", "last_lines", "archive", "reason", "failed_ranks")
 """Columns that say nothing of hardware, software, workload and speed."""
+LEAVE_OUT = "leave it out, or lock the others by --cell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,11 @@ def locked(rows: Sequence[Row]) -> Baseline:
     for row in rows:
         who = f"{row.get('bench')} {row.get('cell')} repeat {row.get('repeat')}"
         if row.get("status", "finished") != "finished":
-            raise BenchError(f"{who} {row['status']}: {row.get('reason')}; leave it out")
+            raise BenchError(f"{who} {row['status']}: {row.get('reason')}; {LEAVE_OUT}")
         if row.get("culprits"):
-            raise BenchError(
-                f"{who} is no good result, {row['culprits'][0]} slows it; leave it out"
-            )
+            raise BenchError(f"{who} is no good result, {row['culprits'][0]} slows it; {LEAVE_OUT}")
         if not row.get("step_seconds"):
-            raise BenchError(f"{who} tells no steps; leave it out")
+            raise BenchError(f"{who} tells no steps; {LEAVE_OUT}")
     if not rows:
         raise BenchError("there is no result to lock")
     names = [column.name for column in COLUMNS if column.name not in LEFT_OUT]
@@ -138,6 +137,8 @@ def rows_of_any(path: Path) -> list[dict[str, Any]]:
     Raises:
         BenchError: It is none of these.
     """
+    if not path.exists():
+        raise BenchError(f"there is no {path}")
     try:
         if (path / RUN_FILE).is_file():
             return [of_run(path)]

@@ -13,6 +13,7 @@ import pytest
 
 from lockstep import cluster_options, on_cluster
 from lockstep.output import CommandError, Progress
+from lockstep.planning import plan, with_training_settings
 from tests.workloads.kubernetes.conftest import NAMESPACE, FakeCluster, claim, node
 from workloads.launchers.kubernetes import cluster_run
 from workloads.launchers.kubernetes.cluster import RefusedError
@@ -322,6 +323,21 @@ def test_every_launch_has_a_mark_of_its_own_and_a_step_that_of_its_chain() -> No
     assert (False, True) == (one.step, one.host_rings)
 
 
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_checkpoint_on_the_claim_is_looked_at_by_the_launcher_in_its_pod(chain: bool) -> None:
+    place = "/runs/gpt-1/checkpoints"
+    launcher = "argo" if chain else "kubernetes"
+    spec = plan(
+        "gpt", nodes=2, ranks_per_node=1, steps=40, seed=0, launcher=launcher, token="abcd",
+        faults=["compute:rank=1,factor=2,from=30"],
+        training=with_training_settings("gpt", {"resume": place}),
+    )  # fmt: skip
+    inner = on_cluster.command(spec, replace(SETTINGS, chain=chain))
+
+    assert place == inner[inner.index("--resume") + 1]
+    assert ("kubernetes" if chain else "mpirun") == inner[inner.index("--launcher") + 1]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -342,7 +358,8 @@ def test_every_launch_has_a_mark_of_its_own_and_a_step_that_of_its_chain() -> No
         ((*WORDS, "--timeout", "0"), 64, "--timeout 0 must be at least 1 second"),
         ((*WORDS, "--run-id", "../x"), 64, "is no run id"),
         ((*WORDS, "--job", "f"), 64, "--job starts nothing"),
-        ((*WORDS, "--resume", "d"), 64, "--resume reads files of this machine"),
+        ((*WORDS, "--resume", "d"), 64, "--resume d is no place on the claim; give it as pods"),
+        ((*WORDS, "--resume", "/runs/../etc"), 64, "is no place on the claim"),
         ((*WORDS, "--data", "/d"), 64, "on a cluster data are synthetic"),
         ((*WORDS, "--hostfile", "h"), 64, "--hostfile is for mpirun"),
         ((*WORDS, "--network", "namespaces"), 64, "--network need --launcher local"),

@@ -14,7 +14,7 @@ from workloads.fit import require
 from workloads.flops import FORMULA
 from workloads.models.configs import CONFIGS
 from workloads.resume import CheckpointError, latest, usable
-from workloads.spec import Layout, RunSpec, SpecError, Training, one_of
+from workloads.spec import CLUSTER_LAUNCHERS, Layout, RunSpec, SpecError, Training, one_of
 
 if TYPE_CHECKING:
     from workloads.trainable import Context, Trainable
@@ -47,7 +47,9 @@ class GptTask:
             check(training)
         except IndexedError as error:
             raise DataError(f"--data: {error}") from error
-        return replace(spec, training=_resumed(training, layout, spec.steps))
+        if spec.launcher not in CLUSTER_LAUNCHERS:  # where the run's own launcher looks, in a pod
+            training = _resumed(training, layout, spec.steps)
+        return replace(spec, training=training)
 
     def prepare(self, spec: RunSpec, workspace: Path) -> Path:
         """See Task: the indexed dataset, without `.bin` and `.idx`."""
