@@ -198,9 +198,7 @@ class Runner:
             status, why = _judged(start(step, folder).wait(most), step, folder, most)
         except (BenchError, OSError) as error:
             status, why = FAILED, str(error)
-        if status == FINISHED:
-            return ""
-        return f"{why}; by hand: cd {shlex.quote(str(folder))} && {by_hand(step, folder)}"
+        return "" if status == FINISHED else _undone(why, step, folder)
 
     def _steps(
         self, cell: Cell, left: Sequence[Step], done: Underway, seconds: dict[str, float]
@@ -220,6 +218,9 @@ class Runner:
             except BenchError as error:
                 status_now, reason_now = FAILED, str(error)
             seconds[step.name] = round(monotonic() - begun, 3)
+            if status_now != FINISHED and step.always:
+                reason_now = _undone(reason_now, step, folder)
+                reason = "; ".join(filter(None, (reason, reason_now)))
             if status_now != FINISHED and status == FINISHED:
                 status, reason = status_now, reason_now
             if status == FINISHED and "launch" in seconds and self._launched is None:
@@ -325,6 +326,11 @@ def _judged(ended: Exit, step: Step, folder: Path, timeout: float) -> tuple[str,
     if lacking:
         return FAILED, f"step {step.name} did not write {lacking[0]}"
     return FINISHED, ""
+
+
+def _undone(why: str, step: Step, folder: Path) -> str:
+    """Why a step that cleans up did not, and what a person types to do it."""
+    return f"{why}; by hand: cd {shlex.quote(str(folder))} && {by_hand(step, folder)}"
 
 
 def _left(folder: Path) -> str:

@@ -103,6 +103,23 @@ def test_clean_up_runs_though_a_step_before_it_failed(tmp_path: Path) -> None:
     assert (one.out / "cleaned").exists()
 
 
+@pytest.mark.parametrize("launched", [0, 3])
+def test_a_clean_up_that_failed_is_told_with_the_command_that_does_it(
+    tmp_path: Path, launched: int
+) -> None:
+    cleaned = {"name": "clean-up", "command": ["sh", "-c", "exit 4"]}
+    one = made(tmp_path, cleaned, launch=f"raise SystemExit({launched})")
+    first = cells(one.bench)[0]
+    told = one.run(first)
+
+    before = f"launch exited {launched}: it said nothing; " if launched else ""
+    assert (
+        f"{before}clean-up exited 4: it said nothing; by hand:"
+        f" cd {one.out / first.folder} && sh -c 'exit 4'"
+    ) == told.reason
+    assert "failed" == told.status
+
+
 def test_numbers_of_a_steps_output_become_columns(tmp_path: Path) -> None:
     text = json.dumps({"p99_seconds": 0.25, "count": 3}).replace("{", "{{").replace("}", "}}")
     measured = {
