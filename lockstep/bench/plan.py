@@ -211,9 +211,11 @@ def options(bench: Bench, cell: Cell, here: Path) -> dict[str, Scalar | list[Sca
 
     told = {**bench.options, **cell.settings}
     files = ("kubeconfig",) if cell.launcher in CLUSTER else FILES
+    made_here = told.get("data") in SYNTHETIC_DATA
     return {
-        name: str(here / str(value))
-        if name in files and not (name == "data" and value in SYNTHETIC_DATA) else value
+        name: str(here / value)
+        if name in files and isinstance(value, str) and not (name == "data" and made_here)
+        else value
         for name, value in told.items()
     }  # fmt: skip
 

@@ -81,17 +81,25 @@ class Runner:
     """The step in the background, which others go on beside."""
 
     def planned(self, cell: Cell) -> list[Step]:
-        """The steps of its next attempt, or of the one that goes on."""
-        return self._planned(cell, self._begun(cell).attempt)
+        """The steps of its next attempt, or those that are left of the one that goes on."""
+        done = self._begun(cell)
+        planned = self._planned(cell, done.attempt)
+        return [step for step in planned if step.name not in done.steps]
 
     def _planned(self, cell: Cell, attempt: int) -> list[Step]:
         return steps(self.bench, cell, self.out, attempt, self.lockstep, self.beside)
 
     def _begun(self, cell: Cell) -> Underway:
         """The attempt that goes on where its run has finished, or a new one."""
-        new = Underway(self.mark(cell), state.attempts(self.out, cell), {}, {})
-        before = state.underway(self.out, cell)
-        return before if before is not None and before.fingerprint == new.fingerprint else new
+        before, mark = state.underway(self.out, cell), self.mark(cell)
+        if before is not None and before.fingerprint == mark and (
+            not before.archive or self._archive(cell, before.attempt).exists()
+        ):  # fmt: skip
+            return before
+        return Underway(mark, state.attempts(self.out, cell), {}, {}, archive=False)
+
+    def _archive(self, cell: Cell, attempt: int) -> Path:
+        return self.out / cell.folder / f"{ARCHIVE}-{attempt}"
 
     def mark(self, cell: Cell) -> str:
         """Of everything that is run for it, whichever attempt."""
@@ -132,9 +140,9 @@ class Runner:
         """
         if before := self.finished(cell):
             return Told(cell, FINISHED, "", sum(before.steps.values()), again=True)
-        begun, done = monotonic(), self._begun(cell)
+        done = self._begun(cell)
         planned, seconds = self._planned(cell, done.attempt), dict(done.steps)
-        archive = Path(self.out / cell.folder / f"{ARCHIVE}-{done.attempt}")
+        archive = self._archive(cell, done.attempt)
         if not done.told:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             done = replace(done, told={"started": now, **surroundings(self.beside)})
@@ -163,7 +171,7 @@ class Runner:
             raise UnreachableError(FULL.format(error)) from error
         speed, queued = row.get("step_seconds"), row.get("queued_seconds")
         return Told(
-            cell, str(row["status"]), str(row["reason"] or ""), monotonic() - begun,
+            cell, str(row["status"]), str(row["reason"] or ""), sum(seconds.values()),
             speed if isinstance(speed, float) else None,
             queued=queued if isinstance(queued, float) else 0.0,
         )  # fmt: skip
@@ -187,7 +195,7 @@ class Runner:
         }  # fmt: skip
         if cell.launcher in CLUSTER:
             row |= measure.of_cluster(folder / "logs" / "launch.out")
-        with suppress(OSError):
+        with suppress(OSError, ResultError):
             if not has_finished(self.table, row):  # another folder's, or before a kill
                 write(self.table, row)
 
@@ -224,7 +232,9 @@ class Runner:
             if status_now != FINISHED and status == FINISHED:
                 status, reason = status_now, reason_now
             if status == FINISHED and "launch" in seconds and self._launched is None:
-                state.remember(self.out, cell, replace(done, steps=seconds))
+                archive = self._archive(cell, done.attempt).exists()
+                with suppress(OSError):  # what is not remembered is done again
+                    state.remember(self.out, cell, replace(done, steps=seconds, archive=archive))
         if status == FINISHED:  # a launch that stands after its wait
             status, reason = self._launch_ended(cell, folder, self.bench.timeout)
         return status, reason

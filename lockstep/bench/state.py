@@ -9,7 +9,7 @@ from typing import Any
 
 from collector.contract import bounded_json
 from lockstep.bench.plan import Cell
-from lockstep.bench.results import Value
+from lockstep.bench.results import Value, checked
 from lockstep.bench.spec import BenchError
 
 CLOSED = "closed.json"
@@ -45,12 +45,14 @@ class Underway:
         attempt: Number of its archive.
         told: Columns of its row that are known from when it began: when, of which code.
         steps: Name -> seconds, of those that have finished.
+        archive: Whether its archive was on this machine; without it, nothing goes on.
     """
 
     fingerprint: str
     attempt: int
     told: Mapping[str, Value]
     steps: Mapping[str, float]
+    archive: bool
 
 
 def closed(out: Path, cell: Cell) -> Closed | None:
@@ -61,11 +63,12 @@ def closed(out: Path, cell: Cell) -> Closed | None:
     """
     path = out / cell.folder / CLOSED
     try:
-        if (told := _read(path)) is None:
-            return None
+        told = bounded_json.read(path)
         return Closed(
             str(told["status"]), str(told["reason"]), str(told["fingerprint"]), dict(told["steps"])
         )
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise _unreadable(path, error) from error
 
@@ -78,10 +81,16 @@ def underway(out: Path, cell: Cell) -> Underway | None:
     """
     path = out / cell.folder / UNDERWAY
     try:
-        if (told := _read(path)) is None:
-            return None
-        steps = {str(name): float(each) for name, each in dict(told["steps"]).items()}
-        return Underway(str(told["fingerprint"]), int(told["attempt"]), dict(told["told"]), steps)
+        told = bounded_json.read(path)
+        row = dict(told["told"])
+        checked({**cell.told(), **row})
+        return Underway(
+            str(told["fingerprint"]), int(told["attempt"]), row,
+            {str(name): float(each) for name, each in dict(told["steps"]).items()},
+            bool(told["archive"]),
+        )  # fmt: skip
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise _unreadable(path, error) from error
 
@@ -127,14 +136,6 @@ def attempts(out: Path, cell: Cell) -> int:
             " another --out"
         ) from error
     return max((int(each[1]) + 1 for each in found if each), default=0)
-
-
-def _read(path: Path) -> Any:
-    """What is there; None = no file."""
-    try:
-        return bounded_json.read(path)
-    except FileNotFoundError:
-        return None
 
 
 def _unreadable(path: Path, error: Exception) -> BenchError:

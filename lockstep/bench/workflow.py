@@ -10,7 +10,7 @@ Fields: https://argo-workflows.readthedocs.io/en/latest/fields/.
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from math import isfinite
+from math import inf
 from typing import Any
 
 from collector.contract.kubernetes import RUNS_ACCOUNT
@@ -123,9 +123,9 @@ def _limit(bench: Bench, cells: Sequence[Cell]) -> Manifest:
 def _seconds(name: str, told: Any) -> float:
     """A limit of [bench] options or of a cell's settings."""
     with suppress(ValueError):
-        if isfinite(seconds := float(str(told))):
+        if 0 <= (seconds := float(str(told))) < inf:
             return seconds
-    raise BenchError(f"{name} is {told!r}; it must be a number of seconds")
+    raise BenchError(f"{name} is {told!r}; it must be a number of seconds, 0 or more")
 
 
 def _cell(bench: Bench, cells: Sequence[Cell], text: str, image: str) -> Manifest:
