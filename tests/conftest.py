@@ -3,6 +3,7 @@
 import asyncio
 import difflib
 import functools
+import gc
 import os
 import re
 import signal
@@ -114,6 +115,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         and not is_real(collection_path)
     )
     return True if unneeded else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: the garbage collector need not look at it, ever."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,9 +10,10 @@ import pytest
 from tests.lockstep.watching import cluster_life
 from tests.lockstep.watching.cluster_life import FOREVER, Cluster, Days
 
-QUICK = 2
-"""The seed that the quick tier lives, for less time than others: in some of them nothing is found
-so early."""
+pytestmark = pytest.mark.slow
+SHORT = 2
+"""The seed that is lived by day, for less time than others: in some of them nothing is found so
+early."""
 HOURS = 3.0, 1.5
 DARK_HOURS = 3.5, 1.0
 """Likewise, of days on which sight of most runs is lost."""
@@ -24,7 +25,7 @@ def test_each_finding_is_told_once_whatever_is_killed(tmp_path, seed):
     logging.disable(logging.CRITICAL)
     try:
         days = Days(tmp_path, seed, rows=2, oracle=True)
-        days.live(HOURS[seed == QUICK])
+        days.live(HOURS[seed == SHORT])
         counts = days.judged()
     finally:
         logging.disable(logging.NOTSET)
@@ -70,7 +71,7 @@ def test_how_runs_ended_while_sight_of_them_was_lost_is_told_once(tmp_path, monk
     logging.disable(logging.CRITICAL)
     try:
         days = Days(tmp_path, seed, rows=3, oracle=True)
-        days.live(DARK_HOURS[seed == QUICK])
+        days.live(DARK_HOURS[seed == SHORT])
         counts = days.judged()
     finally:
         logging.disable(logging.NOTSET)
