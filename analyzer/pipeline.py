@@ -117,7 +117,7 @@ def culprits(case: Case) -> Case:
     named = [
         link_culprit(grid, one.finding, one.causes)
         if one.finding.kind == "link"
-        else culprit(grid, one.finding, one.causes, case.findings, slow, seen)
+        else culprit(grid, one.finding, one.causes, slow, seen)
         for one in case.accused
     ]
     verdict = replace(

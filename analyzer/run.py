@@ -154,10 +154,8 @@ class Finding:
         kind: `slow` (its own time grew), `hang` (it is missing from a collective), `structure`
             (slow, but not by a node's fault), `anomaly` (hardware deviates), `change` (the whole
             run became slower, not all ranks alike), `link` (transfers take longer, and it is known
-            between whom; accuses without a rank), `network` (the same, and it is not), `heavy` (a
-            node that alone holds a stage always was slower), or a second signal that never accuses
-            alone:
-            `wait` (it began to wait less than its peers), `cpu` (its thread used more CPU).
+            between whom; accuses without a rank), `network` (the same, and it is not), or
+            `heavy` (a node that alone holds a stage always was slower).
         rank: The suspect, or None for findings about the whole run.
         first, last: Windows of the Grid, `last` exclusive or None = to the end.
         slowdown: Own time over expected own time, >= 1; NaN where it does not apply.

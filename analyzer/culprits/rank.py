@@ -14,6 +14,7 @@ from analyzer.model.candidate import CERTAIN
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of
+from analyzer.slowness.waited_for import waited_for
 from analyzer.trace_verdict.verdict import PAGE_EFFECT
 
 PAGE_BOUND = 0.03
@@ -25,7 +26,6 @@ def culprit(
     grid: Grid,
     finding: Finding,
     causes: Posterior,
-    findings: Sequence[Finding],
     slow: Sequence[Finding],
     seen: Look,
 ) -> Culprit:
@@ -35,7 +35,6 @@ def culprit(
         grid: The run's windows.
         finding: Who, when and how slow.
         causes: Why.
-        findings: All of the run; second signals of the same rank confirm.
         slow: Those of all slow ranks.
         seen: What the operations say.
     """
@@ -44,7 +43,6 @@ def culprit(
     info = grid.ranks[column]
     hang = finding.kind == "hang"
     place = place_confidence(finding, grid)
-    seconds = [other for other in findings if _confirms(grid, other, finding)]
     suspect = seen.of(grid, finding)
     told = _operation_facts(suspect, finding)
     if suspect is not None and finding.detector == DETECTOR:
@@ -52,7 +50,7 @@ def culprit(
     query = str(finding.details.get("query", _FIRST_QUERY[finding.kind]))
     facts = (
         Fact(True, finding.text, query),
-        *(Fact(True, other.text, _SECOND_QUERY[other.kind]) for other in seconds),
+        *waited_for(grid, finding),
         *told,
         *causes.facts,
     )
@@ -96,21 +94,6 @@ _FIRST_QUERY: Mapping[str, str] = {
     "slow": "own_seconds of steps.parquet by rank",
     "hang": "lockstep_train_enqueued_sequence - lockstep_train_completed_sequence",
 }
-_SECOND_QUERY: Mapping[str, str] = {
-    "wait": "wall_seconds - own_seconds of steps.parquet by rank",
-    "cpu": "cpu_seconds of steps.parquet by rank",
-}
-
-
-def _confirms(grid: Grid, other: Finding, finding: Finding) -> bool:
-    """Whether a second signal of the same rank covers at least half of the finding's span."""
-    if other.kind not in _SECOND_QUERY or other.rank != finding.rank or finding.kind != "slow":
-        return False
-    windows = len(grid.start)
-    end = windows if finding.last is None else finding.last
-    other_end = windows if other.last is None else other.last
-    common = min(end, other_end) - max(finding.first, other.first)
-    return 2 * common >= end - finding.first
 
 
 def _wakes(grid: Grid, finding: Finding, slow: Sequence[Finding], seen: Look) -> bool:

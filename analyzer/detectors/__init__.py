@@ -7,7 +7,6 @@ from analyzer.detectors.change import Change
 from analyzer.detectors.checkpoints import Checkpoints
 from analyzer.detectors.hang import Hang
 from analyzer.detectors.links import links
-from analyzer.detectors.second_signals import uses_more_cpu, waits_less
 from analyzer.detectors.stage_levels import stage_levels
 from analyzer.detectors.tensor_groups import tensor_groups
 from analyzer.model.effects import effects
@@ -31,8 +30,6 @@ DETECTORS: tuple[DetectorSpec, ...] = (
     DetectorSpec("effects", effects),
     DetectorSpec("checkpoints", Checkpoints().detect),
     DetectorSpec("tensor_groups", tensor_groups),
-    DetectorSpec("waits", waits_less),
-    DetectorSpec("cpu", uses_more_cpu),
     DetectorSpec("change", Change().detect),
     DetectorSpec("links", links),
     DetectorSpec("hang", Hang().detect),

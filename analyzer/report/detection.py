@@ -22,8 +22,6 @@ def _percent(log_ratio: float) -> str:
     return f"at least {100 * math.expm1(log_ratio):.0f} %"
 
 
-SECOND = ("wait", "cpu")
-"""Kinds of findings that confirm and never accuse."""
 THRESHOLDS: tuple[tuple[str, str, str], ...] = (
     (
         "a rank is slow",
@@ -57,13 +55,11 @@ def detection(
     grid: Grid, verdict: Verdict, findings: Sequence[Finding], seen: FindingTimes | None
 ) -> Block:
     """The section on detection."""
-    # Those that accuse first: on many ranks the second signals are hundreds.
-    told = sorted(findings, key=lambda each: each.kind in SECOND)
     rows = [
         [each.detector, each.kind, each.rank, each.slowdown, each.score, each.text]
-        for each in told[:MOST_ROWS]
+        for each in findings[:MOST_ROWS]
     ]
-    more = len(told) - len(rows)
+    more = len(findings) - len(rows)
     columns = {"detector": "", "kind": "", "rank": "", "slowdown": "ratio", "score": "score",
                "what": ""}  # fmt: skip
     return blocks.section(

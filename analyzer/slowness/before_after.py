@@ -37,17 +37,18 @@ class BeforeAfter:
 
 def signal_before_after(grid: Grid, finding: Finding, key: Series) -> BeforeAfter | None:
     """A telemetry signal of the finding's rank; None if it did not answer during the finding."""
-    return None if key not in grid.signals else _contrast(grid, finding, grid.signals[key])
+    return None if key not in grid.signals else contrast(grid, finding, grid.signals[key])
 
 
 def time_before_after(grid: Grid, finding: Finding, name: str) -> BeforeAfter | None:
     """The same for `Grid.time`, seconds per step."""
-    return _contrast(grid, finding, grid.time[name])
+    return contrast(grid, finding, grid.time[name])
 
 
-def _contrast(
+def contrast(
     grid: Grid, finding: Finding, cells: FloatGrid, middle: Middle = np.median
 ) -> BeforeAfter | None:
+    """The same for (W, R) cells; of times it is the mean that has shares."""
     column = column_of(grid, finding.rank)
     if column is None:
         return None
@@ -88,7 +89,7 @@ def compute_share(grid: Grid, finding: Finding) -> float | None:
 def share_of_excess(grid: Grid, finding: Finding, name: str) -> float | None:
     """What part of the excess own time the growth of a `Grid.time` is; None where not known."""
     # Means, as of all shares: what takes time in one step of five is in no median.
-    grew, own = (_contrast(grid, finding, grid.time[each], np.mean) for each in (name, "own"))
+    grew, own = (contrast(grid, finding, grid.time[each], np.mean) for each in (name, "own"))
     if grew is None or own is None or own.risen <= 0:
         return None
     return max(grew.risen, 0.0) / own.risen

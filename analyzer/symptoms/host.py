@@ -116,7 +116,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     if not known.any() or not excess[known].sum() > 0:
         return None
     still = known & (older[:, column] >= FROZEN_SECONDS)
-    around = known & (np.convolve(still, np.ones(3), "same") > 0)
+    around = known & (still | np.append(still[1:], False) | np.append(False, still[:-1]))
     share = min(float(excess[around].sum() / excess[known].sum()), 1.0)
     longest = float(older[still, column].max(initial=0.0))
     text = (

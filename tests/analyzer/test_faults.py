@@ -80,10 +80,11 @@ def test_the_victims_are_let_go_with_a_reason(synthetic, fault):
 
 
 def test_waiting_confirms_the_culprit(synthetic, fault):
-    diagnosis = diagnose(synthetic(faults=[fault("thermal", 2)]).run())
-    waits = [f.rank for f in diagnosis.findings if f.kind == "wait"]
+    (culprit,) = diagnose(synthetic(faults=[fault("thermal", 2)]).run()).verdict.culprits
+    waits = [fact for fact in culprit.evidence if "they wait for it" in fact.text]
 
-    assert [2] == waits
+    assert [2] == [culprit.rank] * len(waits)
+    assert waits[0].supports
 
 
 def test_the_cost_is_what_the_peers_waited(synthetic, fault):
