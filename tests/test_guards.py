@@ -48,8 +48,10 @@ def test_every_module_says_what_it_knows() -> None:
 
 def test_every_command_has_a_file_and_every_file_a_command() -> None:
     folder = ROOT / "lockstep" / "commands"
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+    files = ({path.stem for path in folder.glob("*.py")} - {"__init__"}) | packages
 
+    assert set(GROUPS) == packages  # a command of several words has a file for each subject
     assert sorted([*(command.__name__ for command in COMMANDS), *GROUPS]) == sorted(files)
     assert [f"lockstep.commands.{each.__name__}" for each in COMMANDS] == [
         command.__module__ for command in COMMANDS

@@ -77,6 +77,8 @@ def push(rows: Sequence[Row], url: str, table: str) -> str:
     if scheme in POSTGRES:
         to_postgres(rows, url, table)
         return f"table {table} in {hidden(url)}"
+    if not url.partition("://")[2].strip("/"):
+        raise BenchError(f"{hidden(url)} names no place; give it as s3://BUCKET/FOLDER")
     to_storage(rows, url)
     return hidden(url)
 

@@ -18,7 +18,7 @@ from lockstep.bench.plan import cells
 from lockstep.bench.runner import Runner
 from lockstep.bench.spec import Bench, BenchError, parse, read
 from lockstep.bench.workflow import workflow
-from lockstep.commands.bench import LOCKSTEP
+from lockstep.commands.bench.here import LOCKSTEP
 from lockstep.output import Progress
 from tests.lockstep.bench.cluster_double import DIGEST, Cluster
 from tests.workloads.kubernetes.conftest import AWAY, NAMESPACE, RUN
