@@ -168,7 +168,7 @@ def variants(pp: int, tp: int) -> Iterator[dict[str, Any]]:
         yield {"sequence": tp > 1, "chunks": 2}
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(sample=3)
 @pytest.mark.parametrize(("pp", "dp", "tp"), FACTORISATIONS)
 def test_every_layout_computes_what_one_rank_computes(
     forked: Forked, tmp_path: Path, serial: Any, pp: int, dp: int, tp: int
