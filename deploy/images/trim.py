@@ -1,4 +1,4 @@
-"""Removes from an environment what nothing of ours runs: `python trim.py SITE_PACKAGES [MORE...]`.
+"""Removes from an environment what nothing of ours runs: `python trim.py ENVIRONMENT [MORE...]`.
 
 MORE are patterns of what one image does without. Tests, headers, stubs and debuggers' symbols of
 every package, and parts of single ones, each with its reason. It runs where an image's dependencies
@@ -40,7 +40,8 @@ PARTS = (
     "plotly/labextension",  # of JupyterLab
     "plotly/package_data/plotly.min.js",  # Streamlit brings its own
     "plotly/package_data/datasets",
-    "pydeck/nbextension",  # of Jupyter
+    "plotly/package_data/widgetbundle.js",  # of Jupyter, like this:
+    "pydeck/nbextension",
     "streamlit/testing",
     "streamlit/.agents",  # advice to who writes pages
     "altair/vegalite",  # of Streamlit's own charts; ours are Plotly's
@@ -50,30 +51,37 @@ PARTS = (
     "fontTools/pens",
     "fontTools/subset",
     "fontTools/misc/*.so",
+    "fontTools/misc/*.c",
     "PIL/_avif*",  # Pillow does without where it is not there
     "pillow.libs/libavif*",
     "grpc/_cython/_credentials",  # certificates: the kubelet's socket has none
 )
 
+BESIDE = ("share/jupyter", "etc/jupyter")
+"""Of the environment: what packages bring for notebooks."""
 
-def wanted_gone(packages: Path, more: Sequence[str]) -> Iterator[Path]:
+
+def wanted_gone(environment: Path, more: Sequence[str]) -> Iterator[Path]:
     """What is there of it."""
+    [packages] = environment.glob("lib/python3.*/site-packages")
     for pattern in FOLDERS:
         yield from (path for path in packages.glob(pattern) if path.is_dir())
     for pattern in (*FILES, *PARTS, *more):
         yield from packages.glob(pattern)
+    yield from (environment / name for name in BESIDE if (environment / name).exists())
 
 
-def trim(packages: Path, more: Sequence[str]) -> int:
+def trim(environment: Path, more: Sequence[str]) -> int:
     """Remove it; how many bytes that were."""
-    before = size(packages)
-    for path in list(wanted_gone(packages, more)):
+    before = size(environment)
+    for path in list(wanted_gone(environment, more)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    strip([path for path in packages.glob("**/*.so*") if path.is_file() and not path.is_symlink()])
-    return before - size(packages)
+    libraries = environment.glob("lib/**/*.so*")
+    strip([path for path in libraries if path.is_file() and not path.is_symlink()])
+    return before - size(environment)
 
 
 def strip(libraries: list[Path]) -> None:

@@ -292,12 +292,12 @@ def test_an_image_has_the_health_check_that_the_chart_has(name: str):
     assert "http://127.0.0.1:{}{}'".format(*container) in told
 
 
-def trimmed(packages: Path) -> set[str]:
+def trimmed(environment: Path) -> set[str]:
     subprocess.run(
-        [sys.executable, ROOT / "deploy" / "images" / "trim.py", packages, "grpc*"],
+        [sys.executable, ROOT / "deploy" / "images" / "trim.py", environment, "grpc*"],
         check=True, timeout=60,
     )  # fmt: skip
-    return {str(path.relative_to(packages)) for path in packages.rglob("*") if path.is_file()}
+    return {str(path.relative_to(environment)) for path in environment.rglob("*") if path.is_file()}
 
 
 def test_what_is_trimmed_are_tests_headers_and_named_parts_and_nothing_else(tmp_path: Path):
@@ -313,16 +313,24 @@ def test_what_is_trimmed_are_tests_headers_and_named_parts_and_nothing_else(tmp_
         "grpc/_cython/a.so", "plotly/labextension/index.js",
         "fontTools/ttLib/a.py", "fontTools/cu2qu/a.py", "fontTools/misc/a.so", "PIL/_avif.so",
         "altair/vegalite/v6/api.py", "pillow.libs/libavif.so.16",
+        "plotly/package_data/widgetbundle.js", "fontTools/misc/bezierTools.c",
     }  # fmt: skip
-    for name in kept | gone:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    beside = {"bin/python", "share/man/man1/a.1"}
+    notebooks = {"share/jupyter/nbextensions/pydeck/index.js", "etc/jupyter/nbconfig/a.json"}
+    for path in [
+        *(packages / name for name in kept | gone),
+        *(tmp_path / name for name in beside | notebooks),
+    ]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
     outside = tmp_path.with_name("outside")
     outside.mkdir()
     (outside / "kept.h").write_text("")
-    (tmp_path / "linked").symlink_to(outside)
+    (packages / "linked").symlink_to(outside)
 
-    assert kept == trimmed(tmp_path) - {"linked/kept.h"}
+    left = {str((packages / name).relative_to(tmp_path)) for name in kept}
+    assert left | beside == {name for name in trimmed(tmp_path) if "/linked/" not in name}
     assert (outside / "kept.h").exists()
 
 

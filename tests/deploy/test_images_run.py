@@ -30,7 +30,7 @@ said["may write"] = [each for each in folders if os.access(each, os.W_OK)]
 importlib.import_module(start)
 loaded = {name: getattr(each, "__cached__", None) for name, each in sys.modules.items()}
 said["compiled at each start"] = [name for name, path in loaded.items()
-                                  if path and not os.path.exists(path)]
+                                  if isinstance(path, str) and not os.path.exists(path)]
 print(json.dumps(said))
 """
 

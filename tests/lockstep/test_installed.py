@@ -97,6 +97,9 @@ def test_what_runs_is_told_in_a_line_each():
     ("said", "found"),
     [
         ("failed to resolve reference: unexpected status: 401 Unauthorized", "refuses image"),
+        # containerd 1.6.20, of a registry without an account of the node's
+        ("pulling from host r failed with status code [manifests 1]: 401 Unauthorized",
+         "refuses image"),
         ("pull access denied, repository does not exist or may require authorization",
          "refuses image"),
         ('failed to resolve reference "r.example/x:1": r.example/x:1: not found', "has no image"),

@@ -1,6 +1,5 @@
 """Nodes that run containers, once a session, and the release on them."""
 
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -19,9 +18,22 @@ from tests.cluster.pods.real_nodes import (
 )
 from tests.cluster.pods.release import Prometheus, all_ready, install, uninstall
 from tests.cluster.pods.release import left as left_of
-from tests.cluster.pods.runs import launching, mpi_operator
+from tests.cluster.pods.runs import LaunchedRun, launching, mpi_operator
 
-Launched = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
+Launched = Callable[..., AbstractContextManager[LaunchedRun]]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """As they are written, also where all others are shuffled: they share nodes and a release.
+
+    A power cut gives pods other addresses, and the last test takes the release away.
+    """
+    here = Path(__file__).parent
+    own = [at for at, item in enumerate(items) if here in item.path.parents]
+    written = sorted((items[at] for at in own), key=lambda item: (item.path, item.location[1] or 0))
+    for at, item in zip(own, written, strict=True):
+        items[at] = item
 
 
 @pytest.fixture(scope="session")

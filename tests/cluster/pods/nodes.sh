@@ -232,7 +232,9 @@ END
   for each in /sys/fs/cgroup/{memory,cpu,cpuacct,cpuset,devices,freezer,blkio,pids,systemd}; do
     mkdir -p "$each/$group/$name"
   done
-  echo 4096 >"/sys/fs/cgroup/cpu/$group/cpu.shares"  # whole machines, and not one process beside others
+  # Whole machines, and not one process beside others; a group takes no notice of who has which nice.
+  awk -v nice="$(nice)" 'BEGIN {shares = 4096 / 1.25 ^ nice; print int(shares < 262144 ? shares : 262144)}' \
+    >"/sys/fs/cgroup/cpu/$group/cpu.shares"
   for each in /sys/fs/cgroup/cpuset/$group /sys/fs/cgroup/cpuset/$group/$name; do
     cat /sys/fs/cgroup/cpuset/cpuset.cpus >"$each/cpuset.cpus"
     cat /sys/fs/cgroup/cpuset/cpuset.mems >"$each/cpuset.mems"

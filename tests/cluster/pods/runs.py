@@ -2,15 +2,18 @@
 
 import contextlib
 import json
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 from kubernetes import client
 
 from collector.contract.kubernetes import FAULTS, HEALTHY, ROLE_LABEL, RUN_LABEL, Family
+from lockstep.planning import run_id
 from tests.cluster.mpijob_crd import CRD
 from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, until
 from tests.cluster.pods.release import RUNS
@@ -66,17 +69,30 @@ def plain_jobs(nodes: RealNodes, spec: RunSpec) -> Iterator[None]:
             nodes.core.delete_namespaced_service(name, RUNS)
 
 
+class LaunchedRun(subprocess.Popen[str]):
+    """`lockstep run --launcher kubernetes` with two nodes.
+
+    Attributes:
+        name: Of the run.
+        pods: The uid of each pod of its ranks -> its node, once they run.
+    """
+
+    def __init__(self, nodes: RealNodes, out: Path, *words: str) -> None:
+        self.name = run_id("gpt", secrets.token_hex(2))
+        self.pods: dict[str, str] = {}
+        command = [
+            sys.executable, "-m", "lockstep", "run", "gpt", "--nodes=2", "--launcher=kubernetes",
+            "--device=cpu", f"--image={REGISTRY}/lockstep-workloads:0.1.0",
+            f"--run-id={self.name}", f"--kubeconfig={nodes.kubeconfig}", f"--out={out}", "-ojson",
+            *words,
+        ]  # fmt: skip
+        super().__init__(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 @contextlib.contextmanager
-def launching(nodes: RealNodes, out: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
-    """`lockstep run --launcher kubernetes` with two nodes, until the block ends."""
-    command = [
-        sys.executable, "-m", "lockstep", "run", "gpt", "--nodes=2", "--launcher=kubernetes",
-        "--device=cpu", f"--image={REGISTRY}/lockstep-workloads:0.1.0",
-        f"--kubeconfig={nodes.kubeconfig}", f"--out={out}", "-ojson", *words,
-    ]  # fmt: skip
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
+def launching(nodes: RealNodes, out: Path, *words: str) -> Iterator[LaunchedRun]:
+    """A run, until the block ends."""
+    with LaunchedRun(nodes, out, *words) as run:
         try:
             yield run
         finally:
@@ -85,19 +101,31 @@ def launching(nodes: RealNodes, out: Path, *words: str) -> Iterator["subprocess.
             run.communicate(timeout=120)
 
 
-def ranks(nodes: RealNodes) -> dict[int, str]:
+def pods_of(nodes: RealNodes, run: str) -> list[Any]:
+    """The pods of a run, also those that somebody deletes."""
+    chosen = f"{RUN_LABEL}={run}"
+    return list(nodes.core.list_namespaced_pod(RUNS, label_selector=chosen).items)
+
+
+def ranks(nodes: RealNodes, run: str) -> dict[int, str]:
     """Rank -> node, of the pods that run; with one rank a pod, else pod -> node."""
-    found = nodes.core.list_namespaced_pod(
-        RUNS, label_selector=f"{ROLE_LABEL}=worker", field_selector="status.phase=Running"
-    ).items
-    return {int(pod.spec.hostname.rpartition("-")[2]): pod.spec.node_name for pod in found}
+    return {
+        int(pod.spec.hostname.rpartition("-")[2]): pod.spec.node_name
+        for pod in pods_of(nodes, run)
+        if pod.metadata.labels[ROLE_LABEL] == "worker" and pod.status.phase == "Running"
+    }
 
 
-def begun(nodes: RealNodes, run: "subprocess.Popen[str]") -> str:
+def begun(nodes: RealNodes, run: LaunchedRun) -> str:
     """Its name, once all its ranks have pods that run."""
-    until(lambda: len(ranks(nodes)) == 2 or run.poll() is not None, PATIENCE)
+    until(lambda: len(ranks(nodes, run.name)) == 2 or run.poll() is not None, PATIENCE)
     assert run.poll() is None, run.communicate()
-    return str(nodes.pods(RUNS)[0].metadata.labels[RUN_LABEL])
+    run.pods |= {
+        pod.metadata.uid: pod.spec.node_name
+        for pod in pods_of(nodes, run.name)
+        if pod.metadata.labels[ROLE_LABEL] == "worker"
+    }
+    return run.name
 
 
 def accused(nodes: RealNodes, node: str, run: str) -> list[str]:

@@ -1,24 +1,13 @@
-"""A release that is changed, starved, and taken away."""
-
-import contextlib
-import subprocess
-import sys
+"""A release that is changed and starved."""
 
 import pytest
-from kubernetes import client
-from kubernetes.client.exceptions import ApiException
 
 from tests.cluster.pods.device_plugin import RESOURCE, device_plugin
 from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, page, series, until
 from tests.cluster.pods.release import (
     COLLECTORS,
-    NAMESPACE,
     Prometheus,
-    all_ready,
-    install,
-    left,
     put_back,
-    uninstall,
     upgrade,
 )
 
@@ -102,31 +91,3 @@ def test_a_kubelet_says_which_container_has_which_gpu(release: RealNodes):
         finally:
             release.core.delete_namespaced_pod("trains", "default")
         until(lambda: given() == set(), PATIENCE)
-
-
-def test_uninstall_leaves_nothing(release: RealNodes):
-    # As the release's notes say it: what it wrote on nodes is taken off first.
-    apps = client.AppsV1Api(release.api)
-    apps.patch_namespaced_deployment("lockstep-nodes", NAMESPACE, {"spec": {"replicas": 0}})
-    until(lambda: not release.pods(NAMESPACE, "nodes"), PATIENCE)
-    subprocess.run(
-        [sys.executable, "-m", "lockstep", "nodes", "--remove", f"--namespace={NAMESPACE}",
-         f"--kubeconfig={release.kubeconfig}"],
-        check=True, timeout=120,
-    )  # fmt: skip
-    uninstall(release)
-    try:
-        until(lambda: [] == left(release), PATIENCE)
-        for namespace in (COLLECTORS, NAMESPACE):
-            with contextlib.suppress(ApiException):
-                assert [] == release.core.list_namespaced_pod(namespace).items
-        ours = [
-            one.type
-            for node in release.core.list_node().items
-            for one in node.status.conditions
-            if "ockstep" in one.type
-        ]
-        assert [] == ours
-    finally:
-        install(release)
-        until(lambda: all_ready(release), PATIENCE)

@@ -48,6 +48,20 @@ def lost(cluster: FakeCluster, index: int) -> None:
     )  # fmt: skip
 
 
+def test_a_launcher_that_fails_before_it_is_seen_means_that_the_run_ran(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
+) -> None:
+    # Its workers go with it, before the next look; the operator had waited until all were ready.
+    def failed() -> None:
+        state = {"terminated": {"exitCode": 69, "startedAt": "2026-01-01T00:00:00Z"}}
+        launcher(cluster, "Failed", containerStatuses=[{"name": "launcher", "state": state}])
+        condition(cluster, "Failed")
+
+    ended = started(cluster, spec, settings, {4: failed}).wait(told)
+
+    assert (Phase.FAILED, True) == (ended.phase, ended.ran)
+
+
 def test_a_run_that_succeeds_leaves_nothing(
     cluster: FakeCluster, spec: RunSpec, settings: Settings, told: Told
 ) -> None:

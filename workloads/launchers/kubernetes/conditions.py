@@ -152,11 +152,14 @@ def running(pods: Sequence[Pod], workers: int, *, launched: bool) -> bool:
     Args:
         pods: That are there.
         workers: How many there must be; 0 = others start them, and any pod will do.
-        launched: A pod of its own starts the ranks, and must run as well.
+        launched: A pod of its own starts the ranks, and must run as well. Once it has failed its
+            workers may be gone: it was created when all were ready.
     """
     up = [each.role for each in pods if each.began]
     if not workers:
         return bool(up)
+    if any(each.role == LAUNCHER and each.failed and each.ran for each in pods):
+        return True
     return up.count(WORKER) >= workers and (not launched or LAUNCHER in up)
 
 
