@@ -17,7 +17,8 @@ FIRST_PAUSE_SECONDS = 1.0
 LAST_PAUSE_SECONDS = 30.0
 """Pauses between tries double from the first to the last."""
 LATE_SECONDS = 60.0
-"""What was over before it was taken is told to fire for so long: longer than groups wait."""
+"""An alert fires for so long from when it was first taken, also one that is over by then: longer
+than groups wait, or they would tell it to nobody."""
 OWED_SECONDS = 86_400.0
 """What was not taken for so long is owed no more."""
 MAX_ALERTS = 1000
@@ -40,13 +41,15 @@ class _Firing:
     Attributes:
         due: When it is sent next.
         heard: When it was last taken; before that, when it began.
+        taken: When it was first taken; None = it was not. Of what an earlier process delivered it
+            is when this one began.
         asked: A request with it is under way.
     """
 
     alert: Alert
     due: float
     heard: float
-    taken: bool = False
+    taken: float | None = None
     refused: bool = False
     asked: bool = False
 
@@ -123,8 +126,9 @@ class Outbox:
         for key in [key for key in self._firing if key not in wanted]:
             gone = self._firing.pop(key)
             words = last.get(key, gone.alert)
-            if gone.taken or gone.asked:
-                self._over[key] = _Over(words, unix, now, now)
+            if gone.taken is not None or gone.asked:
+                told = (now if gone.taken is None else gone.taken) + LATE_SECONDS
+                self._over[key] = _Over(words, unix, now, max(now, told))
             else:
                 self._late[key] = _Late(words, unix, now, gone.due if gone.refused else now)
                 missed.append(words)
@@ -132,7 +136,9 @@ class Outbox:
             self._over.pop(key, None)
             self._late.pop(key, None)
             firing = self._firing.setdefault(key, _Firing(alert, now, now))
-            firing.alert, firing.taken = alert, firing.taken or alert.mark in self._marks
+            firing.alert = alert
+            if firing.taken is None:
+                firing.taken = self._marks.get(alert.mark)
         since = now - OWED_SECONDS
         self._marks = {mark: when for mark, when in self._marks.items() if when > since}
         self._over = {key: each for key, each in self._over.items() if each.since > since}
@@ -146,9 +152,9 @@ class Outbox:
     ) -> None:
         """Take what ended before this process began, and when (unix seconds).
 
-        Of what the Alertmanager took the end is told again; what it is not known to have taken is
-        told late, if `late`. Else only its end is: who was killed may have told it unnoted, and of
-        what never fired an end says nothing to people.
+        Of what the Alertmanager took, just now or long ago, the end is told again; what it is not
+        known to have taken is told late, if `late`. Else only its end is: who was killed may have
+        told it unnoted, and of what never fired an end says nothing to people.
 
         Args:
             alerts: Of which an earlier process may have told the end, or not; the newest last.
@@ -163,7 +169,7 @@ class Outbox:
                 self._late[key] = _Late(alert, unix, now, now)
                 self._over.pop(key, None)
             else:
-                self._over[key] = _Over(alert, unix, now, now)
+                self._over[key] = _Over(alert, unix, now, now + LATE_SECONDS if late else now)
                 self._late.pop(key, None)
 
     def due(self, now: float) -> tuple[Owed, ...]:
@@ -230,4 +236,5 @@ class Outbox:
         if (firing := self._firing.get(key)) is not None:
             firing.due, firing.refused, firing.asked = now + RESEND_SECONDS, not taken, False
             if taken:
-                firing.taken, firing.heard = True, now
+                firing.heard = now
+                firing.taken = now if firing.taken is None else firing.taken

@@ -13,7 +13,7 @@ from analyzer.watch.hardware import Event, Gpu, Target
 from analyzer.watch.inventory import Inventory, Seen
 from analyzer.watch.progress import Progress
 from analyzer.watch.reporting import Before
-from analyzer.watch.run_end import End, Heard, How, Life, Lost, Place
+from analyzer.watch.run_life import End, Heard, How, Life, Lost, Place
 from collector.contract import bounded_json
 
 FORMAT = "lockstep watch memory 1"
@@ -179,7 +179,9 @@ def _life(tree: Mapping[str, Any]) -> Life:
         None if end is None else End(
             float(end["when"]), How(end["how"]), tuple(map(int, end["first"])),
             bool(end["by_scrapes"]), end["states"], Heard(end.get("heard", Heard.ANSWER)),
-            float(end.get("noticed", 0.0)), bool(end.get("before", False)),
+            float(end.get("noticed", 0.0)),
+            math.inf if (gone := end.get("gone")) is None else float(gone),
+            bool(end.get("told", tree.get("heir"))),  # older: told of, once it had one
         ),
         str(tree.get("heir", "")), float(tree.get("first", 0.0)),
         Lost(*map(float, lost)) if (lost := tree.get("lost")) else None,

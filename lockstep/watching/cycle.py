@@ -12,7 +12,7 @@ from analyzer.readers.prometheus.connection import Connection
 from analyzer.sequential_test.alarms import Alarm
 from analyzer.sequential_test.state import State
 from analyzer.sequential_test.watching import watch
-from analyzer.watch import hardware, inventory, node_names, page, reporting, run_end
+from analyzer.watch import hardware, inventory, node_names, page, reporting, run_life, run_over
 from analyzer.watch.alerts import is_owed
 from analyzer.watch.assessment import UNKNOWN, Assessment, Facts, assessed
 from analyzer.watch.bill import RunCost, with_costs
@@ -158,15 +158,13 @@ class Cycles:
             ),
         )  # fmt: skip
         living = frozenset(members.run[seen.living].tolist())
-        before, lives = lives, run_end.inherited(lives, living)
+        lives = run_life.inherited(lives, living)
+        lives = run_life.with_told(lives, course.open.values())
         self.awaits_end = any(
             run not in living and life.end is None and now - life.seen < 2 * settings.interval
             for run, life in lives.items()
         )  # fmt: skip
-        stopped = {who.run for (who, _), one in course.open.items() if one.kind is Kind.STOP}
-        replaced = {run for run, one in lives.items()
-                    if one.heir and not before[run].heir and run not in stopped}  # fmt: skip
-        over, held = run_end.over(lives, living, now, replaced)
+        over, held = run_over.over(lives, living, now)
         told = [
             *detections.of_runs(seen, runs, self.diagnoses, reported, alarms, settings, still),
             *detections.of_hardware(seen, self.memory.events, names),
@@ -178,7 +176,7 @@ class Cycles:
         judged = dict.fromkeys(held.keys() - members.columns_of_run.keys(), now)
         judged |= {run: one.at for run, one in self.diagnoses.last.items() if run not in judged}
         patience = ENDS_AWAITED_CYCLES * settings.interval
-        told = list(run_end.with_ends(told, lives, over, held, course, judged, patience))
+        told = list(run_over.with_ends(told, lives, over, held, judged, patience))
         sightings = list(node_names.by_old_names(told, renamed, course))
         missing = reporting.untold(self.memory.told, told_of_ranks, members)
         knows = closable(

@@ -13,20 +13,9 @@ from analyzer.readers.prometheus.connection import Connection
 from analyzer.readers.prometheus.decoding import Series
 from analyzer.watch import questions as ask
 from analyzer.watch.progress import Progress
-from analyzer.watch.run_end import (
-    HEARD,
-    MISSED_SCRAPES,
-    UNTOLD_TIMES,
-    End,
-    Heard,
-    How,
-    Life,
-    Place,
-    Seen,
-    ended,
-    lived,
-    remembered,
-)
+from analyzer.watch.run_end import MISSED_SCRAPES, UNTOLD_TIMES, Seen, ended
+from analyzer.watch.run_life import End, Heard, How, Life, Place, lived, remembered
+from analyzer.watch.run_over import HEARD
 from lockstep.watching.judging import answering
 from lockstep.watching.look import Look
 

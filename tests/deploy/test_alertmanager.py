@@ -6,16 +6,19 @@ import re
 import shutil
 import socketserver
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from analyzer.alert_rules.shape import Addresses
+from analyzer.alertmanager import outbox
 from analyzer.alertmanager.alert import Alert
 from analyzer.alertmanager.fan_out import Alertmanagers
 from analyzer.alertmanager.webhook import parse
@@ -72,8 +75,14 @@ def receiver() -> Iterator[tuple[str, dict[str, "queue.Queue[bytes]"]]]:
 @pytest.fixture(scope="module")
 def alertmanager(tmp_path_factory, receiver, mailbox) -> Iterator[str]:
     """URL of one with the standalone configuration, its examples included."""
-    address, _ = receiver
-    there = Standalone(tmp_path_factory.mktemp("alertmanager"))
+    there = configured(tmp_path_factory.mktemp("alertmanager"), receiver[0], mailbox[0], "0s")
+    with there.running("alertmanager"):
+        yield there.alertmanager
+
+
+def configured(folder: Path, address: str, smtp: str, group_wait: str) -> Standalone:
+    """The standalone configuration with its examples, for these receivers."""
+    there = Standalone(folder)
     there.token.parent.mkdir(parents=True)
     there.token.write_text("secret")
     config = there.folder / "etc" / "alertmanager.yml"
@@ -81,13 +90,15 @@ def alertmanager(tmp_path_factory, receiver, mailbox) -> Iterator[str]:
     secret.write_text(f"http://{address}/slack")
     (there.folder / "etc" / "pagerduty-key").write_text("key")
     text = config.read_text().replace(there.values["127.0.0.1:9411"], address)
-    for slow, quick in (("group_wait: 1s", "group_wait: 0s"), ("interval: 5s", "interval: 1s")):
+    for slow, quick in (
+        ("group_wait: 1s", f"group_wait: {group_wait}"),
+        ("interval: 5s", "interval: 1s"),
+    ):
         text = text.replace(slow, quick)  # people wait, tests need not
     text = with_examples(text).replace("/etc/alertmanager/", f"{there.folder}/etc/")
     text = text.replace("https://events.pagerduty.com/v2/enqueue", f"http://{address}/pagerduty")
-    config.write_text(text.replace("localhost:25", mailbox[0]))
-    with there.running("alertmanager"):
-        yield there.alertmanager
+    config.write_text(text.replace("localhost:25", smtp))
+    return there
 
 
 def with_examples(text: str) -> str:
@@ -148,7 +159,10 @@ def told_of(came: queue.Queue[bytes], node: str, firing: bool):  # type: ignore[
                 return each
 
 
-def test_a_finding_arrives_at_the_webhook_with_its_labels_and_ends(receiver, findings) -> None:
+def test_a_finding_arrives_at_the_webhook_with_its_labels_and_ends(
+    receiver, findings, monkeypatch
+) -> None:
+    monkeypatch.setattr(outbox, "LATE_SECONDS", 1.0)
     _, came = receiver
     one = finding("node-7", rank="7")
     findings.want([one])
@@ -160,6 +174,26 @@ def test_a_finding_arrives_at_the_webhook_with_its_labels_and_ends(receiver, fin
     assert abs(one.starts_at - begun.starts_at) < 0.01
     findings.want([])
     assert begun.key == told_of(came["/alertmanager"], "node-7", firing=False).key
+
+
+def test_people_hear_of_what_was_over_before_their_group_was_told(
+    tmp_path, receiver, mailbox, monkeypatch
+) -> None:
+    monkeypatch.setattr(outbox, "LATE_SECONDS", 8.0)
+    there = configured(tmp_path, receiver[0], mailbox[0], "4s")
+    with there.running("alertmanager"):
+        sender = Alertmanagers([there.alertmanager], SystemClock().wall)
+        sender.start()
+        sender.want([finding("node-9")])
+        deadline = SystemClock().wall() + PATIENCE_SECONDS
+        while not sender.taken()[there.alertmanager] and SystemClock().wall() < deadline:
+            time.sleep(0.05)
+        sender.want([])
+        came = receiver[1]["/alertmanager"]
+
+        assert told_of(came, "node-9", firing=True).starts_at
+        assert told_of(came, "node-9", firing=False).ends_at
+        sender.stop()
 
 
 def test_people_are_told_who_and_what_to_do_wherever_they_read_it(

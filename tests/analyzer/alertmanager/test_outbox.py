@@ -41,11 +41,11 @@ def test_what_is_no_more_wanted_is_ended_once(alert) -> None:
     box = Outbox()
     box.want([alert()], 0.0, 5.0)
     box.taken(box.due(0.0), 0.0)
-    box.want([], 10.0, 15.0)
-    ended = box.due(10.0)
-    box.taken(ended, 10.0)
+    box.want([], 70.0, 75.0)
+    ended = box.due(70.0)
+    box.taken(ended, 70.0)
 
-    assert [("node-3", 15.0)] == names(ended)
+    assert [("node-3", 75.0)] == names(ended)
     assert () == box.due(1000.0)
     assert None is box.seconds(1000.0)
 
@@ -54,13 +54,13 @@ def test_an_end_is_owed_until_it_is_taken_for_people_may_have_heard_of_its_begin
     box = Outbox()
     box.want([alert()], 0.0, 5.0)
     box.taken(box.due(0.0), 0.0)
-    box.want([], 10.0, 15.0)
-    box.failed(box.due(10.0), 10.0)
+    box.want([], 70.0, 75.0)
+    box.failed(box.due(70.0), 70.0)
     box.want([], 3600.0, 0.0)
 
-    assert [("node-3", 15.0)] == names(box.due(3600.0))
-    box.want([], 10.0 + OWED_SECONDS, 0.0)
-    assert () == box.due(10.0 + OWED_SECONDS)
+    assert [("node-3", 75.0)] == names(box.due(3600.0))
+    box.want([], 70.0 + OWED_SECONDS, 0.0)
+    assert () == box.due(70.0 + OWED_SECONDS)
 
 
 def test_pauses_between_tries_double_up_to_half_a_minute(alert) -> None:
@@ -88,13 +88,35 @@ def test_an_alert_that_is_over_before_it_was_taken_is_told_late_and_then_its_end
     assert [("node-3", 6.0)] == names(box.due(100.0 + LATE_SECONDS))
 
 
+def test_who_took_an_alert_is_told_of_its_end_once_its_groups_have_told_of_the_beginning(
+    alert,
+) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 5.0)
+    box.taken(box.due(20.0), 20.0)
+    box.want([], 24.0, 29.0)
+
+    assert ((), LATE_SECONDS - 4.0) == (box.due(24.0), box.seconds(24.0))
+    assert [("node-3", 29.0)] == names(box.due(20.0 + LATE_SECONDS))
+
+
+def test_the_end_of_what_was_told_for_long_is_told_at_once(alert) -> None:
+    box = Outbox()
+    box.want([alert()], 0.0, 5.0)
+    box.taken(box.due(0.0), 0.0)
+    box.taken(box.due(RESEND_SECONDS), RESEND_SECONDS)  # groups wait from the first on
+    box.want([], RESEND_SECONDS + 1.0, 66.0)
+
+    assert [("node-3", 66.0)] == names(box.due(RESEND_SECONDS + 1.0))
+
+
 def test_an_end_has_the_last_words_of_its_finding(alert) -> None:
     box, last = Outbox(), Alert({"node": "node-3"}, {"summary": "It is over."}, 0.0)
     box.want([named("node-3")], 0.0, 5.0)
     box.taken(box.due(0.0), 0.0)
     box.want([], 10.0, 15.0, [last])
 
-    assert [last] == [one.alert for one in box.due(10.0)]
+    assert [last] == [one.alert for one in box.due(LATE_SECONDS)]
 
 
 def test_what_ended_before_this_process_began_is_told_again_unless_it_fires(alert) -> None:
@@ -102,7 +124,8 @@ def test_what_ended_before_this_process_began_is_told_again_unless_it_fires(aler
     box.want([named("node-0")], 0.0, 5.0)
     box.ended([(named("node-0"), 3.0), (named("node-1"), 4.0)], 0.0)
 
-    assert [("node-0", None), ("node-1", 4.0)] == names(box.due(0.0))
+    assert [("node-0", None)] == names(box.due(0.0))
+    assert [("node-0", None), ("node-1", 4.0)] == names(box.due(LATE_SECONDS))
 
 
 def test_what_an_earlier_process_could_not_deliver_is_told_late_and_the_rest_ended() -> None:
@@ -114,21 +137,21 @@ def test_what_an_earlier_process_could_not_deliver_is_told_late_and_the_rest_end
     box.ended([(named("node-0"), 3.0), (named("node-1"), 4.0)], 0.0)
     sent = box.due(0.0)
 
-    assert [("node-1", None), ("node-0", 3.0)] == names(sent)
+    assert [("node-1", None)] == names(sent)
     box.taken(sent, 0.0)
-    assert [("node-1", 4.0)] == names(box.due(LATE_SECONDS))
+    assert {("node-0", 3.0), ("node-1", 4.0)} == set(names(box.due(LATE_SECONDS)))
     assert {named("node-0").mark, named("node-1").mark} == box.marks
 
 
 def test_an_end_that_was_told_is_not_told_late_by_the_process_after_the_next() -> None:
     first = Outbox()  # of a state that does not say what was taken, as an older version's
     first.ended([(named("node-0"), 10.0)], 0.0)
-    first.taken(first.due(0.0), 0.0)
+    first.taken(first.due(LATE_SECONDS), LATE_SECONDS)
     second = Outbox()
     second.remember(first.marks, 0.0)
     second.ended([(named("node-0"), 10.0)], 0.0)
 
-    assert [("node-0", 10.0)] == names(second.due(0.0))
+    assert [("node-0", 10.0)] == names(second.due(LATE_SECONDS))
 
 
 def test_what_was_taken_only_once_it_was_over_is_not_told_late_after_a_restart() -> None:
@@ -142,7 +165,7 @@ def test_what_was_taken_only_once_it_was_over_is_not_told_late_after_a_restart()
     second.remember(first.marks, 0.0)
     second.ended([(named("node-0"), 6.0)], 0.0)
 
-    assert [("node-0", 6.0)] == names(second.due(0.0))
+    assert [("node-0", 6.0)] == names(second.due(LATE_SECONDS))
 
 
 def test_of_an_alert_that_another_replaced_the_end_is_told_and_never_that_it_fired() -> None:
@@ -159,7 +182,7 @@ def test_what_an_earlier_process_delivered_and_is_over_at_the_first_look_is_ende
     box.want([named("node-0")], 0.0, 5.0)
 
     assert () == box.want([], 1.0, 6.0)
-    assert [("node-0", 6.0)] == names(box.due(1.0))
+    assert [("node-0", 6.0)] == names(box.due(LATE_SECONDS))
     box.want([], 1.0 + OWED_SECONDS, 7.0)
     assert frozenset() == box.marks
 
@@ -172,7 +195,8 @@ def test_what_ends_while_it_is_asked_for_is_ended_once_it_is_taken(alert) -> Non
 
     assert () == box.want([], 0.1, 100.1)
     box.taken(sent, 0.2)
-    assert [100.1] == [each.over for each in box.due(0.2)]
+    assert () == box.due(0.2)
+    assert [100.1] == [each.over for each in box.due(0.1 + LATE_SECONDS)]
 
 
 def test_an_alert_that_was_refused_is_tried_again_when_it_would_be_sent_again(alert) -> None:

@@ -24,7 +24,7 @@ def test_an_alert_fires_for_an_hour_and_ends_when_it_is_no_more_wanted(
     to = replica(there.url)
     to.want([alert(gpu="", rank="3")])
     to.work()
-    clock.now = 20.0
+    clock.now, there.clock = 80.0, there.clock + 80.0
     to.want([])
     to.work()
     fires, ends = (body[0] for body in there.bodies)
@@ -36,7 +36,7 @@ def test_an_alert_fires_for_an_hour_and_ends_when_it_is_no_more_wanted(
         "endsAt": "2027-01-15T09:00:00.000+00:00",
     } == fires
     assert fires["labels"] == ends["labels"]
-    assert "2027-01-15T08:00:20.000+00:00" == ends["endsAt"]
+    assert "2027-01-15T08:01:20.000+00:00" == ends["endsAt"]
     assert 2 == to.counts["delivered"]
 
 

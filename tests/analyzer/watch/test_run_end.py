@@ -5,28 +5,17 @@ from dataclasses import replace
 
 import pytest
 
+from analyzer.watch.closable import Closable
 from analyzer.watch.finding import Detection, Kind, Tier, Who
-from analyzer.watch.finding_lifecycle import Course
+from analyzer.watch.finding_lifecycle import Course, Pace, advance
 from analyzer.watch.memory import Memory, from_json, to_json
-from analyzer.watch.run_end import (
-    HOLD_SECONDS,
-    End,
-    How,
-    Life,
-    Place,
-    Seen,
-    detection,
-    ended,
-    inherited,
-    lived,
-    over,
-    with_ends,
-)
+from analyzer.watch.run_end import Seen, ended
+from analyzer.watch.run_life import End, How, Life, Lost, Place, inherited, lived, with_told
+from analyzer.watch.run_over import HOLD_SECONDS, detection, over, with_ends
 
 PAGES = frozenset({("lockstep", "a:9410")})
 RANKS = {rank: Place(f"node-{rank // 2}", rank % 2) for rank in range(4)}
 LIFE = Life(RANKS, PAGES, 0, 1000.0)
-NOTHING = Course({}, {})
 TOGETHER = {rank: Seen(1000.0, 1001.0) for rank in range(4)}
 RUNNING, FAILED, LOST, FINISHED = "running", "failed", "peer_lost", "finished"
 STOPPED = "stopped"
@@ -195,10 +184,17 @@ def stop(rank: int | None, scope: str = "rank", kind: Kind = Kind.STOP) -> Detec
     )  # fmt: skip
 
 
-def told(sightings, end, now=1002.0, judged=1002.0, course=NOTHING):
+def opened(when):
+    """A stop of the run that opened then."""
+    knows = Closable(when, frozenset(["gpt"]), {})
+    [one] = advance(Course({}, {}), [stop(1)], knows, Pace(60.0, 60.0))[1].opened
+    return one
+
+
+def told(sightings, end, now=1002.0, judged=1002.0):
     life = Life(RANKS, PAGES, 0, 1001.0, end=end)
     words, held = over({"gpt": life}, (), now)
-    return list(with_ends(sightings, {"gpt": life}, words, held, course, {"gpt": judged}, 3.0))
+    return list(with_ends(sightings, {"gpt": life}, words, held, {"gpt": judged}, 3.0))
 
 
 def test_of_a_run_that_ended_only_its_end_is_seen_by_its_diagnosis_if_that_names_one():
@@ -219,7 +215,7 @@ def test_a_diagnosis_is_waited_for_where_nobody_else_names_anybody_but_not_for_l
 
 
 def test_an_end_is_told_until_it_was_for_long_enough_or_somebody_runs_there():
-    died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED))
+    died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED, told=True))
     new = Life({0: RANKS[3]}, PAGES, 0, 1010.0, first=1010.0)
 
     assert {"gpt"} == set(over({"gpt": died}, (), 1002.0)[1])
@@ -235,17 +231,28 @@ def test_who_is_replaced_before_anybody_was_told_of_its_end_is_told_of_once():
     new = Life({0: RANKS[3]}, PAGES, 0, 1010.0, first=1010.0)
     lives = inherited({"gpt": died, "new": new}, {"new"})
 
-    words, held = over(lives, {"new"}, 1010.0, {"gpt"})
+    words, held = over(lives, {"new"}, 1010.0)
     assert {"gpt": 9.0} == held
-    # Nobody's diagnosis is waited for: in the next cycle it is over.
-    told = with_ends([], lives, words, held, NOTHING, {"gpt": 990.0}, 60.0)
-    assert ["gpt"] == [one.who.run for one in told]
-    assert {} == over(lives, {"new"}, 1010.0 + HOLD_SECONDS, {"gpt"})[1]
+    assert ["gpt"] == [one.who.run for one in with_ends([], lives, words, held, {}, 9.0)]
+    assert {} == over(lives, {"new"}, 1010.0 + HOLD_SECONDS)[1]
+    lives = with_told(lives, [opened(1010.0)])
+    words, held = over(lives, {"new"}, 1025.0)
+    assert ("run new took its place" in words["gpt"], {}) == (True, held)
+    assert lives == from_json(to_json(Memory(lives=lives))).lives
+
+
+@pytest.mark.parametrize(("when", "tells"), [(899.0, False), (901.0, True), (955.0, False)])
+def test_what_was_over_before_a_run_ended_does_not_tell_of_its_end(when, tells):
+    lost, end = Lost(950.0, 960.0), End(1001.0, How.DIED)
+    life = Life(RANKS, PAGES, 1, 1001.0, again=900.0, end=end, lost=lost)
+    after = with_told({"gpt": life}, [opened(when)])["gpt"].end
+
+    assert after == replace(end, told=tells)
 
 
 @pytest.mark.parametrize("living", [(), ("new",)])
 def test_what_is_over_stays_over_when_the_heir_ends_or_its_node_is_renamed(living):
-    died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED))
+    died = Life(RANKS, PAGES, 0, 1001.0, end=End(1001.0, How.DIED, told=True))
     new = Life({0: RANKS[3]}, PAGES, 0, 1010.0, first=1010.0)
     lives = inherited({"gpt": died, "new": new}, {"new"})
     lives["new"] = Life({0: Place("host7-1", 1)}, PAGES, 0, 1020.0)
@@ -262,7 +269,7 @@ def test_what_is_over_stays_over_when_the_heir_ends_or_its_node_is_renamed(livin
 )
 def test_who_lived_at_the_place_of_a_run_all_along_is_no_heir(first, again, heir):
     place = {0: Place("node-0", -1)}
-    died = Life(place, PAGES, 0, 1000.0, end=End(1000.0, How.DIED, (0,)), first=900.0)
+    died = Life(place, PAGES, 0, 1000.0, end=End(1000.0, How.DIED, (0,), told=True), first=900.0)
     beside = Life(place, PAGES, 0, 1002.0, again, first=first)
     lives = inherited({"a": died, "b": beside, "c": Life(place, PAGES, 0, 1002.0)}, {"b", "c"})
     _, held = over(lives, {"b", "c"}, 1002.0)
@@ -284,12 +291,14 @@ def test_of_a_run_that_nobody_saw_alive_is_known_before_when_it_ended():
     end = judged(dict.fromkeys(range(4), FAILED), gone, life=found)
     seen_by_watch = judged(dict.fromkeys(range(4), FAILED), gone, life=replace(found, seen=600.0))
 
-    assert (700.0, True) == (end.when, end.before)
+    assert (700.0, 700.0) == (end.when, end.gone)
     assert "ended without a clean close before 00:11:40 UTC" in detection("gpt", LIFE, end).sentence
     assert {"gpt": "the run ended before 00:11:40 UTC"} == over(
         {"gpt": replace(found, end=replace(end, noticed=1020.0))}, (), 1020.0
     )[0]
-    assert (600.0, False) == (seen_by_watch.when, seen_by_watch.before)
+    assert (600.0, "between 00:10:00 UTC and 00:11:40 UTC") == (
+        seen_by_watch.when, seen_by_watch.clock,
+    )  # fmt: skip
     life = replace(found, end=end)
     assert end == from_json(to_json(Memory(lives={"gpt": life}))).lives["gpt"].end
 

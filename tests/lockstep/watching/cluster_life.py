@@ -28,7 +28,7 @@ from analyzer.readers.prometheus.access import access
 from analyzer.run import Culprit, Span, Verdict
 from analyzer.watch.choice import Pages
 from analyzer.watch.finding import Kind, WatchFinding
-from analyzer.watch.run_end import HOLD_SECONDS
+from analyzer.watch.run_over import HOLD_SECONDS
 from lockstep import finding_folders
 from lockstep.watching import archivist, loop
 from lockstep.watching.delivery import Delivery
@@ -44,6 +44,8 @@ NODES = 4
 GONE_SECONDS = 600.0
 LONGEST_STEPS = 60_000
 FOREVER = float("inf")
+GROUP_WAIT = 30.0
+"""Alertmanager's default."""
 PATIENCE = 300.0
 """Settings.pace.close, at 15 s."""
 TOLD_NO_MORE = "is told of no more since"
@@ -171,13 +173,17 @@ class Told:
 
 
 class SimulatedAlertmanager:
-    """As Alertmanager 0.25: an alert fires until its end; the log of what was told outlives it."""
+    """As Alertmanager 0.25: an alert fires until its end; the log of what was told outlives it.
+
+    Each alert is a group of its own, and first told GROUP_WAIT after it came, if it fires then.
+    """
 
     def __init__(self, now: Callable[[], float], fuse: Callable[[], None]) -> None:
         self.now, self.fuse = now, fuse
         self.away = self.cut_off = False
         self.told: list[Told] = []
         self._alerts: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
+        self._came: dict[tuple[tuple[str, str], ...], float] = {}
         self._log: dict[tuple[tuple[str, str], ...], bool] = {}
 
     def send(self, _: object, __: object, alerts: list[dict[str, Any]]) -> Answer:
@@ -186,7 +192,9 @@ class SimulatedAlertmanager:
         if self.away:
             return Answer(Result.UNREACHABLE, "it cannot be reached")
         for one in alerts:
-            self._alerts[tuple(sorted(one["labels"].items()))] = one
+            key = tuple(sorted(one["labels"].items()))
+            self._alerts[key] = one
+            self._came.setdefault(key, self.now())
         self.tick()
         self.fuse()
         return Answer(Result.TAKEN)
@@ -197,17 +205,20 @@ class SimulatedAlertmanager:
             return
         for key, one in list(self._alerts.items()):
             firing = _unix(one["endsAt"]) > self.now()
+            if firing and self.now() < self._came[key] + GROUP_WAIT:
+                continue
             if firing != self._log.get(key, False):
                 self._log[key] = firing
                 self.told.append(
                     Told(self.now(), firing, dict(key), one["annotations"], one["startsAt"])
                 )
             if not firing:
-                del self._alerts[key]
+                del self._alerts[key], self._came[key]
 
     def restart(self) -> None:
         """It forgets its alerts, and not what it told."""
         self._alerts.clear()
+        self._came.clear()
 
 
 def _unix(text: str) -> float:
@@ -473,8 +484,7 @@ class Days:
 
     def _cycle(self) -> None:
         self._watch.cycle()
-        for replica in self._delivery._alertmanagers._replicas:
-            replica.work()
+        self._deliver()
         jobs = self._watch._archivist._jobs
         while jobs._ready:
             job = jobs.take()
@@ -493,6 +503,14 @@ class Days:
                 one.now = self.cluster.now
             self._cycle()
             self.alertmanager.tick()
+        for _ in range(6):  # ends wait for groups, and groups for others
+            self.cluster.now += SCRAPE
+            self._deliver()
+            self.alertmanager.tick()
+
+    def _deliver(self) -> None:
+        for replica in self._delivery._alertmanagers._replicas:
+            replica.work()
 
     def _process(self) -> tuple[Watch, Delivery]:
         """watch as it begins, with what the one before it left on disk."""

@@ -19,18 +19,8 @@ from analyzer.watch.finding_lifecycle import Course, advance
 from analyzer.watch.members import members
 from analyzer.watch.memory import Memory
 from analyzer.watch.progress import Progress
-from analyzer.watch.run_end import (
-    End,
-    Heard,
-    How,
-    Life,
-    Lost,
-    Place,
-    detection,
-    lived,
-    over,
-    with_ends,
-)
+from analyzer.watch.run_life import End, Heard, How, Life, Lost, Place, lived, with_told
+from analyzer.watch.run_over import detection, over, with_ends
 from collector.contract import metrics as m
 from lockstep.watching import endings
 from lockstep.watching.cycle import Cycles
@@ -218,8 +208,9 @@ def test_how_a_run_ended_while_nobody_reached_its_collectors_is_told_and_paged_a
     known = ended(Told(silent=NOW - 240.0, failed=NOW - 45.0), NOW - 600.0, before=LOST)
     opened, closed = [], []
     for now in (NOW, NOW + SCRAPE):
-        words, held = over({"gpt": known}, (), now)
-        told = list(with_ends([], {"gpt": known}, words, held, course, {}, 0.0))
+        lives = with_told({"gpt": known}, course.open.values())
+        words, held = over(lives, (), now)
+        told = list(with_ends([], lives, words, held, {}, 0.0))
         knows = Closable(now, frozenset(["gpt"]), {}, over=words, held=dict.fromkeys(held, 0.0),
                          lost={"gpt": known.lost})  # type: ignore[dict-item]  # fmt: skip
         course, change = advance(course, told, knows, PACE)

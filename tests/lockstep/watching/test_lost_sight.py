@@ -1,9 +1,12 @@
 """Runs that are lost sight of, and watches that were away: what is told of their ends."""
 
+import re
+
 import pytest
 
 from analyzer.alertmanager.outbox import Outbox
 from analyzer.watch.alerts import alert
+from analyzer.watch.detections import clock
 from analyzer.watch.finding import Kind, Tier
 from tests.lockstep.watching.cluster_life import FOREVER, Episode
 from tests.lockstep.watching.few_runs import EVERY, FewRuns, crashes
@@ -45,6 +48,57 @@ def test_a_crash_while_sight_was_lost_is_paged_when_it_is_told_of_again(few_runs
     world.go(seconds + 60.0)
 
     assert [Tier.PAGE] == [tier for _, tier in world.stops() if tier is Tier.PAGE]
+
+
+@pytest.mark.parametrize("rank", [3, 1])
+def test_the_crash_of_a_slow_rank_whose_run_was_replaced_while_watch_was_away_is_paged(
+    few_runs, rank
+):
+    world, run = a_run_beside_another(few_runs, 0.0)
+    run.episodes.append(Episode(3, 1.6, world.now + 300.0, FOREVER))
+    world.go(690.0)
+    assert [3] == [one.who.rank for one in world.open]
+    crashes(run, world.now + 20.0, rank=rank, later=1.0)
+    world.cluster.advance(60.0)
+    world.begin("new")
+    world.away(30.0)
+    world.go(120.0)
+
+    assert [(rank, Tier.PAGE)] == world.stops()
+    assert ["new" in one.ending for one in world.closed if one.kind is Kind.STOP] == [True]
+
+
+@pytest.mark.parametrize("heir", [False, True])
+def test_a_crash_in_the_dark_is_paged_once_though_another_run_is_there_when_sight_returns(
+    few_runs, heir
+):
+    world, run = a_run_beside_another(few_runs)
+    begin = world.now
+    world.dark(run, begin, begin + 500.0)
+    crashes(run, begin + 400.0)
+    world.go(450.0)
+    if heir:
+        new = world.begin("new")
+        world.dark(new, world.now, begin + 500.0)
+    world.go(300.0)
+
+    assert [(None, Tier.RECORD), (3, Tier.PAGE)] == world.stops()
+
+
+@pytest.mark.parametrize(("seconds", "spans"), [(1500.0, True), (0.0, False)])
+def test_of_a_crash_in_the_dark_is_said_between_which_sights_it_was(few_runs, seconds, spans):
+    world, run = a_run_beside_another(few_runs)
+    begin = world.now
+    if seconds:
+        world.dark(run, begin, begin + seconds)
+    crashes(run, begin + max(20.0, seconds - 100.0))
+    world.go(seconds + 120.0)
+
+    [found] = [one for one in world.opened if one.kind is Kind.STOP and one.tier is Tier.PAGE]
+    first, last = clock(begin), clock(begin + seconds + 10.0)
+    within = rf"ended without a clean close between {first[:4]}.* and {last[:4]}.*: rank 3"
+    assert (re.search(within, found.sentence) is not None) is spans, found.sentence
+    assert ("close at" in found.sentence) is not spans
 
 
 @pytest.mark.parametrize("ago", [60.0, 400.0])
