@@ -26,12 +26,14 @@ class Alert:
         annotations: What people read.
         starts_at: Unix seconds.
         source: Address of a page about it, or empty.
+        is_replaced: Of one that is over: what it is about fires on, with other labels.
     """
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     starts_at: float
     source: str = ""
+    is_replaced: bool = False
     key: Key = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

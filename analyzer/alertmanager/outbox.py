@@ -18,7 +18,7 @@ LAST_PAUSE_SECONDS = 30.0
 """Pauses between tries double from the first to the last."""
 LATE_SECONDS = 60.0
 """An alert fires for so long from when it was first taken, also one that is over by then: longer
-than groups wait, or they would tell it to nobody."""
+than groups wait, or they would tell it to nobody. Of one that is replaced they tell the other."""
 OWED_SECONDS = 86_400.0
 """What was not taken for so long is owed no more."""
 MAX_ALERTS = 1000
@@ -128,7 +128,9 @@ class Outbox:
             words = last.get(key, gone.alert)
             if gone.taken is not None or gone.asked:
                 told = (now if gone.taken is None else gone.taken) + LATE_SECONDS
-                self._over[key] = _Over(words, unix, now, max(now, told))
+                self._over[key] = _Over(
+                    words, unix, now, now if words.is_replaced else max(now, told)
+                )
             else:
                 self._late[key] = _Late(words, unix, now, gone.due if gone.refused else now)
                 missed.append(words)

@@ -74,7 +74,7 @@ def superseded(
         before = alert(replace(one, cause=str(Cause.UNKNOWN)), addresses)
         words = clipped(f"It goes on, and its cause is known: {one.cause}.", LONGEST)
         told = {**before.annotations, "summary": words, "description": words, "sentence": words}
-        found.append(Alert(before.labels, told, before.starts_at, before.source))
+        found.append(Alert(before.labels, told, before.starts_at, before.source, is_replaced=True))
     return found
 
 

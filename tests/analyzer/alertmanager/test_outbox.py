@@ -1,6 +1,6 @@
 """What an Alertmanager is owed: all that fires, again and again; an end once; nothing silently."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +98,15 @@ def test_who_took_an_alert_is_told_of_its_end_once_its_groups_have_told_of_the_b
 
     assert ((), LATE_SECONDS - 4.0) == (box.due(24.0), box.seconds(24.0))
     assert [("node-3", 29.0)] == names(box.due(20.0 + LATE_SECONDS))
+
+
+def test_what_is_replaced_ends_with_the_first_word_of_the_other() -> None:
+    box, other = Outbox(), named("node-1")
+    box.want([named("node-0")], 0.0, 5.0)
+    box.taken(box.due(0.0), 0.0)
+    box.want([other], 20.0, 25.0, [replace(named("node-0"), is_replaced=True)])
+
+    assert [("node-1", None), ("node-0", 25.0)] == names(box.due(20.0))
 
 
 def test_the_end_of_what_was_told_for_long_is_told_at_once(alert) -> None:
