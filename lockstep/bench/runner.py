@@ -91,12 +91,12 @@ class Runner:
 
     def _begun(self, cell: Cell) -> Underway:
         """The attempt that goes on where its run has finished, or a new one."""
-        before, mark = state.underway(self.out, cell), self.mark(cell)
-        if before is not None and before.fingerprint == mark and (
-            not before.archive or self._archive(cell, before.attempt).exists()
-        ):  # fmt: skip
-            return before
-        return Underway(mark, state.attempts(self.out, cell), {}, {}, archive=False)
+        new = Underway(self.mark(cell), state.attempts(self.out, cell), {}, {}, archive=False)
+        before = state.underway(self.out, cell)
+        if before is None or before.fingerprint != new.fingerprint:
+            return new
+        gone = before.archive and not self._archive(cell, before.attempt).exists()
+        return new if gone else before
 
     def _archive(self, cell: Cell, attempt: int) -> Path:
         return self.out / cell.folder / f"{ARCHIVE}-{attempt}"
