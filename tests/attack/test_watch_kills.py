@@ -5,10 +5,14 @@
 
 import json
 import random
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -17,7 +21,7 @@ from lockstep import finding_folders
 from tests.attack.bounds import times
 from tests.attack.watch_program import WatchProgram
 from tests.hostile_server import HEAD, serving
-from tests.lockstep.watching.conftest import prometheus, server  # noqa: F401 - fixtures
+from tests.lockstep.watching.fake_prometheus import FakePrometheus
 
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(times(400))]
 
@@ -44,6 +48,39 @@ class Alertmanager:
         return [HEAD, b"Content-Length: 0\r\nConnection: close\r\n\r\n"]
 
 
+@contextmanager
+def over_http(prometheus: FakePrometheus) -> Iterator[str]:
+    """The address where another process asks it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            self._send(self.path.partition("?")[0], body)
+
+        def do_GET(self) -> None:
+            path, _, query = self.path.partition("?")
+            self._send(path, query)
+
+        def _send(self, path: str, query: str) -> None:
+            words = {name: values[0] for name, values in parse_qs(query).items()}
+            status, answer = prometheus.answer(path, words)
+            with suppress(OSError):  # who asked was killed
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+        thread.join()
+
+
 def hit(gpu: int) -> dict[str, str]:
     """An error of a GPU that works for nobody."""
     return {
@@ -57,11 +94,11 @@ def open_now(page: str) -> set[str]:
     return {line.partition('gpu="')[2].partition('"')[0] for line in lines}
 
 
-def test_no_kill_loses_a_finding_or_tells_one_twice(server, prometheus, tmp_path):  # noqa: F811
-    chance = random.Random(18)
+def test_no_kill_loses_a_finding_or_tells_one_twice(tmp_path):
+    chance, prometheus = random.Random(18), FakePrometheus()
     there = Alertmanager()
-    with serving(there.answer) as alertmanager:
-        watch = WatchProgram(server[0], tmp_path, "--alertmanager", alertmanager)
+    with over_http(prometheus) as url, serving(there.answer) as alertmanager:
+        watch = WatchProgram(url, tmp_path, "--alertmanager", alertmanager)
         try:
             for round_ in range(KILLS):
                 # What is over before anybody wrote it down has no archive: so it is written first.
@@ -72,7 +109,7 @@ def test_no_kill_loses_a_finding_or_tells_one_twice(server, prometheus, tmp_path
                 ]
                 time.sleep(chance.uniform(0.0, 1.2))
                 watch.kill()
-                watch = WatchProgram(server[0], tmp_path, "--alertmanager", alertmanager)
+                watch = WatchProgram(url, tmp_path, "--alertmanager", alertmanager)
                 wanted = {str(gpu) for gpu in (round_ - 1, round_) if gpu >= 0}
                 watch.until(lambda page: open_now(page) == wanted)  # noqa: B023 - at once
             wait_for(watch, lambda: gpus(tmp_path) >= set(range(KILLS)))

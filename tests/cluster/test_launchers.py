@@ -100,6 +100,20 @@ def settings() -> Settings:
     return Settings("image:1", namespace=NAMESPACE, start_timeout=60.0, host_rings=False)
 
 
+def all_run(admin: client.ApiClient, operator: MpiOperator, run: ClusterRun) -> None:
+    """Its four workers, and then the launcher that comes with them."""
+    for index in range(4):
+        operator.phase(f"{run.made.name}-worker-{index}", "Running")
+
+    def launchers() -> list[str]:
+        pods = client.CoreV1Api(admin).list_namespaced_pod(NAMESPACE).items
+        names = [each.metadata.name for each in pods]
+        return [each for each in names if each.startswith(f"{run.made.name}-launcher-")]
+
+    until(launchers)
+    operator.phase(launchers()[0], "Running")
+
+
 def test_an_mpijob_runs_on_every_node_and_leaves_nothing(
     admin: client.ApiClient, connected: ApiCluster, settings: Settings
 ) -> None:
@@ -135,8 +149,7 @@ def test_a_failed_worker_fails_the_run_and_is_named(
     with MpiOperator(admin, NAMESPACE, scheduler="nobody") as operator:
         run.create()
         until(lambda: len(left(admin, wanted.run)) >= 5)
-        for name in workers:
-            operator.phase(name, "Running")
+        all_run(admin, operator, run)
 
         def tell(stage: str, words: str) -> None:
             if stage == "running":
@@ -179,8 +192,7 @@ def test_a_run_that_is_suspended_after_it_ran_loses_its_pods_and_ends_with_the_r
     with MpiOperator(admin, NAMESPACE, scheduler="nobody") as operator:
         run.create()
         until(lambda: len(left(admin, wanted.run)) >= 5)
-        for index in range(4):
-            operator.phase(f"{run.made.name}-worker-{index}", "Running")
+        all_run(admin, operator, run)
 
         def tell(stage: str, words: str) -> None:
             if stage == "running":
