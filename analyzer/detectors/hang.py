@@ -210,7 +210,7 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
     """
     after = dead(grid) & unseen_then(grid).any()
     stall = replace(stall, missing=stall.missing & ~after)
-    sure = frozen(grid) | died_first(grid) | died_silently(grid)
+    sure = _surely(grid)
     near = stall.missing.copy()
     for group in ("dp", "pp", "tp"):
         for members in _instances(grid.ranks, group):
@@ -220,7 +220,7 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
         if some.any():
             return _Roots(some, told=True)
     known, begun = under_way(grid)
-    known &= ~out_of_sight(grid)
+    known &= ~_out_of_question(grid)
     free = known & ~stuck_inside(grid) & ~stall.waiting & ~last_said(grid, NOTICED) & ~after
     idle = free & ~begun
     if (stall.missing & idle).any():
@@ -232,12 +232,26 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
     return _Roots(stall.missing, told=False)
 
 
+def _surely(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) who froze, or was gone before any other."""
+    return frozen(grid) | died_first(grid) | died_silently(grid)
+
+
+def _out_of_question(grid: Grid) -> NDArray[np.bool_]:
+    """(R,) whose node fell silent while the run went on, where one that is seen surely began it.
+
+    Where none is, the one that nobody saw may have: that it was not seen does not clear it.
+    """
+    hidden = out_of_sight(grid)
+    return hidden & bool((_surely(grid) & ~hidden).any())
+
+
 def _stalls(grid: Grid) -> Iterator[_Stall]:
     world = len(grid.ranks)
     never = np.full(world, np.nan)
     gone, stands, how = dead(grid), frozen(grid), ended(grid)
     quiet = died_silently(grid) | (how.first & (how.word == "crash"))
-    noticed, hidden = _noticed(grid, how), out_of_sight(grid)
+    noticed, hidden = _noticed(grid, how), _out_of_question(grid)
     first = gone & ~unseen_then(grid).any()
     for key, enqueued in grid.last.items():
         if not key.startswith(metrics.TRAIN_ENQUEUED.name + "{"):

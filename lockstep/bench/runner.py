@@ -149,6 +149,8 @@ class Runner:
         row: dict[str, Value] = {}
         try:
             (self.out / cell.folder).mkdir(parents=True, exist_ok=True)
+            if not done.steps:  # or what an attempt before had done would count for this one
+                state.forget(self.out, cell)
             left = [step for step in planned if step.name not in done.steps]
             _remove_outputs(left, self.out / cell.folder)
             try:

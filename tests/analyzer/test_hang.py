@@ -295,6 +295,25 @@ def test_a_node_that_fell_silent_while_the_run_went_on_is_not_who_stopped_it(see
     assert [(7, "crash")] == [(one.rank, one.cause) for one in verdict.culprits]
 
 
+@pytest.mark.parametrize("cause", [Cause.FREEZE, Cause.CRASH])
+@pytest.mark.parametrize("layout", [(4, 1, 8), (2, 2, 8), (2, 4, 4)])
+def test_who_stopped_the_run_is_not_cleared_by_a_node_that_fell_silent_before(layout, cause):
+    """Nobody who is seen stopped it: then it is the node that all wait for and nobody saw."""
+    dp, pp, tp = layout
+    form = "stop" if cause is Cause.FREEZE else "exit"
+    stopped = Fault(cause, form, place=20, factor=NAN, from_step=400)
+    fleet = SyntheticFleet(dp=dp, pp=pp, tp=tp, steps=800, step_seconds=1.2, faults=(stopped,),
+                           seed=3)  # fmt: skip
+    run = labelled(fleet).run
+    time = run.samples["time"]
+    cut = time.min() + 0.55 * (time.max() - time.min())
+    seen = run.samples[(run.samples["node"] != "node-2") | (time < cut)]
+    verdict = diagnose(dataclasses.replace(run, samples=seen)).verdict
+
+    assert "degraded" == verdict.status
+    assert ["node-2"] == [one.node for one in verdict.culprits]
+
+
 def test_who_was_gone_alone_was_first_unless_others_went_as_well(pipeline):
     """Else the one that nobody saw may have been the first, and the others went because of it."""
     grid, ranks = pipeline(_down(6, others=NAN)), np.arange(8)

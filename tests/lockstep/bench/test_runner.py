@@ -347,6 +347,22 @@ def test_a_run_whose_archive_somebody_removed_to_make_room_is_run_again(tmp_path
     assert 2 == len((one.out / f"ran-{first.name}").read_text())
 
 
+def test_what_an_attempt_before_had_done_does_not_count_for_the_next_of_its_number(
+    tmp_path: Path,
+) -> None:
+    one = made(tmp_path, launch=COUNT + "; pathlib.Path('{archive}').mkdir(exist_ok=True)")
+    first, *_ = cells(one.bench)
+    killed_at(one, "analyze")
+    [archive] = one.out.rglob("archive-*")
+    archive.rmdir()
+    killed_at(one, "launch")
+    archive.mkdir()  # half a run
+
+    assert "launch" in [step.name for step in one.planned(first)]
+    assert "finished" == one.run(first).status
+    assert 2 == len((one.out / f"ran-{first.name}").read_text())
+
+
 def test_what_is_planned_of_a_cell_that_goes_on_is_what_is_left(tmp_path: Path) -> None:
     one = made(tmp_path)
     first, *_ = cells(one.bench)
