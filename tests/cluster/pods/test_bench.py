@@ -51,7 +51,9 @@ def test_a_benchmark_runs_its_cells_in_pods_and_repeats_none(
     assert ["finished"] * 2 == [usual["status"], slow["status"]], done.stderr
     assert sorted(release.names) == usual["node_names"] == slow["node_names"]
     assert usual["step_seconds"] < slow["step_seconds"]
-    assert all(row["image_digest"] and row["archive"].startswith("/runs/") for row in (usual, slow))
+    assert ("healthy", []) == (usual["verdict"], usual["culprits"])
+    assert [f"{slow['rank_nodes'][1]} rank 1 gpu 0: slow-gpu"] == slow["culprits"]
+    assert f"lockstep-runs:/{slow['run']}" == slow["archive"]
     assert (shared_folder(release) / slow["run"] / "verdict.json").exists()
     until(lambda: not release.pods(RUNS), PATIENCE)
 
@@ -62,7 +64,7 @@ def test_a_benchmark_runs_its_cells_in_pods_and_repeats_none(
 
 
 def test_a_run_goes_on_from_the_checkpoint_of_another_on_the_claim(
-    operator: None, release: RealNodes, launched: Launched
+    operator: None, release: RealNodes, launched: Launched, tmp_path: Path
 ):
     def ended(run: LaunchedRun) -> Path:
         begun(release, run)
@@ -77,7 +79,8 @@ def test_a_run_goes_on_from_the_checkpoint_of_another_on_the_claim(
 
     with launched("--steps=40", "--checkpoint-every=20") as run:
         first = ended(run)
-    with launched("--steps=60", f"--resume=/runs/{first.name}/checkpoints") as run:
+    checkpoints, out = f"/runs/{first.name}/checkpoints", tmp_path / "second"
+    with launched("--steps=60", f"--resume={checkpoints}", f"--out={out}") as run:
         second = ended(run)
 
     assert list(range(40)) == steps(first)
