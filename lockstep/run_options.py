@@ -135,7 +135,8 @@ class GoalOptions:
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Go on from a checkpoint, in any layout; on a cluster /runs/RUN/checkpoints.",
+            help="Go on from a checkpoint, in any layout; on a cluster /runs/RUN/checkpoints, and"
+            " with --kind job one of them: /runs/RUN/checkpoints/step-N.",
         ),
     ] = None
 

@@ -89,8 +89,9 @@ NOT_READY = node() | {"status": {**node()["status"], "conditions": []}}
     [
         node(unschedulable=True), NOT_READY,
         node(taints=[{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]),
+        node(taints=[{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]),
     ],
-    ids=["cordoned", "not ready", "unreachable"],
+    ids=["cordoned", "not ready", "unreachable", "shut down"],
 )  # fmt: skip
 def test_nodes_that_come_back_are_waited_for_and_told(
     cluster: FakeCluster, spec: RunSpec, settings: Settings, bad: dict[str, Any]
@@ -101,9 +102,9 @@ def test_nodes_that_come_back_are_waited_for_and_told(
     assert None is judged(cluster, spec, settings)
     [told] = doubts(look(cluster, settings), spec, settings)
     assert (
-        "1 of the nodes that could take its pods is cordoned or not ready, and it needs 1" in told
+        "1 of the nodes that could take its pods is cordoned or not ready, and it needs 1 more than"
+        " are ready: its pods wait, at most --start-timeout 300 s" in told
     )
-    assert "at most --start-timeout 300 s" in told
     cluster.objects["/api/v1/nodes/n4"] = node("n4")
     assert [] == doubts(look(cluster, settings), spec, settings)
 
@@ -196,6 +197,58 @@ def test_a_quota_that_is_used_up_is_refused_with_its_numbers(
     assert None is judged(cluster, spec, settings)
     cluster.objects[path] = quota({"pods": "0"}, {}, scopes=["BestEffort"])
     assert None is judged(cluster, spec, settings)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one quota", "two quotas"])
+def test_what_a_quota_can_never_hold_is_not_told_to_wait(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, *, apart: bool
+) -> None:
+    gpus = {"requests.nvidia.com/gpu": "7"}
+    pods, used = {"pods": "20"}, {"pods": "19"}
+    path = f"{NAMESPACE}/resourcequotas"
+    cluster.objects[f"{path}/a"] = quota(pods if apart else pods | gpus, used)
+    if apart:
+        cluster.objects[f"{path}/b"] = quota(gpus, {})
+    refused = judged(cluster, spec, settings)
+
+    assert refused is not None
+    assert (64, False) == (refused.code, "wait" in refused.sentence)
+    assert "leaves 7 of 7 requests.nvidia.com/gpu, and the run needs 8" in refused.sentence
+
+
+def test_a_run_for_which_there_are_never_nodes_is_not_told_to_wait_for_a_quota(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings
+) -> None:
+    cluster.objects[f"{NAMESPACE}/resourcequotas/team"] = quota({"pods": "20"}, {"pods": "19"})
+    refused = judged(cluster, replace(spec, layout=Layout(5, 2, 10)), settings)
+
+    assert refused is not None
+    assert (64, False) == (refused.code, "wait" in refused.sentence)
+
+
+@pytest.mark.parametrize(
+    ("place", "good"),
+    [
+        ("/runs/r/checkpoints/step-00000040", True), ("/runs/r/checkpoints/step-40/", True),
+        ("/runs/r/checkpoints", False), ("/runs/r/checkpoints/step-", False),
+        ("/runs/r/checkpoints/step-N", False), ("/runs/r/checkpoints/40", False),
+    ],
+)  # fmt: skip
+def test_an_indexed_job_goes_on_from_one_checkpoint_only(
+    cluster: FakeCluster,
+    spec: RunSpec,
+    settings: Settings,
+    place: str,
+    good: bool,
+) -> None:
+    spec = replace(spec, training=replace(spec.training, resume=place))
+    refused = judged(cluster, spec, replace(settings, kind=Kind.JOB))
+
+    assert None is judged(cluster, spec, settings)
+    assert good is (refused is None)
+    if refused is not None:
+        assert 64 == refused.code
+        assert "give it as /runs/RUN/checkpoints/step-N, or leave --kind" in refused.sentence
 
 
 def test_what_may_not_be_seen_is_not_judged(

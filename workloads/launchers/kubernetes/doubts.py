@@ -96,8 +96,8 @@ def _away(facts: Facts, spec: RunSpec, settings: Settings) -> str:
         return ""
     return (
         f"{out} of the nodes that could take its pods {'is' if out == 1 else 'are'} cordoned or not"
-        f" ready, and it needs {lacks} of {'it' if out == 1 else 'them'}: its pods wait for"
-        f" {'it' if lacks == 1 else 'them'}, at most --start-timeout {settings.start_timeout:g} s"
+        f" ready, and it needs {lacks} more than are ready: its pods wait, at most --start-timeout"
+        f" {settings.start_timeout:g} s"
     )
 
 

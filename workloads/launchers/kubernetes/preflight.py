@@ -4,9 +4,11 @@ Only what a cluster has in all counts, not what is free now: others' runs end. W
 has left counts for a run that is about to start.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import PurePosixPath
 from typing import Any
 
 from collector.contract.kubernetes import GPU_RESOURCE
@@ -20,17 +22,20 @@ from workloads.launchers.kubernetes.cluster_queue import (
 )
 from workloads.launchers.kubernetes.facts import Facts, Told
 from workloads.launchers.kubernetes.names import MPIJOB, WORKFLOW, is_hosts_name
+from workloads.launchers.kubernetes.pod import RUNS_FOLDER
 from workloads.launchers.kubernetes.pod_sets import Need, PodSet, pod_sets, total
 from workloads.launchers.kubernetes.quantities import format_quantity, parsed
-from workloads.launchers.kubernetes.settings import Settings
+from workloads.launchers.kubernetes.settings import Kind, Settings
+from workloads.resume import NAME as STEP
 from workloads.spec import RunSpec
 
 INSTALL = {
     MPIJOB: "install the MPI Operator, or give --kind job",
     WORKFLOW: "install Argo Workflows, or give --launcher kubernetes",
 }
-OF_KUBERNETES = "node.kubernetes.io/"
-"""Taints that Kubernetes sets and takes back by itself: not-ready, unreachable, unschedulable, ...
+OF_KUBERNETES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Taints that Kubernetes sets and takes back by itself: not-ready, unreachable, uninitialized, ...
+Only out-of-service is set by hand, on a node that is off, and is taken back once it is up again.
 https://kubernetes.io/docs/reference/labels-annotations-taints/"""
 Node = Mapping[str, Any]
 
@@ -55,13 +60,14 @@ def refusal(
     sets = pod_sets(spec, settings)
     for check in (
         _name(spec),
+        _checkpoint(spec, settings),
         _namespace(facts, settings),
         _served(facts),
         _rights(facts, settings),
         _claim(facts, spec, settings),
-        _quotas(facts, sets, settings, now=now),
         _queue(facts, sets, settings),
         _room(facts, spec, sets[-1]),
+        _quotas(facts, sets, settings, now=now),  # last, for it may advise to wait
     ):
         if check is not None:
             return check
@@ -76,6 +82,21 @@ def _name(spec: RunSpec) -> Refusal | None:
         f"the run id {spec.run} names hosts of {spec.layout.nodes} nodes there: it must begin with"
         " a letter, end with a letter or digit, and leave room for `-worker-N` in 63 characters;"
         " give another by --run-id",
+    )
+
+
+def _checkpoint(spec: RunSpec, settings: Settings) -> Refusal | None:
+    """An Indexed Job has no launcher in a pod that would look for the latest checkpoint."""
+    resume = spec.training.resume
+    if resume is None or settings.kind is not Kind.JOB:
+        return None
+    if re.fullmatch(rf"{STEP}\d+", PurePosixPath(resume).name):
+        return None
+    return Refusal(
+        ExitCode.USAGE,
+        f"--resume {resume} is not one checkpoint, which --kind job needs, for nobody there looks"
+        f" for the latest; give it as {RUNS_FOLDER}/RUN/checkpoints/{STEP}N, or leave --kind job"
+        " out",
     )
 
 
@@ -137,7 +158,8 @@ def _claim(facts: Facts, spec: RunSpec, settings: Settings) -> Refusal | None:
 def _quotas(
     facts: Facts, sets: Sequence[PodSet], settings: Settings, *, now: bool
 ) -> Refusal | None:  # fmt: skip
-    whole = total(sets)
+    """The first that can never hold the run; else the first that cannot now."""
+    whole, not_now = total(sets), None
     for quota in facts.quotas or ():
         name = quota.get("metadata", {}).get("name")
         used = (quota.get("status", {}).get("used") or {}) if now else {}
@@ -145,17 +167,19 @@ def _quotas(
             needed = whole.get(what.removeprefix("requests."))
             left = parsed(most) - parsed(used.get(what, "0"))
             if needed is not None and needed > left:
-                code, otherwise = ExitCode.USAGE, ""
-                if needed <= parsed(most):
-                    code, otherwise = ExitCode.UNREACHABLE, ", or wait until others have ended"
-                return Refusal(
-                    code,
+                never = needed > parsed(most)
+                found = Refusal(
+                    ExitCode.USAGE if never else ExitCode.UNREACHABLE,
                     f"the quota {name} of namespace {settings.namespace} leaves"
                     f" {format_quantity(left)} of {format_quantity(parsed(most))} {what}, and the"
                     f" run needs {format_quantity(needed)}; ask for fewer"
-                    f" --nodes or --ranks-per-node{otherwise}",
+                    " --nodes or --ranks-per-node"
+                    f"{'' if never else ', or wait until others have ended'}",
                 )
-    return None
+                if never:
+                    return found
+                not_now = not_now or found
+    return not_now
 
 
 def hard(quota: Told) -> Mapping[str, Any]:
