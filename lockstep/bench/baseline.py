@@ -13,7 +13,7 @@ from lockstep.bench import measure
 from lockstep.bench.judging import Row, grouped, words_of
 from lockstep.bench.results import ResultError, checked, read
 from lockstep.bench.results.columns import COLUMNS, VERSIONS
-from lockstep.bench.spec import BenchError
+from lockstep.bench.spec import AskedError, BenchError
 from lockstep.bench.state import RESULTS
 
 SCHEMA_VERSION = 1
@@ -70,13 +70,13 @@ def of_cells(rows: Sequence[Row], names: Sequence[str] | None) -> list[Row]:
     """The results of these cells; None = of all.
 
     Raises:
-        BenchError: One is none of theirs.
+        AskedError: One is none of theirs.
     """
     known = dict.fromkeys(str(row.get("cell")) for row in rows)
     for name in names or ():
         if name not in known:
             more = f" and {len(known) - 5} more" if len(known) > 5 else ""
-            raise BenchError(f"--cell {name} is none of the results';"
+            raise AskedError(f"--cell {name} is none of the results';"
                              f" their cells are {', '.join([*known][:5])}{more}")  # fmt: skip
     return [row for row in rows if not names or str(row.get("cell")) in names]
 

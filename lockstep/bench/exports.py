@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from lockstep.bench.results.columns import COLUMNS
 from lockstep.bench.results.table import arrow_table, columns_of, part_name
-from lockstep.bench.spec import BenchError, UnreachableError
+from lockstep.bench.spec import AskedError, BenchError, UnreachableError
 
 Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".json", ".parquet")
@@ -69,16 +69,20 @@ def push(rows: Sequence[Row], url: str, table: str) -> str:
         table: Name in a Postgres.
 
     Raises:
+        AskedError: It is no URL, or names no place or no table.
         BenchError: It does not answer, refuses, or is not known.
     """
-    scheme = urlsplit(url).scheme
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:  # half an IPv6 address
+        scheme = ""
     if not scheme:
-        raise BenchError(f"{hidden(url)!r} is no URL; give s3://BUCKET/FOLDER or postgresql://...")
+        raise AskedError(f"{hidden(url)!r} is no URL; give s3://BUCKET/FOLDER or postgresql://...")
     if scheme in POSTGRES:
         to_postgres(rows, url, table)
         return f"table {table} in {hidden(url)}"
     if not url.partition("://")[2].strip("/"):
-        raise BenchError(f"{hidden(url)} names no place; give it as s3://BUCKET/FOLDER")
+        raise AskedError(f"{hidden(url)} names no place; give it as s3://BUCKET/FOLDER")
     to_storage(rows, url)
     return hidden(url)
 
@@ -115,7 +119,7 @@ def to_postgres(rows: Sequence[Row], url: str, table: str) -> None:
     from adbc_driver_postgresql import dbapi
 
     if not _IDENTIFIER.fullmatch(table):
-        raise BenchError(f"{table!r} is no name of a table; small letters, digits, underscores")
+        raise AskedError(f"{table!r} is no name of a table; small letters, digits, underscores")
     plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
     names = columns_of(rows)
     types = {column.name: _POSTGRES_TYPES.get(column.dtype, "text") for column in COLUMNS}

@@ -36,6 +36,10 @@ class BenchError(ValueError):
     """The file cannot be run; says which key, and what would be right."""
 
 
+class AskedError(BenchError):
+    """What was asked for on the command line cannot be meant; the file may be as good as ever."""
+
+
 class UnreachableError(BenchError):
     """What it needs does not answer, or cannot be written; the file may be as good as ever."""
 

@@ -88,13 +88,15 @@ def lock(
     Example: lockstep bench lock benches/nightly --out baseline.json
     """
     from lockstep.bench.baseline import locked, of_cells, rows_of_any, write_baseline
-    from lockstep.bench.spec import BenchError
+    from lockstep.bench.spec import AskedError, BenchError
 
     try:
         if out.exists() and not force:
             output.fail(ExitCode.USAGE, f"{out} is there; give --force, or another --out")
         baseline = locked(of_cells([row for each in runs for row in rows_of_any(each)], cell))
         write_baseline(out, baseline)
+    except AskedError as error:
+        output.fail(ExitCode.USAGE, str(error))
     except BenchError as error:
         output.fail(ExitCode.BAD_INPUT, str(error))
     for each in baseline.told():
@@ -123,7 +125,7 @@ def export(
     Example: lockstep bench export benches/nightly --to nightly.csv
     """
     from lockstep.bench import exports
-    from lockstep.bench.spec import BenchError, UnreachableError
+    from lockstep.bench.spec import AskedError, BenchError, UnreachableError
 
     rows = _read(tables)
     try:
@@ -136,6 +138,8 @@ def export(
     try:
         if push is not None:
             output.note(f"{len(rows)} results are in {exports.push(rows, push, table)}")
+    except AskedError as error:
+        output.fail(ExitCode.USAGE, str(error))
     except BenchError as error:
         output.fail(ExitCode.UNREACHABLE, str(error))
     if to is None and push is None:

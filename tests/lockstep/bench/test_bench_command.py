@@ -60,7 +60,7 @@ def test_of_a_benchmark_with_a_failed_cell_the_good_ones_are_locked_by_name(
     answer = lockstep("bench", "lock", half, "--out", out, "--cell", first, "--cell", second)
     assert (0, 2) == (answer.code, len(read_baseline(out).rows)), answer.err
     answer = lockstep("bench", "lock", half, "--out", tmp_path / "c.json", "--cell", "brokn")
-    assert 65 == answer.code
+    assert 64 == answer.code
     assert f"--cell brokn is none of the results'; their cells are broken, {first}, " in answer.err
 
 
@@ -238,6 +238,11 @@ def test_results_are_listed_exported_and_drawn(
     assert 65 == lockstep("bench", "export", where, "--to", tmp_path / "r.xls").code
     assert 69 == lockstep("bench", "export", where, "--to", tmp_path / "no" / "r.csv").code
     assert 69 == lockstep("bench", "export", where, "--push", "postgresql://127.0.0.1:9/x").code
+    for words in (
+        ("results",), ("s3://",), ("s3://[x/y",), ("postgresql://127.0.0.1:9/x", "--table", "a-b"),
+    ):  # fmt: skip
+        answer = lockstep("bench", "export", where, "--push", *words)
+        assert (64, False) == (answer.code, "Traceback" in answer.err), answer
     assert 65 == lockstep("bench", "list", tmp_path / "nowhere").code
     assert 64 == lockstep("bench", "plot", where, "--format", "pdf").code
     assert 0 == lockstep("bench", "plot", where, "--out", tmp_path / "p").code

@@ -79,6 +79,7 @@ def test_a_password_is_never_told() -> None:
     ("url", "said"),
     [
         ("results", "is no URL; give s3://"),
+        ("s3://[x/y", "is no URL; give s3://"),
         ("s3://", "s3:// names no place; give it as s3://BUCKET/FOLDER"),
         ("nothing://x/y", "needs a package|cannot be written"),
         ("postgresql://127.0.0.1:9/x", "refuses"),
