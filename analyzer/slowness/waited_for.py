@@ -7,8 +7,9 @@ from analyzer.slowness.before_after import column_of, contrast
 from analyzer.slowness.others import others_median
 
 LESS = 0.02
-"""Share of the step by which a rank must wait less than its peers."""
-QUERY = "wall_seconds - own_seconds of steps.parquet by rank"
+"""Share of the step by which a rank must wait less than its peers: by so much they wait for it, and
+steps that are longer by less wake nobody (docs/method/peers.md, two thresholds)."""
+QUERY = "collective_seconds by rank (of steps.parquet: wall_seconds - own_seconds)"
 
 
 def waited_for(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
@@ -26,11 +27,11 @@ def waited_for(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
     told = contrast(grid, finding, (others_median(waits, axis=1) - waits) / grid.time["wall"])
     if told is None or not told.during > 0:
         return ()
-    before = float(np.nan_to_num(told.before))
-    if told.during - before < LESS:
+    if told.during - np.nan_to_num(told.before) < LESS:
         return ()
+    otherwise = "" if np.isnan(told.before) else f" ({round(told.before, 2) + 0.0:.0%} otherwise)"
     text = (
         f"rank {finding.rank} waits for its peers {told.during:.0%} of the step less than they wait"
-        f" ({round(before, 2) + 0.0:.0%} otherwise): they wait for it"
+        f"{otherwise}: they wait for it"
     )
     return (Fact(True, text, QUERY),)

@@ -1,6 +1,9 @@
 """What the kernel and the interpreter tell of a rank: processors it lacks, its work, its end."""
 
+from collections.abc import Iterator
+
 import numpy as np
+from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
@@ -97,9 +100,9 @@ def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
 def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     """Its heartbeat stopped for a while and came back: the process was there and did not run.
 
-    Seen where scrapes saw it older than the others' in a window that took the rank longer, or the
-    one before or after, which a scrape parts from it; in full where most of the excess is in such
-    windows. None where no scrape of the slow windows told.
+    Seen where scrapes saw it older than the others' in a window that took the rank longer; in full
+    where most of the excess is in such windows and, as far as they show less than the heartbeat's
+    age, in those beside them. None where no scrape of the slow windows told.
     """
     older, column = heartbeat_stopped(grid), column_of(grid, finding.rank)
     if older is None or column is None:
@@ -116,17 +119,37 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     if not known.any() or not excess[known].sum() > 0:
         return None
     still = known & (older[:, column] >= FROZEN_SECONDS)
-    around = known & (still | np.append(still[1:], False) | np.append(False, still[:-1]))
-    share = min(float(excess[around].sum() / excess[known].sum()), 1.0)
+    rest = np.where(known & ~still, excess, 0.0)
+    for first, stop in _runs(still):
+        lacking = float(older[first:stop, column].max() - excess[first:stop].sum())
+        for beside in _touching(grid, first, stop):
+            taken = max(min(rest[beside], lacking), 0.0)
+            rest[beside] -= taken
+            lacking -= taken
+    share = float(np.clip(1.0 - rest.sum() / excess[known].sum(), 0.0, 1.0))
     longest = float(older[still, column].max(initial=0.0))
     text = (
         f"its heartbeat stopped for {longest:.0f} s while its process was there and the others'"
-        f" went on, in windows with {share:.0%} of the excess"
-        if share >= PARTLY
+        f" went on, with {share:.0%} of the excess in and beside such windows"
+        if still.any()
         else "its heartbeat went on"
     )
     return Symptom(share >= PARTLY, text, query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name),
                    grave=share >= MOSTLY)  # fmt: skip
+
+
+def _runs(flags: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """First and stop of each row of windows that are all flagged."""
+    turns = np.flatnonzero(np.diff(flags, prepend=False, append=False))
+    yield from zip(turns[::2].tolist(), turns[1::2].tolist(), strict=True)
+
+
+def _touching(grid: Grid, first: int, stop: int) -> Iterator[int]:
+    """The windows before and after some, where no time is between: a scrape may part a pause."""
+    if first > 0 and grid.start[first] - grid.end[first - 1] < FROZEN_SECONDS:
+        yield first - 1
+    if stop < len(grid.start) and grid.start[stop] - grid.end[stop - 1] < FROZEN_SECONDS:
+        yield stop
 
 
 def gone(grid: Grid, finding: Finding) -> Symptom | None:

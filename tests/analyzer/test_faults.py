@@ -87,6 +87,19 @@ def test_waiting_confirms_the_culprit(synthetic, fault):
     assert waits[0].supports
 
 
+@pytest.mark.parametrize(("first", "past"), [(0, False), (80, True)])
+def test_what_a_rank_waited_before_it_was_slow_is_told_only_if_it_was_measured(
+    synthetic, fault, first, past
+):
+    (culprit,) = diagnose(
+        synthetic(faults=[fault("compute", 1, 1.5, first)]).run()
+    ).verdict.culprits
+    (wait,) = (fact for fact in culprit.evidence if "they wait for it" in fact.text)
+
+    assert past == ("otherwise" in wait.text)
+    assert wait.query.startswith("collective_seconds")
+
+
 def test_the_cost_is_what_the_peers_waited(synthetic, fault):
     verdict = diagnose(
         synthetic(spikes=False, faults=[fault("compute", 2, 1.5, 80)]).run(), gpu_hour_price=2.0
