@@ -9,6 +9,7 @@ import pickle
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -201,8 +202,17 @@ class Reader(FileSystemReader):
         return metadata
 
 
+def _member(of: Any, name: str) -> Enum:
+    """A member of an enumeration, which Python 3.11.2 (Debian 12) pickles as a `getattr`."""
+    if not (isinstance(of, type) and issubclass(of, Enum)):
+        raise pickle.UnpicklingError("builtins.getattr has no place in a checkpoint")
+    return of[name]
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         if name not in _ALLOWED.get(module, ()):
             raise pickle.UnpicklingError(f"{module}.{name} has no place in a checkpoint")
         return super().find_class(module, name)

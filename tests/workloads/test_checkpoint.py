@@ -1,5 +1,6 @@
 """Checkpoints: what is not whole is named, a failed save leaves the older ones."""
 
+import io
 import json
 import os
 import pickle
@@ -12,12 +13,13 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
 from collector.contract import ring
 from lockstep.output import CommandError
 from lockstep.planning import plan
 from workloads import mesh
-from workloads.checkpoint import KEPT, Checkpoints
+from workloads.checkpoint import KEPT, Checkpoints, _Unpickler
 from workloads.comm import Comm
 from workloads.models.configs import TINY, TINY_LLAMA, resized
 from workloads.models.gpt import Gpt, initialize
@@ -231,6 +233,26 @@ def test_damage_inside_is_a_sentence_too(forked: Forked, tmp_path: Path, damaged
 
     assert told.startswith(f"checkpoint {folder} cannot be read: ")
     assert "\n" not in told
+
+
+class AsOlderPython:
+    """A member of an enumeration, as 3.11.2 pickles it; or any other attribute."""
+
+    def __init__(self, of: Any, name: str) -> None:
+        self.told = (of, name)
+
+    def __reduce__(self) -> Any:
+        return getattr, self.told
+
+
+def test_metadata_are_read_whichever_python_wrote_them(tmp_path: Path) -> None:
+    stored = pickle.dumps(AsOlderPython(_MEM_FORMAT_ENCODING, "TORCH_PRESERVE_FORMAT"))
+    assert _MEM_FORMAT_ENCODING.TORCH_PRESERVE_FORMAT is _Unpickler(io.BytesIO(stored)).load()
+
+    for of, name in ((Metadata, "__init__"), (_MEM_FORMAT_ENCODING, "__subclasses__")):
+        stored = pickle.dumps(AsOlderPython(of, name))
+        with pytest.raises((pickle.UnpicklingError, KeyError)):
+            _Unpickler(io.BytesIO(stored)).load()
 
 
 @pytest.mark.distributed
