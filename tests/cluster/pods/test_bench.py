@@ -77,11 +77,12 @@ def test_a_run_goes_on_from_the_checkpoint_of_another_on_the_claim(
     def steps(archive: Path) -> list[int]:
         return sorted(set(pq.read_table(archive / "steps.parquet")["step"].to_pylist()))
 
-    with launched("--steps=40", "--checkpoint-every=20") as run:
+    with launched("--steps=100", "--checkpoint-every=50", "--device-seconds=0.1") as run:
         first = ended(run)
     checkpoints, out = f"/runs/{first.name}/checkpoints", tmp_path / "second"
-    with launched("--steps=60", f"--resume={checkpoints}", f"--out={out}") as run:
+    more = ("--steps=200", "--device-seconds=0.1", f"--resume={checkpoints}", f"--out={out}")
+    with launched(*more) as run:
         second = ended(run)
 
     assert 0 == steps(first)[0]
-    assert 40 == steps(second)[0]
+    assert 100 == steps(second)[0]
