@@ -3,24 +3,22 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid, Rejected
 from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.transfers import median
+from analyzer.wording import NAMED, milliseconds
 
 SUSPICIOUS = 1.03
 """Own time over the peers' from which a rank without finding is worth a word."""
 WAITS_MORE = 0.01
 """Of its step: a rank that waits longer by less than this waits as it did (docs/method/peers.md:
 from 1 % of a worker's time something is recorded)."""
-AT_MOST = 8
-"""Victims named, the most affected first; all ranks wait for a slow one."""
 
 
 def rejected(grid: Grid, slow: Sequence[Finding], hangs: Sequence[Finding]) -> tuple[Rejected, ...]:
-    """Ranks with elevated step, waiting or own time that are no culprits."""
+    """Ranks with elevated step, waiting or own time that are no culprits, the worst first."""
     if slow:
         return _victims(grid, slow, {finding.rank for finding in (*slow, *hangs)})
     if hangs:
@@ -44,7 +42,7 @@ def _held_up(hangs: Sequence[Finding]) -> tuple[Rejected, ...]:
     waits = f"waits in {op} for rank {missing}, which never arrived"
     waiting = [rank for rank in details["waiting_ranks"] if rank not in named]
     told = [*((rank, therefore) for rank in victims), *((rank, waits) for rank in waiting)]
-    return tuple(Rejected(rank, why) for rank, why in told[:AT_MOST])
+    return tuple(Rejected(rank, why) for rank, why in told[:NAMED])
 
 
 def _join(ranks: Sequence[int | None]) -> str:
@@ -54,8 +52,8 @@ def _join(ranks: Sequence[int | None]) -> str:
 def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tuple[Rejected, ...]:
     """Who waits longer while the first culprit is slow than in the steps without any."""
     first = slow[0]
-    during = ~grid.masked & _span(grid, first)
-    outside = ~grid.masked & ~np.any([_span(grid, finding) for finding in slow], axis=0)
+    during = ~grid.masked & first.inside(grid)
+    outside = ~grid.masked & ~np.any([finding.inside(grid) for finding in slow], axis=0)
     own, collective, wall = (grid.time[name] for name in ("own", "collective", "wall"))
     found: list[tuple[float, Rejected]] = []
     for stratum in peer_groups(grid).values():
@@ -70,22 +68,14 @@ def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tup
             ratio = median(own[during, column]) / median(own[np.ix_(during, peers)])
             alike = f"; its own time is {ratio:.2f}x its peers'" if np.isfinite(ratio) else ""
             why = (
-                f"waits {more * 1e3:.1f} ms more per step for rank {first.rank}{alike}"
+                f"waits {milliseconds(more)} more per step for rank {first.rank}{alike}"
                 if np.isfinite(before)
-                else f"waits {more * 1e3:.1f} ms per step, for rank {first.rank} or by design: no"
+                else f"waits {milliseconds(more)} per step, for rank {first.rank} or by design: no"
                 f" step without it is seen{alike}"
             )
             found.append((more, Rejected(grid.ranks[column].rank, why)))
     found.sort(key=lambda pair: -pair[0])
-    return tuple(each for _, each in found[:AT_MOST])
-
-
-def _span(grid: Grid, finding: Finding) -> NDArray[np.bool_]:
-    """(W,) the windows of a finding."""
-    windows = np.arange(len(grid.start))
-    stop = len(windows) if finding.last is None else finding.last
-    span: NDArray[np.bool_] = (windows >= finding.first) & (windows < stop)
-    return span
+    return tuple(each for _, each in found[:NAMED])
 
 
 def _nearly(grid: Grid) -> tuple[Rejected, ...]:
@@ -102,7 +92,7 @@ def _nearly(grid: Grid) -> tuple[Rejected, ...]:
             if ratio >= SUSPICIOUS:
                 found.append((ratio, Rejected(grid.ranks[column].rank, _why(ratio, len(peers)))))
     found.sort(key=lambda pair: -pair[0])
-    return tuple(each for _, each in found[:AT_MOST])
+    return tuple(each for _, each in found[:NAMED])
 
 
 def _why(ratio: float, peers: int) -> str:

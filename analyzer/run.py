@@ -178,6 +178,12 @@ class Finding:
     text: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    def inside(self, grid: Grid) -> NDArray[np.bool_]:
+        """(W,) whether each window is in its span."""
+        windows = np.arange(len(grid.start))
+        span: NDArray[np.bool_] = windows >= self.first
+        return span if self.last is None else span & (windows < self.last)
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:

@@ -14,6 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from analyzer.run import FloatGrid, Grid
+from analyzer.slowness.changepoint import TAILS
+from analyzer.slowness.robust_stats import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 PRIOR, PRIOR_DEVIATION, MOST = 1.0, 0.5, 2.0
@@ -22,8 +24,6 @@ LEARNED = 0.15
 within 4 %, below what a record needs."""
 SAME = 1e-3
 """Logarithms of work that differ by less are the same work."""
-TAILS = 3.0
-"""Robust deviations at which a residual is clipped (Huber, Robust Statistics, 1981)."""
 ROUNDS = 3
 """Of clipping and fitting: the exponent then moves by less than its deviation."""
 
@@ -38,12 +38,12 @@ def for_same_work(grid: Grid) -> Grid:
         return grid
     with np.errstate(divide="ignore", invalid="ignore"):
         told = np.where(work > 0, np.log(work), np.nan)
-    more = told - _row_medians(told)
+    more = told - median(told, 1, keepdims=True)
     if not (np.abs(more) > SAME).any():
         return grid
     beta, deviation = exponent(grid, more)
     if deviation > LEARNED:
-        more = more - _row_medians(more.T).T
+        more = more - median(more, 0)
     own = grid.time["own"] * np.exp(-beta * np.where(np.isfinite(more), more, 0.0))
     return replace(grid, time={**grid.time, "own": own})
 
@@ -71,15 +71,6 @@ def exponent(grid: Grid, more: FloatGrid) -> tuple[float, float]:
 
 def _within(cells: FloatGrid) -> FloatGrid:
     """What is left of each cell when its window's and its rank's median are taken off."""
-    left = cells - _row_medians(cells)
-    found: FloatGrid = left - _row_medians(left.T).T
-    return found
-
-
-def _row_medians(cells: FloatGrid) -> FloatGrid:
-    """(rows, 1); NaN of a row without any."""
-    found = np.full((len(cells), 1), np.nan)
-    told = np.isfinite(cells).any(axis=1)
-    if told.any():
-        found[told, 0] = np.nanmedian(cells[told], axis=1)
+    left = cells - median(cells, 1, keepdims=True)
+    found: FloatGrid = left - median(left, 0)
     return found

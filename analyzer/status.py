@@ -5,14 +5,12 @@ import numpy as np
 from analyzer.common_writes import BY_DESIGN
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import gpu_words
-from analyzer.slowness.changepoint import blocks, column_medians
+from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_medians
 from analyzer.slowness.coverage import unseen_words
 from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.peer_groups import peer_groups
 from analyzer.slowness.significance import NATURAL_SPREAD
 
-BLOCKS_AT_LEAST = 6
-"""Three before and three after a change are the fewest that a shift is found in."""
 COVERAGE_AT_LEAST = 0.5
 UNEXPLAINED = 0.10
 """Share of a run's time from which it is not healthy while nobody knows why."""
@@ -30,7 +28,7 @@ def why_unknown(grid: Grid, unexplained: Finding | None) -> str | None:
     told = int(np.isfinite(grid.time["wall"]).any(axis=0).sum())
     if told < 2:
         return f"{told} of {len(grid.ranks)} ranks told step times; a comparison needs two"
-    if len(blocks(grid, "wall")) < BLOCKS_AT_LEAST:
+    if len(blocks(grid, "wall")) < 2 * BLOCKS_AT_LEAST:
         return f"{int((~grid.masked).sum())} steps after warm-up are too few to compare ranks"
     if (dark := unseen_words(grid)) is not None:
         return dark if unexplained is None else f"{unexplained.text}; {dark}"

@@ -1,11 +1,27 @@
 """Figures of a finding as words: verdict, page, report and alert say each of them the same way."""
 
+from collections.abc import Sequence
+
 TOLD = 0.7
 """Below this confidence in the place it only may be this one."""
 CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
 """From this probability on -> the word for it; choices of ours."""
 HOURS_FROM = 0.1
 """Less is told in seconds: as hours it would be mostly zeros."""
+
+NAMED = 8
+"""Ranks or nodes that are told one by one; of more it is said how many."""
+
+
+def listed(names: Sequence[object]) -> str:
+    """The first few of some names, and how many more: "3, 5 and 7 more"."""
+    more = len(names) - NAMED
+    return ", ".join(map(str, names[:NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+def milliseconds(seconds: float) -> str:
+    """A part of a step: "12.3 ms"."""
+    return f"{seconds * 1e3:.1f} ms"
 
 
 def ratio(value: float) -> str:

@@ -18,10 +18,11 @@ from analyzer.anomalies.gone import silent_nodes, vanished_gpus
 from analyzer.anomalies.levels import levels
 from analyzer.anomalies.panel import Place
 from analyzer.anomalies.scrapes import panel
-from analyzer.anomalies.shape import Deviation, listed
+from analyzer.anomalies.shape import Deviation
 from analyzer.anomalies.to_verdict import anomalies_json, merge_deviations
 from analyzer.anomalies.trust import mark_untrusted
 from analyzer.run import Culprit, RankInfo
+from analyzer.wording import listed
 
 __all__ = ["Deviation", "JudgedHardware", "anomalies", "judge"]
 

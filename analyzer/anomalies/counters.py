@@ -6,10 +6,11 @@ import numpy as np
 
 from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.peers import DEVIATES, peer_distances, spans
-from analyzer.anomalies.robust import SMOOTHED_BINS, nan_median
+from analyzer.anomalies.robust import SMOOTHED_BINS
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import COUNTERS, Counter, Subject
 from analyzer.run import FloatGrid
+from analyzer.slowness.transfers import median
 from collector.contract import metrics
 
 SM = 'domain="sm"'
@@ -34,7 +35,7 @@ def contradictions(fleet: ComparablePanel) -> Iterator[str]:
         if rate is None or watched.usual:
             continue
         for column, first, last, _ in _high(fleet, watched, rate):
-            if nan_median(clock[first:last, column]) > LOWER_CLOCK:
+            if median(clock[first:last, column]) > LOWER_CLOCK:
                 place = who(*fleet.panel.places[column])
                 yield f"{place} tells of being {watched.what}, and its clock is its peers'"
 
@@ -71,7 +72,7 @@ def _of(fleet: ComparablePanel, watched: Counter) -> Iterator[Deviation]:
         return
     clock = None if watched.of_node or not watched.seconds else _clock_ratio(fleet)
     for column, first, last, size in _high(fleet, watched, rate):
-        ratio = float("nan") if clock is None else nan_median(clock[first:last, column])
+        ratio = float("nan") if clock is None else median(clock[first:last, column])
         if ratio > LOWER_CLOCK or (watched.usual and np.isnan(ratio)):
             continue
         node, gpu = (panel.nodes[column], None) if watched.of_node else panel.places[column]

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.anomalies.fleet import ComparablePanel
-from analyzer.anomalies.robust import median
-from analyzer.anomalies.shape import Deviation, listed, who
+from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import Subject
+from analyzer.slowness.robust_stats import median
+from analyzer.wording import listed
 from collector.contract import metrics
 
 SCRAPES = 3

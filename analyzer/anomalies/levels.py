@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 
 from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.peers import DEVIATES, LASTS_BINS, PEERS_AT_LEAST, peer_distances, spans
-from analyzer.anomalies.robust import median, nan_median, smooth
+from analyzer.anomalies.robust import smooth
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import LEVELS, Level, Subject
 from analyzer.run import FloatGrid
+from analyzer.slowness import transfers
+from analyzer.slowness.robust_stats import median
 from collector.contract import metrics
 from collector.contract.robust import MAD_TO_SIGMA
 
@@ -106,10 +108,10 @@ def _deviation(
 ) -> Deviation:  # fmt: skip
     column, first, last = span
     node, gpu = fleet.panel.places[column]
-    mine = nan_median(cells[first:last, column])
+    mine = transfers.median(cells[first:last, column])
     alike = groups[first:last] == groups[first:last, [column]]
     alike[:, column] = False
-    normal = nan_median(cells[first:last][alike])
+    normal = transfers.median(cells[first:last][alike])
     unit, scale = watched.unit, watched.scale
     digits = 1 if watched.unit == " °C" else 0
     text = f"{who(node, gpu)}: {watched.what} {mine / scale:.{digits}f}{unit}"
@@ -146,11 +148,14 @@ def _pcie(fleet: ComparablePanel) -> Iterator[Deviation]:
         node, gpu = fleet.panel.places[column]
         others = groups[first:last] == groups[first:last, [column]]
         others[:, column] = False
-        lanes, normal = nan_median(width[first:last, column]), nan_median(width[first:last][others])
+        lanes, normal = (
+            transfers.median(width[first:last, column]),
+            transfers.median(width[first:last][others]),
+        )
         link, peers = f"x{lanes:.0f}", f"x{normal:.0f}"
         if generation is not None:
-            link += f" generation {nan_median(generation[first:last, column]):.0f}"
-            peers += f" generation {nan_median(generation[first:last][others]):.0f}"
+            link += f" generation {transfers.median(generation[first:last, column]):.0f}"
+            peers += f" generation {transfers.median(generation[first:last][others]):.0f}"
         text = f"{who(node, gpu)}: PCIe link {link} where its peers have {peers}"
         yield Deviation(Subject.PCIE, WIDTH, node, gpu, size,
                         float(fleet.panel.times[first]), text, slows=True)  # fmt: skip

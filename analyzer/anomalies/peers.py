@@ -9,8 +9,9 @@ nothing.
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.anomalies.robust import longest_stretch, median, smooth
+from analyzer.anomalies.robust import longest_stretch, lower_median, smooth
 from analyzer.run import FloatGrid
+from analyzer.slowness.robust_stats import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 DEVIATES = 3.0
@@ -31,15 +32,16 @@ def peer_distances(
         cells: (T, D) values.
         groups: (T, D) who is alike at that time; below 0 = nobody.
         spread: What healthy parts differ by, in the unit of `cells`.
-        low: As robust.median, and a part without peers is then measured from 0.
+        low: By robust.lower_median, and a part without peers is then measured from 0.
     """
+    middle_of = lower_median if low else median
     found, normal = np.full(cells.shape, np.nan), np.full(cells.shape, np.nan)
     for group in np.unique(groups[groups >= 0]):
         alike = groups == group
         mine = np.where(alike, cells, np.nan)
-        middle = median(mine, 1, low=low)[:, None]
+        middle = middle_of(mine, 1)[:, None]
         away = mine - middle
-        scale = MAD_TO_SIGMA * median(np.abs(away), 1, low=low)[:, None] + spread
+        scale = MAD_TO_SIGMA * middle_of(np.abs(away), 1)[:, None] + spread
         count = np.isfinite(mine).sum(axis=1)[:, None]
         if low:
             alone = count == 1

@@ -13,9 +13,8 @@ from analyzer.on_demand import OnDemand
 from analyzer.readers.archive import LATEST
 from analyzer.run import FloatGrid
 from analyzer.sample_columns import Integers, SampleColumns, numbered
+from analyzer.symptoms.series import SCRAPE_SECONDS
 
-SCRAPE_SECONDS = 15.0
-"""Where no node was scraped twice: Prometheus' usual interval."""
 LATE_SCRAPES = 0.9
 """A bin is as wide as this share of the pauses between scrapes, so that few bins stay empty where
 scrapes come late; where they come on time it is the interval."""

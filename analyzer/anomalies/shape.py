@@ -39,9 +39,3 @@ class Deviation:
 def who(node: str, gpu: int | None) -> str:
     """A part, at the start of a sentence or in it."""
     return node if gpu is None else f"GPU {gpu} of {node}"
-
-
-def listed(names: list[str], most: int = 4) -> str:
-    """Names in a sentence, the first few and how many more."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -12,8 +12,9 @@ import numpy as np
 from analyzer.anomalies.activity import PEGGED
 from analyzer.anomalies.fleet import ComparablePanel
 from analyzer.anomalies.peers import LASTS_BINS, peer_distances
-from analyzer.anomalies.robust import longest_stretch, nan_median
+from analyzer.anomalies.robust import longest_stretch
 from analyzer.anomalies.shape import who
+from analyzer.slowness.transfers import median
 from analyzer.symptoms.idle import BUSY, IDLE
 from collector.contract import metrics
 
@@ -57,9 +58,9 @@ def _idle_at_work(fleet: ComparablePanel) -> Iterator[tuple[str, int, str]]:
     for column in np.flatnonzero(idle.sum(axis=0) >= LASTS_BINS).tolist():
         if longest_stretch(idle[:, column])[1] < LASTS_BINS:
             continue
-        place, watts = who(*fleet.panel.places[column]), nan_median(power[idle[:, column], column])
+        place, watts = who(*fleet.panel.places[column]), median(power[idle[:, column], column])
         words = (
-            f"{place} tells {nan_median(used[idle[:, column], column]):.0%} utilisation and"
+            f"{place} tells {median(used[idle[:, column], column]):.0%} utilisation and"
             f" {watts:.0f} W, the power of an idle GPU: one of the two is wrong, and neither counts"
         )
         yield USED, column, words

@@ -1,68 +1,45 @@
 """A job that tells nothing of its training: what its hardware alone says of who holds it back.
 
-A GPU with a symptom of trouble that slows GPUs, whose peers in the same job began to work less when
-it began, holds them back; so does one that works on while all others wait. That is less than step
-times say, and the confidence says so: 0.7 at the most.
+How much its GPUs work is another observation of own time (analyzer.anomalies.activity), in which
+the search of windows looks for who became slow. Where nobody is and the whole job works less since
+some moment, each GPU that deviates may be why: its symptoms decide, as of a node that alone holds a
+stage. Causes are those of the one table. That is less than step times say, and confidence says so.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 import pandas as pd
 
 from analyzer.anomalies import JudgedHardware, judge
-from analyzer.anomalies.activity import (
-    NEAR_BINS,
-    Activity,
-    Contrast,
-    activity,
-    change,
-    peers_activity_drop,
-    sole_active_gpu,
-    step_time_ratio,
-)
+from analyzer.anomalies.activity import Activity, activity, as_windows
+from analyzer.anomalies.identity import one_name
 from analyzer.anomalies.panel import Place
-from analyzer.anomalies.shape import Deviation, who
+from analyzer.anomalies.peers import LASTS_BINS
+from analyzer.anomalies.shape import who
 from analyzer.anomalies.to_verdict import anomalies_json, utc
-from analyzer.anomalies.watched import Subject
 from analyzer.causes import CAUSE_WORDS
-from analyzer.run import Culprit, Fact, RankInfo, Verdict
-from analyzer.slowness.peer_groups import MAJORITY
-from collector.contract import metrics
-from collector.contract.words import Cause
+from analyzer.culprits.place import place_confidence
+from analyzer.culprits.where import node_of, placed
+from analyzer.detectors.change import change
+from analyzer.model.accepted import HEAVY, accepted
+from analyzer.model.effects import effects
+from analyzer.model.precision import WINDOWS
+from analyzer.posterior import Posterior, posterior
+from analyzer.run import Culprit, Fact, Finding, Grid, RankInfo, Verdict
+from analyzer.slowness.significance import FLOOR
+from analyzer.slowness.transfers import median
+from analyzer.symptoms.phases import SHARES
+from analyzer.telemetry_quality import drop_stuck_sensors
 
-CERTAIN = (0.4, 0.5, 0.6, 0.7)
-"""That it is this one, by what there is of three things: a symptom of it since which its peers wait
-counts two, that it works on while they wait one; and one less where some of the job's series
-contradict each other or were not there, or so few GPUs that two are no majority."""
-CONFIDENT = CERTAIN[-1]
-SYMPTOM, WORKS_ON = 2, 1
-CAUSES: Mapping[Subject, Cause] = {
-    Subject.HEAT: Cause.THERMAL,
-    Subject.POWER: Cause.POWER,
-    Subject.MEMORY: Cause.ECC,
-    Subject.DRIVER: Cause.XID,
-    Subject.PCIE: Cause.PCIE,
-    Subject.NVLINK: Cause.NVLINK,
-    Subject.CLOCK: Cause.UNKNOWN,
-}
-"""Subject -> cause, the ones that explain first: a lower clock is what heat and power do."""
-LATE_BINS = 2
-"""Scrapes by which one sign of a trouble may be seen after another (docs/method/causes.md)."""
+CONFIDENT = 0.7
+"""The most, of what no step time tells: the sentence calls less than this doubtful. Chosen; on 66
+simulated faults who was named was right in 23 of 23 (docs/scores-by-origin.md)."""
+SCRAPES = replace(WINDOWS, block_steps=1, steps=LASTS_BINS, transient_steps=LASTS_BINS)
+"""A scrape is the mean of many steps; it lasts as any deviation of hardware must."""
 NO_SERIES = "no training series: neither step times nor collectives"
-
-
-@dataclass(frozen=True, slots=True)
-class _Suspect:
-    """A GPU of the job, by its number there, with what speaks against it."""
-
-    member: int
-    bin: int
-    cause: Cause
-    confidence: float
-    facts: tuple[Fact, ...]
 
 
 def uninstrumented(
@@ -74,42 +51,54 @@ def uninstrumented(
         name: The job's name.
         samples: contract.archive.SAMPLES, of the job's nodes or of more.
         job: (node, gpu) of each of its GPUs: from analyzer.readers.jobs, or given.
-        ranks: Who runs on them, where that is known; used for ids only.
+        ranks: Who runs on them, where that is known.
     """
     judged = judge(samples, ranks)
     places = judged.fleet.panel.places
-    members = [place for place in dict.fromkeys(job) if place in places]
-    columns = [places.index(place) for place in members]
-    seen = activity(judged.fleet, columns) if columns else None
-    coverage = _coverage(seen, len(dict.fromkeys(job)))
-    suspects = _suspects(judged, seen, members, coverage) if seen is not None else ()
-    culprits = tuple(_culprit(judged, seen, one, members, ranks) for one in suspects if seen)
-    slower = None
+    wanted = list(dict.fromkeys(job))
+    members = [place for place in wanted if place in places]
+    seen = activity(judged.fleet, [places.index(place) for place in members]) if members else None
+    coverage = _coverage(seen, len(wanted))
+    named: list[tuple[Finding, Posterior]] = []
+    culprits: tuple[Culprit, ...] = ()
+    slower, since = None, None
     if seen is not None:
-        begin = suspects[0].bin if suspects else change(seen)
-        slower = None if begin is None else (
-            begin, peers_activity_drop(seen, begin, suspects[0].member if suspects else None)
-        )  # fmt: skip
-    since = None if slower is None else utc(float(judged.fleet.panel.times[slower[0]]))
-    ratio = None if slower is None else slower[1]
+        grid = drop_stuck_sensors(
+            as_windows(seen, judged.fleet, _infos(members, ranks), one_name(samples)[0])
+        )
+        less = change(grid, SCRAPES)
+        if len(members) > 1 and coverage >= ENOUGH:
+            named = _accused(grid, less, judged, seen)
+        believed = max(1.0 - len(judged.missing) / len(members), 0.0)
+        most = CONFIDENT * coverage * believed
+        culprits = tuple(_culprit(grid, *one, most, seen, ranks) for one in named)
+        whole = [one for one, _ in named] or list(less)
+        if whole:
+            slower, since = _steps_longer(grid, whole[0]), utc(float(grid.start[whole[0].first]))
+    ratio = None if slower is None else 1.0 / slower
     words = (
         culprit_sentence(culprits, seen, ratio)
         if culprits and seen is not None
-        else no_culprit_sentence(len(members), len(dict.fromkeys(job)), seen, ratio, since)
+        else no_culprit_sentence(len(members), len(wanted), seen, ratio, since)
     )
     return Verdict(
         run=name,
         status="degraded" if culprits else "unknown",
         sentence=words,
-        slowdown=1.0 / ratio if ratio and seen is not None and seen.share else None,
+        slowdown=slower if seen is not None and seen.share else None,
         slowdown_interval=None,
         lost_gpu_hours=None,
         coverage=coverage,
         culprits=culprits,
+        alternatives=named[0][1].alternatives if named else (),
         anomalies=anomalies_json(judged.found, ranks, culprits),
         missing=(NO_SERIES, *judged.missing),
         provenance=("simulated GPU telemetry",) * bool(judged.fleet.simulated.any()),
     )
+
+
+ENOUGH = 0.5
+"""Share of the job's GPUs that must tell: of those that do not, one may be the slow one."""
 
 
 def _coverage(seen: Activity | None, expected: int) -> float:
@@ -120,127 +109,107 @@ def _coverage(seen: Activity | None, expected: int) -> float:
     return float(np.isfinite(seen.values).sum() / max(rows * expected, 1))
 
 
-def _suspects(
-    judged: JudgedHardware, seen: Activity, members: list[Place], coverage: float
-) -> tuple[_Suspect, ...]:
-    """The GPUs that the hardware accuses, at most one of each kind of evidence."""
-    if coverage < 0.5 or len(members) < 2:
-        return ()
-    works = sole_active_gpu(seen)
-    symptoms = _symptoms(judged, seen, members, works)
-    doubted = bool(judged.missing) or len(members) < MAJORITY
-
-    def certain(seen_of_it: int) -> float:
-        """At most what told of itself; and of several that may be it each as likely."""
-        step = CERTAIN[seen_of_it - doubted]
-        return min(step, coverage, 1.0 / max(len(symptoms), 1))
-
-    found = []
-    for member, (at, first, facts) in symptoms.items():
-        same = works is not None and works.column == member
-        if same and works is not None:
-            facts = (*facts, _works_on(works, members, seen))
-        place = certain(SYMPTOM + WORKS_ON if same else SYMPTOM)
-        found.append(_Suspect(member, at, CAUSES[first.subject], place, facts))
-    if not found and works is not None:
-        quiet = not any(each.node == members[works.column][0] for each in judged.found
-                        if each.gpu in (None, members[works.column][1])
-                        and each.metric != metrics.GPU_POWER.name)  # fmt: skip
-        cause = Cause.SLOW_GPU if quiet else Cause.UNKNOWN
-        fact = _works_on(works, members, seen)
-        found = [_Suspect(works.column, works.bin, cause, certain(WORKS_ON), (fact,))]
-    return tuple(sorted(found, key=lambda one: (-one.confidence, one.bin, one.member)))
+def _infos(members: Sequence[Place], ranks: Sequence[RankInfo]) -> tuple[RankInfo, ...]:
+    """Who is on each GPU; numbers of their own where ranks are not known of all."""
+    known = {(info.node, info.gpu): info for info in ranks}
+    if all(place in known for place in members):
+        return tuple(known[place] for place in members)
+    return tuple(
+        RankInfo(number, node, gpu, None, gpu, number, 0, 0)
+        for number, (node, gpu) in enumerate(members)
+    )
 
 
-def _symptoms(
-    judged: JudgedHardware, seen: Activity, members: list[Place], works: Contrast | None
-) -> dict[int, tuple[int, Deviation, tuple[Fact, ...]]]:
-    """Member -> (onset, the symptom that explains most, facts) where its peers wait since."""
-    order = list(CAUSES)
-    of_member: dict[int, list[Deviation]] = {}
-    for each in judged.found:
-        place = (each.node, each.gpu if each.gpu is not None else -1)
-        if each.slows and place in members and each.subject in CAUSES:
-            of_member.setdefault(members.index(place), []).append(each)
-    told = {}
-    for member, symptoms in of_member.items():
-        ratios = {
-            each.subject: peers_activity_drop(seen, _bin(judged, each.since), member)
-            for each in symptoms
-        }
-        if works is not None and works.column == member:
-            # Its own contrast says when its peers began to wait.
-            near = [each for each in symptoms if _with(_bin(judged, each.since), works.bin)]
-            ratios |= {each.subject: peers_activity_drop(seen, works.bin, member) for each in near}
-        waited = [ratio for ratio in ratios.values() if ratio is not None]
-        if not waited:
-            continue
-        # Heat comes before the clock falls: the first explains, the later is when it costs.
-        last = max(
-            _bin(judged, each.since) for each in symptoms if ratios[each.subject] is not None
-        )
-        symptoms = [each for each in symptoms if _with(_bin(judged, each.since), last)]
-        symptoms.sort(key=lambda each: order.index(each.subject))
-        facts = tuple(Fact(True, each.text, _query(each)) for each in symptoms)
-        waits = f"the job's other GPUs fell to {min(waited):.2f}x of their {seen.name} with it"
-        fact = Fact(True, waits, f"{seen.name} by GPU")
-        told[member] = (last, symptoms[0], (*facts, fact))
-    return told
+def _accused(
+    grid: Grid, less: Sequence[Finding], judged: JudgedHardware, seen: Activity
+) -> list[tuple[Finding, Posterior]]:
+    """Who is slow and why, the surest first; a node once."""
+    found = accepted(grid, (*_works_on(grid, seen), *_deviates(grid, less, judged, seen)))
+    places = {
+        node_of(one) or one.rank: (one, posterior(evidence))
+        for one, evidence in zip(*placed(grid, found), strict=True)
+        if one.kind == "slow"
+    }
+    return sorted(places.values(), key=lambda one: (-place_confidence(one[0], grid), one[0].first))
+
+
+def _works_on(grid: Grid, seen: Activity) -> Iterator[Finding]:
+    """GPUs that work on since some moment, while the others wait.
+
+    What one always does more may be its part of the work; and by what nobody waits for, no step
+    becomes longer.
+    """
+    for one in effects(grid, SCRAPES):
+        longer = _steps_longer(grid, one)
+        if one.kind == "slow" and not one.details["from_start"] and longer >= np.exp(FLOOR):
+            text = (
+                f"{_where(grid, one)} has {one.slowdown:.2f}x the {seen.name} of the other"
+                " GPUs since, compared with before: it works while they wait"
+            )
+            yield replace(one, text=text)
+
+
+def _deviates(
+    grid: Grid, less: Sequence[Finding], judged: JudgedHardware, seen: Activity
+) -> Iterator[Finding]:
+    """GPUs that deviate, of a job that works less: before any symptom is asked each as likely.
+
+    As is that it is none of them: jobs wait for their data and their hosts as well.
+    """
+    deviate = {(each.node, each.gpu) for each in judged.found}
+    for one in less:
+        text = f"the job's GPUs fell to {1.0 / one.slowdown:.2f}x of their {seen.name} since"
+        for info in grid.ranks:
+            if (info.node, info.gpu) in deviate:
+                details = {"place_confidence": 1.0 / (len(grid.ranks) + 1), "log_chance": 0.0}
+                yield replace(one, kind=HEAVY, rank=info.rank, text=text, details=details)
+
+
+def _info(grid: Grid, one: Finding) -> RankInfo:
+    return next(info for info in grid.ranks if info.rank == one.rank)
+
+
+def _where(grid: Grid, one: Finding) -> str:
+    """A GPU, or a node all of whose GPUs are slow."""
+    info, node = _info(grid, one), node_of(one)
+    return who(info.node, info.gpu if node is None else None)
+
+
+def _steps_longer(grid: Grid, one: Finding) -> float:
+    """Seconds of a step while it was slow over those of the other steps; 1 where there are none."""
+    wall = grid.time["wall"][:, 0]
+    inside = one.inside(grid)
+    return 1.0 if inside.all() else median(wall[inside]) / median(wall[~inside])
 
 
 def _culprit(
-    judged: JudgedHardware,
-    seen: Activity,
-    one: _Suspect,
-    members: list[Place],
+    grid: Grid, finding: Finding, causes: Posterior, most: float, seen: Activity,
     ranks: Sequence[RankInfo],
-) -> Culprit:
-    node, gpu = members[one.member]
-    info = next((each for each in ranks if (each.node, each.gpu) == (node, gpu)), None)
+) -> Culprit:  # fmt: skip
+    info, alone = _info(grid, finding), node_of(finding) is None
+    known = info if alone and info in ranks else None
+    shown = tuple(fact for fact in causes.facts if fact.query != SHARES)
     return Culprit(
-        scope="gpu",
-        rank=None if info is None else info.rank,
-        node=node,
-        gpu=gpu,
-        uuid=None if info is None else info.uuid,
-        dp=None if info is None else info.dp,
-        pp=None if info is None else info.pp,
-        tp=None if info is None else info.tp,
+        scope="gpu" if alone else "node",
+        rank=None if known is None else known.rank,
+        node=info.node,
+        gpu=info.gpu if alone else None,
+        uuid=None if known is None else known.uuid,
+        dp=None if known is None else known.dp,
+        pp=None if known is None else known.pp,
+        tp=None if known is None else known.tp,
         link=None,
         from_step=None,
         to_step=None,
-        since=utc(float(judged.fleet.panel.times[one.bin])),
-        slowdown=step_time_ratio(seen, one.bin, one.member),
-        slowdown_interval=None,
-        cause=one.cause,
-        confidence=one.confidence,
+        since=utc(float(grid.start[finding.first])),
+        slowdown=finding.slowdown if seen.share else None,
+        slowdown_interval=finding.interval if seen.share else None,
+        cause=causes.cause,
+        confidence=min(causes.probability, most),
         tier="record",
-        evidence=one.facts,
-        # The same signs tell who it is and why.
-        place_confidence=one.confidence,
+        evidence=(*shown, Fact(True, finding.text, f"{seen.name} by GPU")),
+        place_confidence=min(place_confidence(finding, grid), most),
     )
-
-
-def _works_on(works: Contrast, members: list[Place], seen: Activity) -> Fact:
-    text = (
-        f"{who(*members[works.column])} has {works.more:.2f}x the {seen.name} of the other GPUs"
-        " since, compared with before: it works while they wait"
-    )
-    return Fact(True, text, f"{seen.name} by GPU")
-
-
-def _with(symptom: int, onset: int) -> bool:
-    """Whether a symptom belongs to an onset: heat comes before it, and a late scrape after."""
-    return -LATE_BINS <= onset - symptom <= NEAR_BINS
-
-
-def _bin(judged: JudgedHardware, since: float) -> int:
-    return int(np.searchsorted(judged.fleet.panel.times, since, side="right")) - 1
-
-
-def _query(each: Deviation) -> str:
-    gpu = "" if each.gpu is None else f',gpu="{each.gpu}"'
-    return f'{each.metric}{{node="{each.node}"{gpu}}}'
 
 
 ALONE = "No training series were there, so this rests on its hardware alone."
@@ -257,12 +226,12 @@ def culprit_sentence(culprits: Sequence[Culprit], seen: Activity, ratio: float |
     parts = []
     for culprit in culprits:
         why = CAUSE_WORDS.get(culprit.cause, culprit.cause)
-        first = culprit.evidence[0].text.removeprefix(f"{who(str(culprit.node), culprit.gpu)}: ")
+        first = next(fact.text for fact in culprit.evidence if fact.supports)
         rank = "" if culprit.rank is None else f", rank {culprit.rank},"
         parts.append(
             f"{who(str(culprit.node), culprit.gpu)}{rank} probably holds the job back since"
-            f" {_clock(culprit.since)} UTC: {why} ({first}). Confidence in"
-            f" place and cause {culprit.confidence:.2f}."
+            f" {_clock(culprit.since)} UTC: {why} ({first}). Confidence in the place"
+            f" {culprit.place_confidence:.2f}, in the cause {culprit.confidence:.2f}."
         )
     if ratio is not None:
         parts.append(f"Since then the other GPUs have {ratio:.2f}x their {seen.name} of before.")

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from analyzer.detectors.change import Change
-from analyzer.detectors.checkpoints import Checkpoints
+from analyzer.detectors.change import change
+from analyzer.detectors.checkpoints import checkpoints
 from analyzer.detectors.hang import Hang
 from analyzer.detectors.links import links
 from analyzer.detectors.stage_levels import stage_levels
@@ -28,9 +28,9 @@ class DetectorSpec:
 
 DETECTORS: tuple[DetectorSpec, ...] = (
     DetectorSpec("effects", effects),
-    DetectorSpec("checkpoints", Checkpoints().detect),
+    DetectorSpec("checkpoints", checkpoints),
     DetectorSpec("tensor_groups", tensor_groups),
-    DetectorSpec("change", Change().detect),
+    DetectorSpec("change", change),
     DetectorSpec("links", links),
     DetectorSpec("hang", Hang().detect),
     DetectorSpec("stage_levels", stage_levels),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from analyzer.model.precision import WINDOWS, Precision
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.changepoint import (
     Blocks,
@@ -21,69 +22,64 @@ from analyzer.slowness.significance import TENTH
 
 ALIKE = 0.5
 """Uniform: the least slowed rank's own time changed at least by this share of the run's change."""
-STEPS_AT_LEAST = 20
-SHARE_AT_LEAST = 0.1
 
 
-class Change:
-    """Step time, the median over ranks of wall time, in log ratio to its own past.
+def change(grid: Grid, precision: Precision = WINDOWS) -> Sequence[Finding]:
+    """One finding: `structure` if all ranks slowed alike (no node's fault), else `change`.
 
-    Divided by the predicted work of the steps where ranks tell it (docs/method/change.md): twice
-    the tokens in twice the time is no slowdown.
+    By step time, the median over ranks of wall time, in log ratio to its own past; divided by the
+    predicted work of the steps where ranks tell it (docs/method/change.md): twice the tokens in
+    twice the time is no slowdown. Alike they slowed only where the own time of every rank is known,
+    before and since: a rank of which it is not may hold all others back.
+
+    Args:
+        grid: The run's windows.
+        precision: What these can tell.
     """
-
-    def detect(self, grid: Grid) -> Sequence[Finding]:
-        """One finding: `structure` if all ranks slowed alike (no node's fault), else `change`.
-
-        Alike they are only where the own time of every rank is known, before and since: a rank of
-        which it is not may hold all others back.
-        """
-        groups, seen = blocks(grid, "wall"), grid
-        grid = _per_work(grid)
-        wall = np.log(block_means(grid.time["wall"], groups))
-        step = column_medians(wall.T)[:, None]
-        for shift in clearest_spans(step):
-            steps = (shift.last - shift.first) * groups.steps
-            long_enough = max(STEPS_AT_LEAST, SHARE_AT_LEAST * len(groups) * groups.steps)
-            if (
-                shift.score < shift.critical
-                or shift.effect < TENTH
-                or steps < long_enough
-                or not sustained(step, shift)
-                or not _in_most_steps(grid, groups, shift)
-                or not _longer(seen, groups, shift)
-            ):
-                continue
-            own = _changes(np.log(block_means(grid.time["own"], groups)), shift)
-            known = bool(np.isfinite(own).all()) and not unseen_ranks(seen)
-            uniform = known and bool(own.min() >= ALIKE * shift.effect)
-            first = groups.first(shift.first)
-            low, ratio, high = interval_95(shift.effect, shift.error)
-            how = (
-                "all ranks by the same ratio: not a node's fault; look at code, configuration,"
-                " storage or the network core"
-                if uniform
-                else "not all ranks alike"
-                if known
-                else "and nobody knows of every rank whether it slowed like the others"
-            )
-            return (
-                Finding(
-                    detector="change",
-                    kind="structure" if uniform else "change",
-                    rank=None,
-                    first=first,
-                    last=None if shift.last == len(groups) else groups.stop(shift.last),
-                    slowdown=ratio,
-                    interval=(float(low), float(high)),
-                    score=shift.score,
-                    share={},
-                    text=f"the run's steps took {ratio:.2f}x from step {grid.from_step[first]},"
-                    f" {how}",
-                    details={"uniform": uniform, "known": known},
-                ),
-            )
-        return ()
+    groups, seen = blocks(grid, "wall", precision.block_steps), grid
+    grid = _per_work(grid)
+    wall = np.log(block_means(grid.time["wall"], groups))
+    step = column_medians(wall.T)[:, None]
+    for shift in clearest_spans(step, noise=precision.noise):
+        steps, ended = (shift.last - shift.first) * groups.steps, shift.last < len(groups)
+        if (
+            shift.score < shift.critical
+            or shift.effect < TENTH
+            or not precision.long_enough(steps, len(groups) * groups.steps, ended=ended)
+            or not sustained(step, shift)
+            or not _in_most_steps(grid, groups, shift)
+            or not _longer(seen, groups, shift)
+        ):
+            continue
+        own = _changes(np.log(block_means(grid.time["own"], groups)), shift)
+        known = bool(np.isfinite(own).all()) and not unseen_ranks(seen)
+        uniform = known and bool(own.min() >= ALIKE * shift.effect)
+        first = groups.first(shift.first)
+        low, ratio, high = interval_95(shift.effect, shift.error)
+        how = (
+            "all ranks by the same ratio: not a node's fault; look at code, configuration,"
+            " storage or the network core"
+            if uniform
+            else "not all ranks alike"
+            if known
+            else "and nobody knows of every rank whether it slowed like the others"
+        )
+        return (
+            Finding(
+                detector="change",
+                kind="structure" if uniform else "change",
+                rank=None,
+                first=first,
+                last=groups.stop(shift.last) if ended else None,
+                slowdown=ratio,
+                interval=(float(low), float(high)),
+                score=shift.score,
+                share={},
+                text=f"the run's steps took {ratio:.2f}x from step {grid.from_step[first]}, {how}",
+                details={"uniform": uniform, "known": known},
+            ),
+        )
+    return ()
 
 
 def _per_work(grid: Grid) -> Grid:

@@ -204,9 +204,11 @@ def _gone(grid: Grid) -> _Roots | None:
 def _roots(grid: Grid, stall: _Stall) -> _Roots:
     """Who began it, by what is most certain.
 
-    Ranks that froze or died first; then ranks that wait for nobody, the nearest to the stall; then
-    those that may wait, as they began an operation that is not complete and are not seen inside.
-    Nobody who may be gone because of one that was not seen any more.
+    Ranks that froze or died first; then ranks that are seen to wait for nobody, the nearest to the
+    stall; then who is out of sight: how those stood in the end is not known, and had one of them
+    stopped it, all who are seen would wait. Then those that may wait, as they began an operation
+    that is not complete and are not seen inside. Nobody who may be gone because of one that was not
+    seen any more.
     """
     after = dead(grid) & unseen_then(grid).any()
     stall = replace(stall, missing=stall.missing & ~after)
@@ -220,12 +222,13 @@ def _roots(grid: Grid, stall: _Stall) -> _Roots:
         if some.any():
             return _Roots(some, told=True)
     known, begun = under_way(grid)
-    known &= ~_out_of_question(grid)
+    hidden = out_of_sight(grid) & ~_out_of_question(grid)
+    known &= ~out_of_sight(grid)
     free = known & ~stuck_inside(grid) & ~stall.waiting & ~last_said(grid, NOTICED) & ~after
     idle = free & ~begun
     if (stall.missing & idle).any():
         return _Roots(stall.missing & idle, told=True)
-    for suspects in (near & idle, idle, near & free):
+    for suspects in (near & idle, idle, stall.missing & hidden, near & hidden, near & free):
         if suspects.any():
             last = furthest_behind(grid, suspects)
             return _Roots(last, told=int(last.sum()) == 1)

@@ -28,7 +28,7 @@ from analyzer.slowness.changepoint import (
 from analyzer.slowness.group_transfers import FLOOR, OWN, grown, slow_groups
 from analyzer.slowness.on_and_off import EPISODES_AT_LEAST, blocks_of, on_and_off
 from analyzer.slowness.robust_stats import NOTHING, WITHIN
-from analyzer.slowness.transfers import by_block, mean, median, transfers
+from analyzer.slowness.transfers import by_block, in_most, mean, median, transfers
 from analyzer.symptoms.network import (
     BAD_LINK,
     FULL_LINK,
@@ -39,6 +39,7 @@ from analyzer.symptoms.network import (
     whose,
 )
 from analyzer.symptoms.shared_link import listed, nodes_of, suspects
+from analyzer.wording import milliseconds
 
 TIMES = 3.0
 """Three of four transfers take this many times the usual one, and half the floor. With a link fault
@@ -165,7 +166,7 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
         or (several and grown(grid, one.inside, one.outside) >= OWN * (now - then))
     ):
         return None
-    mostly = _in_most_steps(transfer[one.inside])
+    mostly = in_most(transfer[one.inside])
     longer = mostly >= (then + now) / 2
     staged = len({info.pp for info in grid.ranks}) > 1
     large = one.lasts and now - then >= FLOOR * usual
@@ -183,12 +184,6 @@ def _judged(grid: Grid, one: _Longer, transfer: FloatGrid, usual: float) -> Find
     return _by_groups(grid, found, one.inside, one.outside) or (found if clear else None)
 
 
-def _in_most_steps(cells: FloatGrid) -> float:
-    """The lower quartile: a slow link slows every transfer, a lack of processors only some."""
-    there = cells[np.isfinite(cells)]
-    return float(np.quantile(there, 0.25)) if there.size else 0.0
-
-
 def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequence[str]) -> Finding:
     (then, now), (first, last), shift = one.seconds, one.edges, one.shift
     nodes = list(dict.fromkeys(info.node for info in grid.ranks))
@@ -201,8 +196,8 @@ def _finding(grid: Grid, one: _Longer, moved: Sequence[Movement], named: Sequenc
     margin = WITHIN * shift.error / max(shift.effect, NOTHING) * (slowdown - 1.0)
     step = int(grid.from_step[first])
     text = (
-        f"transfers between {_listed(nodes)} take {now * 1e3:.1f} ms a step from step {step},"
-        f" {then * 1e3:.1f} ms before; the last rank to come waits as long: it is the network"
+        f"transfers between {_listed(nodes)} take {milliseconds(now)} a step from step {step},"
+        f" {milliseconds(then)} before; the last rank to come waits as long: it is the network"
     )
     if part is not None:
         text += f"; {_listed(named)} count trouble, all of {part} and nobody else: it is theirs"
@@ -251,7 +246,7 @@ def _by_groups(
     count, step = len(groups.slow) + len(groups.healthy), int(grid.from_step[found.first])
     text = (
         f"transfers of {len(groups.slow)} of {count} data-parallel groups take"
-        f" {groups.seconds * 1e3:.1f} ms a step longer from step {step}, the others' do not and"
+        f" {milliseconds(groups.seconds)} a step longer from step {step}, the others' do not and"
         f" no rank's own time grew: it is the network; {listed(parts)} alone is in"
         " all slow groups and in no healthy one"
     )

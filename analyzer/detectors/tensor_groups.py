@@ -11,6 +11,7 @@ from analyzer.run import Finding, Grid
 from analyzer.slowness.group_transfers import OWN, grown
 from analyzer.slowness.transfers import least, median
 from analyzer.symptoms.nvlink import nvlink
+from analyzer.wording import milliseconds
 from collector.contract import metrics
 from collector.contract.words import Phase
 
@@ -57,16 +58,15 @@ def tensor_groups(grid: Grid) -> Sequence[Finding]:
 
 
 def _windows(grid: Grid, found: Finding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    windows = np.arange(len(grid.start))
-    inside = (windows >= found.first) & (windows < (np.inf if found.last is None else found.last))
-    return windows[inside & ~grid.masked], windows[~inside & ~grid.masked]
+    inside = found.inside(grid)
+    return np.flatnonzero(inside & ~grid.masked), np.flatnonzero(~inside & ~grid.masked)
 
 
 def _of_member(grid: Grid, found: Finding, columns: NDArray[np.int64], seconds: float) -> Finding:
     ranks = [grid.ranks[column].rank for column in columns.tolist()]
     words = (
         f"exchanges inside the tensor-parallel group of ranks {ranks[0]} to {ranks[-1]} take"
-        f" {seconds * 1e3:.1f} ms a step longer than in the other groups from step"
+        f" {milliseconds(seconds)} a step longer than in the other groups from step"
         f" {int(grid.from_step[found.first])}, and nobody's own time does"
     )
     kept = ("critical_score", "log_chance", "place_confidence", "from_start")

@@ -48,11 +48,10 @@ class Look:
         """The suspect that a finding is about: one of its ranks, in some of its windows."""
         if finding.kind != "slow":
             return None
-        stop = len(grid.start) if finding.last is None else finding.last
+        inside = finding.inside(grid)
         for one in self.suspects:
             ranks = {grid.ranks[column].rank for column in one.columns}
-            common = (one.inside >= finding.first) & (one.inside < stop)
-            if finding.rank in ranks and common.any():
+            if finding.rank in ranks and inside[one.inside].any():
                 return one
         return None
 

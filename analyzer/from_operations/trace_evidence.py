@@ -9,6 +9,7 @@ from analyzer.cost.step_time import Cost, spans
 from analyzer.from_operations import Look, confirmed_suspects
 from analyzer.from_operations.placed import Own, Placed
 from analyzer.run import Finding, Grid, Rejected
+from analyzer.slowness.robust_stats import NOTHING, WITHIN
 from analyzer.slowness.significance import phase_shares
 
 DETECTOR = "operations"
@@ -114,7 +115,7 @@ def _finding(grid: Grid, one: Placed) -> Finding:
     culprit, info = one.culprit, grid.ranks[one.column]
     slowdown = culprit.slowdown or 1.0
     low, high = culprit.slowdown_interval or (slowdown, slowdown)
-    error = max(float(np.log(high / low)) / 3.92, 1e-6)
+    error = max(float(np.log(high / low)) / (2 * WITHIN), NOTHING)
     before = one.inside if one.throughout else one.outside
     return Finding(
         detector=DETECTOR,

@@ -80,3 +80,19 @@ OPERATIONS = Precision(
     parts=None,
 )
 """Computations alone, by which healthy workers of a public trace differ by 0.5 % (measured)."""
+
+_FILE_SYSTEM = float(np.log(1.3))
+"""Writers to one file system differ by less: by its servers, and by what else is written."""
+
+WRITES = Precision(
+    floor=_FILE_SYSTEM,
+    node_floor=_FILE_SYSTEM,
+    transient_floor=_FILE_SYSTEM,
+    steps=2,  # a single one may meet a busy file system
+    transient_steps=2,
+    transient_share=TRANSIENT_SHARE,
+    block_steps=1,
+    noise=0.02,  # file systems are no steadier
+    parts=_FILE_SYSTEM,
+)
+"""Seconds of each checkpoint that a rank writes."""

@@ -11,6 +11,7 @@ from analyzer.model.precision import WINDOWS, Precision
 from analyzer.model.scopes import Scope, Table, View
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.changepoint import (
+    BLOCKS_AT_LEAST,
     FALSE_ALARM,
     MEDIAN_EFFICIENCY,
     NOISE_FLOOR,
@@ -55,7 +56,8 @@ def spans(table: Table) -> Iterator[Candidate]:
 
 def always(table: Table) -> Iterator[Candidate]:
     """Scopes that are high from the first step to the last."""
-    for shift in whole_run_spans(table.whole.rest, table.precision.noise):
+    least = int(min(table.precision.steps, BLOCKS_AT_LEAST))
+    for shift in whole_run_spans(table.whole.rest, table.precision.noise, least):
         if _always(table, shift):
             yield candidate(table, table.whole, shift)
 
@@ -165,7 +167,8 @@ def _natural(table: Table, scope: Scope) -> float:
     apart = apart[apart != 0.0]  # of three the middle one is the median itself
     sigma = MAD_TO_SIGMA * median(np.abs(apart))
     asked = critical_t(len(apart), 1, len(levels)) * MEDIAN_EFFICIENCY * sigma
-    return max(APART, asked * float(np.sqrt(1 / len(scope.columns) + 1 / len(scope.peers))))
+    strays = asked * float(np.sqrt(1 / len(scope.columns) + 1 / len(scope.peers)))
+    return max(APART, table.floor(scope), strays)
 
 
 def natural_level(levels: FloatGrid, precision: Precision) -> float:

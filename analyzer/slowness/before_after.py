@@ -52,13 +52,11 @@ def contrast(
     column = column_of(grid, finding.rank)
     if column is None:
         return None
-    windows = np.arange(len(grid.start))
-    stop = len(windows) if finding.last is None else finding.last
-    usable = ~grid.masked
-    during = usable & (windows >= finding.first) & (windows < stop)
-    before = usable & (windows < finding.first)
+    usable, inside = ~grid.masked, finding.inside(grid)
+    during = usable & inside
+    before = usable & (np.arange(len(inside)) < finding.first)
     if not before.any():
-        before = usable & (windows >= stop)
+        before = usable & ~inside
     peers = np.array([c for c in range(len(grid.ranks)) if c != column], dtype=int)
     spans = (cells[before, column], cells[during, column], cells[np.ix_(during, peers)])
     told = BeforeAfter(*(_over(span, middle) for span in spans))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from analyzer.run import FloatGrid, Grid
+from analyzer.slowness.robust_stats import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 BLOCKS_AT_MOST = 40
@@ -34,7 +35,9 @@ SCORES_AT_LEAST = 8
 """From which their spread is known at all; among fewer a culprit moves those of its victims."""
 GUMBEL_MAD = 0.767049
 """Median absolute deviation of Gumbel's distribution over its scale."""
-OUTSIDE_AT_LEAST = 6
+BLOCKS_AT_LEAST = 3
+"""Of a span, and beside it: of fewer one wild block is the half."""
+OUTSIDE_AT_LEAST = 2 * BLOCKS_AT_LEAST
 """Blocks outside a span from which their spread alone is taken as the healthy noise."""
 SAME_ABOVE = 0.8
 """Share of a span's blocks that must lie above the middle between the two levels."""
@@ -130,14 +133,14 @@ def block_means(cells: FloatGrid, groups: Blocks, spike: float = SPIKE) -> Float
 
 def column_medians(cells: FloatGrid) -> FloatGrid:
     """(R,) median over the rows of (W, R) that answered; NaN for a column that never did."""
-    return _medians(cells.T, np.isfinite(cells.T))
+    return median(cells, 0)
 
 
 def clearest_spans(
     series: FloatGrid,
     *,
-    shortest: int = 3,
-    baseline: int = 3,
+    shortest: int = BLOCKS_AT_LEAST,
+    baseline: int = BLOCKS_AT_LEAST,
     peers: int = 0,
     noise: float = NOISE_FLOOR,
 ) -> list[Shift]:
@@ -237,14 +240,22 @@ def usual_highest(scores: Sequence[float]) -> float:
     return mode - scale * float(np.log(-np.log1p(-FALSE_ALARM / len(scores))))
 
 
-def whole_run_spans(series: FloatGrid, noise: float = NOISE_FLOOR) -> list[Shift]:
-    """Each column of (B, R) as one span against zero: for ranks that were high from the start."""
+def whole_run_spans(
+    series: FloatGrid, noise: float = NOISE_FLOOR, least: int = BLOCKS_AT_LEAST
+) -> list[Shift]:
+    """Each column of (B, R) as one span against zero: for ranks that were high from the start.
+
+    Args:
+        series: (B, R).
+        noise: Log noise of a block at least.
+        least: Blocks that are known of a column.
+    """
     count, width = series.shape
     found = []
     sigmas = {}
     for column in range(width):
         values = series[np.isfinite(series[:, column]), column]
-        if len(values) >= 3:
+        if len(values) >= least:
             sigmas[column] = (
                 values,
                 MAD_TO_SIGMA * float(np.median(abs(values - np.median(values)))),
@@ -352,21 +363,6 @@ def _likeliest(
         most = gain[best, np.arange(gain.shape[1])]
         found |= {begin + int(c): int(best[c]) for c in np.flatnonzero(most > 0)}
     return found
-
-
-def _medians(cells: FloatGrid, chosen: NDArray[np.bool_]) -> FloatGrid:
-    """Median of the chosen cells of each row; NaN for a row with none."""
-    ordered = np.sort(np.where(chosen, cells, np.inf), axis=1)
-    count = chosen.sum(axis=1)
-    row = np.arange(len(cells))
-    if ordered.shape[1] == 0:
-        return np.full(len(cells), np.nan)
-    low = ordered[row, np.maximum(count - 1, 0) // 2]
-    high = ordered[row, np.minimum(count // 2, ordered.shape[1] - 1)]
-    middle = np.where(count > 0, low, np.nan)
-    both = count > 0
-    middle[both] = (low[both] + high[both]) / 2
-    return middle
 
 
 def _healthy(values: FloatGrid, known: NDArray[np.bool_], within: NDArray[np.bool_]) -> FloatGrid:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import FloatGrid, Grid
 from analyzer.slowness.significance import STEPS_AT_LEAST, TRANSIENT_SHARE
+from analyzer.wording import listed
 
 KNOWN_AT_LEAST = 1.0 - TRANSIENT_SHARE
 """Share of a rank's steps: in the rest nothing fits that is long enough to be named."""
@@ -21,7 +22,6 @@ become slow. A third of TRANSIENT_SHARE, as what goes on is named after fewer st
 ended."""
 LAST_WINDOWS = 2
 """So many scrapes come late in every run: a rank's last one, and one of the window that it cuts."""
-NAMES_AT_MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,7 @@ def _expected(grid: Grid) -> float:
 def _names(ranks: Sequence[int], world: int) -> str:
     if len(ranks) == world and world > 1:
         return f"each of the {world} ranks"
-    more = len(ranks) - NAMES_AT_MOST
-    return f"rank {', '.join(map(str, ranks[:NAMES_AT_MOST]))}" + (f" and {more} more" * (more > 0))
+    return f"rank {listed(ranks)}"
 
 
 def known_in(cells: FloatGrid, span: NDArray[np.bool_]) -> NDArray[np.bool_]:

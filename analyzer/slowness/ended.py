@@ -16,6 +16,7 @@ from analyzer.slowness.stopped import (
     stall_after,
     unseen_then,
 )
+from analyzer.wording import listed
 from collector.contract import metrics
 from collector.contract.words import OWN_SIGNALS, RankState
 
@@ -24,7 +25,6 @@ NOTICED = (RankState.PEER_LOST, RankState.FAILED)
 """What ranks say that met an error, their own or that another one was gone."""
 SILENT = (RankState.STARTING, RankState.RUNNING)
 """What a rank leaves that a signal ended: it could say nothing more."""
-NAMED_AT_MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,8 @@ def _unseen(grid: Grid) -> str:
 
 
 def _who(grid: Grid, ranks: NDArray[np.bool_]) -> str:
-    numbers = [str(grid.ranks[column].rank) for column in np.flatnonzero(ranks)]
-    more = f" and {len(numbers) - NAMED_AT_MOST} more" if len(numbers) > NAMED_AT_MOST else ""
-    return f"rank{'s' * (len(numbers) > 1)} {', '.join(numbers[:NAMED_AT_MOST])}{more}"
+    numbers = [grid.ranks[column].rank for column in np.flatnonzero(ranks)]
+    return f"rank{'s' * (len(numbers) > 1)} {listed(numbers)}"
 
 
 def how_it_went(how: Ended, rank: int) -> str:

@@ -16,7 +16,7 @@ from analyzer.slowness.changepoint import FALSE_ALARM, SPIKE, column_medians, fr
 from analyzer.slowness.robust_stats import mean as column_means
 from analyzer.slowness.robust_stats import median as middle
 from analyzer.slowness.robust_stats import spread
-from analyzer.slowness.transfers import least, median
+from analyzer.slowness.transfers import in_most, least, median
 
 FLOOR = 0.10
 """Of a usual step, by which transfers take longer, by medians and times alone: of a slow group, and
@@ -68,8 +68,7 @@ def slow_groups(
         series = least(grid.time["grad_sync"][:, columns])
         then = median(series[outside])
         growth[place] = median(series[inside]) - then
-        there = series[inside][np.isfinite(series[inside])]
-        lasting[place] = np.quantile(there, 0.25) - then if there.size else np.nan
+        lasting[place] = in_most(series[inside]) - then
     if not (np.isfinite(growth).all() and usual > 0):
         return None
     slow = growth >= FLOOR * usual

@@ -1,5 +1,7 @@
 """Means and medians of what is there."""
 
+import math
+
 import numpy as np
 
 from analyzer.run import FloatGrid as Floats
@@ -31,12 +33,15 @@ def mean(values: Floats, axis: int | tuple[int, ...]) -> Floats:
 
 def median(values: Floats, axis: int | tuple[int, ...], *, keepdims: bool = False) -> Floats:
     """The median of what is there along axes; NaN where nothing is."""
-    if not np.isnan(values).any():
-        return np.asarray(np.median(values, axis=axis, keepdims=keepdims))
     axes = axis if isinstance(axis, tuple) else (axis,)
     moved = np.moveaxis(values, axes, range(-len(axes), 0))
-    ordered = np.sort(moved.reshape(*moved.shape[: -len(axes)], -1), axis=-1)
-    count = np.isfinite(ordered).sum(axis=-1, keepdims=True)
+    moved = moved.reshape(*moved.shape[: -len(axes)], math.prod(moved.shape[-len(axes) :]))
+    there = np.isfinite(moved)
+    if not moved.shape[-1]:
+        ordered = np.full((*moved.shape[:-1], 1), np.nan)
+    else:
+        ordered = np.sort(moved if there.all() else np.where(there, moved, np.nan), axis=-1)
+    count = there.sum(axis=-1, keepdims=True)
     low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=-1)
     high = np.take_along_axis(ordered, np.minimum(count // 2, ordered.shape[-1] - 1), axis=-1)
     found: Floats = np.where(count > 0, (low + high) / 2, np.nan)[..., 0]

@@ -14,6 +14,7 @@ from analyzer.slowness.excess import Excess, excess
 from analyzer.slowness.robust_stats import interval_95
 from analyzer.slowness.temporal_shape import words
 from analyzer.slowness.transfers import mean
+from analyzer.wording import milliseconds
 from collector.contract.words import Phase
 
 FLOOR = float(np.log(1.05))
@@ -171,13 +172,13 @@ def _text(
     facts: Mapping[str, Any], goes: Excess,
 ) -> str:  # fmt: skip
     low, high = interval
-    own, peer = facts["own_seconds"] * 1e3, facts["peer_seconds"] * 1e3
-    text = f"rank {info.rank} took {own:.1f} ms of own time per step, its peers {peer:.1f} ms"
+    own, peer = milliseconds(facts["own_seconds"]), milliseconds(facts["peer_seconds"])
+    text = f"rank {info.rank} took {own} of own time per step, its peers {peer}"
     turns = words(goes.shape, goes.share, goes.every)
     if facts["from_start"]:
         return f"{text}: {slowdown:.2f}x ({low:.2f} to {high:.2f}) in all steps seen{turns}"
-    before = facts["own_seconds_before"] * 1e3
+    before = milliseconds(facts["own_seconds_before"])
     return (
-        f"{text}, itself {before:.1f} ms before: {slowdown:.2f}x ({low:.2f} to {high:.2f})"
+        f"{text}, itself {before} before: {slowdown:.2f}x ({low:.2f} to {high:.2f})"
         f" from step {step}{turns}"
     )

@@ -157,7 +157,9 @@ def plateau(values: FloatGrid, high: float) -> int | None:
     jumps = top == knee
     best = int(np.argmin(left))
     # The likelihood of Laplace noise, of which the absolute deviation is the scale.
-    likelier = len(known) * float(np.log(left[jumps].min() / max(left[best], NOTHING)))
+    likelier = len(known) * float(
+        np.log(max(left[jumps].min(), NOTHING) / max(left[best], NOTHING))
+    )
     climbs = knee[best] >= FLAT_AT_LEAST and top[best] - knee[best] >= CLIMB_AT_LEAST
     return int(knee[best]) if climbs and likelier >= LIKELIER else None
 

@@ -34,6 +34,12 @@ def by_block(transfer: FloatGrid, groups: Blocks, usual: float) -> tuple[FloatGr
     return middles / usual, means / usual
 
 
+def in_most(cells: FloatGrid) -> float:
+    """The lower quartile: a slow link slows every transfer, a lack of processors only some."""
+    there = cells[np.isfinite(cells)]
+    return float(np.quantile(there, 0.25)) if there.size else float("nan")
+
+
 def median(cells: FloatGrid) -> float:
     """The middle of what answered; NaN if nothing did."""
     there = cells[np.isfinite(cells)]

@@ -10,6 +10,11 @@ from analyzer.whatif.graph import Graph
 from analyzer.whatif.kinds import COMPUTE
 from analyzer.whatif.simulate import simulate
 
+WORTH_A_WORD = 0.005
+"""Share of the step, from which what costs it is told."""
+ALIKE = 0.9
+"""Share of workers, replicas or steps that must show the same, where all are said to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Structure:

@@ -5,20 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.operations import Flags, Floats, Ints
-from analyzer.structure.facts import Facts, Structure
+from analyzer.slowness.temporal_shape import LEAST_TURNS, TURNS_ALIKE
+from analyzer.structure.facts import WORTH_A_WORD, Facts, Structure
 from analyzer.whatif.kinds import GC
 from analyzer.whatif.simulate import simulate
 from analyzer.whatif.work import split_durations
 
 LEAST = 0.002
 """Seconds of collecting in a worker's step from which it counts."""
-LEAST_SHARE = 0.005
-"""Share of the step time from which pauses are worth a word."""
 LONG = 1.2
 """Times the middle step from which a step counts as long."""
-LEAST_TURNS = 3
-REGULAR = 0.8
-"""Share of the steps on the beat that must be long."""
 
 
 def find(facts: Facts) -> Sequence[Structure]:
@@ -38,7 +34,7 @@ def _collections(facts: Facts) -> Sequence[Structure]:
     changed[rows] = 0.0
     share = facts.share_of(changed)
     of_step = float(seconds.max(axis=(0, 1)).mean() / facts.trace.end.max(axis=(0, 1)).mean())
-    if (of_step if share is None else share) < LEAST_SHARE:
+    if (of_step if share is None else share) < WORTH_A_WORD:
         return ()
     workers = float(due.any(axis=2).mean())
     text = (
@@ -91,4 +87,4 @@ def _period(steps: Ints, long: Flags) -> int | None:
     if period < 2:
         return None
     beat = (steps - when[0]) % period == 0
-    return period if long[beat].mean() >= REGULAR else None
+    return period if long[beat].mean() >= TURNS_ALIKE else None

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.operations import Floats
-from analyzer.structure.facts import Facts, Structure
+from analyzer.structure.facts import ALIKE, Facts, Structure
 
 LEAST = 0.03
 """Share by which a stage must be longer than the middle of the others. Trace AR's last stage, with
 the loss, is 3 to 7 % longer."""
-ALIKE = 0.9
-"""Share of replicas, and of steps, in which the stage must be longer."""
 REPLICAS = 2
 """With one replica, a heavy stage and a slow worker are the same."""
 

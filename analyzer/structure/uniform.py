@@ -7,12 +7,8 @@ import numpy as np
 from analyzer.model.precision import OPERATIONS
 from analyzer.slowness.changepoint import clearest_spans
 from analyzer.slowness.robust_stats import median
-from analyzer.structure.facts import Facts, Structure
-
-LEAST = float(np.log(1.05))
-"""The smallest one told: as of a single rank."""
-ALIKE = 0.9
-"""Share of the workers that must be slower in the span."""
+from analyzer.slowness.significance import FLOOR
+from analyzer.structure.facts import ALIKE, Facts, Structure
 
 
 def find(facts: Facts) -> Sequence[Structure]:
@@ -23,7 +19,7 @@ def find(facts: Facts) -> Sequence[Structure]:
     if not np.isfinite(common).all():
         return ()
     (shift,) = clearest_spans(common[:, None], noise=OPERATIONS.noise) or (None,)
-    if shift is None or shift.score < shift.critical or shift.effect < LEAST:
+    if shift is None or shift.score < shift.critical or shift.effect < FLOOR:
         return ()
     more = shift.effect
     steps = np.arange(len(common))

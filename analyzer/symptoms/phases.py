@@ -9,6 +9,8 @@ from collector.contract.words import Phase
 
 PARTLY, MOSTLY = 0.35, 0.6
 """Share of the excess."""
+SHARES = "phase shares of the finding"
+"""What its facts are told by."""
 
 
 def excess_in(phases: Sequence[str], words: str) -> Callable[[Grid, Finding], Symptom | None]:
@@ -19,7 +21,7 @@ def excess_in(phases: Sequence[str], words: str) -> Callable[[Grid, Finding], Sy
             return None
         share = sum(finding.share.get(phase, 0.0) for phase in phases)
         text = f"{share:.0%} of the excess is {words}"
-        return Symptom(share >= PARTLY, text, "phase shares of the finding", grave=share >= MOSTLY)
+        return Symptom(share >= PARTLY, text, SHARES, grave=share >= MOSTLY)
 
     return measured
 

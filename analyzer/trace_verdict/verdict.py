@@ -28,6 +28,7 @@ from analyzer.trace_outliers import (
 from analyzer.trace_verdict.words import evidence, healthy_sentence, sentence
 from analyzer.whatif import Unexplained, WhatIf, analyze, document
 from analyzer.whatif.dependencies import build
+from analyzer.wording import NAMED
 
 PAGE_EFFECT = 0.02
 """Page only if the steps are at least this share longer for it (docs/method/peers.md: 2 to 3 %)."""
@@ -234,7 +235,7 @@ def _not_charged(trace: Trace, judgement: Judgement) -> tuple[Rejected, ...]:
             f"its own time is {np.exp(one.excess):.2f}x what it should be, but the simulation does"
             " not explain the steps, so that nobody knows what it costs",
         )
-        for one in judgement.suspects[:8]
+        for one in judgement.suspects[:NAMED]
     )
 
 

@@ -6,15 +6,15 @@ from analyzer.operations import Trace
 from analyzer.run import Culprit, Fact, Verdict
 from analyzer.slowness import temporal_shape
 from analyzer.slowness.robust_stats import interval_95
+from analyzer.structure.facts import WORTH_A_WORD
 from analyzer.trace_outliers import Lateness, Suspect
-from analyzer.wording import CERTAINTY
+from analyzer.wording import certainty, hours
 
 OWN_QUERY = "duration of forward-compute and backward-compute by dp_rank, stage, mb_id"
 LATE_QUERY = "start_ts of grads-reduce-scatter (or optimizer-clip-main-grad) by dp_rank"
 FIX_QUERY = "simulated step time with its computations at the pace of its peers"
 NAMED = 3
 """Culprits in the sentence; the table has all."""
-SHARE_WORTH_A_WORD = 0.005
 
 
 def evidence(
@@ -84,7 +84,7 @@ def sentence(verdict: Verdict, trace: Trace) -> str:
     assert verdict.lost_gpu_hours is not None
     parts.append(
         f"The run's steps take {verdict.slowdown:.2f}x the time they would without and"
-        f" {_hours(verdict.lost_gpu_hours)} are lost{_money(verdict)}."
+        f" {hours(max(verdict.lost_gpu_hours, 0.0))} are lost{_money(verdict)}."
     )
     return " ".join([*parts, *_by_design(verdict)])
 
@@ -107,11 +107,10 @@ def _accusation(one: Culprit, trace: Trace) -> str:
     peers = trace.layout.tp - 1
     fold = f", with its {peers} tensor-parallel peer{'s' if peers > 1 else ''}" if peers else ""
     place = one.confidence if one.place_confidence is None else one.place_confidence
-    word = next(word for least, word in CERTAINTY if place >= least)
     how = one.evidence[0].text.removeprefix("it ")
     return (
         f"Rank {one.rank} (dp {one.dp}, stage {one.pp}{fold}) {how}: the cause is not known."
-        f" Confidence in the place {word} ({place:.2f})."
+        f" Confidence in the place {certainty(place)}."
     )
 
 
@@ -131,7 +130,7 @@ def _times(*ratios: float) -> tuple[str, ...]:
 
 
 def _costs(share: object) -> str:
-    if isinstance(share, float) and share >= SHARE_WORTH_A_WORD:
+    if isinstance(share, float) and share >= WORTH_A_WORD:
         return f" ({share:.0%} of the step)"
     return ""
 
@@ -139,8 +138,3 @@ def _costs(share: object) -> str:
 def _money(verdict: Verdict) -> str:
     money = verdict.lost_money
     return "" if money is None else f" ({money:.2f} at the price given)"
-
-
-def _hours(hours: float) -> str:
-    hours = max(hours, 0.0)
-    return f"{hours:.2f} GPU-hours" if hours >= 0.1 else f"{hours * 3600:.0f} GPU-seconds"

@@ -314,6 +314,25 @@ def test_who_stopped_the_run_is_not_cleared_by_a_node_that_fell_silent_before(la
     assert ["node-2"] == [one.node for one in verdict.culprits]
 
 
+@pytest.mark.parametrize("layout", [(4, 1, 8), (2, 2, 8), (2, 4, 4)])
+def test_a_stuck_rank_that_is_seen_is_told_from_a_node_that_fell_silent(layout):
+    """Its process lives and it waits in nothing: had the others stopped the run, it would wait."""
+    dp, pp, tp = layout
+    stuck = Fault(Cause.FREEZE, "stop", place=3, factor=NAN, from_step=400)
+    fleet = SyntheticFleet(dp=dp, pp=pp, tp=tp, steps=800, step_seconds=1.2, faults=(stuck,),
+                           seed=3)  # fmt: skip
+    run = labelled(fleet).run
+    time, metric = run.samples["time"], run.samples["metric"]
+    cut = time.min() + 0.55 * (time.max() - time.min())
+    seen = (run.samples["node"] != "node-2") | (time < cut)
+    beats = metric == "lockstep_train_heartbeat_age_seconds"
+    alive = (metric != "lockstep_rank_up") | (run.samples["value"] > 0)
+    samples = run.samples.assign(value=run.samples["value"].mask(beats, 0.3))[seen & alive]
+    verdict = diagnose(dataclasses.replace(run, samples=samples)).verdict
+
+    assert [3] == [one.rank for one in verdict.culprits]
+
+
 def test_who_was_gone_alone_was_first_unless_others_went_as_well(pipeline):
     """Else the one that nobody saw may have been the first, and the others went because of it."""
     grid, ranks = pipeline(_down(6, others=NAN)), np.arange(8)

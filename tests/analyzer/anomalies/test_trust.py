@@ -134,8 +134,8 @@ def test_half_of_a_fleet_that_is_missing_is_said_and_accuses_nobody(hardware):
 
     assert () == judged.found
     words = (
-        "only 8 of 16 GPUs told of themselves, not node-2:0, node-2:1, node-2:2, node-2:3 and 4"
-        " more"
+        "only 8 of 16 GPUs told of themselves, not node-2:0, node-2:1, node-2:2, node-2:3,"
+        " node-3:0, node-3:1, node-3:2, node-3:3"
     )
     assert (words,) == judged.missing
 
