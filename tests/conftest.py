@@ -9,7 +9,7 @@ import re
 import signal
 import socketserver
 from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +217,14 @@ def pytest_runtest_call() -> Generator[None, object, object]:
         after = asyncio._get_running_loop()
         if after is not before:
             pytest.fail(f"before the test the event loop {before} ran in this thread, now {after}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Benchmarks of tests wait for nobody else on this machine: lockstep.bench.turns.VARIABLE."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCKSTEP_BENCH_QUEUE", str(tmp_path_factory.getbasetemp() / "bench.queue"))
+        yield
 
 
 @pytest.fixture

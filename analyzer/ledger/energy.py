@@ -56,14 +56,14 @@ def courses(run: Run) -> dict[int, Course]:
             continue
         for name, course in zip(names, (_counted, _integrated), strict=True):
             rows = by_gpu.get((name, info.node, info.gpu))
-            made = None if rows is None else course(*_told(rows))
+            made = None if rows is None else course(*_in_order(rows))
             if made is not None:
                 found[info.rank] = made
                 break
     return found
 
 
-def _told(rows: pd.DataFrame) -> tuple[Floats, Floats]:
+def _in_order(rows: pd.DataFrame) -> tuple[Floats, Floats]:
     """Times and values, in order, one a moment."""
     ordered = rows.sort_values("time").drop_duplicates("time")
     times = ordered["time"].to_numpy(dtype=float)

@@ -128,7 +128,7 @@ def movements(
                 rho = goes_with(longer[windows], cells[windows, place])
                 at_once = not abs(late) > tolerance(grid) or rho >= ALIKE
                 close = near(grid, int(during[0]), int(during[-1]) + 1, late)
-                text, query = _told(node, metric, *levels)
+                text, query = _words_and_query(node, metric, *levels)
                 found.append(Movement(node, Symptom(True, text, query, late, at_once, close, rho),
                                       chance))  # fmt: skip
     return tuple(found)
@@ -164,7 +164,7 @@ def _moved(metric: str, before: float, now: float) -> bool:
     return now >= max(MOVED_PER_SECOND.get(metric, USUALLY_PER_SECOND), MOVED * before)
 
 
-def _told(node: str, metric: str, before: float, during: float) -> tuple[str, str]:
+def _words_and_query(node: str, metric: str, before: float, during: float) -> tuple[str, str]:
     """That in words, and the PromQL that shows it."""
     name = metric.removeprefix("lockstep_").removesuffix("_total").replace("_", " ")
     selector = f'{metric}{{node="{node}"}}'

@@ -46,7 +46,7 @@ def alert(finding: WatchFinding, addresses: Addresses = PLACEHOLDERS) -> Alert:
         annotations={
             "summary": headline(finding),
             "description": _description(finding),
-            "sentence": finding.told,
+            "sentence": finding.summary,
             "action": action,
             "command": command,
             "runbook_url": addresses.runbook(FINDING_ALERT),
@@ -114,7 +114,7 @@ def of_alert(alert: ReceivedAlert, run: str, received: float) -> WatchFinding:
 
 def _description(finding: WatchFinding) -> str:
     """How sure, the verdict's own sentence, and the first facts: a line each."""
-    return f"{sureness(finding)}\n{finding.told}\n{description(finding.evidence)}".rstrip()
+    return f"{sureness(finding)}\n{finding.summary}\n{description(finding.evidence)}".rstrip()
 
 
 def _report(finding: WatchFinding, addresses: Addresses) -> str:

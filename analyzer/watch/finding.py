@@ -155,7 +155,7 @@ class WatchFinding:
         return max(0.0, (self.seen if self.closed is None else self.closed) - self.onset)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """All that is said of it, the same wherever: what is wrong, how long and what it cost."""
         if self.scope == ALERT_SCOPE:
             return self.sentence  # a rule told of it, and nobody knows how long it lasted
@@ -259,7 +259,7 @@ def finding_json(finding: WatchFinding) -> dict[str, Any]:
         "closed": finding.closed,
         "onset": finding.onset,
         "first_seen": finding.first_seen,
-        "sentence": finding.told,
+        "sentence": finding.summary,
         "verdict": "verdict.json",
         "alerts": [],
         "kind": finding.kind.value,

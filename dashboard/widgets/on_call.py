@@ -50,7 +50,7 @@ def on_call(one: FindingRow, settings: Settings, key: str) -> None:
         return
     who = reader() if settings.login else ""
     for each in mine[:SHOWN]:
-        _told(told, each, who, key)
+        _silence_shown(told, each, who, key)
     if not (who and one.open):
         return
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -76,7 +76,7 @@ def _alert(one: FindingRow, labels: dict[str, str]) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _told(told: Silences, each: Silence, who: str, key: str) -> None:
+def _silence_shown(told: Silences, each: Silence, who: str, key: str) -> None:
     left = duration(max(0.0, each.until - WALL()))
     what = "Acknowledged" if each.acknowledges else "Silenced"
     why = "" if each.acknowledges else f": {each.comment}"

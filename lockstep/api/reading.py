@@ -62,7 +62,7 @@ class Reading:
 
     def runs(self) -> tuple[RunRow, ...]:
         """The newest first; none where the folder is not there yet."""
-        with _told():
+        with _broken_is_refused():
             return self._source.runs() if self.folder.is_dir() else ()
 
     def run(self, name: str) -> RunRow:
@@ -91,7 +91,7 @@ class Reading:
         row = self.run(name)
         meta: Mapping[str, Any] = {}
         try:
-            with _told():
+            with _broken_is_refused():
                 meta = self._source.spec(name)
         except Refusal:  # an archive that cannot be read: its row says why
             pass
@@ -104,7 +104,7 @@ class Reading:
     def verdict(self, name: str) -> Tree:
         """verdict.json."""
         self.run(name)
-        with _told():
+        with _broken_is_refused():
             told = self._source.verdict(name)
         if told is None:
             raise absent(
@@ -114,7 +114,7 @@ class Reading:
 
     def results(self, name: str) -> Tree:
         """results.json."""
-        with _told():
+        with _broken_is_refused():
             told = Archive(self.archive(name)).files.document(RESULTS_FILE)
         if told is None:
             raise absent("no_results", f"the run {name} left no results, as one that was ended")
@@ -153,12 +153,12 @@ class Reading:
             self.run(name)
         if not self.folder.is_dir():
             return []
-        with _told():
+        with _broken_is_refused():
             return [finding(each) for each in self._source.findings(ALWAYS, name)]
 
     def series(self, name: str) -> Tree:
         """Which series a run has."""
-        with _told():
+        with _broken_is_refused():
             return {"run": name, "series": names(self.archive(name))}
 
     def metrics(self, name: str, wish: Wish) -> tuple[Sequence[Line], Sequence[Summary] | None]:
@@ -168,7 +168,7 @@ class Reading:
             Refusal: There is no such run or metric, or they are too many for one answer.
         """
         folder = self.archive(name)
-        with _told():
+        with _broken_is_refused():
             found = lines(folder, wish)
             if not found and wish.metrics:
                 known = {each["metric"] for each in names(folder)}
@@ -264,7 +264,7 @@ def packed(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _broken_is_refused() -> Iterator[None]:
     """What is broken in an archive is said of it, as a 4xx: it is no fault of ours."""
     try:
         yield

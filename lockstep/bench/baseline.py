@@ -31,7 +31,7 @@ class Baseline:
     locked: str
     rows: tuple[Row, ...]
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """A line a workload: how many results, how fast, on what."""
         lines = []
         for rows in grouped(self.rows).values():

@@ -140,7 +140,7 @@ def judge(before: Sequence[Row], after: Sequence[Row]) -> Judgement:
         else "faster" if change < -threshold else "as-before" if smallest <= BLIND else "unknown"
     )  # fmt: skip
     interval = (math.exp(change - margin), math.exp(change + margin))
-    sentence, facts = _told(
+    sentence, facts = _sentence_and_facts(
         name, status, slowdown, interval, whole, smallest, culprits, changed, before, after
     )
     return Judgement(name, status, slowdown, interval, whole, smallest, culprits, changed,
@@ -342,7 +342,7 @@ def _t(probability: float, freedom: int) -> float:
     return float(t.ppf(probability, freedom))
 
 
-def _told(
+def _sentence_and_facts(
     name: str, status: str, slowdown: float, interval: tuple[float, float], whole: float,
     smallest: float, culprits: Sequence[Mapping[str, Any]], changed: Sequence[str],
     before: Sequence[Row], after: Sequence[Row],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from collector.contract import bounded_json
 from collector.contract.archive import RESULTS_FILE, VERDICT_FILE
+from collector.contract.robust import MAD_TO_SIGMA
 from collector.contract.words import PHASES
 from lockstep.bench.results import METRIC_PREFIX, ResultError, Value, checked
 from lockstep.bench.spec import BenchError
@@ -47,7 +48,7 @@ def of_archive(archive: Path) -> dict[str, Value]:
         raise BenchError(f"the archive cannot be read: {error}") from error
     return {
         "archive": str(archive),
-        **_told(run),
+        **_of_run(run),
         **speed(run.windows, {each.rank: each.node for each in run.ranks}),
         **_versions(run),
         **_outcome(archive),
@@ -184,7 +185,7 @@ def block_error(values: Any) -> float:
         return math.nan
     medians = np.array([float(np.median(each)) for each in np.array_split(values, BLOCKS)])
     middle = np.median(medians)
-    reach = 3 * 1.4826 * np.median(np.abs(medians - middle))
+    reach = 3 * MAD_TO_SIGMA * np.median(np.abs(medians - middle))
     medians = np.clip(medians, middle - reach, middle + reach)
     return float(np.std(medians, ddof=1) / math.sqrt(BLOCKS))
 
@@ -211,7 +212,7 @@ def metrics(path: Path) -> dict[str, Value]:
     return found
 
 
-def _told(run: "Run") -> dict[str, Value]:
+def _of_run(run: "Run") -> dict[str, Value]:
     meta = run.meta
     versions = meta.get("versions") or {}
     text = {

@@ -87,7 +87,7 @@ class Cell:
         tp, pp = self.layout.get("tp", 1), self.layout.get("pp", 1)
         return {"dp": self.layout.get("dp", max(1, self.ranks // (tp * pp))), "tp": tp, "pp": pp}
 
-    def told(self) -> dict[str, Any]:
+    def known_columns(self) -> dict[str, Any]:
         """Its columns of the table of results that are known before it runs."""
         return {
             "bench": self.bench, "cell": self.name, "repeat": self.repeat,
@@ -197,7 +197,7 @@ def steps(
 
 def fingerprint(cell: Cell, planned: Sequence[Step]) -> str:
     """Changes with anything that is run."""
-    text = json.dumps([cell.told(), [asdict(each) for each in planned]], sort_keys=True)
+    text = json.dumps([cell.known_columns(), [asdict(each) for each in planned]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -162,7 +162,7 @@ class Runner:
                 raise
             finally:
                 self._end()
-            row = {**cell.told(), **done.told}
+            row = {**cell.known_columns(), **done.told}
             self._measure(row, cell, planned, archive, status, reason)
             write(self.table, row)
             state.close(
@@ -190,7 +190,7 @@ class Runner:
         left += [self._cleaned_up(step, folder) for step in clean_up]
         self.left = "; ".join(filter(None, left))
         row: dict[str, Value] = {
-            **cell.told(), "started": done.told["started"], "status": STOPPED,
+            **cell.known_columns(), "started": done.told["started"], "status": STOPPED,
             "reason": "; ".join(filter(None, (BY_SOMEBODY, self.left))),
             "archive": str(archive) if archive.exists() else None,
             "ended": datetime.now(UTC).isoformat(timespec="seconds"),

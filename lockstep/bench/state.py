@@ -83,7 +83,7 @@ def underway(out: Path, cell: Cell) -> Underway | None:
     try:
         told = bounded_json.read(path)
         row = dict(told["told"])
-        checked({**cell.told(), **row})
+        checked({**cell.known_columns(), **row})
         return Underway(
             str(told["fingerprint"]), int(told["attempt"]), row,
             {str(name): float(each) for name, each in dict(told["steps"]).items()},

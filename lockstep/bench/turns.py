@@ -14,11 +14,15 @@ from pathlib import Path
 from lockstep.bench.spec import BenchError
 
 FILE = "lockstep-bench.queue"
+VARIABLE = "LOCKSTEP_BENCH_QUEUE"
+"""In the environment: the file of another queue, for what shares nothing with the rest."""
 _POLL_SECONDS = 0.5
 
 
 def default_file() -> Path:
-    """Of this machine and user."""
+    """Of this machine and user, unless the environment names another."""
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
     folder = Path("/dev/shm")  # noqa: S108 - one lock for all shells of a user
     return (folder if folder.is_dir() else Path("/tmp")) / f"{FILE}.{os.getuid()}"  # noqa: S108
 

@@ -233,7 +233,7 @@ class Watch:
 
     def report(self) -> list[str]:
         """A line for each open finding, or for each run where none is open."""
-        open_now = [f"{one.tier.value}: {one.told}" for one in self.findings()]
+        open_now = [f"{one.tier.value}: {one.summary}" for one in self.findings()]
         lines = open_now or [f"{one.run}: {one.sentence}" for one in self.verdicts()]
         lines += [
             f"{run}: Unknown: no diagnosis of it is at hand; the log says why"
@@ -345,7 +345,7 @@ class Watch:
         self._keep_dumps(change, still)
         self._renew(change)
         for finding in change.closed:
-            LOG.warning("closed %r: %s", finding.folder, one_line(finding.told))
+            LOG.warning("closed %r: %s", finding.folder, one_line(finding.summary))
             self._archivist.closed(finding)
         for finding, plan in owed:
             self._archivist.opened(finding, plan)

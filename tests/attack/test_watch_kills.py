@@ -5,14 +5,10 @@
 
 import json
 import random
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs
 
 import pytest
 
@@ -22,6 +18,7 @@ from tests.attack.bounds import times
 from tests.attack.watch_program import WatchProgram
 from tests.hostile_server import HEAD, serving
 from tests.lockstep.watching.fake_prometheus import FakePrometheus
+from tests.lockstep.watching.over_http import over_http
 
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(times(400))]
 
@@ -46,39 +43,6 @@ class Alertmanager:
             self.starts[key].add(alert["startsAt"])
             self.ends[key] = alert["endsAt"]
         return [HEAD, b"Content-Length: 0\r\nConnection: close\r\n\r\n"]
-
-
-@contextmanager
-def over_http(prometheus: FakePrometheus) -> Iterator[str]:
-    """The address where another process asks it."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-            self._send(self.path.partition("?")[0], body)
-
-        def do_GET(self) -> None:
-            path, _, query = self.path.partition("?")
-            self._send(path, query)
-
-        def _send(self, path: str, query: str) -> None:
-            words = {name: values[0] for name, values in parse_qs(query).items()}
-            status, answer = prometheus.answer(path, words)
-            with suppress(OSError):  # who asked was killed
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        listening.shutdown()
-        thread.join()
 
 
 def hit(gpu: int) -> dict[str, str]:

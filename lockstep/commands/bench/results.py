@@ -99,7 +99,7 @@ def lock(
         output.fail(ExitCode.USAGE, str(error))
     except BenchError as error:
         output.fail(ExitCode.BAD_INPUT, str(error))
-    for each in baseline.told():
+    for each in baseline.lines():
         output.data(each)
 
 

@@ -44,8 +44,8 @@ def test_from_the_onset_on_all_ranks_lose_the_share_of_the_step_that_is_lost():
 
     # 1 - 1 / 1.25 of 8 GPUs for 100 s, and 60 s more.
     assert [pytest.approx(160.0), pytest.approx(256.0)] == [first.lost_seconds, second.lost_seconds]
-    assert "0.07 GPU-hours" not in second.told
-    assert "It lasts for 3 min, 256 GPU-seconds lost so far." in second.told
+    assert "0.07 GPU-hours" not in second.summary
+    assert "It lasts for 3 min, 256 GPU-seconds lost so far." in second.summary
 
 
 def test_where_several_are_slow_it_is_what_mending_this_node_gives_back():
@@ -59,7 +59,7 @@ def test_where_several_are_slow_it_is_what_mending_this_node_gives_back():
 def test_what_no_diagnosis_tells_is_not_known_to_cost_anything():
     for run in (None, RunCost(8, "GPU"), RunCost(8, "GPU", verdict(None))):
         assert counted(SLOW, run, 1000.0).lost_seconds is None
-    assert "lost" not in SLOW.told
+    assert "lost" not in SLOW.summary
 
 
 def test_a_run_that_stands_loses_all_its_ranks_from_its_last_step_on():

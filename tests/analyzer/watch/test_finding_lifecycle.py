@@ -253,7 +253,7 @@ def test_findings_of_a_run_that_ended_close_at_once_but_for_the_one_that_stopped
 
     assert [(1, "the run ended at noon")] == [(one.who.rank, one.ending) for one in change.closed]
     assert {2, 3} == {one.who.rank for one in change.still}
-    told = {one.told.partition(" It lasts")[0] for one in change.still}
+    told = {one.summary.partition(" It lasts")[0] for one in change.still}
     assert "Rank 2 is slow. The run ended at noon." in told
 
     _, change = advance(course, [], dataclasses.replace(of(RUN, 1030.0), over=words), PACE)
@@ -286,8 +286,8 @@ def test_what_is_open_goes_on_while_sight_of_its_run_is_lost_and_that_is_said_fo
         course, again = advance(course, [], back, PACE)
 
         assert () == (*gone.closed, *again.closed)
-        assert f"Rank 1 is slow. Nobody tells of it since {lost:.0f}." in gone.open[0].told
-        assert "Nobody tells" not in again.open[0].told
+        assert f"Rank 1 is slow. Nobody tells of it since {lost:.0f}." in gone.open[0].summary
+        assert "Nobody tells" not in again.open[0].summary
 
 
 def test_what_stopped_a_run_that_ended_and_was_started_again_says_both(sighting):

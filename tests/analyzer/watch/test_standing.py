@@ -122,7 +122,7 @@ def test_a_finding_that_is_open_learns_what_dumps_tell_once_and_says_how_it_ende
 
     assert ["It hangs. More."] == [one.words for one in first.open]
     assert first.open == again.open == tuple(course.open.values())
-    told = replace(over, closed=1000.0).told
+    told = replace(over, closed=1000.0).summary
     assert ("the run went on", True) == (over.ending, "went on" in told)
 
 

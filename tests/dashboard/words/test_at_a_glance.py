@@ -65,4 +65,4 @@ def test_page_and_alert_say_the_same_of_a_finding(
     for row in (archived, of_watch("gpt-a", "x", told)):
         assert first_action(watched) == at_a_glance.to_do(row)
         assert "2.00 rank-hours lost so far" in at_a_glance.cost(row, RUN)
-        assert "2.00 rank-hours lost so far" in watched.told
+        assert "2.00 rank-hours lost so far" in watched.summary

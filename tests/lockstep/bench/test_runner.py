@@ -15,7 +15,7 @@ from lockstep.bench.fitting import refuse_what_cannot_run
 from lockstep.bench.plan import cells
 from lockstep.bench.runner import Runner, Told, refuse_without_room
 from lockstep.bench.spec import BenchError, UnreachableError, parse
-from lockstep.bench.turns import turn
+from lockstep.bench.turns import VARIABLE, default_file, turn
 from workloads.launchers.kubernetes.cluster import ClusterError
 
 COUNT = "import pathlib, sys; p = pathlib.Path('{out}/ran-{cell}'); p.open('a').write('x')"
@@ -550,3 +550,11 @@ def test_the_next_one_begins_when_the_first_is_through(tmp_path: Path) -> None:
         order.append("first")
     thread.join(20)
     assert ["first", "second"] == order
+
+
+def test_benchmarks_of_tests_have_a_queue_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = default_file()
+    monkeypatch.delenv(VARIABLE)
+
+    assert own != default_file()
+    assert default_file().name.startswith("lockstep-bench.queue.")

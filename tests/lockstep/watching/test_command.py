@@ -4,44 +4,20 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs
 
 import pytest
+
+from tests.lockstep.watching.over_http import over_http
 
 
 @pytest.fixture
 def url(prometheus) -> Iterator[str]:
     """Of a server that other processes can ask, too."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-            self._send(self.path.partition("?")[0], body)
-
-        def do_GET(self) -> None:
-            self._send(*self.path.split("?", 1))
-
-        def _send(self, path: str, query: str = "") -> None:
-            words = {name: values[0] for name, values in parse_qs(query).items()}
-            status, answer = prometheus.answer(path, words)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        listening.shutdown()
-        thread.join()
+    with over_http(prometheus) as address:
+        yield address
 
 
 def test_one_cycle_without_a_prometheus_is_source_unreachable(lockstep, tmp_path):

@@ -203,4 +203,4 @@ def test_what_dumps_tell_after_the_end_does_not_say_that_what_is_over_lasts(find
     assert archivist.wait(SECONDS)
     archivist.stop()
     told = json.loads((place / "finding.json").read_text())
-    assert (over.told, 160.0, hang) == (told["sentence"], told["closed"], told["hang"])
+    assert (over.summary, 160.0, hang) == (told["sentence"], told["closed"], told["hang"])
