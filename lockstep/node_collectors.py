@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
+SETTLE_SECONDS, SETTLE_SECONDS_OF_OTHERS = 0.6, 1.1
+"""collector.recorder.Recorder's: a period of these collectors, and of those in service (1 s), and a
+bit."""
 FAST_PERIOD = "500ms"
 """Local runs last a minute: twice the samples of a node in service."""
 
@@ -95,7 +98,9 @@ class NodeCollectors:
         from collector.recorder import Recorder
 
         started = {node: f"http://{self._address(node)}" for node in self._nodes}
-        return Recorder({**started, **(others or {})}, archive, run, SystemClock())
+        settle = SETTLE_SECONDS_OF_OTHERS if others else SETTLE_SECONDS
+        targets = {**started, **(others or {})}
+        return Recorder(targets, archive, run, SystemClock(), settle=settle)
 
     def _host(self, index: int) -> str:
         return "127.0.0.1" if self._network is None else self._network.collector_address(index)

@@ -132,7 +132,6 @@ def _observed(
         try:
             outcome = _waited(ranks, on_progress, interrupts)
         finally:
-            ranks.end()
             gone = archive.now()
             recording = _told_by(ranks, replace(_stopped(recorder), ranks_ended=gone))
     return outcome, recording
@@ -141,13 +140,21 @@ def _observed(
 def _waited(
     ranks: Handle, on_progress: Callable[[Progress], None], interrupts: Interrupts
 ) -> Outcome:  # fmt: skip
+    """How the run ended; no rank runs any more then.
+
+    Those that ended well may hold their rings until `end`: they are recorded before it.
+    """
+    outcome = Outcome(Ending.INTERRUPTED, reason="interrupted by the user")
     try:
         with interrupts.heeded():
-            return exit_on_refusal(lambda: ranks.wait(on_progress))
+            outcome = exit_on_refusal(lambda: ranks.wait(on_progress))
     except BaseException:
         if not interrupts.came:
             raise
-        return Outcome(Ending.INTERRUPTED, reason="interrupted by the user")
+    finally:
+        if outcome.ending is not Ending.FINISHED:
+            ranks.end()
+    return outcome
 
 
 @contextmanager

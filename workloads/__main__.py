@@ -20,6 +20,7 @@ from collector.contract.ring import file_name
 from collector.contract.visible import visible_line
 from collector.contract.words import ExitCode
 from workloads.data import DataError
+from workloads.first_ring import first_ring
 from workloads.joining import by_mpi as mpi_meeting
 from workloads.joining import run_directory
 from workloads.joining.host_name import host_name
@@ -58,10 +59,10 @@ def main(arguments: list[str] | None = None, train: Train | None = None) -> int:
         member = identify(os.environ)
         rank = member.rank
         with ExitStack() as stack:
-            if job.directory is None:
+            if ours := job.directory is None:
                 job = replace(job, directory=run_directory.default(job.spec.run))
                 stack.enter_context(run_directory.shared(_directory(job)))
-            return _rank(job, member, train or trained, keep=given.keep)
+            return _rank(job, member, train or trained, keep=given.keep, ring_goes=ours)
     except (JobError, DataError, RendezvousError, OSError) as error:
         if given.keep:
             # The launcher ends the run; if this process failed, mpirun might drop the words.
@@ -72,7 +73,7 @@ def main(arguments: list[str] | None = None, train: Train | None = None) -> int:
         return _code(error)
 
 
-def _rank(job: Job, member: Member, train: Train, *, keep: bool) -> int:
+def _rank(job: Job, member: Member, train: Train, *, keep: bool, ring_goes: bool) -> int:
     hosts = job.hosts or member.hosts or 1
     meeting = _met_without_torch(job, member)
     if meeting is not None:
@@ -85,8 +86,9 @@ def _rank(job: Job, member: Member, train: Train, *, keep: bool) -> int:
     for folder in (node_dir, logs):
         folder.mkdir(parents=True, exist_ok=True)
     keeper = Keeper(
-        rank, socket.gethostname(), node_dir / file_name(rank), logs / f"rank-{rank}.log", _tell
-    )
+        rank, socket.gethostname(), node_dir / file_name(rank), logs / f"rank-{rank}.log", _tell,
+        ring_goes=ring_goes,
+    )  # fmt: skip
     return keeper.keep(partial(_in_child, train, job, member, meeting, hosts))
 
 
@@ -125,16 +127,18 @@ def trained(job: Job, member: Member, meeting: Meeting | None, hosts: int) -> in
         DataError: The user's own data are wrong.
         OSError: A folder or the data cannot be made.
     """
-    from workloads.joining.by_store import meet
-    from workloads.joining.rank_job import rank_job
-    from workloads.train import run_rank
+    rank = member.rank if meeting is None else meeting.rank
+    folder = _node_dir(job, rank, hosts)
+    with first_ring(job.spec, rank, _node(job, rank, hosts), folder) as ring_is_there:
+        from workloads.joining.by_store import meet
+        from workloads.joining.rank_job import rank_job
+        from workloads.train import run_rank
 
-    if meeting is None:
-        meeting = _timed(partial(meet, member))
-        check(meeting, job.spec.layout, hosts)
-    data = job.data or run_directory.prepared(job.spec, _directory(job))
-    folder = _node_dir(job, meeting.rank, hosts)
-    return run_rank(rank_job(job, meeting, folder, data, _BEGUN_NS))
+        if meeting is None:
+            meeting = _timed(partial(meet, member))
+            check(meeting, job.spec.layout, hosts)
+        data = job.data or run_directory.prepared(job.spec, _directory(job))
+        return run_rank(rank_job(job, meeting, folder, data, _BEGUN_NS), ring_is_there)
 
 
 def _timed(meet: Callable[[], Meeting]) -> Meeting:
@@ -153,6 +157,14 @@ def _node_dir(job: Job, rank: int, hosts: int) -> Path:
     """A host of its own needs no folder a node; emulated nodes share one host."""
     folder = _directory(job)
     return folder if hosts > 1 else folder / job.spec.layout.node(rank)
+
+
+def _node(job: Job, rank: int, hosts: int) -> str | None:
+    """Name of the host that a rank is on; None = its node is emulated."""
+    index = rank // job.spec.layout.ranks_per_node
+    if hosts == 1:
+        return None
+    return job.nodes[index] if index < len(job.nodes) else host_name()
 
 
 def _tell(report: Report) -> None:

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.accelerator import Accelerator
-from workloads.clocksync import wall_minus_monotonic_ns
-from workloads.ring_file import Identity
 from workloads.simulated_gpu import SimulatedGpu
 from workloads.spec import RunSpec
 
@@ -48,29 +45,6 @@ class RankJob:
     def archive(self) -> Path:
         """Folder of the run's archive, on this host."""
         return self.checkpoints.parent
-
-
-def identity(job: RankJob, where: Accelerator) -> Identity:
-    """What the rank's ring says of it, with its clocks as they are now."""
-    spec, layout, rank = job.spec, job.spec.layout, job.rank
-    dp, pp, tp = layout.coordinates(rank)
-    offset, _ = wall_minus_monotonic_ns()
-    has_gpu = spec.pace or where.is_cuda
-    return Identity(
-        run=spec.run,
-        node=job.node or layout.node(rank),
-        uuid=spec.gpu_uuid(rank) or where.uuid,
-        rank=rank,
-        world=layout.world,
-        local_rank=layout.local_rank(rank),
-        attempt=0,
-        dp=dp,
-        pp=pp,
-        tp=tp,
-        gpu=layout.local_rank(rank) if has_gpu else -1,
-        start_wall_ns=job.start_wall_ns,
-        wall_minus_monotonic_ns=offset,
-    )
 
 
 def simulated_gpu(job: RankJob) -> SimulatedGpu:

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from time import monotonic_ns, sleep
 
 import torch
@@ -19,14 +18,15 @@ from workloads.comm import Comm, PeerLostError
 from workloads.cuda_events import cuda_timeline
 from workloads.cuda_recording import StreamComm, StreamRecorder, ToldClock
 from workloads.data import DataError
+from workloads.first_ring import first_step, identity
 from workloads.flight_recorder import DumpOnRequest
 from workloads.formats import timers
 from workloads.heartbeat import Heartbeat
 from workloads.launchers import PEER_LOST_CODE
 from workloads.loop import Loop
-from workloads.rank import RankJob, identity, simulated_gpu
+from workloads.rank import RankJob, simulated_gpu
 from workloads.recording import StepRecorder
-from workloads.resume import CheckpointError, about
+from workloads.resume import CheckpointError
 from workloads.ring import RingWriter
 from workloads.stack_signal import stacks_on_signal
 from workloads.starting import STARTING, Starting
@@ -38,13 +38,13 @@ class JoinError(RuntimeError):
     """The process groups could not be made: a peer is gone, or no rank can reach another."""
 
 
-def run_rank(job: RankJob) -> int:
+def run_rank(job: RankJob, ring_is_there: Callable[[], None] = lambda: None) -> int:
     """`train` as a process: its exit code. After a peer is lost, wait to be ended.
 
     A survivor that stays shows the collector which collective it is stuck in, and who is missing.
     """
     try:
-        train(job)
+        train(job, ring_is_there)
     except PeerLostError as error:
         print(f"rank {job.rank}: {error}", file=sys.stderr)  # noqa: T201 - the rank's log
         sleep(SURVIVOR_SECONDS)
@@ -61,8 +61,11 @@ def run_rank(job: RankJob) -> int:
     return 0
 
 
-def train(job: RankJob) -> None:
+def train(job: RankJob, ring_is_there: Callable[[], None] = lambda: None) -> None:
     """Train to the end of the spec.
+
+    Args:
+        ring_is_there: Called once there is a ring, in place of the rank's first one.
 
     Raises:
         PeerLostError: A peer is gone; the ring says so and holds the collective it broke in.
@@ -72,14 +75,14 @@ def train(job: RankJob) -> None:
     """
     spec, layout = job.spec, job.spec.layout
     torch.set_num_threads(1)
-    resume = spec.training.resume
-    first_step = 0 if resume is None else about(Path(resume)).step
+    step = first_step(spec)
     where = accelerator(spec, job.rank)
     where.use()
     clock = ToldClock() if where.is_cuda else None
-    who = identity(job, where)
+    who = identity(spec, job.rank, job.node, job.start_wall_ns, where.uuid)
     path = job.node_dir / ring_file_name(job.rank)
-    writer = RingWriter(path, who, first_step, now=clock or monotonic_ns)
+    writer = RingWriter(path, who, step, now=clock or monotonic_ns)
+    ring_is_there()
     gpu = simulated_gpu(job) if spec.pace else None
     beats: list[Callable[[], None]] = [
         writer.heartbeat,
@@ -112,7 +115,7 @@ def train(job: RankJob) -> None:
         recorder = on_stream = StreamRecorder(writer, cuda_timeline(where.device), clock)
         comm = StreamComm(on_stream, groups.groups)
     try:
-        Loop(job, where, recorder, comm, groups, gpu).run(first_step)
+        Loop(job, where, recorder, comm, groups, gpu).run(step)
     except PeerLostError:
         writer.state(RankState.PEER_LOST)
         raise

@@ -25,11 +25,15 @@ Keeper(2, "here", folder / "ring", folder / "log", tell).keep(lambda: time.sleep
 """
 
 
-def kept(folder: Path, run: Callable[[], int]) -> tuple[int, list[Report]]:
+def kept(
+    folder: Path, run: Callable[[], int], *, ring_goes: bool = False
+) -> tuple[int, list[Report]]:
     told: list[Report] = []
     before = signal.getsignal(signal.SIGTERM)
+    ring_file = folder / ring.file_name(2)
+    one = Keeper(2, "here", ring_file, folder / "log", told.append, ring_goes=ring_goes)
     try:
-        code = Keeper(2, "here", folder / ring.file_name(2), folder / "log", told.append).keep(run)
+        code = one.keep(run)
     finally:
         signal.signal(signal.SIGTERM, before)
     return code, told
@@ -40,6 +44,18 @@ def test_a_rank_that_ends_well_lets_its_keeper_end_well(tmp_path: Path) -> None:
 
     assert 0 == code
     assert (2, "here", 0, "") == (told[-1].rank, told[-1].host, told[-1].status, told[-1].refused)
+
+
+def test_the_ring_of_a_rank_that_ended_well_stays_until_it_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "RECORDED_SECONDS", 0.7)
+    before = time.monotonic()
+    code, told = kept(tmp_path, lambda: 0, ring_goes=True)
+
+    assert 0 == code
+    assert time.monotonic() - before >= 0.7
+    assert len([report for report in told if report.status == 0]) >= 2  # heard at once, and again
 
 
 def test_a_failed_rank_is_told_with_its_last_line_and_its_keeper_stays(

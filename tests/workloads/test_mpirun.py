@@ -30,6 +30,7 @@ from workloads.launchers.mpirun.hostfile import HostfileError
 from workloads.launchers.mpirun.program import find
 from workloads.launchers.mpirun.ranks import MpirunRanks
 from workloads.processes import watching
+from workloads.processes.ring_state import read_ring_state
 from workloads.spec import Layout, RunSpec, Training
 
 ROOT = Path(__file__).parents[2]
@@ -146,6 +147,7 @@ def test_ranks_of_one_host_run_to_their_end(search: str, workspace: Path, tmp_pa
     ranks = launched(MpirunLauncher(search=search, rank=LIGHT), spec(2), workspace, tmp_path)
     seen = []
     outcome = ranks.wait(seen.append)
+    ranks.end()
 
     assert Outcome(Ending.FINISHED) == outcome
     assert 0 == ranks.process.returncode
@@ -208,8 +210,15 @@ def test_each_node_is_a_host_of_the_host_file(
     ranks = launched(launcher, spec(2), workspace, tmp_path)
     outcome = ranks.wait(lambda progress: None)
     told = [(tmp_path / "logs" / f"rank-{rank}.log").read_text() for rank in range(2)]
+    steps = [
+        state.steps for path in sorted((tmp_path / "rings").rglob("*.ring"))
+        if (state := read_ring_state(path))
+    ]  # fmt: skip
+    ranks.end()
 
     assert Outcome(Ending.FINISHED) == outcome
+    assert [20, 20] == steps  # there to be recorded, to the last one
+    assert 0 == ranks.process.returncode
     where = "('node-a', 'node-b') lo tcp://127.0.0.1:PORT\n"
     assert 1 == len({line.rpartition(":")[2] for line in told})
     told = [re.sub(r":\d+$", ":PORT", line, flags=re.MULTILINE) for line in told]
@@ -258,4 +267,5 @@ def test_a_model_is_trained_under_mpirun(
     ranks = launched(MpirunLauncher(search=search), one, workspace, tmp_path)
 
     assert Outcome(Ending.FINISHED) == ranks.wait(lambda progress: None)
+    ranks.end()
     assert "iteration       10/      12" in (tmp_path / "logs" / "rank-0.log").read_text()

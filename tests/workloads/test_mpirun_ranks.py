@@ -96,6 +96,7 @@ def test_ranks_that_all_end_well_are_finished(played: Played) -> None:
     ranks = played(line(0, told(4)), line(1, told(10), 0), line(0, told(10), 0), code=0)
 
     assert Outcome(Ending.FINISHED) == ended(ranks)[0]
+    ranks.end()
     assert 0 == ranks.process.returncode
 
 

@@ -2,7 +2,8 @@
 
 mpirun ends all ranks as soon as one of its processes fails. A keeper does not fail when its rank
 does: the survivors stay for the collectors to see, and our launcher learns from waitpid, not from
-mpirun's words, how each rank ended.
+mpirun's words, how each rank ended. Nor does it end at once with a rank that ended well, where its
+ring would go with it: what the rank did last is recorded first.
 """
 
 import os
@@ -21,6 +22,9 @@ POLL_SECONDS = 0.1
 TELL_SECONDS = 0.5
 KEPT_SECONDS = 60.0
 """How long a keeper whose rank failed waits for the launcher to end the run."""
+RECORDED_SECONDS = 4.0
+"""How long it keeps the ring of a rank that ended well: the launcher, who has heard of the end,
+scrapes twice more, with a pause of a second (collector.recorder)."""
 
 
 class Keeper:
@@ -30,13 +34,15 @@ class Keeper:
         ring: The rank's ring file.
         log: Where the rank writes.
         tell: Told of the rank twice a second, and once it has ended.
+        ring_goes: The ring goes with this process.
     """
 
     def __init__(
-        self, rank: int, host: str, ring: Path, log: Path, tell: Callable[[Report], None]
-    ) -> None:
+        self, rank: int, host: str, ring: Path, log: Path, tell: Callable[[Report], None], *,
+        ring_goes: bool = False,
+    ) -> None:  # fmt: skip
         self._rank, self._host, self._ring, self._log = rank, host, ring, log
-        self._tell = tell
+        self._tell, self._ring_goes = tell, ring_goes
         self._pid = 0
         self._status: int | None = None
 
@@ -48,22 +54,26 @@ class Keeper:
         """
         signal.signal(signal.SIGTERM, self._end)
         self._pid = forked(run, self._log)
-        failed_at = next_tell = monotonic()
+        ended_at = next_tell = monotonic()
         while True:
             now = monotonic()
             if self._status is None:
                 pid, status = os.waitpid(self._pid, os.WNOHANG)
                 if pid:
-                    self._status, failed_at, next_tell = status, now, now
+                    self._status, ended_at, next_tell = status, now, now
             if now >= next_tell:
                 self._tell(self._report())
                 next_tell = now + TELL_SECONDS
-            if self._status == 0:
-                return 0
-            if self._status is not None and now - failed_at > KEPT_SECONDS:
+            if self._status is not None and now - ended_at >= self._stays(self._status):
                 code = os.waitstatus_to_exitcode(self._status)
-                return code if code > 0 else 128 - code
+                return code if code >= 0 else 128 - code
             sleep(POLL_SECONDS)
+
+    def _stays(self, status: int) -> float:
+        """For how many seconds after the end of its rank."""
+        if status:
+            return KEPT_SECONDS
+        return RECORDED_SECONDS if self._ring_goes else 0.0
 
     def _report(self) -> Report:
         last = "" if self._status is None else last_line(self._log)

@@ -18,7 +18,8 @@ from workloads.spec import RunSpec
 STARTUP_SECONDS = 300.0
 """Every rank imports torch for itself, maybe from a cold disk or a network's."""
 GRACE_SECONDS = 10.0
-"""mpirun ends its ranks and waits for them, on other hosts too."""
+"""mpirun ends its ranks and waits for them, on other hosts too; keepers of ranks that ended well
+leave within it (keeper.RECORDED_SECONDS)."""
 GONE_SECONDS = 5.0
 MAX_LINE = 1 << 16
 
@@ -89,21 +90,30 @@ class MpirunRanks:
     def wait(self, on_progress: Callable[[Progress], None]) -> Outcome:
         """Watch until all ranks have ended; end them after a crash or a hang.
 
+        Where all ended well their keepers are still there, with their rings, for
+        keeper.RECORDED_SECONDS.
+
         Raises:
             LaunchError: No rank was ever heard of, or they are not where they were asked to be.
         """
+        finished = False
         try:
             outcome = watch(
                 self.spec, self._ranks, self.end, on_progress, self._lost, STARTUP_SECONDS
             )
-            if outcome.ending is Ending.FINISHED:
-                self._wait(GRACE_SECONDS)
+            finished = outcome.ending is Ending.FINISHED
         finally:
-            self.end()
+            if not finished:
+                self.end()
         return outcome
 
     def end(self) -> None:
-        """End mpirun and every rank; returns when none is left on this host."""
+        """End mpirun and every rank; returns when none is left on this host.
+
+        Ranks that all ended well are followed by their keepers and by mpirun, which are awaited.
+        """
+        if all(one.status == 0 for one in self._ranks):
+            self._wait(GRACE_SECONDS)
         if self.process.poll() is None:
             if not self._told_to_end:  # twice, and it would no longer wait for its ranks
                 self._told_to_end = True
