@@ -287,9 +287,13 @@ def _place(spec: RunSpec, settings: Settings) -> str:
 
 
 def _left(there: ClusterRun) -> str:
-    """Delete all of it; what to do about what is left."""
+    """Delete all of it; what to do about what is left. What only ends late needs nobody."""
     try:
         if there.end():
+            return ""
+        if there.leaving:
+            late = ", ".join(each.place for each in there.leaving)
+            note(f"deleted, and not ended yet as far as is told: {late}")
             return ""
         why = "its pods have not ended yet"
     except ClusterError as error:

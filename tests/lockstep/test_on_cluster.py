@@ -132,6 +132,26 @@ def test_what_cannot_be_deleted_is_told_with_the_command_that_does(tmp_path: Pat
     assert f"kubectl -n lockstep-runs delete mpijobs.kubeflow.org {NAME}" in told.failure
 
 
+def test_a_pod_that_ends_late_needs_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Ending("Succeeded")
+    delete = cluster.delete
+
+    def late(path: str, uid: str = "") -> None:
+        pod = cluster.objects[f"{NAMESPACE}/pods/{NAME}-worker-0"]
+        delete(path, uid)
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        cluster.objects[f"{NAMESPACE}/pods/{NAME}-worker-0"] = pod
+
+    cluster.delete = late  # type: ignore[method-assign]
+    told = put(cluster, tmp_path / "o")
+
+    assert (0, "", "") == (told.code, told.failure, told.tree["left"])
+    said = capsys.readouterr().err
+    assert f"deleted, and not ended yet as far as is told: {NAME}-worker-0 on node a" in said
+
+
 def test_an_interrupt_deletes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -348,6 +348,27 @@ def test_logs_are_fetched_of_every_container(
     assert {f"{RUN.lower()}-{each}.ranks" for each in others} == set(run.logs(ended.pods))
 
 
+@pytest.mark.parametrize(
+    ("state", "over"),
+    [
+        ([{"state": {"terminated": {"exitCode": 0}}}], True),
+        ([{"state": {"waiting": {"reason": "ErrImagePull"}}}], True),
+        ([{"state": {"running": {}}}, {"state": {"terminated": {"exitCode": 0}}}], False),
+        ([], False),
+    ],
+)
+def test_a_pod_of_which_nothing_runs_is_its_nodes_to_forget(
+    cluster: FakeCluster, spec: RunSpec, settings: Settings, state: list[Any], over: bool
+) -> None:
+    run = started(cluster, spec, settings, {})
+    cluster.pod("late", node="gpu-1", containerStatuses=state)
+    about = cluster.objects[f"{NAMESPACE}/pods/late"]["metadata"]
+    about |= {"ownerReferences": [], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+    assert over == run.end()
+    assert ([] if over else ["late on node gpu-1"]) == [each.place for each in run.leaving]
+
+
 def test_pods_that_do_not_end_are_told(
     cluster: FakeCluster, spec: RunSpec, settings: Settings
 ) -> None:
@@ -356,3 +377,4 @@ def test_pods_that_do_not_end_are_told(
     cluster.objects[f"{NAMESPACE}/pods/stuck"]["metadata"]["ownerReferences"] = []
 
     assert not run.end()
+    assert () == run.leaving  # nobody deletes it

@@ -33,7 +33,8 @@ AWAY_SECONDS = 600.0
 LOST_SECONDS = 45.0
 """After a worker has failed, its run gets so long to say so itself and to close its archive."""
 GONE_SECONDS = 60.0
-"""A pod has 20 s to end; until its node has said that it did, it is there."""
+"""A pod has 20 s to end; until its node has said that it did, it runs. When its node forgets it is
+not waited for: a kubelet before 1.22 takes up to a minute more."""
 LOG_BYTES = 4 << 20
 Told = dict[str, Any]
 
@@ -64,6 +65,7 @@ class ClusterRun:
     Attributes:
         clock: Monotonic seconds.
         pause: Sleeps for so many seconds.
+        leaving: Pods that `end` deleted, of which their nodes have not said yet that they ended.
     """
 
     cluster: Cluster
@@ -73,6 +75,7 @@ class ClusterRun:
     clock: Callable[[], float] = monotonic
     pause: Callable[[float], None] = sleep
     objects: Objects = field(init=False)
+    leaving: tuple[Pod, ...] = ()
     _known: dict[str, Pod] = field(default_factory=dict)
     _noted: dict[str, str] = field(default_factory=dict)
     _began: float = 0.0
@@ -275,7 +278,7 @@ class ClusterRun:
         return found
 
     def end(self) -> bool:
-        """Delete all of it; whether nothing is left.
+        """Delete all of it; whether nothing of it is left that runs, or could.
 
         Raises:
             ClusterError: The API does not do it.
@@ -283,12 +286,15 @@ class ClusterRun:
         self.objects.delete()
         deadline = self.clock() + GONE_SECONDS
         while self.clock() < deadline:
-            try:
+            with suppress(UnreachableError):  # it goes on without us
                 # Again: the first step of a chain may have created a run in the meantime.
-                if not self.objects.delete() and not self._look()[1]:
+                there = self.objects.delete()
+                pods = tuple(each for each in self._look()[1] if not each.over)
+                if not there and not pods:
+                    self.leaving = ()
                     return True
-            except UnreachableError:
-                pass  # it goes on without us
+                deleted = not there and all(each.deleted for each in pods)
+                self.leaving = pods if deleted else ()
             self.pause(min(POLL_SECONDS, 0.5))
         return False
 

@@ -56,6 +56,7 @@ class Pod:
         placed: When it was scheduled, RFC 3339; empty = it was not, or nobody says.
         ran: When its ranks' container first ran, likewise; between both its image was pulled.
         deleted: Somebody deleted it, and it has its time to end.
+        over: It was deleted and nothing of it runs, as its node says: it has only to be forgotten.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Pod:
     placed: str = ""
     ran: str = ""
     deleted: bool = False
+    over: bool = False
 
     @property
     def place(self) -> str:
@@ -124,6 +126,7 @@ def pod(told: Told) -> Pod:
         placed=_placed(status),
         ran=_ran(status),
         deleted=bool(about.get("deletionTimestamp")),
+        over=bool(about.get("deletionTimestamp")) and _stands(status),
     )
     if found.deleted or found.phase != "Running" or found.failed:
         return found  # then its collector ends, too
@@ -233,6 +236,12 @@ def _containers(status: Told) -> list[Told]:
     return [
         *(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())
     ]  # fmt: skip
+
+
+def _stands(status: Told) -> bool:
+    """Whether its node tells of its containers, and that none runs."""
+    told = _containers(status)
+    return bool(told) and all((one.get("state") or {}).get("running") is None for one in told)
 
 
 def _digest(status: Told) -> str:
