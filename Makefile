@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # One pip at a time in one environment.
 .NOTPARALLEL:
-.PHONY: setup demo dashboard test test-real test-again test-all lint docs images bench bench-collector clean
+.PHONY: setup demo dashboard test test-real test-pods test-again test-all lint docs images bench bench-collector clean
 
 setup: $(DEMO) $(PAGES) $(LINT) $(TEST)  ## all that any target here needs
 
@@ -67,7 +67,11 @@ test: $(TEST)  ## what one runs all the time: no cluster of processes, no root, 
 	$(PYTEST) $(TEST_PROCESSES) --tier quick $(PYTEST_ARGS)
 
 test-real: $(TEST)  ## what needs the machine: distributed runs, root, Prometheus, browser, real time
-	$(PYTEST) $(REAL_PROCESSES) --tier real $(PYTEST_ARGS)
+	@# Where all tests with pods are asked for, they are a part of their own.
+	$(PYTEST) $(REAL_PROCESSES) --tier real $(if $(filter 1,$(LOCKSTEP_PODS)),--ignore=tests/cluster/pods) $(PYTEST_ARGS)
+
+test-pods: $(TEST)  ## as root, all tests on nodes that run containers: tests/cluster/pods/images.sh first
+	LOCKSTEP_PODS=1 $(BIN)/python -m pytest -n0 tests/cluster/pods $(PYTEST_ARGS)
 
 test-again: $(TEST)  ## those that failed last, one after the other
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS)

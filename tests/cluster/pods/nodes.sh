@@ -30,13 +30,9 @@ within() { # SECONDS COMMAND...
 }
 gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }  # nobody may have waited for it
 
-# One reason a line; nothing = it can run here.
-missing() {
+# What would have to be built first, a line each.
+uncached() {
   local each
-  [ "$(id -u)" = 0 ] || echo 'nodes are made by root'
-  [ -d /sys/fs/cgroup/memory ] || echo 'no cgroup v1: with version 2 it was not tried'
-  for each in "${programs[@]}"; do command -v "$each" >/dev/null || echo "no $each"; done
-  [ -x /usr/lib/cni/bridge ] || echo 'no containernetworking-plugins'
   for each in kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy; do
     [ -x "$binaries/$each" ] || echo "no $each: tests/cluster/build.sh was not run, or failed"
   done
@@ -44,10 +40,22 @@ missing() {
     || echo 'no images: tests/cluster/pods/images.sh was not run, or failed'
 }
 
+# One reason a line; nothing = it can run here.
+missing() {
+  local each
+  [ "$(id -u)" = 0 ] || echo 'nodes are made by root'
+  [ -d /sys/fs/cgroup/memory ] || echo 'no cgroup v1: with version 2 it was not tried'
+  for each in "${programs[@]}"; do command -v "$each" >/dev/null || echo "no $each"; done
+  [ -x /usr/lib/cni/bridge ] || echo 'no containernetworking-plugins'
+  uncached
+}
+
 # Why a run of all tests has none of these in it, likewise.
 unasked() {
-  [ "${LOCKSTEP_PODS:-}" = 1 ] || { echo 'kubelets are started only where LOCKSTEP_PODS=1 asks for them'; return; }
-  missing
+  case ${LOCKSTEP_PODS:-} in
+    1 | some) missing ;;  # .ci/run says `some` where the caches stand
+    *) echo 'kubelets are started only where LOCKSTEP_PODS=1 asks for them, or by .ci/run' ;;
+  esac
 }
 
 start() { # NAME COMMAND...
@@ -141,7 +149,7 @@ node_up() { # NUMBER
 
 node_down() { # NUMBER: nothing of it says goodbye
   kill -KILL "$(cat "$work/pids/node-$1")" 2>/dev/null || true
-  within 20 gone "$(cat "$work/node-$1/first")"
+  [ ! -e "$work/node-$1/first" ] || within 20 gone "$(cat "$work/node-$1/first")"
   ip route del "$net.$((10 + $1)).0/24" 2>/dev/null || true
   ip link del "$bridge-$1" 2>/dev/null || true
   rm -f "$work/pids/node-$1"
@@ -159,6 +167,16 @@ inside() { # NUMBER: the first process of a node
   for each in /run /var/lib /var/log; do mount -t tmpfs -o mode=755 tmpfs "$each"; done
   mkdir -p /var/lib/kubelet /run/lock
   mount --bind "$folder/kubelet" /var/lib/kubelet
+  # What pods ask for is counted, and most of them wait: a node says that it has eight processors.
+  mkdir -p /run/processors/node0
+  (cd /sys/devices/system/node/node0 && cp --parents meminfo hugepages/*/nr_hugepages /run/processors/node0)
+  for each in {0..7}; do
+    mkdir -p "/run/processors/node0/cpu$each/topology"
+    echo "$each" >"/run/processors/node0/cpu$each/topology/core_id"
+    echo 0 >"/run/processors/node0/cpu$each/topology/physical_package_id"
+    echo 1 >"/run/processors/node0/cpu$each/online"
+  done
+  mount --bind /run/processors /sys/devices/system/node
   mount --make-rshared /  # only now: umount would have reached the original too
   hostname "$name"
   echo 1 >/proc/sys/net/ipv4/ip_forward
@@ -299,6 +317,6 @@ for node in json.load(sys.stdin)["items"]:
 }
 
 case ${1:-} in
-  up | node_up | node_down | inside | down | left | status | missing | unasked) "$@" ;;
+  up | node_up | node_down | inside | down | left | status | uncached | missing | unasked) "$@" ;;
   *) sed -n '2,14s/^# \?//p' "$0" >&2; exit 64 ;;
 esac

@@ -1,6 +1,7 @@
 """Nodes that run containers, made by nodes.sh, and what tests ask of them."""
 
 import contextlib
+import fcntl
 import os
 import re
 import subprocess
@@ -17,7 +18,8 @@ HERE = Path(__file__).parent
 SCRIPT, IMAGES = HERE / "nodes.sh", HERE / "images.sh"
 PATIENCE = 240.0
 """Seconds, of a machine on which others work, too; goals are measured by `benchmarks pods`."""
-UP_SECONDS, IMAGES_SECONDS = 480, 540
+UP_SECONDS, IMAGES_SECONDS, ALONE_SECONDS = 480, 540, 900
+WORK = Path(os.environ.get("LOCKSTEP_NODES", "/tmp/lockstep-nodes"))
 REGISTRY = "localhost"
 
 
@@ -34,9 +36,11 @@ class RealNodes:
         kubeconfig: Of the administrator.
         names: Of the nodes.
         core: Pods, nodes and what else there is of the core API.
+        stay: Somebody made them by hand: what is on them is taken away after the tests.
     """
 
-    def __init__(self, kubeconfig: Path, count: int) -> None:
+    def __init__(self, kubeconfig: Path, count: int, *, stay: bool = False) -> None:
+        self.stay = stay
         self.kubeconfig = kubeconfig
         self.names = tuple(f"node-{number}" for number in range(count))
         settings = client.Configuration()
@@ -115,6 +119,24 @@ def series(text: str, name: str) -> list[tuple[dict[str, str], float]]:
 
 
 @contextlib.contextmanager
+def alone() -> Iterator[bool]:
+    """Nobody else's tests begin to use nodes of this machine; False = others had them too long."""
+    with open(f"{WORK}.lock", "w") as lock:
+        deadline = time.monotonic() + ALONE_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    yield False
+                    return
+                time.sleep(1)
+            else:
+                yield True
+                return
+
+
+@contextlib.contextmanager
 def real_nodes(count: int = 2) -> Iterator[RealNodes]:
     """Images as the tree is now, and nodes that have them; nothing is left of these afterwards."""
     subprocess.run([IMAGES], check=True, timeout=IMAGES_SECONDS, stdout=subprocess.DEVNULL)
@@ -127,11 +149,11 @@ def real_nodes(count: int = 2) -> Iterator[RealNodes]:
 
 def running() -> RealNodes | None:
     """Nodes that somebody made by hand (`nodes.sh up`): tests take these, and leave them there."""
-    kubeconfig = Path(os.environ.get("LOCKSTEP_NODES", "/tmp/lockstep-nodes")) / "admin.kubeconfig"
+    kubeconfig = WORK / "admin.kubeconfig"
     if not kubeconfig.exists():
         return None
     count = len(list(kubeconfig.parent.glob("node-[0-9]")))
-    return RealNodes(kubeconfig, count)
+    return RealNodes(kubeconfig, count, stay=True)
 
 
 def left() -> str:

@@ -3,14 +3,15 @@
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from helm_python import HelmError
 from kubernetes.client.exceptions import ApiException
 
-from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, is_ready, until
+from tests.cluster.pods.real_nodes import REGISTRY, RealNodes, is_ready, until
 from tests.deploy.chart.chart import CHART
 
 NAME = NAMESPACE = "lockstep"
@@ -71,6 +72,16 @@ def install(nodes: RealNodes, values: Mapping[str, Any] = VALUES) -> None:
     nodes.helm(NAMESPACE).install(str(CHART), NAME, dict(values), create_namespace=True, timeout=60)
 
 
+def as_wanted(nodes: RealNodes) -> None:
+    """As `helm upgrade --install`, with the usual values."""
+    try:
+        nodes.helm(NAMESPACE).status(NAME)
+    except HelmError:
+        install(nodes)
+    else:
+        upgrade(nodes, {})
+
+
 def upgrade(nodes: RealNodes, changes: Mapping[str, Mapping[str, Any]]) -> None:
     """As `helm upgrade` with other values of some parts."""
     values = {**VALUES, **{part: {**VALUES.get(part, {}), **changes[part]} for part in changes}}
@@ -110,28 +121,6 @@ def settled(nodes: RealNodes) -> bool:
     return not going and all_ready(nodes)
 
 
-@contextmanager
-def put_back(nodes: RealNodes) -> Iterator[None]:
-    """The release, as it was before the last upgrade."""
-    try:
-        yield
-    finally:
-        rollback(nodes)
-        until(lambda: settled(nodes), PATIENCE)
-
-
-@contextmanager
-def installed_anew(nodes: RealNodes) -> Iterator[None]:
-    """The release, as at first: an upgrade that names another claim deletes the one there is."""
-    try:
-        yield
-    finally:
-        uninstall(nodes)
-        until(lambda: [] == left(nodes), PATIENCE)
-        install(nodes)
-        until(lambda: all_ready(nodes), PATIENCE)
-
-
 class Prometheus:
     """Debian's Prometheus in a pod, with the release's rules.
 
@@ -166,6 +155,8 @@ class Prometheus:
     def __exit__(self, *_: object) -> None:
         with suppress(ApiException):
             self._nodes.core.delete_namespace(MONITORING)
+        if not self._nodes.stay:
+            return  # it goes with them
         until(lambda: MONITORING not in _names(self._nodes.core.list_namespace()), 240)
 
     def ask(self, query: str) -> list[tuple[dict[str, str], float]]:

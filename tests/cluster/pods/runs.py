@@ -16,7 +16,7 @@ from collector.contract.kubernetes import FAULTS, HEALTHY, ROLE_LABEL, RUN_LABEL
 from lockstep.planning import run_id
 from tests.cluster.mpijob_crd import CRD
 from tests.cluster.pods.real_nodes import PATIENCE, REGISTRY, RealNodes, until
-from tests.cluster.pods.release import RUNS
+from tests.cluster.pods.release import RUNS, Prometheus
 from tests.cluster.pods.running_operator import RunningMpiOperator
 from workloads.launchers.kubernetes import indexed_job
 from workloads.launchers.kubernetes.names import JOB_INDEX
@@ -75,11 +75,13 @@ class LaunchedRun(subprocess.Popen[str]):
     Attributes:
         name: Of the run.
         pods: The uid of each pod of its ranks -> its node, once they run.
+        nodes: Rank -> node, likewise; with several ranks a pod, pod -> node.
     """
 
     def __init__(self, nodes: RealNodes, out: Path, *words: str) -> None:
         self.name = run_id("gpt", secrets.token_hex(2))
         self.pods: dict[str, str] = {}
+        self.nodes: dict[int, str] = {}
         command = [
             sys.executable, "-m", "lockstep", "run", "gpt", "--nodes=2", "--launcher=kubernetes",
             "--device=cpu", f"--image={REGISTRY}/lockstep-workloads:0.1.0",
@@ -125,7 +127,21 @@ def begun(nodes: RealNodes, run: LaunchedRun) -> str:
         for pod in pods_of(nodes, run.name)
         if pod.metadata.labels[ROLE_LABEL] == "worker"
     }
+    run.nodes |= ranks(nodes, run.name)
     return run.name
+
+
+def ended(run: LaunchedRun) -> None:
+    """It has ended well."""
+    said, errors = run.communicate(timeout=900)
+    assert 0 == run.returncode, errors
+    assert "finished" == json.loads(said)["ending"]
+
+
+def named(prometheus: Prometheus, run: str) -> set[str]:
+    """Nodes that findings of the run name now; one of the run as a whole names none."""
+    active = prometheus.ask(f'lockstep_finding_active{{run="{run}"}} == 1')
+    return {labels["node"] for labels, _ in active if "node" in labels}
 
 
 def accused(nodes: RealNodes, node: str, run: str) -> list[str]:

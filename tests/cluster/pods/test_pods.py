@@ -1,14 +1,10 @@
 """The chart on nodes that run containers: what a user sees on the first day."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.cluster.pods.real_nodes import PATIENCE, RealNodes, page, series, until
-from tests.cluster.pods.release import COLLECTORS, NAMESPACE, Prometheus
-
-if TYPE_CHECKING:
-    pass
+from tests.cluster.pods.release import COLLECTORS, NAME, NAMESPACE, Prometheus
+from tests.cluster.pods.saying import told
 
 pytestmark = [
     pytest.mark.pods,
@@ -45,3 +41,13 @@ def test_the_dashboard_answers_with_its_page(release: RealNodes):
     [pod] = release.pods(NAMESPACE, "dashboard")
 
     assert "<title>" in page(pod, 8501, "/")
+
+
+@pytest.mark.sweep(sample=0)
+def test_a_release_that_runs_passes_helm_test(release: RealNodes):
+    nodes = release.helm(NAMESPACE)
+
+    nodes.test(NAME, timeout=300)  # or it raises
+
+    assert [] == release.pods(NAMESPACE, "test")
+    assert [] == [found for found in told(release).values() if "ready" not in found]

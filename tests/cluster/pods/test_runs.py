@@ -1,30 +1,30 @@
-"""Runs launched into pods, and what is told of them."""
+"""Runs launched into pods, side by side, and what is told of them."""
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from collector.contract.kubernetes import HEALTHY, Family
-from tests.cluster.pods.conftest import Launched
+from tests.cluster.pods.conftest import Launched, begin
 from tests.cluster.pods.real_nodes import PATIENCE, RealNodes, until
 from tests.cluster.pods.release import (
     NAMESPACE,
     RUNS,
     Prometheus,
     findings_folder,
-    rollback,
-    settled,
     shared_folder,
-    upgrade,
 )
 from tests.cluster.pods.runs import (
     LaunchedRun,
     accused,
     begun,
     conditions,
+    ended,
     launching,
+    named,
     plain_jobs,
     pods_of,
     ranks,
@@ -36,43 +36,52 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.pods,
-    pytest.mark.sweep(sample=0),  # at night: runs take minutes
     pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),
 ]
-RINGS = "/run/lockstep"
+at_night = pytest.mark.sweep(sample=0)
+"""By day there is a run's series, a finding with all that follows from it, and its end."""
+NOWHERE = "localhost/lockstep-workloads:9.9.9"
 
 
-def named(prometheus: Prometheus, run: str) -> set[str]:
-    """Nodes that findings of the run name now; one of the run as a whole names none."""
-    active = prometheus.ask(f'lockstep_finding_active{{run="{run}"}} == 1')
-    return {labels["node"] for labels, _ in active if "node" in labels}
+@pytest.fixture(scope="module", autouse=True)
+def side_by_side(request: pytest.FixtureRequest, release: RealNodes) -> None:
+    """They begin together: for the most part they wait."""
+    begin(request, "imageless_run", "first_run", "slow_run", "mounted")
 
 
 @pytest.fixture(scope="module")
-def slow_run(
-    running_prometheus: Prometheus,
-    operator: None,
-    release: RealNodes,
-    tmp_path_factory: pytest.TempPathFactory,
+def imageless_run(
+    operator: None, release: RealNodes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LaunchedRun]:
-    """A run whose third rank is slow after a minute.
-
-    Of four ranks: two have no majority, and the sequential test judges neither. It learns what is
-    usual from 40 scrapes: what is slow before a minute has passed is usual to it. A step has a
-    tenth of a second, and a fifth once it is slow.
-    """
-    running_prometheus.follow()
-    words = ("--ranks-per-node=2", "--device-seconds=0.1", "--steps=900",
-             "--fault=compute:rank=2,factor=2,from=600", "--timeout=1500")  # fmt: skip
-    with launching(release, tmp_path_factory.mktemp("slow") / "run", *words) as run:
-        begun(release, run)
+    """A run whose image is nowhere."""
+    folder = tmp_path_factory.mktemp("imageless")
+    words = ("--steps=10", "--start-timeout=120", f"--image={NOWHERE}")
+    with launching(release, folder / "run", *words) as run:
         yield run
+
+
+@pytest.fixture(scope="module")
+def first_run(
+    operator: None, release: RealNodes, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LaunchedRun]:
+    """A run that writes a checkpoint, as in a namespace that forbids folders of nodes."""
+    folder = tmp_path_factory.mktemp("first")
+    words = ("--rings=pod", "--steps=100", "--checkpoint-every=50", "--device-seconds=0.1")
+    with launching(release, folder / "run", *words) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def mounted(release: RealNodes, first_run: LaunchedRun) -> list[Any]:
+    """What the pods of the first run had mounted."""
+    begun(release, first_run)
+    return [volume for pod in pods_of(release, first_run.name) for volume in pod.spec.volumes]
 
 
 def test_jobs_with_pods_of_their_own_are_on_the_pages_of_their_nodes(
     prometheus: Prometheus, release: RealNodes
 ):
-    spec = RunSpec("gpt-20260101t000000-a1b2", "gpt", Layout(2, 1, 2), 300, 0)
+    spec = RunSpec("gpt-20260101t000000-a1b2", "gpt", Layout(2, 1, 2), 150, 0)
 
     def phases() -> list[str]:
         return [pod.status.phase for pod in pods_of(release, spec.run)]
@@ -89,20 +98,6 @@ def test_jobs_with_pods_of_their_own_are_on_the_pages_of_their_nodes(
     until(lambda: not pods_of(release, spec.run), PATIENCE)
 
 
-def test_a_run_in_a_restricted_namespace_keeps_its_rings_in_its_pods(
-    operator: None, release: RealNodes, launched: Launched
-):
-    with launched("--steps=50", "--rings=pod") as run:
-        begun(release, run)
-        mounted = [volume for pod in pods_of(release, run.name) for volume in pod.spec.volumes]
-        said, errors = run.communicate(timeout=300)
-
-    assert 0 == run.returncode, errors
-    assert "finished" == json.loads(said)["ending"]
-    assert [] == [one.name for one in mounted if one.host_path]
-    until(lambda: not pods_of(release, run.name), PATIENCE)
-
-
 def test_a_slow_rank_becomes_a_finding_an_alert_a_report_and_a_condition_of_its_node(
     prometheus: Prometheus,
     release: RealNodes,
@@ -110,7 +105,7 @@ def test_a_slow_rank_becomes_a_finding_an_alert_a_report_and_a_condition_of_its_
     visitor: "BrowserContext",
 ):
     run, name = slow_run, slow_run.name
-    culprit = ranks(release, name)[1]
+    culprit = run.nodes[1]
     until(lambda: named(prometheus, name) or run.poll() is not None, 2 * PATIENCE)
     assert {culprit} == named(prometheus, name), run.communicate()
     told = prometheus.ask(f'lockstep_rank_info{{run="{name}"}}')
@@ -130,44 +125,35 @@ def test_a_slow_rank_becomes_a_finding_an_alert_a_report_and_a_condition_of_its_
     seen.close()
 
     until(lambda: list(findings_folder(release).rglob("report.html")), PATIENCE)
-    said, errors = run.communicate(timeout=900)
-
-    assert 0 == run.returncode, errors
-    assert "finished" == json.loads(said)["ending"]
-    [fault] = json.loads((shared_folder(release) / name / "truth.json").read_text())["faults"]
-    assert culprit == fault["node"]  # and not the pod's host name
-    until(lambda: not pods_of(release, name), PATIENCE)
 
 
-def test_what_ended_pods_left_on_nodes_is_cleaned_by_its_age(
-    release: RealNodes, slow_run: LaunchedRun
+@at_night
+def test_a_run_in_a_restricted_namespace_keeps_its_rings_in_its_pods(
+    mounted: list[Any], first_run: LaunchedRun
 ):
-    def folders() -> set[str]:
-        return {
-            f"{node}/{folder}"
-            for node in release.names
-            for folder in release.inside(node, "ls", RINGS).split()
-        }
+    ended(first_run)
 
-    slow_run.communicate(timeout=900)
-    ours = {f"{node}/{uid}" for uid, node in slow_run.pods.items()}
-    young = folders() - ours
-    assert ours <= folders()
-    assert set(release.names) == set(slow_run.pods.values())
-    for folder in ours:
-        node, _, name = folder.partition("/")
-        release.inside(
-            node, "find", f"{RINGS}/{name}", "-exec", "touch", "-d", "2 days ago", "{}", "+"
-        )
-    try:
-        upgrade(release, {"collector": {"maxUnavailable": "100%", "cleaner": {"age": "25h"}}})
-        until(lambda: not ours & folders(), PATIENCE)
-        assert young <= folders()
-    finally:
-        rollback(release)
-        until(lambda: settled(release), PATIENCE)
+    assert [] == [one.name for one in mounted if one.host_path]
 
 
+@at_night
+def test_a_run_goes_on_from_the_checkpoint_of_another_on_the_claim(
+    first_run: LaunchedRun, release: RealNodes, launched: Launched
+):
+    def steps(run: LaunchedRun) -> list[int]:
+        archive = shared_folder(release) / run.name
+        return sorted(set(pq.read_table(archive / "steps.parquet")["step"].to_pylist()))
+
+    ended(first_run)
+    checkpoints = f"/runs/{first_run.name}/checkpoints"
+    with launched("--steps=120", "--device-seconds=0.05", f"--resume={checkpoints}") as second:
+        ended(second)
+
+    assert list(range(100)) == steps(first_run)
+    assert list(range(100, 120)) == steps(second)  # of a second, which is there to its end
+
+
+@at_night
 def test_a_run_that_loses_a_deleted_pod_accuses_no_node_and_pages_nobody(
     prometheus: Prometheus, operator: None, release: RealNodes, launched: Launched
 ):
@@ -189,33 +175,23 @@ def test_a_run_that_loses_a_deleted_pod_accuses_no_node_and_pages_nobody(
     assert "stopped" in {labels["state"] for labels, _ in words}
 
 
+@at_night
 def test_an_image_that_is_not_there_is_said_and_nothing_is_left(
-    operator: None, release: RealNodes, launched: Launched
+    imageless_run: LaunchedRun, release: RealNodes
 ):
-    image = "localhost/lockstep-workloads:9.9.9"
-    with launched("--steps=10", "--start-timeout=120", f"--image={image}") as run:
-        _, errors = run.communicate(timeout=300)
+    _, errors = imageless_run.communicate(timeout=300)
 
-    assert 69 == run.returncode, errors
-    assert image in errors
-    until(lambda: not release.pods(RUNS), PATIENCE)
+    assert 69 == imageless_run.returncode, errors
+    assert NOWHERE in errors
+    until(lambda: not pods_of(release, imageless_run.name), PATIENCE)
 
 
-def test_a_node_that_loses_its_power_under_a_run_is_named_and_comes_back(
-    prometheus: Prometheus, operator: None, release: RealNodes, launched: Launched
+def test_a_run_that_ends_leaves_no_pod_and_its_truth_names_the_node(
+    slow_run: LaunchedRun, release: RealNodes
 ):
-    victim = release.names[1]
-    with launched("--steps=20000", "--timeout=1500") as run:
-        name = begun(release, run)
-        steps = f'lockstep_train_steps_total{{run="{name}"}} > 100'
-        until(lambda: len(prometheus.ask(steps)) == 2 or run.poll() is not None, PATIENCE)
-        assert run.poll() is None, run.communicate()
-        assert set() == named(prometheus, name)
-        release.power_off(victim)
-        try:
-            until(lambda: victim in named(prometheus, name), PATIENCE)
-            assert {victim} == named(prometheus, name)
-            until(lambda: victim not in release.ready(), PATIENCE)
-        finally:
-            release.power_on(victim)
-    until(lambda: not release.pods(RUNS), PATIENCE)
+    name = slow_run.name
+    culprit = slow_run.nodes[1]
+    ended(slow_run)
+    [fault] = json.loads((shared_folder(release) / name / "truth.json").read_text())["faults"]
+    assert culprit == fault["node"]  # and not the pod's host name
+    until(lambda: not pods_of(release, name), PATIENCE)

@@ -13,7 +13,6 @@ from tests.cluster.pods.release import COLLECTORS, NAMESPACE, left, uninstall
 
 pytestmark = [
     pytest.mark.pods,
-    pytest.mark.sweep(sample=0),  # at night, as all that changes the release
     pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),
 ]
 
