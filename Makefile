@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 MPI := .cache/mpi
-# Test files at a time, on two cores. Real tests wait for much that is not this machine's processors:
-# three files of them keep two busy.
-TEST_PROCESSES ?= 2
-REAL_PROCESSES ?= 3
+# Test files at a time, on two cores. Many tests wait for what is not this machine's processors, for
+# programs and clocks, and real ones most of their time: so many files of them keep two busy.
+TEST_PROCESSES ?= 3
+REAL_PROCESSES ?= 4
 # More words for pytest: make test PYTEST_ARGS='--junitxml=tests.xml'
 PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt

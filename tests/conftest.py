@@ -33,19 +33,23 @@ GOLDEN = Path(__file__).parent / "golden"
 SHOWN_LINES = 60
 YIELDING = 5
 """Niceness of a worker beside the timed tests: it has what they leave, or else a quarter."""
-TOGETHER = ("tests/cluster/", "tests/dashboard/browser/")
-"""Folders whose files share something large that one worker starts: a control plane, a browser."""
+TOGETHER = {"cluster": "cluster", "pods": "cluster", "browser": "browser"}
+"""By marker, files that share something large that one worker starts: nodes, a browser."""
 LONG = (
     "tests/lockstep/bench/test_stop_resume_real.py",
+    "tests/lockstep/test_run_ends.py",
     "tests/lockstep/test_stacks.py",
+    "tests/deploy/test_hang.py",
     "tests/test_adding.py",
-    "tests/attack/test_dashboard.py",
-    "tests/examples/test_examples.py",
-    "tests/lockstep/test_servers.py",
-    "tests/analyzer/recording_rules/test_both_ways.py",
-    "tests/lockstep/test_task_runs.py",
+    "tests/workloads/test_training.py",
     "tests/workloads/test_mpirun.py",
+    "tests/examples/test_examples.py",
     "tests/lockstep/api/test_server.py",
+    "tests/lockstep/test_kills.py",
+    "tests/workloads/test_external_program.py",
+    "tests/lockstep/test_servers.py",
+    "tests/lockstep/test_task_runs.py",
+    "tests/cluster/slurm/test_slurm.py",
 )
 """Files of half a minute and more: begun last, one of them would be waited for by the others."""
 FIRST = pytest.StashKey[pytest.Item]()
@@ -151,12 +155,12 @@ def _turn(item: pytest.Item) -> tuple[bool, bool, int]:
     """When a real test is begun, as a key to sort by."""
     file = item.nodeid.partition("::")[0]
     long = LONG.index(file) if file in LONG else len(LONG)
-    return not is_timed(item.path), not _together(item.nodeid), long
+    return not is_timed(item.path), not _together(item.path), long
 
 
-def _together(nodeid: str) -> str:
-    """The folder of TOGETHER that a test is in; empty: none."""
-    return next((folder for folder in TOGETHER if nodeid.startswith(folder)), "")
+def _together(file: Path) -> str:
+    """What a test file shares with others, see TOGETHER; empty: nothing."""
+    return next((TOGETHER[each] for each in TOGETHER if each in marks(file)), "")
 
 
 def _tiers(items: list[pytest.Item]) -> dict[pytest.Item, Tier]:
@@ -185,9 +189,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class TimedFilesTogether(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            if is_timed(config.rootpath / file):
-                return "timed"
-            return _together(file) or file
+            path = config.rootpath / file
+            return "timed" if is_timed(path) else _together(path) or file
 
     config.option.loadscopereorder = False
     return TimedFilesTogether(config, log)

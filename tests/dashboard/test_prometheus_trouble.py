@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.shapes import FLEET_METRICS, Span
@@ -152,7 +152,6 @@ def test_a_warning_of_the_server_is_told_with_every_answer(fake):
     assert ("Prometheus says: store 10.0.0.3 did not answer",) == source.answer().missing
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.floats(300, YEAR), st.sampled_from([1.0, 15.0, 60.0]), st.integers(2, 5000))
 def test_no_range_from_five_minutes_to_a_year_is_refused(server, seconds, scrape, points):
     server.status, server.body, server.warnings = 200, None, []

@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.prometheus,
     pytest.mark.slow,
     pytest.mark.distributed,
-    pytest.mark.timed,
     pytest.mark.timeout(600),
     pytest.mark.skipif(
         not (shutil.which("prometheus") and shutil.which("prometheus-alertmanager")),

@@ -58,6 +58,7 @@ def test_the_first_chart_is_on_the_first_screen(
     assert chart["smallest"] >= SMALLEST_LETTERS
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("size", [DESK, TELEPHONE], ids=["desk", "telephone"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious(

@@ -34,6 +34,7 @@ ON = {
     "argo, kueue": {"launcher": "argo", "options": {"queue": "gpus"}},
 }
 everywhere = pytest.mark.parametrize("on", list(ON))
+by_day = pytest.mark.sweep(sample=3)
 PATIENCE = 60.0
 
 
@@ -81,6 +82,7 @@ def stop(one: Runner, cell: Cell, seen: str) -> None:
         one.run(cell)
 
 
+@by_day
 @everywhere
 def test_a_cell_that_takes_too_long_is_ended_told_so_and_run_again(tmp_path: Path, on: str) -> None:
     one = bench(tmp_path, on, nodes=[2], timeout=1.0)
@@ -98,6 +100,7 @@ def test_a_cell_that_takes_too_long_is_ended_told_so_and_run_again(tmp_path: Pat
     assert [] == answer(one, cell)["there"]
 
 
+@by_day
 @everywhere
 def test_a_cell_that_is_stopped_is_told_so_and_the_next_call_goes_on(
     tmp_path: Path, on: str

@@ -9,6 +9,7 @@ reports, delivery.
 """
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -134,11 +135,11 @@ class SimulatedRun(FakePrometheus):
             done += (one.begin - at) / STEP
             at = min(one.end, until)
             done += (at - one.begin) / max(STEP, OWN * one.factor + 0.1)
-        return float(np.floor(max(0.0, done + (until - at) / STEP)))
+        return float(math.floor(max(0.0, done + (until - at) / STEP)))
 
     def own(self, time: float, rank: int) -> float:
         steps = self.steps(time)
-        own = OWN * (steps + self._noise[rank, int(steps) % LONGEST_STEPS])
+        own = OWN * (steps + self._noise.item(rank, int(steps) % LONGEST_STEPS))
         for one in self.episodes:
             if one.rank == rank and time > one.begin:
                 slow = self.steps(min(time, one.end)) - self.steps(one.begin)
@@ -346,7 +347,7 @@ class SimulatedConnection(Direct):
         return found
 
     def _pages(self, time: float) -> list[tuple[Mapping[str, str], float]]:
-        world, last = self.cluster, START + SCRAPE * np.floor((time - START) / SCRAPE)
+        world, last = self.cluster, START + SCRAPE * math.floor((time - START) / SCRAPE)
         for begin, end in world.down:
             if begin <= last < end:
                 last = begin
@@ -361,7 +362,7 @@ class SimulatedConnection(Direct):
         """Prometheus' own account of the scrapes in a span."""
         world, tried = self.cluster, TRIED.match(query)
         seconds = 300.0 if tried is None else int(tried["ms"]) / 1000.0
-        last = START + SCRAPE * np.floor((time - START) / SCRAPE)
+        last = START + SCRAPE * math.floor((time - START) / SCRAPE)
         scrapes = [one for one in np.arange(last, time - seconds, -SCRAPE)
                    if not _within(one, world.down)]  # fmt: skip
         rows = {row: max(float(not world.is_dark(row, one)) for one in scrapes)

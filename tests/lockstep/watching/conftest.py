@@ -23,7 +23,11 @@ URL = "http://prometheus.fake"
 def server() -> Iterator[tuple[str, list[FakePrometheus]]]:
     """A URL, and a list whose last one answers there, without sockets in between."""
     asked: list[FakePrometheus] = []
-    send = BoundedAdapter.send
+    send, proxies = BoundedAdapter.send, requests.sessions.get_environ_proxies
+
+    def straight(url: str, **named: Any) -> dict[str, str]:
+        """No proxy leads there; to look for one in the environment takes as long as an answer."""
+        return {} if url.startswith(URL) else proxies(url, **named)
 
     def answered(adapter: BoundedAdapter, request: Any, **named: Any) -> requests.Response:
         if not request.url.startswith(URL):
@@ -37,6 +41,7 @@ def server() -> Iterator[tuple[str, list[FakePrometheus]]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BoundedAdapter, "send", answered)
+        patch.setattr(requests.sessions, "get_environ_proxies", straight)
         yield URL, asked
 
 

@@ -1,6 +1,7 @@
 """A Prometheus that answers what a simulated run would have told, at whatever time it is."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from functools import partial
@@ -104,7 +105,7 @@ class FakePrometheus:
     def scraped(self, time: float) -> float:
         """The last scrape up to a moment."""
         last = time if self.stopped is None else min(time, self.stopped)
-        return START + SCRAPE * np.floor((last - START) / SCRAPE)
+        return START + SCRAPE * math.floor((last - START) / SCRAPE)
 
     def dead(self, time: float, rank: int | None = None) -> bool:
         if self.ended is not None and time >= self.ended:
@@ -123,11 +124,11 @@ class FakePrometheus:
         running -= sum(max(0.0, min(running, end) - begin) for begin, end in self.pauses)
         begun = running if self.slow is None else min(running, self.slow[2])
         step = STEP if self.slow is None else max(STEP, OWN * self.slow[1] + 0.1)
-        return float(np.floor((begun - START) / STEP) + np.floor((running - begun) / step))
+        return float(math.floor((begun - START) / STEP) + math.floor((running - begun) / step))
 
     def own(self, time: float, rank: int) -> float:
         steps = self.steps(time)
-        own = OWN * (steps + self._noise[rank, int(steps) % 4000])
+        own = OWN * (steps + self._noise.item(rank, int(steps) % 4000))
         if self.slow is not None and self.slow[0] == rank and time > self.slow[2]:
             own += OWN * (self.slow[1] - 1) * (steps - self.steps(self.slow[2]))
         return own
@@ -166,7 +167,7 @@ class FakePrometheus:
 
     def _gauge(self, metric: m.Metric, time: float, rank: int) -> float:
         usual = {m.GPU_CLOCK: 1.9e9, m.GPU_TEMPERATURE: 60.0, m.GPU_POWER: 300.0}[metric]
-        return usual * (1.0 + 0.01 * np.sin(time / 40.0 + 2.0 * rank))
+        return usual * (1.0 + 0.01 * math.sin(time / 40.0 + 2.0 * rank))
 
     def _paused(self, time: float) -> list[float]:
         """Since when, if it is now."""
@@ -253,9 +254,9 @@ class FakePrometheus:
 
     def _ranged(self, query: str, words: dict[str, str]):
         start, end, step = (float(words[name]) for name in ("start", "end", "step"))
-        times = start + step * np.arange(int((end - start) / step + 1e-6) + 1)
-        times = times[[self._fresh(time) for time in times]]
-        if self._away(query) or not len(times):
+        count = int((end - start) / step + 1e-6) + 1
+        times = [time for i in range(count) if self._fresh(time := start + step * i)]
+        if self._away(query) or not times:
             return []
         of = {ask.OWN: self.summed, ask.STEPS: self._steps, ask.KNOWN: self.known}.get(query)
         names = self._who
@@ -271,8 +272,8 @@ class FakePrometheus:
 
     def _raw(self, instances: str, start: float, end: float):
         """All series of some targets in a span."""
-        first = START + SCRAPE * np.ceil((max(start, START) - START) / SCRAPE)
-        times = np.arange(first, self.scraped(end) + 1, SCRAPE)
+        first = START + SCRAPE * math.ceil((max(start, START) - START) / SCRAPE)
+        times = np.arange(first, self.scraped(end) + 1, SCRAPE).tolist()
         for rank in {*range(4)} - self.no_pages:
             if not re.fullmatch(instances.replace("\\\\", "\\"), self._target(rank)["instance"]):
                 continue

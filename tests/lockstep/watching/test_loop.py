@@ -190,7 +190,7 @@ def test_a_run_that_ends_with_a_killed_rank_is_a_finding_though_all_are_gone(
 def test_a_run_whose_collectors_end_with_it_is_over(watching, cycles, prometheus, tmp_path, killed):
     watch = watching()
     prometheus.slow = (2, 1.5, prometheus.now)
-    slow = opened(cycles(watch, 14))
+    slow = opened(cycles(watch, 9))
     prometheus.ended, prometheus.killed = prometheus.now + 10.0, killed
     prometheus.stopped, prometheus.stale = prometheus.now + 16.0, 16.0
     prometheus.now += 16.0

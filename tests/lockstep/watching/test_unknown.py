@@ -84,7 +84,7 @@ def test_a_finding_stays_open_while_nobody_knows_the_own_time_of_whom_it_is_abou
     prometheus.slow = None
     prometheus.untimed = (set(range(4)), prometheus.now)
 
-    cycles(watch, 30, SPARSE)
+    cycles(watch, 15, SPARSE)
 
     assert [2] == [one.who.rank for one in watch.findings()]
 
