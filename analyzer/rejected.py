@@ -7,14 +7,10 @@ import numpy as np
 from analyzer.run import Finding, Grid, Rejected
 from analyzer.slowness.coverage import unseen_ranks
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
+from analyzer.slowness.significance import RECORDED
 from analyzer.slowness.transfers import median
+from analyzer.structure.facts import LONGER
 from analyzer.wording import NAMED, milliseconds
-
-SUSPICIOUS = 1.03
-"""Own time over the peers' from which a rank without finding is worth a word."""
-WAITS_MORE = 0.01
-"""Of its step: a rank that waits longer by less than this waits as it did (docs/method/peers.md:
-from 1 % of a worker's time something is recorded)."""
 
 
 def rejected(grid: Grid, slow: Sequence[Finding], hangs: Sequence[Finding]) -> tuple[Rejected, ...]:
@@ -63,7 +59,7 @@ def _victims(grid: Grid, slow: Sequence[Finding], named: set[int | None]) -> tup
             waited = median(collective[during, column])
             before = median(collective[outside, column])
             more = waited - before if np.isfinite(before) else waited
-            if not more >= WAITS_MORE * median(wall[during, column]):
+            if not more >= RECORDED * median(wall[during, column]):
                 continue
             ratio = median(own[during, column]) / median(own[np.ix_(during, peers)])
             alike = f"; its own time is {ratio:.2f}x its peers'" if np.isfinite(ratio) else ""
@@ -89,7 +85,7 @@ def _nearly(grid: Grid) -> tuple[Rejected, ...]:
         for column in stratum.tolist():
             peers = [other for other in stratum.tolist() if other != column]
             ratio = median(own[:, column]) / median(own[:, peers]) if peers else np.nan
-            if ratio >= SUSPICIOUS:
+            if ratio >= 1.0 + LONGER:
                 found.append((ratio, Rejected(grid.ranks[column].rank, _why(ratio, len(peers)))))
     found.sort(key=lambda pair: -pair[0])
     return tuple(each for _, each in found[:NAMED])

@@ -6,14 +6,11 @@ from analyzer.common_writes import BY_DESIGN
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import gpu_words
 from analyzer.slowness.changepoint import BLOCKS_AT_LEAST, blocks, column_medians
-from analyzer.slowness.coverage import unseen_words
+from analyzer.slowness.coverage import COVERAGE_AT_LEAST, unseen_words
 from analyzer.slowness.minimum_detectable_effect import smallest_noticed
 from analyzer.slowness.peer_groups import peer_groups
-from analyzer.slowness.significance import NATURAL_SPREAD
+from analyzer.slowness.significance import NATURAL_SPREAD, TENTH_MORE
 
-COVERAGE_AT_LEAST = 0.5
-UNEXPLAINED = 0.10
-"""Share of a run's time from which it is not healthy while nobody knows why."""
 NOTICED_AT_MOST = 1.5
 """A run in which only slower ranks than this would have been noticed is not called healthy."""
 
@@ -53,7 +50,7 @@ def _stands_still(grid: Grid) -> str | None:
     """Why a run that stands still for much of its time is not healthy, whoever began it.
 
     A step may take twice the usual one; what is beyond that, and in no phase that is slow by
-    design, is a pause.
+    design, is a pause. Together they must be as much as what counts as a change of a run.
     """
     design = sum(np.nan_to_num(grid.time[phase]) for phase in BY_DESIGN)
     steps = (grid.to_step - grid.from_step).astype(float)
@@ -63,7 +60,7 @@ def _stands_still(grid: Grid) -> str | None:
         return None
     over = np.maximum(wall[told] - 2 * np.median(wall[told]), 0.0) * steps[told]
     share = float(over.sum() / (wall[told] * steps[told]).sum())
-    if share < UNEXPLAINED:
+    if share < TENTH_MORE:
         return None
     own = np.nan_to_num(grid.time["own"][told])
     longest = own[int(over.argmax())]

@@ -6,6 +6,10 @@ TOLD = 0.7
 """Below this confidence in the place it only may be this one."""
 CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
 """From this probability on -> the word for it; choices of ours."""
+ACCUSED = 3
+"""Culprits that a sentence tells whole; of more it is said how many."""
+HOUR = 3600.0
+"""Seconds."""
 HOURS_FROM = 0.1
 """Less is told in seconds: as hours it would be mostly zeros."""
 
@@ -39,7 +43,7 @@ def hours(value: float, unit: str = "GPU") -> str:
     """Hours of a GPU, or of a rank where there is none: "0.60 GPU-hours", "44 GPU-seconds"."""
     if abs(value) >= HOURS_FROM:
         return f"{value:.2f} {unit}-hours"
-    return f"{value * 3600:.0f} {unit}-seconds"
+    return f"{value * HOUR:.0f} {unit}-seconds"
 
 
 def duration(seconds: float) -> str:
@@ -52,5 +56,5 @@ def duration(seconds: float) -> str:
         return f"{minutes} min"
     if minutes < 48 * 60:
         return f"{minutes // 60} h {minutes % 60:02d} min"
-    hours_ = round(seconds / 3600)
+    hours_ = round(seconds / HOUR)
     return f"{hours_ // 24} days {hours_ % 24} h"

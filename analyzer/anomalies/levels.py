@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.anomalies.fleet import ComparablePanel
-from analyzer.anomalies.peers import DEVIATES, LASTS_BINS, PEERS_AT_LEAST, peer_distances, spans
+from analyzer.anomalies.peers import DEVIATES, LASTS_BINS, peer_distances, spans
 from analyzer.anomalies.robust import smooth
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import LEVELS, Level, Subject
 from analyzer.run import FloatGrid
 from analyzer.slowness import transfers
+from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import median
 from collector.contract import metrics
 from collector.contract.robust import MAD_TO_SIGMA
@@ -66,7 +67,7 @@ def _moved(
     away = np.full(values.shape, np.nan)
     for group in np.unique(groups[groups >= 0]):
         mine = np.where(groups == group, values, np.nan)
-        enough = np.isfinite(mine).sum(axis=1, keepdims=True) >= PEERS_AT_LEAST
+        enough = np.isfinite(mine).sum(axis=1, keepdims=True) >= MAJORITY
         away = np.where(np.isfinite(mine) & enough, mine - median(mine, 1)[:, None], away)
     away = smooth(away)
     # No column can move by more than it spans: of a fleet, few are left.

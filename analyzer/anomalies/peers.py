@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from analyzer.anomalies.robust import longest_stretch, lower_median, smooth
 from analyzer.run import FloatGrid
+from analyzer.slowness.peer_groups import MAJORITY
 from analyzer.slowness.robust_stats import median
 from collector.contract.robust import MAD_TO_SIGMA
 
 DEVIATES = 3.0
 """Spreads from which a part deviates (the recording rules' limit, docs/method/anomalies.md)."""
-PEERS_AT_LEAST = 3
-"""Of two parts that differ nobody knows which one is normal."""
 LASTS_BINS = 6
 """Scrapes that a deviation must last: 90 s at 15 s. Two more than an alert within a minute needs,
 because an anomaly wakes nobody, and heat and power follow a load by tens of seconds."""
@@ -47,7 +46,7 @@ def peer_distances(
             alone = count == 1
             middle = np.where(alone, 0.0, middle)
             away, scale = mine - middle, np.where(alone, spread, scale)
-        enough = alike & (count >= (1 if low else PEERS_AT_LEAST)) & np.isfinite(mine)
+        enough = alike & (count >= (1 if low else MAJORITY)) & np.isfinite(mine)
         found = np.where(enough, away / scale, found)
         normal = np.where(enough, np.broadcast_to(middle, cells.shape), normal)
     return found, normal

@@ -29,6 +29,7 @@ from analyzer.model.effects import effects
 from analyzer.model.precision import WINDOWS
 from analyzer.posterior import Posterior, posterior
 from analyzer.run import Culprit, Fact, Finding, Grid, RankInfo, Verdict
+from analyzer.slowness.coverage import COVERAGE_AT_LEAST
 from analyzer.slowness.significance import FLOOR
 from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import SHARES
@@ -67,7 +68,7 @@ def uninstrumented(
             as_windows(seen, judged.fleet, _infos(members, ranks), one_name(samples)[0])
         )
         less = change(grid, SCRAPES)
-        if len(members) > 1 and coverage >= ENOUGH:
+        if len(members) > 1 and coverage >= COVERAGE_AT_LEAST:
             named = _accused(grid, less, judged, seen)
         believed = max(1.0 - len(judged.missing) / len(members), 0.0)
         most = CONFIDENT * coverage * believed
@@ -95,10 +96,6 @@ def uninstrumented(
         missing=(NO_SERIES, *judged.missing),
         provenance=("simulated GPU telemetry",) * bool(judged.fleet.simulated.any()),
     )
-
-
-ENOUGH = 0.5
-"""Share of the job's GPUs that must tell: of those that do not, one may be the slow one."""
 
 
 def _coverage(seen: Activity | None, expected: int) -> float:

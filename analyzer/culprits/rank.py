@@ -14,8 +14,8 @@ from analyzer.model.candidate import CERTAIN
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of
+from analyzer.slowness.significance import WAKES
 from analyzer.slowness.waited_for import waited_for
-from analyzer.trace_verdict.verdict import PAGE_EFFECT
 
 PAGE_BOUND = 0.03
 """Page only if the run's steps may be at least 3 % longer for it (docs/method/peers.md: 2 to 3 %;
@@ -107,7 +107,7 @@ def _wakes(grid: Grid, finding: Finding, slow: Sequence[Finding], seen: Look) ->
     if finding.detector == DETECTOR or suspect.culprit.tier == "page":
         return suspect.culprit.tier == "page"
     inside = len(suspect.inside) / max(int((~grid.masked).sum()), 1)
-    return _pages(grid, finding, slow) and seen.gain(suspect) >= PAGE_EFFECT * inside
+    return _pages(grid, finding, slow) and seen.gain(suspect) >= WAKES * inside
 
 
 def _pages(grid: Grid, finding: Finding, slow: Sequence[Finding]) -> bool:

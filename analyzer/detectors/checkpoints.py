@@ -18,13 +18,12 @@ from analyzer.slowness.changepoint import column_medians
 from analyzer.slowness.others import others_median
 from analyzer.slowness.peer_groups import MAJORITY, peer_groups
 from analyzer.slowness.robust_stats import NOTHING
+from analyzer.slowness.significance import RECORDED
 from collector.contract.words import Phase
 
 WRITER = 0.1
 """Share of the longest, from which a rank is one that writes: where rank 0 writes for all, it has
 no peers and nobody accuses it."""
-COSTS = 0.01
-"""Share of the run's time that its excess takes."""
 QUERY = "checkpoint_seconds of steps.parquet by rank"
 
 
@@ -108,7 +107,7 @@ def _costly(
             continue
         during, column = slice(one.first, one.last), column_of[one.rank]
         longer = float(np.nansum((seconds - middle)[during, column]))
-        if not COSTS * total <= longer < total:
+        if not RECORDED * total <= longer < total:
             continue
         cost, usual = longer / (total - longer), float(np.nanmean(middle[during, column]))
         (low, high), ratio = one.interval, one.slowdown

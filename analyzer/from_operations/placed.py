@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from analyzer.run import Culprit, FloatGrid, Grid
 from analyzer.slowness.peer_groups import MAJORITY
+from analyzer.slowness.significance import STEPS_AT_LEAST
 from analyzer.slowness.transfers import median
 
 CONFIRMED = 0.5
 """Share of the excess of its operations that a suspect's own time must show."""
-PAST_STEPS = 10
-"""Steps outside a span from which a past can be told; as for change points (slowness)."""
 Indices = NDArray[np.int64]
 
 
@@ -86,7 +85,7 @@ def place_suspects(grid: Grid, culprits: tuple[Culprit, ...], first_step: int) -
         inside, outside = np.flatnonzero(usable & span), np.flatnonzero(usable & ~span)
         always = culprit.to_step is None and begin <= first_step
         steps = grid.to_step - grid.from_step
-        if always or steps[outside].sum() < PAST_STEPS:
+        if always or steps[outside].sum() < STEPS_AT_LEAST:
             outside = outside[:0]
         if len(columns) and len(inside):
             yield _compared(grid, own, culprit, columns, inside, outside)

@@ -11,6 +11,7 @@ from analyzer.from_operations.placed import Own, Placed
 from analyzer.run import Finding, Grid, Rejected
 from analyzer.slowness.robust_stats import NOTHING, WITHIN
 from analyzer.slowness.significance import phase_shares
+from analyzer.wording import HOUR
 
 DETECTOR = "operations"
 REFUTED = {
@@ -44,7 +45,7 @@ def cost(seen: Look, grid: Grid, slow: Sequence[Finding]) -> Cost | None:
     during = spans(grid, slow)
     seconds = np.nan_to_num(np.nanmedian(grid.time["wall"][during], axis=1))
     spent = float((seconds * (grid.to_step - grid.from_step)[during]).sum())
-    saved = lost * 3600 / len(grid.ranks)
+    saved = lost * HOUR / len(grid.ranks)
     low, high = verdict.slowdown_interval or (slowdown, slowdown)
     gain = 1 - 1 / slowdown
     ratios = [saved * (1 - 1 / one) / gain for one in (slowdown, low, high)]

@@ -6,10 +6,8 @@ from typing import Any
 from analyzer.causes import CAUSE_WORDS
 from analyzer.report import figures
 from analyzer.run import Culprit, Verdict
-from analyzer.wording import certainty, ratio
+from analyzer.wording import ACCUSED, certainty, ratio
 
-NAMED_AT_MOST = 3
-"""Culprits in the first sentence; the others are counted."""
 NOBODY = {
     "healthy": "Nobody holds this run back",
     "degraded": "The run is slow, and no rank is to blame",
@@ -25,7 +23,7 @@ def title(verdict: Verdict) -> str:
     if not verdict.culprits:
         return NOBODY[verdict.status] + then
     stopped = _stopped(verdict)
-    named = verdict.culprits[:NAMED_AT_MOST]
+    named = verdict.culprits[:ACCUSED]
     words = "; ".join(_charge(culprit, stopped=stopped) for culprit in named)
     return words + _more(verdict) + then
 
@@ -80,7 +78,7 @@ def _who(verdict: Verdict) -> str:
     if not verdict.culprits:
         return NOBODY[verdict.status]
     stopped = _stopped(verdict)
-    named = [_accused(culprit, stopped=stopped) for culprit in verdict.culprits[:NAMED_AT_MOST]]
+    named = [_accused(culprit, stopped=stopped) for culprit in verdict.culprits[:ACCUSED]]
     words = "; ".join(named) + _more(verdict)
     return f"{words[0].upper()}{words[1:]}"
 
@@ -120,5 +118,5 @@ def _charge(culprit: Culprit, *, stopped: bool) -> str:
 
 
 def _more(verdict: Verdict) -> str:
-    count = len(verdict.culprits) - NAMED_AT_MOST
+    count = len(verdict.culprits) - ACCUSED
     return f"; and {count} more" if count > 0 else ""

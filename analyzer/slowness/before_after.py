@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid, RankInfo
+from analyzer.slowness.significance import FLOOR
 from collector.contract import metrics
 from collector.contract.metrics import METRICS, Kind, Series
 from collector.contract.words import Phase
@@ -15,7 +16,7 @@ from collector.contract.words import Phase
 Middle = Callable[[NDArray[np.float64]], Any]
 
 COMPUTE_PHASES: tuple[str, ...] = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-QUEUED = 0.10
+QUEUED = 2 * float(np.expm1(FLOOR))
 """Share of time ready to run without a processor, above before and above the peers, that matters:
 twice the smallest slowdown that is recorded, since half of it falls into waiting for peers."""
 

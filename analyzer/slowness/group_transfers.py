@@ -16,9 +16,10 @@ from analyzer.slowness.changepoint import FALSE_ALARM, SPIKE, column_medians, fr
 from analyzer.slowness.robust_stats import mean as column_means
 from analyzer.slowness.robust_stats import median as middle
 from analyzer.slowness.robust_stats import spread
+from analyzer.slowness.significance import TENTH_MORE
 from analyzer.slowness.transfers import in_most, least, median
 
-FLOOR = 0.10
+FLOOR = TENTH_MORE
 """Of a usual step, by which transfers take longer, by medians and times alone: of a slow group, and
 of a whole run."""
 HEALTHY = 0.25

@@ -21,6 +21,11 @@ FLOOR = float(np.log(1.05))
 """The smallest slowdown recorded: below, nobody drains a node for it."""
 TENTH = float(np.log(1.10))
 """Less is drift of a machine, not a change (what GREYHOUND verifies; ATC'25)."""
+TENTH_MORE = float(np.expm1(TENTH))
+"""The same as a share."""
+RECORDED, WAKES = 0.01, 0.02
+"""Share of a step or of a run that trouble costs, from which it is recorded, and from which it
+wakes somebody: 2 to 3 % (docs/method/peers.md, two thresholds)."""
 TRANSIENT_FLOOR = TENTH
 """The smallest one that came and went; a burst of another process looks the same."""
 NATURAL_SPREAD = float(np.log(1.15))
@@ -30,7 +35,7 @@ PARTS_AT_MOST = float(np.log(1.22))
 """That most: a single part that was slow from the first step seen is named beyond it only."""
 STEPS_AT_LEAST = 10
 """As GREYHOUND's verification (ATC'25): change points at least 10 iterations apart."""
-TRANSIENT_STEPS = 20
+TRANSIENT_STEPS = 2 * STEPS_AT_LEAST
 TRANSIENT_SHARE = 0.15
 STEPS_ABOVE = 0.3
 """Share of single steps that must lie above the middle between the levels: a CPU quota stops two in

@@ -5,10 +5,8 @@ import numpy as np
 from analyzer.run import Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of, contrast
 from analyzer.slowness.others import others_median
+from analyzer.slowness.significance import WAKES
 
-LESS = 0.02
-"""Share of the step by which a rank must wait less than its peers: by so much they wait for it, and
-steps that are longer by less wake nobody (docs/method/peers.md, two thresholds)."""
 QUERY = "collective_seconds by rank (of steps.parquet: wall_seconds - own_seconds)"
 
 
@@ -27,7 +25,7 @@ def waited_for(grid: Grid, finding: Finding) -> tuple[Fact, ...]:
     told = contrast(grid, finding, (others_median(waits, axis=1) - waits) / grid.time["wall"])
     if told is None or not told.during > 0:
         return ()
-    if told.during - np.nan_to_num(told.before) < LESS:
+    if told.during - np.nan_to_num(told.before) < WAKES:
         return ()
     otherwise = "" if np.isnan(told.before) else f" ({round(told.before, 2) + 0.0:.0%} otherwise)"
     text = (

@@ -5,11 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzer.operations import Floats
-from analyzer.structure.facts import ALIKE, Facts, Structure
+from analyzer.structure.facts import ALIKE, LONGER, Facts, Structure
 
-LEAST = 0.03
-"""Share by which a stage must be longer than the middle of the others. Trace AR's last stage, with
-the loss, is 3 to 7 % longer."""
 REPLICAS = 2
 """With one replica, a heavy stage and a slow worker are the same."""
 
@@ -19,7 +16,7 @@ def find(facts: Facts) -> Sequence[Structure]:
     ratio = excess(facts)
     if ratio is None:
         return ()
-    heavy = np.flatnonzero(ratio >= LEAST)
+    heavy = np.flatnonzero(ratio >= LONGER)
     if not len(heavy):
         return ()
     usual = facts.cells.stage_steps.mean(axis=1)
@@ -54,6 +51,6 @@ def excess(facts: Facts) -> Floats | None:
         by_replica = usual[stage] / middle - 1
         longer = steps[stage] > np.median(steps[others], axis=0)
         known = by_replica[np.isfinite(by_replica)]
-        if (known > LEAST / 2).mean() >= ALIKE and longer.mean() >= ALIKE:
+        if (known > LONGER / 2).mean() >= ALIKE and longer.mean() >= ALIKE:
             found[stage] = float(np.median(known))
     return found

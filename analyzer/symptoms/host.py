@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
+from analyzer.slowness.processor import MOSTLY
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
 from analyzer.symptoms.make import SECONDS, Sensor, symptom
-from analyzer.symptoms.phases import MOSTLY, PARTLY
+from analyzer.symptoms.phases import PARTLY
 from analyzer.symptoms.series import level, spans
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import COMPUTE_PHASES, compute_share
+from analyzer.slowness.processor import MOSTLY
 from analyzer.symptoms.shape import Symptom
 from collector.contract.words import Phase
 
-PARTLY, MOSTLY = 0.35, 0.6
-"""Share of the excess."""
+PARTLY = 0.35
+"""Share of the excess that is a part of it; MOSTLY is where the cause is."""
 SHARES = "phase shares of the finding"
 """What its facts are told by."""
 

@@ -10,10 +10,11 @@ from analyzer.model.candidate import CERTAIN
 from analyzer.model.precision import OPERATIONS
 from analyzer.operations import Trace
 from analyzer.run import Culprit, Rejected, Verdict
-from analyzer.slowness.coverage import KNOWN_AT_LEAST
+from analyzer.slowness.coverage import COVERAGE_AT_LEAST, KNOWN_AT_LEAST
 from analyzer.slowness.robust_stats import NOTHING, interval_95
+from analyzer.slowness.significance import WAKES
 from analyzer.structure import structures
-from analyzer.structure.facts import Facts, Structure
+from analyzer.structure.facts import LONGER, Facts, Structure
 from analyzer.trace_outliers import (
     Cells,
     Charge,
@@ -28,16 +29,12 @@ from analyzer.trace_outliers import (
 from analyzer.trace_verdict.words import evidence, healthy_sentence, sentence
 from analyzer.whatif import Unexplained, WhatIf, analyze, document
 from analyzer.whatif.dependencies import build
-from analyzer.wording import NAMED
+from analyzer.wording import HOUR, NAMED
 
-PAGE_EFFECT = 0.02
-"""Page only if the steps are at least this share longer for it (docs/method/peers.md: 2 to 3 %)."""
 UNCONFIRMED = 0.88
 """The most where the other replicas do not wait for the suspect's: its excess hides in slack."""
 FEWEST_STEPS = 5
 """Fewer steps say nothing about the noise between steps."""
-TIMED_AT_LEAST = 0.5
-"""Share of the computations that must have a duration."""
 NO_TELEMETRY = "an op trace has no telemetry of nodes: causes are not known"
 ONE_REPLICA = "with one replica a worker that was slow from the first step looks like a heavy stage"
 TWO_REPLICAS = "two replicas: a worker's own past decides, with less confidence"
@@ -69,7 +66,7 @@ def verdict_of_trace(trace: Trace, *, gpu_hour_price: float | None = None) -> Ve
     found = cells(trace)
     if found is None:
         return _unknown(trace, "no computation of this trace takes time")
-    if (timed := float(np.isfinite(found.ratio).mean())) < TIMED_AT_LEAST:
+    if (timed := float(np.isfinite(found.ratio).mean())) < COVERAGE_AT_LEAST:
         return _unknown(trace, f"only {timed:.0%} of the computations have a duration")
     if trace.layout.workers < 2:
         return _unknown(trace, "the trace has one worker; a comparison needs two")
@@ -126,7 +123,7 @@ def _verdict(case: _Case, gpu_hour_price: float | None) -> Verdict:
         slowdown, interval = 1 / (1 - (uniform.share or 0.0)), None
     alone = trace.layout.dp == 1 and not culprits and uniform is None
     unknown = dark if dark is not None else ONE_REPLICA if alone else None
-    lost = cost.lost_seconds * trace.layout.world / 3600
+    lost = cost.lost_seconds * trace.layout.world / HOUR
     missing = [*trace.missing, NO_TELEMETRY]
     missing += [] if case.late is None else case.late.missing
     missing += {1: [ONE_REPLICA], 2: [TWO_REPLICAS]}.get(trace.layout.dp, [])
@@ -174,7 +171,7 @@ def _culprit(case: _Case, number: int) -> Culprit:
     agrees = case.late is not None and case.late.last(during=one.by_step > 0) == one.dp
     # Of a trace nobody knows the cause for certain, so that what is doubtful is the place.
     place = min(one.place_confidence, CERTAIN if agrees else UNCONFIRMED)
-    page = case.charge.effects[number] >= PAGE_EFFECT
+    page = case.charge.effects[number] >= WAKES
     return Culprit(
         scope="rank",
         rank=trace.worker(one.dp, one.stage),
@@ -263,7 +260,6 @@ def _unknown_words(trace: Trace, why: str) -> str:
 AT_MOST = 12
 EACH = 4
 """Of one reason; all workers of a heavy stage look alike."""
-REPLICA_LEAST = 0.03
 STAGE = "stage-imbalance"
 
 
@@ -326,7 +322,7 @@ def _long(trace: Trace, judgement: Judgement) -> Iterator[Rejected]:
     """Replicas that take longer on all stages."""
     for dp in np.argsort(-judgement.replica):
         more = float(np.exp(judgement.replica[dp])) - 1
-        if more < REPLICA_LEAST:
+        if more < LONGER:
             return
         for stage in range(trace.layout.pp):
             yield Rejected(

@@ -8,13 +8,11 @@ from analyzer.slowness import temporal_shape
 from analyzer.slowness.robust_stats import interval_95
 from analyzer.structure.facts import WORTH_A_WORD
 from analyzer.trace_outliers import Lateness, Suspect
-from analyzer.wording import certainty, hours
+from analyzer.wording import ACCUSED, certainty, hours, milliseconds
 
 OWN_QUERY = "duration of forward-compute and backward-compute by dp_rank, stage, mb_id"
 LATE_QUERY = "start_ts of grads-reduce-scatter (or optimizer-clip-main-grad) by dp_rank"
 FIX_QUERY = "simulated step time with its computations at the pace of its peers"
-NAMED = 3
-"""Culprits in the sentence; the table has all."""
 
 
 def evidence(
@@ -69,16 +67,16 @@ def _waiting(one: Suspect, late: Lateness) -> Fact:
                     LATE_QUERY)  # fmt: skip
     seconds = float(np.median(late.late[last, slow]))
     if last == one.dp:
-        text = f"the other replicas wait for replica {last}, {seconds * 1e3:.0f} ms a step"
+        text = f"the other replicas wait for replica {last}, {milliseconds(seconds)} a step"
         return Fact(True, text, LATE_QUERY)
-    text = f"the replica that the others wait for is {last}, {seconds * 1e3:.0f} ms a step"
+    text = f"the replica that the others wait for is {last}, {milliseconds(seconds)} a step"
     return Fact(False, text, LATE_QUERY)
 
 
 def sentence(verdict: Verdict, trace: Trace) -> str:
     """Of a run with culprits."""
-    parts = [_accusation(one, trace) for one in verdict.culprits[:NAMED]]
-    if (more := len(verdict.culprits) - NAMED) > 0:
+    parts = [_accusation(one, trace) for one in verdict.culprits[:ACCUSED]]
+    if (more := len(verdict.culprits) - ACCUSED) > 0:
         parts.append(f"{more} more {'is' if more == 1 else 'are'} slow.")
     assert verdict.slowdown is not None
     assert verdict.lost_gpu_hours is not None

@@ -13,7 +13,7 @@ from analyzer.readers.archive.files import moment, number, part, whole
 from analyzer.run import Grid, Verdict
 from analyzer.sentence import with_whole_loss as loss_in_all
 from analyzer.watch.finding import ALERT_SCOPE, Kind, Tier, Who, is_named
-from analyzer.wording import duration, hours
+from analyzer.wording import ACCUSED, HOUR, duration, hours
 from collector.contract.words import Cause
 
 TOLD_BY: Mapping[str, str] = {
@@ -22,8 +22,6 @@ TOLD_BY: Mapping[str, str] = {
     Kind.EVENT: "by an error that was logged",
     Kind.HARDWARE: "by readings of its hardware",
 }
-NAMED_AT_MOST = 3
-"""Culprits in a sentence."""
 LONGEST = 1000
 """Characters of a text in a file that anybody may have changed."""
 
@@ -60,7 +58,7 @@ def with_whole_loss(verdict: Verdict, grid: Grid, finding: Mapping[str, Any]) ->
     who = _who(verdict.run, part(finding, "key"))
     if len(verdict.culprits) != 1 or not is_named(verdict, who):
         return verdict
-    return loss_in_all(verdict, grid, lost / 3600.0)
+    return loss_in_all(verdict, grid, lost / HOUR)
 
 
 def _who(run: str, key: Mapping[str, Any]) -> Who:
@@ -85,7 +83,7 @@ def _end(
     unit = "rank" if finding.get("lost_unit") == "rank" else "GPU"
     words = f"it was over at {_clock(closed)}"
     words += "" if lasted is None or lasted < 0 else f", after {duration(lasted)}"
-    words += "" if lost is None or lost < 0 else f" and {hours(lost / 3600.0, unit)} in all"
+    words += "" if lost is None or lost < 0 else f" and {hours(lost / HOUR, unit)} in all"
     ending = _text(finding.get("ending"))
     changed.append(f"{words}: {ending}" if ending else words)
     return _iso(closed), changed
@@ -158,7 +156,7 @@ def _claim(
 
 def _answer(verdict: Verdict, who: Who, *, place: bool, agrees: bool) -> str:
     """What this archive says to it."""
-    names_now = ", ".join(one.who for one in verdict.culprits[:NAMED_AT_MOST])
+    names_now = ", ".join(one.who for one in verdict.culprits[:ACCUSED])
     if _nobody(who):
         if names_now:
             return f"this archive names {names_now}"
