@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.sequential_test.peers import middle
-from analyzer.sequential_test.streams import Streams
+from analyzer.sequential_test.streams import Streams, how_often
 from collector.contract.robust import MAD_TO_SIGMA
 
 FloatArray = NDArray[np.float32]
@@ -98,27 +98,29 @@ def learn(
     follows = np.isfinite(innovation)
     taught = np.isfinite(away)
     for values, known in ((away, taught), (earlier, follows)):
-        np.minimum(np.maximum(values, -reach, out=values), reach, out=values)
+        np.clip(values, -reach, reach, out=values)
         np.copyto(values, 0, where=~known)
-    samples = taught.sum(axis=0, dtype=np.float32) * chosen
-    pairs = follows.sum(axis=0, dtype=np.float32) * chosen
+    samples, pairs = (how_often(known).astype(np.float32) * chosen for known in (taught, follows))
     streams.count += samples
     gain = chosen / np.clip(streams.count, 1, MEMORY)
     hasty = HASTE / (streams.count + np.float32(HASTE - 1))
     hasty = np.minimum(np.maximum(hasty, gain), 1 / np.maximum(samples, 1))
     streams.centre += chosen * hasty * away.sum(axis=0)
-    away *= earlier
-    streams.lag += gain * (away.sum(axis=0) - pairs * streams.lag)
-    earlier *= earlier
-    streams.power += gain * (earlier.sum(axis=0) - pairs * streams.power)
+    streams.lag += gain * (_products(away, earlier) - pairs * streams.lag)
+    streams.power += gain * (_products(earlier, earlier) - pairs * streams.power)
     # A running median of |innovation|: up where it is larger, down where it is smaller.
-    above = (innovation > streams.scale / np.float32(MAD_TO_SIGMA)).sum(axis=0, dtype=np.float32)
+    above = how_often(innovation > streams.scale / np.float32(MAD_TO_SIGMA)).astype(np.float32)
     turn = np.float32(QUANTILE_STEP) * gain * (2 * above - pairs)
     begins = (streams.scale == 0) & (pairs > 0)
     streams.scale *= np.exp(turn)
     if begins.any():
         np.copyto(innovation, 0, where=~follows)
         np.copyto(streams.scale, innovation.sum(axis=0) / np.maximum(pairs, 1), where=begins)
+
+
+def _products(one: FloatArray, other: FloatArray) -> FloatArray:
+    """(M, G) sum over (T, M, G) checks."""
+    return np.asarray(np.einsum("tmg,tmg->mg", one, other))
 
 
 def known_from(count: FloatArray) -> FloatArray:

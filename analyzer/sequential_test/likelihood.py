@@ -45,13 +45,20 @@ def scores() -> FloatArray:
     return np.pad(told, ((0, 0), (0, 1))).astype(np.float32)
 
 
-def cells(z: FloatArray) -> NDArray[np.intp]:
-    """Where in `scores` each z stands; NaN is no sample. `z` is used up."""
-    z *= CELLS
-    z += REACH * CELLS
-    np.clip(z, 0, NO_SAMPLE - 1, out=z)  # NaN stays
-    np.copyto(z, np.float32(NO_SAMPLE), where=np.isnan(z))
-    return z.astype(np.intp)
+FIRST = np.float32(REACH * CELLS)
+"""Cells below z = 0."""
+
+
+def cells(place: FloatArray, none: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Cells of `scores`.
+
+    Args:
+        place: CELLS * z + FIRST; used up.
+        none: Where z is no sample.
+    """
+    np.clip(place, 0, NO_SAMPLE - 1, out=place)
+    np.copyto(place, np.float32(NO_SAMPLE), where=none)
+    return place.astype(np.intp)
 
 
 def _score(z: NDArray[np.float64], shift: float) -> NDArray[np.float64]:

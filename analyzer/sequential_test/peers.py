@@ -28,6 +28,8 @@ def to_scale(
         worse: (M,) 1 or -1.
         ratio: (M,) whether logarithms are taken; then what is not above 0 is no value.
     """
+    # Four bytes tell seven digits, more than any sensor has; eight take twice as long.
+    values = values.astype(np.float32, copy=False)
     with np.errstate(divide="ignore", invalid="ignore"):
         if ratio.all():
             found = np.log(values)
@@ -71,12 +73,17 @@ def residuals(
     """
     found = np.full_like(values, np.nan)
     for columns in groups:
-        own = values[:, :, columns] - offset[:, columns]
+        # Where they are neighbours no array has to be gathered.
+        first, count = int(columns[0, 0]), columns.size
+        near = np.array_equal(columns.ravel(), np.arange(first, first + count))
+        where = slice(first, first + count) if near else columns.ravel()
+        always = offset[:, where].reshape(-1, *columns.shape)
+        own = values[:, :, where].reshape(len(values), *always.shape) - always
         middle, answered = _others_median(own)
         own -= middle
         own[(answered < MAJORITY) | (2 * answered <= columns.shape[1])] = np.nan
-        own += offset[:, columns]
-        found[:, :, columns] = own
+        own += always
+        found[:, :, where] = own.reshape(*values.shape[:2], count)
     return found
 
 
@@ -86,11 +93,14 @@ def _others_median(own: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
     Of the ordered values, an even number leaves one of the two middle ones; an odd number leaves
     the mean of two of the three around the middle. Which, tells the side that the own value is on.
     """
-    ordered = np.sort(own, axis=-1)  # NaN last
     answered = own.shape[-1] - np.isnan(own).sum(axis=-1)
     half = np.maximum(answered - 1, 0) // 2
     odd = answered % 2 == 1
     last = own.shape[-1] - 1
+    # NaN last. Of many values only those around the middle need their places.
+    needed = np.unique(np.clip([half, half + 1], 0, last))
+    few = last < MANY or len(needed) > MANY
+    ordered = np.sort(own, axis=-1) if few else np.partition(own, needed, axis=-1)
 
     def at(place: NDArray[np.int64]) -> FloatArray:
         chosen = np.clip(place, 0, last)[..., None]

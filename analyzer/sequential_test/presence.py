@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.sequential_test.streams import how_often
 from analyzer.slowness.peer_groups import MAJORITY
 
 FloatArray = NDArray[np.float32]
@@ -38,9 +39,9 @@ class Presence:
 
     def add(self, values: FloatArray, residuals: FloatArray, judged: NDArray[np.bool_]) -> None:
         """Count some checks, (T, M, G) each; `checks` is counted by who sees all metrics."""
-        self.told += np.isfinite(values).sum(axis=0)
-        self.compared += np.isfinite(residuals).sum(axis=0)
-        self.judged += judged.sum(axis=0)
+        self.told += how_often(np.isfinite(values))
+        self.compared += how_often(np.isfinite(residuals))
+        self.judged += how_often(judged)
 
     @property
     def coverage(self) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.sequential_test.baseline import LEARN_AT_LEAST, Noise, known_from
-from analyzer.sequential_test.likelihood import NO_SAMPLE, WEIGHTS, cells, scores
+from analyzer.sequential_test.likelihood import CELLS, FIRST, WEIGHTS, cells, scores
 from analyzer.sequential_test.streams import Streams
 
 FloatArray = NDArray[np.float32]
@@ -71,15 +71,16 @@ def samples(
     z = earlier - centre
     z *= noise.rho
     np.subtract(away, z, out=z)
-    z /= noise.scale
     healthy = limits.tolerance * (1 - noise.rho) / noise.scale
     healthy += np.float32(SURE) / np.sqrt(known_from(streams.count))
     # What has not learned is not judged.
-    z -= np.where(streams.count >= LEARN_AT_LEAST, healthy, np.float32(np.nan))
-    cell = cells(z)
-    judged = cell != NO_SAMPLE
-    np.copyto(away, 0, where=~judged)
-    return Samples(cell, away, judged)
+    healthy[streams.count < LEARN_AT_LEAST] = np.nan
+    # In cells of the table at once: every pass over these arrays counts.
+    z *= CELLS / noise.scale
+    z -= CELLS * healthy - FIRST
+    none = np.isnan(z)
+    np.copyto(away, 0, where=none)
+    return Samples(cells(z, none), away, ~none)
 
 
 def advance(streams: Streams, some: Samples, check: int, when: float, limits: Limits) -> FloatArray:

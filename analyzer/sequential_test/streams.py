@@ -93,6 +93,15 @@ class Streams:
         self.alarmed[chosen] = np.nan
 
 
+def how_often(true: NDArray[np.bool_]) -> NDArray[np.uint8] | NDArray[np.int64]:
+    """(M, G) in how many of (T, M, G) checks something is so.
+
+    As bytes where these can hold it, which is several times as fast.
+    """
+    small = len(true) <= np.iinfo(np.uint8).max
+    return np.asarray(true.view(np.uint8).sum(axis=0, dtype=np.uint8 if small else np.int64))
+
+
 def before(values: FloatArray, last: FloatArray) -> FloatArray:
     """(T, M, G) what was told before each of `values`; `last`, (M, G), before the first.
 

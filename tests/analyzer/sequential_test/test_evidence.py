@@ -51,7 +51,9 @@ def test_three_wild_samples_are_no_alarm():
 
 
 def test_missing_sample_says_nothing():
-    assert [0.0] * len(SHIFTS) == scores()[:, cells(np.array([np.nan], np.float32))][:, 0].tolist()
+    assert [0.0] * len(SHIFTS) == scores()[:, cells(np.zeros(1, np.float32), np.array([True]))][
+        :, 0
+    ].tolist()
 
 
 def test_weights_of_shifts_and_of_ages_add_up_to_one():
