@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.pods.cells import Benchmark
+from tests.cluster.pods.forgetting import forgetting
 from tests.cluster.pods.real_nodes import (
     PATIENCE,
     RealNodes,
@@ -60,11 +61,12 @@ def nodes() -> Iterator[RealNodes]:
         pytest.skip(reason)
     with alone() as ours:
         if not ours:
-            pytest.skip("other tests had the nodes of this machine for a quarter of an hour")
+            pytest.skip("other tests had the nodes of this machine for seven minutes")
         if (made := running()) is not None:
-            yield made
+            with forgetting(made):
+                yield made
             return
-        with real_nodes(2) as made:
+        with real_nodes(2) as made, forgetting(made):
             yield made
         assert "" == left()
 
