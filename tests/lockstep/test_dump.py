@@ -198,7 +198,24 @@ def test_a_path_is_no_run(lockstep, tmp_path):
     assert "is no name of a run" in answer.err
 
 
-def test_ranks_that_all_stay_silent_are_an_error_with_the_reason(lockstep, ranks, tmp_path):
+@pytest.fixture
+def helpers(ranks) -> Iterator[None]:
+    """The helper thread of each rank: none is called frozen because this machine is busy."""
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(0.1):
+            for writer in ranks:
+                writer.heartbeat()
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def test_ranks_that_all_stay_silent_are_an_error_with_the_reason(lockstep, helpers, tmp_path):
     answer = lockstep("dump", "gpt-1", "--dir", tmp_path, "--timeout", "0.2")
 
     assert ExitCode.UNREACHABLE == answer.code

@@ -29,7 +29,7 @@ def _plan(folder: Path, name: str, *, follow: bool = False) -> Plan:
     return Plan(name, out, ("run", "gpt", "--out", str(out)), follow)
 
 
-def _until(holds: object, seconds: float = 10.0) -> None:
+def _until(holds: object, seconds: float = 60.0) -> None:
     """Wait for what another process does; there is no event across processes."""
     end = time.monotonic() + seconds
     while not holds():  # type: ignore[operator]
@@ -44,7 +44,7 @@ def _trains(job: Job) -> bool:
 def test_a_run_is_followed_by_its_analysis_and_its_report(runs: Registry, tmp_path: Path) -> None:
     job = runs.start(_plan(tmp_path, "gpt-1", follow=True))
 
-    assert job.wait(20)
+    assert job.wait(60)
     shown = job.snapshot()
     assert (Stage.OVER, 0, False, "") == (shown.stage, shown.code, shown.stopped, shown.trouble)
     assert (f"analyze {tmp_path / 'gpt-1'}", f"report {tmp_path / 'gpt-1'}") == tuple(
@@ -57,7 +57,7 @@ def test_a_run_is_followed_by_its_analysis_and_its_report(runs: Registry, tmp_pa
 def test_a_run_is_analyzed_once_or_not_at_all(runs: Registry, tmp_path: Path, follow: bool) -> None:
     job = runs.start(_plan(tmp_path, "gpt-1", follow=follow))
 
-    assert job.wait(20)
+    assert job.wait(60)
     said = [line.partition(" ")[0] for line in lines(job.snapshot().log)]
     assert (["analyze", "report"] if follow else []) == said[2:]
     assert "verdict" not in job.snapshot().command
@@ -66,7 +66,7 @@ def test_a_run_is_analyzed_once_or_not_at_all(runs: Registry, tmp_path: Path, fo
 def test_a_failed_run_says_its_code_and_nothing_follows_it(runs: Registry, tmp_path: Path) -> None:
     job = runs.start(_plan(tmp_path, "fail-1", follow=True))
 
-    assert job.wait(20)
+    assert job.wait(60)
     text, severity = sentence(job.snapshot(), progress(()))
     assert "fail-1 failed with code 70" in text
     assert Severity.CRITICAL == severity
@@ -122,7 +122,7 @@ def test_stop_lets_the_run_close_its_archive(runs: Registry, tmp_path: Path) -> 
     job.stop()
     job.stop()
 
-    assert job.wait(10)
+    assert job.wait(60)
     shown = job.snapshot()
     assert (130, True) == (shown.code, shown.stopped)
     assert (tmp_path / "wait-1" / "closed").exists()
@@ -139,7 +139,7 @@ def test_stop_insists_where_a_run_does_not_listen(
 
     job.stop()
 
-    assert job.wait(10)
+    assert job.wait(60)
     assert -signal.SIGKILL == job.snapshot().code
     assert "had to be killed" in sentence(job.snapshot(), progress(()))[0]
 
@@ -149,12 +149,12 @@ def test_after_a_run_was_killed_another_one_starts(runs: Registry, tmp_path: Pat
     _until(lambda: _trains(job))
     assert job._process is not None
     os.kill(job._process.pid, signal.SIGKILL)
-    assert job.wait(10)
+    assert job.wait(60)
     assert "killed by signal 9" in sentence(job.snapshot(), progress(()))[0]
 
     again = runs.start(_plan(tmp_path, "gpt-1"))
 
-    assert again.wait(20)
+    assert again.wait(60)
     assert 0 == again.snapshot().code
 
 
@@ -194,7 +194,7 @@ def test_a_program_that_cannot_be_started_is_a_sentence(
 
     job = runs.start(_plan(tmp_path, "gpt-1"))
 
-    assert job.wait(10)
+    assert job.wait(60)
     assert (
         "gpt-1 was not started. A process could not be started: No such file"
         in (sentence(job.snapshot(), progress(()))[0])
