@@ -220,10 +220,10 @@ def _closed(
              "pods": {pod.name: {"node": pod.node, "placed": pod.placed, "ran": pod.ran}
                       for pod in ended.pods if pod.role == WORKER}}  # fmt: skip
     unwritten = _written(out, logs, where, spec if recorded_by_nobody(made) else None)
-    left = _left(there)
+    finished = ended.phase is Phase.SUCCEEDED
+    left = _left(there, finished=finished)
     told = _told_by_launcher(logs)
     reason = "; ".join(filter(None, (ended.reason, _sentence(logs), left, unwritten)))
-    finished = ended.phase is Phase.SUCCEEDED
     ending = ENDINGS.get(ended.phase, "failed")
     by_launcher = str(told.get("ending", ending))
     # Of a chain that failed, the launcher in its first step knows why.
@@ -286,12 +286,15 @@ def _place(spec: RunSpec, settings: Settings) -> str:
     return f"{settings.claim}:{archive_folder(spec).removeprefix(RUNS_FOLDER)}"
 
 
-def _left(there: ClusterRun) -> str:
-    """Delete all of it; what to do about what is left. What only ends late needs nobody."""
+def _left(there: ClusterRun, *, finished: bool = False) -> str:
+    """Delete all of it; what to do about what is left.
+
+    What only ends late needs nobody after a run that finished: its ranks have done their work.
+    """
     try:
         if there.end():
             return ""
-        if there.leaving:
+        if finished and there.leaving:
             late = ", ".join(each.place for each in there.leaving)
             note(f"deleted, and not ended yet as far as is told: {late}")
             return ""

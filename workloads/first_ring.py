@@ -7,7 +7,7 @@ cold disk that takes longer than a heartbeat may be old. Standard library only.
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic_ns, sleep
 
@@ -33,8 +33,9 @@ class _FirstRing:
     def replaced(self) -> None:
         """Another one is there in its place."""
         if self._beats is not None:
-            os.kill(self._beats, signal.SIGKILL)
-            os.waitpid(self._beats, 0)
+            with suppress(ProcessLookupError, ChildProcessError):  # who ignores SIGCHLD has none
+                os.kill(self._beats, signal.SIGKILL)
+                os.waitpid(self._beats, 0)
             self._beats = None
             self._writer.close()
 

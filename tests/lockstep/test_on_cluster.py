@@ -152,6 +152,25 @@ def test_a_pod_that_ends_late_needs_nobody(
     assert f"deleted, and not ended yet as far as is told: {NAME}-worker-0 on node a" in said
 
 
+def test_a_pod_that_ends_late_after_an_interrupt_is_left_with_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def ends_late(run: cluster_run.ClusterRun) -> bool:
+        run.leaving = run._look()[1]
+        return False
+
+    monkeypatch.setattr(cluster_run.ClusterRun, "wait", interrupt)
+    monkeypatch.setattr(cluster_run.ClusterRun, "end", ends_late)
+    told = put(Ending("Succeeded"), tmp_path / "o")
+
+    assert 130 == told.code
+    assert "its pods have not ended yet" in told.tree["left"]
+    assert f"kubectl -n lockstep-runs delete mpijobs.kubeflow.org {NAME}" in told.tree["left"]
+
+
 def test_an_interrupt_deletes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

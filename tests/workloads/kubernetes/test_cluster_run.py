@@ -353,6 +353,9 @@ def test_logs_are_fetched_of_every_container(
     [
         ([{"state": {"terminated": {"exitCode": 0}}}], True),
         ([{"state": {"waiting": {"reason": "ErrImagePull"}}}], True),
+        ([{"state": {"waiting": {"reason": "ContainerCreating"}}}], False),
+        ([{"state": {"waiting": {"reason": "PodInitializing"}}}], False),
+        ([{"state": {}}], False),
         ([{"state": {"running": {}}}, {"state": {"terminated": {"exitCode": 0}}}], False),
         ([], False),
     ],

@@ -26,6 +26,8 @@ NEVER_STARTS = (
 )  # fmt: skip
 """Reasons of a waiting container that do not pass by themselves; after ErrImagePull it is tried
 once more."""
+ABOUT_TO_START = ("ContainerCreating", "PodInitializing")
+"""Why a container waits that may run at any moment (the kubelet's names)."""
 SHOWN = 300
 
 
@@ -239,9 +241,17 @@ def _containers(status: Told) -> list[Told]:
 
 
 def _stands(status: Told) -> bool:
-    """Whether its node tells of its containers, and that none runs."""
+    """Whether its node tells of its containers, and that none runs or is about to."""
     told = _containers(status)
-    return bool(told) and all((one.get("state") or {}).get("running") is None for one in told)
+    return bool(told) and all(_still(one.get("state") or {}) for one in told)
+
+
+def _still(state: Told) -> bool:
+    """Whether a container has ended, or waits for what a deleted pod is not given any more."""
+    if state.get("terminated"):
+        return True
+    reason = (state.get("waiting") or {}).get("reason")
+    return reason is not None and reason not in ABOUT_TO_START
 
 
 def _digest(status: Told) -> str:
