@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.pods.cells import Benchmark
-from tests.cluster.pods.forgetting import forgetting
 from tests.cluster.pods.real_nodes import (
     PATIENCE,
     RealNodes,
@@ -63,10 +62,9 @@ def nodes() -> Iterator[RealNodes]:
         if not ours:
             pytest.skip("other tests had the nodes of this machine for seven minutes")
         if (made := running()) is not None:
-            with forgetting(made):
-                yield made
+            yield made
             return
-        with real_nodes(2) as made, forgetting(made):
+        with real_nodes(2) as made:
             yield made
         assert "" == left()
 
