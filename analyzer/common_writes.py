@@ -5,6 +5,7 @@ different moments: the same pause is in one node's window and in another's next,
 a node that is slow now and then.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,37 +24,47 @@ MOST = 0.5
 
 
 def without_common_writes(grid: Grid) -> Grid:
-    """The Grid whose own time lacks these phases where most ranks are in them, or were just now.
+    """The Grid whose own time lacks these phases in every pause that most ranks make.
 
-    Who evaluates for longer than the middle rank keeps the rest, spread over those windows;
-    `detectors.checkpoints` compares the writes.
+    A pause is all windows beside each other in which anybody is in the phase: a scrape that failed
+    spreads it over as many windows as it left out. Who evaluates for longer than the middle rank
+    keeps the rest; `detectors.checkpoints` compares the writes.
     """
     own = grid.time["own"]
-    pauses = [np.nan_to_num(grid.time[phase]) for phase in BY_DESIGN]
-    common = [_common(grid, paused) for paused in pauses]
-    if not np.any(common):
+    for phase in BY_DESIGN:
+        paused = np.nan_to_num(grid.time[phase])
+        if common := _common(grid, paused):
+            design = paused if phase in JUDGED_APART else paused * _by_design(grid, paused, common)
+            windows = np.concatenate(common)
+            own = own.copy()
+            own[windows] -= design[windows]
+    if own is grid.time["own"]:
         return grid
-    for phase, paused, windows in zip(BY_DESIGN, pauses, common, strict=True):
-        design = paused if phase in JUDGED_APART else _by_design(paused, windows)
-        own = np.where(windows[:, None], own - design, own)
     return replace(grid, time={**grid.time, "own": np.where(own > 0, own, np.nan)})
 
 
-def _by_design(paused: FloatGrid, windows: NDArray[np.bool_]) -> FloatGrid:
-    """(W, R) of each rank's pauses what the middle rank pauses for over all of them."""
-    total = paused[windows].sum(axis=0)
-    middle = float(np.median(total[total > 0])) if (total > 0).any() else 0.0
-    share: FloatGrid = np.minimum(middle / np.maximum(total, 1e-12), 1.0)
-    return paused * share
-
-
-def _common(grid: Grid, paused: FloatGrid) -> NDArray[np.bool_]:
-    """(W,) windows of several steps in which most ranks pause, and those beside them."""
-    several, told = (grid.to_step - grid.from_step) > 1, np.isfinite(grid.time["own"])
+def _common(grid: Grid, paused: FloatGrid) -> list[NDArray[np.int64]]:
+    """Windows of each pause that most ranks make; those of one step have their tag."""
+    own, several = grid.time["own"], grid.to_step - grid.from_step > 1
+    told = np.isfinite(own) & several[:, None]
     with np.errstate(invalid="ignore"):
-        pauses = (paused >= PAUSES * grid.time["own"]) & told
-    common = several & (pauses.sum(axis=1) >= MOST * np.maximum(told.sum(axis=1), 1))
-    near = common.copy()
-    near[1:] |= common[:-1]
-    near[:-1] |= common[1:]
-    return np.asarray(near & several)
+        pauses = (paused >= PAUSES * own) & told
+    windows = np.flatnonzero(((paused > 0) & told).any(axis=1))
+    each = np.split(windows, np.flatnonzero(np.diff(windows) > 1) + 1)
+    return [
+        one
+        for one in each
+        if one.size and pauses[one].any(axis=0).sum() >= MOST * max(told[one].any(axis=0).sum(), 1)
+    ]
+
+
+def _by_design(grid: Grid, paused: FloatGrid, common: Sequence[NDArray[np.int64]]) -> FloatGrid:
+    """(R,) share of each rank's pauses that the middle rank makes; of those that it told whole."""
+    told = np.isfinite(grid.time["own"])
+    seconds = paused * (grid.to_step - grid.from_step)[:, None]
+    each = np.array([np.where(told[i].all(axis=0), seconds[i].sum(axis=0), 0.0) for i in common])
+    middle = [float(np.median(some[some > 0])) if (some > 0).any() else 0.0 for some in each]
+    usual = np.where(each > 0, np.array(middle)[:, None], 0.0).sum(axis=0)
+    mine = each.sum(axis=0)
+    share: FloatGrid = np.divide(usual, mine, out=np.ones_like(mine), where=mine > 0)
+    return np.minimum(share, 1.0)

@@ -26,7 +26,8 @@ FLOOR = float(np.log(1.03))
 ON_AT_LEAST = float(np.log(1.08))
 """Parts differ by as much on average (SC22, arXiv 2208.11035 v3)."""
 TAILS = 5.0
-"""Degrees of freedom at most: the noise of machines has heavier tails than a Gaussian."""
+"""Degrees of freedom at most of a mean that some long stalls may carry: heavier than a Gaussian's.
+"""
 NOBODY = np.empty(0)
 """No scores of others: how likely it is that they are it is told by the chance itself."""
 LUCK = 1.5
@@ -34,9 +35,10 @@ LUCK = 1.5
 
 
 def again_and_again(table: Table) -> Iterator[Candidate]:
-    """The mean excess, and how many windows stand out, against everybody else's.
+    """The mean excess against everybody else's.
 
-    What chance can do is what the others show: stalls that all have now and then accuse nobody.
+    What chance can do is what the others show: stalls that all have now and then accuse nobody. A
+    mean that few windows carry has heavy tails; where more stand out than chance can make, none.
     """
     if len(table.usable) < WINDOWS_AT_LEAST:
         return
@@ -67,13 +69,12 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
         freedom = error**4 / (
             spread**4 / max(len(others) - 1, 1) + noise**4 / max(len(table.usable) / 4, 1)
         )
-        freedom = min(freedom, TAILS)
-        asked = float(-stdtrit(freedom, FALSE_ALARM / len(told)))
         usually = LUCK * float(np.median(np.delete(counts, at))) + 1.0
-        chance = float(pdtrc(counts[at] - 1, usually)) * len(told)
+        if float(pdtrc(counts[at] - 1, usually)) * len(told) > FALSE_ALARM:
+            freedom = min(freedom, TAILS)  # it may be some long stalls
+        asked = float(-stdtrit(freedom, FALSE_ALARM / len(told)))
         if (
             score >= asked
-            and chance <= FALSE_ALARM
             # What may be by design must be more than parts differ.
             and seen.inside >= (FLOOR if seen.late else table.precision.parts or FLOOR)
             and seen.episodes >= EPISODES_AT_LEAST

@@ -119,23 +119,23 @@ def _became(table: Table, view: View, shift: Shift) -> bool:
         and shift.effect >= WITHIN * shift.error
         and table.precision.long_enough(steps, len(groups) * groups.steps, ended=ended)
         and (not scope.alike or shift.inside >= shift.effect / 2)
-        and ((scope.alike and scope.majority) or _moved_itself(scope, view.own, shift))
+        and ((scope.alike and scope.majority) or _moved_itself(scope, view, shift))
         and (scope.alike or shift.first > 0)
         and sustained(view.rest, shift)
         and _steps_above(table, groups, shift) >= STEPS_ABOVE
     )
 
 
-def _moved_itself(scope: Scope, past: FloatGrid, shift: Shift) -> bool:
+def _moved_itself(scope: Scope, view: View, shift: Shift) -> bool:
     """Whether most of the difference is in its own past, and not in that of the others.
 
-    Nor may those that do other work have become slower as well: more work lengthens each stage by a
-    factor of its own.
+    Where these told: of what followed nobody knows whether it was different. Nor may those that do
+    other work have become slower as well: more work lengthens each stage by a factor of its own.
     """
-    inside = np.zeros(len(past), dtype=bool)
+    inside = np.zeros(len(view.own), dtype=bool)
     inside[shift.first : shift.last] = True
-    mine = past[:, [shift.column]]
-    moved = float((column_medians(mine[inside]) - column_medians(mine[~inside]))[0])
+    mine, told = view.own[:, shift.column], np.isfinite(view.rest[:, shift.column])
+    moved = median(mine[inside & told]) - median(mine[~inside & told])
     most = np.inf if scope.alike else (2 - OWN_SHARE) * shift.effect
     return OWN_SHARE * shift.effect <= moved <= most
 

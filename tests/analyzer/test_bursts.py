@@ -167,6 +167,25 @@ def test_a_pause_that_a_scrape_parts_in_two_is_one_pause():
     assert (5, "freeze") == (culprit.rank, culprit.cause)
 
 
+@pytest.mark.parametrize(
+    ("seed", "rank", "why"),
+    [
+        (390043, 3, "twenty windows that stand out, two of the others': these are no long stalls"),
+        (390009, 0, "sixteen beside five of collected garbage, and a mean far beyond long stalls"),
+    ],
+)
+def test_bursts_are_told_from_stalls_by_how_often_or_how_much(seed, rank, why):
+    (culprit,) = diagnose(labelled(hard(seed, injected=True)).run).verdict.culprits
+
+    assert rank == culprit.rank, why
+
+
+def test_evaluations_that_failed_scrapes_spread_over_windows_name_no_node():
+    (culprit,) = diagnose(labelled(hard(390001, injected=True)).run).verdict.culprits
+
+    assert ("node-1", "power") == (culprit.node, culprit.cause)
+
+
 def test_without_heartbeats_it_is_found_and_less_is_known_of_why():
     run = paused(Resolution.STEP, steps=1200, begin=300)
     beats = run.samples["metric"] == metrics.TRAIN_HEARTBEAT_AGE.name

@@ -95,3 +95,14 @@ def test_of_the_first_replica_only_what_one_takes_beyond_the_others_of_it_counts
 
     assert [] == checkpoints(design)
     assert [grid.ranks[first[1]].rank] == [each.rank for each in checkpoints(slow)]
+
+
+def test_of_three_replicas_the_slow_writer_stands_out_as_all_strata_tell_how_writes_scatter():
+    fleet = SyntheticFleet(
+        dp=3, pp=2, tp=4, steps=600, resolution=Resolution.STEP, benign=(Benign.CHECKPOINT,),
+        faults=(Fault(Cause.CHECKPOINT, SLOW_WRITE, 16, 8.0, 0),),
+    )  # fmt: skip
+    healthy = dataclasses.replace(fleet, faults=())
+
+    assert [16] == [each.rank for each in checkpoints(align(labelled(fleet).run))]
+    assert [] == list(checkpoints(align(labelled(healthy).run)))

@@ -56,6 +56,44 @@ def test_who_tells_the_same_write_a_window_later_is_no_slower_for_it(windows, aw
     np.testing.assert_allclose(windows.time["own"], own(shifted))
 
 
+def test_a_failed_scrape_spreads_the_same_pause_over_the_windows_that_it_left_out(windows):
+    """Of four windows, in which the counters of one rank rise evenly; the others' in the second."""
+    told = writing(windows, [0, 1, 2])
+    spread = np.zeros(told.time["own"].shape)
+    spread[WINDOW - 1 : WINDOW + 3, 3] = told.time["checkpoint"][WINDOW, 0] / 4
+    for phase in ("checkpoint", "eval"):
+        time = {**told.time, "own": told.time["own"] + spread}
+        time |= {"checkpoint": np.zeros(spread.shape), phase: told.time["checkpoint"] + spread}
+
+        np.testing.assert_allclose(
+            windows.time["own"], own(dataclasses.replace(told, time=time)), rtol=0.02
+        )
+
+
+def test_who_evaluates_for_longer_than_the_others_keeps_the_rest(windows):
+    told = writing(windows, [0, 1, 2, 3])
+    paused = told.time["checkpoint"] * np.array([1.0, 1.0, 1.0, 3.0])
+    time = {**told.time, "own": windows.time["own"] + paused, "eval": paused}
+    left = own(dataclasses.replace(told, time=time | {"checkpoint": np.zeros(paused.shape)}))
+
+    np.testing.assert_allclose(windows.time["own"][WINDOW, 0], left[WINDOW, 0], rtol=0.05)
+    assert left[WINDOW, 3] > 2 * windows.time["own"][WINDOW, 3]
+
+
+def test_of_whom_scrapes_cut_a_pause_off_no_pause_is_measured(windows):
+    """The other ranks' middle is that of whole pauses: half of one makes nobody slow."""
+    told = writing(windows, [0, 1, 2, 3])
+    paused = told.time["checkpoint"]
+    cells = told.time["own"].copy()
+    paused[WINDOW + 1] = paused[WINDOW]
+    cells[WINDOW + 1] += paused[WINDOW]
+    cells[WINDOW + 1, 1:] = np.nan
+    time = {**told.time, "own": cells, "eval": paused, "checkpoint": np.zeros(paused.shape)}
+    left = own(dataclasses.replace(told, time=time))
+
+    np.testing.assert_allclose(windows.time["own"][WINDOW], left[WINDOW], rtol=0.1)
+
+
 def test_two_windows_away_it_is_a_write_of_its_own(windows):
     told = writing(windows, [0, 1, 2])
     late = told.time["checkpoint"].copy()

@@ -151,3 +151,16 @@ def test_a_run_that_stands_still_for_a_third_of_its_time_is_not_healthy(healthy,
     assert ("unknown", ()) == (verdict.status, verdict.culprits)
     assert "stood still" in verdict.sentence
     assert "rank 3 (node-3)" in verdict.sentence
+
+
+def test_whether_a_node_moved_itself_is_asked_where_its_only_peer_told(healthy, slowed, on_nodes):
+    """The other node falls silent meanwhile: that it is as fast as before later says nothing."""
+    run = slowed(healthy, [4, 5, 6, 7], 1.5, lambda step: ((step >= 120) & (step < 190)) * 1.0)
+    windows = run.windows.copy()
+    silent = (windows["rank"] < 4) & (windows["from_step"] >= 170)
+    windows.loc[silent, ["own_seconds", "collective_seconds"]] = np.nan
+    found = effects(align(on_nodes(dataclasses.replace(run, windows=windows), 4)))
+
+    assert {"node-1"} == {each.details.get("node") for each in found}
+    assert {4, 5, 6, 7} == {each.rank for each in found}
+    assert all(each.slowdown == pytest.approx(1.5, abs=0.05) for each in found)
