@@ -115,7 +115,7 @@ def candidate(table: Table, view: View, shift: Shift, edges: Edges | None = None
             now - column_medians(cells[~inside])
             for now, cells in ((highs, mine), (everybody, rest))
         )
-    freedom = freedom_of(len(view.groups), len(table.scopes))
+    freedom = shift.freedom or freedom_of(len(view.groups), len(table.scopes))
     return Candidate(
         table, shift.column, view.groups, shift, rises, highs, freedom,
         np.nan_to_num(everybody) * shift.score / max(shift.effect, NOTHING), edges,

@@ -30,6 +30,8 @@ class Precision:
         noise: Log noise of a block is never taken as smaller.
         parts: The most, as a log, that one of several identical parts is slower from the first step
             on; None = what the others show.
+        pooled: Whether there are so few blocks that only those of all together tell the noise of
+            one, which they must share.
     """
 
     floor: float
@@ -41,6 +43,7 @@ class Precision:
     block_steps: float
     noise: float
     parts: float | None
+    pooled: bool = False
 
     def long_enough(self, steps: float, total: float, *, ended: bool) -> bool:
         """Whether somebody was slow for long enough to be named."""
@@ -94,5 +97,6 @@ WRITES = Precision(
     block_steps=1,
     noise=0.02,  # file systems are no steadier
     parts=_FILE_SYSTEM,
+    pooled=True,
 )
 """Seconds of each checkpoint that a rank writes."""

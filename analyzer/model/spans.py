@@ -56,8 +56,9 @@ def spans(table: Table) -> Iterator[Candidate]:
 
 def always(table: Table) -> Iterator[Candidate]:
     """Scopes that are high from the first step to the last."""
-    least = int(min(table.precision.steps, BLOCKS_AT_LEAST))
-    for shift in whole_run_spans(table.whole.rest, table.precision.noise, least):
+    precision = table.precision
+    least = int(min(precision.steps, BLOCKS_AT_LEAST))
+    for shift in whole_run_spans(table.whole.rest, precision.noise, least, pooled=precision.pooled):
         if _always(table, shift):
             yield candidate(table, table.whole, shift)
 

@@ -72,6 +72,7 @@ class Shift:
         score: effect over the standard error that it would have by chance.
         critical: The score that chance exceeds with FALSE_ALARM in any column and span.
         inside: Median inside.
+        freedom: Degrees of freedom of `score`; None = those of its blocks beside other columns'.
     """
 
     column: int
@@ -82,6 +83,7 @@ class Shift:
     score: float
     critical: float
     inside: float
+    freedom: float | None = None
 
 
 def blocks(grid: Grid, by: str = "own", least: float = BLOCK_STEPS_AT_LEAST) -> Blocks:
@@ -241,7 +243,11 @@ def usual_highest(scores: Sequence[float]) -> float:
 
 
 def whole_run_spans(
-    series: FloatGrid, noise: float = NOISE_FLOOR, least: int = BLOCKS_AT_LEAST
+    series: FloatGrid,
+    noise: float = NOISE_FLOOR,
+    least: int = BLOCKS_AT_LEAST,
+    *,
+    pooled: bool = False,
 ) -> list[Shift]:
     """Each column of (B, R) as one span against zero: for ranks that were high from the start.
 
@@ -249,35 +255,47 @@ def whole_run_spans(
         series: (B, R).
         noise: Log noise of a block at least.
         least: Blocks that are known of a column.
+        pooled: Whether all columns share one noise, told of all blocks together.
     """
-    count, width = series.shape
+    columns = {
+        column: values[np.isfinite(values)]
+        for column, values in enumerate(series.T)
+        if np.isfinite(values).sum() >= least
+    }
+    if not columns:
+        return []
+    levels = {column: float(np.median(values)) for column, values in columns.items()}
+    rests = {column: values - levels[column] for column, values in columns.items()}
+    sigmas = {c: MAD_TO_SIGMA * float(np.median(np.abs(rest))) for c, rest in rests.items()}
+    widenings = {c: autocorrelation_factor(rest) for c, rest in rests.items()}
+    typical, freedom = float(np.median(list(sigmas.values()))), freedom_of(len(series), len(sigmas))
+    if pooled:
+        typical, freedom = _pooled(list(columns.values()))
+        sigmas = dict.fromkeys(sigmas, typical)
+        widenings = dict.fromkeys(sigmas, float(np.median(list(widenings.values()))))
+    asked = _quantile(freedom, len(sigmas))
     found = []
-    sigmas = {}
-    for column in range(width):
-        values = series[np.isfinite(series[:, column]), column]
-        if len(values) >= least:
-            sigmas[column] = (
-                values,
-                MAD_TO_SIGMA * float(np.median(abs(values - np.median(values)))),
-            )
-    typical = float(np.median([sigma for _, sigma in sigmas.values()])) if sigmas else 0.0
-    for column, (values, own) in sigmas.items():
-        level = float(np.median(values))
-        sigma = max(own, typical, noise) * autocorrelation_factor(values - level)
-        error = MEDIAN_EFFICIENCY * sigma / float(np.sqrt(len(values)))
+    for column, level in levels.items():
+        sigma = max(sigmas[column], typical, noise) * widenings[column]
+        error = _error(sigma, len(columns[column]))
         found.append(
             Shift(
-                column,
-                0,
-                count,
-                level,
-                error,
-                level / error,
-                critical_t(count, len(sigmas), len(sigmas)),
-                level,
+                column, 0, len(series), level, error, level / error, asked, level,
+                freedom if pooled else None,
             )
-        )
+        )  # fmt: skip
     return found
+
+
+def _pooled(columns: Sequence[FloatGrid]) -> tuple[float, float]:
+    """The noise of a block, told of all columns' blocks, and the degrees of freedom of a score.
+
+    By the MAD of what each mean leaves: of n blocks sqrt((n - 1) / n) of the noise, which a MAD of
+    few about their own median is not.
+    """
+    rests = [(each - each.mean()) * np.sqrt(len(each) / (len(each) - 1)) for each in columns]
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(np.concatenate(rests))))
+    return sigma, freedom_of(sum(len(each) - 1 for each in columns), 1)
 
 
 def sustained(series: FloatGrid, shift: Shift) -> bool:
@@ -390,7 +408,11 @@ def autocorrelation_factor(rest: FloatGrid) -> float:
 
 def critical_t(count: int, columns: int, tests: int) -> float:
     """Student's quantile at FALSE_ALARM over all tests."""
-    return float(-stdtrit(freedom_of(count, columns), FALSE_ALARM / tests))
+    return _quantile(freedom_of(count, columns), tests)
+
+
+def _quantile(freedom: float, tests: int) -> float:
+    return float(-stdtrit(freedom, FALSE_ALARM / tests))
 
 
 def freedom_of(count: int, columns: int) -> float:
