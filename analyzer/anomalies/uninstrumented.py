@@ -3,7 +3,8 @@
 How much its GPUs work is another observation of own time (analyzer.anomalies.activity), in which
 the search of windows looks for who became slow. Where nobody is and the whole job works less since
 some moment, each GPU that deviates may be why: its symptoms decide, as of a node that alone holds a
-stage. Causes are those of the one table. That is less than step times say, and confidence says so.
+stage, and several share the confidence. Causes are those of the one table. That is less than step
+times say, and confidence says so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,14 +31,15 @@ from analyzer.model.precision import WINDOWS
 from analyzer.posterior import Posterior, posterior
 from analyzer.run import Culprit, Fact, Finding, Grid, RankInfo, Verdict
 from analyzer.slowness.coverage import COVERAGE_AT_LEAST
+from analyzer.slowness.robust_stats import NOTHING
 from analyzer.slowness.significance import FLOOR
 from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import SHARES
 from analyzer.telemetry_quality import drop_stuck_sensors
 
 CONFIDENT = 0.7
-"""The most, of what no step time tells: the sentence calls less than this doubtful. Chosen; on 66
-simulated faults who was named was right in 23 of 23 (docs/scores-by-origin.md)."""
+"""The most, of what no step time tells: the sentence calls less than this doubtful. Chosen; who was
+named was right in 18 of 18, of 44 simulated faults (docs/method/anomalies.md)."""
 SCRAPES = replace(WINDOWS, block_steps=1, steps=LASTS_BINS, transient_steps=LASTS_BINS)
 """A scrape is the mean of many steps; it lasts as any deviation of hardware must."""
 NO_SERIES = "no training series: neither step times nor collectives"
@@ -121,13 +123,45 @@ def _accused(
     grid: Grid, less: Sequence[Finding], judged: JudgedHardware, seen: Activity
 ) -> list[tuple[Finding, Posterior]]:
     """Who is slow and why, the surest first; a node once."""
-    found = accepted(grid, (*_works_on(grid, seen), *_deviates(grid, less, judged, seen)))
-    places = {
-        node_of(one) or one.rank: (one, posterior(evidence))
-        for one, evidence in zip(*placed(grid, found), strict=True)
+    works_on = tuple(_works_on(grid, seen))
+    unexplained = [
+        one for one in less if all(abs(one.first - each.first) >= LASTS_BINS for each in works_on)
+    ]
+    found = accepted(grid, (*works_on, *_deviates(grid, unexplained, judged, seen)))
+    told, evidences = placed(grid, found)
+    slow = [
+        (one, posterior(evidence))
+        for one, evidence in zip(_shared(told), evidences, strict=True)
         if one.kind == "slow"
-    }
-    return sorted(places.values(), key=lambda one: (-place_confidence(one[0], grid), one[0].first))
+    ]
+    places: dict[str | int | None, tuple[Finding, Posterior]] = {}
+    for one in sorted(slow, key=lambda each: (-place_confidence(each[0], grid), each[0].first)):
+        places.setdefault(node_of(one[0]) or one[0].rank, one)
+    return list(places.values())
+
+
+def _shared(findings: Sequence[Finding]) -> list[Finding]:
+    """With one confidence, shared by the GPUs of which each may be why the whole job works less.
+
+    Symptoms say of each GPU whether it is in trouble, and not for which of those that are the
+    others wait: that one is at all, in parts as likely as each is.
+    """
+    alone = [one.details["place_confidence"] for one in findings if _may_be_why(one)]
+    share = (1.0 - float(np.prod(1.0 - np.array(alone)))) / max(sum(alone), NOTHING)
+    return [
+        replace(
+            one,
+            details={**one.details, "place_confidence": share * one.details["place_confidence"]},
+        )
+        if _may_be_why(one)
+        else one
+        for one in findings
+    ]
+
+
+def _may_be_why(one: Finding) -> bool:
+    """Whether symptoms alone say so: nothing in times told it from the others."""
+    return "left" in one.details
 
 
 def _works_on(grid: Grid, seen: Activity) -> Iterator[Finding]:

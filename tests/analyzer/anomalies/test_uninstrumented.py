@@ -81,6 +81,41 @@ def test_a_job_whose_gpus_all_work_less_is_unknown_and_says_since_when(hardware)
     assert "0.60x their utilisation of before since 2025-10-09 09:0" in told.sentence
 
 
+def all_less(fleet, *hot, since=30):
+    """The whole job works less since some GPUs are too hot."""
+    fleet.gpus[UTIL][since:] *= 0.7
+    fleet.gpus[POWER][since:] *= 0.85
+    for culprit in hot:
+        fleet.hot(culprit, since)
+    return fleet
+
+
+@pytest.mark.parametrize("hot", [(6,), (3, 6), (1, 4, 6)])
+def test_of_several_that_may_be_it_each_has_its_share(hardware, hot):
+    told = verdict(all_less(hardware(), *hot)).culprits
+    places = [each.place_confidence for each in told]
+
+    assert {JOB[culprit] for culprit in hot} == {(each.node, each.gpu) for each in told}
+    assert sum(places) <= 1.0
+    assert places == pytest.approx([min(CONFIDENT, 1 / len(hot))] * len(hot), abs=0.1)
+
+
+def test_who_works_on_explains_why_the_job_works_less(hardware):
+    fleet = hardware().hot(3, since=30).hot(6, since=30).wait(6, since=30)
+
+    assert [("node-1", 2)] == [(each.node, each.gpu) for each in verdict(fleet).culprits]
+
+
+def test_of_two_times_of_one_gpu_the_surer_is_told(hardware):
+    fleet = all_less(hardware(), 3, 6, since=40)
+    fleet.gpus[UTIL][8:24, [column for column in range(8) if column != 3]] *= 0.85
+
+    told = {(each.node, each.gpu): each for each in verdict(fleet).culprits}
+
+    assert CONFIDENT == pytest.approx(told["node-0", 3].place_confidence)
+    assert told["node-0", 3].since < told["node-1", 2].since
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_healthy_job_names_nobody(hardware, seed):
     told = verdict(hardware(seed=seed))
