@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from analyzer.readers.windows import MAX_GAP
 from analyzer.run import FloatGrid, Grid
 from collector.contract.words import Phase
 
@@ -21,14 +22,18 @@ PAUSES = 0.05
 """Share of its own time that a rank pauses for, at least, in a window with a pause."""
 MOST = 0.5
 """Share of the ranks that do: what fewer do is not by design."""
+LONGEST = 2 * MAX_GAP
+"""Windows of a pause that failed scrapes spread: it lies in one scrape interval or in two, and what
+is longer than MAX_GAP is not known."""
 
 
 def without_common_writes(grid: Grid) -> Grid:
     """The Grid whose own time lacks these phases in every pause that most ranks make.
 
     A pause is all windows beside each other in which anybody is in the phase: a scrape that failed
-    spreads it over as many windows as it left out. Who evaluates for longer than the middle rank
-    keeps the rest; `detectors.checkpoints` compares the writes.
+    spreads it over as many windows as it left out. Where somebody is in it for longer than that, it
+    is the windows in which most are at once, and those beside them. Who evaluates for longer than
+    the middle rank keeps the rest; `detectors.checkpoints` compares the writes.
     """
     own = grid.time["own"]
     for phase in BY_DESIGN:
@@ -51,11 +56,16 @@ def _common(grid: Grid, paused: FloatGrid) -> list[NDArray[np.int64]]:
         pauses = (paused >= PAUSES * own) & told
     windows = np.flatnonzero(((paused > 0) & told).any(axis=1))
     each = np.split(windows, np.flatnonzero(np.diff(windows) > 1) + 1)
-    return [
-        one
-        for one in each
-        if one.size and pauses[one].any(axis=0).sum() >= MOST * max(told[one].any(axis=0).sum(), 1)
-    ]
+    at_once = pauses.sum(axis=1) >= MOST * np.maximum(told.sum(axis=1), 1)
+    beside = np.convolve(at_once, np.ones(3), mode="same") > 0
+    found = []
+    for one in each:
+        if len(one) > LONGEST:
+            some = one[beside[one]]
+            found += np.split(some, np.flatnonzero(np.diff(some) > 1) + 1)
+        elif pauses[one].any(axis=0).sum() >= MOST * max(told[one].any(axis=0).sum(), 1):
+            found.append(one)
+    return [one for one in found if one.size]
 
 
 def _by_design(grid: Grid, paused: FloatGrid, common: Sequence[NDArray[np.int64]]) -> FloatGrid:

@@ -39,6 +39,7 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
 
     What chance can do is what the others show: stalls that all have now and then accuse nobody. A
     mean that few windows carry has heavy tails; where more stand out than chance can make, none.
+    Stalls that last for several windows are counted once: the others show for how many.
     """
     if len(table.usable) < WINDOWS_AT_LEAST:
         return
@@ -55,7 +56,9 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
     means = np.array([told[place].mean for place in told])
     # Its own turns make neighbours alike; what noise does, everybody shows.
     usual_widening = float(np.median([seen.widening for seen in told.values()]))
-    counts = np.array([int(told[place].on.sum()) for place in told])
+    counts = np.array([float(told[place].on.sum()) for place in told])
+    starts = [np.diff(told[place].on.astype(int), prepend=0) == 1 for place in told]
+    lasting = counts / np.maximum([float(one.sum()) for one in starts], 1.0)
     groups = table.whole.groups
     for at, place in enumerate(places.tolist()):
         seen, scope = told[place], table.scopes[place]
@@ -70,7 +73,9 @@ def again_and_again(table: Table) -> Iterator[Candidate]:
             spread**4 / max(len(others) - 1, 1) + noise**4 / max(len(table.usable) / 4, 1)
         )
         usually = LUCK * float(np.median(np.delete(counts, at))) + 1.0
-        if float(pdtrc(counts[at] - 1, usually)) * len(told) > FALSE_ALARM:
+        # Quasi-Poisson: windows of one stall are one event (McCullagh and Nelder 1989, 6.2).
+        alike = max(float(np.median(np.delete(lasting, at))), 1.0)
+        if float(pdtrc(counts[at] / alike - 1, usually / alike)) * len(told) > FALSE_ALARM:
             freedom = min(freedom, TAILS)  # it may be some long stalls
         asked = float(-stdtrit(freedom, FALSE_ALARM / len(told)))
         if (

@@ -56,6 +56,20 @@ def test_who_tells_the_same_write_a_window_later_is_no_slower_for_it(windows, aw
     np.testing.assert_allclose(windows.time["own"], own(shifted))
 
 
+@pytest.mark.parametrize("phase", ["checkpoint", "eval"])
+def test_who_is_in_the_phase_all_the_time_keeps_what_it_costs(windows, phase):
+    """Beside pauses of all: what follows one another without an end is not one pause of all."""
+    base, paused = windows.time["own"], np.zeros(windows.time["own"].shape)
+    paused[10::10] = 0.4
+    paused[60:, 3] = 0.3
+    time = {**windows.time, "own": base * (1 + paused), phase: base * paused}
+    ratio = own(dataclasses.replace(windows, time=time)) / base
+
+    alone = [at for at in range(62, len(base) - 1) if at % 10 not in (9, 0, 1)]
+    np.testing.assert_allclose(1.3, ratio[alone, 3])
+    np.testing.assert_allclose(1.0, ratio[:, :3])
+
+
 def test_a_failed_scrape_spreads_the_same_pause_over_the_windows_that_it_left_out(windows):
     """Of four windows, in which the counters of one rank rise evenly; the others' in the second."""
     told = writing(windows, [0, 1, 2])
