@@ -78,6 +78,7 @@ def mounted(release: RealNodes, first_run: LaunchedRun) -> list[Any]:
     return [volume for pod in pods_of(release, first_run.name) for volume in pod.spec.volumes]
 
 
+@at_night
 def test_jobs_with_pods_of_their_own_are_on_the_pages_of_their_nodes(
     prometheus: Prometheus, release: RealNodes
 ):
