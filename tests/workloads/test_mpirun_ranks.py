@@ -57,6 +57,8 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
     for process in started:
         process.kill()
         process.wait()
+        if process.stdout is not None:
+            process.stdout.close()  # of ranks that all ended well their launcher does it
 
 
 class _InterruptedOnce:
