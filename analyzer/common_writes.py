@@ -57,7 +57,9 @@ def _common(grid: Grid, paused: FloatGrid) -> list[NDArray[np.int64]]:
     windows = np.flatnonzero(((paused > 0) & told).any(axis=1))
     each = np.split(windows, np.flatnonzero(np.diff(windows) > 1) + 1)
     at_once = pauses.sum(axis=1) >= MOST * np.maximum(told.sum(axis=1), 1)
-    beside = np.convolve(at_once, np.ones(3), mode="same") > 0
+    beside = at_once.copy()
+    beside[1:] |= at_once[:-1]
+    beside[:-1] |= at_once[1:]
     found = []
     for one in each:
         if len(one) > LONGEST:

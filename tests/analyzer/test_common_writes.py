@@ -56,6 +56,17 @@ def test_who_tells_the_same_write_a_window_later_is_no_slower_for_it(windows, aw
     np.testing.assert_allclose(windows.time["own"], own(shifted))
 
 
+def test_a_run_without_a_window_is_as_it_was(windows):
+    none = dataclasses.replace(
+        windows,
+        from_step=windows.from_step[:0],
+        to_step=windows.to_step[:0],
+        time={name: cells[:0] for name, cells in windows.time.items()},
+    )
+
+    assert without_common_writes(none) is none
+
+
 @pytest.mark.parametrize("phase", ["checkpoint", "eval"])
 def test_who_is_in_the_phase_all_the_time_keeps_what_it_costs(windows, phase):
     """Beside pauses of all: what follows one another without an end is not one pause of all."""
