@@ -1,6 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP while something runs: they end it, and none is lost."""
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from types import FrameType
 from typing import Final
 
 INSIST_SECONDS: Final = 1.0
+SOON_SECONDS: Final = 0.05
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -69,23 +71,42 @@ def remembered() -> Iterator[Callable[[], bool]]:
     """Whether Ctrl-C came, also where its KeyboardInterrupt became an error of somebody else.
 
     A library may catch it while it is imported and raise its own: an extension module that was
-    interrupted in the middle is an ImportError. A handler that somebody set stays as it is.
+    interrupted in the middle is an ImportError. In a finalizer or a callback of the import system
+    Python would print and forget it: there it comes again a moment later. A handler that somebody
+    set stays as it is.
     """
     came = False
+    pending: list[threading.Timer] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal came
         came = True
         raise KeyboardInterrupt
 
+    def again(unraisable: "sys.UnraisableHookArgs") -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            told(unraisable)
+            return
+        # To the main thread itself: a wait of its own ends by a signal of its own only.
+        main = (threading.main_thread().ident, signal.SIGINT)
+        timer = threading.Timer(SOON_SECONDS, signal.pthread_kill, main)
+        timer.daemon = True
+        pending.append(timer)
+        timer.start()
+
     ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     )
+    told = sys.unraisablehook
     if ours:
         signal.signal(signal.SIGINT, note)
+        sys.unraisablehook = again
     try:
         yield lambda: came
     finally:
         if ours:
+            sys.unraisablehook = told
+            for timer in pending:
+                timer.cancel()
             signal.signal(signal.SIGINT, signal.default_int_handler)

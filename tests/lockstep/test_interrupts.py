@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from time import monotonic, sleep
 
 import pytest
@@ -103,6 +104,22 @@ def test_ctrl_c_is_remembered_where_a_library_makes_an_error_of_it() -> None:
 
     assert (before, after) == (False, True)
     assert left is signal.default_int_handler
+
+
+def test_ctrl_c_that_python_swallowed_comes_again_and_nothing_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hook = sys.unraisablehook
+    try:
+        with pytest.raises(KeyboardInterrupt), remembered() as interrupted:
+            _swallow_and_wait(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+    assert interrupted()
+    assert capsys.readouterr().err == ""
+    assert sys.unraisablehook is hook
 
 
 def _interrupted_import() -> None:

@@ -9,7 +9,9 @@ from enum import StrEnum
 TRANSIENT_STEPS = 20
 """Length of a burst whose end is not given."""
 PERIOD_STEPS = 20
+"""Of a periodic fault, from one beginning to the next."""
 DUTY = 0.5
+"""Share of a period in which it is in force."""
 
 
 class Shape(StrEnum):
