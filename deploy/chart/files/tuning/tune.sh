@@ -68,8 +68,9 @@ apply() {
 }
 
 mkdir -p "$found"
-waiting=
-trap 'kill $waiting 2>/dev/null || :; put_back_all; exit 0' TERM INT
+# $! is known as soon as what waits was started; a variable would be set a moment later. KILL, because
+# what was started in this moment still has our own trap for TERM, and would forget it.
+trap 'kill -KILL ${!:-} 2>/dev/null || :; put_back_all; exit 0' TERM INT
 # Of a pod that was killed: everything begins with what the node had.
 put_back_all
 while IFS='=' read -r name want; do
@@ -79,6 +80,5 @@ tell ready
 # In the background, because a shell hears signals only while it waits.
 while :; do
   sleep 3600 &
-  waiting=$!
-  wait $waiting
+  wait $!
 done
