@@ -8,7 +8,7 @@ CERTAINTY = ((0.9, "high"), (TOLD, "fair"), (0.0, "low"))
 """From this probability on -> the word for it; choices of ours."""
 ACCUSED = 3
 """Culprits that a sentence tells whole; of more it is said how many."""
-HOUR = 3600.0
+MINUTE, HOUR = 60.0, 3600.0
 """Seconds."""
 HOURS_FROM = 0.1
 """Less is told in seconds: as hours it would be mostly zeros."""
@@ -26,6 +26,16 @@ def listed(names: Sequence[object]) -> str:
 def milliseconds(seconds: float) -> str:
     """A part of a step: "12.3 ms"."""
     return f"{seconds * 1e3:.1f} ms"
+
+
+def megahertz(hertz: float) -> str:
+    """A clock: "1980 MHz"."""
+    return f"{hertz / 1e6:.0f} MHz"
+
+
+def megabytes(value: float) -> str:
+    """An amount of bytes: "1.25 MB"."""
+    return f"{value / 1e6:.2f} MB"
 
 
 def ratio(value: float) -> str:

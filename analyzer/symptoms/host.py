@@ -7,17 +7,14 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
-from analyzer.slowness.processor import MOSTLY
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
-from analyzer.symptoms.make import SECONDS, Sensor, symptom
-from analyzer.symptoms.phases import PARTLY
-from analyzer.symptoms.series import level, spans
+from analyzer.symptoms.phases import PARTLY, of_excess
+from analyzer.symptoms.series import PERCENT, Level, Sensor, level, of_time, spans, symptom
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
-from collector.contract.metrics import Series
 
-RATIO = Sensor(0.01)
-"""Natural logarithm of CPU seconds a step: kernels that count by ticks tell 10 ms of a second."""
+RATIO = Sensor(PERCENT)
+"""Natural logarithm of CPU seconds a step."""
 COLLECTING = 0.1
 """Share of the excess inside the collector: what is collected was made just before, which takes
 about as long (measured: 0.6 of a storm is collection)."""
@@ -30,51 +27,30 @@ def processor(grid: Grid, finding: Finding) -> Symptom | None:
 
     By its quota (cgroup cpu.stat), or because another process has it (/proc/PID/schedstat).
     """
-    told = [
-        one
-        for one in (
-            _lack(grid, finding, QUOTA, "its CPU quota held the rank back"),
-            _lack(grid, finding, QUEUE, "it was ready to run and had no processor"),
-        )
-        if one is not None
-    ]
-    return max(told, key=lambda one: (one.explains, one.seen, one.grave), default=None)
-
-
-def _lack(grid: Grid, finding: Finding, key: Series, words: str) -> Symptom | None:
-    cells = grid.signals.get(key)
-    known = level(grid, finding, cells)
-    if cells is None or known is None:
-        return None
-    before = "" if np.isnan(known.before) else f" (before: {known.before:.0%})"
-    return symptom(grid, finding, cells, known, SECONDS,
-                   text=f"{words} {known.during:.0%} of the time{before}",
-                   query=query(grid, finding, key))  # fmt: skip
+    told = (
+        of_time(grid, finding, QUOTA, "its CPU quota held the rank back"),
+        of_time(grid, finding, QUEUE, "it was ready to run and had no processor"),
+    )
+    found = (one for one in told if one)
+    return max(found, key=lambda one: (one.explains, one.seen, one.grave), default=None)
 
 
 def pressure(grid: Grid, finding: Finding) -> Symptom | None:
     """Tasks of the node wait for a processor (PSI), more than before and than elsewhere."""
-    cells = grid.signals.get(PRESSURE)
-    known = level(grid, finding, cells)
-    if cells is None or known is None:
-        return None
-    text = f"tasks of its node lack a processor {known.during:.0%} of the time"
-    return symptom(grid, finding, cells, known, SECONDS, text=text,
-                   query=query(grid, finding, PRESSURE))  # fmt: skip
+    return of_time(grid, finding, PRESSURE, "tasks of its node lack a processor")
 
 
 def cpu_time(grid: Grid, finding: Finding) -> Symptom | None:
     """The training thread uses more CPU time a step than before and than the peers'."""
     used = grid.time["cpu"]
     cells = np.log(np.where(used > 0, used, np.nan))  # a log tells no CPU time
-    known = level(grid, finding, cells)
-    if known is None:
-        return None
     where = "" if has_gpu(grid, finding.rank) else "; the CPU is the device here"
-    ratio = np.exp(known.during - known.usual())
-    text = f"its training thread used {ratio:.2f}x the CPU time per step{where}"
-    return symptom(grid, finding, cells, known, RATIO, text=text,
-                   query="cpu_seconds of steps.parquet")  # fmt: skip
+
+    def words(told: Level) -> str:
+        ratio = np.exp(told.during - told.usual(RATIO))
+        return f"its training thread used {ratio:.2f}x the CPU time per step{where}"
+
+    return symptom(grid, finding, cells, RATIO, words, "cpu_seconds of steps.parquet")
 
 
 def collector(grid: Grid, finding: Finding) -> Symptom | None:
@@ -94,8 +70,7 @@ def cpu_bound(grid: Grid, finding: Finding) -> Symptom | None:
     if used is None or not used.during > 0 or share is None:  # a log tells no CPU time
         return None
     text = f"{min(share, 1.0):.0%} of the excess is CPU time of the training thread"
-    return Symptom(share >= PARTLY, text, "cpu_seconds of steps.parquet",
-                   grave=share >= MOSTLY)  # fmt: skip
+    return of_excess(share, text, "cpu_seconds of steps.parquet")
 
 
 def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
@@ -135,8 +110,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
         if still.any()
         else "its heartbeat went on"
     )
-    return Symptom(share >= PARTLY, text, query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name),
-                   grave=share >= MOSTLY)  # fmt: skip
+    return of_excess(share, text, query(grid, finding, metrics.TRAIN_HEARTBEAT_AGE.name))
 
 
 def _runs(flags: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:

@@ -14,8 +14,8 @@ from analyzer.slowness.changepoint import FALSE_ALARM
 from analyzer.slowness.robust_stats import NOTHING, spread
 from analyzer.slowness.robust_stats import mean as column_means
 from analyzer.slowness.transfers import mean, median, transfers
-from analyzer.symptoms.make import SECONDS
 from analyzer.symptoms.series import (
+    SECONDS,
     goes_with,
     near,
     scrape_seconds,
@@ -24,6 +24,7 @@ from analyzer.symptoms.series import (
     total,
 )
 from analyzer.symptoms.shape import ALIKE, Symptom
+from analyzer.wording import megabytes
 from collector.contract import metrics
 from collector.contract.words import PORT_ERRORS, XMIT_WAIT
 
@@ -46,20 +47,28 @@ REGISTERS: dict[str, frozenset[str]] = {
 """Of which registers a metric is made that stop at their maximum."""
 SPEEDS: tuple[str, ...] = (metrics.NET_SPEED.name, metrics.IB_RATE.name)
 MOVED = 3.0
-"""Times of before, and of the other nodes, from which a counter has moved."""
+"""Times of before, and of the other nodes, from which a counter has moved: chosen, as healthy
+emulated nodes under load once sent three times as much again as the others (measured)."""
 MOVED_PER_SECOND: dict[str, float] = {
-    # Healthy emulated nodes under load: 0.1 to 3.7 a second, and once three times the others'.
+    # Healthy emulated nodes under load: 0.1 to 3.7 a second (measured).
     metrics.TCP_RETRANSMITTED.name: 10.0,
+    # Each is a pause of 200 ms and more (TCP_RTO_MIN, RFC 6298 asks for a second): 2 % of the time.
     metrics.TCP_TIMEOUTS.name: 0.1,
+    # A healthy link has none in days; three a minute.
     metrics.NET_CARRIER_CHANGES.name: 0.05,
+    # Seconds, a percent of the time.
     metrics.NET_PAUSE_SECONDS.name: 0.01,
 }
+"""Below, what moved does not matter: chosen."""
 IN_SECONDS = frozenset({metrics.NET_PAUSE_SECONDS.name})
 """Counters of time; all others count events."""
 USUALLY_PER_SECOND = 1.0
 """The ratio decides; this only keeps single packets out."""
 SLOWER = 0.9
+"""Of the usual speed: chosen, as links lose a lane of four or half of their rate, never a tenth."""
 BUSIER = 0.25
+"""Share of the time more in which tasks lack a processor: chosen, below which a transfer, of which
+the processor is a small part, is little longer."""
 MORE_BYTES = 1.5
 """Scrapes of a second over noisy steps put it at 0.9 to 1.2 while nothing changed (measured)."""
 PRESSURE = metrics.PRESSURE.series(resource="cpu", scope="some")
@@ -191,7 +200,7 @@ def _score(
     readings = [_readings(grid, each) for each in (during, before)]
     noise = mean((counts[before, place] - usual[place]) ** 2) * sum(1.0 / one for one in readings)
     seconds = min(float((grid.end - grid.start)[each].sum()) for each in (during, before))
-    noise = max(float(np.sqrt(noise)), 0.5 / float(np.sqrt(max(seconds, NOTHING))))
+    noise = float(np.sqrt(max(noise, 1.0 / (2.0**2 * max(seconds, NOTHING)))))
     others = np.delete(rises, place)
     others = others[np.isfinite(others)]
     common = 0.0
@@ -250,7 +259,7 @@ def more_bytes(grid: Grid, finding: Finding) -> Symptom | None:
     now, then = (mean((rate * grid.time["wall"])[span]) for span in spans(grid, finding))
     if not (then > 0 and now > 0):
         return None
-    text = f"a node sends {now / 1e6:.2f} MB a step, {then / 1e6:.2f} MB before"
+    text = f"a node sends {megabytes(now)} a step, {megabytes(then)} before"
     query = f"rate({metrics.NET_BYTES.name}[30s])"
     return Symptom(now / then >= MORE_BYTES, text, query)
 

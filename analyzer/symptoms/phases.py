@@ -9,7 +9,8 @@ from analyzer.symptoms.shape import Symptom
 from collector.contract.words import Phase
 
 PARTLY = 0.35
-"""Share of the excess that is a part of it; MOSTLY is where the cause is."""
+"""Share of the excess that is a part of it; MOSTLY is where the cause is. Chosen: of two causes at
+once each has about half, of three a third."""
 SHARES = "phase shares of the finding"
 """What its facts are told by."""
 
@@ -21,10 +22,14 @@ def excess_in(phases: Sequence[str], words: str) -> Callable[[Grid, Finding], Sy
         if not finding.share or (_unnamed(phases) and compute_share(grid, finding) is None):
             return None
         share = sum(finding.share.get(phase, 0.0) for phase in phases)
-        text = f"{share:.0%} of the excess is {words}"
-        return Symptom(share >= PARTLY, text, SHARES, grave=share >= MOSTLY)
+        return of_excess(share, f"{share:.0%} of the excess is {words}", SHARES)
 
     return measured
+
+
+def of_excess(share: float, text: str, query: str) -> Symptom:
+    """The symptom that a share of the excess is."""
+    return Symptom(share >= PARTLY, text, query, grave=share >= MOSTLY)
 
 
 def _unnamed(phases: Sequence[str]) -> bool:

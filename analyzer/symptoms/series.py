@@ -1,27 +1,75 @@
-"""Series of a metric over all its labels, and how one moves with a finding."""
+"""How a series moves with a finding: far in its own noise, since when, and followed by own time.
 
+One measure for all numbers that are told: how far a series is beyond before, and beyond what
+happened to its peers as well, in units of what such a difference is off by. What its sensor cannot
+tell apart is no movement, however quiet the series was.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
-from analyzer.slowness.before_after import column_of
+from analyzer.slowness.before_after import column_of, query
+from analyzer.slowness.changepoint import SCORES_AT_LEAST
 from analyzer.slowness.robust_stats import mean as column_means
 from analyzer.slowness.robust_stats import spread
 from analyzer.slowness.transfers import mean, median
+from analyzer.symptoms.shape import Symptom
 from collector.contract.metrics import METRICS
 
-SCRAPES = 2.0
-"""Evidence is aligned to the onset within so many scrapes (docs/method/causes.md)."""
-STEPS = 6.0
-"""And so many windows, by which a finding's onset can be off."""
-NEAR_SECONDS, NEAR_SHARE = 900.0, 0.5
-"""Counters may rise minutes before or after what they tell of costs time; but what is half of the
-slow time away is at another time."""
+MILD = 3.0
+"""Robust deviations from which a series has moved: Shewhart's limits (1931; chance passes three
+sigma once in 741 looks, one-sided)."""
+STRONG = 2 * MILD
+"""And beyond any doubt."""
+SCRAPES, STEPS = 2.0, 6.0
+"""Evidence is aligned to the onset within so many scrapes (the one that saw it, and the one that
+its rate begins at), and so many windows, by which a finding's onset can be off: chosen, one more
+than a block of steps (changepoint.BLOCK_STEPS_AT_LEAST)."""
+NEAR_SECONDS = 900.0
+"""Counters may rise minutes before or after what they tell of costs time: chosen, a quarter of an
+hour. What is half of the slow time away is at another time."""
 SCRAPE_SECONDS = 15.0
-"""Where nobody told how often a node was scraped: Prometheus' usual interval."""
+"""Where nobody told how often a node was scraped: the interval of our deployments (deploy/)."""
+PERCENT = 0.01
+"""NVML tells whole percents (nvmlDeviceGetUtilizationRates), and kernels that count by ticks 10 ms
+of a second (USER_HZ, proc(5))."""
+
+
+class Sensor(NamedTuple):
+    """How a series is read.
+
+    Attributes:
+        resolution: The smallest difference that it tells, in its own unit; what is quieter than
+            this is as noisy.
+        healthy: What it is where neither before nor the peers are known; NaN = nobody can say.
+        lower: Whether trouble is a fall.
+        events: Whether it counts events: then chance alone moves its rate (Poisson).
+        bad: Where trouble begins, however far the series moved; NaN = anywhere.
+        compared: Whether the peers tell what is usual where no past does.
+    """
+
+    resolution: float
+    healthy: float = float("nan")
+    lower: bool = False
+    events: bool = False
+    bad: float = float("nan")
+    compared: bool = True
+
+
+SECONDS = Sensor(0.005, healthy=0.0)
+"""A second, of what counts time: the kernel hands out processors by slices of 5 ms
+(`sched_cfs_bandwidth_slice_us`) and looks every 4 ms (`CONFIG_HZ` 250)."""
+EVENTS = Sensor(0.0, healthy=0.0, events=True)
+"""A second; a healthy part counts next to none."""
+WHOLE = Sensor(0.1, lower=True)
+"""Lanes, generations, links: there are none between, so what moves their mean is the share of the
+windows that lack one. Chosen: three of ten have moved, six of ten are most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +97,87 @@ class Level:
     noise: float = 0.0
     seconds: float = float("nan")
 
-    def usual(self, healthy: float = float("nan"), *, lower: bool = False) -> float:
+    def usual(self, sensor: Sensor) -> float:
         """What it would be without the trouble.
 
         As before, and moved as the peers did where they moved into trouble as well: what happens to
         all of them is nobody's own. That the others are better off is no trouble of this one's.
         Without past what the peers are.
-
-        Args:
-            healthy: What it is where neither is known.
-            lower: Whether trouble is a fall.
         """
-        if not np.isfinite(self.before):
-            return self.peers if np.isfinite(self.peers) else healthy
-        common = float(np.nan_to_num(self.common))
-        return self.before + (min(common, 0.0) if lower else max(common, 0.0))
+        if np.isfinite(self.before):
+            common = float(np.nan_to_num(self.common))
+            return self.before + (min(common, 0.0) if sensor.lower else max(common, 0.0))
+        return self.peers if sensor.compared and np.isfinite(self.peers) else sensor.healthy
+
+
+Words = Callable[[Level], str]
+"""What is seen of a series, from how high it is."""
+
+
+def deviations(told: Level, sensor: Sensor) -> float:
+    """How far a level is beyond what is usual, in units of its noise; NaN = nobody knows.
+
+    `(during - usual) / max(noise, resolution)`; of events the noise is at least
+    `sqrt(max(usual * seconds, 1)) / seconds`, one event or the Poisson deviation of what is usual.
+    """
+    usual = told.usual(sensor)
+    moved = usual - told.during if sensor.lower else told.during - usual
+    noise = max(told.noise, sensor.resolution)
+    if sensor.events and told.seconds > 0:
+        noise = max(noise, float(np.sqrt(max(usual * told.seconds, 1.0))) / told.seconds)
+    return moved / noise if noise > 0 else float(np.inf * np.sign(moved)) if moved else 0.0
+
+
+def symptom(
+    grid: Grid, finding: Finding, cells: FloatGrid | None, sensor: Sensor, words: Words,
+    query: str, *, silent: str | None = None, mild: bool = False,
+) -> Symptom | None:  # fmt: skip
+    """The symptom that a series shows; None where it does not answer.
+
+    Args:
+        grid: The run's windows.
+        finding: Whom it is about.
+        cells: (W, R) the series.
+        sensor: How it is read.
+        words: What is seen.
+        query: The PromQL that shows it.
+        silent: What is said where nothing is seen, and where nobody knows what is usual; None =
+            the same as where it is, and nothing.
+        mild: Whether the most it can be is mild.
+    """
+    told = level(grid, finding, cells)
+    if cells is None or told is None:
+        return None
+    far, text = deviations(told, sensor), words(told)
+    if np.isnan(far) and silent is None:
+        return None
+    harmless = told.during > sensor.bad if sensor.lower else told.during < sensor.bad
+    if harmless or not far >= MILD:
+        return Symptom(False, text if silent is None else silent, query, far=far)
+    late = onset_delay(grid, finding, cells, told.usual(sensor), told.during)
+    within = None if np.isnan(late) else abs(late) <= tolerance(grid)
+    rho = dose_response(grid, finding, cells)
+    # A link that loses width is worse the lower it is.
+    rho = -rho if sensor.lower else rho
+    grave = far >= STRONG and not mild
+    return Symptom(True, text, query, late, within, is_near(grid, finding, late), rho, grave, far)
+
+
+def of_signal(
+    grid: Grid, finding: Finding, key: str, sensor: Sensor, words: Words
+) -> Symptom | None:
+    """The symptom that a series of the telemetry shows, by its own name."""
+    return symptom(grid, finding, grid.signals.get(key), sensor, words, query(grid, finding, key))
+
+
+def of_time(grid: Grid, finding: Finding, key: str, words: str) -> Symptom | None:
+    """The symptom that a counter of seconds shows; `words` say what these are spent in."""
+
+    def text(told: Level) -> str:
+        before = "" if np.isnan(told.before) else f" (before: {told.before:.0%})"
+        return f"{words} {told.during:.0%} of the time{before}"
+
+    return of_signal(grid, finding, key, SECONDS, text)
 
 
 def total(grid: Grid, metric: str, **labels: str) -> FloatGrid | None:
@@ -175,7 +289,7 @@ def is_near(grid: Grid, finding: Finding, late: float) -> bool:
 def near(grid: Grid, first: int, stop: int, late: float) -> bool:
     """Whether so many seconds are not far for a span of windows; NaN is."""
     length = float(grid.end[stop - 1] - grid.start[first])
-    return abs(late) <= min(NEAR_SECONDS, NEAR_SHARE * length)
+    return abs(late) <= min(NEAR_SECONDS, length / 2)
 
 
 def dose_response(grid: Grid, finding: Finding, cells: FloatGrid) -> float:
@@ -193,10 +307,10 @@ def dose_response(grid: Grid, finding: Finding, cells: FloatGrid) -> float:
 def goes_with(response: FloatGrid, dose: FloatGrid) -> float:
     """Spearman's rho of two (n,) series.
 
-    NaN where either stands still or fewer than eight windows know both.
+    NaN where either stands still or too few windows know both for a spread of theirs.
     """
     known = np.isfinite(response) & np.isfinite(dose)
-    if known.sum() < 8:
+    if known.sum() < SCORES_AT_LEAST:
         return float("nan")
     ranks = [pd.Series(series[known]).rank() for series in (response, dose)]
     if any(np.ptp(each) == 0 for each in ranks):

@@ -1,12 +1,13 @@
 """One symptom: whether it is there, how strong, and whether it began with the finding."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ALIKE = 0.5
 """Spearman's rho from which own time follows a signal: a step in both, with noise on one, gives
 sqrt(3 p (1 - p)) with p = the share of the windows inside: 0.87 at half, 0.52 at a tenth."""
 UNLIKE = 0.15
-"""Below, the signal moves without the rank's own time."""
+"""Below, the signal moves without the rank's own time: chosen, as far as chance takes rho
+over 44 windows (1 / sqrt(n - 1))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Symptom:
         near: Whether it began at another time, and that is not far for the length of the run.
         follows: Spearman's rho of own time, over the peers', with it; NaN = too little moved.
         grave: Whether it is there in full, and not in part only.
+        far: Robust deviations beyond what is usual; NaN = not told by a series.
     """
 
     seen: bool
@@ -32,6 +34,7 @@ class Symptom:
     near: bool = False
     follows: float = float("nan")
     grave: bool = True
+    far: float = float("nan")
 
     @property
     def explains(self) -> bool:
@@ -51,3 +54,20 @@ class Symptom:
         elif self.follows < UNLIKE:
             told.append("apart")
         return tuple(told)
+
+
+def with_more(
+    first: Symptom | None, other: Symptom | None, said: str, joined: str = " and"
+) -> Symptom | None:
+    """Of two things that are told of a part the first if it is there, with the words of the other.
+
+    Args:
+        first: What matters more.
+        other: The other one.
+        said: Beginning of its words that the first has said.
+        joined: What is between.
+    """
+    if not first or not first.seen:
+        return other or first
+    more = f"{joined}{other.text.removeprefix(said)}" if other and other.seen else ""
+    return replace(first, text=first.text + more)

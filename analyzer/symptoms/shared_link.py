@@ -9,8 +9,7 @@ from analyzer.readers.places import places_of
 from analyzer.run import Grid
 from analyzer.shared_part import DRAINED, Part, fewest_parts
 from analyzer.slowness.group_transfers import SlowGroups
-
-MOST_NAMES = 4
+from analyzer.wording import NAMED
 
 
 def suspects(grid: Grid, found: SlowGroups) -> tuple[Part, ...]:
@@ -64,6 +63,6 @@ def _rails(grid: Grid) -> Mapping[int, str]:
 def listed(parts: Sequence[Part]) -> str:
     """In words; of many their number and the first."""
     names = [str(part) for part in parts]
-    if len(names) > MOST_NAMES:
+    if len(names) > NAMED:
         return f"{len(names)} parts, {names[0]} among them,"
     return " or ".join(names)

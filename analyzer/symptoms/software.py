@@ -1,5 +1,6 @@
 """Software that changed, or that one node has alone: driver, firmware, kernel by info series."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +12,11 @@ from analyzer.slowness.transfers import median
 from analyzer.symptoms.series import is_near, spans, tolerance
 from analyzer.symptoms.shape import Symptom
 from analyzer.versions import SOURCES
+from analyzer.wording import listed
 
 MOST = 0.9
-"""Share of the nodes that agree from which it is "all": one may have missed its scrapes."""
+"""Share of the nodes that agree from which it is "all": chosen, as one may have missed its
+scrapes."""
 PEERS_AT_LEAST = 2
 """Other nodes that must agree before a node is the odd one: of two nobody knows which is odd. If
 all ranks of the one are slow it may be that, and it is a milder symptom."""
@@ -29,7 +32,6 @@ class Change:
         nodes: On which nodes.
         of: How many nodes tell it.
         late: Seconds from the finding's onset to the change, median over the nodes.
-        with_onset: Whether that is at the onset (within symptoms.series.tolerance).
     """
 
     what: str
@@ -38,7 +40,6 @@ class Change:
     nodes: tuple[str, ...]
     of: int
     late: float
-    with_onset: bool
 
     @property
     def everywhere(self) -> bool:
@@ -48,10 +49,14 @@ class Change:
     @property
     def text(self) -> str:
         """What changed and where, in words."""
-        where = f"all {self.of} nodes" if self.everywhere else ", ".join(self.nodes[:4])
-        if not self.everywhere and len(self.nodes) > 4:
-            where = f"{len(self.nodes)} of {self.of} nodes"
+        where = f"all {self.of} nodes" if self.everywhere else listed(self.nodes)
         return f"the {self.what} changed from {self.before} to {self.after} on {where}"
+
+    def symptom(self, grid: Grid, finding: Finding, words: str, *, seen: bool = True) -> Symptom:
+        """What it is of a finding."""
+        with_onset, near = abs(self.late) <= tolerance(grid), is_near(grid, finding, self.late)
+        text = self.text + words
+        return Symptom(seen, text, query(self.what), self.late, with_onset, near)
 
 
 def changes(grid: Grid, finding: Finding) -> tuple[Change, ...]:
@@ -73,7 +78,6 @@ def changes(grid: Grid, finding: Finding) -> tuple[Change, ...]:
                 tuple(np.unique(nodes[columns]).tolist()),
                 len(known),
                 late,
-                abs(late) <= tolerance(grid),
             )
         )
     return tuple(found)
@@ -91,36 +95,24 @@ def software(grid: Grid, finding: Finding) -> Symptom | None:
     node = grid.ranks[column].node
     has_onset = 0 < finding.first < len(grid.start) and not finding.details.get("from_start")
     told: list[Symptom] = []
-    if has_onset:
-        for each in changes(grid, finding):
-            if node in each.nodes:
-                only = len(each.nodes) < max(MOST * each.of, 2)
-                words = each.text + (", and on no other" if len(each.nodes) == 1 else "")
-                near = is_near(grid, finding, each.late)
-                told.append(
-                    Symptom(only, words, query(each.what), each.late, each.with_onset, near)
-                )
-    odd = _odd(grid, finding, column)
-    if odd is not None:
-        what, mine, theirs, others = odd
-        words = f"{node} runs {what} {mine}, the other nodes run {theirs}"
-        # Where it was so before the onset as well, it is not what began then.
-        began = None if not has_onset else False
-        changed = any(symptom.explains for symptom in told)
-        if not changed:
-            late = float(grid.start[0] - grid.start[finding.first]) if has_onset else float("nan")
-            grave = others >= PEERS_AT_LEAST
-            told.append(Symptom(True, words, query(what), late, began, grave=grave))
-    best = max(told, key=lambda symptom: (symptom.explains, symptom.seen), default=None)
-    if best is not None:
-        return best
+    for each in changes(grid, finding) if has_onset else ():
+        if node in each.nodes:
+            alone = len(each.nodes) == 1
+            words = ", and on no other" if alone else ""
+            seen = alone or not each.everywhere
+            told.append(each.symptom(grid, finding, words, seen=seen))
+    if not any(symptom.explains for symptom in told):
+        told += _odd(grid, finding, column, has_onset=has_onset)
+    if told:
+        return max(told, key=lambda symptom: (symptom.explains, symptom.seen))
     if not any((each.codes[:, column] >= 0).any() for each in grid.versions.values()):
         return None
     return Symptom(False, f"{node} runs the driver and the kernel of its peers", query("kernel"))
 
 
 AS_FAST = 0.5
-"""Ranks on the same software that are slower by less than this share of the rank's slowdown."""
+"""Ranks on the same software that are slower by less than this share of the rank's slowdown, half
+of it: chosen, the middle between as slow and not slow."""
 
 
 def mates_as_fast(grid: Grid, finding: Finding) -> Symptom | None:
@@ -152,11 +144,10 @@ def everywhere(grid: Grid, finding: Finding) -> Symptom | None:
         return Symptom(False, "", query("kernel"))
     best = min(found, key=lambda each: abs(each.late))
     when = " as the slowdown began"
-    if not best.with_onset:
+    if abs(best.late) > tolerance(grid):
         side = "after" if best.late > 0 else "before"
         when = f" {abs(best.late):.0f} s {side} it began"
-    near = is_near(grid, finding, best.late)
-    return Symptom(True, best.text + when, query(best.what), best.late, best.with_onset, near)
+    return best.symptom(grid, finding, when)
 
 
 def ranks_of_node(grid: Grid, finding: Finding) -> NDArray[np.int64]:
@@ -175,23 +166,27 @@ def query(what: str) -> str:
     return f"count by (node, {label}) ({metric})"
 
 
-def _odd(grid: Grid, finding: Finding, column: int) -> tuple[str, str, str, int] | None:
-    """(what, the rank's version, everybody else's, how many) where all other nodes have another."""
+def _odd(grid: Grid, finding: Finding, column: int, *, has_onset: bool) -> Iterator[Symptom]:
+    """That all other nodes have another version than the rank's; of the first piece at most."""
     place = min(finding.first, len(grid.start) - 1)
     node = grid.ranks[column].node
     asked = 1 if finding.details.get("node") else PEERS_AT_LEAST
+    # Where it was so before the onset as well, it is not what began then.
+    late = float(grid.start[0] - grid.start[finding.first]) if has_onset else float("nan")
+    began = False if has_onset else None
     for what, told in grid.versions.items():
         codes = told.codes[place]
         others = {
             info.node: int(codes[c]) for c, info in enumerate(grid.ranks)
             if info.node != node and codes[c] >= 0
         }  # fmt: skip
-        if codes[column] < 0 or len(others) < asked or len(set(others.values())) > 1:
+        versions = set(others.values())
+        if len(others) < asked or len(versions) > 1 or codes[column] in (-1, *versions):
             continue
-        theirs = next(iter(others.values()))
-        if codes[column] != theirs:
-            return what, told.words[codes[column]], told.words[theirs], len(others)
-    return None
+        mine, theirs = told.words[codes[column]], told.words[versions.pop()]
+        words = f"{node} runs {what} {mine}, the other nodes run {theirs}"
+        yield Symptom(True, words, query(what), late, began, grave=len(others) >= PEERS_AT_LEAST)
+        return
 
 
 def _nearest(codes: NDArray[np.int32], first: int) -> NDArray[np.int64]:

@@ -6,28 +6,39 @@ The catalogue (`collector.contract.xid`) says which part of the GPU an XID is ab
 it is; XIDs that the application caused, or that follow another one, tell nothing of the hardware.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
+from analyzer.readers.labels import number, parsed
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, gpu_words, query
 from analyzer.symptoms.series import is_near, tolerance
 from analyzer.symptoms.shape import Symptom
 from collector.contract import metrics
 from collector.contract.words import Cause
-from collector.contract.xid import BY_LINE, NOT_OF_HARDWARE, XIDS, Part, describe
+from collector.contract.xid import BY_LINE, NOT_OF_HARDWARE, XIDS, Part, Severity, describe
 
 LAST = metrics.GPU_XID_LAST.name
 COUNT = metrics.GPU_XID_ERRORS.name
 LISTENER = metrics.SOURCE_UP.series(source="xid")
-NUMBER = re.compile(r'xid="(\d+)"')
-NEWS = re.compile(r'severity="info"')
-"""Of a number that only its line rates: no trouble, as a recovery action that is None again."""
 STOPPED_SECONDS = 30.0
-"""How long before a rank stops the error may be logged that stops it: NCCL's heartbeat monitor and
-a driver's reset take tens of seconds."""
+"""How long before a rank stops the error may be logged that stops it: chosen, as NCCL's heartbeat
+monitor and a driver's reset take tens of seconds."""
+
+
+class Logged(NamedTuple):
+    """An XID: when it was first logged (unix seconds), which, and the signal that tells of it."""
+
+    time: float
+    xid: int
+    signal: str
+
+    @property
+    def is_news(self) -> bool:
+        """No trouble by its line, which alone rates it: as a recovery action that is None again."""
+        return self.xid in BY_LINE and parsed(self.signal).get("severity") == Severity.INFO
 
 
 def xid_of(part: Cause | None) -> Callable[[Grid, Finding], Symptom | None]:
@@ -41,35 +52,34 @@ def xid_of(part: Cause | None) -> Callable[[Grid, Finding], Symptom | None]:
     """
 
     def measured(grid: Grid, finding: Finding) -> Symptom | None:
-        gpu = gpu_words(grid, finding.rank)
-        moments = [
-            event
-            for event in _events(grid, finding)
-            if event[1] not in NOT_OF_HARDWARE
-            and not (event[1] in BY_LINE and NEWS.search(event[2]))
-            and (PART.get(event[1]) == part or finding.kind == "hang")
+        gpu, hang = gpu_words(grid, finding.rank), finding.kind == "hang"
+        every = list(_logged(grid, finding))
+        logged = [
+            each
+            for each in every
+            if each.xid not in NOT_OF_HARDWARE
+            and not each.is_news
+            and (PART.get(each.xid) == part or hang)
         ]
-        if not moments:
-            nothing = part is None and not list(_events(grid, finding))
-            silent = f"the driver logged no XID of {gpu}" if nothing else ""
+        if not logged:
+            silent = "" if every or part else f"the driver logged no XID of {gpu}"
             told = Symptom(False, silent, query(grid, finding, COUNT))
             return told if _listened(grid, finding) else None
         onset = _onset(grid, finding)
-        began, number, key = min(moments, key=lambda event: abs(event[0] - (onset or event[0])))
-        words = f"the driver logged XID {number} ({describe(number).text}) of {gpu}"
+        one = min(logged, key=lambda each: abs(each.time - (onset or each.time)))
+        words = f"the driver logged XID {one.xid} ({describe(one.xid).text}) of {gpu}"
+        shown = query(grid, finding, one.signal)
         if onset is None:
-            return Symptom(True, words, query(grid, finding, key))
-        late, slack = began - onset, tolerance(grid)
-        first = STOPPED_SECONDS if finding.kind == "hang" else slack
-        with_onset = -first <= late <= slack
-        near = is_near(grid, finding, late)
-        return Symptom(True, words, query(grid, finding, key), late, with_onset, near)
+            return Symptom(True, words, shown)
+        late, slack = one.time - onset, tolerance(grid)
+        with_onset = -(STOPPED_SECONDS if hang else slack) <= late <= slack
+        return Symptom(True, words, shown, late, with_onset, is_near(grid, finding, late))
 
     return measured
 
 
-def _events(grid: Grid, finding: Finding) -> Iterator[tuple[float, int, str]]:
-    """(first time in the run up to the finding's end, XID, signal) of each XID.
+def _logged(grid: Grid, finding: Finding) -> Iterator[Logged]:
+    """Each XID in the run up to the finding's end.
 
     What stopped a rank is the last word before it, so of a hang only that counts.
     """
@@ -80,14 +90,14 @@ def _events(grid: Grid, finding: Finding) -> Iterator[tuple[float, int, str]]:
     hang = finding.kind == "hang" and onset is not None
     first = onset - STOPPED_SECONDS if hang and onset is not None else float(grid.start[0])
     for key, last in grid.last.items():
-        number = NUMBER.search(key) if key.startswith(LAST) else None
-        if number is None:
+        xid = number(parsed(key), "xid") if key.startswith(LAST) else None
+        if xid is None:
             continue
         seen = grid.signals[key][:, column] if key in grid.signals else np.empty(0)
-        times = np.unique(np.append(seen, last[column]))
+        times = np.append(seen, last[column])
         times = times[np.isfinite(times) & (times >= first) & (times <= end)]
         if times.size:
-            yield float(times[0]), int(number[1]), key
+            yield Logged(float(times.min()), xid, key)
 
 
 def _listened(grid: Grid, finding: Finding) -> bool:

@@ -8,8 +8,16 @@ import pytest
 from analyzer.case import accuses
 from analyzer.pipeline import diagnose
 from analyzer.symptoms.gpu_state import contradiction
-from analyzer.symptoms.make import EVENTS, MILD, SECONDS, STRONG, Sensor, deviations, symptom
-from analyzer.symptoms.series import level
+from analyzer.symptoms.series import (
+    EVENTS,
+    MILD,
+    SECONDS,
+    STRONG,
+    Sensor,
+    deviations,
+    level,
+    symptom,
+)
 
 CLOCK = 'lockstep_gpu_clock_hertz{domain="sm"}'
 UNIT = Sensor(1e-6)
@@ -32,8 +40,7 @@ def far(grid, finding, cells, sensor=UNIT):
 
 
 def told(grid, finding, cells, sensor=UNIT):
-    known = level(grid, finding, cells)
-    return symptom(grid, finding, cells, known, sensor, text="it moved", query="")
+    return symptom(grid, finding, cells, sensor, lambda _: "it moved", "")
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
