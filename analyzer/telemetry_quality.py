@@ -12,16 +12,41 @@ from numpy.typing import NDArray
 
 from analyzer.on_demand import OnDemand
 from analyzer.run import FloatGrid, Grid
-from analyzer.symptoms.series import SCRAPE_SECONDS
+from analyzer.slowness.robust_stats import spread
+from analyzer.symptoms.gpu_state import LIMITED
+from analyzer.symptoms.series import scrape_seconds
 from collector.contract import metrics
 
 SOURCE = "lockstep_gpu_"
 POWER = metrics.GPU_POWER.series()
 SCRAPES = 10
-"""Power of a GPU at work differs at every scrape (NVML tells milliwatts); the same value as often
-as this is a value that nobody reads any more."""
-MOVES = 3
-"""Different values from which a peer's power moves."""
+"""A gauge that is measured, with noise, differs from scrape to scrape; the same value as often as
+this, where most peers' moves, is a value that nobody reads any more. Chosen: two and a half minutes
+at 15 s."""
+
+
+def stands_still(
+    cells: FloatGrid, resolution: float, kind: NDArray[np.int64] | None = None
+) -> NDArray[np.bool_]:
+    """(D,) whether a series told one value all along while most of its peers' moved.
+
+    Where most stand still it is how this fleet tells it, and no fault of one.
+
+    Args:
+        cells: (T, D) a gauge.
+        resolution: The smallest difference that its sensor tells.
+        kind: (D,) numbers of who are peers; None = all are.
+    """
+    kind = np.zeros(cells.shape[1], dtype=np.int64) if kind is None else kind
+    told = np.isfinite(cells)
+    top = np.max(cells, axis=0, initial=-np.inf, where=told)
+    still = top == np.min(cells, axis=0, initial=np.inf, where=told)
+    moving = spread(cells, 0) > resolution
+    count = kind.max(initial=0) + 1
+    known, moved = (np.bincount(kind[some], minlength=count) for some in (told.any(axis=0), moving))
+    # Who stands still is one of them, and does not move.
+    stuck: NDArray[np.bool_] = still & (2 * moved > known - 1)[kind]
+    return stuck
 
 
 def drop_stuck_sensors(grid: Grid) -> Grid:
@@ -52,25 +77,9 @@ def _without(signals: Mapping[str, FloatGrid], key: str, stuck: NDArray[np.bool_
 def _stuck(grid: Grid) -> NDArray[np.bool_]:
     """(R,) whether a rank's GPU told one power all along while most peers' moved."""
     power = grid.signals.get(POWER)
-    none = np.zeros(len(grid.ranks), dtype=bool)
-    if power is None or len(grid.start) < SCRAPES:
-        return none
-    scrape = grid.scrape_seconds if np.isfinite(grid.scrape_seconds) else SCRAPE_SECONDS
-    different = _different(power)
+    if power is None or not len(grid.start):
+        return np.zeros(len(grid.ranks), dtype=bool)
     told = np.where(np.isfinite(power), grid.start[:, None], np.nan)
-    first = np.where(np.isfinite(told), told, np.inf).min(axis=0)
-    last = np.where(np.isfinite(told), told, -np.inf).max(axis=0)
-    one_value: NDArray[np.bool_] = (different == 1) & (last - first >= SCRAPES * scrape)
-    moving = different >= MOVES
-    # Where most stand still it is how this fleet tells power, and no fault of one.
-    if moving.sum() < 2 or 2 * moving.sum() < (different > 0).sum():
-        return none
-    return one_value
-
-
-def _different(cells: FloatGrid) -> NDArray[np.int64]:
-    """(R,) number of different values that a rank's series took."""
-    ordered = np.sort(cells, axis=0)  # NaN last
-    steps = np.diff(ordered, axis=0) > 0
-    different: NDArray[np.int64] = steps.sum(axis=0) + np.isfinite(cells).any(axis=0)
-    return different
+    length = np.nanmax(told, axis=0, initial=-np.inf) - np.nanmin(told, axis=0, initial=np.inf)
+    long: NDArray[np.bool_] = length >= SCRAPES * scrape_seconds(grid)
+    return long & stands_still(power, LIMITED.resolution)

@@ -11,12 +11,10 @@ from typing import Any
 import pandas as pd
 
 from analyzer.anomalies import identity
-from analyzer.anomalies.counters import contradictions, counters
+from analyzer.anomalies.apart import apart
 from analyzer.anomalies.events import events
-from analyzer.anomalies.fleet import ComparablePanel, fleet
 from analyzer.anomalies.gone import silent_nodes, vanished_gpus
-from analyzer.anomalies.levels import levels
-from analyzer.anomalies.panel import Place
+from analyzer.anomalies.panel import Panel, Place
 from analyzer.anomalies.scrapes import panel
 from analyzer.anomalies.shape import Deviation
 from analyzer.anomalies.to_verdict import anomalies_json, merge_deviations
@@ -26,21 +24,18 @@ from analyzer.wording import listed
 
 __all__ = ["Deviation", "JudgedHardware", "anomalies", "judge"]
 
-ANSWERS = 0.75
-"""Share of the GPUs that should be there below which it is said how many answered."""
-
 
 @dataclass(frozen=True, slots=True)
 class JudgedHardware:
     """Hardware, judged.
 
     Attributes:
-        fleet: What was compared.
+        panel: What was compared.
         found: Deviations, those of one part of a GPU as one, the gravest first.
         missing: What was not there or not to be believed, in words.
     """
 
-    fleet: ComparablePanel
+    panel: Panel
     found: tuple[Deviation, ...]
     missing: tuple[str, ...]
 
@@ -53,16 +48,14 @@ def judge(samples: pd.DataFrame, ranks: Sequence[RankInfo] = ()) -> JudgedHardwa
         ranks: The run's ranks where there is a run: only GPUs of one stage have the same load.
     """
     samples, renamed = identity.one_name(samples)
-    seen = panel(samples)
     stages: dict[Place, int] = {
         (info.node, info.gpu): info.pp for info in ranks if info.gpu is not None
     }
-    everything = fleet(seen, stages)
+    seen = panel(samples, stages)
     since, exchanged = identity.exchanged_parts(seen)
-    everything.since[:] = since
-    believed, doubts = mark_untrusted(everything)
-    found = (*events(believed), *vanished_gpus(believed), *levels(believed), *counters(believed))
-    notes = (*renamed, *exchanged, *doubts, *contradictions(believed), *silent_nodes(believed))
+    believed, doubts = mark_untrusted(seen.believed(since, {}))
+    found = (*events(believed), *vanished_gpus(believed), *apart(believed))
+    notes = (*renamed, *exchanged, *doubts, *silent_nodes(believed))
     return JudgedHardware(believed, merge_deviations(found), (*notes, *_absent(stages, believed)))
 
 
@@ -80,11 +73,11 @@ def anomalies(
     return anomalies_json(judged.found, ranks, tuple(culprits)), judged.missing
 
 
-def _absent(stages: Mapping[Place, int], seen: ComparablePanel) -> tuple[str, ...]:
-    """How many of the run's GPUs told anything, where it is not nearly all."""
-    silent = sorted(set(stages) - set(seen.panel.places))
+def _absent(stages: Mapping[Place, int], seen: Panel) -> tuple[str, ...]:
+    """How many of the run's GPUs told anything, where it is not all or none."""
+    silent = sorted(set(stages) - set(seen.places))
     told = len(stages) - len(silent)
-    if not stages or not told or told >= ANSWERS * len(stages):
+    if not told or not silent:
         return ()
     names = listed([f"{node}:{gpu}" for node, gpu in silent])
     return (f"only {told} of {len(stages)} GPUs told of themselves, not {names}",)

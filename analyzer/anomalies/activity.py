@@ -12,18 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzer.anomalies.fleet import ComparablePanel
+from analyzer.anomalies.panel import Panel
 from analyzer.run import FloatGrid, Grid, RankInfo
 from analyzer.slowness import transfers
 from analyzer.slowness.robust_stats import median
+from analyzer.symptoms.idle import IDLE
 from analyzer.telemetry import telemetry
 from collector.contract import metrics
 from collector.contract.words import Phase
 
 PEGGED = 0.98
-"""Where GPUs spin while they wait, as NCCL's kernels do, utilisation says 1 whatever they do."""
-EDGE = 0.2
-"""Share of the usual activity below which a job has not begun or has ended."""
+"""Where GPUs spin while they wait, as NCCL's kernels do, utilisation says 1 whatever they do:
+chosen, twice what NVML rounds by below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Activity:
     share: bool
 
 
-def activity(fleet: ComparablePanel, columns: list[int]) -> Activity | None:
+def activity(panel: Panel, columns: list[int]) -> Activity | None:
     """The most telling series of activity that the job's GPUs have; None without one."""
     for metric, name in (
         (metrics.GPU_SM_ACTIVE.name, "SM activity"),
         (metrics.GPU_UTILIZATION.name, "utilisation"),
         (metrics.GPU_POWER.name, "power"),
     ):
-        cells = fleet.gpus(metric)
+        cells = panel.cells(metric)
         if cells is None:
             continue
         share = metric != metrics.GPU_POWER.name
@@ -60,11 +60,11 @@ def activity(fleet: ComparablePanel, columns: list[int]) -> Activity | None:
 
 
 def _running(values: FloatGrid) -> FloatGrid:
+    """Without the scrapes before the job began and after it ended, in which its GPUs rest."""
     level = median(values, 1)
-    known = level[np.isfinite(level)]
-    if not known.size:
+    runs = np.flatnonzero(level >= IDLE * np.nanmax(level, initial=0.0))
+    if not runs.size:
         return values
-    runs = np.flatnonzero(level >= EDGE * np.quantile(known, 0.9))
     values = values.copy()
     values[: runs[0]] = np.nan
     values[runs[-1] + 1 :] = np.nan
@@ -72,20 +72,20 @@ def _running(values: FloatGrid) -> FloatGrid:
 
 
 def as_windows(
-    seen: Activity, fleet: ComparablePanel, ranks: Sequence[RankInfo], samples: pd.DataFrame
+    seen: Activity, panel: Panel, ranks: Sequence[RankInfo], samples: pd.DataFrame
 ) -> Grid:
     """The job as a run of one window a scrape, in each of which it does one usual step's work.
 
     Args:
         seen: How much its GPUs work.
-        fleet: What was scraped.
+        panel: What was scraped.
         ranks: Who is on each of them, J in all.
         samples: contract.archive.SAMPLES, for what else is told of them.
     """
     level = median(seen.values, 1)
     told = np.flatnonzero(np.isfinite(level))
-    start = fleet.panel.times[told]
-    end = start + fleet.panel.seconds
+    start = panel.times[told]
+    end = start + panel.seconds
     own = seen.values[told] / level[told, None]
     wall = np.broadcast_to(transfers.median(level) / level[told, None], own.shape)
     unknown = np.full(own.shape, np.nan)

@@ -1,6 +1,6 @@
 """Samples -> a Panel: one scrape a bin and node."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analyzer.anomalies.panel import Panel, Rows
+from analyzer.anomalies.panel import Panel, Place, Rows
 from analyzer.on_demand import OnDemand
 from analyzer.readers.archive import LATEST
 from analyzer.run import FloatGrid
@@ -17,10 +17,11 @@ from analyzer.symptoms.series import SCRAPE_SECONDS
 
 LATE_SCRAPES = 0.9
 """A bin is as wide as this share of the pauses between scrapes, so that few bins stay empty where
-scrapes come late; where they come on time it is the interval."""
+scrapes come late; where they come on time it is the interval. Chosen."""
 MOST_BINS = 2_000
-"""Longer recordings are looked at in wider bins: eight hours at 15 s fit as they are."""
-LARGEST = 1e30
+"""Longer recordings are looked at in wider bins: chosen for memory; eight hours at 15 s fit as they
+are."""
+LARGEST = float(np.finfo(np.float32).max)
 """No metric of the contract comes near; below it, sums and differences stay finite too."""
 
 
@@ -34,7 +35,6 @@ class NodeScrapes:
         answered: (T,) whether the scrape succeeded.
         gpus: (G,) indexes of the GPUs that told of themselves, rising.
         told: (T, G) how many series each of them told.
-        metrics: (T, metrics) whether anything was told of each.
     """
 
     node: str
@@ -42,13 +42,16 @@ class NodeScrapes:
     answered: NDArray[np.bool_]
     gpus: Integers
     told: Integers
-    metrics: NDArray[np.bool_]
 
 
-def panel(samples: pd.DataFrame) -> Panel:
-    """The panel of contract.archive.SAMPLES; of several scrapes in a bin the last one counts.
+def panel(samples: pd.DataFrame, stages: Mapping[Place, int]) -> Panel:
+    """The panel; of several scrapes in a bin the last one counts.
 
     Values that no hardware has are dropped: NaN, infinite and beyond LARGEST.
+
+    Args:
+        samples: contract.archive.SAMPLES.
+        stages: Pipeline stage of the rank on a GPU, where there is a rank.
     """
     table = SampleColumns(samples)
     scrape = np.full(len(table.time), -1, dtype=np.int32)
@@ -65,13 +68,11 @@ def panel(samples: pd.DataFrame) -> Panel:
     node_of = np.repeat(np.arange(len(nodes)), [len(each.gpus) for each in nodes])
     answered = np.zeros((count, len(nodes)), dtype=bool)
     series_of_gpus = np.zeros((count, len(places)), dtype=np.int64)
-    told = np.zeros(len(table.metrics), dtype=bool)
     for number, each in enumerate(nodes):
         mine = of_node == number
         answered[bins[mine][each.answered], number] = True
         kept = last[mine]
         series_of_gpus[np.ix_(bins[mine][kept], node_of == number)] = each.told[kept]
-        told |= each.metrics[kept].any(axis=0)
     index = np.array([gpu for _, gpu in places], dtype=np.int64)
     stride = int(index.max(initial=0)) + 1
 
@@ -96,10 +97,9 @@ def panel(samples: pd.DataFrame) -> Panel:
         labels=tuple(table.labels),
         node_of=node_of,
         series_of_gpus=series_of_gpus,
-        rows=OnDemand({
-            table.metrics[metric]: partial(rows, metric) for metric in np.flatnonzero(told).tolist()
-        }),
-    )  # fmt: skip
+        stage=np.array([stages.get(place, -1) for place in places], dtype=np.int64),
+        rows=OnDemand({name: partial(rows, metric) for metric, name in enumerate(table.metrics)}),
+    )
 
 
 def _nodes(table: SampleColumns, scrape: NDArray[np.int32]) -> Iterator[NodeScrapes]:
@@ -112,21 +112,19 @@ def _nodes(table: SampleColumns, scrape: NDArray[np.int32]) -> Iterator[NodeScra
         if not len(rows):
             continue
         place, times = numbered(time[right])
-        value, metric = table.value[rows], table.metric[rows]
+        value = table.value[rows]
         failed = table.is_up(rows) & (value == 0)
         fine = ~failed & (np.abs(value) <= LARGEST)
         scrape[rows] = np.where(fine, first + place, -1)
         answered = np.zeros(len(times), dtype=bool)
         answered[place[~failed]] = True
-        metrics = np.zeros((len(times), len(table.metrics)), dtype=bool)
-        metrics[place[fine], metric[fine]] = True
         gpu = table.numbers("gpu", rows)
         known = np.isfinite(gpu) & (gpu >= 0)
         number, gpus = numbered(gpu[known])
         flat = (place[known] * len(gpus) + number)[fine[known]]
         told = np.bincount(flat, minlength=len(times) * len(gpus))
-        yield NodeScrapes(name, times, answered, gpus.astype(np.int64),
-                          told.reshape(len(times), len(gpus)), metrics)  # fmt: skip
+        told = told.reshape(len(times), len(gpus))
+        yield NodeScrapes(name, times, answered, gpus.astype(np.int64), told)
         first += len(times)
 
 

@@ -1,7 +1,8 @@
-"""One deviation of one part, and what was not to be trusted."""
+"""One deviation of one part."""
 
 from dataclasses import dataclass
 
+from analyzer.anomalies.panel import Panel
 from analyzer.anomalies.watched import Subject
 
 
@@ -14,11 +15,10 @@ class Deviation:
         metric: The contract's metric that tells of it.
         node: Where.
         gpu: Index of the GPU on it; None = the node's own.
-        size: Distance from the peers in spreads (peers.DEVIATES is the least); None = an event,
-            which deviates by being there.
+        size: Distance from the peers in spreads (symptoms.series.MILD is the least); None = an
+            event, which deviates by being there.
         since: Unix seconds of its begin.
         text: The facts in one sentence.
-        slows: Whether it is of the kind that slows a GPU for certain.
     """
 
     subject: Subject
@@ -28,7 +28,6 @@ class Deviation:
     size: float | None
     since: float
     text: str
-    slows: bool = False
 
     @property
     def grave(self) -> float:
@@ -39,3 +38,12 @@ class Deviation:
 def who(node: str, gpu: int | None) -> str:
     """A part, at the start of a sentence or in it."""
     return node if gpu is None else f"GPU {gpu} of {node}"
+
+
+def deviation(
+    panel: Panel, subject: Subject, metric: str, column: int, since: float, words: str,
+    *, of_node: bool = False, size: float | None = None,
+) -> Deviation:  # fmt: skip
+    """The deviation of a column; its text begins with the part's name."""
+    node, gpu = (panel.nodes[column], None) if of_node else panel.places[column]
+    return Deviation(subject, metric, node, gpu, size, float(since), f"{who(node, gpu)}{words}")

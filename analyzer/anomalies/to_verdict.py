@@ -68,7 +68,6 @@ def _one(together: Sequence[Deviation]) -> Deviation:
         first,
         text=prefix + "; ".join(texts) if first.text.startswith(prefix) else "; ".join(texts),
         since=min(each.since for each in together),
-        slows=any(each.slows for each in together),
     )
 
 

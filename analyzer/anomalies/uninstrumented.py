@@ -57,17 +57,17 @@ def uninstrumented(
         ranks: Who runs on them, where that is known.
     """
     judged = judge(samples, ranks)
-    places = judged.fleet.panel.places
+    places = judged.panel.places
     wanted = list(dict.fromkeys(job))
     members = [place for place in wanted if place in places]
-    seen = activity(judged.fleet, [places.index(place) for place in members]) if members else None
+    seen = activity(judged.panel, [places.index(place) for place in members]) if members else None
     coverage = _coverage(seen, len(wanted))
     named: list[tuple[Finding, Posterior]] = []
     culprits: tuple[Culprit, ...] = ()
     slower, since = None, None
     if seen is not None:
         grid = drop_stuck_sensors(
-            as_windows(seen, judged.fleet, _infos(members, ranks), one_name(samples)[0])
+            as_windows(seen, judged.panel, _infos(members, ranks), one_name(samples)[0])
         )
         less = change(grid, SCRAPES)
         if len(members) > 1 and coverage >= COVERAGE_AT_LEAST:
@@ -96,7 +96,7 @@ def uninstrumented(
         alternatives=named[0][1].alternatives if named else (),
         anomalies=anomalies_json(judged.found, ranks, culprits),
         missing=(NO_SERIES, *judged.missing),
-        provenance=("simulated GPU telemetry",) * bool(judged.fleet.simulated.any()),
+        provenance=("simulated GPU telemetry",) * bool(judged.panel.simulated.any()),
     )
 
 

@@ -58,6 +58,8 @@ PERFORMANCE_STATE = Range(0, 15, "P0 to P15 (nvmlPstates_t); 32 means unknown")
 RECOVERY_ACTION = Range(0, 31, "nvmlDeviceGpuRecoveryAction_t has 8, and grows")
 XID = Range(0, 9999, "NVIDIA's catalogue ends below 200")
 IB_STATE = Range(0, 5, "enum ib_port_state of rdma/ib_verbs.h")
+IB_ACTIVE = 4.0
+"""Of these the state in which the port carries data (IB_PORT_ACTIVE)."""
 IB_PHYSICAL_STATE = Range(0, 7, "enum ib_port_phys_state of rdma/ib_verbs.h")
 
 OF_UNITS: tuple[tuple[str, Range], ...] = (
