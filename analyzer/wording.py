@@ -1,6 +1,7 @@
 """Figures of a finding as words: verdict, page, report and alert say each of them the same way."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 TOLD = 0.7
 """Below this confidence in the place it only may be this one."""
@@ -54,6 +55,12 @@ def hours(value: float, unit: str = "GPU") -> str:
     if abs(value) >= HOURS_FROM:
         return f"{value:.2f} {unit}-hours"
     return f"{value * HOUR:.0f} {unit}-seconds"
+
+
+def utc(seconds: float) -> str:
+    """A moment, unix seconds, as RFC 3339 with milliseconds."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.anomalies.panel import Integers, Panel
-from analyzer.anomalies.peers import LASTS_BINS, Span, peer_distances, smooth, spans
+from analyzer.anomalies.peers import LASTS_BINS, PASSING, Span, peer_distances, smooth, spans
 from analyzer.anomalies.shape import Deviation, deviation
 from analyzer.anomalies.watched import (
     CLOCK_SPREAD,
@@ -163,6 +163,11 @@ def _told(panel: Panel, watched: Watched, cells: FloatGrid, span: Span) -> Devia
         alike[:, column] = False
         normal = transfers.median(cells[bins][alike])
         words += f" where its peers have {watched.amount(normal)}" if np.isfinite(normal) else ""
-    since = panel.times[span.first]
+    first = span.first
+    if watched.counts:
+        # A mean rises late: it began with the first count that is in it.
+        begin = max(first - 2 * PASSING, 0)
+        first = begin + int(np.argmax(cells[begin : first + 1, column] > 0))
+    since = panel.times[first]
     return deviation(panel, watched.subject, watched.metric, column, since, f": {words}",
                      of_node=watched.of_node, size=span.size)  # fmt: skip

@@ -5,13 +5,13 @@ Keys: docs/reference/verdict.md.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from analyzer.anomalies.shape import Deviation, who
 from analyzer.anomalies.watched import Subject
 from analyzer.causes import CAUSES
 from analyzer.run import Culprit, RankInfo
+from analyzer.wording import utc
 
 OF_NODE: Mapping[Subject, frozenset[str]] = {
     subject: frozenset(spec.cause for spec in CAUSES if subject in spec.explains)
@@ -47,12 +47,6 @@ def anomalies_json(
         }
         for each in found
     )
-
-
-def utc(seconds: float) -> str:
-    """Unix seconds as RFC 3339 with milliseconds."""
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _order(each: Deviation) -> tuple[float, str, int, str, str]:

@@ -20,7 +20,7 @@ from analyzer.anomalies.identity import one_name
 from analyzer.anomalies.panel import Place
 from analyzer.anomalies.peers import LASTS_BINS
 from analyzer.anomalies.shape import who
-from analyzer.anomalies.to_verdict import anomalies_json, utc
+from analyzer.anomalies.to_verdict import anomalies_json
 from analyzer.causes import CAUSE_WORDS
 from analyzer.culprits.place import place_confidence
 from analyzer.culprits.where import node_of, placed
@@ -36,6 +36,7 @@ from analyzer.slowness.significance import FLOOR
 from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import SHARES
 from analyzer.telemetry_quality import drop_stuck_sensors
+from analyzer.wording import utc
 
 CONFIDENT = 0.7
 """The most, of what no step time tells: the sentence calls less than this doubtful. Chosen; who was

@@ -1,11 +1,10 @@
 """A finding about a link between nodes -> a named culprit without a rank."""
 
-from datetime import UTC, datetime
-
 from analyzer.culprits.place import PAGE_SLOWDOWN, place_confidence
 from analyzer.model.candidate import CERTAIN
 from analyzer.posterior import Posterior
 from analyzer.run import Culprit, Fact, Finding, Grid
+from analyzer.wording import utc
 
 
 def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
@@ -13,7 +12,6 @@ def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
 
     Or the leaf or rack that all troubled nodes share: scope `rack`, its name in `link`.
     """
-    since = datetime.fromtimestamp(float(grid.start[finding.first]), UTC)
     return Culprit(
         scope="rack" if finding.details.get("part_nodes") else "link",
         rank=None,
@@ -26,7 +24,7 @@ def link_culprit(grid: Grid, finding: Finding, causes: Posterior) -> Culprit:
         link=finding.details["link"],
         from_step=int(grid.from_step[finding.first]),
         to_step=None if finding.last is None else int(grid.to_step[finding.last - 1]),
-        since=since.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        since=utc(float(grid.start[finding.first])),
         slowdown=finding.slowdown,
         slowdown_interval=finding.interval,
         cause=causes.cause,

@@ -1,7 +1,6 @@
 """A finding with its causes -> a named culprit, and whether it wakes somebody."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from analyzer.run import Culprit, Fact, Finding, Grid
 from analyzer.slowness.before_after import column_of
 from analyzer.slowness.significance import WAKES
 from analyzer.slowness.waited_for import waited_for
+from analyzer.wording import utc
 
 PAGE_BOUND = 0.03
 """Page only if the run's steps may be at least 3 % longer for it (docs/method/peers.md: 2 to 3 %;
@@ -71,7 +71,7 @@ def culprit(
         link=None,
         from_step=from_step,
         to_step=None if finding.last is None else int(grid.to_step[finding.last - 1]),
-        since=_utc(since),
+        since=utc(since) if np.isfinite(since) else None,
         slowdown=None if hang else finding.slowdown,
         slowdown_interval=None if hang else finding.interval,
         cause=causes.cause,
@@ -123,10 +123,3 @@ def _stopped(grid: Grid, column: int) -> tuple[int | None, float]:
     if not done.size:
         return None, float("nan")
     return int(grid.to_step[done[-1]]), float(grid.end[done[-1]])
-
-
-def _utc(seconds: float) -> str | None:
-    if not np.isfinite(seconds):
-        return None
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

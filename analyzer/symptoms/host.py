@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from analyzer.run import Finding, Grid
 from analyzer.slowness.before_after import column_of, has_gpu, query, share_of_excess
 from analyzer.slowness.stopped import FROZEN_SECONDS, heartbeat_stopped
+from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import PARTLY, of_excess
 from analyzer.symptoms.series import PERCENT, Level, Sensor, level, of_time, spans, symptom
 from analyzer.symptoms.shape import Symptom
@@ -86,9 +87,7 @@ def stands_still(grid: Grid, finding: Finding) -> Symptom | None:
     during, before = spans(grid, finding)
     own = grid.time["own"][:, column]
     steps = grid.to_step - grid.from_step
-    usual = np.nanmedian(own[before]) if np.isfinite(own[before]).any() else np.nan
-    if not np.isfinite(usual):
-        usual = np.nanmedian(grid.time["own"][during]) if during.any() else np.nan
+    usual = median(own[before] if np.isfinite(own[before]).any() else grid.time["own"][during])
     # With its sign, or the noise of all other windows would be an excess as well.
     excess = np.where(during, np.nan_to_num(own - usual), 0.0) * steps
     known = during & np.isfinite(older[:, column])
