@@ -17,13 +17,14 @@ from analyzer.run import FloatGrid, Grid, RankInfo
 from analyzer.slowness import transfers
 from analyzer.slowness.robust_stats import median
 from analyzer.symptoms.idle import IDLE
+from analyzer.symptoms.series import PERCENT
 from analyzer.telemetry import telemetry
 from collector.contract import metrics
 from collector.contract.words import Phase
 
-PEGGED = 0.98
-"""Where GPUs spin while they wait, as NCCL's kernels do, utilisation says 1 whatever they do:
-chosen, twice what NVML rounds by below."""
+PEGGED = 1.0 - 2 * PERCENT
+"""Where GPUs spin while they wait, as NCCL's kernels do, utilisation says 1 whatever they do: from
+where its sensor can hardly tell it from 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,11 @@ from analyzer.slowness.significance import FLOOR
 from analyzer.slowness.transfers import median
 from analyzer.symptoms.phases import SHARES
 from analyzer.telemetry_quality import drop_stuck_sensors
-from analyzer.wording import utc
+from analyzer.wording import TOLD, utc
 
-CONFIDENT = 0.7
-"""The most, of what no step time tells: the sentence calls less than this doubtful. Chosen; who was
-named was right in 18 of 18, of 44 simulated faults (docs/method/anomalies.md)."""
+CONFIDENT = TOLD
+"""The most, of what no step time tells: the sentence calls less than this doubtful. Who was named
+was right in 18 of 18, of 44 simulated faults (docs/method/anomalies.md)."""
 SCRAPES = replace(WINDOWS, block_steps=1, steps=LASTS_BINS, transient_steps=LASTS_BINS)
 """A scrape is the mean of many steps; it lasts as any deviation of hardware must."""
 NO_SERIES = "no training series: neither step times nor collectives"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analyzer.run import Finding, FloatGrid, Grid
 from analyzer.slowness.before_after import column_of, query
-from analyzer.slowness.changepoint import SCORES_AT_LEAST
+from analyzer.slowness.changepoint import BLOCK_STEPS_AT_LEAST, SCORES_AT_LEAST
 from analyzer.slowness.robust_stats import mean as column_means
 from analyzer.slowness.robust_stats import spread
 from analyzer.slowness.transfers import mean, median
@@ -27,10 +27,10 @@ MILD = 3.0
 sigma once in 741 looks, one-sided)."""
 STRONG = 2 * MILD
 """And beyond any doubt."""
-SCRAPES, STEPS = 2.0, 6.0
+SCRAPES, STEPS = 2.0, 1.0 + BLOCK_STEPS_AT_LEAST
 """Evidence is aligned to the onset within so many scrapes (the one that saw it, and the one that
-its rate begins at), and so many windows, by which a finding's onset can be off: chosen, one more
-than a block of steps (changepoint.BLOCK_STEPS_AT_LEAST)."""
+its rate begins at), and so many windows, by which a finding's onset can be off: a block of steps
+and the window that it begins in."""
 NEAR_SECONDS = 900.0
 """Counters may rise minutes before or after what they tell of costs time: chosen, a quarter of an
 hour. What is half of the slow time away is at another time."""

@@ -110,13 +110,11 @@ def software(grid: Grid, finding: Finding) -> Symptom | None:
     return Symptom(False, f"{node} runs the driver and the kernel of its peers", query("kernel"))
 
 
-AS_FAST = 0.5
-"""Ranks on the same software that are slower by less than this share of the rank's slowdown, half
-of it: chosen, the middle between as slow and not slow."""
-
-
 def mates_as_fast(grid: Grid, finding: Finding) -> Symptom | None:
-    """Ranks that run the same software, on the same node, are not slow; None without others."""
+    """Ranks that run the same software, on the same node, are not slow; None without others.
+
+    They are not where they are nearer to their usual than to the rank's slowdown.
+    """
     column, others = column_of(grid, finding.rank), ranks_of_node(grid, finding)
     if column is None or not others.size:
         return None
@@ -131,8 +129,8 @@ def mates_as_fast(grid: Grid, finding: Finding) -> Symptom | None:
     if not np.isfinite(grew):
         return None
     text = f"{len(others)} other ranks of {here.node} run the same software and are not slow"
-    as_fast = grew <= AS_FAST * (finding.slowdown - 1.0)
-    return Symptom(bool(as_fast), text if as_fast else "", "own_seconds of steps.parquet by rank")
+    as_fast = bool(2.0 * grew <= finding.slowdown - 1.0)
+    return Symptom(as_fast, text if as_fast else "", "own_seconds of steps.parquet by rank")
 
 
 def everywhere(grid: Grid, finding: Finding) -> Symptom | None:
